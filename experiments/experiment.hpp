@@ -1,0 +1,78 @@
+// One experiment file as plain data, checked and with all defaults filled in.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "workers/delays/compute_time.hpp"
+#include "workers/delays/network.hpp"
+#include "workers/training/learning_rate.hpp"
+#include "workers/training/objective.hpp"
+#include "workers/training/optimizer.hpp"
+#include "workers/worker.hpp"
+
+namespace syncopate {
+
+// How the MPI cluster paces a micro-batch (the simulated one always takes the drawn duration).
+enum class Pace {
+  inject,   // real computation, then a sleep of the added delay
+  emulate,  // real computation inside, then a sleep up to the whole drawn duration
+};
+
+struct EvaluationPlan {
+  Step every_steps{};                      // a row of metrics.csv each time this many steps are passed, and at the end
+  std::int64_t train_samples = 10000;
+  std::optional<double> target_accuracy;   // for "time to target", fraction
+  std::optional<double> target_loss;       // on the test set
+};
+
+// One run: a method at one point of the sweep with one seed. All fields are resolved.
+struct Run {
+  std::string experiment;                  // name of the experiment
+  std::string method;                      // label of the method
+  std::vector<std::pair<std::string, std::string>> sweep;  // key and value of what is swept
+  std::uint64_t seed = 0;
+  std::string resolved_toml;               // the whole resolved configuration of this run alone
+  std::string hash;                        // 16 hexadecimal digits of resolved_toml; names the directory
+
+  int workers = 1;
+  int micro_batches = 1;
+  Pace pace = Pace::inject;
+  std::shared_ptr<const ComputeTime> compute_time;
+  std::shared_ptr<const NetworkModel> network;
+  std::function<std::shared_ptr<const Objective>()> make_objective;  // loads data; null result: time-only
+  Bytes time_only_parameter_bytes{};       // payload of collectives in time-only runs
+  std::shared_ptr<const Optimizer> optimizer;
+  double clip_norm = 0;
+  std::shared_ptr<const LearningRate> learning_rate;
+  Budget budget;                           // epochs are already steps
+  EvaluationPlan evaluation;
+  std::shared_ptr<const Algorithm> algorithm;
+};
+
+struct Experiment {
+  std::string name;
+  std::string description;
+  std::string file;                        // as given
+  std::string resolved_toml;               // of the whole experiment, as `check` prints it
+  std::vector<Run> runs;                   // sweep point by sweep point, method by method, seed by seed
+  std::vector<std::string> methods;        // labels in the order of the file
+  std::vector<std::uint64_t> seeds;
+};
+
+// Bad configuration: `what()` is the complete report, one fault per line. Exit status 2.
+struct ConfigurationFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Reads, overrides (key.sub=value), checks and expands an experiment. Throws ConfigurationFault with
+// all faults at once. Reads the sizes of data sets (for epochs), not their contents.
+Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides);
+
+}  // namespace syncopate

@@ -1,0 +1,56 @@
+// A gradient is a promise: which micro-batches, at which model, with which weight. Adding promises
+// joins lists; nothing is computed until a model descends along the sum or a value is read. What a
+// method drops is therefore never computed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "workers/training/model_state.hpp"
+#include "workers/training/objective.hpp"
+#include "workers/units.hpp"
+
+namespace syncopate {
+
+// A sum that has been fixed (by a collective, or to be evaluated), so that all who hold it share
+// one evaluation. Defined by the training engine.
+struct GradientSum;
+
+class Gradient {
+ public:
+  Gradient() = default;
+
+  // The promise of one micro-batch; `at` is null in time-only runs. `compute_time` is what the
+  // worker spent on it, booked as discarded if the gradient is dropped.
+  Gradient(ModelStatePtr at, const MicroBatch& micro_batch, Duration compute_time);
+
+  // A sum that is already shared, such as the result of an all-reduce.
+  Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches);
+
+  Gradient& operator+=(const Gradient& other);
+  Gradient& operator+=(Gradient&& other);
+  Gradient& operator*=(double factor);
+  Gradient& operator/=(double divisor) { return *this *= 1.0 / divisor; }
+  friend Gradient operator*(Gradient gradient, double factor) { return gradient *= factor; }
+  friend Gradient operator/(Gradient gradient, double divisor) { return gradient /= divisor; }
+
+  // How many micro-batches flowed into it, over all workers.
+  std::int64_t micro_batches() const { return micro_batches_; }
+  Duration compute_time() const { return compute_time_; }
+
+  struct Term {
+    ModelStatePtr at;                        // with micro_batches, or null with `sum`
+    std::vector<MicroBatch> micro_batches;
+    std::shared_ptr<GradientSum> sum;
+    double scale = 1;
+  };
+  const std::vector<Term>& terms() const { return terms_; }
+
+ private:
+  std::vector<Term> terms_;
+  std::int64_t micro_batches_ = 0;
+  Duration compute_time_{};
+};
+
+}  // namespace syncopate

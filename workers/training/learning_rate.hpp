@@ -1,0 +1,41 @@
+// Learning-rate schedules as functions of the number of optimizer steps done.
+// Source:  QSR fact sheet section 3 (Gu et al. 2023 and its reference code).
+// Symbols: t steps done, W warm-up steps, T total steps, N = T - W, u = min(t - W, N).
+//   warm-up (all):  final + t (peak - final) / W  for t < W; the first step runs at `final`
+//   constant:       peak
+//   cosine:         final + (peak - final) (1 + cos(pi u / N)) / 2
+//   linear:         final + (peak - final) (N - u) / N
+//   step:           peak x factor^(decay points already reached)
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workers/units.hpp"
+
+namespace syncopate {
+
+class LearningRate {
+ public:
+  enum class Shape { constant, step, linear, cosine };
+
+  struct Options {
+    Shape shape = Shape::constant;
+    double peak = 0.1;
+    double final = 0;                // reached at T by linear and cosine; start of the warm-up
+    Step warmup_steps{};
+    Step total_steps{};              // T; needed by linear and cosine
+    std::vector<Step> decay_steps;   // step: where the rate falls, ascending
+    double decay_factor = 0.1;
+  };
+
+  explicit LearningRate(Options options);
+
+  double at(Step steps_done) const;
+  const Options& options() const { return options_; }
+
+ private:
+  Options options_;
+};
+
+}  // namespace syncopate

@@ -1,0 +1,93 @@
+// What is minimised: a model with its data, or a noisy quadratic. An objective knows nothing of
+// workers' clocks or of synchronisation; it turns (parameters, micro-batches) into a gradient.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "workers/units.hpp"
+
+namespace syncopate {
+
+// Names the samples of one micro-batch: the index-th of this worker's step. What it contains is a
+// pure function of (seed, worker, step, index).
+struct MicroBatch {
+  Rank worker{};
+  Step step{};
+  int index = 0;
+  auto operator<=>(const MicroBatch& other) const {
+    if (auto order = worker <=> other.worker; order != 0) return order;
+    if (auto order = step <=> other.step; order != 0) return order;
+    return index <=> other.index;
+  }
+  bool operator==(const MicroBatch&) const = default;
+};
+
+// A piece of a flat gradient, kept where the backward pass left it to spare a copy.
+struct GradientSegment {
+  std::size_t offset = 0;
+  std::size_t size = 0;
+  const float* data = nullptr;
+  std::shared_ptr<const void> owner;  // keeps `data` alive
+};
+
+struct PartialGradient {
+  // Cover [0, P) in ascending order of offset, without gaps.
+  std::vector<GradientSegment> segments;
+  double loss_sum = 0;             // sum over micro-batches of the mean loss of each
+  std::vector<float> buffers_sum;  // sum over micro-batches of the BatchNorm buffers after each; (buffers(),)
+};
+
+// Sums over samples [begin, end) of a split; the caller divides.
+struct EvaluationSums {
+  double loss = 0;
+  std::int64_t correct = 0;
+  std::int64_t samples = 0;
+};
+
+enum class Split { train, test };
+
+// Thread-safety: all member functions are const and may be called from several threads at once;
+// what a thread needs for itself (a module, input buffers) it keeps per thread.
+class Objective {
+ public:
+  virtual ~Objective() = default;
+
+  // P. The flat vector holds first the decayed parameters (weight matrices and filters), then the
+  // others (biases, normalisation), so that weight decay applies to one contiguous range.
+  virtual std::size_t parameters() const = 0;
+  virtual std::size_t weights() const = 0;  // length of the first range, at most P
+  virtual std::size_t buffers() const { return 0; }  // floats of normalisation statistics
+
+  // (P,) starting point, the same for every worker; drawn from the counter-based streams.
+  virtual std::vector<float> initial_parameters(std::uint64_t seed) const = 0;
+  virtual std::vector<float> initial_buffers() const { return {}; }
+
+  // Sum over the micro-batches of the gradient of each one's mean loss, at parameters (P,).
+  // The micro-batches are evaluated as one large batch where the model allows it, so the caller
+  // bounds their number by chunk_samples().
+  virtual PartialGradient gradient(const float* parameters, const float* buffers,
+                                   std::span<const MicroBatch> micro_batches) const = 0;
+
+  // Samples evaluated together for the best speed; a fixed number per model, so that the order of
+  // summation does not depend on the machine.
+  virtual std::int64_t chunk_samples() const = 0;
+  // False where fusing micro-batches would change their meaning (batch normalisation).
+  virtual bool fuses_micro_batches() const { return true; }
+
+  virtual std::int64_t samples_per_micro_batch() const = 0;
+  // Optimizer steps in which the workers together see the data once (at least 1); 0: no data set.
+  virtual std::int64_t steps_per_epoch() const = 0;
+
+  virtual std::int64_t evaluation_samples(Split split) const = 0;
+  virtual EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                                  std::int64_t end) const = 0;
+  // False where "accuracy" means nothing (a quadratic).
+  virtual bool has_accuracy() const { return true; }
+};
+
+}  // namespace syncopate

@@ -1,0 +1,91 @@
+// The training engine: turns promises into arithmetic. It owns no worker and no clock; a cluster's
+// workers call it to step and average their states, and it hands the work to the executor.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "workers/training/executor.hpp"
+#include "workers/training/gradient.hpp"
+#include "workers/training/model_state.hpp"
+#include "workers/training/objective.hpp"
+#include "workers/training/optimizer.hpp"
+
+namespace syncopate {
+
+// What happens at a synchronisation to everything that is not a parameter.
+enum class StatePolicy { keep, average, reset };
+struct AveragePolicy {
+  StatePolicy moments = StatePolicy::keep;     // momentum; both Adam moments
+  StatePolicy buffers = StatePolicy::average;  // BatchNorm statistics; reset: to their initial values
+};
+
+struct Evaluation {
+  double test_loss = 0;
+  double test_accuracy = 0;  // fraction; NaN where the objective has none
+  double train_loss = 0;     // on the first `train_samples` of the training set
+  bool finite = true;        // false: the model diverged
+};
+
+class Training {
+ public:
+  struct Options {
+    double clip_norm = 0;               // global L2 norm of a gradient; 0: off
+    std::int64_t train_samples = 10000; // for train_loss
+    std::uint64_t seed = 0;             // of the initial parameters
+  };
+
+  // objective = null: time-only; states are null and nothing is computed.
+  Training(std::shared_ptr<const Objective> objective, std::shared_ptr<const Optimizer> optimizer, Options options,
+           Executor& executor);
+
+  bool time_only() const { return !objective_; }
+  const Objective& objective() const { return *objective_; }
+  Executor& executor() { return executor_; }
+  Bytes parameter_bytes() const;  // 4 P, or what time-only declares through set_parameter_bytes
+  void set_parameter_bytes(Bytes bytes) { declared_bytes_ = bytes; }
+
+  ModelStatePtr initial_state();
+
+  // The state after one optimizer step from `state` along `gradient`. The same state, gradient sum,
+  // weight and rate give the same object. An empty gradient is a zero gradient: moments and weight
+  // decay still act, as they would after an all-reduce of zeros.
+  ModelStatePtr descend(const ModelStatePtr& state, const Gradient& gradient, double learning_rate);
+
+  // A sum whose evaluation all holders share. Order of summation: by model, then (worker, step, micro-batch).
+  Gradient share(const Gradient& gradient);
+
+  // The mean of the parameters; one new state per old one, the same object where all is equal.
+  std::vector<ModelStatePtr> average(std::span<const ModelStatePtr> states, const AveragePolicy& policy);
+
+  // State of `self` with the parameters (and buffers) of `other`: what a worker does that adopts a model.
+  ModelStatePtr adopt(const ModelStatePtr& self, const ModelStatePtr& other);
+
+  // Calls `done` from an executor thread when the evaluation exists. Evaluations end in any order.
+  void evaluate(const ModelStatePtr& state, std::function<void(const Evaluation&)> done);
+
+  // Waits for the arithmetic. Values (P,).
+  std::vector<float> values(const ModelStatePtr& state);
+  std::vector<float> values(const Gradient& gradient);
+  double norm(const Gradient& gradient);
+
+  // For clusters that move bytes: a state or a gradient from flat values that already exist.
+  ModelStatePtr with_values(const ModelStatePtr& like, FlatVector parameters);
+  Gradient gradient_from(FlatVector values, std::int64_t micro_batches);
+
+  // Writes the gradient's value, (P,), to `out`; waits for it. Null gradient: zeros.
+  void write_values(const Gradient& gradient, float* out);
+
+ private:
+  std::shared_ptr<const Objective> objective_;
+  std::shared_ptr<const Optimizer> optimizer_;
+  Options options_;
+  Executor& executor_;
+  Bytes declared_bytes_{};
+};
+
+}  // namespace syncopate

@@ -1,0 +1,77 @@
+// The units everything is counted in: integer nanoseconds inside, seconds outside; ranks, steps and
+// bytes are types of their own, so that one cannot be passed where another is meant.
+#pragma once
+
+#include <chrono>
+#include <cmath>
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+namespace syncopate {
+
+using Duration = std::chrono::nanoseconds;
+
+// The clock a worker sees: virtual on the simulated cluster, wall time since the common start under MPI.
+struct ClusterClock {
+  using duration = Duration;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<ClusterClock>;
+  static constexpr bool is_steady = true;
+};
+using Time = ClusterClock::time_point;
+
+inline constexpr Time start_time{};
+inline constexpr Time never = Time::max();
+
+constexpr double to_seconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
+constexpr double to_seconds(Time time) { return to_seconds(time.time_since_epoch()); }
+
+// Rounds to the nearest nanosecond. Infinity and anything beyond 146 years becomes the longest
+// duration, half of the clock's range, so that a time plus one duration never overflows.
+// Throws std::invalid_argument for NaN and for negative values: a duration is never guessed.
+inline constexpr Duration longest_duration{Duration::max() / 2};
+inline Duration from_seconds(double seconds) {
+  if (!(seconds >= 0)) throw std::invalid_argument("a duration must be at least 0 s, found " + std::to_string(seconds));
+  const double nanoseconds = seconds * 1e9;
+  if (nanoseconds >= static_cast<double>(longest_duration.count())) return longest_duration;
+  return Duration{static_cast<Duration::rep>(std::llround(nanoseconds))};
+}
+
+// time + duration, stopping at `never` instead of overflowing.
+constexpr Time later(Time time, Duration duration) { return time > never - duration ? never : time + duration; }
+
+// An integer with a meaning. Arithmetic stays within one meaning.
+template <typename Tag>
+class Count {
+ public:
+  using Rep = std::int64_t;
+  constexpr Count() = default;
+  constexpr Count(Rep value) : value_(value) {}  // NOLINT: literals read naturally, as in `Step s = 0`
+  constexpr Rep value() const { return value_; }
+  constexpr auto operator<=>(const Count&) const = default;
+  constexpr Count& operator++() { ++value_; return *this; }
+  constexpr Count& operator+=(Count other) { value_ += other.value_; return *this; }
+  constexpr Count& operator-=(Count other) { value_ -= other.value_; return *this; }
+  friend constexpr Count operator+(Count a, Count b) { return a += b; }
+  friend constexpr Count operator-(Count a, Count b) { return a -= b; }
+
+ private:
+  Rep value_ = 0;
+};
+
+using Step = Count<struct StepTag>;    // optimizer steps
+using Bytes = Count<struct BytesTag>;  // bytes on the network
+
+// A participant's number: workers are 0 .. N-1; a server, where a method has one, is N.
+struct Rank {
+  constexpr Rank() = default;
+  constexpr explicit Rank(int rank) : value(rank) {}
+  constexpr auto operator<=>(const Rank&) const = default;
+  int value = 0;
+};
+
+}  // namespace syncopate
