@@ -34,8 +34,9 @@ struct RandomStream {
   // 128 random bits number `block` of the stream.
   std::array<std::uint32_t, 4> block(std::uint32_t block) const;
 
-  // out[i] = uniform number `first + i` of the stream, in the open interval (0, 1) with 53 bits:
-  // (k + 1/2) 2^-53 for an integer k, so quantile functions never meet 0 or 1.
+  // out[i] = uniform number `first + i` of the stream, in the open interval (0, 1): (k + 1/2) 2^-52
+  // for a 52-bit integer k, which a double holds exactly (with one bit more, k + 1/2 would round up
+  // to 1), so quantile functions never meet 0 or 1. Numbers 2 b and 2 b + 1 come from block b.
   void fill_uniform(std::uint32_t first, std::span<double> out) const;
 
   double uniform(std::uint32_t index) const;

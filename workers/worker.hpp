@@ -2,6 +2,7 @@
 // and progress. Everything here works alike on the simulated cluster and under MPI.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <source_location>
@@ -30,6 +31,7 @@ struct RunContext {
   int micro_batches = 1;                      // M: micro-batches per optimizer step and worker
   std::int64_t samples_per_micro_batch = 1;   // for the samples budget and the reports
   RunObserver* observer = nullptr;            // may be null
+  ModelStatePtr initial_model;                // where all start; null in time-only runs
 };
 
 class Participant {
@@ -101,6 +103,7 @@ class Worker : public Participant {
 
  private:
   int next_micro_batch_ = 0;
+  bool has_reduced_ = false;     // the next step goes along an all-reduced gradient
   Contribution since_sync_{};
 };
 

@@ -51,8 +51,7 @@ class Executor {
 
  private:
   void work_loop();
-  void finish(const std::shared_ptr<Task>& task, std::exception_ptr failure);
-  void run_ready(std::unique_lock<std::mutex>& lock);
+  std::shared_ptr<Task> run_one(std::shared_ptr<Task> task, std::unique_lock<std::mutex>& lock);
   void rethrow_failure(std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
@@ -60,7 +59,6 @@ class Executor {
   std::condition_variable progress_;
   std::deque<std::shared_ptr<Task>> ready_;
   std::size_t outstanding_ = 0;
-  std::size_t idle_ = 0;
   bool stopping_ = false;
   std::exception_ptr failure_;
   std::vector<std::thread> pool_;

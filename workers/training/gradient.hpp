@@ -26,7 +26,7 @@ class Gradient {
   Gradient(ModelStatePtr at, const MicroBatch& micro_batch, Duration compute_time);
 
   // A sum that is already shared, such as the result of an all-reduce.
-  Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches);
+  Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time = {});
 
   Gradient& operator+=(const Gradient& other);
   Gradient& operator+=(Gradient&& other);

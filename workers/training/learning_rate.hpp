@@ -25,7 +25,7 @@ class LearningRate {
     double final = 0;                // reached at T by linear and cosine; start of the warm-up
     Step warmup_steps{};
     Step total_steps{};              // T; needed by linear and cosine
-    std::vector<Step> decay_steps;   // step: where the rate falls, ascending
+    std::vector<Step> decay_steps{}; // step: where the rate falls, ascending
     double decay_factor = 0.1;
   };
 

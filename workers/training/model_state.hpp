@@ -22,11 +22,14 @@ struct Cell {
 using CellPtr = std::shared_ptr<Cell>;
 
 struct ModelState {
+  std::uint64_t id = 0;            // no two states ever share one, unlike their addresses
   CellPtr parameters;              // (P,)
   std::array<CellPtr, 2> moments;  // (P,) each; null: all zeros (before the first step, or reset)
   CellPtr buffers;                 // null where the model has none
   Step optimizer_steps{};          // steps since the moments were zero
 };
 using ModelStatePtr = std::shared_ptr<const ModelState>;
+
+std::uint64_t new_state_id();
 
 }  // namespace syncopate

@@ -53,8 +53,9 @@ class Training {
 
   // The state after one optimizer step from `state` along `gradient`. The same state, gradient sum,
   // weight and rate give the same object. An empty gradient is a zero gradient: moments and weight
-  // decay still act, as they would after an all-reduce of zeros.
-  ModelStatePtr descend(const ModelStatePtr& state, const Gradient& gradient, double learning_rate);
+  // decay still act, as they would after an all-reduce of zeros. Pass the state with std::move where
+  // it is no longer needed: what nobody else holds is updated in place.
+  ModelStatePtr descend(ModelStatePtr state, const Gradient& gradient, double learning_rate);
 
   // A sum whose evaluation all holders share. Order of summation: by model, then (worker, step, micro-batch).
   Gradient share(const Gradient& gradient);
@@ -70,17 +71,31 @@ class Training {
 
   // Waits for the arithmetic. Values (P,).
   std::vector<float> values(const ModelStatePtr& state);
-  std::vector<float> values(const Gradient& gradient);
+  std::vector<float> values(const Gradient& gradient);  // without buffers: (P,)
   double norm(const Gradient& gradient);
 
-  // For clusters that move bytes: a state or a gradient from flat values that already exist.
-  ModelStatePtr with_values(const ModelStatePtr& like, FlatVector parameters);
-  Gradient gradient_from(FlatVector values, std::int64_t micro_batches);
-
-  // Writes the gradient's value, (P,), to `out`; waits for it. Null gradient: zeros.
+  // For clusters that move bytes. A gradient's value is (P + buffers,): the sum of gradients, then
+  // the sum of the normalisation buffers after each micro-batch. write_values waits for it; an empty
+  // gradient writes zeros.
+  std::size_t gradient_size() const;
   void write_values(const Gradient& gradient, float* out);
+  Gradient gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time = {});
+
+  // The part of a state that `policy` averages: parameters, averaged moments, averaged buffers, in
+  // this order; and the state that has their mean, everything else by the policy.
+  std::size_t averaged_size(const AveragePolicy& policy) const;
+  void write_averaged(const ModelStatePtr& state, const AveragePolicy& policy, float* out);
+  ModelStatePtr from_averaged(const ModelStatePtr& state, const AveragePolicy& policy, const float* mean);
 
  private:
+  ModelStatePtr submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale, double learning_rate,
+                            bool exclusive);
+  CellPtr submit_mean(std::vector<CellPtr> inputs);
+  // Splits [0, P) into ranges by a fixed rule and runs `work` on each after `begin`; the task that
+  // is returned ends after all of them.
+  std::shared_ptr<Task> submit_ranges(const std::shared_ptr<Task>& begin,
+                                      std::function<void(std::size_t, std::size_t)> work);
+
   std::shared_ptr<const Objective> objective_;
   std::shared_ptr<const Optimizer> optimizer_;
   Options options_;

@@ -1,0 +1,65 @@
+// SyncPeriod: how many optimizer steps a worker takes on its own before models are averaged.
+// Source:  Gu et al. 2024, "A Quadratic Synchronization Rule for Distributed Deep Learning" (power);
+//          Lin et al. 2020, "Don't Use Large Mini-Batches, Use Local SGD" (post-local).
+// Shapes:  scalars only.   Units: periods and steps in optimizer steps, coefficient in units of eta.
+// Cost:    one call per round.
+// Differs: every rule stops at the last step, so the last average falls on it; the reference code leaves
+//          the last T mod H steps of a constant period un-averaged. `maximum` caps what eta -> 0 asks for.
+// Checks:  periods of a whole training against golden sequences; coefficient = 0 equals constant.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "experiments/settings.hpp"
+#include "workers/units.hpp"
+
+namespace syncopate {
+
+class SyncPeriod {
+ public:
+  virtual ~SyncPeriod() = default;
+
+  // The length of the round that starts after `done` steps; it is not revised within the round.
+  // learning_rate: of the round's first step; left: steps until the end of the training.
+  // Result in [1, max(left, 1)].
+  virtual Step at(Step done, double learning_rate, Step left) const = 0;
+};
+
+// H steps, for ever.
+std::unique_ptr<const SyncPeriod> make_constant_period(Step steps);
+
+// H = max(minimum, floor((coefficient / eta)^power)), and at most `maximum`. During the warm-up, whose
+// low rates would ask for long periods, H = warmup_period; a round begun then may end after it. All that
+// is left once eta is 0, so give a maximum where the training's end is not counted in steps.
+struct PowerPeriodOptions {
+  double power = 2;        // 2: the quadratic rule (QSR); 1: H ~ 1/eta; 3: the cubic rule
+  double coefficient = 0;  // alpha; 0: H = warmup_period for ever; inf: one average at the very end
+  Step minimum{1};         // H_base
+  std::optional<Step> maximum{};
+  Step warmup_steps{};
+  std::optional<Step> warmup_period{};  // minimum, unless given
+};
+std::unique_ptr<const SyncPeriod> make_power_period(const PowerPeriodOptions& options);
+
+// H = 1 before `switch_step`, constant from then on.
+std::unique_ptr<const SyncPeriod> make_post_local_period(Step switch_step, Step steps);
+
+// The three above throw std::invalid_argument for a period below 1, a maximum below the minimum, negative
+// steps, a negative coefficient, and a power that is not above 0.
+
+// The registry: one row per rule.
+struct SyncPeriodRow {
+  std::string_view name;      // `rule = ...` in TOML
+  std::string_view sentence;  // what it does
+  std::unique_ptr<const SyncPeriod> (*make)(Settings& settings);
+};
+std::span<const SyncPeriodRow> sync_periods();
+
+// Reads a table such as { rule = "power", coefficient = 0.2, minimum = 4 }. An unknown rule is a fault of
+// the settings; the result is then a period of 1, never null.
+std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings);
+
+}  // namespace syncopate

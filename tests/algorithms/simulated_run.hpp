@@ -1,0 +1,94 @@
+// Runs an algorithm on a small simulated cluster with declared durations and a known objective.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "tests/workers/pull_objective.hpp"
+#include "workers/simulated_cluster.hpp"
+
+namespace syncopate {
+
+// Adds a fixed delay (in seconds) to every micro-batch of given workers.
+class DelayOfWorker : public DelayProcess {
+ public:
+  explicit DelayOfWorker(std::vector<double> delay_s) : delay_s_(std::move(delay_s)) {}
+  void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
+    for (double& added : added_s) added += delay_s_.at(static_cast<std::size_t>(stream.worker.value));
+  }
+  double mean_s() const override { return 0; }
+
+ private:
+  std::vector<double> delay_s_;
+};
+
+struct SimulatedRun {
+  int workers = 3;
+  int micro_batches = 1;
+  int threads = 2;
+  double base_s = 1.0;
+  double network_s = 0.5;  // per collective and per message
+  double momentum = 0;
+  double rate = 0.1;
+  std::shared_ptr<const LearningRate> learning_rate;  // instead of the constant `rate`
+  Budget budget{.steps = 2};
+  std::vector<std::shared_ptr<const DelayProcess>> delays;
+  std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>();  // null: time-only
+
+  // What happened.
+  struct Outcome : RunObserver {
+    std::vector<Round> rounds;
+    std::vector<float> parameters;  // of the last publication
+    std::vector<std::string> log;   // one line per round: virtual times are the test
+    Step published{};
+    std::int64_t samples = 0;
+    RunTotals totals;
+    std::function<std::vector<float>(const ModelStatePtr&)> read;
+    ModelStatePtr last;
+
+    void on_round(const Round& round) override {
+      rounds.push_back(round);
+      log.push_back(fmt::format("step {} at {:.3f} s: kept {}, dropped {}", round.step.value(), to_seconds(round.end),
+                                round.kept, round.dropped));
+    }
+    void on_publish(const ModelStatePtr& state, Step step, Time, std::int64_t samples_so_far, Bytes) override {
+      last = state;
+      published = step;
+      samples = samples_so_far;
+    }
+  };
+
+  Outcome run(const Algorithm& algorithm) const {
+    Outcome outcome;
+    Executor executor(threads);
+    Training training(objective, make_sgd({.momentum = momentum}), {}, executor);
+    training.set_parameter_bytes(16);
+    const ComputeTime compute_time(1, base_s, {}, delays);
+    const auto network = make_fixed_network(network_s);
+    SimulatedCluster cluster({.workers = workers,
+                              .has_server = algorithm.has_server(),
+                              .micro_batches = micro_batches,
+                              .compute_time = compute_time,
+                              .network = *network,
+                              .training = training,
+                              .observer = &outcome});
+    const LearningRate constant(LearningRate::Options{.peak = rate});
+    const RunContext context{.cluster = cluster,
+                             .training = training,
+                             .learning_rate = learning_rate ? *learning_rate : constant,
+                             .budget = budget,
+                             .micro_batches = micro_batches,
+                             .observer = &outcome,
+                             .initial_model = training.initial_state()};
+    outcome.totals = run_algorithm(algorithm, context);
+    if (outcome.last) outcome.parameters = training.values(outcome.last);
+    outcome.last = nullptr;
+    return outcome;
+  }
+};
+
+}  // namespace syncopate

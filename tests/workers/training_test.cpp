@@ -1,0 +1,176 @@
+#include "workers/training/training.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/workers/pull_objective.hpp"
+
+namespace syncopate {
+namespace {
+
+struct Engine {
+  explicit Engine(int threads = 2, double momentum = 0, std::size_t size = 4, double clip_norm = 0)
+      : objective(std::make_shared<PullObjective>(size, size)),
+        executor(threads),
+        training(objective, make_sgd({.momentum = momentum}), {.clip_norm = clip_norm}, executor) {}
+
+  Gradient promise(const ModelStatePtr& at, int worker, int step = 0, int index = 0) {
+    return Gradient(at, {Rank{worker}, step, index}, Duration{5});
+  }
+
+  std::shared_ptr<PullObjective> objective;
+  Executor executor;
+  Training training;
+};
+
+TEST(Training, APromiseThatNobodyConsumesIsNeverComputed) {
+  Engine engine;
+  const auto state = engine.training.initial_state();
+  Gradient kept = engine.promise(state, 0);
+  const Gradient dropped = engine.promise(state, 1);
+  engine.training.values(engine.training.descend(state, kept, 0.1));
+  engine.executor.wait_all();
+  EXPECT_EQ(engine.objective->evaluated, (std::set<MicroBatch>{{Rank{0}, 0, 0}}));
+  EXPECT_EQ(dropped.micro_batches(), 1);
+}
+
+TEST(Training, OneStepFollowsTheFormula) {
+  Engine engine;
+  const auto state = engine.training.initial_state();
+  Gradient sum;
+  for (int worker = 0; worker < 3; ++worker) sum += engine.promise(state, worker, 0, 2);
+  const auto values = engine.training.values(engine.training.descend(state, sum / 3, 0.5));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // theta - lr x mean(theta - target); targets are worker + 6 + i.
+    const double expected = 1 - 0.5 * (1 - (1 + 6 + static_cast<double>(i)));
+    EXPECT_FLOAT_EQ(values[i], static_cast<float>(expected));
+  }
+}
+
+TEST(Training, EqualInputsGiveTheSameStateAndOneEvaluation) {
+  Engine engine;
+  const auto state = engine.training.initial_state();
+  Gradient sum;
+  for (int worker = 0; worker < 8; ++worker) sum += engine.promise(state, worker);
+  const Gradient shared = engine.training.share(sum);
+  std::vector<ModelStatePtr> states;
+  for (int worker = 0; worker < 8; ++worker) states.push_back(engine.training.descend(state, shared / 8, 0.1));
+  for (const auto& other : states) EXPECT_EQ(other, states.front());
+  EXPECT_NE(engine.training.descend(state, shared / 8, 0.2), states.front());  // another rate, another state
+  engine.executor.wait_all();
+  EXPECT_EQ(engine.objective->evaluations, 8);
+}
+
+TEST(Training, MicroBatchesAtOneStateAreFusedIntoFewCalls) {
+  Engine engine;
+  const auto state = engine.training.initial_state();
+  Gradient sum;
+  for (int worker = 0; worker < 128; ++worker) sum += engine.promise(state, worker);
+  engine.training.values(engine.training.descend(state, sum, 0.1));
+  EXPECT_EQ(engine.objective->evaluations, 128);
+  EXPECT_EQ(engine.objective->calls, 2);  // 128 samples in chunks of at most 64
+}
+
+TEST(Training, TheOrderOfAdditionDoesNotChangeABit) {
+  std::vector<std::vector<float>> results;
+  for (const bool reversed : {false, true}) {
+    Engine engine(2, 0.9, 100'000);
+    auto state = engine.training.initial_state();
+    for (int step = 0; step < 5; ++step) {
+      Gradient sum;
+      for (int i = 0; i < 40; ++i) sum += engine.promise(state, reversed ? 39 - i : i, step);
+      state = engine.training.descend(state, sum / 40, 0.0317);
+    }
+    results.push_back(engine.training.values(state));
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(Training, ThreadsDoNotChangeABit) {
+  std::vector<std::vector<float>> results;
+  for (const int threads : {0, 1, 2, 4}) {
+    Engine engine(threads, 0.9, 300'000, 1.0);
+    std::vector<ModelStatePtr> states(3, engine.training.initial_state());
+    for (int round = 0; round < 3; ++round) {
+      for (int worker = 0; worker < 3; ++worker)
+        for (int step = 0; step < 4; ++step) {
+          const Gradient gradient = engine.promise(states[worker], worker, 4 * round + step);
+          states[worker] = engine.training.descend(std::move(states[worker]), gradient, 0.0123);
+        }
+      states = engine.training.average(states, {});
+    }
+    results.push_back(engine.training.values(states[2]));
+  }
+  for (const auto& result : results) EXPECT_EQ(result, results[0]);
+}
+
+TEST(Training, AStateThatIsStillHeldIsNotOverwritten) {
+  Engine engine;
+  const auto state = engine.training.initial_state();
+  const auto first = engine.training.descend(state, engine.promise(state, 0), 0.5);
+  engine.executor.wait_all();
+  const auto before = engine.training.values(first);
+  auto second = engine.training.descend(first, engine.promise(first, 1), 0.5);
+  engine.executor.wait_all();
+  EXPECT_EQ(engine.training.values(first), before);
+  EXPECT_NE(engine.training.values(second), before);
+}
+
+TEST(Training, AStateThatNobodyHoldsIsUpdatedInPlace) {
+  Engine engine(0);  // at once, so that the order of releases is known
+  auto state = engine.training.initial_state();
+  const float* memory = state->parameters->value.data();
+  state = engine.training.descend(std::move(state), Gradient(), 0.5);
+  EXPECT_EQ(state->parameters->value.data(), memory);
+}
+
+TEST(Training, AStateFoundAgainThroughASharedSumIsIntact) {
+  // Worker a steps along a shared gradient and goes on alone before worker b takes the same step.
+  Engine engine(0);
+  const auto start = engine.training.initial_state();
+  Gradient sum = engine.promise(start, 0);
+  sum += engine.promise(start, 1);
+  const Gradient shared = engine.training.share(sum);
+  auto a = engine.training.descend(start, shared, 0.5);
+  const auto expected = engine.training.values(a);
+  a = engine.training.descend(std::move(a), Gradient(engine.training.gradient_from(FlatVector(4), 1)), 0.5);
+  const auto b = engine.training.descend(start, shared, 0.5);
+  EXPECT_EQ(engine.training.values(b), expected);
+}
+
+TEST(Training, AveragingIsTheMeanAndMomentsFollowThePolicy) {
+  for (const StatePolicy policy : {StatePolicy::keep, StatePolicy::average, StatePolicy::reset}) {
+    Engine engine(2, 0.9);
+    const auto start = engine.training.initial_state();
+    std::vector<ModelStatePtr> states;
+    for (int worker = 0; worker < 4; ++worker)
+      states.push_back(engine.training.descend(start, engine.promise(start, worker), 1.0));
+    const auto averaged = engine.training.average(states, {.moments = policy});
+    // One step of rate 1 lands on the target, worker + i; the mean over workers is 1.5 + i.
+    EXPECT_FLOAT_EQ(engine.training.values(averaged[0])[2], 3.5f);
+    EXPECT_EQ(averaged[0]->parameters, averaged[3]->parameters);
+    // Momentum after one step is the gradient: 1 - target.
+    const auto step = engine.training.descend(averaged[3], Gradient(), 1.0);  // zero gradient: moves by 0.9 v
+    const double v = policy == StatePolicy::keep ? 1 - 5.0 : policy == StatePolicy::average ? 1 - 3.5 : 0;
+    EXPECT_FLOAT_EQ(engine.training.values(step)[2], static_cast<float>(3.5 - 0.9 * v));
+    EXPECT_EQ(averaged[0] == averaged[3], policy != StatePolicy::keep);
+  }
+}
+
+TEST(Training, ClippingScalesToTheGlobalNorm) {
+  Engine engine(2, 0, 4, 1.0);
+  const auto state = engine.training.initial_state();
+  const Gradient gradient = engine.promise(state, 5);  // 1 - (5, 6, 7, 8)
+  const double norm = std::sqrt(16.0 + 25 + 36 + 49);
+  EXPECT_NEAR(engine.training.norm(gradient), norm, 1e-5);
+  const auto values = engine.training.values(engine.training.descend(state, gradient, 1.0));
+  EXPECT_NEAR(values[3], 1 + 7 / norm, 1e-5);
+}
+
+TEST(Training, AFailingTaskReachesTheOneWhoWaits) {
+  Executor executor(2);
+  executor.submit([] { throw std::runtime_error("boom"); });
+  EXPECT_THROW(executor.wait_all(), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,48 @@
+// A stackful fiber: a plain function that can stop in the middle and be continued (Boost.Context).
+// Fibers and not C++20 coroutines, so that an algorithm is an ordinary function; see the design page.
+#pragma once
+
+#include <boost/context/fiber.hpp>
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace syncopate {
+
+// Memory for the stacks of many fibers: guard pages while their number allows it (the kernel limits
+// the number of mappings), one plain mapping beyond. Pages are touched only as deep as a fiber goes.
+class StackPool {
+ public:
+  explicit StackPool(std::size_t fibers);
+  ~StackPool();
+  StackPool(const StackPool&) = delete;
+  StackPool& operator=(const StackPool&) = delete;
+
+  boost::context::stack_context stack(std::size_t fiber) const;
+
+ private:
+  std::size_t count_;
+  std::size_t stride_;  // bytes from one stack to the next, guard page included
+  std::size_t guard_;   // 0 without guard pages
+  char* memory_;
+};
+
+class Fiber {
+ public:
+  // The body must not let exceptions out, except Boost's forced unwinding of a fiber that is
+  // destroyed before its end (a `catch (...)` in it must rethrow).
+  Fiber(const StackPool& pool, std::size_t number, std::function<void()> body);
+  ~Fiber();  // unwinds an unfinished body
+
+  void resume();   // called from outside; returns when the fiber suspends or ends
+  void suspend();  // called from inside
+  bool ended() const { return ended_; }
+
+ private:
+  std::function<void()> body_;
+  boost::context::fiber inside_;
+  boost::context::fiber outside_;
+  bool ended_ = false;
+};
+
+}  // namespace syncopate

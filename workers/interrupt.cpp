@@ -1,0 +1,34 @@
+#include "workers/interrupt.hpp"
+
+#include <unistd.h>
+
+#include <csignal>
+
+namespace syncopate {
+namespace {
+
+std::atomic<bool> flag{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+
+void on_signal(int) {
+  if (flag.exchange(true, std::memory_order_relaxed)) _exit(130);
+}
+
+}  // namespace
+
+void install_interrupt_handlers() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;  // a file that is being written is not cut short
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() { return flag.load(std::memory_order_relaxed); }
+
+const std::atomic<bool>& interrupt_flag() { return flag; }
+
+void set_interrupted(bool value) { flag.store(value, std::memory_order_relaxed); }
+
+}  // namespace syncopate

@@ -1,0 +1,64 @@
+// Before a collective moves data, every worker says that it has arrived, when, and with what: the
+// wait for the last one is polite, all agree on totals, and a mismatch is explained, not hung on.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "workers/cluster.hpp"
+
+namespace syncopate {
+
+enum class Collective : std::int32_t { all_reduce_sum, average_model, broadcast_model, barrier, end };
+
+struct Arrival {
+  std::int64_t time_ns = 0;
+  Collective operation = Collective::end;
+  std::int32_t detail = 0;         // root of a broadcast, policy of an average: must be equal too
+  std::int64_t micro_batches = 0;  // in the gradient that is reduced
+  std::int64_t kept = 0;           // the worker's contribution, as in cluster.hpp
+  std::int64_t planned = 0;
+  std::int64_t step = 0;
+  std::int64_t period = 0;
+  std::int64_t message_bytes = 0;  // sent by this worker so far
+  char place[64] = {};             // where in the algorithm, for the explanation
+};
+
+void set_place(Arrival& arrival, const Place& place);
+
+// Collective over `workers`: everyone's arrival, by rank. Waits politely; throws Interrupted.
+// `progress` is called while waiting, so that messages keep flowing.
+template <typename Progress>
+std::vector<Arrival> gather_arrivals(MPI_Comm workers, const Arrival& own, bool cores_suffice, Progress progress);
+
+Time last_arrival(const std::vector<Arrival>& arrivals);
+
+// Empty if all came for the same; else who stands where, one line each.
+std::string explain_mismatch(const std::vector<Arrival>& arrivals);
+
+}  // namespace syncopate
+
+#include "workers/mpi_wait.hpp"
+
+namespace syncopate {
+
+template <typename Progress>
+std::vector<Arrival> gather_arrivals(MPI_Comm workers, const Arrival& own, bool cores_suffice, Progress progress) {
+  int size = 0;
+  MPI_Comm_size(workers, &size);
+  std::vector<Arrival> all(static_cast<std::size_t>(size));
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallgather(&own, sizeof(Arrival), MPI_BYTE, all.data(), sizeof(Arrival), MPI_BYTE, workers, &request);
+  wait_politely(cores_suffice, [&] {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (!done) progress();
+    return done != 0;
+  });
+  return all;
+}
+
+}  // namespace syncopate

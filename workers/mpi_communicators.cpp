@@ -1,0 +1,64 @@
+#include "workers/mpi_communicators.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <stdexcept>
+
+#include "workers/mpi_wait.hpp"
+
+namespace syncopate {
+namespace {
+
+// Cores that the processes of a node may use together: launchers bind each rank to its own.
+int cores_of(MPI_Comm node) {
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  sched_getaffinity(0, sizeof(own), &own);
+  cpu_set_t together;
+  MPI_Allreduce(&own, &together, sizeof(own), MPI_BYTE, MPI_BOR, node);
+  return CPU_COUNT(&together);
+}
+
+void meet_politely(MPI_Comm communicator, bool cores_suffice) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(communicator, &request);
+  wait_politely(cores_suffice, [&] {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
+}
+
+}  // namespace
+
+MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers) {
+  int size = 0;
+  MPI_Comm_rank(all, &rank_);
+  MPI_Comm_size(all, &size);
+  if (size < participants)
+    throw std::invalid_argument(fmt::format("{} workers{} do not fit on {} ranks", workers,
+                                            participants > workers ? " and a server" : "", size));
+  meet_politely(all, false);  // some ranks may still be busy with the results of the run before
+  MPI_Comm_dup(all, &everyone_);
+  MPI_Comm_dup(all, &messages_);
+  MPI_Comm_split(all, rank_ < workers ? 0 : MPI_UNDEFINED, rank_, &workers_);
+  MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_);
+  int on_node = 0;
+  MPI_Comm_size(node_, &on_node);
+  cores_suffice_ = on_node <= cores_of(node_);
+}
+
+MpiCommunicators::~MpiCommunicators() {
+  for (MPI_Comm* communicator : {&everyone_, &messages_, &workers_, &node_})
+    if (*communicator != MPI_COMM_NULL) MPI_Comm_free(communicator);
+}
+
+long long MpiCommunicators::common_start_ns() const {
+  meet_politely(everyone_, cores_suffice_);
+  long long start = monotonic_ns();
+  MPI_Bcast(&start, 1, MPI_LONG_LONG, 0, node_);
+  return start;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,39 @@
+// Who talks to whom in one run: communicators of their own, so that collectives and messages of a
+// method never meet those of anybody else.
+#pragma once
+
+#include <mpi.h>
+
+namespace syncopate {
+
+class MpiCommunicators {
+ public:
+  // Collective over `all`. Ranks 0 .. workers-1 are workers; the first `participants` ranks are needed.
+  // Waits politely for the last rank. Throws std::invalid_argument, on all ranks, if they are too few.
+  MpiCommunicators(MPI_Comm all, int participants, int workers);
+  ~MpiCommunicators();
+  MpiCommunicators(const MpiCommunicators&) = delete;
+  MpiCommunicators& operator=(const MpiCommunicators&) = delete;
+
+  MPI_Comm everyone() const { return everyone_; }  // workers, server and idle ranks
+  MPI_Comm workers() const { return workers_; }    // MPI_COMM_NULL on other ranks
+  MPI_Comm messages() const { return messages_; }  // everyone again, for point-to-point
+  int rank() const { return rank_; }
+
+  // Whether each rank of this node can have a core of its own; if not, waits must not spin.
+  bool cores_suffice() const { return cores_suffice_; }
+
+  // A time that all ranks have in common, in nanoseconds of this process's monotonic clock: the same
+  // number on all ranks of a node, taken after a barrier of everyone. Collective over everyone.
+  long long common_start_ns() const;
+
+ private:
+  MPI_Comm everyone_ = MPI_COMM_NULL;
+  MPI_Comm workers_ = MPI_COMM_NULL;
+  MPI_Comm messages_ = MPI_COMM_NULL;
+  MPI_Comm node_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  bool cores_suffice_ = true;
+};
+
+}  // namespace syncopate

@@ -1,0 +1,54 @@
+// MPI from the first call to the last: initialised if and only if a launcher (mpirun, srun) started
+// this process, and ended on all ranks together when one of them fails.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <string>
+
+namespace syncopate {
+
+// Whether mpirun, mpiexec or srun started this process, judged by the environment they set.
+bool launched_by_mpi();
+
+// Construct once per process, early in main (after use_best_blas_kernel, which re-executes the
+// program). Without a launcher everything stays off: active() is false, rank() 0, size() 1.
+class MpiSession {
+ public:
+  // Throws std::runtime_error if MPI cannot be initialised with MPI_THREAD_FUNNELED.
+  MpiSession();
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  bool active() const { return active_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  MPI_Comm communicator() const { return communicator_; }
+
+  // Ends all ranks with exit status `status` and one message on standard error, "rank 2: <message>":
+  // when several ranks of a node fail together only the first one speaks. Without MPI the message
+  // is printed and this process ends.
+  [[noreturn]] void abort(const std::string& message, int status = 1) const;
+
+ private:
+  bool first_to_fail() const;
+
+  bool active_ = false;
+  int rank_ = 0;
+  int size_ = 1;
+  int node_ = 0;  // ordinal of this rank's node
+  MPI_Comm communicator_ = MPI_COMM_NULL;
+  MPI_Win speaker_window_ = MPI_WIN_NULL;
+  std::atomic<int>* speaker_ = nullptr;  // shared by the ranks of a node: 1 once a rank has failed
+};
+
+// Ranks an experiment needs: one per worker, and one for the server if any of its methods has one.
+int ranks_needed(int workers, bool any_server);
+
+// Empty if `found` ranks are right; else what is wrong and the command that would be right, for
+// rank 0 to print (exit status 2).
+std::string wrong_number_of_ranks(int found, int workers, bool any_server);
+
+}  // namespace syncopate

@@ -1,0 +1,210 @@
+#include "workers/simulated_cluster.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "workers/interrupt.hpp"
+
+namespace syncopate {
+
+SimulatedCluster::SimulatedCluster(const Options& options) : options_(options) {
+  const auto count = static_cast<std::size_t>(options_.workers + (options_.has_server ? 1 : 0));
+  stacks_ = std::make_unique<StackPool>(count);
+  participants_ = std::vector<Participant>(count);
+}
+
+SimulatedCluster::~SimulatedCluster() = default;
+
+RunTotals SimulatedCluster::run(const Program& work, const Program& serve) {
+  for (int i = 0; i < options_.workers; ++i) start(Rank{i}, work);
+  if (options_.has_server) start(server(), serve);
+  try {
+    for (std::size_t i = 0; i < participants_.size(); ++i) resume(Rank{static_cast<int>(i)});
+    event_loop();
+  } catch (...) {
+    for (Participant& participant : participants_) participant.fiber = nullptr;  // unwinds the programs
+    throw;
+  }
+  return totals();
+}
+
+void SimulatedCluster::start(Rank rank, const Program& program) {
+  self(rank).fiber = std::make_unique<Fiber>(*stacks_, index(rank), [this, rank, program] {
+    try {
+      program(rank);
+    } catch (const boost::context::detail::forced_unwind&) {
+      throw;  // the cluster is being destroyed
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    self(rank).ended = somebody_ended_ = true;
+  });
+}
+
+void SimulatedCluster::event_loop() {
+  while (true) {
+    wake_who_waits_in_vain();
+    if (events_.empty()) break;
+    std::pop_heap(events_.begin(), events_.end());
+    Event event = std::move(events_.back());
+    events_.pop_back();
+    global_ = event.at;
+    poll_interrupt();
+    switch (event.kind) {
+      case Event::Kind::resume:
+        if (self(event.rank).wake == event.number) {
+          Participant& participant = self(event.rank);
+          participant.account[Activity::wait] += std::max(event.at - participant.now, Duration{});
+          participant.now = std::max(participant.now, event.at);
+          resume(event.rank);
+        }
+        break;
+      case Event::Kind::deliver: deliver(event.rank, std::move(*event.delivery)); break;
+      case Event::Kind::finish_collective: end_collective(); break;
+    }
+  }
+  const auto running = [](const Participant& participant) { return !participant.ended; };
+  if (std::any_of(participants_.begin(), participants_.end(), running)) throw RunFailure(explain_deadlock());
+}
+
+void SimulatedCluster::poll_interrupt() {
+  constexpr int calls_between_polls = 256;
+  if (++calls_since_poll_ % calls_between_polls == 0 && interrupted()) throw Interrupted();
+}
+
+std::uint64_t SimulatedCluster::schedule(Time at, Event::Kind kind, Rank rank, std::unique_ptr<Delivery> delivery) {
+  events_.push_back({at, next_event_, kind, rank, std::move(delivery)});
+  std::push_heap(events_.begin(), events_.end());
+  return next_event_++;
+}
+
+void SimulatedCluster::suspend(Rank rank, Place place) {
+  Participant& participant = self(rank);
+  participant.waits_for = place;
+  participant.blocked = true;
+  participant.fiber->suspend();
+  participant.blocked = false;
+  participant.wake = 0;
+}
+
+void SimulatedCluster::resume(Rank rank) {
+  self(rank).fiber->resume();
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void SimulatedCluster::resume_at(Rank rank, Time at) { self(rank).wake = schedule(at, Event::Kind::resume, rank); }
+
+std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const ModelStatePtr& at,
+                                                           const MicroBatch& micro_batch, const Deadline& deadline) {
+  Participant& participant = self(rank);
+  const MicroBatchEnd end = end_of_micro_batch(participant.now, draw(participant, micro_batch), deadline);
+  const Duration spent = end.at - participant.now;
+  participant.now = end.at;
+  poll_interrupt();
+  if (!end.kept) {
+    participant.account[Activity::discarded] += spent;
+    return std::nullopt;
+  }
+  participant.account[Activity::compute] += spent;
+  ++participant.computed;
+  return Gradient(at, micro_batch, spent);
+}
+
+// Durations are drawn for several micro-batches of a step at once, which is much cheaper.
+Duration SimulatedCluster::draw(Participant& participant, const MicroBatch& micro_batch) {
+  constexpr int most_ahead = 64;
+  const int first = participant.drawn_first;
+  const int count = static_cast<int>(participant.durations.size());
+  if (participant.drawn_step == micro_batch.step && micro_batch.index >= first && micro_batch.index < first + count)
+    return participant.durations[static_cast<std::size_t>(micro_batch.index - first)];
+  participant.durations.resize(static_cast<std::size_t>(std::clamp(options_.micro_batches, 1, most_ahead)));
+  participant.drawn_step = micro_batch.step;
+  participant.drawn_first = micro_batch.index;
+  options_.compute_time.durations(micro_batch.worker, micro_batch.step, static_cast<std::uint32_t>(micro_batch.index),
+                                  participant.durations);
+  return participant.durations.front();
+}
+
+std::string SimulatedCluster::name(Rank rank) const {
+  return options_.has_server && rank == server() ? "the server" : fmt::format("worker {}", rank.value);
+}
+
+namespace {
+
+// The last two parts of a path: the file's place within the project.
+std::string short_path(std::string_view path) {
+  const auto file = path.rfind('/');
+  const auto folder = file == path.npos || file == 0 ? path.npos : path.rfind('/', file - 1);
+  return std::string(folder == path.npos ? path : path.substr(folder + 1));
+}
+
+// "0-3, 7": ranks in ascending order as ranges.
+std::string as_ranges(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += text.empty() ? "" : ", ";
+    text += last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string SimulatedCluster::explain_deadlock() const {
+  std::map<std::string, std::vector<int>> workers_by_state;
+  std::string server_state;
+  for (std::size_t i = 0; i < participants_.size(); ++i) {
+    const Participant& participant = participants_[i];
+    const Place& place = participant.waits_for;
+    const std::string state =
+        participant.ended ? "ended"
+                          : fmt::format("waiting in {} ({}:{})", place.operation, short_path(place.at.file_name()),
+                                        place.at.line());
+    if (static_cast<int>(i) < options_.workers)
+      workers_by_state[state].push_back(static_cast<int>(i));
+    else
+      server_state = state;
+  }
+  std::string text = fmt::format("deadlock at {:.6f} s: nobody can go on", to_seconds(global_));
+  for (const auto& [state, ranks] : workers_by_state)
+    text += fmt::format("\n  worker{} {}: {}", ranks.size() > 1 ? "s" : "", as_ranges(ranks), state);
+  if (!server_state.empty()) text += "\n  server: " + server_state;
+  return text;
+}
+
+// T is the server's end, or the end of the last worker. A worker that is beyond T has run ahead with
+// a computation that came too late for the server; it is cut off at T.
+RunTotals SimulatedCluster::totals() {
+  RunTotals totals;
+  for (const Participant& participant : participants_)
+    if (!options_.has_server || &participant == &participants_.back()) totals.end = std::max(totals.end, participant.now);
+  for (int i = 0; i < options_.workers; ++i) {
+    Participant& participant = participants_[static_cast<std::size_t>(i)];
+    Account account = participant.account;
+    if (options_.has_server) {
+      account[Activity::discarded] += account[Activity::compute] - participant.kept_time;
+      account[Activity::compute] = participant.kept_time;
+      participant.dropped = participant.computed - participant.kept;
+    }
+    const Duration beyond = participant.now - totals.end;
+    if (beyond > Duration{})
+      account[Activity::discarded] -= beyond;
+    else
+      account[Activity::wait] -= beyond;
+    totals.accounts.push_back(account);
+    totals.kept.push_back(participant.kept);
+    totals.dropped.push_back(participant.dropped);
+  }
+  totals.bytes = bytes_;
+  totals.collectives = collectives_;
+  totals.messages = messages_;
+  return totals;
+}
+
+}  // namespace syncopate

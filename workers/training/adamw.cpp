@@ -1,0 +1,107 @@
+// AdamW (Loshchilov and Hutter 2019), and Adam with its decay in the gradient where that is asked for,
+// in one pass.
+#include <cmath>
+#include <stdexcept>
+
+#include "workers/training/optimizer.hpp"
+#include "workers/training/vector_clones.hpp"
+
+namespace syncopate {
+namespace {
+
+// The step's scalars, computed in double and rounded to single precision once. With
+// c_i = 1 - beta_i^step, the step  lr (m / c_1) / (sqrt(s / c_2) + epsilon)  equals
+// rate m / (sqrt(s) + epsilon')  where  rate = lr sqrt(c_2) / c_1  and  epsilon' = epsilon sqrt(c_2):
+// one square root and one division per parameter.
+struct Scalars {
+  float rate = 0;
+  float epsilon = 0;
+  float beta1 = 0;
+  float beta2 = 0;
+  float rest1 = 0;   // 1 - beta1, rounded from double
+  float rest2 = 0;   // 1 - beta2
+  float l2 = 0;      // coupled decay: this times theta joins the gradient
+  float shrink = 1;  // decoupled decay: theta is multiplied by this
+};
+
+// `ivdep`: see sgd.cpp. A moment that starts from zero has no vector to read.
+template <bool first_from_zero, bool second_from_zero>
+[[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const Scalars s) {
+  const float* const g = block.gradient;
+  const float* const before = block.before;
+  const float* const m_before = block.moments_before[0];
+  const float* const s_before = block.moments_before[1];
+  float* const after = block.after;
+  float* const m_after = block.moments_after[0];
+  float* const s_after = block.moments_after[1];
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < block.size; ++i) {
+    const float direction = g[i] + s.l2 * before[i];
+    float first = s.rest1 * direction;
+    float second = s.rest2 * direction * direction;
+    if constexpr (!first_from_zero) first = s.beta1 * m_before[i] + first;
+    if constexpr (!second_from_zero) second = s.beta2 * s_before[i] + second;
+    m_after[i] = first;
+    s_after[i] = second;
+    after[i] = before[i] * s.shrink - s.rate * (first / (std::sqrt(second) + s.epsilon));
+  }
+}
+
+SYNCOPATE_VECTOR_CLONES
+void adamw_pass(const OptimizerBlock& block, const Scalars s) {
+  if (block.moments_before[0] != nullptr) {
+    if (block.moments_before[1] != nullptr) return pass<false, false>(block, s);
+    return pass<false, true>(block, s);
+  }
+  if (block.moments_before[1] != nullptr) return pass<true, false>(block, s);
+  pass<true, true>(block, s);
+}
+
+class AdamW final : public Optimizer {
+ public:
+  explicit AdamW(const AdamWOptions& options) : options_(options) {}
+
+  int moments() const override { return 2; }
+  const WeightDecay& weight_decay() const override { return options_.weight_decay; }
+
+  void update(const OptimizerBlock& block, const StepContext& context) const override {
+    const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(context.step));
+    const double root2 = std::sqrt(1 - std::pow(options_.beta2, static_cast<double>(context.step)));
+    Scalars scalars{.rate = static_cast<float>(context.learning_rate * root2 / correction1),
+                    .epsilon = static_cast<float>(options_.epsilon * root2),
+                    .beta1 = static_cast<float>(options_.beta1),
+                    .beta2 = static_cast<float>(options_.beta2),
+                    .rest1 = static_cast<float>(1 - options_.beta1),
+                    .rest2 = static_cast<float>(1 - options_.beta2)};
+    if (options_.weight_decay.form == DecayForm::coupled) {
+      scalars.l2 = static_cast<float>(context.decay);
+    } else {
+      scalars.shrink = static_cast<float>(1 - context.learning_rate * context.decay);
+    }
+    adamw_pass(block, scalars);
+  }
+
+ private:
+  AdamWOptions options_;
+};
+
+void require_beta(double beta, const char* name) {
+  if (beta >= 0 && beta < 1) return;
+  throw std::invalid_argument(std::string(name) + " must be in [0, 1), found " + std::to_string(beta));
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) {
+  require_beta(options.beta1, "beta1");
+  require_beta(options.beta2, "beta2");
+  if (!(options.epsilon > 0) || std::isinf(options.epsilon)) {
+    throw std::invalid_argument("epsilon must be above 0, found " + std::to_string(options.epsilon));
+  }
+  if (!(options.weight_decay.rate >= 0) || std::isinf(options.weight_decay.rate)) {
+    throw std::invalid_argument("weight decay must be at least 0, found " + std::to_string(options.weight_decay.rate));
+  }
+  return std::make_unique<AdamW>(options);
+}
+
+}  // namespace syncopate

@@ -1,0 +1,141 @@
+#include "workers/training/gradient_sum.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <tuple>
+#include <utility>
+
+namespace syncopate {
+
+namespace {
+
+struct Group {
+  ModelStatePtr at;
+  double scale;
+  std::vector<MicroBatch> micro_batches;
+};
+
+// Micro-batches of one model and weight together, each group sorted, the groups by their first
+// micro-batch: never by address, which differs from run to run.
+std::vector<Group> group(const Gradient& gradient) {
+  std::vector<Group> groups;
+  std::map<std::pair<const ModelState*, double>, std::size_t> place;
+  for (const Gradient::Term& term : gradient.terms()) {
+    if (!term.at) continue;
+    const auto [found, is_new] = place.try_emplace({term.at.get(), term.scale}, groups.size());
+    if (is_new) groups.push_back({term.at, term.scale, {}});
+    auto& list = groups[found->second].micro_batches;
+    list.insert(list.end(), term.micro_batches.begin(), term.micro_batches.end());
+  }
+  for (Group& g : groups) std::sort(g.micro_batches.begin(), g.micro_batches.end());
+  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    return std::tie(a.micro_batches.front(), a.scale) < std::tie(b.micro_batches.front(), b.scale);
+  });
+  return groups;
+}
+
+}  // namespace
+
+std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples) {
+  if (4 * samples <= chunk_samples) return 1;
+  return 2 * ((samples + 2 * chunk_samples - 1) / (2 * chunk_samples));
+}
+
+std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale) {
+  const auto& terms = gradient.terms();
+  scale = 1;
+  if (terms.size() == 1 && terms.front().sum) {
+    scale = terms.front().scale;
+    return terms.front().sum;
+  }
+  auto sum = std::make_shared<GradientSum>();
+  sum->micro_batches = gradient.micro_batches();
+  for (Group& group : group(gradient)) {
+    const auto count = static_cast<std::int64_t>(group.micro_batches.size());
+    const std::int64_t pieces =
+        std::min(count, number_of_chunks(count * objective.samples_per_micro_batch(), objective.chunk_samples()));
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      const auto begin = group.micro_batches.begin() + count * i / pieces;
+      const auto end = group.micro_batches.begin() + count * (i + 1) / pieces;
+      sum->chunks.push_back({.at = group.at, .micro_batches = {begin, end}, .scale = group.scale, .nested = {}, .result = {}});
+    }
+  }
+  for (const Gradient::Term& term : terms)
+    if (term.sum) sum->chunks.push_back({.at = {}, .micro_batches = {}, .scale = term.scale, .nested = term.sum, .result = {}});
+  return sum;
+}
+
+void evaluate_chunk(GradientSum::Chunk& chunk, const Objective& objective) {
+  if (!chunk.at) return;  // nested, or given as values
+  const ModelState& state = *chunk.at;
+  chunk.result = objective.gradient(state.parameters->value.data(),
+                                    state.buffers ? state.buffers->value.data() : nullptr, chunk.micro_batches);
+  chunk.at = nullptr;
+}
+
+void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,
+                   Executor& executor) {
+  if (sum->submitted) return;
+  sum->submitted = true;
+  for (std::size_t i = 0; i < sum->chunks.size(); ++i) {
+    auto& chunk = sum->chunks[i];
+    if (chunk.nested) {
+      submit_chunks(chunk.nested, objective, executor);
+      sum->tasks.insert(sum->tasks.end(), chunk.nested->tasks.begin(), chunk.nested->tasks.end());
+    } else if (chunk.at) {
+      const std::shared_ptr<Task> inputs[] = {chunk.at->parameters->producer,
+                                              chunk.at->buffers ? chunk.at->buffers->producer : nullptr};
+      sum->tasks.push_back(
+          executor.submit([sum, objective, i] { evaluate_chunk(sum->chunks[i], *objective); }, inputs));
+    }
+  }
+}
+
+namespace {
+
+// out += (or =, for the first) factor x the elements of one partial gradient.
+void add_partial(const PartialGradient& partial, double factor, std::size_t begin, std::span<float> out, bool first) {
+  const std::size_t end = begin + out.size();
+  const auto scale = static_cast<float>(factor);
+  for (const GradientSegment& segment : partial.segments) {
+    const std::size_t from = std::max(begin, segment.offset);
+    const std::size_t to = std::min(end, segment.offset + segment.size);
+    if (from >= to) continue;
+    const float* source = segment.data + (from - segment.offset);
+    float* target = out.data() + (from - begin);
+    const std::size_t n = to - from;
+    if (first)
+      for (std::size_t i = 0; i < n; ++i) target[i] = scale * source[i];
+    else
+      for (std::size_t i = 0; i < n; ++i) target[i] += scale * source[i];
+  }
+}
+
+void add_block(const GradientSum& sum, double factor, std::size_t begin, std::span<float> out, bool& first) {
+  for (const auto& chunk : sum.chunks) {
+    if (chunk.nested) {
+      add_block(*chunk.nested, factor * chunk.scale, begin, out, first);
+    } else {
+      add_partial(chunk.result, factor * chunk.scale, begin, out, first);
+      first = false;
+    }
+  }
+}
+
+}  // namespace
+
+void write_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> out) {
+  bool first = true;
+  add_block(sum, scale, begin, out, first);
+  if (first) std::fill(out.begin(), out.end(), 0.0f);
+}
+
+void add_buffers(const GradientSum& sum, std::span<float> total) {
+  for (const auto& chunk : sum.chunks) {
+    if (chunk.nested) add_buffers(*chunk.nested, total);
+    assert(chunk.result.buffers_sum.empty() || chunk.result.buffers_sum.size() == total.size());
+    for (std::size_t i = 0; i < chunk.result.buffers_sum.size(); ++i) total[i] += chunk.result.buffers_sum[i];
+  }
+}
+
+}  // namespace syncopate

@@ -1,0 +1,66 @@
+// The evaluation of a sum of gradient promises, shared by all who consume it.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "workers/training/executor.hpp"
+#include "workers/training/gradient.hpp"
+#include "workers/training/objective.hpp"
+
+namespace syncopate {
+
+struct GradientSum {
+  // A chunk: micro-batches that are evaluated together, as one large batch. Chunks are cut from the
+  // sorted list by fixed rules, so the order of summation depends on nothing else.
+  struct Chunk {
+    ModelStatePtr at;  // released once evaluated
+    std::vector<MicroBatch> micro_batches;
+    double scale = 1;
+    std::shared_ptr<GradientSum> nested;  // instead of micro-batches: another sum, times scale
+    PartialGradient result;
+  };
+
+  // Which optimizer step this sum was used for, so that equal inputs give the same state.
+  struct Use {
+    std::uint64_t from;  // ModelState::id
+    double scale;
+    double learning_rate;
+    auto operator<=>(const Use&) const = default;
+  };
+
+  std::vector<Chunk> chunks;
+  std::vector<std::shared_ptr<Task>> tasks;  // one per chunk once submitted
+  bool submitted = false;
+  std::int64_t micro_batches = 0;
+  // Strong references on purpose: while somebody may still look a state up here, its memory must not
+  // be taken over by the next step. Looked up, never iterated.
+  std::map<Use, ModelStatePtr> uses;
+};
+
+// Sorts and cuts the gradient's terms. A gradient that is already one shared sum is returned as it
+// is; `scale` receives its factor (1 otherwise).
+std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale);
+
+// Chunks needed for `samples`: one for small batches, else an even number of equal ones of at most
+// `chunk_samples`, so that two cores finish together.
+std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples);
+
+void evaluate_chunk(GradientSum::Chunk& chunk, const Objective& objective);
+
+// Submits the evaluation of all chunks, once.
+void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,
+                   Executor& executor);
+
+// out[i] = scale x the sum's elements [begin, begin + out.size()); all chunks must be evaluated.
+void write_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> out);
+
+// Adds the normalisation buffers after each micro-batch to `total`, if the model has any.
+void add_buffers(const GradientSum& sum, std::span<float> total);
+
+}  // namespace syncopate
