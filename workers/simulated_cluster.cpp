@@ -58,7 +58,7 @@ void SimulatedCluster::event_loop() {
         if (self(event.rank).wake == event.number) {
           Participant& participant = self(event.rank);
           participant.account[Activity::wait] += std::max(event.at - participant.now, Duration{});
-          participant.now = std::max(participant.now, event.at);
+          participant.now = participant.met_at = std::max(participant.now, event.at);
           resume(event.rank);
         }
         break;
@@ -66,8 +66,12 @@ void SimulatedCluster::event_loop() {
       case Event::Kind::finish_collective: end_collective(); break;
     }
   }
-  const auto running = [](const Participant& participant) { return !participant.ended; };
-  if (std::any_of(participants_.begin(), participants_.end(), running)) throw RunFailure(explain_deadlock());
+  // When the server has ended the run is over, whatever workers are still lost in.
+  const bool over = options_.has_server ? participants_.back().ended
+                                        : std::all_of(participants_.begin(), participants_.end(),
+                                                      [](const Participant& participant) { return participant.ended; });
+  if (!over) throw RunFailure(explain_deadlock());
+  for (Participant& participant : participants_) participant.fiber = nullptr;
 }
 
 void SimulatedCluster::poll_interrupt() {
@@ -104,6 +108,10 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
   const Duration spent = end.at - participant.now;
   participant.now = end.at;
   poll_interrupt();
+  if (spent >= longest_duration) {  // an infinite delay: this worker is never heard of again
+    participant.account[Activity::discarded] += spent;
+    suspend(rank, {"a micro-batch that never ends", std::source_location::current()});
+  }
   if (!end.kept) {
     participant.account[Activity::discarded] += spent;
     return std::nullopt;
@@ -178,12 +186,14 @@ std::string SimulatedCluster::explain_deadlock() const {
   return text;
 }
 
-// T is the server's end, or the end of the last worker. A worker that is beyond T has run ahead with
-// a computation that came too late for the server; it is cut off at T.
+// T is the end of the last worker. With a server it is the server's end, or the last time that workers
+// met after it; who is beyond has run ahead with a computation that came too late, and is cut off at T.
 RunTotals SimulatedCluster::totals() {
   RunTotals totals;
-  for (const Participant& participant : participants_)
-    if (!options_.has_server || &participant == &participants_.back()) totals.end = std::max(totals.end, participant.now);
+  for (const Participant& participant : participants_) {
+    const bool ends_the_run = !options_.has_server || &participant == &participants_.back();
+    totals.end = std::max(totals.end, ends_the_run ? participant.now : participant.met_at);
+  }
   for (int i = 0; i < options_.workers; ++i) {
     Participant& participant = participants_[static_cast<std::size_t>(i)];
     Account account = participant.account;

@@ -61,6 +61,7 @@ class SimulatedCluster : public Cluster {
   struct Participant {
     std::unique_ptr<Fiber> fiber;
     Time now{};
+    Time met_at{};  // last time it met others: until then its clock is everybody's, after it it has run ahead
     Account account;
     std::int64_t computed = 0;  // micro-batches whose gradient exists
     std::int64_t kept = 0;

@@ -88,7 +88,7 @@ void SimulatedCluster::end_collective() {
     const Contribution& part = participant.contribution;
     participant.account[Activity::wait] += last_arrival_ - participant.now;
     participant.account[Activity::communicate] += global_ - last_arrival_;
-    participant.now = global_;
+    participant.now = participant.met_at = global_;
     participant.kept += part.kept;
     participant.dropped += part.planned - part.kept;
     round.kept += part.kept;

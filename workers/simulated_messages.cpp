@@ -49,7 +49,7 @@ void SimulatedCluster::deliver(Rank to, Delivery delivery) {
     const Time sent = std::clamp(delivery.sent, receiver.now, global_);
     receiver.account[Activity::wait] += sent - receiver.now;
     receiver.account[Activity::communicate] += global_ - sent;
-    receiver.now = global_;
+    receiver.now = receiver.met_at = global_;
   }
   receiver.inbox.push_back(std::move(delivery));
   if (receiver.receiving) resume(to);

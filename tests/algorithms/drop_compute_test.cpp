@@ -1,0 +1,120 @@
+#include "algorithms/drop_compute.hpp"
+
+#include <gtest/gtest.h>
+
+#include <boost/math/distributions/normal.hpp>
+
+#include "algorithms/sync_sgd.hpp"
+#include "tests/algorithms/simulated_run.hpp"
+
+namespace syncopate {
+namespace {
+
+const Duration infinite = from_seconds(HUGE_VAL);
+
+std::shared_ptr<const DelayProcess> slow_third_worker() {
+  return std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0});
+}
+
+TEST(DropCompute, WithoutThresholdEqualsSynchronousSgdBitForBit) {
+  SimulatedRun setup{.micro_batches = 3, .momentum = 0.9, .budget = {.steps = 20}, .delays = {slow_third_worker()}};
+  const auto expected = setup.run(SyncSgd());
+  for (const Preempt preempt : {Preempt::discard, Preempt::microbatch, Preempt::backward}) {
+    const auto outcome = setup.run(DropCompute(infinite, preempt, 1.0 / 3));
+    EXPECT_EQ(outcome.parameters, expected.parameters);
+    EXPECT_EQ(outcome.log, expected.log);
+  }
+}
+
+TEST(DropCompute, TheMicroBatchInFlightIsLostAtTheThreshold) {
+  SimulatedRun setup{.micro_batches = 3, .delays = {slow_third_worker()}};
+  const auto outcome = setup.run(DropCompute(from_seconds(3.1), Preempt::discard, 1.0 / 3));
+  // Worker 0 needs 3.00 s, worker 1 3.75 s (two kept), worker 2 6.00 s (one kept).
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{
+                             "step 1 at 3.600 s: kept 6, dropped 3",
+                             "step 2 at 7.200 s: kept 6, dropped 3",
+                         }));
+  const Account& slow = outcome.totals.accounts[2];
+  EXPECT_EQ(slow[Activity::compute], from_seconds(4));
+  EXPECT_EQ(slow[Activity::discarded], from_seconds(2.2));  // 1.1 s of the second micro-batch, twice
+  EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, 2, 4}));
+}
+
+TEST(DropCompute, AStartedMicroBatchFinishesInTheReferenceCodesVariant) {
+  SimulatedRun setup{.micro_batches = 3, .delays = {slow_third_worker()}};
+  const auto outcome = setup.run(DropCompute(from_seconds(3.1), Preempt::microbatch, 1.0 / 3));
+  // Worker 1 finishes its third at 3.75 s, worker 2 its second at 4.00 s and starts no third.
+  EXPECT_EQ(outcome.log.front(), "step 1 at 4.500 s: kept 8, dropped 1");
+}
+
+TEST(DropCompute, AStartedBackwardPassFinishesInTheOtherVariant) {
+  SimulatedRun setup{.micro_batches = 3, .delays = {slow_third_worker()}};
+  // Forward share 0.6: worker 1's third forward pass ends at 2.5 + 0.75 = 3.25 s, past the threshold, and
+  // is thrown away; worker 2's second ends at 2 + 1.2 = 3.2 s, also thrown away.
+  const auto early = setup.run(DropCompute(from_seconds(3.1), Preempt::backward, 0.6));
+  EXPECT_EQ(early.log.front(), "step 1 at 3.750 s: kept 6, dropped 3");
+  // Share 0.5: they end at 3.125 s and 3.0 s; only worker 2's backward pass has begun, and ends at 4 s.
+  const auto late = setup.run(DropCompute(from_seconds(3.1), Preempt::backward, 0.5));
+  EXPECT_EQ(late.log.front(), "step 1 at 4.500 s: kept 7, dropped 2");
+}
+
+TEST(DropCompute, TheDivisorStaysNTimesM) {
+  SimulatedRun setup{.micro_batches = 3, .rate = 0.5, .budget = {.steps = 1}, .delays = {slow_third_worker()}};
+  const auto outcome = setup.run(DropCompute(from_seconds(3.1), Preempt::discard, 1.0 / 3));
+  const std::vector<MicroBatch> kept = {{Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2},
+                                        {Rank{1}, 0, 0}, {Rank{1}, 0, 1}, {Rank{2}, 0, 0}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    double sum = 0;
+    for (const MicroBatch& micro_batch : kept) sum += 1.0 - PullObjective::target(micro_batch, i);
+    EXPECT_NEAR(outcome.parameters[i], 1 - 0.5 * sum / 9, 1e-5);
+  }
+}
+
+TEST(DropCompute, WhatIsDroppedIsNotComputed) {
+  auto objective = std::make_shared<PullObjective>();
+  SimulatedRun setup{.micro_batches = 3, .delays = {slow_third_worker()}, .objective = objective};
+  setup.run(DropCompute(from_seconds(3.1), Preempt::discard, 1.0 / 3));
+  EXPECT_EQ(objective->evaluations, 12);  // 6 kept of 9, two steps
+  EXPECT_FALSE(objective->evaluated.contains({Rank{2}, 0, 1}));
+}
+
+TEST(DropCompute, AWorkerWithoutAnyMicroBatchJoinsWithZero) {
+  SimulatedRun setup{.micro_batches = 2, .rate = 0.5, .budget = {.steps = 1},
+                     .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.0, 99.0})}};
+  const auto outcome = setup.run(DropCompute(from_seconds(2.5), Preempt::discard, 1.0 / 3));
+  EXPECT_EQ(outcome.log.front(), "step 1 at 3.000 s: kept 4, dropped 2");
+}
+
+TEST(DropCompute, AllDroppedStillDecaysMomentum) {
+  SimulatedRun setup{.momentum = 0.9, .rate = 0.5, .budget = {.steps = 1}};
+  const auto outcome = setup.run(DropCompute(from_seconds(0.5), Preempt::discard, 1.0 / 3));
+  EXPECT_EQ(outcome.parameters, std::vector<float>(4, 1.0f));
+}
+
+// Eq. 5 of the paper: E[completed] = sum over m of Phi((tau - m mu) / (sigma sqrt(m))).
+TEST(DropCompute, KeepsAsManyMicroBatchesAsEquationFiveSays) {
+  class NormalDuration : public DelayProcess {  // independent of the delays under test elsewhere
+   public:
+    void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
+      for (std::size_t i = 0; i < added_s.size(); ++i)
+        added_s[i] += 0.2 * quantile(boost::math::normal(), stream.uniform(first + static_cast<std::uint32_t>(i)));
+    }
+    double mean_s() const override { return 0; }
+  };
+  constexpr int workers = 64, m = 12, steps = 200;
+  SimulatedRun setup{.workers = workers, .micro_batches = m, .budget = {.steps = steps},
+                     .delays = {std::make_shared<NormalDuration>()}, .objective = nullptr};
+  const boost::math::normal standard;
+  for (const double tau : {10.0, 12.0, 13.0}) {
+    const auto outcome = setup.run(DropCompute(from_seconds(tau), Preempt::discard, 1.0 / 3));
+    double expected = 0;
+    for (int j = 1; j <= m; ++j) expected += cdf(standard, (tau - j) / (0.2 * std::sqrt(j)));
+    double kept = 0;
+    for (const Round& round : outcome.rounds) kept += static_cast<double>(round.kept);
+    // 12,800 draws of a count whose standard deviation is below 0.7: four standard errors.
+    EXPECT_NEAR(kept / (workers * steps), expected, 4 * 0.7 / std::sqrt(workers * steps));
+  }
+}
+
+}  // namespace
+}  // namespace syncopate

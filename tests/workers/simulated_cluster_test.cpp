@@ -1,0 +1,196 @@
+// What only the simulated cluster promises: order of events in virtual time, explained deadlocks,
+// exact accounts. What both clusters promise is in cluster_contract.hpp.
+#include "workers/simulated_cluster.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include "tests/algorithms/simulated_run.hpp"
+#include "workers/interrupt.hpp"
+
+namespace syncopate {
+namespace {
+
+// An algorithm made of two functions, for tests.
+class Script : public Algorithm {
+ public:
+  explicit Script(std::function<void(Worker&)> run, std::function<void(Server&)> serve = {})
+      : run_(std::move(run)), serve_(std::move(serve)) {}
+  void run(Worker& worker) const override { run_(worker); }
+  bool has_server() const override { return static_cast<bool>(serve_); }
+  void serve(Server& server) const override { serve_(server); }
+
+ private:
+  std::function<void(Worker&)> run_;
+  std::function<void(Server&)> serve_;
+};
+
+void compute(Worker& worker, int micro_batches) {
+  for (int i = 0; i < micro_batches; ++i) worker.compute_gradient();
+}
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(SimulatedCluster, MessagesArriveInVirtualTimeNotInTheOrderOfExecution) {
+  // Worker 0 runs ahead to 9 s before worker 1 sends at 2 s and worker 2 at 1 s.
+  std::vector<std::string> log;
+  const SimulatedRun setup{};
+  setup.run(Script([&](Worker& worker) {
+    if (worker.rank() == Rank{0}) {
+      compute(worker, 9);
+      while (const auto message = worker.try_receive())
+        log.push_back(fmt::format("{} at {:.1f} s", message->from.value, to_seconds(worker.now())));
+      return;
+    }
+    compute(worker, 3 - worker.rank().value);
+    worker.send(Rank{0}, {});
+    compute(worker, 10);
+    worker.send(Rank{0}, {});  // arrives at 11.5 s or later: not seen at 9 s
+  }));
+  EXPECT_EQ(log, (std::vector<std::string>{"2 at 9.0 s", "1 at 9.0 s"}));
+}
+
+TEST(SimulatedCluster, AReceiverWaitsUntilTheMessageArrives) {
+  const SimulatedRun setup{.workers = 2};
+  const auto outcome = setup.run(Script([&](Worker& worker) {
+    if (worker.rank() == Rank{0}) {
+      EXPECT_FALSE(worker.receive_until(start_time + from_seconds(2.0)));
+      EXPECT_EQ(worker.now(), start_time + from_seconds(2.0));
+      EXPECT_TRUE(worker.receive_until(start_time + from_seconds(4.0)));
+      EXPECT_EQ(worker.now(), start_time + from_seconds(3.5));
+      EXPECT_FALSE(worker.receive());  // nobody is left who could send
+    } else {
+      compute(worker, 3);
+      worker.send(Rank{0}, {});
+    }
+  }));
+  const Account& receiver = outcome.totals.accounts[0];
+  EXPECT_EQ(receiver[Activity::wait], from_seconds(3.0));
+  EXPECT_EQ(receiver[Activity::communicate], from_seconds(0.5));
+}
+
+TEST(SimulatedCluster, EqualTimesAreOrderedByNumber) {
+  std::vector<int> order;
+  const SimulatedRun setup{.workers = 6};
+  setup.run(Script([&](Worker& worker) {
+    if (worker.rank() != Rank{5}) return worker.send(Rank{5}, {});
+    for (int i = 0; i < 5; ++i) order.push_back(worker.receive()->from.value);
+  }));
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+}
+
+TEST(SimulatedCluster, ADeadlockNamesEveryWorkerAndWhatItWaitsFor) {
+  const SimulatedRun setup{.workers = 6};
+  const std::string text = message_of([&] {
+    setup.run(Script([](Worker& worker) {
+      if (worker.rank() == Rank{2}) return;
+      if (worker.rank() == Rank{4}) {
+        worker.receive();
+        return;
+      }
+      worker.barrier();
+    }));
+  });
+  EXPECT_THAT(text, testing::StartsWith("deadlock at 0.000000 s"));
+  EXPECT_THAT(text, testing::HasSubstr("workers 0-1, 3, 5: waiting in barrier (workers/simulated_cluster_test.cpp:"));
+  EXPECT_THAT(text, testing::HasSubstr("worker 4: waiting in receive (workers/simulated_cluster_test.cpp:"));
+  EXPECT_THAT(text, testing::HasSubstr("worker 2: ended"));
+}
+
+TEST(SimulatedCluster, DifferentCollectivesAtOnceAreExplained) {
+  const SimulatedRun setup{.workers = 2};
+  const std::string text = message_of([&] {
+    setup.run(Script([](Worker& worker) {
+      if (worker.rank() == Rank{0}) return worker.barrier();
+      worker.average_model({});
+    }));
+  });
+  EXPECT_EQ(text, "worker 1 calls average_model while others gather for barrier");
+}
+
+TEST(SimulatedCluster, AnExceptionOfOneWorkerEndsTheRun) {
+  const SimulatedRun setup{.workers = 3};
+  const std::string text = message_of([&] {
+    setup.run(Script([](Worker& worker) {
+      worker.barrier();
+      if (worker.rank() == Rank{1}) throw std::runtime_error("bad idea");
+      worker.barrier();
+    }));
+  });
+  EXPECT_EQ(text, "bad idea");
+}
+
+TEST(SimulatedCluster, AnInterruptEndsTheRun) {
+  set_interrupted(true);
+  const SimulatedRun setup{};
+  EXPECT_THROW(setup.run(Script([](Worker& worker) { compute(worker, 100'000); })), Interrupted);
+  set_interrupted(false);
+}
+
+TEST(SimulatedCluster, WorkersEndWhenTheirServerHasEnded) {
+  const SimulatedRun setup{.workers = 4};
+  const auto outcome = setup.run(Script(
+      [](Worker& worker) {
+        while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient());
+      },
+      [](Server& server) {
+        server.send_model_to_waiting();
+        server.receive();
+      }));
+  EXPECT_EQ(outcome.totals.end, start_time + from_seconds(2.0));  // 0.5 down, 1 s, 0.5 up
+  for (const Account& account : outcome.totals.accounts) EXPECT_EQ(account.total(), from_seconds(2.0));
+}
+
+TEST(SimulatedCluster, ThousandsOfWorkersAreCheap) {
+  SimulatedRun setup{.workers = 20'000, .budget = {.steps = 3}, .objective = nullptr};  // beyond guard pages
+  const auto outcome = setup.run(Script([](Worker& worker) {
+    while (worker.budget_left()) {
+      Gradient sum = worker.compute_step_gradient();
+      worker.all_reduce_sum(sum);
+      worker.descend(sum);
+    }
+  }));
+  EXPECT_EQ(outcome.totals.end, start_time + from_seconds(4.5));
+}
+
+// Any program of computations, collectives and messages: the five activities of each worker sum to T.
+TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
+  EXPECT_TRUE(rc::check("accounts sum to N x T", [] {
+    const int workers = *rc::gen::inRange(1, 7);
+    const bool has_server = *rc::gen::arbitrary<bool>();
+    const auto rounds = *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 5));
+    std::vector<double> delays;
+    for (int i = 0; i < workers; ++i) delays.push_back(*rc::gen::inRange(0, 3000) * 1e-3);
+    SimulatedRun setup{.workers = workers, .network_s = *rc::gen::inRange(0, 900) * 1e-3,
+                       .delays = {std::make_shared<DelayOfWorker>(delays)}, .objective = nullptr};
+    const auto work = [&](Worker& worker) {
+      for (const int kind : rounds) {
+        const Deadline deadline(later(worker.now(), from_seconds(1.7)));
+        for (int i = 0; i < kind; ++i) worker.compute_gradient(deadline);
+        if (kind == 0) worker.barrier();
+        if (kind == 1) worker.average_model({});
+        if (kind == 2 && worker.rank() != Rank{0}) worker.send(Rank{0}, {});
+        if (kind == 3) worker.receive_until(later(worker.now(), from_seconds(0.4)));
+        Gradient sum;
+        if (kind == 4) worker.all_reduce_sum(sum);
+      }
+    };
+    const auto serve = [](Server& server) { server.receive_until(start_time + from_seconds(3.3)); };
+    const auto outcome = setup.run(has_server ? Script(work, serve) : Script(work));
+    for (const Account& account : outcome.totals.accounts) {
+      RC_ASSERT(account.total() == outcome.totals.end.time_since_epoch());
+      for (const Duration time : account.time) RC_ASSERT(time >= Duration{});
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace syncopate
