@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -22,6 +23,8 @@ class Algorithm {
 struct AlgorithmContext {
   int workers = 1;
   int micro_batches = 1;
+  Step learning_rate_warmup{};
+  std::optional<Step> total_steps{};  // none: the budget is not counted in steps
 };
 
 // The registry: one row per method. It feeds `syncopate list`, the error messages and the tests.

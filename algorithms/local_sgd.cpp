@@ -21,9 +21,10 @@ StatePolicy read_policy(Settings& settings, std::string_view key, std::string_vi
 
 }  // namespace
 
-std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext&) {
+std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context) {
   Settings period = settings.section("period");
-  std::shared_ptr<const SyncPeriod> rule = make_sync_period(period);
+  std::shared_ptr<const SyncPeriod> rule = 
+      make_sync_period(period, {context.learning_rate_warmup, context.total_steps});
   const AveragePolicy policy{.moments = read_policy(settings, "moments", "keep"),
                              .buffers = read_policy(settings, "buffers", "average")};
   return std::make_unique<LocalSgd>(std::move(rule), policy);

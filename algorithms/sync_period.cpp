@@ -74,22 +74,25 @@ class PowerPeriod final : public SyncPeriod {
   Step warmup_period_;
 };
 
-std::unique_ptr<const SyncPeriod> read_constant(Settings& settings) {
+std::unique_ptr<const SyncPeriod> read_constant(Settings& settings, const SyncPeriodContext&) {
   return make_constant_period(settings.integer("steps", 1, most));
 }
 
-std::unique_ptr<const SyncPeriod> read_power(Settings& settings) {
+std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPeriodContext& context) {
   PowerPeriodOptions options;
   options.power = settings.number("power", Range::positive(), options.power);
   options.coefficient = settings.number("coefficient", Range::at_least(0));
   options.minimum = settings.integer("minimum", 1, most);
   if (settings.has("maximum")) options.maximum = settings.integer("maximum", options.minimum.value(), most);
-  options.warmup_steps = settings.integer("warmup_steps", 0, most, 0);
+  if (!options.maximum && !context.total_steps)
+    settings.fault("maximum", "must be given where the budget is not counted in steps or epochs: as the learning rate "
+                              "falls the period grows without end");
+  options.warmup_steps = settings.integer("warmup_steps", 0, most, context.learning_rate_warmup.value());
   options.warmup_period = settings.integer("warmup_period", 1, most, options.minimum.value());
   return make_power_period(options);
 }
 
-std::unique_ptr<const SyncPeriod> read_post_local(Settings& settings) {
+std::unique_ptr<const SyncPeriod> read_post_local(Settings& settings, const SyncPeriodContext&) {
   const Step switch_step = settings.integer("switch_step", 0, most);
   return make_post_local_period(switch_step, settings.integer("steps", 1, most));
 }
@@ -118,12 +121,12 @@ std::unique_ptr<const SyncPeriod> make_post_local_period(Step switch_step, Step 
 
 std::span<const SyncPeriodRow> sync_periods() { return rules; }
 
-std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings) {
+std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const SyncPeriodContext& context) {
   std::vector<std::string_view> names;
   for (const auto& row : rules) names.push_back(row.name);
   const std::string rule = settings.choice("rule", names);
   const auto* const row = std::ranges::find(rules, rule, &SyncPeriodRow::name);
-  return row == rules.end() ? make_constant_period(1) : row->make(settings);
+  return row == rules.end() ? make_constant_period(1) : row->make(settings, context);
 }
 
 }  // namespace syncopate

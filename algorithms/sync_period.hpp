@@ -50,16 +50,22 @@ std::unique_ptr<const SyncPeriod> make_post_local_period(Step switch_step, Step 
 // The three above throw std::invalid_argument for a period below 1, a maximum below the minimum, negative
 // steps, a negative coefficient, and a power that is not above 0.
 
+// What a rule's settings depend on.
+struct SyncPeriodContext {
+  Step learning_rate_warmup{};          // default of the power rule's warmup_steps, as in the reference code
+  std::optional<Step> total_steps{};    // none: the end is not counted in steps, and `maximum` is required
+};
+
 // The registry: one row per rule.
 struct SyncPeriodRow {
   std::string_view name;      // `rule = ...` in TOML
   std::string_view sentence;  // what it does
-  std::unique_ptr<const SyncPeriod> (*make)(Settings& settings);
+  std::unique_ptr<const SyncPeriod> (*make)(Settings& settings, const SyncPeriodContext& context);
 };
 std::span<const SyncPeriodRow> sync_periods();
 
 // Reads a table such as { rule = "power", coefficient = 0.2, minimum = 4 }. An unknown rule is a fault of
 // the settings; the result is then a period of 1, never null.
-std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings);
+std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const SyncPeriodContext& context);
 
 }  // namespace syncopate

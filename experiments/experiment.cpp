@@ -1,1 +1,209 @@
 #include "experiments/experiment.hpp"
+
+#define XXH_INLINE_ALL
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "experiments/budget_section.hpp"
+#include "experiments/cluster_section.hpp"
+#include "experiments/settings_document.hpp"
+#include "experiments/sweep.hpp"
+#include "experiments/training_section.hpp"
+
+namespace syncopate {
+namespace {
+
+struct Method {
+  std::string label;
+  std::shared_ptr<const Algorithm> algorithm;
+};
+
+// A whole document as read once, with one seed. Complete only if there were no faults.
+struct Definition {
+  std::string name;
+  std::string description;
+  std::vector<std::uint64_t> seeds;
+  ClusterSection cluster;
+  TrainingSection training;
+  Budget budget;
+  std::shared_ptr<const LearningRate> learning_rate;
+  EvaluationPlan evaluation;
+  std::vector<Method> methods;
+  TomlNode resolved{};
+  FaultList faults;
+};
+
+std::string read_name(Settings& root, const std::string& file) {
+  std::string name = root.text("name", std::filesystem::path(file).stem().string());
+  // It names a directory of results.
+  const bool usable = !name.empty() && name != "." && name != ".." &&
+                      std::ranges::none_of(name, [](unsigned char c) { return c == '/' || c < 0x20; });
+  if (!usable) root.fault("name", "must not be empty, and hold neither \"/\" nor control characters");
+  return name;
+}
+
+std::vector<std::uint64_t> read_seeds(Settings& root) {
+  const std::vector<std::int64_t> written =
+      root.integers("seeds", 0, std::numeric_limits<std::int64_t>::max(), std::vector<std::int64_t>{1});
+  std::vector<std::uint64_t> seeds(written.begin(), written.end());
+  if (root.has("seeds") && seeds.empty()) root.fault("seeds", "must hold at least one seed");
+  if (std::set(seeds.begin(), seeds.end()).size() < seeds.size()) root.fault("seeds", "must hold no seed twice");
+  if (seeds.empty()) seeds.push_back(1);
+  return seeds;
+}
+
+std::vector<Method> read_methods(Settings& root, const AlgorithmContext& context) {
+  std::vector<Method> methods;
+  std::set<std::string> labels;
+  for (Settings& table : root.sections("methods")) {
+    const bool labelled = table.has("label");  // asked first, so that it comes first in the resolved document
+    Method method{.label = {}, .algorithm = make_algorithm(table, context)};
+    const std::string name = method.algorithm ? table.text("algorithm") : "";
+    if (labelled || method.algorithm) method.label = table.text("label", name);
+    const bool is_new = method.label.empty() ? !labelled : labels.insert(method.label).second;
+    if (!is_new) table.fault("label", "must be a name that no other method has");
+    methods.push_back(std::move(method));
+  }
+  if (methods.empty()) root.fault("methods", "must have at least one entry, [[methods]]");
+  return methods;
+}
+
+// Reads everything with the seed that stands first.
+Definition read_definition(TomlNode document_root, const std::string& file) {
+  // Stands for the length of an epoch where the data set is faulty, so that nothing follows from that.
+  constexpr std::int64_t unknown_epoch = 1'000'000;
+
+  SettingsDocument document(std::move(document_root));
+  Settings root = document.root();
+  Definition result;
+  result.name = read_name(root, file);
+  result.description = root.text("description", "");
+  result.seeds = read_seeds(root);
+  result.cluster = read_cluster(root, result.seeds.front());
+
+  const std::size_t faults_before = document.faults().size();
+  result.training = read_training(root, {result.seeds.front(), result.cluster.workers, result.cluster.micro_batches});
+  std::int64_t& steps_per_epoch = result.training.objective.steps_per_epoch;
+  if (steps_per_epoch == 0 && document.faults().size() > faults_before) steps_per_epoch = unknown_epoch;
+
+  // The budget may count epochs, and the learning rate needs the number of steps of the budget.
+  result.budget = read_budget(root, steps_per_epoch);
+  result.learning_rate = read_learning_rate(root, result.budget, steps_per_epoch, result.training.time_only);
+  result.evaluation = read_evaluation(root, result.training);
+  document.record_as_written("sweep");
+  result.methods = read_methods(root, {.workers = result.cluster.workers,
+                                       .micro_batches = result.cluster.micro_batches,
+                                       .learning_rate_warmup = result.learning_rate->options().warmup_steps,
+                                       .total_steps = result.budget.steps});
+  result.faults = document.check();
+  result.resolved = document.resolved();
+  return result;
+}
+
+std::string hash_of(const std::string& text) { return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size())); }
+
+// The document of one run: one method, one seed, nothing swept.
+TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) {
+  TomlNode one_method = root.find("methods")->array()[method];
+  root.find("methods")->array() = {std::move(one_method)};
+  root.set("seeds", {}, {TomlNode::Array{{static_cast<std::int64_t>(seed), {}}}, {}});
+  root.erase("sweep");
+  return root;
+}
+
+Run make_run(const Definition& definition) {
+  Run run;
+  run.experiment = definition.name;
+  run.method = definition.methods.front().label;
+  run.seed = definition.seeds.front();
+  run.resolved_toml = write_toml(definition.resolved);
+  run.hash = hash_of(run.resolved_toml);
+  run.workers = definition.cluster.workers;
+  run.micro_batches = definition.cluster.micro_batches;
+  run.pace = definition.cluster.pace;
+  run.compute_time = definition.cluster.compute_time;
+  run.network = definition.cluster.network;
+  run.make_objective = definition.training.objective.load;
+  if (definition.training.time_only) run.make_objective = [] { return nullptr; };
+  run.time_only_parameter_bytes = definition.training.time_only_parameter_bytes;
+  run.optimizer = definition.training.optimizer;
+  run.clip_norm = definition.training.clip_norm;
+  run.learning_rate = definition.learning_rate;
+  run.budget = definition.budget;
+  run.evaluation = definition.evaluation;
+  run.algorithm = definition.methods.front().algorithm;
+  return run;
+}
+
+void throw_if_any(const FaultList& faults) {
+  if (!faults.empty()) throw ConfigurationFault(faults.report());
+}
+
+// The runs of one point of the sweep; those that another point has already (because what is swept
+// concerns another method) are left out.
+void add_runs(const TomlNode& root, const std::string& file, const Definition& definition,
+              const std::vector<SweepAxis>& axes, const SweepPoint& point, std::set<std::string>& hashes,
+              std::vector<Run>& runs) {
+  for (std::size_t method = 0; method < definition.methods.size(); ++method) {
+    for (const std::uint64_t seed : definition.seeds) {
+      const Definition one = read_definition(document_of_run(root, method, seed), file);
+      throw_if_any(one.faults);
+      Run run = make_run(one);
+      run.sweep = describe_point(root, axes, point, method);
+      if (hashes.insert(run.hash).second) runs.push_back(std::move(run));
+    }
+  }
+}
+
+TomlNode load_document(const std::string& file) {
+  try {
+    return load_toml(file);
+  } catch (const TomlSyntaxFault& fault) {
+    throw ConfigurationFault(fault.what());
+  }
+}
+
+}  // namespace
+
+Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides) {
+  TomlNode root = load_document(file);
+  FaultList faults;
+  apply_overrides(root, overrides, faults);
+  const std::vector<SweepAxis> axes = read_sweep(root, faults);
+  write_sweep(root, axes);
+
+  // All points are read with all methods first, so that their faults come together and with the places
+  // that the methods have in the file.
+  const std::vector<SweepPoint> points = sweep_points(axes);
+  std::vector<TomlNode> documents;
+  std::vector<Definition> definitions;
+  for (const SweepPoint& point : points) {
+    documents.push_back(root);
+    apply_sweep(documents.back(), axes, point, faults);
+    definitions.push_back(read_definition(documents.back(), file));
+    faults.add(definitions.back().faults);
+  }
+  throw_if_any(faults);
+
+  const Definition& first = definitions.front();
+  Experiment experiment{.name = first.name,
+                        .description = first.description,
+                        .file = file,
+                        .resolved_toml = write_toml(first.resolved),
+                        .runs = {},
+                        .methods = {},
+                        .seeds = first.seeds};
+  for (const Method& method : first.methods) experiment.methods.push_back(method.label);
+  std::set<std::string> hashes;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    add_runs(documents[i], file, definitions[i], axes, points[i], hashes, experiment.runs);
+  }
+  return experiment;
+}
+
+}  // namespace syncopate

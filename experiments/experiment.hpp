@@ -26,20 +26,20 @@ enum class Pace {
 };
 
 struct EvaluationPlan {
-  Step every_steps{};                      // a row of metrics.csv each time this many steps are passed, and at the end
+  Step every_steps{};  // a row of metrics.csv each time this many steps are passed, and at the end
   std::int64_t train_samples = 10000;
-  std::optional<double> target_accuracy;   // for "time to target", fraction
-  std::optional<double> target_loss;       // on the test set
+  std::optional<double> target_accuracy;  // for "time to target", fraction
+  std::optional<double> target_loss;      // on the test set
 };
 
 // One run: a method at one point of the sweep with one seed. All fields are resolved.
 struct Run {
-  std::string experiment;                  // name of the experiment
-  std::string method;                      // label of the method
+  std::string experiment;                                  // name of the experiment
+  std::string method;                                      // label of the method
   std::vector<std::pair<std::string, std::string>> sweep;  // key and value of what is swept
   std::uint64_t seed = 0;
-  std::string resolved_toml;               // the whole resolved configuration of this run alone
-  std::string hash;                        // 16 hexadecimal digits of resolved_toml; names the directory
+  std::string resolved_toml;  // the whole resolved configuration of this run alone
+  std::string hash;           // 16 hexadecimal digits of resolved_toml; names the directory
 
   int workers = 1;
   int micro_batches = 1;
@@ -47,11 +47,12 @@ struct Run {
   std::shared_ptr<const ComputeTime> compute_time;
   std::shared_ptr<const NetworkModel> network;
   std::function<std::shared_ptr<const Objective>()> make_objective;  // loads data; null result: time-only
-  Bytes time_only_parameter_bytes{};       // payload of collectives in time-only runs
+  Bytes time_only_parameter_bytes{};                                 // payload of collectives in time-only runs
+  std::int64_t time_only_samples_per_micro_batch = 1;                // where there is no objective to say it
   std::shared_ptr<const Optimizer> optimizer;
   double clip_norm = 0;
   std::shared_ptr<const LearningRate> learning_rate;
-  Budget budget;                           // epochs are already steps
+  Budget budget;  // epochs are already steps
   EvaluationPlan evaluation;
   std::shared_ptr<const Algorithm> algorithm;
 };
@@ -59,10 +60,10 @@ struct Run {
 struct Experiment {
   std::string name;
   std::string description;
-  std::string file;                        // as given
-  std::string resolved_toml;               // of the whole experiment, as `check` prints it
-  std::vector<Run> runs;                   // sweep point by sweep point, method by method, seed by seed
-  std::vector<std::string> methods;        // labels in the order of the file
+  std::string file;                  // as given
+  std::string resolved_toml;         // of the whole experiment, as `check` prints it
+  std::vector<Run> runs;             // sweep point by sweep point, method by method, seed by seed
+  std::vector<std::string> methods;  // labels in the order of the file
   std::vector<std::uint64_t> seeds;
 };
 

@@ -1,1 +1,159 @@
-int main() {}
+// The command line. Under mpirun every rank runs the same command; only rank 0 speaks.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "experiments/experiment.hpp"
+#include "experiments/listing.hpp"
+#include "experiments/runner.hpp"
+#include "workers/blas_kernel.hpp"
+#include "workers/mpi_session.hpp"
+
+namespace {
+
+using namespace syncopate;  // NOLINT: the program's own namespace, in its main file
+
+constexpr int exit_failed = 1;
+constexpr int exit_usage = 2;
+
+constexpr const char* examples = R"(Examples:
+  syncopate check experiments/quickstart.toml
+  syncopate run experiments/quickstart.toml
+  syncopate run experiments/quickstart.toml training.model=cnn seeds=[1] budget.epochs=2
+  syncopate run experiments/quickstart.toml methods.dropcompute.threshold_s=0.05
+  mpirun -n 4 syncopate run experiments/quickstart.toml cluster.workers=4
+  syncopate list algorithms
+
+Exit status:
+  0    all right
+  1    something failed while running
+  2    bad usage or configuration; nothing was run
+  130  interrupted (Ctrl-C)
+)";
+
+struct CommandLine {
+  std::string file;
+  std::vector<std::string> overrides;
+  std::string kind;
+  bool ranks = false;
+  RunOptions options;
+};
+
+void print(const MpiSession& session, std::FILE* stream, const std::string& text) {
+  if (session.rank() == 0) fmt::print(stream, "{}", text);
+}
+
+void add_experiment(CLI::App& command, CommandLine& line) {
+  command.add_option("FILE", line.file, "the experiment, a TOML file")->required();
+  command.add_option("key=value", line.overrides, "set a key of the file, such as training.learning_rate.peak=0.1");
+}
+
+void add_run_options(CLI::App& command, RunOptions& options) {
+  const std::map<std::string, ClusterChoice> clusters = {
+      {"auto", ClusterChoice::automatic}, {"simulated", ClusterChoice::simulated}, {"mpi", ClusterChoice::mpi}};
+  command.add_option("--results", options.results_directory, "where the runs' directories go")
+      ->option_text(fmt::format("DIR [{}]", options.results_directory));
+  command.add_option("--threads", options.threads, "threads that compute; 0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->option_text("N [0]");
+  command.add_option("--cluster", options.cluster, "auto: mpi when started by mpirun or srun, else simulated")
+      ->transform(CLI::CheckedTransformer(clusters))
+      ->option_text("auto|simulated|mpi [auto]");
+  command.add_flag("--rerun", options.rerun, "repeat runs that are already there");
+  command.add_flag("--quiet", options.quiet, "only the final table and errors");
+}
+
+std::string describe(const Run& run) {
+  std::string sweep;
+  for (const auto& [key, value] : run.sweep) sweep += fmt::format(", {}={}", key, value);
+  return fmt::format("{}{}, seed={}, {}", run.method, sweep, run.seed, run.hash);
+}
+
+// The resolved experiment as TOML, the runs as comments: the output is an experiment file again.
+std::string checked(const Experiment& experiment) {
+  std::string result = experiment.resolved_toml;
+  result += fmt::format("\n# {} {}:\n", experiment.runs.size(), experiment.runs.size() == 1 ? "run" : "runs");
+  int number = 0;
+  for (const Run& run : experiment.runs) result += fmt::format("# {:>4}  {}\n", ++number, describe(run));
+  return result;
+}
+
+// Processes that mpirun must start for it.
+int ranks_of(const Experiment& experiment) {
+  int workers = 0;
+  bool any_server = false;
+  for (const Run& run : experiment.runs) {
+    workers = std::max(workers, run.workers);
+    any_server |= run.algorithm->has_server();
+  }
+  return ranks_needed(workers, any_server);
+}
+
+int execute(const CLI::App& app, CommandLine& line, const MpiSession& session) {
+  if (app.got_subcommand("list")) {
+    print(session, stdout, listing(line.kind));
+    return 0;
+  }
+  const Experiment experiment = load_experiment(line.file, line.overrides);
+  if (app.got_subcommand("check")) {
+    print(session, stdout, line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment));
+    return 0;
+  }
+  if (blas_is_reference()) {
+    print(session, stderr,
+          "warning: BLAS is the reference library, slower by an order of magnitude; install OpenBLAS\n");
+  }
+  line.options.mpi = &session;
+  return run_experiment(experiment, line.options);
+}
+
+int parse_and_execute(int argc, char** argv, const MpiSession& session) {
+  CommandLine line;
+  CLI::App app("Syncopate compares methods of data-parallel training under the same stragglers.", "syncopate");
+  app.footer(examples);
+  app.require_subcommand(1);
+  app.set_version_flag(
+      "--version", [] { return version_text(); }, "versions, and the BLAS kernel in use");
+  CLI::App* run = app.add_subcommand("run", "run an experiment and print its table");
+  add_experiment(*run, line);
+  add_run_options(*run, line.options);
+  CLI::App* check = app.add_subcommand("check", "print the resolved experiment and its runs, run nothing");
+  add_experiment(*check, line);
+  check->add_flag("--ranks", line.ranks, "print only the number of processes that it needs under MPI");
+  app.add_subcommand("list", "what an experiment file may name, with a sentence each")
+      ->add_option("kind", line.kind, "algorithms, delays, models, datasets or schedules; all if left out")
+      ->check(CLI::IsMember(std::vector<std::string>(listed_kinds.begin(), listed_kinds.end())));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& outcome) {  // also --help and --version
+    if (session.rank() == 0) app.exit(outcome);
+    return outcome.get_exit_code() == 0 ? 0 : exit_usage;
+  }
+  return execute(app, line, session);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  use_best_blas_kernel(argv);
+  try {
+    const MpiSession session;  // ends, on all ranks together, after rank 0 has spoken
+    try {
+      return parse_and_execute(argc, argv, session);
+    } catch (const ConfigurationFault& fault) {
+      print(session, stderr, fmt::format("{}\n", fault.what()));
+      return exit_usage;
+    } catch (const std::exception& failure) {
+      session.abort(failure.what(), exit_failed);
+    }
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "{}\n", failure.what());
+    return exit_failed;
+  }
+}

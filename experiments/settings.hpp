@@ -21,7 +21,7 @@ namespace syncopate {
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  bool low_open = false;   // true: the bound itself is not allowed
+  bool low_open = false;  // true: the bound itself is not allowed
   bool high_open = false;
 
   static constexpr Range any() { return {}; }
@@ -37,16 +37,23 @@ class Settings {
   // Each reader takes the key and either a default or nothing, which makes the key required.
   // `inf` is allowed for a number whose range has no upper bound.
   double number(std::string_view key, Range range, std::optional<double> fallback = {});
-  std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high, std::optional<std::int64_t> fallback = {});
+  std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high,
+                       std::optional<std::int64_t> fallback = {});
   bool flag(std::string_view key, std::optional<bool> fallback = {});
   std::string text(std::string_view key, std::optional<std::string> fallback = {});
-  // One of `names`; an unknown one is a fault that names the nearest.
-  std::string choice(std::string_view key, std::span<const std::string_view> names, std::optional<std::string> fallback = {});
+  // One of `names`; an unknown one is a fault that names the nearest. Returned is then the default, or "".
+  std::string choice(std::string_view key, std::span<const std::string_view> names,
+                     std::optional<std::string> fallback = {});
   std::vector<double> numbers(std::string_view key, Range range, std::optional<std::vector<double>> fallback = {});
   std::vector<std::int64_t> integers(std::string_view key, std::int64_t low, std::int64_t high,
                                      std::optional<std::vector<std::int64_t>> fallback = {});
 
+  // Whether the key is written. A key that was asked about is known and need not be read.
   bool has(std::string_view key) const;
+
+  // Leaves a value that was read out of the resolved configuration, because its default means nothing here
+  // and would mean something once it is written.
+  void leave_out(std::string_view key);
 
   // A sub-table; an absent one reads as empty, so that its defaults apply and its required keys are faults.
   Settings section(std::string_view key);

@@ -24,10 +24,10 @@ Function* loaded_function(const char* name) {
 
 // OpenBLAS's x86 kernels without AVX2, by the names it gives them.
 bool lacks_avx2(std::string_view kernel) {
-  constexpr std::array<std::string_view, 19> old_kernels = {
-      "Katmai",     "Coppermine", "Northwood", "Prescott",    "Banias",  "Core2",        "Penryn",
-      "Dunnington", "Nehalem",    "Atom",      "Athlon",      "Opteron", "Opteron_SSE3", "Barcelona",
-      "Bobcat",     "Bulldozer",  "Nano",      "Sandybridge", "Generic"};
+  constexpr std::array<std::string_view, 21> old_kernels = {
+      "Katmai", "Coppermine", "Northwood",  "Prescott",    "Banias",  "Core2",        "Penryn",
+      "Atom",   "Dunnington", "Nehalem",    "Athlon",      "Opteron", "Opteron_SSE3", "Barcelona",
+      "Bobcat", "Bulldozer",  "Piledriver", "Steamroller", "Nano",    "Sandybridge",  "Generic"};
   return std::ranges::find(old_kernels, kernel) != old_kernels.end();
 }
 
@@ -46,24 +46,24 @@ std::string best_kernel() {
 
 }  // namespace
 
-std::string blas_kernel() {
-  const auto* const kernel_name = loaded_function<char*()>("openblas_get_corename");
-  return kernel_name ? kernel_name() : "not OpenBLAS";
-}
-
 bool blas_is_reference() {
-  constexpr std::array<const char*, 3> fast_libraries = {"openblas_get_corename", "bli_info_get_version_str",
-                                                         "MKL_Get_Version"};
-  if (std::ranges::any_of(fast_libraries, [](const char* name) { return dlsym(RTLD_DEFAULT, name) != nullptr; })) {
-    return false;
-  }
-  // LibTorch may carry a BLAS of its own; only a plain libblas is taken for the reference one.
+  // The library that the loader takes matrix products from; another BLAS may be loaded as well.
   Dl_info info;
   void* const sgemm = dlsym(RTLD_DEFAULT, "sgemm_");
   if (!sgemm || dladdr(sgemm, &info) == 0 || !info.dli_fname) return false;
   std::error_code failed;
   const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, failed);
-  return !failed && file.filename().string().starts_with("libblas");
+  if (failed || !file.filename().string().starts_with("libblas")) return false;
+  // Distributions keep a fast library's own libblas in a folder of its name.
+  constexpr std::array<std::string_view, 4> fast_libraries = {"openblas", "blis", "atlas", "mkl"};
+  return std::ranges::none_of(fast_libraries, [folder = file.parent_path().string()](std::string_view name) {
+    return folder.find(name) != std::string::npos;
+  });
+}
+
+std::string blas_kernel() {
+  auto* const kernel_name = loaded_function<char*()>("openblas_get_corename");
+  return kernel_name && !blas_is_reference() ? kernel_name() : "not OpenBLAS";
 }
 
 void use_best_blas_kernel(char** argv) {

@@ -52,8 +52,8 @@ struct Place {
 struct Message {
   Rank from{};
   Step step{};            // version of the model that this message carries or was computed from
-  Gradient gradient;      // empty, or
-  ModelStatePtr model;    // null in time-only runs too
+  Gradient gradient{};    // empty, or
+  ModelStatePtr model{};  // null in time-only runs too
   bool carries_model = false;
 };
 

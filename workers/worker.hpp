@@ -16,10 +16,10 @@ namespace syncopate {
 
 // When a run ends: the first limit that is reached. At least one is set.
 struct Budget {
-  std::optional<Step> steps;
-  std::optional<double> seconds;
-  std::optional<std::int64_t> samples;
-  std::optional<Bytes> bytes;
+  std::optional<Step> steps{};
+  std::optional<double> seconds{};
+  std::optional<std::int64_t> samples{};
+  std::optional<Bytes> bytes{};
 };
 
 // What all participants of a run share. The references outlive the run.
@@ -27,11 +27,11 @@ struct RunContext {
   Cluster& cluster;
   Training& training;
   const LearningRate& learning_rate;
-  Budget budget;
+  Budget budget{};
   int micro_batches = 1;                      // M: micro-batches per optimizer step and worker
   std::int64_t samples_per_micro_batch = 1;   // for the samples budget and the reports
   RunObserver* observer = nullptr;            // may be null
-  ModelStatePtr initial_model;                // where all start; null in time-only runs
+  ModelStatePtr initial_model{};                // where all start; null in time-only runs
 };
 
 class Participant {

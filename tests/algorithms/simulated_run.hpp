@@ -34,9 +34,9 @@ struct SimulatedRun {
   double network_s = 0.5;  // per collective and per message
   double momentum = 0;
   double rate = 0.1;
-  std::shared_ptr<const LearningRate> learning_rate;  // instead of the constant `rate`
+  std::shared_ptr<const LearningRate> learning_rate{};  // instead of the constant `rate`
   Budget budget{.steps = 2};
-  std::vector<std::shared_ptr<const DelayProcess>> delays;
+  std::vector<std::shared_ptr<const DelayProcess>> delays{};
   std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>();  // null: time-only
 
   // What happened.

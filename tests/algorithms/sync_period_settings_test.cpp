@@ -22,11 +22,11 @@ struct Reading {
   std::string resolved;
 };
 
-Reading read(const std::string& table) {
+Reading read(const std::string& table, const SyncPeriodContext& context = {.total_steps = 1000}) {
   SettingsDocument document(parse_toml("period = " + table, "test.toml"));
   Settings settings = document.root().section("period");
   Reading reading;
-  reading.period = make_sync_period(settings);
+  reading.period = make_sync_period(settings, context);
   reading.faults = document.check().report();
   reading.resolved = write_toml(document.resolved());
   return reading;
@@ -55,6 +55,18 @@ TEST(SyncPeriodSettings, ThePowerRuleIsQuadraticWithoutWarmUpUnlessTold) {
   EXPECT_EQ(reading.period->at(0, 0.001, 2000000), Step{1000000});
   EXPECT_THAT(reading.resolved, AllOf(HasSubstr("power = 2"), HasSubstr("warmup_steps = 0"),
                                       HasSubstr("warmup_period = 4"), Not(HasSubstr("maximum"))));
+}
+
+TEST(SyncPeriodSettings, TheWarmUpIsThatOfTheLearningRateUnlessTold) {
+  const SyncPeriodContext context{.learning_rate_warmup = 50, .total_steps = 1000};
+  const auto reading = read(R"({ rule = "power", coefficient = 1, minimum = 4 })", context);
+  EXPECT_EQ(reading.period->at(49, 0.125, 1000), Step{4});
+  EXPECT_EQ(reading.period->at(50, 0.125, 1000), Step{64});
+}
+
+TEST(SyncPeriodSettings, WithoutAnEndInStepsTheMaximumIsRequired) {
+  EXPECT_THAT(read(R"({ rule = "power", coefficient = 1, minimum = 4 })", {}).faults, HasSubstr("maximum"));
+  EXPECT_EQ(read(R"({ rule = "power", coefficient = 1, minimum = 4, maximum = 9 })", {}).faults, "");
 }
 
 TEST(SyncPeriodSettings, TheWarmUpPeriodIsTheMinimumUnlessTold) {

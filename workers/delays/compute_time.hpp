@@ -29,22 +29,30 @@ class DelayProcess {
 
 class ComputeTime {
  public:
-  // worker_factors: empty (all 1) or one factor per worker, each > 0.
+  // base_s > 0; worker_factors: empty (all 1) or one factor per worker, each > 0; delays: none null,
+  // at most 255, number i of the list draws from stream i. Throws std::invalid_argument otherwise.
   ComputeTime(std::uint64_t seed, double base_s, std::vector<double> worker_factors,
               std::vector<std::shared_ptr<const DelayProcess>> delays);
 
-  // out[i] = duration of micro-batch first + i of this worker's step. A negative sum (a normal
-  // delay may be negative) is raised to 1 ns: a micro-batch always takes time.
+  // out[i] = duration of micro-batch first + i of this worker's step, rounded to the nearest
+  // nanosecond; infinity becomes longest_duration. A negative sum (a normal delay may be negative) is
+  // raised to 1 ns: a micro-batch always takes time.
   void durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const;
 
   // The declared part, base x factor, and the added part of one micro-batch, for clusters that
-  // compute for real and only inject what is added.
+  // compute for real and only inject what is added (a negative delay cannot be injected: 0).
   Duration base(Rank worker) const;
+  double factor(Rank worker) const {
+    return worker_factors_.empty() ? 1.0 : worker_factors_.at(static_cast<std::size_t>(worker.value));
+  }
   Duration added(Rank worker, Step step, std::uint32_t index) const;
 
   std::uint64_t seed() const { return seed_; }
 
  private:
+  double declared(Rank worker) const;  // seconds without added delays
+  void add_delays(Rank worker, Step step, std::uint32_t first, std::span<double> sums_s) const;
+
   std::uint64_t seed_;
   double base_s_;
   std::vector<double> worker_factors_;

@@ -1,1 +1,153 @@
-// placeholder
+#include "workers/models/torch_objective.hpp"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "workers/models/forward.hpp"
+#include "workers/random.hpp"
+
+namespace syncopate {
+namespace {
+
+// One intra-op thread per thread of ours: parallelism comes from independent gradients.
+void use_one_thread() {
+  thread_local const bool done = (at::set_num_threads(1), true);
+  (void)done;
+}
+
+// A batch in memory that its thread uses again for the next one.
+struct Batch {
+  std::vector<std::uint32_t> numbers;
+  std::vector<float> inputs;
+  std::vector<std::int64_t> labels;
+
+  static Batch& of_this_thread(std::size_t samples) {
+    thread_local Batch batch;
+    batch.numbers.resize(samples);
+    return batch;
+  }
+
+  // Tensors (n, channels, height, width) and (n,) that live until the next call in this thread.
+  std::pair<at::Tensor, at::Tensor> gather(const Dataset& dataset, Split split) {
+    const SampleShape& shape = dataset.size().shape;
+    const auto n = static_cast<std::int64_t>(numbers.size());
+    inputs.resize(numbers.size() * static_cast<std::size_t>(shape.features()));
+    labels.resize(numbers.size());
+    dataset.gather(split, numbers, inputs.data(), labels.data());
+    return {at::from_blob(inputs.data(), {n, shape.channels, shape.height, shape.width}, at::kFloat),
+            at::from_blob(labels.data(), {n}, at::kLong)};
+  }
+};
+
+// Gradients by parameter in the network's order, scaled by 1 / micro_batch_size, and the sum of losses
+// scaled likewise: sums over micro-batches of means over each.
+struct BackwardPass {
+  std::vector<at::Tensor> gradients;
+  double loss_sum = 0;
+};
+
+BackwardPass differentiate(const Network& network, const float* flat, const std::vector<at::Tensor>& buffers,
+                           const std::pair<at::Tensor, at::Tensor>& batch, std::int64_t micro_batch_size) {
+  auto parameters = view_parameters(network, flat);
+  for (auto& parameter : parameters) parameter.requires_grad_();
+  const auto logits = forward(network, parameters, buffers, batch.first, Mode::train);
+  const auto loss = at::cross_entropy_loss(logits, batch.second, /*weight=*/{}, at::Reduction::Sum);
+  const double share = 1.0 / static_cast<double>(micro_batch_size);
+  auto gradients = torch::autograd::grad({loss}, parameters, {at::scalar_tensor(share, at::kFloat)});
+  for (auto& gradient : gradients) gradient = gradient.contiguous();
+  return {.gradients = std::move(gradients), .loss_sum = loss.item<float>() * share};
+}
+
+}  // namespace
+
+TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
+                               std::int64_t chunk_samples)
+    : network_(std::move(network)), dataset_(std::move(dataset)), sampler_(sampling), chunk_samples_(chunk_samples) {
+  assert(network_.input() == dataset_->size().shape);
+  assert(sampling.samples <= dataset_->size().train);
+}
+
+// Parameter p is drawn from stream p, so that its values do not depend on the others' sizes.
+std::vector<float> TorchObjective::initial_parameters(std::uint64_t seed) const {
+  std::vector<float> flat(parameters());
+  std::vector<double> uniform;
+  for (std::size_t p = 0; p < network_.parameters().size(); ++p) {
+    const Parameter& parameter = network_.parameters()[p];
+    uniform.resize(parameter.size);
+    RandomStream{.seed = seed, .purpose = Purpose::initial_parameters, .step = static_cast<std::int64_t>(p)}
+        .fill_uniform(0, uniform);
+    std::transform(uniform.begin(), uniform.end(), flat.begin() + static_cast<std::ptrdiff_t>(parameter.offset),
+                   [&](double u) { return static_cast<float>(parameter.centre + (2 * u - 1) * parameter.bound); });
+  }
+  return flat;
+}
+
+std::vector<float> TorchObjective::initial_buffers() const {
+  std::vector<float> flat;
+  for (const auto& buffer : network_.buffers()) flat.insert(flat.end(), buffer.size, buffer.initial);
+  return flat;
+}
+
+PartialGradient TorchObjective::gradient(const float* parameters, const float* buffers,
+                                         std::span<const MicroBatch> micro_batches) const {
+  assert(!micro_batches.empty());
+  use_one_thread();
+  const auto size = static_cast<std::size_t>(samples_per_micro_batch());
+  const std::size_t together = fuses_micro_batches() ? micro_batches.size() : 1;
+
+  PartialGradient result;
+  result.buffers_sum.assign(this->buffers(), 0);
+  std::vector<float> statistics(this->buffers());
+  std::vector<at::Tensor> sum;
+  for (std::size_t first = 0; first < micro_batches.size(); first += together) {
+    Batch& batch = Batch::of_this_thread(together * size);
+    for (std::size_t m = 0; m < together; ++m)
+      sampler_.sample_numbers(micro_batches[first + m], std::span(batch.numbers).subspan(m * size, size));
+    std::copy_n(buffers, statistics.size(), statistics.begin());  // each micro-batch starts from the state's
+    auto pass = differentiate(network_, parameters, view_buffers(network_, statistics.data()),
+                              batch.gather(*dataset_, Split::train), samples_per_micro_batch());
+    result.loss_sum += pass.loss_sum;
+    for (std::size_t b = 0; b < statistics.size(); ++b) result.buffers_sum[b] += statistics[b];
+    if (sum.empty())
+      sum = std::move(pass.gradients);
+    else
+      for (std::size_t p = 0; p < sum.size(); ++p) sum[p].add_(pass.gradients[p]);
+  }
+
+  for (const auto p : network_.flat_order()) {
+    const Parameter& parameter = network_.parameters()[p];
+    auto owner = std::make_shared<const at::Tensor>(std::move(sum[p]));
+    const float* data = owner->data_ptr<float>();
+    result.segments.push_back(
+        {.offset = parameter.offset, .size = parameter.size, .data = data, .owner = std::move(owner)});
+  }
+  return result;
+}
+
+EvaluationSums TorchObjective::evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                                        std::int64_t end) const {
+  assert(0 <= begin && begin <= end && end <= evaluation_samples(split));
+  use_one_thread();
+  const c10::InferenceMode guard;
+  const auto weights = view_parameters(network_, parameters);
+  std::vector<float> copy(buffers, buffers + this->buffers());
+  const auto statistics = view_buffers(network_, copy.data());
+
+  EvaluationSums sums{.loss = 0, .correct = 0, .samples = end - begin};
+  for (std::int64_t first = begin; first < end; first += chunk_samples_) {
+    const auto n = std::min(chunk_samples_, end - first);
+    Batch& batch = Batch::of_this_thread(static_cast<std::size_t>(n));
+    for (std::int64_t i = 0; i < n; ++i)
+      batch.numbers[static_cast<std::size_t>(i)] = static_cast<std::uint32_t>(first + i);
+    const auto [inputs, labels] = batch.gather(*dataset_, split);
+    const auto logits = forward(network_, weights, statistics, inputs, Mode::evaluate);
+    sums.loss += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<float>();
+    sums.correct += logits.argmax(1).eq(labels).sum().item<std::int64_t>();
+  }
+  return sums;
+}
+
+}  // namespace syncopate

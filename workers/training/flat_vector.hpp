@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <utility>
 
 namespace syncopate {
 
@@ -15,10 +16,26 @@ class FlatVector {
   FlatVector() = default;
 
   // Uninitialised: every user writes the whole vector before it is read.
-  explicit FlatVector(std::size_t size) : size_(size), data_(allocate(size)) {}
+  explicit FlatVector(std::size_t size) : size_(size) {
+    if (size == 0) return;
+    // Not aligned_alloc: glibc before 2.38 never reuses a freed aligned block for an equal request.
+    constexpr std::size_t line = 64;
+    std::size_t space = size * sizeof(float) + line;
+    memory_.reset(std::malloc(space));
+    if (!memory_) throw std::bad_alloc();
+    void* start = memory_.get();
+    data_ = static_cast<float*>(std::align(line, size * sizeof(float), start, space));
+  }
+  FlatVector(FlatVector&& other) noexcept { *this = std::move(other); }
+  FlatVector& operator=(FlatVector&& other) noexcept {
+    size_ = std::exchange(other.size_, 0);
+    data_ = std::exchange(other.data_, nullptr);
+    memory_ = std::move(other.memory_);
+    return *this;
+  }
 
-  float* data() { return data_.get(); }
-  const float* data() const { return data_.get(); }
+  float* data() { return data_; }
+  const float* data() const { return data_; }
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   std::span<float> span() { return {data(), size_}; }
@@ -26,20 +43,12 @@ class FlatVector {
 
  private:
   struct Free {
-    void operator()(float* pointer) const { std::free(pointer); }
+    void operator()(void* pointer) const { std::free(pointer); }
   };
 
-  static float* allocate(std::size_t size) {
-    constexpr std::size_t line = 64;
-    const std::size_t bytes = (size * sizeof(float) + line - 1) / line * line;
-    if (bytes == 0) return nullptr;
-    void* pointer = std::aligned_alloc(line, bytes);
-    if (!pointer) throw std::bad_alloc();
-    return static_cast<float*>(pointer);
-  }
-
   std::size_t size_ = 0;
-  std::unique_ptr<float, Free> data_;
+  float* data_ = nullptr;
+  std::unique_ptr<void, Free> memory_;
 };
 
 }  // namespace syncopate

@@ -19,18 +19,40 @@ struct GradientSum;
 
 class Gradient {
  public:
+  struct Term {
+    ModelStatePtr at;                        // with micro_batches, or null with `sum`
+    std::vector<MicroBatch> micro_batches;
+    std::shared_ptr<GradientSum> sum;
+    double scale = 1;
+  };
+
   Gradient() = default;
 
   // The promise of one micro-batch; `at` is null in time-only runs. `compute_time` is what the
   // worker spent on it, booked as discarded if the gradient is dropped.
-  Gradient(ModelStatePtr at, const MicroBatch& micro_batch, Duration compute_time);
+  Gradient(const ModelStatePtr& at, const MicroBatch& micro_batch, Duration compute_time)
+      : micro_batches_(1), compute_time_(compute_time) {
+    // Time-only runs count micro-batches and carry nothing: this is their inner loop.
+    if (at) terms_.push_back({.at = at, .micro_batches = {micro_batch}, .sum = nullptr, .scale = 1});
+  }
 
   // A sum that is already shared, such as the result of an all-reduce.
   Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time = {});
 
-  Gradient& operator+=(const Gradient& other);
-  Gradient& operator+=(Gradient&& other);
-  Gradient& operator*=(double factor);
+  Gradient& operator+=(const Gradient& other) {
+    count(other);
+    if (!other.terms_.empty()) join(std::vector<Term>(other.terms_));
+    return *this;
+  }
+  Gradient& operator+=(Gradient&& other) {
+    count(other);
+    if (!other.terms_.empty()) join(std::move(other.terms_));
+    return *this;
+  }
+  Gradient& operator*=(double factor) {
+    for (Term& term : terms_) term.scale *= factor;
+    return *this;
+  }
   Gradient& operator/=(double divisor) { return *this *= 1.0 / divisor; }
   friend Gradient operator*(Gradient gradient, double factor) { return gradient *= factor; }
   friend Gradient operator/(Gradient gradient, double divisor) { return gradient /= divisor; }
@@ -39,15 +61,15 @@ class Gradient {
   std::int64_t micro_batches() const { return micro_batches_; }
   Duration compute_time() const { return compute_time_; }
 
-  struct Term {
-    ModelStatePtr at;                        // with micro_batches, or null with `sum`
-    std::vector<MicroBatch> micro_batches;
-    std::shared_ptr<GradientSum> sum;
-    double scale = 1;
-  };
   const std::vector<Term>& terms() const { return terms_; }
 
  private:
+  void count(const Gradient& other) {
+    micro_batches_ += other.micro_batches_;
+    compute_time_ += other.compute_time_;
+  }
+  void join(std::vector<Term>&& terms);
+
   std::vector<Term> terms_;
   std::int64_t micro_batches_ = 0;
   Duration compute_time_{};

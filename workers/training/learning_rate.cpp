@@ -44,8 +44,8 @@ LearningRate::LearningRate(Options options) : options_(std::move(options)) {
 double LearningRate::at(Step steps_done) const {
   const Options& o = options_;
   const auto t = static_cast<double>(steps_done.value());
-  if (steps_done < o.warmup_steps)
-    return o.final + t * (o.peak - o.final) / static_cast<double>(o.warmup_steps.value());
+  const auto W = static_cast<double>(o.warmup_steps.value());
+  if (steps_done < o.warmup_steps) return o.final + t * (o.peak - o.final) / W;
 
   const Step decaying = o.total_steps - o.warmup_steps;
   const auto N = static_cast<double>(decaying.value());

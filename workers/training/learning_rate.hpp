@@ -22,15 +22,18 @@ class LearningRate {
   struct Options {
     Shape shape = Shape::constant;
     double peak = 0.1;
-    double final = 0;                // reached at T by linear and cosine; start of the warm-up
+    double final = 0;  // reached at T by linear and cosine; start of the warm-up
     Step warmup_steps{};
-    Step total_steps{};              // T; needed by linear and cosine
-    std::vector<Step> decay_steps{}; // step: where the rate falls, ascending
+    Step total_steps{};               // T; needed by linear and cosine
+    std::vector<Step> decay_steps{};  // step: where the rate falls, ascending
     double decay_factor = 0.1;
   };
 
+  // Throws std::invalid_argument for rates that are negative or not finite, a total that linear and cosine
+  // cannot decay in (T <= W), decay steps out of order and a factor that is not above 0.
   explicit LearningRate(Options options);
 
+  // The rate of the step after `steps_done` (at least 0) steps. Linear and cosine stay at `final` from T on.
   double at(Step steps_done) const;
   const Options& options() const { return options_; }
 

@@ -11,8 +11,8 @@
 
 namespace syncopate {
 
-enum class DecayScope { weights, all };        // which parameters decay
-enum class DecayForm { coupled, decoupled };   // added to the gradient (L2), or subtracted from the parameters
+enum class DecayScope { weights, all };       // which parameters decay
+enum class DecayForm { coupled, decoupled };  // added to the gradient (L2), or subtracted from the parameters
 
 struct WeightDecay {
   double rate = 0;
@@ -52,15 +52,17 @@ struct SgdOptions {
   bool nesterov = false;
   WeightDecay weight_decay{};
 };
+// Throws std::invalid_argument unless 0 <= momentum < 1, rate >= 0, and momentum > 0 with Nesterov.
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options);
 
-// Decoupled weight decay. As torch::optim::AdamW.
+// Decoupled weight decay, as torch::optim::AdamW; with the coupled form as torch::optim::Adam.
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   WeightDecay weight_decay{.rate = 0.01, .scope = DecayScope::all, .form = DecayForm::decoupled};
 };
+// Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0 and rate >= 0.
 std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options);
 
 }  // namespace syncopate

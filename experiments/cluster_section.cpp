@@ -1,0 +1,68 @@
+#include "experiments/cluster_section.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "workers/delays/registry.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr Range positive_and_finite{.low = 0, .low_open = true, .high_open = true};
+
+// One factor per worker, or none where all are alike.
+std::vector<double> read_worker_factors(Settings& cluster, int workers) {
+  const bool listed = cluster.has("worker_factors");
+  const bool slow = cluster.has("slow_workers");
+  std::vector<double> factors;
+  if (listed) {
+    factors = cluster.numbers("worker_factors", positive_and_finite);
+    if (std::ssize(factors) != workers) {
+      cluster.fault("worker_factors",
+                    fmt::format("must have one factor per worker, {}; found {}", workers, factors.size()));
+      factors.clear();
+    }
+  }
+  if (slow) {
+    if (listed) cluster.fault("slow_workers", "must not be given together with worker_factors");
+    Settings slow_workers = cluster.section("slow_workers");
+    const std::int64_t count = slow_workers.integer("count", 0, workers);
+    const double factor = slow_workers.number("factor", positive_and_finite);
+    factors.assign(static_cast<std::size_t>(workers), 1.0);
+    for (std::int64_t i = workers - count; i < workers; ++i) factors[static_cast<std::size_t>(i)] = factor;
+  }
+  return factors;
+}
+
+}  // namespace
+
+ClusterSection read_cluster(Settings& root, std::uint64_t seed) {
+  constexpr std::int64_t most = 1 << 24;    // workers, or micro-batches: beyond what one machine simulates
+  constexpr std::size_t most_delays = 255;  // each has a random stream of its own
+  constexpr std::array<std::string_view, 2> paces = {"inject", "emulate"};
+
+  ClusterSection result;
+  Settings cluster = root.section("cluster");
+  result.workers = static_cast<int>(cluster.integer("workers", 1, most));
+  const double micro_batch_s = cluster.number("micro_batch_s", positive_and_finite);
+  result.micro_batches = static_cast<int>(cluster.integer("micro_batches", 1, most, 1));
+  result.pace = cluster.choice("pace", paces, "inject") == "emulate" ? Pace::emulate : Pace::inject;
+  std::vector<double> factors = read_worker_factors(cluster, result.workers);
+
+  std::vector<std::shared_ptr<const DelayProcess>> delays;
+  for (Settings& delay : root.sections("delays")) delays.push_back(make_delay(delay, micro_batch_s));
+  if (delays.size() > most_delays) {
+    root.fault("delays", fmt::format("must be at most {} entries", most_delays));
+    delays.clear();
+  }
+  result.compute_time = std::make_shared<ComputeTime>(seed, micro_batch_s, std::move(factors), std::move(delays));
+
+  Settings network = root.section("network");
+  result.network = make_network(network);
+  return result;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,24 @@
+// The tables [cluster], [[delays]] and [network]: who works, how long a micro-batch takes, and what
+// communication costs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "experiments/experiment.hpp"
+#include "experiments/settings.hpp"
+
+namespace syncopate {
+
+struct ClusterSection {
+  int workers = 1;
+  int micro_batches = 1;
+  Pace pace = Pace::inject;
+  std::shared_ptr<const ComputeTime> compute_time;
+  std::shared_ptr<const NetworkModel> network;
+};
+
+// Never has null members; faults are collected by `root`. `seed` is that of the delays.
+ClusterSection read_cluster(Settings& root, std::uint64_t seed);
+
+}  // namespace syncopate

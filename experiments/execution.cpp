@@ -1,0 +1,168 @@
+#include "experiments/execution.hpp"
+
+#include <utility>
+
+#include "experiments/mpi_exchange.hpp"
+#include "results/metadata.hpp"
+#include "results/recorder.hpp"
+#include "results/summary_json.hpp"
+#include "workers/blas_kernel.hpp"
+#include "workers/interrupt.hpp"
+#include "workers/models/registry.hpp"
+#include "workers/mpi_cluster.hpp"
+#include "workers/simulated_cluster.hpp"
+
+namespace syncopate {
+namespace {
+
+using HostClock = std::chrono::steady_clock;
+
+// What the participants of a run share. Members are destroyed from the last to the first: the
+// executor before what its tasks refer to.
+struct Stage {
+  Stage(const Run& run, const Machinery& machinery);
+
+  std::shared_ptr<const Objective> objective;
+  std::optional<Training> training;
+  Executor executor;
+};
+
+Stage::Stage(const Run& run, const Machinery& machinery)
+    : objective(run.make_objective ? run.make_objective() : nullptr), executor(machinery.mpi ? 0 : machinery.threads) {
+  const Training::Options options{
+      .clip_norm = run.clip_norm, .train_samples = run.evaluation.train_samples, .seed = run.seed};
+  training.emplace(objective, run.optimizer, options, executor);
+  if (!objective) training->set_parameter_bytes(run.time_only_parameter_bytes);
+}
+
+// The rank that publishes: the server's where there is one.
+int recording_rank(const Run& run) { return run.algorithm->has_server() ? run.workers : 0; }
+
+std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery, Training& training,
+                                      RunObserver* observer, std::function<void(const std::string&)> before_abort) {
+  const bool has_server = run.algorithm->has_server();
+  if (!machinery.mpi) {
+    return std::make_unique<SimulatedCluster>(SimulatedCluster::Options{.workers = run.workers,
+                                                                        .has_server = has_server,
+                                                                        .micro_batches = run.micro_batches,
+                                                                        .compute_time = *run.compute_time,
+                                                                        .network = *run.network,
+                                                                        .training = training,
+                                                                        .observer = observer});
+  }
+  MpiCluster::Options options{.workers = run.workers,
+                              .has_server = has_server,
+                              .compute_time = *run.compute_time,
+                              .training = training,
+                              .session = *machinery.mpi};
+  options.pace = run.pace == Pace::inject ? MpiCluster::Pace::inject : MpiCluster::Pace::emulate;
+  options.observer = observer;
+  options.before_abort = std::move(before_abort);
+  return std::make_unique<MpiCluster>(options);
+}
+
+// Runs the algorithm and fills the outcome, also when it ends with an exception.
+void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Recorder& recorder, Outcome& outcome,
+                  const std::function<void(const std::string&)>& before_abort) {
+  const bool records = !machinery.mpi || machinery.mpi->rank() == recording_rank(run);
+  RunObserver* observer = records ? &recorder : nullptr;
+  const auto cluster = make_cluster(run, machinery, *stage.training, observer, before_abort);
+  const RunContext context{.cluster = *cluster,
+                           .training = *stage.training,
+                           .learning_rate = *run.learning_rate,
+                           .budget = run.budget,
+                           .micro_batches = run.micro_batches,
+                           .samples_per_micro_batch = outcome.samples_per_micro_batch,
+                           .observer = observer,
+                           .initial_model = stage.training->initial_state()};
+  if (records) recorder.begin(context.initial_model);
+  try {
+    outcome.totals = run_algorithm(*run.algorithm, context);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const Diverged&) {  // the recording says so
+  } catch (const std::exception& problem) {
+    outcome.failure = problem.what();
+  }
+  if (!records) return;
+  try {
+    recorder.finish();
+  } catch (const std::exception& problem) {
+    if (outcome.failure.empty()) outcome.failure = problem.what();
+  }
+}
+
+void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, Progress& progress,
+                  const std::function<void(const Outcome&)>& before_abort) {
+  Stage stage(run, machinery);
+  outcome.samples_per_micro_batch =
+      stage.objective ? stage.objective->samples_per_micro_batch() : run.time_only_samples_per_micro_batch;
+  Recorder* listened = nullptr;
+  Recorder recorder({.plan = run.evaluation,
+                     .defer = machinery.mpi != nullptr,
+                     .on_change =
+                         [&] {
+                           if (progress.due()) progress.show(listened->position());
+                         }},
+                    *run.learning_rate, *stage.training);
+  listened = &recorder;
+  const auto save_before_abort = [&](const std::string& what) {
+    if (interrupted()) machinery.mpi->abort(how_to_continue, 130);
+    outcome.failure = what;
+    outcome.end = std::chrono::system_clock::now();
+    outcome.recording = recorder.recording();
+    before_abort(outcome);
+  };
+  const auto start = HostClock::now();
+  run_recorded(run, machinery, stage, recorder, outcome, save_before_abort);
+  outcome.host_s = std::chrono::duration<double>(HostClock::now() - start).count();
+  outcome.recording = recorder.recording();
+  if (machinery.mpi) outcome.recording = move_to_rank_0(*machinery.mpi, recording_rank(run), outcome.recording);
+}
+
+}  // namespace
+
+Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
+                const std::function<void(const Outcome&)>& before_abort) {
+  Outcome outcome;
+  outcome.start = std::chrono::system_clock::now();
+  try {
+    execute_into(outcome, run, machinery, progress, before_abort);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& problem) {  // data that cannot be loaded, memory that is not there
+    if (machinery.mpi) machinery.mpi->abort(problem.what());
+    outcome.failure = problem.what();
+  }
+  outcome.end = std::chrono::system_clock::now();
+  return outcome;
+}
+
+RunSummary summarise(const Run& run, const Outcome& outcome) {
+  RunSummary summary = summarise(run, outcome.recording, outcome.totals ? &*outcome.totals : nullptr,
+                                 outcome.samples_per_micro_batch, outcome.host_s);
+  if (!outcome.failure.empty()) {
+    summary.status = RunStatus::failed;
+    summary.reason = outcome.failure;
+  }
+  return summary;
+}
+
+FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary, const Machinery& machinery) {
+  const RunMetadata metadata{.cluster = machinery.mpi ? "mpi" : "simulated",
+                             .threads = machinery.mpi ? 1 : machinery.threads,
+                             .processes = machinery.mpi ? machinery.mpi->size() : 1,
+                             .blas_kernel = blas_kernel(),
+                             .libtorch_version = torch_version(),
+                             .start = outcome.start,
+                             .end = outcome.end,
+                             .exit = to_string(summary.status),
+                             .hash = run.hash};
+  return {{"config.toml", run.resolved_toml},
+          {"metadata.json", to_json(metadata)},
+          {"metrics.csv", metrics_csv(outcome.recording.metrics)},
+          {"steps.csv", steps_csv(outcome.recording.rounds)},
+          {"summary.json", to_json(summary)}};
+}
+
+}  // namespace syncopate

@@ -1,0 +1,34 @@
+#include "experiments/fault_list.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace syncopate {
+
+void FaultList::add(const SourcePlace& place, std::string text) {
+  Fault fault{place, std::move(text)};
+  if (std::ranges::find(faults_, fault) == faults_.end()) faults_.push_back(std::move(fault));
+}
+
+void FaultList::add(const FaultList& others) {
+  for (const Fault& fault : others.faults_) add(fault.place, fault.text);
+}
+
+std::string FaultList::report() const {
+  std::vector<Fault> sorted = faults_;
+  std::ranges::stable_sort(sorted, {}, [](const Fault& fault) {
+    const bool from_command_line = fault.place.source == command_line_source;
+    const std::uint32_t line = from_command_line ? 0 : fault.place.line;
+    return std::tuple(from_command_line, line, from_command_line ? 0 : fault.place.column);
+  });
+  std::string result;
+  for (const Fault& fault : sorted) {
+    if (!result.empty()) result += '\n';
+    result += fmt::format("{}: {}", fault.place.text(), fault.text);
+  }
+  return result;
+}
+
+}  // namespace syncopate

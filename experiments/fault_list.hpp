@@ -1,0 +1,33 @@
+// Faults of a configuration: collected, so that one pass reports all of them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "experiments/toml_tree.hpp"
+
+namespace syncopate {
+
+class FaultList {
+ public:
+  // The same fault at the same place counts once.
+  void add(const SourcePlace& place, std::string text);
+  void add(const FaultList& others);
+
+  bool empty() const { return faults_.empty(); }
+  std::size_t size() const { return faults_.size(); }
+
+  // One fault per line, "place: text"; those of the file in the order of its lines, then the command line's.
+  std::string report() const;
+
+ private:
+  struct Fault {
+    SourcePlace place;
+    std::string text;
+    bool operator==(const Fault&) const = default;
+  };
+  std::vector<Fault> faults_;
+};
+
+}  // namespace syncopate

@@ -1,0 +1,20 @@
+// What can be named in an experiment file, for `syncopate list`, and what the program consists of, for
+// `syncopate --version`.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace syncopate {
+
+inline constexpr std::array<std::string_view, 5> listed_kinds = {"algorithms", "delays", "models", "datasets",
+                                                                 "schedules"};
+
+// A line per row, its name and its sentence; `kind` is one of listed_kinds, or empty for all of them.
+std::string listing(std::string_view kind);
+
+// A line per part: Syncopate, compiler, LibTorch, BLAS kernel, MPI, toml++, Boost.
+std::string version_text();
+
+}  // namespace syncopate

@@ -1,0 +1,225 @@
+#include "experiments/runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "experiments/execution.hpp"
+#include "experiments/mpi_exchange.hpp"
+#include "results/build_info.hpp"
+#include "results/progress.hpp"
+#include "results/result_table.hpp"
+#include "results/run_directory.hpp"
+#include "results/summary_json.hpp"
+#include "workers/interrupt.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr int exit_success = 0, exit_failure = 1, exit_usage = 2, exit_interrupted = 130;
+
+std::optional<std::string> read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// The summary of a finished run of exactly this configuration, if it is there.
+std::optional<RunSummary> finished_before(const std::filesystem::path& directory, const Run& run) {
+  const auto text = read_file(directory / "summary.json");
+  if (!text || read_file(directory / "config.toml") != run.resolved_toml) return {};
+  auto summary = summary_from_json(*text);
+  if (!summary || summary->status != RunStatus::finished) return {};
+  return summary;
+}
+
+class ExperimentRunner {
+ public:
+  ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi);
+
+  int run();
+
+ private:
+  int run_all();
+  bool is_rank_0() const { return !machinery_.mpi || machinery_.mpi->rank() == 0; }
+  std::filesystem::path directory_of(const Run& run) const {
+    return run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
+  }
+  int prepare();
+  void find_finished();
+  void report_skipped(Progress& progress) const;
+  void run_one(std::size_t index, Progress& progress);
+  void save(std::size_t index, const Outcome& outcome);
+  int report_interruption() const;
+  int print_tables() const;
+
+  const Experiment& experiment_;
+  const RunOptions& options_;
+  Machinery machinery_;
+  std::vector<std::optional<RunSummary>> summaries_;  // run by run; complete on rank 0
+  std::vector<int> to_do_;                            // 1: will be run now; the same on every rank
+};
+
+ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi)
+    : experiment_(experiment),
+      options_(options),
+      summaries_(experiment.runs.size()),
+      to_do_(experiment.runs.size(), 1) {
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  machinery_ = {.threads = options.threads > 0 ? options.threads : cores, .mpi = mpi};
+}
+
+int ExperimentRunner::run() {
+  try {
+    return run_all();
+  } catch (const Interrupted&) {
+    return report_interruption();
+  }
+}
+
+int ExperimentRunner::run_all() {
+  int status = is_rank_0() ? prepare() : exit_success;
+  if (machinery_.mpi) {
+    status = from_rank_0(*machinery_.mpi, {status}).front();
+    if (status == exit_success) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
+  }
+  if (status != exit_success) return status;
+
+  const auto style = is_rank_0() ? Progress::style_of_stderr(options_.quiet) : Progress::Style::silent;
+  Progress progress(style, experiment_.runs.size(),
+                    static_cast<std::size_t>(std::count(to_do_.begin(), to_do_.end(), 1)));
+  report_skipped(progress);
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    if (interrupted()) throw Interrupted();
+    if (to_do_[index]) run_one(index, progress);
+  }
+  const int result = is_rank_0() ? print_tables() : exit_success;
+  return machinery_.mpi ? from_rank_0(*machinery_.mpi, {result}).front() : result;
+}
+
+// On rank 0, before anything runs.
+int ExperimentRunner::prepare() {
+  try {
+    require_usable(options_.results_directory, experiment_);
+    remove_leftovers(options_.results_directory, experiment_);
+    if (!options_.rerun) find_finished();
+    return exit_success;
+  } catch (const std::exception& problem) {
+    fmt::print(stderr, "{}\n", problem.what());
+    return exit_usage;
+  }
+}
+
+void ExperimentRunner::find_finished() {
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    const Run& run = experiment_.runs[index];
+    summaries_[index] = finished_before(directory_of(run), run);
+    if (summaries_[index]) to_do_[index] = 0;
+  }
+}
+
+void ExperimentRunner::report_skipped(Progress& progress) const {
+  const auto skipped = std::count(to_do_.begin(), to_do_.end(), 0);
+  if (skipped == 0) return;
+  progress.note(fmt::format("{} of {} runs are there already, in {}; --rerun repeats them", skipped,
+                            experiment_.runs.size(), options_.results_directory));
+  const auto is_older = [](const auto& summary) { return summary && summary->commit != build_info().commit; };
+  const auto older = std::count_if(summaries_.begin(), summaries_.end(), is_older);
+  if (older == 0) return;
+  progress.note(
+      fmt::format("warning: {} of them {} made by another commit of Syncopate; --rerun repeats them with this one",
+                  older, older == 1 ? "was" : "were"));
+}
+
+void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
+  const Run& run = experiment_.runs[index];
+  progress.begin_run(index + 1, run);
+  const auto save_what_is_there = [&](const Outcome& outcome) {
+    if (is_rank_0()) save(index, outcome);
+  };
+  const Outcome outcome = execute(run, machinery_, progress, save_what_is_there);
+  if (!is_rank_0()) return;
+  save(index, outcome);
+  progress.end_run(*summaries_[index]);
+}
+
+// What cannot be written has not been run, as far as the next start is concerned.
+void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
+  const Run& run = experiment_.runs[index];
+  RunSummary summary = summarise(run, outcome);
+  try {
+    write_directory(directory_of(run), files_of(run, outcome, summary, machinery_));
+  } catch (const std::exception& problem) {
+    summary.status = RunStatus::failed;
+    summary.reason = fmt::format("its results cannot be written: {}", problem.what());
+  }
+  summaries_[index] = std::move(summary);
+}
+
+int ExperimentRunner::report_interruption() const {
+  if (machinery_.mpi) machinery_.mpi->abort(how_to_continue, exit_interrupted);
+  const auto done = std::count_if(summaries_.begin(), summaries_.end(), [](const auto& summary) {
+    return summary && summary->status == RunStatus::finished;
+  });
+  fmt::print(stderr, "{} ({} of {} runs are finished)\n", how_to_continue, done, experiment_.runs.size());
+  return exit_interrupted;
+}
+
+int ExperimentRunner::print_tables() const {
+  std::vector<RunSummary> runs;
+  for (const auto& summary : summaries_) {
+    if (summary) runs.push_back(*summary);
+  }
+  const std::string results = result_table(runs);
+  const std::string failures = failure_table(runs);
+  if (!results.empty()) fmt::print("\n{}", results);
+  if (!failures.empty()) fmt::print("\nRuns that did not finish; they are repeated next time:\n\n{}", failures);
+  std::fflush(stdout);
+  return failures.empty() ? exit_success : exit_failure;
+}
+
+// Empty if the ranks that mpirun started are those that the experiment needs.
+std::string wrong_ranks(const Experiment& experiment, const MpiSession& session) {
+  int workers = 0;
+  bool any_server = false;
+  for (const Run& run : experiment.runs) {
+    workers = std::max(workers, run.workers);
+    any_server |= run.algorithm->has_server();
+  }
+  return wrong_number_of_ranks(session.size(), workers, any_server);
+}
+
+}  // namespace
+
+int run_experiment(const Experiment& experiment, const RunOptions& options) {
+  install_interrupt_handlers();
+  const MpiSession* mpi = options.mpi;
+  std::unique_ptr<MpiSession> own_session;
+  const bool wants_mpi = options.cluster == ClusterChoice::mpi ||
+                         (options.cluster == ClusterChoice::automatic && (mpi ? mpi->active() : launched_by_mpi()));
+  if (!wants_mpi) return ExperimentRunner(experiment, options, nullptr).run();
+
+  if (!mpi) {
+    own_session = std::make_unique<MpiSession>();
+    mpi = own_session.get();
+  }
+  if (!mpi->active()) {
+    fmt::print(stderr, "the MPI cluster needs a launcher: start the program with mpirun or srun\n");
+    return exit_usage;
+  }
+  if (const std::string wrong = wrong_ranks(experiment, *mpi); !wrong.empty()) {
+    if (mpi->rank() == 0) fmt::print(stderr, "{}\n", wrong);
+    return exit_usage;
+  }
+  return ExperimentRunner(experiment, options, mpi).run();
+}
+
+}  // namespace syncopate

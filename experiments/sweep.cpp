@@ -1,0 +1,116 @@
+#include "experiments/sweep.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "experiments/key_path.hpp"
+
+namespace syncopate {
+namespace {
+
+// Keys may be quoted, "a.b" = [...], or not, a.b = [...]: then they are tables within tables.
+void collect(const TomlNode& table, const std::string& prefix, std::vector<SweepAxis>& axes, FaultList& faults) {
+  for (const auto& [name, place, value] : table.table()) {
+    const std::string key = prefix.empty() ? name : prefix + "." + name;
+    if (value.is_table()) {
+      collect(value, key, axes, faults);
+    } else if (!value.is_array() || value.array().empty()) {
+      faults.add(value.place, fmt::format("sweep.\"{}\" = {}; must be a list of values", key, inline_toml(value)));
+    } else {
+      try {
+        axes.push_back({split_key(key), key, place, value.array()});
+      } catch (const KeyPathFault& fault) {
+        faults.add(place, fmt::format("sweep.\"{}\"; {}", key, fault.what()));
+      }
+    }
+  }
+}
+
+bool is_set_by_command_line(const TomlNode& root, const SweepAxis& axis) {
+  try {
+    const TomlNode* node = find(root, axis.path);
+    return node && node->place.source == command_line_source;
+  } catch (const KeyPathFault&) {
+    return false;
+  }
+}
+
+bool concerns_method(const TomlNode& root, const SweepAxis& axis, std::size_t method) {
+  if (axis.path.front() != "methods" || axis.path.size() < 2) return true;
+  const TomlNode* methods = root.find("methods");
+  return methods && methods->is_array() && element_index(*methods, axis.path[1]) == method;
+}
+
+std::string shown(const TomlNode& value) {
+  const auto* text = std::get_if<std::string>(&value.value);
+  return text ? *text : inline_toml(value);
+}
+
+}  // namespace
+
+std::vector<SweepAxis> read_sweep(const TomlNode& root, FaultList& faults) {
+  std::vector<SweepAxis> axes;
+  const TomlNode* sweep = root.find("sweep");
+  if (!sweep) return axes;
+  if (!sweep->is_table()) {
+    faults.add(sweep->place, fmt::format("sweep = {}; must be a table, [sweep]", inline_toml(*sweep)));
+    return axes;
+  }
+  collect(*sweep, "", axes, faults);
+  std::erase_if(axes, [&](const SweepAxis& axis) {
+    const bool reserved = axis.path.front() == "seeds" || axis.path.front() == "sweep";
+    if (reserved) faults.add(axis.place, fmt::format("sweep.\"{}\"; must not be swept", axis.key));
+    return reserved || is_set_by_command_line(root, axis);
+  });
+  return axes;
+}
+
+void write_sweep(TomlNode& root, const std::vector<SweepAxis>& axes) {
+  const TomlNode* written = root.find("sweep");
+  if (!written) return;
+  TomlNode sweep{TomlNode::Table{}, written->place};
+  for (const SweepAxis& axis : axes) sweep.set(axis.key, axis.place, {axis.values, axis.place});
+  if (axes.empty()) {
+    root.erase("sweep");
+  } else {
+    root.set("sweep", sweep.place, std::move(sweep));
+  }
+}
+
+std::vector<SweepPoint> sweep_points(const std::vector<SweepAxis>& axes) {
+  std::vector<SweepPoint> points = {{}};
+  for (const SweepAxis& axis : axes) {
+    std::vector<SweepPoint> longer;
+    for (const SweepPoint& point : points) {
+      for (std::size_t i = 0; i < axis.values.size(); ++i) {
+        longer.push_back(point);
+        longer.back().push_back(i);
+      }
+    }
+    points = std::move(longer);
+  }
+  return points;
+}
+
+void apply_sweep(TomlNode& root, const std::vector<SweepAxis>& axes, const SweepPoint& point, FaultList& faults) {
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    try {
+      assign(root, axes[i].path, axes[i].place, axes[i].values[point[i]]);
+    } catch (const KeyPathFault& fault) {
+      faults.add(axes[i].place, fmt::format("sweep.\"{}\"; {}", axes[i].key, fault.what()));
+    }
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> describe_point(const TomlNode& root,
+                                                                const std::vector<SweepAxis>& axes,
+                                                                const SweepPoint& point, std::size_t method) {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (concerns_method(root, axes[i], method)) result.emplace_back(axes[i].key, shown(axes[i].values[point[i]]));
+  }
+  return result;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,44 @@
+// The table [sweep]: keys that take several values, "training.learning_rate.peak" = [0.1, 0.2]; a run for
+// each combination, the last key varying fastest.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/fault_list.hpp"
+#include "experiments/toml_tree.hpp"
+
+namespace syncopate {
+
+struct SweepAxis {
+  std::vector<std::string> path;  // of the key that is swept
+  std::string key;                // the same as it is written
+  SourcePlace place{};
+  TomlNode::Array values;
+};
+
+// Where the runs of one combination stand: one value per axis.
+using SweepPoint = std::vector<std::size_t>;
+
+// The axes of the document's [sweep]; faults of the table itself are added. A key that the command line
+// sets is no longer swept.
+std::vector<SweepAxis> read_sweep(const TomlNode& root, FaultList& faults);
+
+// Makes the document's [sweep] say just that: each axis under its quoted key, no table without axes.
+void write_sweep(TomlNode& root, const std::vector<SweepAxis>& axes);
+
+// All combinations; one empty point where nothing is swept.
+std::vector<SweepPoint> sweep_points(const std::vector<SweepAxis>& axes);
+
+// Puts the point's values into the document.
+void apply_sweep(TomlNode& root, const std::vector<SweepAxis>& axes, const SweepPoint& point, FaultList& faults);
+
+// Key and value as shown to the user. `method` is the index of the run's method: axes that concern only
+// another method are left out.
+std::vector<std::pair<std::string, std::string>> describe_point(const TomlNode& root,
+                                                                const std::vector<SweepAxis>& axes,
+                                                                const SweepPoint& point, std::size_t method);
+
+}  // namespace syncopate

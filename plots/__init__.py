@@ -1,0 +1,1 @@
+"""Figures of Syncopate's results. Reads only result directories; see README.md for their layout."""

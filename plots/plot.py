@@ -1,0 +1,91 @@
+"""Figures of the runs below a directory, as PNG and SVG in <directory>/plots. Use: plot.py DIRECTORY
+
+Exit status: 0 figures written, 1 they could not be written, 2 wrong usage or results that cannot be read.
+"""
+
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from zlib import crc32
+
+from plots.runs import ResultsFault, Run, find_run_directories, read_run
+
+
+def draw_figures(runs: list[Run]):
+    """All figures of the runs, one after the other, each with the name of its files."""
+    # Matplotlib takes a second to load, which a message about a wrong directory need not wait for.
+    from plots.comparison import as_words, compare, heading, subtitle
+    from plots.curves_figure import curves_figure
+    from plots.rounds_figure import rounds_figure
+    from plots.sweep_figure import sweep_figures
+
+    comparisons = compare(runs)
+    several = len({comparison.experiment for comparison in comparisons}) > 1
+    for experiment, figure in sweep_figures(comparisons):
+        yield file_name("sweep", experiment if several else ""), figure
+    for comparison in comparisons:
+        point = as_words(comparison.point)
+        for kind, draw in (("curves", curves_figure), ("rounds", rounds_figure)):
+            figure = draw(comparison.methods, heading(comparison), subtitle(comparison, point))
+            if figure is not None:
+                yield file_name(kind, comparison.experiment if several else "", point), figure
+
+
+def file_name(*parts: str) -> str:
+    """The parts that are not empty, in characters that suit every file system; the end of a long one as a digest."""
+    name = re.sub(r"[^\w.=-]+", "-", "-".join(part for part in parts if part))
+    return name if len(name) <= 100 else f"{name[:90]}-{crc32(name.encode()):08x}"
+
+
+def write_figures(figures, directory: Path) -> list[Path]:
+    """Writes all figures aside and then moves them, so that a failure leaves nothing half-written."""
+    from matplotlib.pyplot import close
+
+    written = []
+    with tempfile.TemporaryDirectory(prefix=".plots-", dir=directory.parent) as aside:
+        for name, figure in figures:
+            figure.savefig(Path(aside) / f"{name}.png", dpi=150)
+            figure.savefig(Path(aside) / f"{name}.svg", metadata={"Date": None})
+            close(figure)
+        for path in sorted(Path(aside).iterdir()):
+            directory.mkdir(exist_ok=True)
+            os.replace(path, directory / path.name)
+            written.append(directory / path.name)
+    return written
+
+
+def plot(directory: Path) -> list[Path]:
+    """Reads all runs first: a fault in one of them is found before anything is drawn."""
+    runs = [read_run(path) for path in find_run_directories(directory)]
+    for run in runs:
+        if run.summary.get("status") == "failed":
+            print(f"plot: left out, because it failed: {run.directory}", file=sys.stderr)
+    runs = [run for run in runs if run.summary.get("status") != "failed"]
+    if not runs:
+        raise ResultsFault(f"{directory}: all its runs have failed; expected at least one that has not")
+    written = write_figures(draw_figures(runs), directory / "plots")
+    if not written:
+        raise ResultsFault(f"{directory}: its runs have neither evaluations nor steps; expected at least one")
+    return written
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print("Use: ./dev plot DIRECTORY, for example ./dev plot results/runs/quickstart", file=sys.stderr)
+        return 0 if arguments in (["-h"], ["--help"]) else 2
+    try:
+        for path in plot(Path(arguments[0])):
+            print(path)
+    except ResultsFault as fault:
+        print(f"plot: {fault}", file=sys.stderr)
+        return 2
+    except OSError as fault:
+        print(f"plot: cannot write the figures: {fault}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,102 @@
+"""What steps.csv shows: synchronisation period and drop rate over the run, and how long steps take."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+from plots import style
+from plots.curves import mean_curve
+from plots.runs import Method
+
+WINDOWS = 40  # a drop rate is that of a window of the run, since single steps drop a handful
+
+
+def rounds_figure(methods: list[Method], heading: str, subtitle: str):
+    """The figure, or None where no run has steps."""
+    styles = style.line_styles([method.label for method in methods])  # before any is left out: colours stay
+    methods = [method for method in methods if any(len(run.steps) for run in method.runs)]
+    if not methods:
+        return None
+    panels = [draw_durations]
+    if any((run.steps["dropped_micro_batches"] > 0).any() for method in methods for run in method.runs):
+        panels.append(draw_drop_rates)
+    if any((run.steps["period_steps"] > 1).any() for method in methods for run in method.runs):
+        panels.append(draw_periods)
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.9 * len(panels) + style.label_inches(styles), 4.9), squeeze=False)
+    width = figure.get_figwidth()
+    figure.subplots_adjust(left=style.label_inches(styles) / width, right=1 - 0.3 / width, top=1 - 1.2 / 4.9, bottom=0.13, wspace=0.22)
+    for panel, draw in zip(axes[0], panels):
+        draw(panel, methods, styles)
+    style.title(figure, heading, subtitle)
+    return figure
+
+
+def draw_durations(panel, methods: list[Method], styles) -> None:
+    """A line of quantiles per method: thin 5 to 95 %, thick 25 to 75 %, dot 50 %."""
+    durations = {}
+    for method in methods:
+        steps = [run.steps["duration_s"] / run.steps["period_steps"].clip(lower=1) for run in method.runs]
+        durations[method.label] = np.quantile(np.concatenate(steps), [0.05, 0.25, 0.5, 0.75, 0.95])
+    scale, unit = style.time_unit(max(values[-1] for values in durations.values()) * 3)
+    for height, (label, values) in enumerate(durations.items()):
+        colour = styles[label]["color"]
+        panel.plot(values[[0, 4]] / scale, [height] * 2, color=colour, linewidth=1.6)
+        panel.plot(values[[1, 3]] / scale, [height] * 2, color=colour, linewidth=8, solid_capstyle="butt")
+        panel.plot(values[2] / scale, height, "o", color="white", markersize=6, markeredgecolor=colour, markeredgewidth=1.8)
+    panel.set_yticks(range(len(durations)), durations)
+    for tick, label in zip(panel.get_yticklabels(), durations):
+        tick.set(color=styles[label]["color"], fontweight="bold")
+    panel.set_ylim(len(durations) - 0.4, -0.6)
+    panel.set_xlim(left=0)
+    panel.grid(axis="y", visible=False)
+    panel.tick_params(axis="y", length=0)
+    panel.set_xlabel(f"time per optimizer step ({unit})")
+    panel.set_title("How long a step takes: median, quartiles, 5 to 95 %", loc="left", fontsize=10)
+
+
+def draw_drop_rates(panel, methods: list[Method], styles) -> None:
+    for method in methods:
+        xs, ys = zip(*(windowed_drop_rate(run.steps) for run in method.runs))
+        curve = mean_curve(list(xs), list(ys))
+        if curve is None or not curve.high.any():
+            continue  # lines along zero would only hide each other
+        panel.plot(curve.x, 100 * curve.mean, **styles[method.label])
+        panel.fill_between(curve.x, 100 * curve.low, 100 * curve.high, color=styles[method.label]["color"], alpha=0.16,
+                           linewidth=0)
+    panel.set_ylim(bottom=0)
+    panel.set_ylim(top=1.08 * panel.get_ylim()[1])
+    step_axis(panel)
+    panel.set_title("Dropped micro-batches (%)", loc="left", fontsize=10)
+
+
+def windowed_drop_rate(steps) -> tuple[np.ndarray, np.ndarray]:
+    """Step and drop rate of equal shares of a run's rows."""
+    windows = [window for window in np.array_split(np.arange(len(steps)), WINDOWS) if len(window)]
+    kept, dropped = steps["kept_micro_batches"].to_numpy(float), steps["dropped_micro_batches"].to_numpy(float)
+    planned = np.array([kept[window].sum() + dropped[window].sum() for window in windows])
+    lost = np.array([dropped[window].sum() for window in windows])
+    step = np.array([steps["step"].to_numpy(float)[window].mean() for window in windows])
+    return step, np.divide(lost, planned, out=np.zeros(len(planned)), where=planned > 0)
+
+
+def draw_periods(panel, methods: list[Method], styles) -> None:
+    for method in methods:
+        steps = method.runs[0].steps  # the period follows the schedule, so the seeds agree or nearly so
+        if len(steps):
+            end = steps["step"].to_numpy(float)
+            begin = np.concatenate([[0.0], end[:-1]])
+            period = steps["period_steps"].to_numpy(float).clip(min=1)
+            panel.plot(np.stack([begin, end], 1).ravel(), np.repeat(period, 2), **styles[method.label])
+    panel.set_yscale("log", base=2)
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.set_ylim(bottom=0.85)
+    step_axis(panel)
+    panel.set_title("Synchronisation period (optimizer steps)", loc="left", fontsize=10)
+
+
+def step_axis(panel) -> None:
+    panel.set_xlim(left=0)
+    panel.xaxis.set_major_formatter(style.SHORT)
+    panel.xaxis.set_major_locator(MaxNLocator(6))
+    panel.set_xlabel("optimizer steps")

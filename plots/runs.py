@@ -1,0 +1,104 @@
+"""Finding and reading runs: <experiment>/<what varies>/seed=<seed>-<hash>/ with metrics.csv and config.toml."""
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+RUN_DIRECTORY = re.compile(r"seed=(\d+)-[0-9a-f]+(-mpi)?")  # -mpi: on a wall clock, not the simulated cluster
+
+METRICS = ["step", "epoch", "samples", "time_s", "test_loss", "test_accuracy", "train_loss", "learning_rate",
+           "communicated_bytes"]
+STEPS = ["step", "time_s", "duration_s", "kept_micro_batches", "dropped_micro_batches", "period_steps", "bytes"]
+
+
+class ResultsFault(Exception):
+    """What is wrong with a results directory: the path, what was found, what was expected."""
+
+
+@dataclass
+class Run:
+    """One run: a method with one seed at one point of a sweep."""
+
+    directory: Path
+    seed: int
+    config: dict  # the resolved configuration
+    summary: dict
+    metrics: pd.DataFrame  # columns METRICS, a row per evaluation, ascending in step
+    steps: pd.DataFrame  # columns STEPS, a row per step or round
+
+
+@dataclass
+class Method:
+    """A method at one point of a sweep, with all its seeds."""
+
+    label: str
+    runs: list[Run] = field(default_factory=list)
+
+
+def read_table(path: Path, columns: list[str]) -> pd.DataFrame:
+    """The numeric columns of a CSV file. Lines that begin with # (the schema's version) are comments."""
+    expected = f"expected a CSV file with the columns {', '.join(columns)}"
+    try:
+        table = pd.read_csv(path, comment="#")
+    except FileNotFoundError:
+        raise ResultsFault(f"{path}: not there; {expected}") from None
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as fault:
+        raise ResultsFault(f"{path}: {fault}; {expected}") from None
+    missing = [column for column in columns if column not in table.columns]
+    if missing:
+        raise ResultsFault(f"{path}: has no column {', '.join(missing)}; {expected}")
+    for column in columns:
+        numbers = pd.to_numeric(table[column], errors="coerce")
+        words = table[column].notna() & numbers.isna() & ~table[column].astype(str).str.lower().isin(["nan", "-nan"])
+        if words.any():
+            row = int(np.argmax(words))
+            raise ResultsFault(f"{path}: row {row + 1}: {column} = {table[column][row]}; expected a number")
+        table[column] = numbers
+    if table[columns[0]].isna().any():
+        row = int(np.argmax(table[columns[0]].isna()))
+        raise ResultsFault(f"{path}: row {row + 1}: {columns[0]} is empty; expected a number")
+    return table[columns]
+
+
+def read_run(directory: Path) -> Run:
+    return Run(directory=directory, seed=int(RUN_DIRECTORY.fullmatch(directory.name)[1]),
+               config=read_document(directory / "config.toml", tomllib.loads, "the run's resolved configuration"),
+               summary=read_document(directory / "summary.json", json.loads, "the run's summary"),
+               metrics=read_table(directory / "metrics.csv", METRICS),
+               steps=read_table(directory / "steps.csv", STEPS))
+
+
+def read_document(path: Path, parse, what: str) -> dict:
+    try:
+        document = parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ResultsFault(f"{path}: not there; expected {what}") from None
+    except (OSError, ValueError) as fault:
+        raise ResultsFault(f"{path}: {fault}; expected {what}") from None
+    if not isinstance(document, dict):
+        raise ResultsFault(f"{path}: found a {type(document).__name__}; expected {what}")
+    return document
+
+
+def find_run_directories(directory: Path) -> list[Path]:
+    """All run directories at or below `directory`, in a fixed order. Throws ResultsFault if there is none."""
+    expected = "expected a directory above runs, such as results/runs/<experiment>"
+    if not directory.exists():
+        raise ResultsFault(f"{directory}: no such directory; {expected}")
+    if not directory.is_dir():
+        raise ResultsFault(f"{directory}: not a directory; {expected}")
+    directory = directory.resolve()
+    try:
+        list(directory.iterdir())  # rglob passes over what it may not read
+    except OSError as fault:
+        raise ResultsFault(f"{directory}: {fault.strerror}; {expected}") from None
+    found = [path for path in [directory, *directory.rglob("seed=*-*")]
+             if RUN_DIRECTORY.fullmatch(path.name) and path.is_dir()]
+    if not found:
+        raise ResultsFault(f"{directory}: holds no runs (directories named seed=<number>-<hash>); {expected}")
+    return sorted(found)

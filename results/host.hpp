@@ -1,0 +1,15 @@
+// Where and when a run takes place.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace syncopate {
+
+std::string host_name();
+std::string operating_system();  // "Linux 6.1.0 x86_64"
+
+// ISO 8601 in UTC to the second: "2024-05-01T12:00:00Z".
+std::string iso_time(std::chrono::system_clock::time_point time);
+
+}  // namespace syncopate

@@ -1,0 +1,24 @@
+// metadata.json: on what, with what and when a run was made. The only file of a run with host times.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace syncopate {
+
+struct RunMetadata {
+  std::string cluster;  // "simulated" or "mpi"
+  int threads = 1;      // of the executor, per process
+  int processes = 1;
+  std::string blas_kernel;
+  std::string libtorch_version;
+  std::chrono::system_clock::time_point start;
+  std::chrono::system_clock::time_point end;
+  std::string exit;  // status of the run: finished, diverged, failed
+  std::string hash;  // of the resolved configuration
+};
+
+// Adds what the build and the machine say about themselves.
+std::string to_json(const RunMetadata& metadata);
+
+}  // namespace syncopate

@@ -1,0 +1,193 @@
+#include "results/result_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "results/text_table.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr std::size_t preferred_width = 120;
+
+using Seeds = std::vector<RunSummary>;
+using Value = std::function<std::optional<double>(const RunSummary&)>;
+
+Statistics over(std::span<const RunSummary> seeds, const Value& value) {
+  std::vector<double> values;
+  for (const RunSummary& seed : seeds) {
+    if (const auto found = value(seed)) values.push_back(*found);
+  }
+  return statistics(values);
+}
+
+// 0.000 .. 999, with a prefix of the International System, so that a column of counts stays narrow.
+struct Scaled {
+  double factor;
+  const char* prefix;
+};
+Scaled scale_of(double value) {
+  constexpr std::array<Scaled, 5> scales{{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}}};
+  const auto found = std::find_if(scales.begin(), scales.end(),
+                                  [value](const Scaled& scale) { return std::abs(value) >= scale.factor; });
+  return found == scales.end() ? scales.back() : *found;
+}
+
+std::string scaled_text(const Statistics& statistics) {
+  if (statistics.n == 0) return "-";
+  const Scaled scale = scale_of(statistics.mean);
+  return fmt::format("{:.3g}{}", statistics.mean / scale.factor, scale.prefix);
+}
+
+// Decimals that show two digits of the deviation, or four digits of a value without one.
+int decimals(double mean, double deviation) {
+  const double shown = deviation > 0 ? deviation * 10 : std::abs(mean) / 100;
+  if (!(shown > 0) || !std::isfinite(shown)) return 0;
+  const int digits = 1 - static_cast<int>(std::floor(std::log10(shown)));
+  return std::clamp(deviation > 0 ? digits + 1 : digits, 0, 6);
+}
+
+std::string seconds_text(double seconds) { return fmt::format("{:.{}f}", seconds, decimals(seconds, 0)); }
+
+std::string in_percent(const Statistics& statistics) {
+  return mean_and_deviation({statistics.n, statistics.mean * 100, statistics.std * 100});
+}
+
+std::string plain(const Statistics& statistics) { return mean_and_deviation(statistics); }
+
+struct Column {
+  const char* heading;
+  std::string (*text)(const Statistics&);
+  Value value;
+};
+
+const std::vector<Column>& columns_of_values() {
+  static const std::vector<Column> columns = {
+      {"accuracy\n%", in_percent, [](const RunSummary& run) { return run.final_test_accuracy; }},
+      {"test\nloss", plain, [](const RunSummary& run) { return run.final_test_loss; }},
+      {"time\ns", plain, [](const RunSummary& run) { return std::optional(run.end_time_s); }},
+      {"to target\ns", nullptr, {}},  // censored, so not a mean over seeds
+      {"dropped\n%", in_percent, [](const RunSummary& run) { return std::optional(run.drop_rate()); }},
+      {"sent\nbytes", scaled_text,
+       [](const RunSummary& run) { return std::optional(static_cast<double>(run.communicated_bytes)); }},
+      {"syncs", scaled_text, [](const RunSummary& run) { return std::optional(static_cast<double>(run.rounds)); }},
+      {"samples/s\nvirtual", scaled_text,
+       [](const RunSummary& run) { return std::optional(run.samples_per_virtual_s()); }},
+      {"samples/s\nhost", scaled_text, [](const RunSummary& run) { return std::optional(run.samples_per_host_s()); }},
+  };
+  return columns;
+}
+
+std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {
+  std::vector<std::pair<std::string, Seeds>> rows;
+  for (const RunSummary& run : runs) {
+    if (run.status != RunStatus::finished) continue;
+    const std::string label = row_label(run);
+    auto row = std::find_if(rows.begin(), rows.end(), [&label](const auto& other) { return other.first == label; });
+    if (row == rows.end()) row = rows.insert(rows.end(), {label, {}});
+    row->second.push_back(run);
+  }
+  return rows;
+}
+
+std::string cell(const Column& column, const Seeds& seeds) {
+  return column.text ? column.text(over(seeds, column.value)) : time_to_target_text(seeds);
+}
+
+// "88.12 +- 0.10" without the blanks, for tables that would be too wide.
+void squeeze(std::string& text) {
+  for (std::size_t at = 0; (at = text.find(" +- ")) != std::string::npos;) text.replace(at, 4, "+-");
+}
+
+}  // namespace
+
+std::string row_label(const RunSummary& run) {
+  std::string label = run.method;
+  for (const auto& [key, value] : run.sweep) {
+    label += fmt::format(", {} = {}", key.substr(key.rfind('.') + 1), value);
+  }
+  return label;
+}
+
+std::string mean_and_deviation(const Statistics& statistics) {
+  if (statistics.n == 0) return "-";
+  const int digits = decimals(statistics.mean, statistics.std);
+  if (!(statistics.std > 0)) return fmt::format("{:.{}f}", statistics.mean, digits);
+  return fmt::format("{:.{}f} +- {:.{}f}", statistics.mean, digits, statistics.std, digits);
+}
+
+std::string time_to_target_text(std::span<const RunSummary> seeds) {
+  std::vector<double> reached;
+  double censored_at = std::numeric_limits<double>::infinity();
+  std::size_t with_target = 0;
+  for (const RunSummary& seed : seeds) {
+    if (!seed.time_to_target) continue;
+    ++with_target;
+    if (seed.time_to_target->time_s) {
+      reached.push_back(*seed.time_to_target->time_s);
+    } else {
+      censored_at = std::min(censored_at, seed.end_time_s);
+    }
+  }
+  if (with_target == 0) return "-";
+  if (reached.size() == with_target) return mean_and_deviation(statistics(reached));
+  return fmt::format("> {} ({}/{})", seconds_text(censored_at), reached.size(), with_target);
+}
+
+std::string result_table(std::span<const RunSummary> runs) {
+  const auto rows = rows_of(runs);
+  if (rows.empty()) return {};
+  TextTable wide, narrow;
+  std::vector<const Column*> shown;
+  for (TextTable* table : {&wide, &narrow}) table->add_column("method", Align::left);
+  for (const Column& column : columns_of_values()) {
+    const bool empty =
+        std::all_of(rows.begin(), rows.end(), [&column](const auto& row) { return cell(column, row.second) == "-"; });
+    if (empty) continue;
+    shown.push_back(&column);
+    for (TextTable* table : {&wide, &narrow}) table->add_column(column.heading, Align::right);
+  }
+  for (TextTable* table : {&wide, &narrow}) table->add_column("n", Align::right);
+  bool censored = false;
+  for (const auto& [label, seeds] : rows) {
+    std::vector<std::string> cells{label};
+    for (const Column* column : shown) {
+      cells.push_back(cell(*column, seeds));
+      censored |= cells.back().front() == '>';
+    }
+    cells.push_back(std::to_string(seeds.size()));
+    wide.add_row(cells);
+    for (std::size_t index = 1; index < cells.size(); ++index) squeeze(cells[index]);
+    narrow.add_row(std::move(cells));
+  }
+  std::string text = wide.width() <= preferred_width ? wide.text() : narrow.text();
+  if (censored) text += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
+  return text;
+}
+
+std::string failure_table(std::span<const RunSummary> runs) {
+  TextTable table;
+  table.add_column("method", Align::left);
+  table.add_column("seed", Align::right);
+  table.add_column("status", Align::left);
+  table.add_column("reason", Align::left);
+  bool any = false;
+  for (const RunSummary& run : runs) {
+    if (run.status == RunStatus::finished) continue;
+    any = true;
+    // A reason may have several lines (a deadlock names every worker); its first one says what happened.
+    table.add_row(
+        {row_label(run), std::to_string(run.seed), to_string(run.status), run.reason.substr(0, run.reason.find('\n'))});
+  }
+  return any ? table.text() : std::string{};
+}
+
+}  // namespace syncopate

@@ -1,0 +1,195 @@
+#include "results/run_directory.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "results/host.hpp"
+
+namespace syncopate {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view partial = "partial";    // being written
+constexpr std::string_view replaced = "replaced";  // the former contents, until the new ones have their name
+
+// ".seed=1-0123abcd.partial.17.node3": the process number, then the host, which may itself contain dots.
+fs::path hidden_sibling(const fs::path& directory, std::string_view kind) {
+  const std::string name = directory.filename().string();
+  return directory.parent_path() / fmt::format(".{}.{}.{}.{}", name, kind, getpid(), host_name());
+}
+
+struct Leftover {
+  std::string name;  // of the directory it was meant for
+  bool replaced = false;
+};
+
+// What a hidden directory is, if it is ours and its process is gone.
+std::optional<Leftover> as_leftover(const std::string& name) {
+  for (const std::string_view kind : {partial, replaced}) {
+    const std::string mark = fmt::format(".{}.", kind);
+    const auto at = name.rfind(mark);
+    if (name.empty() || name.front() != '.' || at == std::string::npos || at == 0) continue;
+    const std::string_view rest = std::string_view(name).substr(at + mark.size());
+    pid_t process = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), process);
+    if (error != std::errc{} || process <= 0) continue;
+    const std::string_view host(end, static_cast<std::size_t>(rest.data() + rest.size() - end));
+    if (host != fmt::format(".{}", host_name())) continue;
+    if (kill(process, 0) == 0 || errno != ESRCH) continue;
+    return Leftover{name.substr(1, at - 1), kind == replaced};
+  }
+  return {};
+}
+
+void write_file(const fs::path& path, const std::string& contents) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(contents.data(), static_cast<std::streamsize>(contents.size()));
+  file.close();
+  if (!file)
+    throw fs::filesystem_error("cannot write", path, std::error_code(errno ? errno : EIO, std::generic_category()));
+}
+
+[[noreturn]] void fault(const fs::path& path, std::string_view what, const std::error_code& error) {
+  throw ResultsDirectoryFault(fmt::format("{}: {}: {}", path.string(), what, error.message()));
+}
+
+// Names the first part of the path that is in the way, since "Not a directory" alone does not.
+void create(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (!error && fs::is_directory(path, error)) return;
+  fs::path part;
+  for (const fs::path& element : path) {
+    part /= element;
+    std::error_code ignored;
+    if (fs::exists(part, ignored) && !fs::is_directory(part, ignored)) {
+      throw ResultsDirectoryFault(
+          fmt::format("{}: is a file; the results directory {} cannot be created", part.string(), path.string()));
+    }
+  }
+  fault(path, "cannot create the results directory", error);
+}
+
+void require_access(const fs::path& directory) {
+  std::error_code error;
+  if (!fs::exists(directory, error)) return;
+  if (!fs::is_directory(directory, error)) {
+    throw ResultsDirectoryFault(fmt::format("{}: is a file where results belong", directory.string()));
+  }
+  if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0) {
+    fault(directory, "cannot read and write the results directory", std::error_code(errno, std::generic_category()));
+  }
+}
+
+std::string what_varies(const Run& run) {
+  std::string text = slug(run.method);
+  for (const auto& [key, value] : run.sweep) text += fmt::format("_{}={}", key, value);
+  return slug(text);
+}
+
+fs::path experiment_directory(const fs::path& results, const Experiment& experiment) {
+  return results / slug(experiment.name);
+}
+
+}  // namespace
+
+std::string slug(std::string_view text) {
+  constexpr std::size_t longest = 100;
+  std::string result;
+  for (const char character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    const bool kept = byte < 128 && (std::isalnum(byte) || character == '.' || character == '=' || character == '_');
+    if (kept) {
+      result += static_cast<char>(std::tolower(byte));
+    } else if (!result.empty() && result.back() != '-') {
+      result += '-';
+    }
+  }
+  result.erase(0, result.find_first_not_of("-."));
+  if (result.size() > longest) result.resize(longest);
+  while (!result.empty() && (result.back() == '-' || result.back() == '.')) result.pop_back();
+  return result.empty() ? "unnamed" : result;
+}
+
+fs::path run_directory(const fs::path& results, const Run& run, bool mpi) {
+  const std::string name = fmt::format("seed={}-{}{}", run.seed, run.hash.substr(0, 8), mpi ? "-mpi" : "");
+  return results / slug(run.experiment) / what_varies(run) / name;
+}
+
+void require_usable(const fs::path& results, const Experiment& experiment) {
+  const fs::path directory = experiment_directory(results, experiment);
+  create(directory);
+  require_access(directory);
+  for (const Run& run : experiment.runs) {
+    const fs::path place = run_directory(results, run, false);
+    require_access(place.parent_path());
+    require_access(place);
+  }
+  // access() knows neither full nor read-only file systems, so something is really written.
+  const fs::path probe = hidden_sibling(directory / "probe", partial);
+  std::error_code error;
+  if (!fs::create_directory(probe, error) && error) fault(directory, "cannot write into the results directory", error);
+  fs::remove(probe, error);
+}
+
+int remove_leftovers(const fs::path& results, const Experiment& experiment) {
+  std::set<fs::path> places{experiment_directory(results, experiment)};
+  for (const Run& run : experiment.runs) places.insert(run_directory(results, run, false).parent_path());
+  int removed = 0;
+  for (const fs::path& place : places) {
+    std::error_code error;
+    std::vector<fs::path> entries;
+    for (fs::directory_iterator entry(place, error), end; !error && entry != end; entry.increment(error)) {
+      entries.push_back(entry->path());
+    }
+    for (const fs::path& entry : entries) {
+      const auto leftover = as_leftover(entry.filename().string());
+      if (!leftover) continue;
+      // Killed between the two renames of write_directory: the former results get their name back.
+      const fs::path directory = place / leftover->name;
+      if (leftover->replaced && !fs::exists(directory, error)) {
+        fs::rename(entry, directory, error);
+      } else {
+        fs::remove_all(entry, error);
+      }
+      ++removed;
+    }
+  }
+  return removed;
+}
+
+void write_directory(const fs::path& directory, const FileContents& files) {
+  const fs::path written = hidden_sibling(directory, partial);
+  const fs::path former = hidden_sibling(directory, replaced);
+  fs::create_directories(directory.parent_path());
+  fs::remove_all(written);
+  try {
+    fs::create_directory(written);
+    for (const auto& [name, contents] : files) write_file(written / name, contents);
+    const bool exists = fs::exists(directory);
+    if (exists) fs::rename(directory, former);
+    try {
+      fs::rename(written, directory);
+    } catch (...) {
+      if (exists) fs::rename(former, directory);
+      throw;
+    }
+    if (exists) fs::remove_all(former);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(written, ignored);
+    throw;
+  }
+}
+
+}  // namespace syncopate

@@ -1,0 +1,136 @@
+#include "results/summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "results/build_info.hpp"
+#include "results/exact_seconds.hpp"
+
+namespace syncopate {
+namespace {
+
+std::int64_t sum(const std::vector<std::int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+double ratio(double value, double by) { return by > 0 ? value / by : 0; }
+
+// The better of a value so far and one that may not be a number.
+void improve(std::optional<double>& best, double value, bool higher) {
+  if (std::isnan(value)) return;
+  if (!best || (higher ? value > *best : value < *best)) best = value;
+}
+
+void add_quality(RunSummary& summary, const Recording& recording) {
+  for (const MetricsRow& row : recording.metrics) {
+    if (!row.evaluation || !row.evaluation->finite) continue;
+    improve(summary.best_test_accuracy, row.evaluation->test_accuracy, true);
+    improve(summary.best_test_loss, row.evaluation->test_loss, false);
+  }
+  if (recording.metrics.empty() || !recording.metrics.back().evaluation) return;
+  const Evaluation& last = *recording.metrics.back().evaluation;
+  summary.final_test_loss = last.test_loss;
+  summary.final_train_loss = last.train_loss;
+  if (!std::isnan(last.test_accuracy)) summary.final_test_accuracy = last.test_accuracy;
+}
+
+bool meets(const Evaluation& evaluation, const EvaluationPlan& plan) {
+  if (!evaluation.finite) return false;
+  // Comparisons with an accuracy that does not exist are false.
+  if (plan.target_accuracy && !(evaluation.test_accuracy >= *plan.target_accuracy)) return false;
+  return !plan.target_loss || evaluation.test_loss <= *plan.target_loss;
+}
+
+std::optional<TimeToTarget> time_to_target(const EvaluationPlan& plan, const Recording& recording) {
+  if (!plan.target_accuracy && !plan.target_loss) return {};
+  TimeToTarget result;
+  result.target_accuracy = plan.target_accuracy;
+  result.target_loss = plan.target_loss;
+  const auto found = std::find_if(recording.metrics.begin(), recording.metrics.end(), [&plan](const MetricsRow& row) {
+    return row.evaluation && meets(*row.evaluation, plan);
+  });
+  if (found != recording.metrics.end()) {
+    result.time_s = exact_seconds(found->time);
+    result.step = found->step.value();
+    result.samples = found->samples;
+  }
+  return result;
+}
+
+// What rows alone say about a run that was ended early.
+void add_progress(RunSummary& summary, const Recording& recording) {
+  Time end{};
+  for (const Round& round : recording.rounds) {
+    end = std::max(end, round.end);
+    summary.steps = std::max(summary.steps, round.step.value());
+    summary.kept_micro_batches += round.kept;
+    summary.dropped_micro_batches += round.dropped;
+    summary.communicated_bytes += round.bytes.value();
+  }
+  for (const MetricsRow& row : recording.metrics) {
+    end = std::max(end, row.time);
+    summary.steps = std::max(summary.steps, row.step.value());
+  }
+  summary.end_time_s = exact_seconds(end);
+}
+
+void add_totals(RunSummary& summary, const RunTotals& totals) {
+  summary.end_time_s = exact_seconds(totals.end);
+  summary.accounts = totals.accounts;
+  summary.kept_per_worker = totals.kept;
+  summary.dropped_per_worker = totals.dropped;
+  summary.kept_micro_batches = sum(totals.kept);
+  summary.dropped_micro_batches = sum(totals.dropped);
+  summary.communicated_bytes = totals.bytes.value();
+}
+
+}  // namespace
+
+std::string to_string(RunStatus status) {
+  switch (status) {
+    case RunStatus::finished:
+      return "finished";
+    case RunStatus::diverged:
+      return "diverged";
+    case RunStatus::failed:
+      return "failed";
+  }
+  throw std::logic_error("unknown status of a run");
+}
+
+double RunSummary::drop_rate() const {
+  const auto dropped = static_cast<double>(dropped_micro_batches);
+  return ratio(dropped, static_cast<double>(kept_micro_batches) + dropped);
+}
+
+double RunSummary::samples_per_virtual_s() const { return ratio(static_cast<double>(samples), end_time_s); }
+double RunSummary::samples_per_host_s() const { return ratio(static_cast<double>(samples), host_s); }
+
+RunSummary summarise(const Run& run, const Recording& recording, const RunTotals* totals,
+                     std::int64_t samples_per_micro_batch, double host_s) {
+  RunSummary summary;
+  if (recording.diverged) {
+    summary.status = RunStatus::diverged;
+    const std::string step = std::to_string(recording.metrics.back().step.value());
+    summary.reason = "the model is not finite after step " + step;
+  }
+  summary.experiment = run.experiment;
+  summary.method = run.method;
+  summary.sweep = run.sweep;
+  summary.seed = run.seed;
+  summary.hash = run.hash;
+  summary.commit = build_info().commit;
+  summary.rounds = static_cast<std::int64_t>(recording.rounds.size());
+  summary.host_s = host_s;
+  add_quality(summary, recording);
+  summary.time_to_target = time_to_target(run.evaluation, recording);
+  add_progress(summary, recording);
+  if (totals && !recording.diverged) {
+    add_totals(summary, *totals);
+  }
+  summary.samples = summary.kept_micro_batches * samples_per_micro_batch;
+  return summary;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,81 @@
+// The result of one run in numbers: summary.json, and what the final table is made of.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/experiment.hpp"
+#include "results/recording.hpp"
+#include "workers/cluster.hpp"
+
+namespace syncopate {
+
+// Of summary.json, metadata.json, metrics.csv and steps.csv together; grows when a reader of the old
+// files would misread the new ones.
+inline constexpr int results_schema_version = 1;
+
+enum class RunStatus {
+  finished,
+  diverged,  // the model is not finite any more
+  failed,    // anything else that ended it early
+};
+std::string to_string(RunStatus status);
+
+// The first evaluation that meets every target of the plan. Never interpolated or extrapolated: a
+// run that has not met them is censored at its end.
+struct TimeToTarget {
+  std::optional<double> target_accuracy;
+  std::optional<double> target_loss;
+  std::optional<double> time_s;  // none: censored
+  std::optional<std::int64_t> step;
+  std::optional<std::int64_t> samples;
+};
+
+struct RunSummary {
+  RunStatus status = RunStatus::finished;
+  std::string reason;  // why it is not finished; empty if it is
+
+  std::string experiment;
+  std::string method;
+  std::vector<std::pair<std::string, std::string>> sweep;
+  std::uint64_t seed = 0;
+  std::string hash;
+  std::string commit;  // of the program that made it
+
+  // Of the test set; none in time-only runs, accuracy none where the objective has none.
+  std::optional<double> final_test_accuracy;
+  std::optional<double> final_test_loss;
+  std::optional<double> best_test_accuracy;
+  std::optional<double> best_test_loss;
+  std::optional<double> final_train_loss;
+
+  double end_time_s = 0;                       // T, on the cluster's clock
+  std::optional<TimeToTarget> time_to_target;  // none: the plan has no target
+
+  std::int64_t steps = 0;
+  std::int64_t rounds = 0;
+  std::int64_t samples = 0;
+  std::int64_t kept_micro_batches = 0;
+  std::int64_t dropped_micro_batches = 0;
+  std::int64_t communicated_bytes = 0;
+  double host_s = 0;  // without loading data
+
+  double drop_rate() const;              // dropped / (kept + dropped); 0 if there is neither
+  double samples_per_virtual_s() const;  // 0 if no time has passed
+  double samples_per_host_s() const;
+
+  // Per worker; empty for runs that did not come to their end.
+  std::vector<Account> accounts;
+  std::vector<std::int64_t> kept_per_worker;
+  std::vector<std::int64_t> dropped_per_worker;
+};
+
+// `totals` is null for a run that was ended before its time: then rounds and the last evaluation
+// say how far it came.
+RunSummary summarise(const Run& run, const Recording& recording, const RunTotals* totals,
+                     std::int64_t samples_per_micro_batch, double host_s);
+
+}  // namespace syncopate

@@ -1,0 +1,142 @@
+#include "results/summary_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "results/exact_seconds.hpp"
+
+namespace syncopate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename Value>
+Json json_of(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+template <typename Value>
+std::optional<Value> optional_at(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  return value.is_null() ? std::nullopt : std::optional<Value>(value.get<Value>());
+}
+
+Json json_of(const TimeToTarget& target) {
+  Json json;
+  json["target_accuracy"] = json_of(target.target_accuracy);
+  json["target_loss"] = json_of(target.target_loss);
+  json["time_s"] = json_of(target.time_s);
+  json["step"] = json_of(target.step);
+  json["samples"] = json_of(target.samples);
+  json["censored"] = !target.time_s;
+  return json;
+}
+
+TimeToTarget target_of(const Json& json) {
+  TimeToTarget target;
+  target.target_accuracy = optional_at<double>(json, "target_accuracy");
+  target.target_loss = optional_at<double>(json, "target_loss");
+  target.time_s = optional_at<double>(json, "time_s");
+  target.step = optional_at<std::int64_t>(json, "step");
+  target.samples = optional_at<std::int64_t>(json, "samples");
+  return target;
+}
+
+// {"compute": ..., ...} of all workers together, and a list per activity with one number per worker.
+Json worker_seconds(const std::vector<Account>& accounts) {
+  Json summed = Json::object();
+  Json per_worker = Json::object();
+  Duration total{};
+  for (std::size_t activity = 0; activity < activities; ++activity) {
+    Duration sum{};
+    Json list = Json::array();
+    for (const Account& account : accounts) {
+      sum += account.time[activity];
+      list.push_back(exact_seconds(account.time[activity]));
+    }
+    total += sum;
+    summed[activity_names[activity]] = exact_seconds(sum);
+    per_worker[activity_names[activity]] = std::move(list);
+  }
+  summed["total"] = exact_seconds(total);
+  return {{"summed", std::move(summed)}, {"per_worker", std::move(per_worker)}};
+}
+
+RunStatus status_of(const std::string& name) {
+  for (const RunStatus status : {RunStatus::finished, RunStatus::diverged, RunStatus::failed}) {
+    if (name == to_string(status)) return status;
+  }
+  throw std::invalid_argument("unknown status " + name);
+}
+
+}  // namespace
+
+std::string to_json(const RunSummary& summary) {
+  Json json;
+  json["schema_version"] = results_schema_version;
+  json["status"] = to_string(summary.status);
+  json["reason"] = summary.reason.empty() ? Json(nullptr) : Json(summary.reason);
+  json["experiment"] = summary.experiment;
+  json["method"] = summary.method;
+  json["sweep"] = summary.sweep;  // pairs, in the order of the file
+  json["seed"] = summary.seed;
+  json["hash"] = summary.hash;
+  json["commit"] = summary.commit;
+  json["final_test_accuracy"] = json_of(summary.final_test_accuracy);
+  json["final_test_loss"] = json_of(summary.final_test_loss);
+  json["best_test_accuracy"] = json_of(summary.best_test_accuracy);
+  json["best_test_loss"] = json_of(summary.best_test_loss);
+  json["final_train_loss"] = json_of(summary.final_train_loss);
+  json["end_time_s"] = summary.end_time_s;
+  json["time_to_target"] = summary.time_to_target ? json_of(*summary.time_to_target) : Json(nullptr);
+  json["steps"] = summary.steps;
+  json["rounds"] = summary.rounds;
+  json["samples"] = summary.samples;
+  json["kept_micro_batches"] = summary.kept_micro_batches;
+  json["dropped_micro_batches"] = summary.dropped_micro_batches;
+  json["drop_rate"] = summary.drop_rate();
+  json["communicated_bytes"] = summary.communicated_bytes;
+  json["host_s"] = summary.host_s;
+  json["samples_per_virtual_s"] = summary.samples_per_virtual_s();
+  json["samples_per_host_s"] = summary.samples_per_host_s();
+  json["worker_seconds"] = summary.accounts.empty() ? Json(nullptr) : worker_seconds(summary.accounts);
+  json["kept_micro_batches_per_worker"] = summary.kept_per_worker;
+  json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::optional<RunSummary> summary_from_json(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("schema_version") != results_schema_version) return {};
+    RunSummary summary;
+    summary.status = status_of(json.at("status"));
+    if (!json.at("reason").is_null()) summary.reason = json.at("reason");
+    json.at("experiment").get_to(summary.experiment);
+    json.at("method").get_to(summary.method);
+    json.at("sweep").get_to(summary.sweep);
+    json.at("seed").get_to(summary.seed);
+    json.at("hash").get_to(summary.hash);
+    json.at("commit").get_to(summary.commit);
+    summary.final_test_accuracy = optional_at<double>(json, "final_test_accuracy");
+    summary.final_test_loss = optional_at<double>(json, "final_test_loss");
+    summary.best_test_accuracy = optional_at<double>(json, "best_test_accuracy");
+    summary.best_test_loss = optional_at<double>(json, "best_test_loss");
+    summary.final_train_loss = optional_at<double>(json, "final_train_loss");
+    json.at("end_time_s").get_to(summary.end_time_s);
+    if (!json.at("time_to_target").is_null()) summary.time_to_target = target_of(json.at("time_to_target"));
+    json.at("steps").get_to(summary.steps);
+    json.at("rounds").get_to(summary.rounds);
+    json.at("samples").get_to(summary.samples);
+    json.at("kept_micro_batches").get_to(summary.kept_micro_batches);
+    json.at("dropped_micro_batches").get_to(summary.dropped_micro_batches);
+    json.at("communicated_bytes").get_to(summary.communicated_bytes);
+    json.at("host_s").get_to(summary.host_s);
+    json.at("kept_micro_batches_per_worker").get_to(summary.kept_per_worker);
+    json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
+    return summary;
+  } catch (const std::exception&) {  // not JSON, a missing key, a wrong type
+    return {};
+  }
+}
+
+}  // namespace syncopate

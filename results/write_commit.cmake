@@ -1,0 +1,25 @@
+# Run by every build: writes the commit into OUTPUT, touching the file only when it has changed, so
+# that a new commit compiles one small file again and nothing else.
+cmake_minimum_required(VERSION 3.22)
+set(commit "unknown")
+set(dirty "")
+execute_process(COMMAND git rev-parse HEAD WORKING_DIRECTORY ${SOURCE_DIR} OUTPUT_VARIABLE found
+  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE status)
+if(status EQUAL 0)
+  set(commit "${found}")
+  execute_process(COMMAND git status --porcelain --untracked-files=no WORKING_DIRECTORY ${SOURCE_DIR}
+    OUTPUT_VARIABLE changes ERROR_QUIET)
+  if(changes STREQUAL "")
+    set(dirty "false")
+  else()
+    set(dirty "true")
+  endif()
+endif()
+set(content "#define SYNCOPATE_COMMIT \"${commit}\"\n#define SYNCOPATE_DIRTY \"${dirty}\"\n")
+set(before "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} before)
+endif()
+if(NOT content STREQUAL before)
+  file(WRITE ${OUTPUT} "${content}")
+endif()

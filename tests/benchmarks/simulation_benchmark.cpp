@@ -1,0 +1,118 @@
+// What a simulated cluster costs beside the arithmetic: time-only runs, and memory per worker.
+#include <benchmark/benchmark.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "algorithms/local_sgd.hpp"
+#include "algorithms/sync_sgd.hpp"
+#include "experiments/experiment.hpp"
+#include "workers/blas_kernel.hpp"
+#include "workers/simulated_cluster.hpp"
+
+namespace syncopate {
+namespace {
+
+const Run& quickstart() {
+  static const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml", {});
+  return experiment.runs.front();
+}
+
+struct Scale {
+  int workers;
+  int micro_batches;
+  int steps;
+};
+
+void simulate(const Algorithm& algorithm, const Scale& scale, Training& training) {
+  const Run& run = quickstart();
+  SimulatedCluster cluster({.workers = scale.workers,
+                            .has_server = algorithm.has_server(),
+                            .micro_batches = scale.micro_batches,
+                            .compute_time = *run.compute_time,
+                            .network = *run.network,
+                            .training = training});
+  const LearningRate rate(LearningRate::Options{.peak = 0.01});
+  run_algorithm(algorithm, {.cluster = cluster,
+                            .training = training,
+                            .learning_rate = rate,
+                            .budget = {.steps = scale.steps},
+                            .micro_batches = scale.micro_batches,
+                            .initial_model = training.initial_state()});
+  training.executor().wait_all();
+}
+
+// Nanoseconds of host time per micro-batch duration drawn, on one core, without any tensors. The
+// delays are the quick start's: bounded log-normal, table form.
+void TimeOnlySyncSgd(benchmark::State& state) {
+  const Scale scale{static_cast<int>(state.range(0)), 12, static_cast<int>(2'048'000 / state.range(0))};
+  Executor executor(0);
+  Training training(nullptr, nullptr, {}, executor);
+  for (auto _ : state) simulate(SyncSgd(), scale, training);
+  const double drawn = static_cast<double>(state.iterations()) * scale.workers * scale.micro_batches * scale.steps;
+  state.counters["s_per_micro_batch"] =
+      benchmark::Counter(drawn, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["bar_ns"] = 15;
+}
+BENCHMARK(TimeOnlySyncSgd)->Arg(64)->Arg(2048)->Arg(16384)->Unit(benchmark::kMillisecond);
+
+std::int64_t peak_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return 1024 * std::stoll(line.substr(6));
+  return 0;
+}
+
+// Peak resident memory of a run, in a process of its own.
+std::int64_t peak_bytes_of(const Algorithm& algorithm, int workers) {
+  int channel[2];
+  if (pipe(channel) != 0) std::abort();
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto experiment =
+        load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml",
+                        {"cluster.workers=" + std::to_string(workers), "cluster.micro_batches=1"});
+    Executor executor(2);
+    Training training(experiment.runs.front().make_objective(), make_sgd({.momentum = 0.9}), {}, executor);
+    simulate(algorithm, {workers, 1, 6}, training);
+    const std::int64_t peak = peak_bytes();
+    if (write(channel[1], &peak, sizeof peak) != sizeof peak) std::abort();
+    _exit(0);
+  }
+  std::int64_t peak = 0;
+  if (read(channel[0], &peak, sizeof peak) != sizeof peak) std::abort();
+  waitpid(child, nullptr, 0);
+  close(channel[0]);
+  close(channel[1]);
+  return peak;
+}
+
+constexpr double mlp_parameters = 784 * 256 + 256 + 256 * 10 + 10;
+
+void memory_growth(benchmark::State& state, const Algorithm& algorithm, double bar_bytes) {
+  double growth = 0;
+  for (auto _ : state) growth = static_cast<double>(peak_bytes_of(algorithm, 1024) - peak_bytes_of(algorithm, 64)) / 960;
+  state.counters["bytes_per_worker"] = growth;
+  state.counters["bar_bytes"] = bar_bytes;
+}
+
+void MemoryOfSyncSgd(benchmark::State& state) { memory_growth(state, SyncSgd(), 64 * 1024); }
+BENCHMARK(MemoryOfSyncSgd)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+void MemoryOfLocalSgdWithMomentum(benchmark::State& state) {
+  memory_growth(state, LocalSgd(make_constant_period(2), {}), 8 * mlp_parameters + 64 * 1024);
+}
+BENCHMARK(MemoryOfLocalSgdWithMomentum)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace syncopate
+
+int main(int argc, char** argv) {
+  syncopate::use_best_blas_kernel(argv);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

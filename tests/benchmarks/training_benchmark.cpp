@@ -1,0 +1,215 @@
+// How much of the machine's arithmetic a simulated cluster gets: ratios to plain LibTorch loops, both
+// sides measured in turn within one run. The model is the MLP 784-256-10 on Fashion-MNIST.
+#include <ATen/Parallel.h>
+#include <benchmark/benchmark.h>
+#include <dlfcn.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "algorithms/drop_compute.hpp"
+#include "algorithms/local_sgd.hpp"
+#include "algorithms/sync_sgd.hpp"
+#include "experiments/experiment.hpp"
+#include "tests/benchmarks/plain_loop.hpp"
+#include "workers/blas_kernel.hpp"
+#include "workers/datasets/image_directory.hpp"
+#include "workers/simulated_cluster.hpp"
+
+namespace syncopate {
+namespace {
+
+const int cores = static_cast<int>(std::thread::hardware_concurrency());
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The objective of an experiment with the quick start's data and MLP.
+std::shared_ptr<const Objective> mlp(int workers, int micro_batches, int micro_batch_size) {
+  const auto experiment = load_experiment(
+      SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml",
+      {"cluster.workers=" + std::to_string(workers), "cluster.micro_batches=" + std::to_string(micro_batches),
+       "training.micro_batch_size=" + std::to_string(micro_batch_size)});
+  return experiment.runs.front().make_objective();
+}
+
+// Evaluates every micro-batch by itself: what a simulator does that does not fuse.
+class WithoutFusion : public Objective {
+ public:
+  explicit WithoutFusion(std::shared_ptr<const Objective> inner) : inner_(std::move(inner)) {}
+  std::size_t parameters() const override { return inner_->parameters(); }
+  std::size_t weights() const override { return inner_->weights(); }
+  std::vector<float> initial_parameters(std::uint64_t seed) const override { return inner_->initial_parameters(seed); }
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override {
+    return inner_->gradient(parameters, buffers, micro_batches);
+  }
+  std::int64_t chunk_samples() const override { return 1; }  // so every chunk is one micro-batch
+  std::int64_t samples_per_micro_batch() const override { return inner_->samples_per_micro_batch(); }
+  std::int64_t steps_per_epoch() const override { return inner_->steps_per_epoch(); }
+  std::int64_t evaluation_samples(Split split) const override { return inner_->evaluation_samples(split); }
+  EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                          std::int64_t end) const override {
+    return inner_->evaluate(parameters, buffers, split, begin, end);
+  }
+
+ private:
+  std::shared_ptr<const Objective> inner_;
+};
+
+// Host seconds that the algorithm takes for `steps` on the simulated cluster, arithmetic included.
+double simulate(const Algorithm& algorithm, std::shared_ptr<const Objective> objective, int workers, int micro_batches,
+                int steps, double momentum = 0.9) {
+  static const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml", {});
+  const Run& run = experiment.runs.front();
+  Executor executor(cores);
+  Training training(std::move(objective), make_sgd({.momentum = momentum}), {}, executor);
+  SimulatedCluster cluster({.workers = workers,
+                            .has_server = algorithm.has_server(),
+                            .micro_batches = micro_batches,
+                            .compute_time = *run.compute_time,
+                            .network = *run.network,
+                            .training = training});
+  const LearningRate rate(LearningRate::Options{.peak = 0.01});
+  const RunContext context{.cluster = cluster,
+                           .training = training,
+                           .learning_rate = rate,
+                           .budget = {.steps = steps},
+                           .micro_batches = micro_batches,
+                           .initial_model = training.initial_state()};
+  return seconds_of([&] {
+    run_algorithm(algorithm, context);
+    executor.wait_all();
+  });
+}
+
+const TensorData& tensors() {
+  static const auto dataset = load_image_directory(find_fashion_mnist());
+  static const TensorData data(*dataset);
+  return data;
+}
+
+void set_threads(int torch_threads, int blas_threads) {
+  at::set_num_threads(torch_threads);
+  if (auto* set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) set(blas_threads);
+}
+
+void report(benchmark::State& state, double ours_per_s, double theirs_per_s, double bar) {
+  state.counters["ours_samples_per_s"] = ours_per_s;
+  state.counters["theirs_samples_per_s"] = theirs_per_s;
+  state.counters["ratio"] = ours_per_s / theirs_per_s;
+  state.counters["bar"] = bar;
+}
+
+// Against one plain loop with the whole batch, in the threading that makes that loop fastest.
+void SyncSgdAgainstPlainLoop(benchmark::State& state) {
+  constexpr int workers = 64, micro_batches = 4, size = 8, steps = 30;
+  constexpr int batch = workers * micro_batches * size;
+  const auto objective = mlp(workers, micro_batches, size);
+  const std::pair<int, int> threadings[] = {{1, 1}, {cores, 1}, {1, cores}, {cores, cores}};
+  std::vector<double> plain(std::size(threadings), 0.0);
+  double ours = 0;
+  PlainLoop loop(tensors(), batch);
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      set_threads(threadings[i].first, threadings[i].second);
+      loop.step();
+      plain[i] += seconds_of([&] {
+        for (int step = 0; step < steps; ++step) loop.step();
+      });
+    }
+    set_threads(1, 1);
+    ours += simulate(SyncSgd(), objective, workers, micro_batches, steps);
+  }
+  const double samples = static_cast<double>(state.iterations()) * steps * batch;
+  report(state, samples / ours, samples / *std::min_element(plain.begin(), plain.end()), 0.90);
+}
+BENCHMARK(SyncSgdAgainstPlainLoop)->Iterations(5)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void SyncSgdAgainstOneByOne(benchmark::State& state) {
+  constexpr int workers = 64, micro_batches = 4, size = 8, steps = 20;
+  const auto objective = mlp(workers, micro_batches, size);
+  const auto one_by_one = std::make_shared<WithoutFusion>(objective);
+  set_threads(1, 1);
+  double ours = 0, theirs = 0;
+  for (auto _ : state) {
+    ours += simulate(SyncSgd(), objective, workers, micro_batches, steps);
+    theirs += simulate(SyncSgd(), one_by_one, workers, micro_batches, steps);
+  }
+  const double samples = static_cast<double>(state.iterations()) * steps * workers * micro_batches * size;
+  report(state, samples / ours, samples / theirs, 5);
+}
+BENCHMARK(SyncSgdAgainstOneByOne)->Iterations(3)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+// Against as many independent plain loops as there are cores.
+void LocalSgdAgainstPlainLoops(benchmark::State& state) {
+  constexpr int workers = 64, size = 32, period = 8, steps = 32;
+  const auto objective = mlp(workers, 1, size);
+  const LocalSgd algorithm(make_constant_period(period), {});
+  tensors();
+  set_threads(1, 1);
+  double ours = 0, theirs = 0;
+  for (auto _ : state) {
+    ours += simulate(algorithm, objective, workers, 1, steps);
+    theirs += seconds_of([&] {
+      std::vector<std::thread> threads;
+      for (int i = 0; i < cores; ++i)
+        threads.emplace_back([&] {
+          set_threads(1, 1);
+          PlainLoop loop(tensors(), size);
+          for (int step = 0; step < steps * workers / cores; ++step) loop.step();
+        });
+      for (auto& thread : threads) thread.join();
+    });
+  }
+  const double samples = static_cast<double>(state.iterations()) * steps * workers * size;
+  report(state, samples / ours, samples / theirs, 0.90);
+}
+BENCHMARK(LocalSgdAgainstPlainLoops)->Iterations(5)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+// What is dropped is not computed: host time per step with drops over that without.
+void DropComputeAgainstNoDrops(benchmark::State& state) {
+  constexpr int workers = 64, micro_batches = 4, size = 8, steps = 60;
+  const auto objective = mlp(workers, micro_batches, size);
+  set_threads(1, 1);
+  // With the quick start's delays (mean 15 ms per micro-batch of 10 ms) this drops about 30 %.
+  const DropCompute dropping(from_seconds(0.0515), Preempt::discard, 1.0 / 3);
+  const DropCompute keeping(from_seconds(HUGE_VAL), Preempt::discard, 1.0 / 3);
+  double with = 0, without = 0;
+  for (auto _ : state) {
+    with += simulate(dropping, objective, workers, micro_batches, steps);
+    without += simulate(keeping, objective, workers, micro_batches, steps);
+  }
+  struct Kept : RunObserver {
+    std::int64_t kept = 0, dropped = 0;
+    void on_round(const Round& round) override { kept += round.kept, dropped += round.dropped; }
+    void on_publish(const ModelStatePtr&, Step, Time, std::int64_t, Bytes) override {}
+  } observer;
+  {
+    const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml", {});
+    const Run& run = experiment.runs.front();
+    Executor executor(0);
+    Training training(nullptr, nullptr, {}, executor);
+    SimulatedCluster cluster({.workers = workers, .micro_batches = micro_batches, .compute_time = *run.compute_time,
+                              .network = *run.network, .training = training, .observer = &observer});
+    run_algorithm(dropping, {.cluster = cluster, .training = training, .learning_rate = *run.learning_rate,
+                             .budget = {.steps = steps}, .micro_batches = micro_batches, .observer = &observer});
+  }
+  state.counters["drop_rate"] = static_cast<double>(observer.dropped) / static_cast<double>(observer.kept + observer.dropped);
+  state.counters["ratio"] = with / without;
+  state.counters["bar"] = 0.75;
+}
+BENCHMARK(DropComputeAgainstNoDrops)->Iterations(5)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+}  // namespace
+}  // namespace syncopate
+
+int main(int argc, char** argv) {
+  syncopate::use_best_blas_kernel(argv);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,180 @@
+// The built program as its users meet it: output, messages and exit status.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct Outcome {
+  int status = -1;
+  std::string out;
+  std::string err;
+};
+
+class CommandLine : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+    directory = std::filesystem::temp_directory_path() / (std::string("syncopate_command_line_") + test->name());
+    std::filesystem::remove_all(directory);
+    std::filesystem::create_directories(directory);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(directory / name, std::ios::binary) << text;
+    return (directory / name).string();
+  }
+
+  std::string read(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(directory / name).rdbuf();
+    return text.str();
+  }
+
+  // Runs the program through the shell, so `arguments` are quoted as a user would.
+  Outcome syncopate(const std::string& arguments) const {
+    const std::string command =
+        "cd '" + directory.string() + "' && '" SYNCOPATE_PROGRAM "' " + arguments + " >out.txt 2>err.txt </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
+  }
+
+  std::filesystem::path directory;
+};
+
+// Virtual time alone: takes milliseconds.
+constexpr const char* time_only = R"(name = "time"
+[cluster]
+workers = 4
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "none"
+parameters = 10
+[budget]
+steps = 5
+[[methods]]
+algorithm = "sync-sgd"
+)";
+
+TEST_F(CommandLine, RunsAnExperimentAndEndsWithStatus0) {
+  const Outcome run = syncopate("run " + write("e.toml", time_only) + " --results results --quiet");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("sync-sgd"));
+  EXPECT_TRUE(std::filesystem::is_directory(directory / "results"));
+}
+
+TEST_F(CommandLine, CheckPrintsAnExperimentThatChecksToItselfAndRunsNothing) {
+  const Outcome first = syncopate("check " + write("e.toml", time_only) + " 'seeds=[4,7]'");
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("seeds = [4, 7]"));
+  EXPECT_THAT(first.out, HasSubstr("# 2 runs:"));
+  const Outcome second = syncopate("check " + write("resolved.toml", first.out));
+  EXPECT_EQ(second.status, 0) << second.err;
+  EXPECT_EQ(second.out, first.out);
+  EXPECT_FALSE(std::filesystem::exists(directory / "results"));
+}
+
+TEST_F(CommandLine, OverridesChangeTheExperiment) {
+  const Outcome check =
+      syncopate("check " + write("e.toml", time_only) +
+                " budget.steps=9 methods.sync-sgd.label='all together' training.optimizer.name=adamw");
+  ASSERT_EQ(check.status, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("steps = 9"));
+  EXPECT_THAT(check.out, HasSubstr("label = \"all together\""));
+  EXPECT_THAT(check.out, HasSubstr("name = \"adamw\""));
+}
+
+TEST_F(CommandLine, ReportsAllFaultsAtOnceWithPlacesAndSuggestions) {
+  std::string text = time_only;
+  text += "[evaluation]\nevery_step = 5\ntrain_samples = \"all\"\n[[methods]]\nalgorithm = \"dropcomput\"\n";
+  const Outcome run = syncopate("run " + write("e.toml", text) + " cluster.workers=0 cluster.micro_batchs=2");
+  const std::string file = (directory / "e.toml").string();
+  EXPECT_EQ(run.status, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err,
+              HasSubstr(file + ":15:1: evaluation.every_step = 5; unknown key; did you mean \"every_steps\"?"));
+  EXPECT_THAT(run.err, HasSubstr(file + ":16:17: evaluation.train_samples = \"all\"; must be an integer"));
+  EXPECT_THAT(run.err, HasSubstr(file + ":18:13: methods.1.algorithm = \"dropcomput\"; must be one of"));
+  EXPECT_THAT(run.err, HasSubstr("did you mean \"dropcompute\"?"));
+  EXPECT_THAT(run.err, HasSubstr("command line: cluster.workers = 0; must be an integer from 1"));
+  EXPECT_THAT(run.err, HasSubstr("command line: cluster.micro_batchs = 2; unknown key; did you mean"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "results"));
+}
+
+TEST_F(CommandLine, AMissingFileIsBadUsage) {
+  const Outcome run = syncopate("run nowhere.toml");
+  EXPECT_EQ(run.status, 2);
+  EXPECT_EQ(run.err, "nowhere.toml: cannot be read: No such file or directory\n");
+}
+
+TEST_F(CommandLine, ADirectoryIsBadUsage) {
+  const Outcome run = syncopate("check " + directory.string());
+  EXPECT_EQ(run.status, 2);
+  EXPECT_EQ(run.err, directory.string() + ": is a directory; must be an experiment file\n");
+}
+
+TEST_F(CommandLine, TomlThatCannotBeReadIsReportedWithItsPlace) {
+  const std::string file = write("bad.toml", "name = \"x\"\n[cluster\nworkers = 3\n");
+  const Outcome broken = syncopate("check " + file);
+  EXPECT_EQ(broken.status, 2);
+  EXPECT_THAT(broken.err, StartsWith(file + ":2:"));
+  const std::string binary = write("binary.toml", std::string("\xff\xfe\x00\x01", 4));
+  EXPECT_EQ(syncopate("check " + binary).status, 2);
+  const std::string twice = write("twice.toml", "a = 1\na = 2\n");
+  EXPECT_THAT(syncopate("check " + twice).err, StartsWith(twice + ":2:"));
+}
+
+TEST_F(CommandLine, ListsWhatAFileMayNameWithASentenceEach) {
+  const Outcome all = syncopate("list");
+  EXPECT_EQ(all.status, 0);
+  for (const char* name : {"sync-sgd", "dropcompute", "backup-workers", "local-sgd", "bounded-lognormal", "ring", "mlp",
+                           "fashion-mnist", "power", "cosine"}) {
+    EXPECT_THAT(all.out, HasSubstr(std::string("  ") + name));
+  }
+  const Outcome models = syncopate("list models");
+  EXPECT_EQ(models.status, 0);
+  EXPECT_THAT(models.out, HasSubstr("quadratic"));
+  EXPECT_THAT(models.out, testing::Not(HasSubstr("dropcompute")));
+  EXPECT_EQ(syncopate("list modles").status, 2);
+}
+
+TEST_F(CommandLine, VersionNamesEveryPart) {
+  const Outcome version = syncopate("--version");
+  EXPECT_EQ(version.status, 0);
+  EXPECT_THAT(version.out, StartsWith("Syncopate "));
+  for (const char* part : {"LibTorch", "compiler", "MPI", "toml++", "Boost", "BLAS kernel"}) {
+    EXPECT_THAT(version.out, HasSubstr(part));
+  }
+}
+
+TEST_F(CommandLine, HelpHasExamplesAndTheExitStatuses) {
+  const Outcome help = syncopate("--help");
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, HasSubstr("syncopate run experiments/quickstart.toml"));
+  EXPECT_THAT(help.out, HasSubstr("Exit status"));
+  EXPECT_THAT(help.out, HasSubstr("130"));
+}
+
+TEST_F(CommandLine, BadUsageEndsWithStatus2) {
+  for (const char* arguments : {"", "rum e.toml", "run", "run e.toml --threads -1", "run e.toml --cluster cloud",
+                                "check e.toml --no-such-option"}) {
+    const Outcome outcome = syncopate(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_NE(outcome.err, "") << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+  }
+}
+
+}  // namespace

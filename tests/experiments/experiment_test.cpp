@@ -1,0 +1,286 @@
+#include "experiments/experiment.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+namespace syncopate {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+using Overrides = std::vector<std::string>;
+
+// An experiment on generated data: 4 workers x 2 micro-batches x 8 samples, 640 samples, so 10 steps per epoch.
+constexpr const char* small = R"(
+name = "small"
+seeds = [3, 5]
+[cluster]
+workers = 4
+micro_batch_s = 0.01
+micro_batches = 2
+[network]
+kind = "fixed"
+latency_s = 0.5
+[training]
+model = "linear"
+dataset = "gaussian-mixture"
+micro_batch_size = 8
+[training.learning_rate]
+schedule = "cosine"
+peak = 0.2
+[training.optimizer]
+name = "sgd"
+[datasets.gaussian-mixture]
+train = 640
+[budget]
+epochs = 6
+[[methods]]
+algorithm = "sync-sgd"
+[[methods]]
+label = "drop"
+algorithm = "dropcompute"
+threshold_s = 0.015
+)";
+
+class ExperimentFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+    file = std::filesystem::temp_directory_path() / (std::string("syncopate_") + test->name() + ".toml");
+    write(small);
+  }
+  void TearDown() override { std::filesystem::remove(file); }
+
+  void write(const std::string& text) const { std::ofstream(file) << text; }
+  Experiment load(const Overrides& overrides = {}) const { return load_experiment(file, overrides); }
+  std::string faults(const Overrides& overrides) const {
+    try {
+      load(overrides);
+    } catch (const ConfigurationFault& fault) {
+      return fault.what();
+    }
+    return "";
+  }
+  double rate(const Overrides& overrides, int step) const { return load(overrides).runs.at(0).learning_rate->at(step); }
+
+  std::filesystem::path file;
+};
+
+TEST_F(ExperimentFile, ExpandsToMethodsTimesSeeds) {
+  const Experiment experiment = load();
+  EXPECT_EQ(experiment.name, "small");
+  EXPECT_THAT(experiment.methods, ElementsAre("sync-sgd", "drop"));
+  EXPECT_THAT(experiment.seeds, ElementsAre(3u, 5u));
+  std::vector<std::pair<std::string, std::uint64_t>> runs;
+  std::set<std::string> hashes;
+  for (const syncopate::Run& run : experiment.runs) {
+    runs.emplace_back(run.method, run.seed);
+    hashes.insert(run.hash);
+    EXPECT_EQ(run.hash.size(), 16u);
+    EXPECT_EQ(run.compute_time->seed(), run.seed);
+  }
+  EXPECT_THAT(runs, ElementsAre(Pair("sync-sgd", 3), Pair("sync-sgd", 5), Pair("drop", 3), Pair("drop", 5)));
+  EXPECT_EQ(hashes.size(), 4u);
+}
+
+TEST_F(ExperimentFile, EveryRunRepeatsItselfFromItsResolvedConfiguration) {
+  for (const syncopate::Run& run : load({"sweep.training.learning_rate.peak=[0.1,0.3]"}).runs) {
+    write(run.resolved_toml);
+    const Experiment again = load();
+    ASSERT_EQ(again.runs.size(), 1u);
+    EXPECT_EQ(again.resolved_toml, run.resolved_toml);
+    EXPECT_EQ(again.runs[0].resolved_toml, run.resolved_toml);
+    EXPECT_EQ(again.runs[0].hash, run.hash);
+    EXPECT_EQ(again.runs[0].seed, run.seed);
+    EXPECT_EQ(again.runs[0].method, run.method);
+  }
+}
+
+TEST_F(ExperimentFile, TheResolvedExperimentReadsBackToItself) {
+  const Overrides overrides = {"sweep.training.learning_rate.peak=[0.1,0.3]", "cluster.slow_workers.count=1",
+                               "cluster.slow_workers.factor=2"};
+  const Experiment experiment = load(overrides);
+  write(experiment.resolved_toml);
+  const Experiment again = load();
+  EXPECT_EQ(again.resolved_toml, experiment.resolved_toml);
+  ASSERT_EQ(again.runs.size(), experiment.runs.size());
+  for (std::size_t i = 0; i < again.runs.size(); ++i) EXPECT_EQ(again.runs[i].hash, experiment.runs[i].hash);
+}
+
+TEST_F(ExperimentFile, EpochsBecomeSteps) {
+  const syncopate::Run run = load().runs.at(0);
+  EXPECT_EQ(run.budget.steps, Step{60});
+  EXPECT_EQ(load({"budget.epochs=0.25"}).runs.at(0).budget.steps, Step{3});  // 2.5, rounded away from zero
+  EXPECT_EQ(load({"budget.steps=7"}).runs.at(0).budget.steps, Step{7});      // the first limit reached counts
+  EXPECT_EQ(load({"evaluation.every_epochs=2"}).runs.at(0).evaluation.every_steps, Step{20});
+  EXPECT_EQ(run.evaluation.every_steps, Step{100});
+}
+
+TEST_F(ExperimentFile, BudgetsAreStepsEpochsSamplesSecondsOrBytes) {
+  const Budget budget =
+      load({"budget={samples=100, seconds=2.5, bytes=7}", "training.learning_rate.total_steps=9"}).runs.at(0).budget;
+  EXPECT_FALSE(budget.steps);
+  EXPECT_EQ(budget.samples, 100);
+  EXPECT_EQ(budget.seconds, 2.5);
+  EXPECT_EQ(budget.bytes, Bytes{7});
+  EXPECT_THAT(faults({"budget={}"}), HasSubstr("budget = a table; must set at least one of steps, epochs"));
+  EXPECT_THAT(faults({"budget={seconds=1}"}), HasSubstr("training.learning_rate.total_steps; must be given"));
+}
+
+TEST_F(ExperimentFile, LearningRateSchedulesAreThoseOfTheFile) {
+  EXPECT_DOUBLE_EQ(rate({}, 0), 0.2);
+  EXPECT_NEAR(rate({}, 30), (0.2 + 1e-6) / 2, 1e-12);  // half of the cosine of 60 steps, down to the default end
+  EXPECT_DOUBLE_EQ(rate({"training.learning_rate.warmup_epochs=1", "training.learning_rate.final=0"}, 5), 0.1);
+  const Overrides step = {"training.learning_rate={schedule=\"step\", peak=1, decay_epochs=[1,2], factor=0.5}"};
+  EXPECT_DOUBLE_EQ(rate(step, 9), 1);
+  EXPECT_DOUBLE_EQ(rate(step, 10), 0.5);
+  EXPECT_DOUBLE_EQ(rate(step, 20), 0.25);
+  EXPECT_DOUBLE_EQ(rate({"training.learning_rate={schedule=\"linear\", peak=1, final=0, total_steps=4}"}, 3), 0.25);
+  EXPECT_THAT(faults({"training.learning_rate.warmup_steps=60"}),
+              HasSubstr("must end before the schedule does, at step 60"));
+  EXPECT_THAT(faults({"training.learning_rate={schedule=\"step\", peak=1, decay_steps=[5,5]}"}),
+              HasSubstr("must ascend"));
+}
+
+TEST_F(ExperimentFile, OptimizersAreThoseOfTheFile) {
+  EXPECT_EQ(load().runs.at(0).optimizer->moments(), 0);
+  const syncopate::Run momentum = load({"training.optimizer.momentum=0.9", "training.optimizer.decoupled=true",
+                                        "training.optimizer.decay=all", "training.optimizer.weight_decay=0.1"})
+                                      .runs.at(0);
+  EXPECT_EQ(momentum.optimizer->moments(), 1);
+  EXPECT_EQ(momentum.optimizer->weight_decay().form, DecayForm::decoupled);
+  EXPECT_EQ(momentum.optimizer->weight_decay().scope, DecayScope::all);
+  EXPECT_EQ(momentum.optimizer->weight_decay().rate, 0.1);
+  EXPECT_EQ(load({"training.optimizer.name=adamw"}).runs.at(0).optimizer->moments(), 2);
+  EXPECT_THAT(faults({"training.optimizer.nesterov=true"}),
+              HasSubstr("nesterov = true; must be false without momentum"));
+}
+
+TEST_F(ExperimentFile, SlowWorkersAreTheLastOnesOrListed) {
+  const auto base = [&](const Overrides& overrides, int worker) {
+    return to_seconds(load(overrides).runs.at(0).compute_time->base(Rank{worker}));
+  };
+  const Overrides slow = {"cluster.slow_workers={count=1, factor=3}"};
+  EXPECT_DOUBLE_EQ(base(slow, 2), 0.01);
+  EXPECT_DOUBLE_EQ(base(slow, 3), 0.03);
+  EXPECT_DOUBLE_EQ(base({"cluster.worker_factors=[1,2,1,1]"}, 1), 0.02);
+  EXPECT_THAT(faults({"cluster.worker_factors=[1,2]"}), HasSubstr("must have one factor per worker, 4; found 2"));
+  EXPECT_THAT(faults({"cluster.slow_workers={count=5, factor=3}"}), HasSubstr("must be an integer from 0 to 4"));
+}
+
+TEST_F(ExperimentFile, TheNetworkIsThatOfTheFileAndMustBeChosen) {
+  EXPECT_EQ(load().runs.at(0).network->message(Bytes{100}), from_seconds(0.5));
+  EXPECT_EQ(load({"network={kind=\"free\"}"}).runs.at(0).network->message(Bytes{100}), Duration{0});
+  EXPECT_THAT(faults({"network={}"}),
+              HasSubstr("network.kind is missing; must be one of \"fixed\", \"ring\", \"free\""));
+}
+
+TEST_F(ExperimentFile, ASweepIsACrossProductOfItsKeys) {
+  const Overrides sweep = {"sweep.cluster.micro_batches=[1,2]", "sweep.\"training.learning_rate.peak\"=[0.1,0.2,0.3]",
+                           "seeds=[1]"};
+  const Experiment experiment = load(sweep);
+  ASSERT_EQ(experiment.runs.size(), 12u);  // 2 x 3 points, 2 methods
+  EXPECT_THAT(experiment.runs[0].sweep,
+              ElementsAre(Pair("cluster.micro_batches", "1"), Pair("training.learning_rate.peak", "0.1")));
+  EXPECT_THAT(experiment.runs[11].sweep,
+              ElementsAre(Pair("cluster.micro_batches", "2"), Pair("training.learning_rate.peak", "0.3")));
+  EXPECT_EQ(experiment.runs[0].micro_batches, 1);
+  EXPECT_EQ(experiment.runs[11].micro_batches, 2);
+  EXPECT_DOUBLE_EQ(experiment.runs[0].learning_rate->options().peak, 0.1);
+}
+
+TEST_F(ExperimentFile, ASweptKeyOfOneMethodDoesNotRepeatTheOthers) {
+  const Experiment experiment = load({"sweep.methods.drop.threshold_s=[0.01,0.02,inf]", "seeds=[1]"});
+  std::vector<std::string> methods;
+  for (const syncopate::Run& run : experiment.runs) methods.push_back(run.method);
+  EXPECT_THAT(methods, ElementsAre("sync-sgd", "drop", "drop", "drop"));
+  EXPECT_TRUE(experiment.runs[0].sweep.empty());
+  EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("methods.drop.threshold_s", "inf")));
+}
+
+TEST_F(ExperimentFile, TheCommandLineEndsTheSweepOfAKeyThatItSets) {
+  write(std::string(small) + "[sweep]\n\"cluster.micro_batches\" = [1, 2]\n");
+  EXPECT_EQ(load().runs.size(), 8u);
+  const Experiment experiment = load({"cluster.micro_batches=4"});
+  EXPECT_EQ(experiment.runs.size(), 4u);
+  EXPECT_EQ(experiment.runs[0].micro_batches, 4);
+  EXPECT_THAT(experiment.resolved_toml, testing::Not(HasSubstr("sweep")));
+}
+
+TEST_F(ExperimentFile, FaultsOfAllSweepPointsAreReportedAtOnce) {
+  write(std::string(small) + "[sweep]\n\"training.learning_rate.peak\" = [0.1, -2, \"x\"]\n");
+  const std::string report = faults({});
+  EXPECT_THAT(report, HasSubstr(file.string() + ":31:39: training.learning_rate.peak = -2; must be"));
+  EXPECT_THAT(report, HasSubstr(file.string() + ":31:43: training.learning_rate.peak = \"x\"; must be"));
+  EXPECT_THAT(faults({"sweep.seeds=[[1],[2]]"}), HasSubstr("sweep.\"seeds\"; must not be swept"));
+}
+
+TEST_F(ExperimentFile, TimeOnlyRunsNeedNeitherDataNorOptimizerButADeclaredSize) {
+  write(R"(
+[cluster]
+workers = 2
+micro_batch_s = 1
+[network]
+kind = "free"
+[training]
+model = "none"
+parameters = 1000
+[budget]
+steps = 3
+[[methods]]
+algorithm = "sync-sgd"
+)");
+  const Experiment experiment = load();
+  const syncopate::Run& run = experiment.runs.at(0);
+  EXPECT_EQ(experiment.name, file.stem().string());
+  EXPECT_EQ(run.seed, 1u);
+  EXPECT_EQ(run.make_objective(), nullptr);
+  EXPECT_EQ(run.time_only_parameter_bytes, Bytes{4000});
+  EXPECT_EQ(run.method, "sync-sgd");
+  EXPECT_THAT(run.resolved_toml, testing::Not(HasSubstr("dataset =")));  // read back, it would have to exist
+}
+
+TEST_F(ExperimentFile, LabelsAreUnique) {
+  EXPECT_THAT(faults({"methods.0.label=drop"}),
+              HasSubstr("methods.1.label = \"drop\"; must be a name that no other method has"));
+}
+
+TEST_F(ExperimentFile, AnUnknownMethodIsReportedWithTheNearestAndNothingElse) {
+  const std::string report = faults({"methods.drop.algorithm=dropcomput"});
+  EXPECT_THAT(report, HasSubstr("command line: methods.1.algorithm = \"dropcomput\""));
+  EXPECT_THAT(report, HasSubstr("did you mean \"dropcompute\"?"));
+  EXPECT_THAT(report, testing::Not(HasSubstr("\n")));
+}
+
+TEST_F(ExperimentFile, EpochsNeedADataSet) {
+  const std::string report = faults({"training.model=quadratic"});
+  EXPECT_THAT(report, HasSubstr("budget.epochs = 6; must not count epochs"));
+}
+
+TEST_F(ExperimentFile, AnAccuracyTargetNeedsAModelWithAccuracy) {
+  EXPECT_EQ(load({"evaluation.target_accuracy=0.8"}).runs.at(0).evaluation.target_accuracy, 0.8);
+  EXPECT_THAT(faults({"evaluation.target_accuracy=0.8", "training.model=quadratic", "budget={steps=5}"}),
+              HasSubstr("this model has no accuracy"));
+}
+
+TEST(Experiment, TheQuickStartComparesFourMethodsWithThreeSeeds) {
+  const Experiment experiment =
+      load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml", {"training.dataset=gaussian-mixture"});
+  EXPECT_EQ(experiment.methods.size(), 4u);
+  EXPECT_EQ(experiment.runs.size(), 12u);
+}
+
+TEST(Experiment, MissingFilesDirectoriesAndBadTomlAreConfigurationFaults) {
+  EXPECT_THROW(load_experiment("/nonexistent.toml", {}), ConfigurationFault);
+  EXPECT_THROW(load_experiment("/", {}), ConfigurationFault);
+}
+
+}  // namespace
+}  // namespace syncopate

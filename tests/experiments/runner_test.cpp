@@ -1,0 +1,290 @@
+#include "experiments/runner.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "results/run_directory.hpp"
+#include "workers/interrupt.hpp"
+#include "workers/models/quadratic.hpp"
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+// Synchronous SGD; `at_step_3` is called by each worker before its fourth step.
+class Synchronous : public Algorithm {
+ public:
+  explicit Synchronous(std::function<void(Worker&)> at_step_3 = {}) : at_step_3_(std::move(at_step_3)) {}
+
+  void run(Worker& worker) const override {
+    ++runs;
+    while (worker.budget_left()) {
+      if (worker.step() == Step{3} && at_step_3_) at_step_3_(worker);
+      Gradient gradient = worker.compute_step_gradient();
+      worker.all_reduce_sum(gradient);
+      worker.descend(gradient / (worker.size() * worker.micro_batches()));
+      worker.publish();
+    }
+  }
+
+  mutable int runs = 0;  // workers that have begun
+
+ private:
+  std::function<void(Worker&)> at_step_3_;
+};
+
+class RunnerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    options_.results_directory = fs::path(testing::TempDir()) / fmt::format("syncopate-runner-{}-{}", getpid(), name);
+    fs::remove_all(options_.results_directory);
+    options_.threads = 1;
+    options_.cluster = ClusterChoice::simulated;
+    experiment_.name = "test";
+  }
+  void TearDown() override {
+    set_interrupted(false);
+    fs::remove_all(options_.results_directory);
+  }
+
+  // Two workers with two micro-batches of 1 s each, ten steps on a quadratic of two dimensions.
+  syncopate::Run& add(const std::string& method, std::uint64_t seed, std::shared_ptr<const Algorithm> algorithm,
+                      double rate = 0.1) {
+    syncopate::Run run;
+    run.experiment = experiment_.name;
+    run.method = method;
+    run.seed = seed;
+    run.resolved_toml = fmt::format("method = \"{}\"\nseed = {}\n", method, seed);
+    run.hash = fmt::format("{:08x}00000000", experiment_.runs.size());
+    run.workers = 2;
+    run.micro_batches = 2;
+    run.compute_time = std::make_shared<ComputeTime>(seed, 1.0, std::vector<double>{},
+                                                     std::vector<std::shared_ptr<const DelayProcess>>{});
+    run.network = make_fixed_network(0.5);
+    run.make_objective = [seed] { return std::make_shared<Quadratic>(QuadraticOptions{.dimension = 2}, seed); };
+    run.optimizer = make_sgd({});
+    run.learning_rate = std::make_shared<LearningRate>(LearningRate::Options{.shape = LearningRate::Shape::constant,
+                                                                             .peak = rate,
+                                                                             .warmup_steps = {},
+                                                                             .total_steps = {},
+                                                                             .decay_steps = {}});
+    run.budget.steps = Step{10};
+    run.evaluation.every_steps = Step{4};
+    run.algorithm = std::move(algorithm);
+    experiment_.runs.push_back(std::move(run));
+    return experiment_.runs.back();
+  }
+
+  int start() {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int status = run_experiment(experiment_, options_);
+    out_ = testing::internal::GetCapturedStdout();
+    err_ = testing::internal::GetCapturedStderr();
+    return status;
+  }
+
+  fs::path directory(std::size_t run) const {
+    return run_directory(options_.results_directory, experiment_.runs[run], false);
+  }
+  std::string read(std::size_t run, const char* name) const {
+    std::ifstream file(directory(run) / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  nlohmann::json summary(std::size_t run) const { return nlohmann::json::parse(read(run, "summary.json")); }
+
+  Experiment experiment_;
+  RunOptions options_;
+  std::string out_;
+  std::string err_;
+};
+
+TEST_F(RunnerTest, LeavesAllFilesOfARun) {
+  add("A", 1, std::make_shared<Synchronous>());
+  EXPECT_EQ(start(), 0);
+  std::set<std::string> names;
+  for (const auto& file : fs::directory_iterator(directory(0))) names.insert(file.path().filename());
+  EXPECT_THAT(names, testing::ElementsAre("config.toml", "metadata.json", "metrics.csv", "steps.csv", "summary.json"));
+  EXPECT_EQ(read(0, "config.toml"), experiment_.runs[0].resolved_toml);
+  EXPECT_EQ(nlohmann::json::parse(read(0, "metadata.json"))["cluster"], "simulated");
+  EXPECT_THAT(out_, HasSubstr("\nA "));
+  EXPECT_EQ(err_, fmt::format("run 1 of 1: A, seed 1: finished after 25 s virtual, {:.3g} s host, loss {:.4g}\n",
+                              summary(0)["host_s"].get<double>(), summary(0)["final_test_loss"].get<double>()));
+}
+
+TEST_F(RunnerTest, SumsUpTheRunInItsSummary) {
+  add("A", 1, std::make_shared<Synchronous>());
+  start();
+  const auto json = summary(0);
+  EXPECT_EQ(json["status"], "finished");
+  EXPECT_EQ(json["steps"], 10);
+  EXPECT_EQ(json["rounds"], 10);
+  EXPECT_EQ(json["kept_micro_batches"], 2 * 2 * 10);
+  EXPECT_EQ(json["dropped_micro_batches"], 0);
+  EXPECT_DOUBLE_EQ(json["end_time_s"], 10 * (2 * 1.0 + 0.5));
+  EXPECT_DOUBLE_EQ(json["worker_seconds"]["summed"]["compute"], 2 * 10 * 2.0);
+  EXPECT_DOUBLE_EQ(json["worker_seconds"]["summed"]["communicate"], 2 * 10 * 0.5);
+  EXPECT_DOUBLE_EQ(json["worker_seconds"]["summed"]["total"], 2 * 25.0);
+}
+
+TEST_F(RunnerTest, WritesARowPerRoundAndPerDueEvaluation) {
+  add("A", 1, std::make_shared<Synchronous>());
+  start();
+  const std::string steps = read(0, "steps.csv");
+  EXPECT_THAT(steps, HasSubstr("\n1,2.5,2.5,4,0,1,"));
+  EXPECT_THAT(steps, HasSubstr("\n10,25,2.5,4,0,1,"));
+  const std::string metrics = read(0, "metrics.csv");
+  for (const char* row : {"\n0,", "\n4,", "\n8,", "\n10,"}) EXPECT_THAT(metrics, HasSubstr(row));
+  EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 5);
+}
+
+TEST_F(RunnerTest, GivesTheSameMetricsWithAnyNumberOfThreads) {
+  add("A", 1, std::make_shared<Synchronous>());
+  start();
+  const std::string with_one_thread = read(0, "metrics.csv");
+  options_.threads = 3;
+  options_.rerun = true;
+  start();
+  EXPECT_EQ(read(0, "metrics.csv"), with_one_thread);
+}
+
+TEST_F(RunnerTest, RepeatsOnlyWhatIsMissing) {
+  const auto algorithm = std::make_shared<Synchronous>();
+  add("A", 1, algorithm);
+  start();
+  add("A", 2, algorithm);
+  EXPECT_EQ(start(), 0);
+  EXPECT_EQ(algorithm->runs, 2 * 2) << "two workers of two runs";
+  EXPECT_THAT(err_, HasSubstr("1 of 2 runs are there already"));
+  EXPECT_THAT(out_, testing::ContainsRegex("A .* 2\n")) << "the table counts both";
+  EXPECT_EQ(start(), 0);
+  EXPECT_EQ(algorithm->runs, 2 * 2);
+}
+
+TEST_F(RunnerTest, RepeatsEverythingWhenAsked) {
+  const auto algorithm = std::make_shared<Synchronous>();
+  add("A", 1, algorithm);
+  start();
+  options_.rerun = true;
+  EXPECT_EQ(start(), 0);
+  EXPECT_EQ(algorithm->runs, 2 * 2);
+  EXPECT_THAT(err_, Not(HasSubstr("already")));
+}
+
+TEST_F(RunnerTest, WarnsOnceAboutRunsOfAnotherCommit) {
+  for (std::uint64_t seed : {1, 2}) add("A", seed, std::make_shared<Synchronous>());
+  start();
+  for (std::size_t run : {0, 1}) {
+    auto json = summary(run);
+    json["commit"] = "0000000000000000000000000000000000000000";
+    std::ofstream(directory(run) / "summary.json") << json;
+  }
+  EXPECT_EQ(start(), 0);
+  EXPECT_THAT(err_, HasSubstr("warning: 2 of them were made by another commit"));
+  EXPECT_THAT(err_, HasSubstr("--rerun"));
+}
+
+TEST_F(RunnerTest, GoesOnAfterARunThatFails) {
+  const auto failing = std::make_shared<Synchronous>([](Worker&) { throw std::runtime_error("no luck"); });
+  add("bad", 7, failing);
+  add("good", 1, std::make_shared<Synchronous>());
+  EXPECT_EQ(start(), 1);
+  EXPECT_EQ(summary(1)["status"], "finished");
+  EXPECT_EQ(summary(0)["status"], "failed");
+  EXPECT_EQ(summary(0)["reason"], "no luck");
+  EXPECT_THAT(read(0, "steps.csv"), HasSubstr("\n3,7.5,")) << "what was recorded is kept";
+  EXPECT_THAT(out_, testing::ContainsRegex("bad +7  failed  no luck\n"));
+
+  EXPECT_EQ(start(), 1) << "a failed run is repeated";
+  EXPECT_EQ(failing->runs, 2 * 2);
+}
+
+TEST_F(RunnerTest, ReportsADeadlockAsAFailure) {
+  add("stuck", 1, std::make_shared<Synchronous>([](Worker& worker) {
+        if (worker.rank() == Rank{0}) worker.receive();
+      }));
+  EXPECT_EQ(start(), 1);
+  EXPECT_EQ(summary(0)["status"], "failed");
+  EXPECT_THAT(out_, testing::ContainsRegex("stuck +1  failed  [^ ]"));
+}
+
+TEST_F(RunnerTest, ReportsDataThatCannotBeLoaded) {
+  add("A", 1, std::make_shared<Synchronous>()).make_objective = []() -> std::shared_ptr<const Objective> {
+    throw std::runtime_error("train-images: truncated");
+  };
+  EXPECT_EQ(start(), 1);
+  EXPECT_THAT(out_, HasSubstr("train-images: truncated"));
+}
+
+TEST_F(RunnerTest, ReportsDivergence) {
+  auto& run = add("wild", 1, std::make_shared<Synchronous>(), 1e30);
+  run.budget.steps = Step{100};
+  EXPECT_EQ(start(), 1);
+  EXPECT_EQ(summary(0)["status"], "diverged");
+  EXPECT_THAT(out_, testing::ContainsRegex("wild +1  diverged  the model is not finite after step"));
+}
+
+TEST_F(RunnerTest, LeavesFinishedRunsAndNothingElseWhenInterrupted) {
+  add("A", 1, std::make_shared<Synchronous>());
+  // Long enough for any cluster to look at the flag.
+  add("A", 2, std::make_shared<Synchronous>([](Worker&) { set_interrupted(true); })).budget.steps = Step{1'000'000};
+  add("A", 3, std::make_shared<Synchronous>());
+  EXPECT_EQ(start(), 130);
+  EXPECT_TRUE(fs::exists(directory(0) / "summary.json"));
+  EXPECT_FALSE(fs::exists(directory(1)));
+  EXPECT_FALSE(fs::exists(directory(2)));
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory(0).parent_path()), {}), 1) << "no hidden leftovers";
+  EXPECT_THAT(err_, HasSubstr("the same command continues with the others (1 of 3 runs are finished)\n"));
+}
+
+TEST_F(RunnerTest, RefusesAResultsDirectoryThatIsAFile) {
+  const auto algorithm = std::make_shared<Synchronous>();
+  add("A", 1, algorithm);
+  std::ofstream(options_.results_directory) << "in the way";
+  EXPECT_EQ(start(), 2);
+  EXPECT_EQ(algorithm->runs, 0);
+  EXPECT_THAT(err_, HasSubstr(options_.results_directory + ": is a file"));
+  EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1);
+}
+
+TEST_F(RunnerTest, QuietPrintsOnlyTheTable) {
+  add("A", 1, std::make_shared<Synchronous>());
+  options_.quiet = true;
+  EXPECT_EQ(start(), 0);
+  EXPECT_EQ(err_, "");
+  EXPECT_THAT(out_, HasSubstr("\nA "));
+}
+
+TEST_F(RunnerTest, RunsWithoutAModel) {
+  auto& run = add("A", 1, std::make_shared<Synchronous>());
+  run.make_objective = nullptr;
+  run.time_only_parameter_bytes = Bytes{1000};
+  run.time_only_samples_per_micro_batch = 16;
+  EXPECT_EQ(start(), 0);
+  EXPECT_EQ(summary(0)["samples"], 2 * 2 * 10 * 16);
+  EXPECT_TRUE(summary(0)["final_test_loss"].is_null());
+  EXPECT_EQ(summary(0)["communicated_bytes"], 10 * 2 * (2 - 1) * 1000);
+}
+
+TEST_F(RunnerTest, TheMpiClusterNeedsALauncher) {
+  add("A", 1, std::make_shared<Synchronous>());
+  options_.cluster = ClusterChoice::mpi;
+  EXPECT_EQ(start(), 2);
+  EXPECT_THAT(err_, HasSubstr("mpirun"));
+}
+
+}  // namespace
+}  // namespace syncopate

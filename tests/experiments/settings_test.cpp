@@ -1,0 +1,232 @@
+#include "experiments/settings.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <string>
+
+#include "experiments/nearest_name.hpp"
+#include "experiments/settings_document.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+constexpr std::array<std::string_view, 3> shapes = {"constant", "linear", "cosine"};
+
+// A document whose places begin with "f.toml".
+struct Read {
+  explicit Read(std::string_view text) : document(parse_toml(text, "f.toml")), root(document.root()) {}
+  std::string report() { return document.check().report(); }
+  std::string resolved() const { return write_toml(document.resolved()); }
+  SettingsDocument document;
+  Settings root;
+};
+
+TEST(Settings, ReadsWhatIsWritten) {
+  Read read("a = 1.5\nb = -3\nc = true\nd = \"x\"\ne = \"linear\"\nf = [1, 2.5]\ng = [4, 5]\n");
+  EXPECT_EQ(read.root.number("a", Range::any()), 1.5);
+  EXPECT_EQ(read.root.integer("b", -10, 10), -3);
+  EXPECT_TRUE(read.root.flag("c"));
+  EXPECT_EQ(read.root.text("d"), "x");
+  EXPECT_EQ(read.root.choice("e", shapes), "linear");
+  EXPECT_THAT(read.root.numbers("f", Range::any()), testing::ElementsAre(1.0, 2.5));
+  EXPECT_THAT(read.root.integers("g", 0, 9), testing::ElementsAre(4, 5));
+  EXPECT_EQ(read.report(), "");
+}
+
+TEST(Settings, FillsInDefaultsWithoutAFault) {
+  Read read("");
+  EXPECT_EQ(read.root.number("a", Range::positive(), 0.25), 0.25);
+  EXPECT_EQ(read.root.choice("e", shapes, "cosine"), "cosine");
+  EXPECT_THAT(read.root.integers("seeds", 0, most, std::vector<std::int64_t>{1}), testing::ElementsAre(1));
+  EXPECT_EQ(read.report(), "");
+  EXPECT_EQ(read.resolved(), "a = 0.25\ne = \"cosine\"\nseeds = [1]\n");
+}
+
+TEST(Settings, AnIntegerServesAsANumberButNotTheReverse) {
+  Read read("a = 2\nb = 2.0\n");
+  EXPECT_EQ(read.root.number("a", Range::positive()), 2.0);
+  read.root.integer("b", 0, most);
+  EXPECT_EQ(read.report(), "f.toml:2:5: b = 2.0; must be an integer of at least 0");
+}
+
+TEST(Settings, InfinityIsANumberOnlyWhereTheRangeHasNoUpperBound) {
+  Read read("a = inf\nb = inf\nc = inf\n");
+  EXPECT_EQ(read.root.number("a", Range::positive()), inf);
+  EXPECT_EQ(read.root.number("b", Range::between(0, 1)), 0);
+  read.root.number("c", {.low = 0, .high_open = true});
+  EXPECT_EQ(read.report(),
+            "f.toml:2:5: b = inf; must be a number of at least 0 and at most 1\n"
+            "f.toml:3:5: c = inf; must be a finite number of at least 0");
+}
+
+TEST(Settings, NotANumberIsNeverANumber) {
+  Read read("a = nan\n");
+  read.root.number("a", Range::any());
+  EXPECT_EQ(read.report(), "f.toml:1:5: a = nan; must be a number");
+}
+
+TEST(Settings, OpenBoundsExcludeTheBoundItself) {
+  Read read("a = 0\nb = 1.0\n");
+  read.root.number("a", Range::positive());
+  read.root.number("b", {.low = 0, .high = 1, .high_open = true});
+  EXPECT_EQ(read.report(),
+            "f.toml:1:5: a = 0; must be a number above 0\n"
+            "f.toml:2:5: b = 1.0; must be a number of at least 0 and below 1");
+}
+
+TEST(Settings, AMissingKeyIsReportedAtItsTable) {
+  Read read("\n[outer]\nx = 1\n[outer.inner]\n");
+  Settings outer = read.root.section("outer");
+  outer.integer("x", 0, 5);
+  outer.section("inner").flag("on");
+  outer.section("absent").text("name");
+  read.root.section("nowhere").integer("n", 1, 2);
+  EXPECT_EQ(read.report(),
+            "f.toml: nowhere.n is missing; must be an integer from 1 to 2\n"
+            "f.toml:2:1: outer.absent.name is missing; must be a string\n"
+            "f.toml:4:1: outer.inner.on is missing; must be true or false");
+}
+
+TEST(Settings, AllFaultsOfADocumentAreReportedAtOnceInTheOrderOfItsLines) {
+  Read read("d = 3\nb = \"x\"\nextra = 1\na = 7\n");
+  read.root.integer("a", 0, 5);
+  read.root.flag("b");
+  read.root.text("c");
+  read.root.text("d");
+  EXPECT_EQ(read.report(),
+            "f.toml: c is missing; must be a string\n"
+            "f.toml:1:5: d = 3; must be a string\n"
+            "f.toml:2:5: b = \"x\"; must be true or false\n"
+            "f.toml:3:1: extra = 1; unknown key; must be one of a, b, c, d\n"
+            "f.toml:4:5: a = 7; must be an integer from 0 to 5");
+}
+
+TEST(Settings, UnknownKeysAreFoundAtAnyDepthWithTheNearestKnownOne) {
+  Read read("[trainng]\nlr = 1\n[a.b]\nmomentm = 0.9\n[[m]]\nlabl = \"x\"\n");
+  read.root.section("training");
+  read.root.section("a").section("b").number("momentum", Range::any(), 0.0);
+  for (Settings& m : read.root.sections("m")) m.text("label", "");
+  EXPECT_EQ(read.report(),
+            "f.toml:1:2: trainng = a table; unknown key; did you mean \"training\"?\n"
+            "f.toml:4:1: a.b.momentm = 0.9; unknown key; did you mean \"momentum\"?\n"
+            "f.toml:6:1: m.0.labl = \"x\"; unknown key; did you mean \"label\"?");
+}
+
+TEST(Settings, AKeyThatWasAskedAboutIsKnown) {
+  Read read("worker_factor = [1]\nslow = 1\n");
+  EXPECT_FALSE(read.root.has("worker_factors"));
+  EXPECT_TRUE(read.root.has("slow"));
+  EXPECT_EQ(read.report(), "f.toml:1:1: worker_factor = [1]; unknown key; did you mean \"worker_factors\"?");
+}
+
+TEST(Settings, AnUnknownChoiceNamesTheNearestAndHidesTheKeysThatWouldBelongToIt) {
+  Read read("rule = \"cosin\"\ncoefficient = 0.2\nrul = 3\n");
+  EXPECT_EQ(read.root.choice("rule", shapes), "");
+  EXPECT_EQ(
+      read.report(),
+      "f.toml:1:8: rule = \"cosin\"; must be one of \"constant\", \"linear\", \"cosine\"; did you mean \"cosine\"?\n"
+      "f.toml:3:1: rul = 3; unknown key; did you mean \"rule\"?");
+}
+
+TEST(Settings, EachWrongElementOfAListIsReportedAtItsOwnPlace) {
+  Read read("seeds = [1, -2, \"x\"]\nfactors = 3\n");
+  EXPECT_THAT(read.root.integers("seeds", 0, most), testing::ElementsAre(1));
+  read.root.numbers("factors", Range::positive());
+  EXPECT_EQ(read.report(),
+            "f.toml:1:13: seeds = -2; each element must be an integer of at least 0\n"
+            "f.toml:1:17: seeds = \"x\"; each element must be an integer of at least 0\n"
+            "f.toml:2:11: factors = 3; must be a list [...], each element a number above 0");
+}
+
+TEST(Settings, AValueWhereATableBelongsIsOneFault) {
+  Read read("network = \"ring\"\n[delays]\nkind = \"x\"\n");
+  read.root.section("network").text("kind");
+  EXPECT_TRUE(read.root.sections("delays").empty());
+  EXPECT_EQ(read.report(),
+            "f.toml:1:11: network = \"ring\"; must be a table, [network]\n"
+            "f.toml:2:1: delays = a table; must be an array of tables, [[delays]]");
+}
+
+TEST(Settings, AFaultOfSeveralKeysStandsAtTheKeyOrItsTable) {
+  Read read("[a]\nx = 2\n");
+  Settings a = read.root.section("a");
+  a.integer("x", 0, 5);
+  a.number("y", Range::any(), 0.5);
+  a.fault("x", "must be below y");
+  a.fault("y", "must be above x");
+  a.fault("z", "must be given");
+  EXPECT_EQ(read.report(),
+            "f.toml:1:1: a.y = 0.5 (the default); must be above x\n"
+            "f.toml:1:1: a.z; must be given\n"
+            "f.toml:2:5: a.x = 2; must be below y");
+}
+
+TEST(Settings, OverridesReplaceAndAddValuesAndAreReportedAsTheCommandLine) {
+  TomlNode root = parse_toml("[training]\nmodel = \"mlp\"\n[[methods]]\nalgorithm = \"dropcompute\"\n", "f.toml");
+  FaultList faults;
+  const std::vector<std::string> overrides = {"training.model=cnn", "methods.dropcompute.threshold_s=-1",
+                                              "seeds=[1,2]",        "budgt.steps=3",
+                                              "methods.7.x=1",      "nonsense"};
+  apply_overrides(root, overrides, faults);
+  SettingsDocument document(root);
+  Settings settings = document.root();
+  EXPECT_EQ(settings.section("training").text("model"), "cnn");
+  EXPECT_THAT(settings.integers("seeds", 0, 9), testing::ElementsAre(1, 2));
+  settings.section("budget");
+  Settings method = settings.sections("methods").at(0);
+  method.text("algorithm");
+  method.number("threshold_s", Range::positive());
+  EXPECT_EQ(document.check().report(),
+            "command line: methods.0.threshold_s = -1; must be a number above 0\n"
+            "command line: budgt = a table; unknown key; did you mean \"budget\"?");
+  EXPECT_EQ(faults.report(),
+            "command line: methods.7.x=1; element 7 must be below 1\n"
+            "command line: nonsense; an override must be key=value");
+}
+
+TEST(Settings, TheResolvedDocumentReadsBackToItself) {
+  const auto read_all = [](std::string_view text) {
+    Read read(text);
+    read.root.text("name");
+    Settings cluster = read.root.section("cluster");
+    cluster.number("micro_batch_s", Range::positive());
+    cluster.integer("workers", 1, 100, 8);
+    for (Settings& method : read.root.sections("methods")) {
+      method.text("label");
+      method.section("period").number("power", Range::positive(), 2.0);
+    }
+    read.root.flag("last", false);
+    EXPECT_EQ(read.report(), "");
+    return read.resolved();
+  };
+  const std::string resolved = read_all(
+      "name = \"a \\\"b\\\" \\\\\"\ncluster = { micro_batch_s = 1e-7 }\n[[methods]]\nlabel = \"x\"\n[[methods]]\nlabel "
+      "= \"y\"\n");
+  EXPECT_EQ(resolved,
+            "name = \"a \\\"b\\\" \\\\\"\nlast = false\n\n[cluster]\nmicro_batch_s = 1e-07\nworkers = 8\n\n"
+            "[[methods]]\nlabel = \"x\"\n\n[methods.period]\npower = 2.0\n\n"
+            "[[methods]]\nlabel = \"y\"\n\n[methods.period]\npower = 2.0\n");
+  EXPECT_EQ(read_all(resolved), resolved);
+}
+
+TEST(NearestName, CountsInsertionsDeletionsSubstitutionsAndSwaps) {
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("ab", "ba"), 1u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+  EXPECT_EQ(edit_distance("warm-up", "Warm_up"), 0u);
+}
+
+TEST(NearestName, IsSilentWhenNothingIsNear) {
+  const std::vector<std::string> names = {"threshold_s", "label"};
+  EXPECT_EQ(suggestion("treshold", names), "; did you mean \"threshold_s\"?");
+  EXPECT_EQ(suggestion("bandwidth", names), "");
+  EXPECT_EQ(suggestion("x", names), "");
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,252 @@
+"""Reading results, interpolating over seeds, and what the user is told when something is wrong."""
+
+import contextlib
+import io
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+
+import numpy as np
+from synthetic_results import STEPS, write_experiment, write_run, write_sweep
+
+from plots.comparison import compare, subtitle
+from plots.curves import Curve, common_grid, first_crossing, mean_curve, method_curve, shown_range
+from plots.plot import main
+from plots.rounds_figure import windowed_drop_rate
+from plots.runs import ResultsFault, find_run_directories, read_run
+from plots.style import spread, time_unit
+
+
+class WithDirectory(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = Path(temporary.name).resolve()
+
+    def status_and_message(self, *arguments):
+        """Exit status and standard error of a call of plot.py."""
+        with contextlib.redirect_stderr(io.StringIO()) as message, contextlib.redirect_stdout(io.StringIO()):
+            status = main([str(argument) for argument in arguments])
+        return status, message.getvalue()
+
+
+class Interpolation(unittest.TestCase):
+    def test_grid_of_equal_sequences_is_the_sequence(self):
+        x = np.array([0.0, 10.0, 25.0])
+        np.testing.assert_array_equal(common_grid([x, x.copy()]), x)
+
+    def test_grid_lies_between_the_latest_beginning_and_the_earliest_end(self):
+        grid = common_grid([np.array([0.0, 5.0, 10.0]), np.array([1.0, 6.0, 12.0])])
+        self.assertEqual((grid[0], grid[-1]), (1.0, 10.0))
+
+    def test_sequences_that_do_not_overlap_have_no_grid(self):
+        self.assertEqual(len(common_grid([np.array([0.0, 1.0]), np.array([2.0, 3.0])])), 0)
+
+    def test_mean_of_two_straight_lines_is_the_line_between_them(self):
+        # y = x and y = 3 x, on different points
+        curve = mean_curve([np.array([0.0, 4.0, 8.0]), np.array([0.0, 5.0, 10.0])],
+                           [np.array([0.0, 4.0, 8.0]), np.array([0.0, 15.0, 30.0])])
+        self.assertEqual(curve.x[-1], 8.0)  # the shorter one's end
+        np.testing.assert_allclose(curve.mean, 2 * curve.x)
+        np.testing.assert_allclose(curve.low, curve.x)
+        np.testing.assert_allclose(curve.high, 3 * curve.x)
+
+    def test_values_that_are_not_finite_are_left_out(self):
+        x = np.array([0.0, 1.0, 2.0])
+        curve = mean_curve([x, x], [np.array([1.0, np.inf, np.nan]), np.array([np.nan] * 3)])
+        np.testing.assert_array_equal(curve.x, [0.0])
+        np.testing.assert_array_equal(curve.mean, [1.0])
+        self.assertIsNone(mean_curve([x], [np.array([np.nan] * 3)]))
+
+    def test_crossing_is_linear_between_points(self):
+        y = np.array([0.0, 0.5, 1.0])
+        rising = Curve(np.array([0.0, 10.0, 20.0]), y, y, y)
+        self.assertAlmostEqual(first_crossing(rising, 0.75, rising=True), 15.0)
+        self.assertIsNone(first_crossing(rising, 1.1, rising=True))
+        falling = Curve(rising.x, y[::-1], y[::-1], y[::-1])
+        self.assertAlmostEqual(first_crossing(falling, 0.25, rising=False), 15.0)
+
+    def test_steep_beginning_does_not_set_the_range(self):
+        y = np.array([0.1, 0.80, 0.85, 0.87, 0.88, 0.89])
+        low, high = shown_range([Curve(np.linspace(0, 100, 6), y, y - 0.01, y + 0.01)])
+        self.assertAlmostEqual(low, 0.79)
+        self.assertAlmostEqual(high, 0.90)
+
+    def test_labels_are_moved_apart_and_stay_inside(self):
+        heights = spread([0.97, 0.98, 0.98, 0.99], 0.05)
+        self.assertTrue(all(b - a >= 0.0499 for a, b in zip(heights, heights[1:])))
+        self.assertLessEqual(heights[-1], 1.0 + 1e-6)
+
+    def test_time_unit_suits_the_length(self):
+        self.assertEqual([time_unit(seconds)[1] for seconds in (0.5, 90, 400, 20000)], ["ms", "s", "min", "h"])
+
+
+class Reading(WithDirectory):
+    def test_experiment_has_its_methods_with_all_seeds(self):
+        runs = [read_run(path) for path in find_run_directories(write_experiment(self.directory, seeds=2))]
+        comparison, = compare(runs)
+        self.assertEqual({method.label: sorted(run.seed for run in method.runs) for method in comparison.methods},
+                         {label: [1, 2] for label in ("synchronous SGD", "DropCompute", "backup workers",
+                                                      "Local SGD (QSR)")})
+        self.assertIn("16 workers", subtitle(comparison, ""))
+
+    def test_time_curve_ends_with_the_fastest_seed(self):
+        write_experiment(self.directory, seeds=3)
+        runs = [read_run(path) for path in find_run_directories(self.directory / "synthetic" / "DropCompute")]
+        comparison, = compare(runs)
+        curve = method_curve(comparison.methods[0], "time_s", "test_accuracy")
+        self.assertAlmostEqual(curve.x[-1], min(run.metrics["time_s"].max() for run in runs))
+        self.assertEqual(method_curve(comparison.methods[0], "step", "test_accuracy").x[-1], STEPS)
+
+    def test_runs_under_mpi_are_methods_of_their_own(self):
+        simulated = write_run(self.directory / "e" / "m", "m", 1)
+        simulated.rename(simulated.with_name(simulated.name + "-mpi"))
+        write_run(self.directory / "e" / "m", "m", 1)
+        comparison, = compare([read_run(path) for path in find_run_directories(self.directory)])
+        self.assertEqual(sorted(method.label for method in comparison.methods), ["m", "m (MPI)"])
+
+    def test_runs_of_another_configuration_are_not_averaged_with_the_others(self):
+        for seed, model in ((1, "mlp"), (2, "mlp"), (3, "cnn")):
+            config = write_run(self.directory / "e" / "m", "m", seed) / "config.toml"
+            config.write_text(config.read_text().replace("mlp", model))
+        comparisons = compare([read_run(path) for path in find_run_directories(self.directory)])
+        self.assertEqual([(comparison.point, len(comparison.runs)) for comparison in comparisons],
+                         [({"training.model": "mlp"}, 2), ({"training.model": "cnn"}, 1)])
+
+    def test_a_method_with_two_settings_is_two_methods(self):
+        for seed, threshold_s in ((1, 0.5), (2, 0.5), (3, 0.75)):
+            config = write_run(self.directory / "e" / "m", "m", seed) / "config.toml"
+            config.write_text(config.read_text() + f"threshold_s = {threshold_s}\n")
+        comparison, = compare([read_run(path) for path in find_run_directories(self.directory)])
+        self.assertEqual([(method.label, len(method.runs)) for method in comparison.methods],
+                         [("m threshold_s=0.5", 2), ("m threshold_s=0.75", 1)])
+
+    def test_drop_rate_is_dropped_over_planned(self):
+        run = read_run(write_run(self.directory / "m", "m", 1, drop=0.25))
+        run.steps["kept_micro_batches"], run.steps["dropped_micro_batches"] = 3, 1
+        np.testing.assert_allclose(windowed_drop_rate(run.steps)[1], 0.25)
+
+    def test_half_written_runs_are_not_seen(self):
+        run = write_run(self.directory / "m", "m", 1)
+        run.rename(run.with_name("." + run.name + ".part"))
+        with self.assertRaises(ResultsFault):
+            find_run_directories(self.directory)
+
+
+class Faults(WithDirectory):
+    def assert_fault(self, argument, *fragments):
+        status, message = self.status_and_message(argument)
+        self.assertEqual(status, 2, message)
+        self.assertEqual(message.count("\n"), 1, message)
+        for fragment in fragments:
+            self.assertIn(str(fragment), message)
+        self.assertEqual(list(self.directory.rglob("plots")), [])
+
+    def test_missing_directory(self):
+        self.assert_fault(self.directory / "nowhere", self.directory / "nowhere", "no such directory", "expected")
+
+    def test_file_instead_of_directory(self):
+        path = self.directory / "file"
+        path.write_text("x")
+        self.assert_fault(path, path, "not a directory")
+
+    def test_directory_without_runs(self):
+        self.assert_fault(self.directory, self.directory, "holds no runs", "seed=")
+
+    def test_directory_that_may_not_be_read(self):
+        # Simulated, because root may read everything.
+        with mock.patch.object(Path, "iterdir", side_effect=PermissionError(13, "Permission denied")):
+            self.assert_fault(self.directory, self.directory, "Permission denied", "expected")
+
+    def test_missing_table_names_the_columns(self):
+        run = write_run(self.directory / "m", "m", 1)
+        (run / "metrics.csv").unlink()
+        self.assert_fault(self.directory, run / "metrics.csv", "not there", "test_accuracy")
+
+    def test_empty_table(self):
+        run = write_run(self.directory / "m", "m", 1)
+        (run / "steps.csv").write_text("")
+        self.assert_fault(self.directory, run / "steps.csv", "duration_s")
+
+    def test_missing_column(self):
+        run = write_run(self.directory / "m", "m", 1)
+        text = (run / "metrics.csv").read_text()
+        (run / "metrics.csv").write_text(text.replace("test_loss", "loss"))
+        self.assert_fault(self.directory, run / "metrics.csv", "no column test_loss")
+
+    def test_word_instead_of_number_names_the_row(self):
+        run = write_run(self.directory / "m", "m", 1)
+        lines = (run / "metrics.csv").read_text().splitlines()
+        lines[3] = lines[3].replace(",", ",oops", 1)
+        (run / "metrics.csv").write_text("\n".join(lines))
+        self.assert_fault(self.directory, run / "metrics.csv", "row 3", "oops", "expected a number")
+
+    def test_truncated_binary_table(self):
+        run = write_run(self.directory / "m", "m", 1)
+        (run / "metrics.csv").write_bytes(b"\x1f\x8b\x08\x00\xff\xfe")
+        self.assert_fault(self.directory, run / "metrics.csv", "expected")
+
+    def test_broken_configuration(self):
+        run = write_run(self.directory / "m", "m", 1)
+        (run / "config.toml").write_text("a = [")
+        self.assert_fault(self.directory, run / "config.toml", "configuration")
+
+    def test_wrong_usage(self):
+        self.assertEqual(self.status_and_message()[0], 2)
+        self.assertEqual(self.status_and_message("a", "b")[0], 2)
+
+
+class Figures(WithDirectory):
+    def written(self):
+        return sorted(path.name for path in (self.directory / "plots").iterdir())
+
+    def test_experiment_gives_two_figures_in_two_formats(self):
+        write_experiment(self.directory, seeds=2)
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual((status, message), (0, ""))
+        self.assertEqual(self.written(), ["curves.png", "curves.svg", "rounds.png", "rounds.svg"])
+        self.assertEqual((self.directory / "plots" / "curves.png").read_bytes()[:4], b"\x89PNG")
+        drawing = (self.directory / "plots" / "curves.svg").read_text()
+        for text in ("DropCompute", "test accuracy (%)", "test loss", "optimizer steps", "target 85 %"):
+            self.assertIn(text, drawing)
+
+    def test_drawing_again_replaces_the_figures(self):
+        write_experiment(self.directory, seeds=1)
+        self.assertEqual(self.status_and_message(self.directory)[0], 0)
+        first = (self.directory / "plots" / "curves.svg").read_bytes()
+        self.assertEqual(self.status_and_message(self.directory)[0], 0)
+        self.assertEqual((self.directory / "plots" / "curves.svg").read_bytes(), first)
+
+    def test_quadratic_without_accuracy_shows_the_loss_alone(self):
+        write_experiment(self.directory, seeds=1, accuracy=False)
+        self.assertEqual(self.status_and_message(self.directory)[0], 0)
+        drawing = (self.directory / "plots" / "curves.svg").read_text()
+        self.assertIn("test loss", drawing)
+        self.assertNotIn("test accuracy", drawing)
+
+    def test_sweep_gives_a_figure_of_its_own_beside_those_of_its_points(self):
+        write_sweep(self.directory)
+        self.assertEqual(self.status_and_message(self.directory), (0, ""))
+        self.assertIn("sweep.png", self.written())
+        self.assertIn("curves-workers=8.png", self.written())
+        drawing = (self.directory / "plots" / "sweep.svg").read_text()
+        for text in ("Samples per second", "Dropped micro-batches (%)", "workers"):
+            self.assertIn(text, drawing)
+        self.assertNotIn("accuracy", drawing)
+
+    def test_failed_run_is_left_out_and_named(self):
+        kept, failed = (write_run(self.directory / "m", "m", seed) for seed in (1, 2))
+        summary = failed / "summary.json"
+        summary.write_text(summary.read_text().replace("finished", "failed"))
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 0)
+        self.assertIn(str(failed), message)
+        self.assertNotIn(str(kept), message)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,71 @@
+"""Result directories with known content, in the layout that the program writes."""
+
+import json
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+
+EVALUATIONS = 24
+STEPS = 1200
+
+
+def write_run(directory: Path, label: str, seed: int, speed: float = 1.0, period: int = 1, drop: float = 0.0,
+              accuracy: bool = True, workers: int | None = None) -> Path:
+    """A run of STEPS steps, each 0.1 s / speed long; its accuracy tends to 0.89, its loss to 0.3."""
+    digest = crc32(f"{label} {seed} {workers}".encode())
+    run = directory / f"seed={seed}-{digest:08x}"
+    run.mkdir(parents=True)
+    noise = np.random.default_rng(seed)
+    step = np.linspace(0, STEPS, EVALUATIONS + 1).astype(int)
+    share = step / STEPS
+    value = 0.89 - 0.79 * np.exp(-9 * share) + 0.006 * noise.standard_normal(len(step)) * np.exp(-2 * share)
+    loss = 0.3 + 2 * np.exp(-8 * share) + 0.01 * noise.standard_normal(len(step))
+    time = step * 0.1 / speed * (1 + 0.02 * seed)
+    with open(run / "metrics.csv", "w", encoding="utf-8") as file:
+        file.write("step,epoch,samples,time_s,test_loss,test_accuracy,train_loss,learning_rate,communicated_bytes\n")
+        for row in zip(step, share * 10, step * 512 * (1 - drop), time, loss, value, loss * 0.9, 0.2 * (1 - share)):
+            cells = [f"{cell:.6g}" for cell in row]
+            cells[5] = cells[5] if accuracy else ""
+            file.write(",".join(cells) + f",{int(row[0]) * 1000000 // period}\n")
+    with open(run / "steps.csv", "w", encoding="utf-8") as file:
+        file.write("step,time_s,duration_s,kept_micro_batches,dropped_micro_batches,period_steps,bytes\n")
+        done, now = 0, 0.0
+        while done < STEPS:
+            length = min(int(period * max(1, 2 * done / STEPS) ** 4) if period > 1 else 1, STEPS - done)
+            duration = float(noise.lognormal(np.log(0.1 / speed * length), 0.25 / np.sqrt(length)))
+            done, now = done + length, now + duration
+            dropped = int(noise.binomial(64 * length, drop))
+            file.write(f"{done},{now:.6f},{duration:.6f},{64 * length - dropped},{dropped},{length},1000000\n")
+    summary = {"schema_version": 1, "status": "finished", "method": label, "seed": seed, "steps": STEPS,
+               "sweep": [["cluster.workers", str(workers)]] if workers else [], "end_time_s": float(time[-1]),
+               "samples_per_virtual_s": 32 * (workers or 16) ** 0.9 * STEPS / float(time[-1]), "drop_rate": drop,
+               "final_test_accuracy": float(value[-1]) if accuracy else None}
+    (run / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    (run / "metadata.json").write_text("{}", encoding="utf-8")
+    (run / "config.toml").write_text(
+        'name = "synthetic"\ndescription = "Four methods under the same stragglers"\n[cluster]\n'
+        f"workers = {workers or 16}\n"
+        '[training]\nmodel = "mlp"\ndataset = "fashion-mnist"\n[evaluation]\ntarget_accuracy = 0.85\n'
+        f'[[methods]]\nlabel = "{label}"\nalgorithm = "x"\n', encoding="utf-8")
+    return run
+
+
+def write_experiment(directory: Path, seeds: int = 3, accuracy: bool = True) -> Path:
+    """Four methods as the quick start has them, below directory/synthetic."""
+    experiment = directory / "synthetic"
+    for label, speed, period, drop in (("synchronous SGD", 1, 1, 0), ("DropCompute", 1.25, 1, 0.09),
+                                       ("backup workers", 1.15, 1, 0.125), ("Local SGD (QSR)", 1.6, 4, 0)):
+        for seed in range(1, seeds + 1):
+            write_run(experiment / label.replace(" ", "-"), label, seed, speed, period, drop, accuracy)
+    return experiment
+
+
+def write_sweep(directory: Path, sizes=(8, 16, 32)) -> Path:
+    """Two methods on ever more workers; a step of the first takes longer the more there are."""
+    experiment = directory / "synthetic"
+    for workers in sizes:
+        for label, speed, drop in (("synchronous SGD", 1 - 0.05 * np.log2(workers), 0), ("DropCompute", 1, 0.1)):
+            write_run(experiment / f"{label.replace(' ', '-')}-workers={workers}", label, 1, speed, drop=drop,
+                      accuracy=False, workers=workers)
+    return experiment

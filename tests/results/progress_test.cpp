@@ -1,0 +1,102 @@
+#include "results/progress.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+
+Budget budget(std::optional<Step> steps, std::optional<double> seconds = {}) {
+  return {.steps = steps, .seconds = seconds, .samples = {}, .bytes = {}};
+}
+
+TEST(Progress, ShareDoneIsThatOfTheNearestLimit) {
+  RunPosition position;
+  position.computed.step = 25;
+  position.computed.time = Time{std::chrono::seconds(6)};
+  EXPECT_DOUBLE_EQ(share_done(budget(Step{100}), position), 0.25);
+  EXPECT_DOUBLE_EQ(share_done(budget(Step{100}, 10), position), 0.6);
+  EXPECT_DOUBLE_EQ(share_done(budget(Step{20}), position), 1);
+}
+
+TEST(Progress, ClockTextReadsLikeAClock) {
+  EXPECT_EQ(clock_text(0), "0:00");
+  EXPECT_EQ(clock_text(75), "1:15");
+  EXPECT_EQ(clock_text(3700), "1:01:40");
+}
+
+TEST(Progress, IsRewrittenAtMostTenTimesASecond) {
+  Progress progress(Progress::Style::terminal, 1, 1);
+  syncopate::Run run;
+  progress.begin_run(1, run);
+  int shown = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(350);
+  while (std::chrono::steady_clock::now() < end) {
+    shown += progress.due() ? 1 : 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GE(shown, 2);
+  EXPECT_LE(shown, 4);
+}
+
+TEST(Progress, WithoutATerminalIsOnePlainLinePerRun) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress(Progress::Style::lines, 12, 12);
+    syncopate::Run run;
+    run.method = "DropCompute";
+    run.seed = 3;
+    progress.begin_run(5, run);
+    EXPECT_FALSE(progress.due());
+    RunSummary summary;
+    summary.end_time_s = 12.5;
+    summary.host_s = 2;
+    summary.final_test_accuracy = 0.8812;
+    summary.final_test_loss = 0.334;
+    progress.end_run(summary);
+  }
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "run 5 of 12: DropCompute, seed 3: finished after 12.5 s virtual, 2 s host, accuracy 88.12 %, loss 0.334\n");
+}
+
+TEST(Progress, OnATerminalShowsWhereTheRunIsAndClearsTheLine) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress(Progress::Style::terminal, 3, 3);
+    syncopate::Run run;
+    run.method = "A";
+    run.seed = 1;
+    run.budget = budget(Step{100});
+    progress.begin_run(1, run);
+    RunPosition position;
+    position.computed.step = 50;
+    position.reached.time = Time{std::chrono::seconds(7)};
+    position.synchronisations = 49;
+    progress.show(position);
+  }
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text, HasSubstr("run 1/3: A, seed 1: 50 %, 7 s virtual, 0:00 host"));
+  EXPECT_THAT(text, testing::EndsWith("\r\x1b[K"));
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+}
+
+TEST(Progress, IsSilentWhenAskedToBe) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress(Progress::Style::silent, 1, 1);
+    syncopate::Run run;
+    progress.begin_run(1, run);
+    EXPECT_FALSE(progress.due());
+    progress.end_run({});
+    progress.note("something");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+}  // namespace
+}  // namespace syncopate

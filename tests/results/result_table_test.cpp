@@ -1,0 +1,160 @@
+#include "results/result_table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <sstream>
+
+#include "results/text_table.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+RunSummary finished(const std::string& method, std::uint64_t seed, double accuracy, std::optional<double> reached_s) {
+  RunSummary run;
+  run.method = method;
+  run.seed = seed;
+  run.final_test_accuracy = accuracy;
+  run.final_test_loss = 0.5;
+  run.end_time_s = 60;
+  run.time_to_target = TimeToTarget{0.85, {}, reached_s, {}, {}};
+  run.rounds = 9380;
+  run.samples = 600'000;
+  run.kept_micro_batches = 95;
+  run.dropped_micro_batches = 5;
+  run.communicated_bytes = 12'340'000'000;
+  run.host_s = 4;
+  return run;
+}
+
+RunSummary failed(const std::string& method, std::uint64_t seed, RunStatus status, const std::string& reason) {
+  RunSummary run = finished(method, seed, 0.1, {});
+  run.status = status;
+  run.reason = reason;
+  return run;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0;
+  for (const std::string& line : lines_of(text)) longest = std::max(longest, line.size());
+  return longest;
+}
+
+TEST(ResultTable, ShowsTwoDigitsOfTheDeviation) {
+  EXPECT_EQ(mean_and_deviation({3, 88.1234, 0.1034}), "88.12 +- 0.10");
+  EXPECT_EQ(mean_and_deviation({3, 88.1234, 2.34}), "88.1 +- 2.3");
+  EXPECT_EQ(mean_and_deviation({3, 1234.5, 23.4}), "1234 +- 23");
+  EXPECT_EQ(mean_and_deviation({3, 0.33123, 0.00123}), "0.3312 +- 0.0012");
+}
+
+TEST(ResultTable, ShowsFourDigitsWhereThereIsNoDeviation) {
+  EXPECT_EQ(mean_and_deviation({1, 88.1234, 0}), "88.12");
+  EXPECT_EQ(mean_and_deviation({1, 0.33123, 0}), "0.3312");
+  EXPECT_EQ(mean_and_deviation({2, 0, 0}), "0");
+  EXPECT_EQ(mean_and_deviation(statistics({})), "-");
+}
+
+TEST(ResultTable, AveragesTimesToTargetThatAllSeedsReached) {
+  const RunSummary seeds[] = {finished("A", 1, 0.9, 10.0), finished("A", 2, 0.9, 12.0)};
+  EXPECT_EQ(time_to_target_text(seeds), "11.0 +- 1.4");  // deviation: 2 / sqrt(2)
+}
+
+TEST(ResultTable, CensorsTheTimeToTargetAsSoonAsOneSeedDidNotReachIt) {
+  RunSummary seeds[] = {finished("A", 1, 0.9, 10.0), finished("A", 2, 0.8, {}), finished("A", 3, 0.8, {})};
+  seeds[1].end_time_s = 61;
+  seeds[2].end_time_s = 59.5;
+  EXPECT_EQ(time_to_target_text(seeds), "> 59.50 (1/3)") << "nothing is known beyond the shortest of them";
+}
+
+TEST(ResultTable, HasNoTimeToTargetWithoutATarget) {
+  RunSummary seeds[] = {finished("A", 1, 0.9, {})};
+  seeds[0].time_to_target.reset();
+  EXPECT_EQ(time_to_target_text(seeds), "-");
+  EXPECT_THAT(result_table(seeds), Not(HasSubstr("to target")));
+}
+
+TEST(ResultTable, HasARowPerMethodAndSweepPointInTheOrderOfTheRuns) {
+  RunSummary runs[] = {finished("sync", 1, 0.88, 20.0), finished("sync", 2, 0.90, 20.0), finished("drop", 1, 0.89, {}),
+                       finished("drop", 1, 0.89, 30.0)};
+  runs[2].sweep = {{"methods.drop.threshold_s", "0.07"}};
+  runs[3].sweep = {{"methods.drop.threshold_s", "0.08"}};
+  const auto lines = lines_of(result_table(runs));
+  ASSERT_EQ(lines.size(), 7u) << "a header of two lines, a rule, three rows, and what > means";
+  // 95 of 100 micro-batches kept; 600,000 samples in 60 s and in 4 s; deviation of the accuracy 2 / sqrt(2).
+  EXPECT_THAT(words_of(lines[3]), ElementsAre("sync", "89.0", "+-", "1.4", "0.5000", "60.00", "20.00", "5.000", "12.3G",
+                                              "9.38k", "10k", "150k", "2"));
+  EXPECT_THAT(words_of(lines[4]), ElementsAre("drop,", "threshold_s", "=", "0.07", "89.00", "0.5000", "60.00", ">",
+                                              "60.00", "(0/1)", "5.000", "12.3G", "9.38k", "10k", "150k", "1"));
+  EXPECT_THAT(lines[5], HasSubstr("threshold_s = 0.08"));
+  EXPECT_THAT(lines[6], StartsWith("> T (k/n)"));
+  EXPECT_EQ(lines[3].size(), lines[4].size());
+  EXPECT_EQ(lines[2], std::string(lines[3].size(), '-'));
+}
+
+TEST(ResultTable, CountsOnlyFinishedRuns) {
+  const RunSummary runs[] = {finished("A", 1, 0.9, 1.0), failed("A", 2, RunStatus::diverged, "not finite"),
+                             failed("B", 1, RunStatus::failed, "deadlock")};
+  const std::string table = result_table(runs);
+  EXPECT_THAT(table, HasSubstr("90.00 "));
+  EXPECT_THAT(table, Not(HasSubstr("B")));
+  EXPECT_THAT(result_table(std::span(runs).subspan(1)), "");
+}
+
+TEST(ResultTable, FitsIn120ColumnsWithFourMethodsAndThreeSeeds) {
+  std::vector<RunSummary> runs;
+  for (const char* method : {"synchronous SGD", "DropCompute", "backup workers", "Local SGD (QSR)"}) {
+    for (int seed = 1; seed <= 3; ++seed) {
+      runs.push_back(finished(method, seed, 0.88 + 0.001 * seed, 10.0 + seed));
+      runs.back().end_time_s = 123.4 + seed;
+      runs.back().final_test_loss = 0.33 + 0.001 * seed;
+      runs.back().dropped_micro_batches = 5 + seed;
+    }
+  }
+  EXPECT_LE(longest_line(result_table(runs)), 120u);
+}
+
+TEST(FailureTable, NamesMethodSeedAndReason) {
+  const RunSummary runs[] = {finished("A", 1, 0.9, 1.0), failed("B", 2, RunStatus::diverged, "not finite after step 8"),
+                             failed("C", 3, RunStatus::failed, "deadlock\nworker 0 waits\nworker 1 waits")};
+  EXPECT_EQ(failure_table(runs), "method  seed  status    reason\n" + std::string(6 + 2 + 4 + 2 + 8 + 2 + 23, '-') +
+                                     "\n"
+                                     "B          2  diverged  not finite after step 8\n"
+                                     "C          3  failed    deadlock\n");
+}
+
+TEST(FailureTable, IsEmptyWhenAllRunsFinished) {
+  const RunSummary runs[] = {finished("A", 1, 0.9, 1.0)};
+  EXPECT_EQ(failure_table(runs), "");
+}
+
+TEST(TextTable, AlignsCodePointsNotBytes) {
+  TextTable table;
+  table.add_column("a", Align::left);
+  table.add_column("b", Align::right);
+  table.add_row({"\xC3\xA9t\xC3\xA9", "1"});
+  table.add_row({"hiver", "10"});
+  EXPECT_EQ(table.text(), "a       b\n---------\n\xC3\xA9t\xC3\xA9     1\nhiver  10\n");
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,195 @@
+#include "results/run_directory.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "results/host.hpp"
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class RunDirectoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    results_ = fs::path(testing::TempDir()) /
+               fmt::format("syncopate-{}-{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(results_);
+    experiment_.name = "Quick Start";
+    syncopate::Run run;
+    run.experiment = experiment_.name;
+    run.method = "Local SGD (QSR)";
+    run.sweep = {{"training.lr.peak", "0.1"}};
+    run.seed = 3;
+    run.hash = "0123456789abcdef";
+    experiment_.runs = {run};
+    directory_ = run_directory(results_, run, false);
+  }
+  void TearDown() override { fs::remove_all(results_); }
+
+  static std::string read(const fs::path& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  static pid_t number_of_a_dead_process() {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    waitpid(child, nullptr, 0);
+    return child;
+  }
+
+  fs::path hidden(std::string_view kind, pid_t process, const std::string& host = host_name()) const {
+    return directory_.parent_path() / fmt::format(".{}.{}.{}.{}", directory_.filename().string(), kind, process, host);
+  }
+
+  std::vector<std::string> beside_directory() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(directory_.parent_path())) names.push_back(entry.path().filename());
+    return names;
+  }
+
+  fs::path results_;
+  fs::path directory_;
+  Experiment experiment_;
+};
+
+TEST(Slug, IsAGoodFileNameEverywhere) {
+  EXPECT_EQ(slug("Local SGD (QSR)"), "local-sgd-qsr");
+  EXPECT_EQ(slug("threshold_s=0.070"), "threshold_s=0.070");
+  EXPECT_EQ(slug("../../etc/passwd"), "etc-passwd");
+  EXPECT_EQ(slug(".hidden"), "hidden");
+  EXPECT_EQ(slug("a / b"), "a-b");
+  EXPECT_EQ(slug("\xC3\xA9t\xC3\xA9"), "t");
+  EXPECT_EQ(slug("***"), "unnamed");
+  EXPECT_EQ(slug(""), "unnamed");
+  EXPECT_EQ(slug(std::string(300, 'x')).size(), 100u);
+}
+
+TEST_F(RunDirectoryTest, IsNamedFromWhatVariesWithTheSeedLast) {
+  EXPECT_EQ(directory_, results_ / "quick-start" / "local-sgd-qsr_training.lr.peak=0.1" / "seed=3-01234567");
+  EXPECT_EQ(run_directory(results_, experiment_.runs[0], true).filename(), "seed=3-01234567-mpi");
+}
+
+TEST_F(RunDirectoryTest, HoldsExactlyTheFilesOfTheLastWrite) {
+  write_directory(directory_, {{"a", "one\n"}, {"b", "two"}});
+  EXPECT_EQ(read(directory_ / "a"), "one\n");
+  write_directory(directory_, {{"a", "three"}});
+  EXPECT_EQ(read(directory_ / "a"), "three");
+  EXPECT_FALSE(fs::exists(directory_ / "b"));
+  EXPECT_THAT(beside_directory(), testing::ElementsAre("seed=3-01234567"));
+}
+
+TEST_F(RunDirectoryTest, StaysAsItWasWhenAWriteFails) {
+  write_directory(directory_, {{"a", "one"}});
+  EXPECT_THROW(write_directory(directory_, {{"a", "two"}, {"no/such/place", ""}}), std::system_error);
+  EXPECT_EQ(read(directory_ / "a"), "one");
+  EXPECT_THAT(beside_directory(), testing::ElementsAre("seed=3-01234567"));
+}
+
+TEST_F(RunDirectoryTest, IsWholeWheneverItsWriterIsKilled) {
+  const std::string old_text(200'000, 'o');
+  const std::string new_text(200'000, 'n');
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    write_directory(directory_, {{"a", old_text}, {"b", old_text}});
+    const pid_t writer = fork();
+    if (writer == 0) {
+      while (true) {
+        write_directory(directory_, {{"a", new_text}, {"b", new_text}});
+        write_directory(directory_, {{"a", old_text}, {"b", old_text}});
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(1000 + 373 * attempt));
+    kill(writer, SIGKILL);
+    waitpid(writer, nullptr, 0);
+
+    remove_leftovers(results_, experiment_);
+    ASSERT_THAT(beside_directory(), testing::ElementsAre("seed=3-01234567"));
+    const std::string a = read(directory_ / "a");
+    ASSERT_TRUE(a == old_text || a == new_text);
+    ASSERT_EQ(a, read(directory_ / "b"));
+  }
+}
+
+TEST_F(RunDirectoryTest, LosesWhatDeadProcessesLeft) {
+  const pid_t dead = number_of_a_dead_process();
+  fs::create_directories(hidden("partial", dead));
+  fs::create_directories(hidden("partial", getpid()));
+  fs::create_directories(hidden("partial", dead, "another.host"));
+  fs::create_directories(directory_.parent_path() / ".somebody.else");
+  EXPECT_EQ(remove_leftovers(results_, experiment_), 1);
+  EXPECT_FALSE(fs::exists(hidden("partial", dead)));
+  EXPECT_TRUE(fs::exists(hidden("partial", getpid()))) << "that process is still writing";
+  EXPECT_TRUE(fs::exists(hidden("partial", dead, "another.host"))) << "its processes cannot be seen from here";
+  EXPECT_TRUE(fs::exists(directory_.parent_path() / ".somebody.else"));
+}
+
+TEST_F(RunDirectoryTest, GetsItsFormerFilesBackWhenKilledBetweenTheRenames) {
+  const pid_t dead = number_of_a_dead_process();
+  write_directory(directory_, {{"a", "former"}});
+  fs::rename(directory_, hidden("replaced", dead));
+  fs::create_directories(hidden("partial", dead));
+  EXPECT_EQ(remove_leftovers(results_, experiment_), 2);
+  EXPECT_EQ(read(directory_ / "a"), "former");
+}
+
+TEST_F(RunDirectoryTest, OfAWritableFilesystemIsUsable) {
+  EXPECT_NO_THROW(require_usable(results_, experiment_));
+  EXPECT_TRUE(fs::is_empty(results_ / "quick-start")) << "nothing is left by the trial";
+}
+
+TEST_F(RunDirectoryTest, NamesTheFileInItsWay) {
+  fs::create_directories(results_);
+  std::ofstream(results_ / "quick-start") << "not a directory";
+  try {
+    require_usable(results_, experiment_);
+    FAIL() << "a file is no results directory";
+  } catch (const ResultsDirectoryFault& fault) {
+    EXPECT_THAT(fault.what(), HasSubstr((results_ / "quick-start").string() + ": is a file"));
+  }
+}
+
+TEST_F(RunDirectoryTest, NamesTheFileInTheWayOfOneMethod) {
+  fs::create_directories(directory_.parent_path());
+  std::ofstream(directory_) << "not a directory";
+  EXPECT_THROW(require_usable(results_, experiment_), ResultsDirectoryFault);
+}
+
+TEST_F(RunDirectoryTest, CannotBeWhereNobodyMayWrite) {
+  // Not even root may create directories in the process file system.
+  EXPECT_THROW(require_usable("/proc/syncopate", experiment_), ResultsDirectoryFault);
+}
+
+TEST_F(RunDirectoryTest, WithoutPermissionIsNotUsable) {
+  fs::create_directories(results_ / "quick-start");
+  fs::permissions(results_ / "quick-start", fs::perms::none);
+  const auto check = [this] {
+    try {
+      require_usable(results_, experiment_);
+      return 0;
+    } catch (const ResultsDirectoryFault&) {
+      return 2;
+    }
+  };
+  // Root may do everything, so the check runs as nobody.
+  const pid_t child = fork();
+  if (child == 0) _exit(getuid() == 0 && setuid(65534) != 0 ? 3 : check());
+  int status = 0;
+  waitpid(child, &status, 0);
+  fs::permissions(results_ / "quick-start", fs::perms::owner_all);
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,46 @@
+#include "results/statistics.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+TEST(Statistics, OneToFiveHaveMeanThreeAndSampleVarianceFiveHalves) {
+  const std::vector<double> values{1, 2, 3, 4, 5};
+  const Statistics result = statistics(values);
+  EXPECT_EQ(result.n, 5u);
+  EXPECT_DOUBLE_EQ(result.mean, 3);
+  EXPECT_DOUBLE_EQ(result.std, std::sqrt(2.5));
+}
+
+TEST(Statistics, TwoValuesDeviateByTheirDistanceOverTheRootOfTwo) {
+  const std::vector<double> values{0.25, 1.5};
+  EXPECT_DOUBLE_EQ(statistics(values).std, 1.25 / std::sqrt(2.0));
+}
+
+TEST(Statistics, ACommonOffsetDoesNotCostDigits) {
+  // The naive formula, mean of squares minus square of the mean, gives 0 or NaN here.
+  const std::vector<double> values{1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16};
+  const Statistics result = statistics(values);
+  EXPECT_DOUBLE_EQ(result.mean, 1e9 + 10);
+  EXPECT_DOUBLE_EQ(result.std, std::sqrt(30.0));
+}
+
+TEST(Statistics, ASingleValueHasNoDeviation) {
+  const std::vector<double> values{7};
+  EXPECT_EQ(statistics(values).mean, 7);
+  EXPECT_EQ(statistics(values).std, 0);
+}
+
+TEST(Statistics, NoValuesHaveNoMean) {
+  const Statistics result = statistics({});
+  EXPECT_EQ(result.n, 0u);
+  EXPECT_TRUE(std::isnan(result.mean));
+  EXPECT_TRUE(std::isnan(result.std));
+}
+
+}  // namespace
+}  // namespace syncopate

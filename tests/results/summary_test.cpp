@@ -1,0 +1,214 @@
+#include "results/summary.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "results/metadata.hpp"
+#include "results/summary_json.hpp"
+
+namespace syncopate {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+MetricsRow row(std::int64_t step, double loss, double accuracy) {
+  MetricsRow row;
+  row.step = step;
+  row.samples = step * 64;
+  row.time = Time{milliseconds(100 * step)};
+  row.evaluation = Evaluation{loss, accuracy, loss / 2, std::isfinite(loss)};
+  return row;
+}
+
+Run plan() {
+  Run run;
+  run.experiment = "quickstart";
+  run.method = "DropCompute";
+  run.sweep = {{"methods.threshold_s", "0.07"}};
+  run.seed = 3;
+  run.hash = "0123456789abcdef";
+  run.evaluation.target_accuracy = 0.8;
+  return run;
+}
+
+Recording four_rows() {
+  Recording recording;
+  recording.metrics = {row(0, 2.3, 0.1), row(10, 0.6, 0.79), row(20, 0.4, 0.85), row(30, 0.5, 0.83)};
+  recording.rounds = {{.step = 10,
+                       .end = Time{milliseconds(1000)},
+                       .duration = {},
+                       .kept = 30,
+                       .dropped = 2,
+                       .period = 10,
+                       .bytes = 500},
+                      {.step = 30,
+                       .end = Time{milliseconds(3000)},
+                       .duration = {},
+                       .kept = 60,
+                       .dropped = 4,
+                       .period = 20,
+                       .bytes = 500}};
+  return recording;
+}
+
+// Two workers for 3 s: 2.5 s compute and 0.5 s wait; 2 s compute, 0.4 s discarded and 0.6 s communication.
+RunTotals totals() {
+  RunTotals totals;
+  totals.end = Time{milliseconds(3000)};
+  totals.accounts.resize(2);
+  totals.accounts[0][Activity::compute] = milliseconds(2500);
+  totals.accounts[0][Activity::wait] = milliseconds(500);
+  totals.accounts[1][Activity::compute] = milliseconds(2000);
+  totals.accounts[1][Activity::discarded] = milliseconds(400);
+  totals.accounts[1][Activity::communicate] = milliseconds(600);
+  totals.kept = {50, 40};
+  totals.dropped = {0, 10};
+  totals.bytes = 1000;
+  return totals;
+}
+
+TEST(Summary, TakesQualityFromTheLastAndTheBestEvaluation) {
+  const RunTotals all = totals();
+  const RunSummary summary = summarise(plan(), four_rows(), &all, 8, 2);
+  EXPECT_EQ(summary.final_test_accuracy, 0.83);
+  EXPECT_EQ(summary.final_test_loss, 0.5);
+  EXPECT_EQ(summary.final_train_loss, 0.25);
+  EXPECT_EQ(summary.best_test_accuracy, 0.85);
+  EXPECT_EQ(summary.best_test_loss, 0.4);
+}
+
+TEST(Summary, CountsWhatTheTotalsSay) {
+  const RunTotals all = totals();
+  const RunSummary summary = summarise(plan(), four_rows(), &all, 8, 2);
+  EXPECT_EQ(summary.status, RunStatus::finished);
+  EXPECT_EQ(summary.end_time_s, 3);
+  EXPECT_EQ(summary.steps, 30);
+  EXPECT_EQ(summary.rounds, 2);
+  EXPECT_EQ(summary.kept_micro_batches, 90);
+  EXPECT_EQ(summary.dropped_micro_batches, 10);
+  EXPECT_DOUBLE_EQ(summary.drop_rate(), 0.1);
+  EXPECT_EQ(summary.samples, 90 * 8);
+  EXPECT_DOUBLE_EQ(summary.samples_per_virtual_s(), 240);
+  EXPECT_DOUBLE_EQ(summary.samples_per_host_s(), 360);
+}
+
+TEST(Summary, TimeToTargetIsTheFirstEvaluationThatMeetsIt) {
+  const auto target = summarise(plan(), four_rows(), nullptr, 8, 2).time_to_target;
+  ASSERT_TRUE(target.has_value());
+  EXPECT_EQ(target->time_s, 2.0);
+  EXPECT_EQ(target->step, 20);
+  EXPECT_EQ(target->samples, 1280);
+}
+
+TEST(Summary, TwoTargetsMustBeMetTogether) {
+  auto run = plan();
+  run.evaluation.target_accuracy = 0.78;  // met at step 10
+  run.evaluation.target_loss = 0.5;       // met at step 20
+  EXPECT_EQ(summarise(run, four_rows(), nullptr, 8, 2).time_to_target->step, 20);
+}
+
+TEST(Summary, ATargetThatIsNotMetIsCensored) {
+  auto run = plan();
+  run.evaluation.target_accuracy = 0.86;
+  const RunSummary summary = summarise(run, four_rows(), nullptr, 8, 2);
+  EXPECT_FALSE(summary.time_to_target->time_s.has_value());
+  const auto json = nlohmann::json::parse(to_json(summary));
+  EXPECT_TRUE(json["time_to_target"]["time_s"].is_null());
+  EXPECT_EQ(json["time_to_target"]["censored"], true);
+}
+
+TEST(Summary, WithoutATargetThereIsNoTimeToIt) {
+  auto run = plan();
+  run.evaluation.target_accuracy.reset();
+  EXPECT_TRUE(nlohmann::json::parse(to_json(summarise(run, four_rows(), nullptr, 8, 2)))["time_to_target"].is_null());
+}
+
+TEST(Summary, OfADivergedRunKeepsTheBestOfBefore) {
+  Recording recording = four_rows();
+  recording.metrics.push_back(row(40, nan, nan));
+  cut_after_divergence(recording);
+  const RunSummary summary = summarise(plan(), recording, nullptr, 8, 2);
+  EXPECT_EQ(summary.status, RunStatus::diverged);
+  EXPECT_THAT(summary.reason, testing::HasSubstr("step 40"));
+  EXPECT_EQ(summary.best_test_loss, 0.4);
+  EXPECT_EQ(summary.end_time_s, 4);
+}
+
+TEST(Summary, WithoutTotalsIsMadeFromRounds) {
+  const RunSummary summary = summarise(plan(), four_rows(), nullptr, 8, 2);
+  EXPECT_EQ(summary.kept_micro_batches, 90);
+  EXPECT_EQ(summary.dropped_micro_batches, 6);
+  EXPECT_EQ(summary.communicated_bytes, 1000);
+  EXPECT_EQ(summary.end_time_s, 3);
+}
+
+TEST(SummaryJson, AccountsForEveryWorkerSecond) {
+  const RunTotals all = totals();
+  const auto json = nlohmann::json::parse(to_json(summarise(plan(), four_rows(), &all, 8, 2)));
+  const auto& seconds = json["worker_seconds"];
+  EXPECT_DOUBLE_EQ(seconds["summed"]["compute"], 4.5);
+  EXPECT_DOUBLE_EQ(seconds["summed"]["discarded"], 0.4);
+  EXPECT_DOUBLE_EQ(seconds["summed"]["wait"], 0.5);
+  EXPECT_DOUBLE_EQ(seconds["summed"]["communicate"], 0.6);
+  EXPECT_DOUBLE_EQ(seconds["summed"]["down"], 0);
+  EXPECT_DOUBLE_EQ(seconds["summed"]["total"], 6) << "N x T";
+  EXPECT_EQ(seconds["per_worker"]["compute"], (std::vector<double>{2.5, 2}));
+  EXPECT_EQ(json["kept_micro_batches_per_worker"], (std::vector<int>{50, 40}));
+  EXPECT_EQ(json["dropped_micro_batches_per_worker"], (std::vector<int>{0, 10}));
+  EXPECT_EQ(json["schema_version"], results_schema_version);
+}
+
+TEST(SummaryJson, ReadsBackWhatItWrote) {
+  const RunTotals all = totals();
+  const RunSummary summary = summarise(plan(), four_rows(), &all, 8, 2);
+  const auto copy = summary_from_json(to_json(summary));
+  ASSERT_TRUE(copy.has_value());
+  RunSummary expected = summary;
+  expected.accounts.clear();  // not read back
+  EXPECT_EQ(to_json(*copy), to_json(expected));
+}
+
+TEST(SummaryJson, AValueThatIsNotANumberIsNull) {
+  Recording recording;
+  recording.metrics = {row(0, nan, nan)};
+  cut_after_divergence(recording);
+  const auto json = nlohmann::json::parse(to_json(summarise(plan(), recording, nullptr, 8, 2)));
+  EXPECT_TRUE(json["final_test_loss"].is_null());
+  EXPECT_TRUE(json["final_test_accuracy"].is_null());
+}
+
+TEST(SummaryJson, TruncatedOrOlderFilesAreNotGuessedAt) {
+  const std::string text = to_json(summarise(plan(), four_rows(), nullptr, 8, 2));
+  EXPECT_TRUE(summary_from_json(text).has_value());
+  EXPECT_FALSE(summary_from_json(text.substr(0, text.size() / 2)).has_value());
+  auto older = nlohmann::json::parse(text);
+  older["schema_version"] = results_schema_version - 1;
+  EXPECT_FALSE(summary_from_json(older.dump()).has_value());
+  EXPECT_FALSE(summary_from_json("{}").has_value());
+}
+
+TEST(Metadata, SaysWhatMadeTheRunAndWhen) {
+  RunMetadata metadata;
+  metadata.cluster = "simulated";
+  metadata.threads = 2;
+  metadata.blas_kernel = "SkylakeX";
+  metadata.start = std::chrono::system_clock::from_time_t(951'827'696);  // a leap day
+  metadata.end = std::chrono::system_clock::from_time_t(951'827'697);
+  metadata.exit = "finished";
+  const auto json = nlohmann::json::parse(to_json(metadata));
+  EXPECT_EQ(json["start"], "2000-02-29T12:34:56Z");
+  EXPECT_EQ(json["end"], "2000-02-29T12:34:57Z");
+  EXPECT_EQ(json["threads"], 2);
+  EXPECT_EQ(json["blas_kernel"], "SkylakeX");
+  for (const char* key : {"syncopate_version", "commit", "host", "operating_system", "compiler", "compiler_flags"}) {
+    EXPECT_FALSE(json[key].get<std::string>().empty()) << key;
+  }
+}
+
+}  // namespace
+}  // namespace syncopate

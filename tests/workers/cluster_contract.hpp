@@ -1,0 +1,141 @@
+// What every cluster must do, whatever its clock: one suite, run on the simulated cluster and, under
+// mpirun with several numbers of ranks, on the MPI cluster. Inputs are chosen so that the right
+// answer is a closed formula of rank and size. Under MPI a program runs in a process of its own, so
+// each checks only what it sees itself.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "workers/cluster.hpp"
+#include "workers/delays/compute_time.hpp"
+#include "workers/delays/network.hpp"
+#include "workers/training/optimizer.hpp"
+
+namespace syncopate {
+
+// The gradient of micro-batch (w, s, i) is (w + 1)(j + 1) + 8 s + i in component j, everywhere; the
+// normalisation buffers after it are (w + 1, 8 s + i). All small integers, exact in float32.
+class KnownObjective : public Objective {
+ public:
+  static constexpr std::size_t size = 5;
+
+  static float component(const MicroBatch& m, std::size_t j) {
+    return static_cast<float>((m.worker.value + 1) * static_cast<int>(j + 1) + 8 * m.step.value() + m.index);
+  }
+  static std::vector<float> gradient_of(const MicroBatch& m) {
+    std::vector<float> values;
+    for (std::size_t j = 0; j < size; ++j) values.push_back(component(m, j));
+    return values;
+  }
+
+  std::size_t parameters() const override { return size; }
+  std::size_t weights() const override { return size; }
+  std::size_t buffers() const override { return 2; }
+  std::vector<float> initial_parameters(std::uint64_t) const override { return std::vector<float>(size, 100.0f); }
+  std::vector<float> initial_buffers() const override { return {-1.0f, -2.0f}; }
+  PartialGradient gradient(const float*, const float*, std::span<const MicroBatch> micro_batches) const override {
+    auto values = std::make_shared<std::vector<float>>(size, 0.0f);
+    PartialGradient result;
+    result.buffers_sum = {0, 0};
+    for (const MicroBatch& m : micro_batches) {
+      for (std::size_t j = 0; j < size; ++j) (*values)[j] += component(m, j);
+      result.buffers_sum[0] += static_cast<float>(m.worker.value + 1);
+      result.buffers_sum[1] += static_cast<float>(8 * m.step.value() + m.index);
+    }
+    result.segments.push_back({.offset = 0, .size = size, .data = values->data(), .owner = values});
+    return result;
+  }
+  std::int64_t chunk_samples() const override { return 64; }
+  bool fuses_micro_batches() const override { return false; }
+  std::int64_t samples_per_micro_batch() const override { return 1; }
+  std::int64_t steps_per_epoch() const override { return 0; }
+  std::int64_t evaluation_samples(Split) const override { return 1; }
+  EvaluationSums evaluate(const float*, const float*, Split, std::int64_t, std::int64_t) const override { return {}; }
+};
+
+// What a test wants of a cluster.
+struct ContractSetup {
+  int workers = 1;
+  bool has_server = false;
+  const ComputeTime& compute_time;
+  Training& training;
+  RunObserver* observer = nullptr;
+};
+
+struct ClusterKind {
+  std::string name;
+  int participants = 1;  // ranks, or what they stand for
+  std::function<std::unique_ptr<Cluster>(const ContractSetup&)> make;
+  bool every_program_is_here = true;  // false: one participant per process
+  Duration tolerance{};               // of the clock
+
+  friend std::ostream& operator<<(std::ostream& out, const ClusterKind& kind) { return out << kind.name; }
+};
+
+class ClusterContract : public testing::TestWithParam<ClusterKind> {
+ protected:
+  using Program = std::function<void(Cluster&, Rank)>;
+
+  int participants() const { return GetParam().participants; }
+  Duration tolerance() const { return GetParam().tolerance; }
+
+  // Runs on `workers` workers, and a server if `serve` is given. Micro-batches take `base_s`.
+  RunTotals run(int workers, const Program& work, const Program& serve = nullptr) {
+    const ComputeTime compute_time(7, base_s, {}, {});
+    const auto cluster = GetParam().make({.workers = workers,
+                                          .has_server = serve != nullptr,
+                                          .compute_time = compute_time,
+                                          .training = training,
+                                          .observer = observer});
+    Cluster::Program serve_here;
+    if (serve) serve_here = [&](Rank rank) { serve(*cluster, rank); };
+    return cluster->run([&](Rank rank) { work(*cluster, rank); }, serve_here);
+  }
+
+  // The sum of micro-batches 0 .. count-1 of this worker's step.
+  Gradient gradient(Cluster& cluster, Rank self, int count, Step step = 0) {
+    Gradient sum;
+    for (int i = 0; i < count; ++i)
+      sum += cluster.compute_gradient(self, training.initial_state(), {self, step, i}, {}).value();
+    return sum;
+  }
+
+  // The state of worker w after one step from the start along its micro-batch (w, 0, 0).
+  ModelStatePtr stepped(Cluster& cluster, Rank self) {
+    return training.descend(training.initial_state(), gradient(cluster, self, 1), rate);
+  }
+
+  std::vector<float> buffers(const ModelStatePtr& state) {
+    const auto span = state->buffers->value.span();
+    return {span.begin(), span.end()};
+  }
+  std::vector<float> moment(const ModelStatePtr& state) {
+    if (!state->moments[0]) return std::vector<float>(KnownObjective::size, 0.0f);
+    const auto span = state->moments[0]->value.span();
+    return {span.begin(), span.end()};
+  }
+
+  static Place here(std::source_location at = std::source_location::current()) { return {"contract", at}; }
+
+  static constexpr double rate = 0.25;
+  static constexpr std::int64_t payload = 4 * KnownObjective::size;
+  double base_s = 1e-3;
+  RunObserver* observer = nullptr;
+  Executor executor{0};
+  Training training{std::make_shared<KnownObjective>(), make_sgd({.momentum = 0.5}), {}, executor};
+};
+
+inline void expect_near(const std::vector<float>& found, const std::vector<float>& expected) {
+  EXPECT_THAT(found, testing::Pointwise(testing::FloatNear(1e-5f), expected));
+}
+
+}  // namespace syncopate
+
+#include "tests/workers/cluster_contract_accounts.hpp"
+#include "tests/workers/cluster_contract_collectives.hpp"
+#include "tests/workers/cluster_contract_messages.hpp"

@@ -1,0 +1,90 @@
+// The clock, deadlines, and where every worker-second went.
+#pragma once
+
+namespace syncopate {
+
+TEST_P(ClusterContract, EveryWorkerSecondIsBookedExactlyOnce) {
+  const int n = participants();
+  base_s = 0.005;
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    for (int round = 0; round < 3; ++round) {
+      Gradient sum = gradient(cluster, self, 1 + self.value % 3);  // unequal work: somebody waits
+      cluster.compute_gradient(self, training.initial_state(), {self, 0, 9},
+                               Deadline(cluster.now(self) + from_seconds(0.002)));
+      cluster.all_reduce_sum(self, sum, {.kept = 1 + self.value % 3, .planned = 4}, here());
+    }
+    if (self.value == n - 1) gradient(cluster, self, 1);  // the others wait for the end
+  });
+  ASSERT_EQ(totals.accounts.size(), static_cast<std::size_t>(n));
+  for (int w = 0; w < n; ++w) {
+    const Account& account = totals.accounts[static_cast<std::size_t>(w)];
+    EXPECT_EQ(account.total(), totals.end - start_time) << "worker " << w;
+    const Duration computed = (3 * (1 + w % 3) + (w == n - 1 ? 1 : 0)) * from_seconds(base_s);
+    EXPECT_GE(account[Activity::compute], computed);
+    EXPECT_LE(account[Activity::compute], computed + tolerance());
+    EXPECT_GE(account[Activity::discarded], 3 * from_seconds(0.002));
+    EXPECT_LE(account[Activity::discarded], 3 * from_seconds(0.002) + tolerance());
+    EXPECT_EQ(account[Activity::down], Duration{0});
+    EXPECT_EQ(totals.kept[static_cast<std::size_t>(w)], 3 * (1 + w % 3));
+    EXPECT_EQ(totals.dropped[static_cast<std::size_t>(w)], 3 * (3 - w % 3));
+  }
+  EXPECT_EQ(totals.collectives, 3);
+  EXPECT_EQ(totals.bytes, Bytes{3 * all_reduce_bytes(n, payload).value()});
+}
+
+TEST_P(ClusterContract, ADeadlineStopsTheMicroBatchThatCrossesIt) {
+  const int n = participants();
+  base_s = 0.02;
+  run(n, [&](Cluster& cluster, Rank self) {
+    cluster.barrier(self, here());
+    const Time begin = cluster.now(self);
+    const Time deadline = begin + from_seconds(0.05);
+    int kept = 0;
+    while (cluster.compute_gradient(self, training.initial_state(), {self, 0, kept}, Deadline(deadline))) ++kept;
+    EXPECT_EQ(kept, 2);  // the third would end at 0.06
+    EXPECT_GE(cluster.now(self), deadline);
+    EXPECT_LE(cluster.now(self), deadline + tolerance());
+    // Past the deadline nothing begins, and no time passes.
+    const Time after = cluster.now(self);
+    EXPECT_FALSE(cluster.compute_gradient(self, training.initial_state(), {self, 0, kept}, Deadline(deadline)));
+    EXPECT_LE(cluster.now(self), after + tolerance());
+    // Preemption between micro-batches lets the one that has begun finish and count.
+    const Deadline soon(cluster.now(self) + from_seconds(0.001), Preempt::microbatch);
+    const Time start = cluster.now(self);
+    EXPECT_TRUE(cluster.compute_gradient(self, training.initial_state(), {self, 0, 7}, soon));
+    EXPECT_GE(cluster.now(self), start + from_seconds(base_s));
+    EXPECT_FALSE(cluster.compute_gradient(self, training.initial_state(), {self, 0, 8}, soon));
+  });
+}
+
+TEST_P(ClusterContract, AServerSeesWhoseWorkWasKept) {
+  const int workers = participants() - 1;
+  base_s = 0.005;
+  const RunTotals totals = run(
+      workers,
+      [&](Cluster& cluster, Rank self) {
+        cluster.send(self, cluster.server(), {.gradient = gradient(cluster, self, 2), .model = nullptr}, here());
+        while (cluster.receive(self, never, here())) continue;
+      },
+      [&](Cluster& cluster, Rank self) {
+        for (int i = 0; i < workers; ++i) {
+          const auto message = cluster.receive(self, never, here());
+          ASSERT_TRUE(message);
+          if (message->from.value % 2 == 0)
+            cluster.keep(self, *message);
+          else
+            cluster.discard(self, *message);
+        }
+      });
+  for (int w = 0; w < workers; ++w) {
+    const Account& account = totals.accounts.at(static_cast<std::size_t>(w));
+    const bool kept = w % 2 == 0;
+    EXPECT_EQ(account.total(), totals.end - start_time);
+    EXPECT_GE(account[kept ? Activity::compute : Activity::discarded], 2 * from_seconds(base_s));
+    EXPECT_LE(account[kept ? Activity::discarded : Activity::compute], tolerance());
+    EXPECT_EQ(totals.kept[static_cast<std::size_t>(w)], kept ? 2 : 0);
+    EXPECT_EQ(totals.dropped[static_cast<std::size_t>(w)], kept ? 0 : 2);
+  }
+}
+
+}  // namespace syncopate

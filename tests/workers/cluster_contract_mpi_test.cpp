@@ -1,0 +1,94 @@
+// The cluster contract on the MPI cluster: every rank runs this program (mpirun -n 3 ...). The
+// number of participants is the number of ranks. With SYNCOPATE_MPI_FAILURE set it fails in the way
+// named there instead, for mpi_failures_test.
+#include <cstdlib>
+#include <thread>
+
+#include "tests/workers/cluster_contract.hpp"
+#include "tests/workers/mpi_test_main.hpp"
+#include "workers/mpi_cluster.hpp"
+
+namespace syncopate {
+namespace {
+
+const MpiSession* session = nullptr;
+
+std::unique_ptr<Cluster> make_mpi(const ContractSetup& setup) {
+  return std::make_unique<MpiCluster>(MpiCluster::Options{.workers = setup.workers,
+                                                          .has_server = setup.has_server,
+                                                          .compute_time = setup.compute_time,
+                                                          .pace = MpiCluster::Pace::emulate,
+                                                          .training = setup.training,
+                                                          .observer = setup.observer,
+                                                          .session = *session});
+}
+
+// Ranks share cores with each other and with other programs; a delay of the scheduler is no fault.
+ClusterKind mpi() {
+  return {.name = "MPI",
+          .participants = session ? session->size() : 1,
+          .make = make_mpi,
+          .tolerance = std::chrono::milliseconds(400)};
+}
+
+INSTANTIATE_TEST_SUITE_P(Mpi, ClusterContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
+
+class MpiRanks : public ClusterContract {};
+INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, testing::ValuesIn([] { return std::vector{mpi()}; }()));
+
+TEST_P(MpiRanks, RanksThatAMethodDoesNotNeedStayIdleAndLearnTheTotals) {
+  const int workers = participants() - 1;
+  bool worked = false;
+  const RunTotals totals = run(workers, [&](Cluster& cluster, Rank self) {
+    worked = true;
+    Gradient sum = gradient(cluster, self, 1);
+    cluster.all_reduce_sum(self, sum, {.kept = 1, .planned = 1}, here());
+    EXPECT_EQ(sum.micro_batches(), workers);
+  });
+  EXPECT_EQ(worked, session->rank() < workers);
+  EXPECT_EQ(totals.accounts.size(), static_cast<std::size_t>(workers));
+  EXPECT_EQ(totals.kept, std::vector<std::int64_t>(static_cast<std::size_t>(workers), 1));
+  EXPECT_GE(totals.end, start_time + from_seconds(base_s));
+}
+
+TEST_P(MpiRanks, TooFewRanksAreAnErrorOnEveryRank) {
+  const ComputeTime compute_time(7, base_s, {}, {});
+  EXPECT_THROW(
+      make_mpi({.workers = participants(), .has_server = true, .compute_time = compute_time, .training = training}),
+      std::invalid_argument);
+}
+
+int fail_as(const std::string& way) {
+  Executor executor{0};
+  Training training{std::make_shared<KnownObjective>(), make_sgd({}), {}, executor};
+  const ComputeTime compute_time(7, 3600, {}, {});
+  const auto cluster = make_mpi({.workers = session->size(), .compute_time = compute_time, .training = training});
+  cluster->run(
+      [&](Rank self) {
+        const Place here{"test", std::source_location::current()};
+        Gradient none;
+        if (way == "exception on one rank" && self.value == 1) throw std::runtime_error("the milk has boiled over");
+        if (way == "exception on all ranks") throw std::runtime_error("the milk has boiled over");
+        if (way == "mismatch" && self.value == 1) {
+          cluster->barrier(self, here);
+        } else if (way == "early end" && self.value == 1) {
+          return;
+        } else if (way == "exception on one rank" && self.value == 0) {
+          cluster->compute_gradient(self, training.initial_state(), {self, 0, 0}, {});  // an hour
+        } else {
+          cluster->all_reduce_sum(self, none, {}, here);
+        }
+      },
+      nullptr);
+  return 0;
+}
+
+}  // namespace
+}  // namespace syncopate
+
+int main(int argc, char** argv) {
+  const syncopate::MpiSession session;
+  syncopate::session = &session;
+  if (const char* way = std::getenv("SYNCOPATE_MPI_FAILURE")) return syncopate::fail_as(way);
+  return syncopate::run_tests_under_mpi(argc, argv, session);
+}

@@ -1,0 +1,198 @@
+#include "workers/datasets/dataset.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <boost/math/distributions/normal.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "tests/workers/idx_files.hpp"
+#include "workers/datasets/gaussian_mixture.hpp"
+#include "workers/datasets/image_directory.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Gathered {
+  std::vector<float> inputs;
+  std::vector<std::int64_t> labels;
+};
+
+Gathered gather(const Dataset& dataset, Split split, const std::vector<std::uint32_t>& samples) {
+  Gathered result{std::vector<float>(samples.size() * static_cast<std::size_t>(dataset.size().shape.features())),
+                  std::vector<std::int64_t>(samples.size())};
+  dataset.gather(split, samples, result.inputs.data(), result.labels.data());
+  return result;
+}
+
+std::vector<std::uint32_t> all_samples(const Dataset& dataset, Split split) {
+  std::vector<std::uint32_t> numbers(static_cast<std::size_t>(dataset.size().samples(split)));
+  std::iota(numbers.begin(), numbers.end(), 0u);
+  return numbers;
+}
+
+class ImageDirectory : public IdxFiles {
+ protected:
+  // Two training images and one test image of 1 x 2 pixels.
+  void SetUp() override {
+    IdxFiles::SetUp();
+    write("train-images-idx3-ubyte", idx_file({2, 1, 2}, {0, 2, 4, 6}));
+    write("train-labels-idx1-ubyte", idx_file({2}, {9, 0}));
+    write("t10k-images-idx3-ubyte", idx_file({1, 1, 2}, {3, 255}));
+    write("t10k-labels-idx1-ubyte", idx_file({1}, {5}));
+  }
+
+  std::string fault() const {
+    return message_of<DataFault>([&] { load_image_directory(directory_); });
+  }
+};
+
+TEST_F(ImageDirectory, NormalisesByTheTrainingSetsPixels) {
+  const auto dataset = load_image_directory(directory_);
+  // Pixels 0, 2, 4, 6: mean 3, variance 5.
+  const float unit = 1 / std::sqrt(5.0f);
+  const auto train = gather(*dataset, Split::train, {1, 0});
+  EXPECT_THAT(train.inputs, testing::Pointwise(testing::FloatNear(1e-6f), {unit, 3 * unit, -3 * unit, -unit}));
+  EXPECT_THAT(train.labels, ElementsAre(0, 9));
+  const auto test = gather(*dataset, Split::test, {0});
+  EXPECT_NEAR(test.inputs[0], 0, 1e-6);
+  EXPECT_NEAR(test.inputs[1], 252 * unit, 1e-4);
+  EXPECT_THAT(test.labels, ElementsAre(5));
+}
+
+TEST_F(ImageDirectory, TakesEachFileWithOrWithoutGz) {
+  std::filesystem::remove(directory_ / "train-images-idx3-ubyte");
+  write_gzip("train-images-idx3-ubyte.gz", idx_file({2, 1, 2}, {0, 2, 4, 6}));
+  EXPECT_EQ(load_image_directory(directory_)->size().train, 2);
+}
+
+TEST_F(ImageDirectory, SizesAreKnownFromTheHeadersAlone) {
+  write("train-images-idx3-ubyte", idx_header(0x08, {2, 1, 2}));  // no pixels at all
+  const auto size = image_directory_size(directory_);
+  EXPECT_EQ(size.train, 2);
+  EXPECT_EQ(size.test, 1);
+  EXPECT_EQ(size.shape, (SampleShape{.channels = 1, .height = 1, .width = 2}));
+  EXPECT_EQ(size.classes, 10);
+}
+
+TEST_F(ImageDirectory, AMissingFileIsNamedWithBothOfItsNames) {
+  std::filesystem::remove(directory_ / "t10k-labels-idx1-ubyte");
+  EXPECT_THAT(fault(), AllOf(HasSubstr(directory_.string()), HasSubstr("t10k-labels-idx1-ubyte or"),
+                             HasSubstr("t10k-labels-idx1-ubyte.gz")));
+}
+
+TEST_F(ImageDirectory, AMissingDirectoryIsNamed) {
+  std::filesystem::remove_all(directory_);
+  EXPECT_THAT(fault(), AllOf(HasSubstr(directory_.string()), HasSubstr("no such directory")));
+}
+
+TEST_F(ImageDirectory, AsManyLabelsAsImages) {
+  write("train-labels-idx1-ubyte", idx_file({3}, {1, 2, 3}));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("train-labels"), HasSubstr("3 labels for the 2 images")));
+}
+
+TEST_F(ImageDirectory, LabelsMustBeClasses) {
+  write("train-labels-idx1-ubyte", idx_file({2}, {3, 10}));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("train-labels"), HasSubstr("label 1 = 10"), HasSubstr("0 .. 9")));
+}
+
+TEST_F(ImageDirectory, TestImagesMustHaveTheTrainingImagesSize) {
+  write("t10k-images-idx3-ubyte", idx_file({1, 2, 2}, {1, 2, 3, 4}));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("t10k-images"), HasSubstr("2 x 2"), HasSubstr("1 x 2")));
+}
+
+TEST_F(ImageDirectory, ImagesOfOneColourHaveNoDeviationToDivideBy) {
+  write("train-images-idx3-ubyte", idx_file({2, 1, 2}, {4, 4, 4, 4}));
+  EXPECT_THAT(gather(*load_image_directory(directory_), Split::train, {0, 1}).inputs, Each(0.0f));
+}
+
+TEST(FashionMnist, LoadsWith60000And10000ImagesOf28x28) {
+  const auto dataset = load_image_directory(find_fashion_mnist());
+  EXPECT_EQ(dataset->size().train, 60000);
+  EXPECT_EQ(dataset->size().test, 10000);
+  EXPECT_EQ(dataset->size().shape, (SampleShape{.channels = 1, .height = 28, .width = 28}));
+
+  const auto train = gather(*dataset, Split::train, all_samples(*dataset, Split::train));
+  double sum = 0;
+  double square = 0;
+  for (const float x : train.inputs) {
+    sum += x;
+    square += static_cast<double>(x) * x;
+  }
+  const auto n = static_cast<double>(train.inputs.size());
+  EXPECT_NEAR(sum / n, 0, 1e-5);
+  EXPECT_NEAR(square / n, 1, 1e-5);
+  // Each class has as many images as the others.
+  std::vector<int> count(10);
+  for (const auto label : train.labels) ++count[static_cast<std::size_t>(label)];
+  EXPECT_THAT(count, Each(6000));
+}
+
+constexpr GaussianMixtureOptions two_classes{
+    .classes = 2, .dimension = 8, .train = 20000, .test = 20000, .separation = 1.5};
+
+std::vector<std::vector<double>> class_means(const Gathered& data, std::size_t classes, std::size_t dimension) {
+  std::vector<std::vector<double>> means(classes, std::vector<double>(dimension));
+  const double per_class = static_cast<double>(data.labels.size()) / static_cast<double>(classes);
+  for (std::size_t i = 0; i < data.labels.size(); ++i)
+    for (std::size_t d = 0; d < dimension; ++d)
+      means[static_cast<std::size_t>(data.labels[i])][d] += data.inputs[i * dimension + d] / per_class;
+  return means;
+}
+
+TEST(GaussianMixture, ClassesHaveUnitDeviationAroundCentresAtTheSeparation) {
+  const auto dataset = make_gaussian_mixture(two_classes, 1);
+  const auto data = gather(*dataset, Split::train, all_samples(*dataset, Split::train));
+  for (const auto& mean : class_means(data, 2, 8)) {
+    double square = 0;
+    for (const double x : mean) square += x * x;
+    EXPECT_NEAR(std::sqrt(square), 1.5, 0.05);  // standard error of each coordinate: 0.01
+  }
+  const auto means = class_means(data, 2, 8);
+  double variance = 0;
+  for (std::size_t i = 0; i < data.labels.size(); ++i)
+    for (std::size_t d = 0; d < 8; ++d)
+      variance += std::pow(data.inputs[i * 8 + d] - means[static_cast<std::size_t>(data.labels[i])][d], 2) / 160000;
+  EXPECT_NEAR(variance, 1, 0.02);  // standard error 0.0035
+}
+
+// Two Gaussians at distance D are told apart with probability Phi(D / 2) by the nearer centre.
+TEST(GaussianMixture, NearestCentreReachesTheBayesAccuracy) {
+  const auto dataset = make_gaussian_mixture(two_classes, 1);
+  const auto means = class_means(gather(*dataset, Split::train, all_samples(*dataset, Split::train)), 2, 8);
+  double distance = 0;
+  for (std::size_t d = 0; d < 8; ++d) distance += std::pow(means[0][d] - means[1][d], 2);
+  distance = std::sqrt(distance);
+
+  const auto test = gather(*dataset, Split::test, all_samples(*dataset, Split::test));
+  int correct = 0;
+  for (std::size_t i = 0; i < test.labels.size(); ++i) {
+    double nearer = 0;  // squared distance to centre 0 minus that to centre 1
+    for (std::size_t d = 0; d < 8; ++d) {
+      const double x = test.inputs[i * 8 + d];
+      nearer += std::pow(x - means[0][d], 2) - std::pow(x - means[1][d], 2);
+    }
+    correct += (nearer > 0 ? 1 : 0) == test.labels[i];
+  }
+  const double bayes = cdf(boost::math::normal(), distance / 2);
+  EXPECT_NEAR(correct / 20000.0, bayes, 0.012);  // standard error at most 0.0035
+}
+
+TEST(GaussianMixture, IsAPureFunctionOfTheSeed) {
+  auto fewer = two_classes;
+  fewer.train = 10;
+  const std::vector<std::uint32_t> samples = {0, 3, 9};
+  const auto first = gather(*make_gaussian_mixture(two_classes, 1), Split::train, samples);
+  EXPECT_EQ(first.inputs, gather(*make_gaussian_mixture(fewer, 1), Split::train, samples).inputs);
+  EXPECT_NE(first.inputs, gather(*make_gaussian_mixture(two_classes, 2), Split::train, samples).inputs);
+  EXPECT_NE(first.inputs, gather(*make_gaussian_mixture(two_classes, 1), Split::test, samples).inputs);
+}
+
+}  // namespace
+}  // namespace syncopate

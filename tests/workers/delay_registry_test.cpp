@@ -1,0 +1,128 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "experiments/settings_document.hpp"
+#include "workers/delays/registry.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+
+struct Read {
+  std::shared_ptr<const DelayProcess> delay;
+  std::string faults;
+};
+
+Read read_delay(const std::string& toml, double base_s = 0.010) {
+  SettingsDocument document(parse_toml(toml, "delays.toml"));
+  Settings settings = document.root();
+  auto delay = make_delay(settings, base_s);
+  return {std::move(delay), document.check().report()};
+}
+
+std::string network_faults(const std::string& toml) {
+  SettingsDocument document(parse_toml(toml, "network.toml"));
+  Settings settings = document.root();
+  EXPECT_NE(make_network(settings), nullptr);
+  return document.check().report();
+}
+
+// Every family once, with its mean in its own unit.
+struct Example {
+  std::string kind;
+  std::string keys;
+  double mean;
+};
+const std::vector<Example> examples = {
+    {"constant", "value = 3", 3},
+    {"uniform", "low = 1\nhigh = 4", 2.5},
+    {"normal", "mean = 2\nstandard_deviation = 0.1", 2},
+    {"exponential", "mean = 0.7", 0.7},
+    {"gamma", "shape = 4\nscale = 0.5", 2},
+    {"bounded-lognormal", "", 0.5},
+    {"bounded-lognormal", "form = \"table\"\nscale = 2", 2},
+    {"bounded-lognormal", "form = \"formula\"", 0.495904},  // golden table, six digits
+    {"bounded-lognormal", "form = \"formula\"\nmu = 4\nsigma = 1\nalpha = 180.03426260104363\nbeta = 5.5\nscale = 2",
+     2 * 0.495904},
+};
+
+TEST(DelayRegistry, ExamplesCoverEveryRow) {
+  std::set<std::string_view> rows, covered;
+  for (const DelayRow& row : delays()) {
+    EXPECT_TRUE(rows.insert(row.name).second) << row.name << " stands twice";
+    EXPECT_FALSE(row.sentence.empty());
+  }
+  for (const Example& example : examples) covered.insert(example.kind);
+  EXPECT_EQ(rows, covered);
+}
+
+TEST(DelayRegistry, FamiliesReadTheirKeysInSecondsOrMicroBatches) {
+  for (const auto& [kind, keys, mean] : examples) {
+    const std::string entry = "kind = \"" + kind + "\"\n" + keys + "\n";
+    for (const auto& [unit, unit_s] :
+         {std::pair{"", 1.0}, {"unit = \"seconds\"", 1.0}, {"unit = \"micro_batch\"", 0.02}}) {
+      const Read read = read_delay(entry + unit, 0.02);
+      EXPECT_EQ(read.faults, "") << entry;
+      EXPECT_NEAR(read.delay->mean_s(), unit_s * mean, 1e-6 * unit_s * mean + 1e-15) << entry << unit;
+    }
+  }
+}
+
+TEST(DelayRegistry, BadParametersAreFaultsAtTheirPlace) {
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {"kind = \"constant\"\nvalue = -1", "delays.toml:2:"},
+      {"kind = \"constant\"\nvalue = inf", "value"},
+      {"kind = \"constant\"\nvalue = nan", "value"},
+      {"kind = \"constant\"", "value"},
+      {"kind = \"uniform\"\nlow = 2\nhigh = 1", "must be at least low"},
+      {"kind = \"uniform\"\nlow = -2\nhigh = 1", "low"},
+      {"kind = \"normal\"\nmean = 1\nstandard_deviation = -0.5", "standard_deviation"},
+      {"kind = \"exponential\"\nmean = -0.5", "mean"},
+      {"kind = \"gamma\"\nshape = 0\nscale = 1", "shape"},
+      {"kind = \"gamma\"\nshape = 1\nscale = -1", "scale"},
+      {"kind = \"bounded-lognormal\"\nform = \"formula\"\nsigma = 0", "sigma"},
+      {"kind = \"bounded-lognormal\"\nform = \"formula\"\nalpha = 0", "alpha"},
+      {"kind = \"bounded-lognormal\"\nform = \"formula\"\nbeta = -1", "beta"},
+      {"kind = \"bounded-lognormal\"\nscale = -1", "scale"},
+      {"kind = \"bounded-lognormal\"\nmu = 4", "mu"},  // a key of the other form
+      {"kind = \"bounded-lognormal\"\nform = \"tabel\"", "table"},
+      {"kind = \"exponental\"", "exponential"},
+      {"mean = 1", "kind"},
+      {"kind = \"constant\"\nvalue = 1\nunit = \"hours\"", "unit"},
+      {"kind = \"constant\"\nvalue = 1\nvalu = 2", "valu"},
+  };
+  for (const auto& [entry, expected] : bad) {
+    const Read read = read_delay(entry);
+    EXPECT_THAT(read.faults, HasSubstr(expected)) << entry;
+    EXPECT_NE(read.delay, nullptr) << entry;
+  }
+}
+
+TEST(DelayRegistry, NetworksReadTheirKeys) {
+  SettingsDocument document(
+      parse_toml("kind = \"ring\"\nlatency_s = 1e-3\nbandwidth_bytes_per_s = 1e6", "network.toml"));
+  Settings settings = document.root();
+  const auto ring = make_network(settings);
+  EXPECT_EQ(document.check().report(), "");
+  EXPECT_EQ(ring->all_reduce(2, Bytes{1000}), Duration{3'000'000});  // 2 x 1 ms + 1 ms
+
+  EXPECT_EQ(network_faults("kind = \"fixed\"\nlatency_s = 0.9"), "");
+  EXPECT_EQ(network_faults("kind = \"free\""), "");
+  EXPECT_EQ(networks().size(), 3u);
+}
+
+TEST(DelayRegistry, BadNetworksAreFaults) {
+  EXPECT_THAT(network_faults("kind = \"ring\"\nlatency_s = -1\nbandwidth_bytes_per_s = 0"),
+              testing::AllOf(HasSubstr("latency_s"), HasSubstr("bandwidth_bytes_per_s")));
+  EXPECT_THAT(network_faults("kind = \"fixed\""), HasSubstr("latency_s"));
+  EXPECT_THAT(network_faults("kind = \"free\"\nlatency_s = 1"), HasSubstr("latency_s"));
+  EXPECT_THAT(network_faults("kind = \"rign\""), HasSubstr("ring"));
+  EXPECT_THAT(network_faults("latency_s = 1"), HasSubstr("kind"));
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,93 @@
+// A rank that fails ends all ranks with one message that says what and which rank, and status 1.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "workers/mpi_session.hpp"
+
+namespace syncopate {
+namespace {
+
+struct Outcome {
+  std::string output;
+  int status = -1;
+  double seconds = 0;
+};
+
+// Three ranks of the contract's program, failing in the given way.
+Outcome fail(const std::string& way) {
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  ::setenv("SYNCOPATE_MPI_FAILURE", way.c_str(), 1);
+  const auto begin = std::chrono::steady_clock::now();
+  Outcome outcome;
+  FILE* pipe = ::popen("timeout 60 " SYNCOPATE_MPIEXEC " --oversubscribe -n 3 " SYNCOPATE_MPI_PROGRAM " 2>&1", "r");
+  if (!pipe) return outcome;
+  char block[4096];
+  while (const auto n = std::fread(block, 1, sizeof(block), pipe)) outcome.output.append(block, n);
+  const int status = ::pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return outcome;
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+TEST(MpiFailures, AnExceptionOnOneRankEndsAllEvenOneThatSleepsForAnHour) {
+  const Outcome outcome = fail("exception on one rank");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "the milk has boiled over"), 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "syncopate: rank 1: worker 1 after "), 1) << outcome.output;
+  EXPECT_LT(outcome.seconds, 30);
+}
+
+TEST(MpiFailures, WhenAllRanksFailTogetherOneOfThemSpeaks) {
+  const Outcome outcome = fail("exception on all ranks");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "the milk has boiled over"), 1) << outcome.output;
+}
+
+TEST(MpiFailures, DifferentCollectivesAreExplainedWorkerByWorker) {
+  const Outcome outcome = fail("mismatch");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  for (const char* line : {"worker 0 waits in all_reduce_sum at cluster_contract_mpi_test.cpp:",
+                           "worker 1 waits in barrier at cluster_contract_mpi_test.cpp:",
+                           "worker 2 waits in all_reduce_sum at cluster_contract_mpi_test.cpp:"})
+    EXPECT_EQ(count(outcome.output, line), 1) << outcome.output;
+}
+
+TEST(MpiFailures, AWorkerThatEndsWhileOthersWaitForItIsNamed) {
+  const Outcome outcome = fail("early end");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "worker 1 has ended"), 1) << outcome.output;
+}
+
+TEST(MpiRanksNeeded, OnePerWorkerAndOneForAServer) {
+  EXPECT_EQ(ranks_needed(4, false), 4);
+  EXPECT_EQ(ranks_needed(4, true), 5);
+  EXPECT_EQ(wrong_number_of_ranks(4, 4, false), "");
+  EXPECT_EQ(wrong_number_of_ranks(5, 4, true), "");
+  EXPECT_THAT(wrong_number_of_ranks(3, 4, true), testing::StartsWith("fewer ranks than the experiment needs: found 3"));
+  EXPECT_THAT(wrong_number_of_ranks(3, 4, true), testing::HasSubstr("mpirun -n 5"));
+  EXPECT_THAT(wrong_number_of_ranks(8, 4, false), testing::StartsWith("more ranks than the experiment needs: found 8"));
+  EXPECT_THAT(wrong_number_of_ranks(8, 4, false), testing::HasSubstr("cluster.workers=8"));
+}
+
+TEST(MpiSession, WithoutALauncherStaysOff) {
+  const MpiSession session;
+  EXPECT_FALSE(session.active());
+  EXPECT_EQ(session.rank(), 0);
+  EXPECT_EQ(session.size(), 1);
+}
+
+}  // namespace
+}  // namespace syncopate

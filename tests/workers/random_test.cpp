@@ -1,0 +1,132 @@
+#include "workers/random.hpp"
+
+#include <Random123/philox.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <set>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+using Block = std::array<std::uint32_t, 4>;
+
+// Known-answer vectors of philox4x32 with 10 rounds, published with Random123 (kat_vectors), read as the
+// words of a stream: counter = block, worker, step, purpose | stream << 8 | step's upper bits << 16.
+TEST(Random, BlocksAreThoseOfThePublishedKnownAnswers) {
+  const RandomStream zeros{0, Purpose{0}, 0, Rank{0}, Step{0}};
+  EXPECT_EQ(zeros.block(0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+
+  const RandomStream ones{~std::uint64_t{0}, Purpose{0xff}, 0xff, Rank{-1}, Step{0xffffffffffff}};
+  EXPECT_EQ(ones.block(0xffffffff), (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+
+  // Counter 243f6a88 85a308d3 13198a2e 03707344 and key a4093822 299f31d0: the digits of pi.
+  const RandomStream pi{0x299f31d0a4093822, Purpose{0x44}, 0x73, Rank{static_cast<int>(0x85a308d3)},
+                        Step{0x037013198a2e}};
+  EXPECT_EQ(pi.block(0x243f6a88), (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+// The definition, spelled out with the library's generator alone.
+double reference_uniform(const RandomStream& stream, std::uint32_t index) {
+  const auto step = static_cast<std::uint64_t>(stream.step.value());
+  const r123::Philox4x32::ctr_type counter = {
+      {index / 2, static_cast<std::uint32_t>(stream.worker.value), static_cast<std::uint32_t>(step),
+       static_cast<std::uint32_t>(static_cast<std::uint64_t>(stream.purpose) | std::uint64_t{stream.stream} << 8 |
+                                  (step >> 32) << 16)}};
+  const r123::Philox4x32::key_type key = {
+      {static_cast<std::uint32_t>(stream.seed), static_cast<std::uint32_t>(stream.seed >> 32)}};
+  const auto random = r123::Philox4x32()(counter, key);
+  const std::uint64_t low = random[index % 2 * 2], high = random[index % 2 * 2 + 1];
+  return (static_cast<double>((high << 32 | low) >> 12) + 0.5) * 0x1p-52;
+}
+
+TEST(Random, BatchesOfAnyLengthAndStartHoldTheDefinedNumbers) {
+  const RandomStream stream{0x123456789abcdef0, Purpose::delay, 3, Rank{70000}, Step{0x1234567890}};
+  for (const std::uint32_t first : {0u, 1u, 2u, 7u, 12u, 0x7ffffff1u, 0xffffff00u}) {
+    for (std::size_t size = 0; size <= 41; ++size) {
+      std::vector<double> batch(size + 1, -1.0);
+      stream.fill_uniform(first, {batch.data(), size});
+      for (std::size_t i = 0; i < size; ++i) {
+        const auto index = first + static_cast<std::uint32_t>(i);
+        ASSERT_EQ(batch[i], reference_uniform(stream, index)) << "first " << first << " size " << size << " i " << i;
+        ASSERT_EQ(batch[i], stream.uniform(index));
+      }
+      ASSERT_EQ(batch[size], -1.0) << "wrote past the end";
+    }
+  }
+}
+
+TEST(Random, NumbersAreOddMultiplesOfTheSmallestStepInsideTheOpenInterval) {
+  std::vector<double> numbers(10000);
+  RandomStream{.seed = 9}.fill_uniform(0, numbers);
+  for (const double u : numbers) {
+    ASSERT_GT(u, 0);
+    ASSERT_LT(u, 1);
+    ASSERT_EQ(std::fmod(u * 0x1p53, 2), 1);
+  }
+}
+
+TEST(Random, OrderOfAccessDoesNotMatter) {
+  const RandomStream stream{.seed = 5, .purpose = Purpose::network, .worker = Rank{2}, .step = Step{8}};
+  std::vector<double> forward(100), backward(100);
+  stream.fill_uniform(0, forward);
+  for (std::uint32_t i = 100; i-- > 0;) backward[i] = stream.uniform(i);
+  EXPECT_EQ(forward, backward);
+}
+
+// Everything that addresses a stream changes all of its bits: no two streams share a block.
+TEST(Random, StreamsThatDifferInOneFieldShareNoBlock) {
+  const std::vector<RandomStream> streams = {
+      {1, Purpose::delay, 0, Rank{0}, Step{0}},
+      {2, Purpose::delay, 0, Rank{0}, Step{0}},
+      {1ULL << 32 | 1, Purpose::delay, 0, Rank{0}, Step{0}},
+      {1, Purpose::worker_factor, 0, Rank{0}, Step{0}},
+      {1, Purpose::data_order, 0, Rank{0}, Step{0}},
+      {1, Purpose::initial_parameters, 0, Rank{0}, Step{0}},
+      {1, Purpose::gradient_noise, 0, Rank{0}, Step{0}},
+      {1, Purpose::synthetic_data, 0, Rank{0}, Step{0}},
+      {1, Purpose::network, 0, Rank{0}, Step{0}},
+      {1, Purpose::delay, 1, Rank{0}, Step{0}},
+      {1, Purpose::delay, 0, Rank{1}, Step{0}},
+      {1, Purpose::delay, 0, Rank{0}, Step{1}},
+      {1, Purpose::delay, 0, Rank{0}, Step{1LL << 32}},
+      {1, Purpose::delay, 0, Rank{0}, Step{1LL << 47}},
+  };
+  std::set<Block> blocks;
+  for (const RandomStream& stream : streams) {
+    for (std::uint32_t i = 0; i < 1000; ++i) blocks.insert(stream.block(i));
+  }
+  EXPECT_EQ(blocks.size(), streams.size() * 1000);
+}
+
+// Five standard errors: a right generator fails with probability 6e-7 per moment.
+TEST(Random, MomentsAreThoseOfTheUniformDistribution) {
+  constexpr int n = 1'000'000;
+  std::vector<double> numbers(n);
+  RandomStream{.seed = 20}.fill_uniform(0, numbers);
+  double mean = 0, variance = 0, lag = 0;
+  for (const double u : numbers) mean += u / n;
+  for (const double u : numbers) variance += (u - 0.5) * (u - 0.5) / n;
+  for (int i = 1; i < n; ++i) lag += (numbers[i] - 0.5) * (numbers[i - 1] - 0.5) / n;
+  EXPECT_NEAR(mean, 0.5, 5 * std::sqrt(1.0 / 12 / n));
+  EXPECT_NEAR(variance, 1.0 / 12, 5 * std::sqrt(1.0 / 180 / n));  // Var (U - 1/2)^2 = 1/80 - 1/144
+  EXPECT_NEAR(lag, 0, 5 * (1.0 / 12) / std::sqrt(n));
+}
+
+TEST(Random, EqualIndicesOfDifferentWorkersAreUncorrelated) {
+  constexpr int n = 200'000;
+  double covariance = 0;
+  for (int worker = 0; worker < n; ++worker) {
+    const RandomStream here{.seed = 3, .worker = Rank{worker}, .step = Step{4}};
+    const RandomStream there{.seed = 3, .worker = Rank{worker}, .step = Step{5}};
+    covariance += (here.uniform(0) - 0.5) * (there.uniform(0) - 0.5) / n;
+  }
+  EXPECT_NEAR(covariance, 0, 5 * (1.0 / 12) / std::sqrt(n));
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,144 @@
+#include "workers/models/registry.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "experiments/settings_document.hpp"
+#include "tests/workers/idx_files.hpp"
+#include "workers/datasets/dataset.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class Registry : public IdxFiles {
+ protected:
+  // Plans from overrides on an empty document; `report` are the faults.
+  ObjectivePlan plan(const std::vector<std::string>& keys) {
+    TomlNode root;
+    FaultList overriding;
+    apply_overrides(root, keys, overriding);
+    EXPECT_TRUE(overriding.empty()) << overriding.report();
+    SettingsDocument document(root);
+    Settings top = document.root();
+    Settings training = top.section("training");
+    auto result = plan_objective(training, top, {.seed = 1, .workers = 4, .micro_batches = 2});
+    report = document.check().report();
+    return result;
+  }
+  std::string report;
+};
+
+TEST_F(Registry, NamesAreUniqueAndExplained) {
+  std::set<std::string_view> names;
+  for (const auto& row : models()) EXPECT_TRUE(names.insert(row.name).second && !row.sentence.empty());
+  for (const auto& row : datasets()) EXPECT_TRUE(names.insert(row.name).second && !row.sentence.empty());
+  EXPECT_EQ(names, (std::set<std::string_view>{"linear", "mlp", "cnn", "quadratic", "none", "fashion-mnist",
+                                               "gaussian-mixture"}));
+}
+
+TEST_F(Registry, DefaultMlpTrainsOnFashionMnist) {
+  const auto planned = plan({"training.model=\"mlp\"", "training.micro_batch_size=8"});
+  ASSERT_EQ(report, "");
+  EXPECT_EQ(planned.steps_per_epoch, 60000 / (4 * 2 * 8));
+  EXPECT_EQ(planned.samples_per_micro_batch, 8);
+  EXPECT_TRUE(planned.has_accuracy);
+  const auto objective = planned.load();
+  EXPECT_EQ(objective->parameters(), 784u * 256 + 256 * 10 + 256 + 10);
+  EXPECT_EQ(objective->steps_per_epoch(), planned.steps_per_epoch);
+  EXPECT_EQ(objective->evaluation_samples(Split::test), 10000);
+}
+
+TEST_F(Registry, TablesOfAllModelsAreKnownWhicheverIsChosen) {
+  const auto planned = plan({"training.model=\"cnn\"", "models.mlp.hidden=[3]", "models.cnn.channels=[2]",
+                             "models.cnn.kernel=3", "models.cnn.dense=5", "models.cnn.batch_norm=true",
+                             "models.quadratic.noise=0.5", "datasets.gaussian-mixture.classes=3"});
+  ASSERT_EQ(report, "");
+  const auto objective = planned.load();
+  // 28 -> 26 -> 13 pixels, 2 channels.
+  EXPECT_EQ(objective->parameters(), 2u * 9 + 2 * 2 + 13 * 13 * 2 * 5 + 5 + 5 * 10 + 10);
+  EXPECT_EQ(objective->buffers(), 4u);
+}
+
+TEST_F(Registry, EveryModelLoads) {
+  for (const std::string model : {"linear", "mlp"}) {
+    const auto planned = plan({"training.model=\"" + model + "\"", "training.dataset=\"gaussian-mixture\"",
+                               "datasets.gaussian-mixture.train=100", "datasets.gaussian-mixture.test=10",
+                               "training.micro_batch_size=4", "datasets.gaussian-mixture.dimension=1"});
+    ASSERT_EQ(report, "") << model;
+    const auto objective = planned.load();
+    const auto theta = objective->initial_parameters(1);
+    const MicroBatch micro_batch;
+    EXPECT_GT(objective->gradient(theta.data(), nullptr, std::span(&micro_batch, 1)).loss_sum, 0) << model;
+    EXPECT_EQ(planned.steps_per_epoch, 3);
+  }
+}
+
+TEST_F(Registry, TheQuadraticNeedsNoData) {
+  const auto planned = plan(
+      {"training.model=\"quadratic\"", "models.quadratic.dimension=7", "datasets.fashion-mnist.directory=\"/absent\""});
+  ASSERT_EQ(report, "");
+  EXPECT_EQ(planned.load()->parameters(), 7u);
+  EXPECT_EQ(planned.steps_per_epoch, 0);
+  EXPECT_FALSE(planned.has_accuracy);
+}
+
+TEST_F(Registry, WithoutAModelThereIsNothingToLoad) {
+  const auto planned = plan({"training.model=\"none\"", "training.micro_batch_size=12"});
+  ASSERT_EQ(report, "");
+  EXPECT_FALSE(planned.load);
+  EXPECT_EQ(planned.samples_per_micro_batch, 12);
+  EXPECT_EQ(planned.steps_per_epoch, 0);
+  EXPECT_EQ(plan({"training.model=\"none\"", "training.dataset=\"fashion-mnist\"", "training.micro_batch_size=10"})
+                .steps_per_epoch,
+            750);
+}
+
+TEST_F(Registry, AMissingDirectoryIsAFaultOfItsKey) {
+  const auto planned = plan({"training.model=\"mlp\"", "datasets.fashion-mnist.directory=\"/absent\""});
+  EXPECT_THAT(report, AllOf(HasSubstr("directory"), HasSubstr("/absent"), HasSubstr("no such directory")));
+  EXPECT_FALSE(planned.load);
+}
+
+TEST_F(Registry, AMislabelledFileIsAFaultBeforeAnythingRuns) {
+  for (const auto* split : {"train", "t10k"})
+    for (const auto* kind : {"-images-idx3-ubyte", "-labels-idx1-ubyte"})
+      write(std::string(split) + kind, idx_file({2}, {0, 1}));  // labels everywhere
+  plan({"training.model=\"mlp\"", "datasets.fashion-mnist.directory=\"" + directory_.string() + "\""});
+  EXPECT_THAT(report, AllOf(HasSubstr("train-images-idx3-ubyte"), HasSubstr("must hold images")));
+}
+
+TEST_F(Registry, BadLabelsShowWhenTheDataIsLoaded) {
+  for (const auto* split : {"train", "t10k"}) {
+    write(std::string(split) + "-images-idx3-ubyte", idx_file({8, 1, 1}, FileBytes(8, 1)));
+    write(std::string(split) + "-labels-idx1-ubyte", idx_file({8}, FileBytes(8, 11)));
+  }
+  const auto planned = plan({"training.model=\"linear\"", "training.micro_batch_size=1",
+                             "datasets.fashion-mnist.directory=\"" + directory_.string() + "\""});
+  ASSERT_EQ(report, "");
+  EXPECT_THAT(message_of<DataFault>([&] { planned.load(); }), HasSubstr("label 0 = 11"));
+}
+
+TEST_F(Registry, TooFewSamplesForOneStepAreAFault) {
+  plan({"training.model=\"mlp\"", "training.micro_batch_size=10000"});
+  EXPECT_THAT(report, AllOf(HasSubstr("micro_batch_size"), HasSubstr("60000"), HasSubstr("4 workers")));
+}
+
+TEST_F(Registry, ConvolutionsNeedImages) {
+  plan({"training.model=\"cnn\"", "training.dataset=\"gaussian-mixture\""});
+  EXPECT_THAT(report, AllOf(HasSubstr("model"), HasSubstr("at least 16 x 16"), HasSubstr("1 x 32")));
+}
+
+TEST_F(Registry, FaultsOfModelAndDataAreReportedTogether) {
+  plan({"training.model=\"mpl\"", "training.dataset=\"fashion\"", "models.mlp.hidden=[0]", "models.mlp.depth=2"});
+  EXPECT_THAT(report, AllOf(HasSubstr("mpl"), HasSubstr("fashion"), HasSubstr("hidden"), HasSubstr("depth")));
+}
+
+TEST_F(Registry, TheLibraryHasAVersion) { EXPECT_THAT(torch_version(), testing::MatchesRegex("[0-9]+\\.[0-9]+\\..*")); }
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,144 @@
+#include "workers/datasets/sampler.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "workers/datasets/dataset.hpp"
+
+namespace syncopate {
+namespace {
+
+// 103 samples, 4 workers, 2 micro-batches of 3: 4 steps of 24 samples, 7 are dropped.
+constexpr SamplerOptions options{.samples = 103, .workers = 4, .micro_batches = 2, .micro_batch_size = 3, .seed = 5};
+
+std::vector<std::uint32_t> draw(const Sampler& sampler, int worker, std::int64_t step, int index) {
+  std::vector<std::uint32_t> numbers(static_cast<std::size_t>(sampler.options().micro_batch_size));
+  sampler.sample_numbers({.worker = Rank{worker}, .step = step, .index = index}, numbers);
+  return numbers;
+}
+
+// All samples of one worker in one epoch, in their order.
+std::vector<std::uint32_t> worker_epoch(const Sampler& sampler, int worker, std::int64_t epoch) {
+  std::vector<std::uint32_t> all;
+  const auto steps = sampler.steps_per_epoch();
+  for (auto step = epoch * steps; step < (epoch + 1) * steps; ++step)
+    for (int index = 0; index < sampler.options().micro_batches; ++index) {
+      const auto numbers = draw(sampler, worker, step, index);
+      all.insert(all.end(), numbers.begin(), numbers.end());
+    }
+  return all;
+}
+
+TEST(Sampler, StepsPerEpochDropTheRest) {
+  EXPECT_EQ(options.steps_per_epoch(), 4);
+  // QSR fact sheet 1.6: 1,281,167 images at a total batch of 4096.
+  EXPECT_EQ((SamplerOptions{.samples = 1281167, .workers = 16, .micro_batches = 1, .micro_batch_size = 256}
+                 .steps_per_epoch()),
+            312);
+}
+
+TEST(Sampler, AnEpochTakesSamplesWithoutReplacementInDisjointShards) {
+  const Sampler sampler(options);
+  for (const std::int64_t epoch : {0, 1, 7}) {
+    std::set<std::uint32_t> seen;
+    for (int worker = 0; worker < 4; ++worker)
+      for (const auto number : worker_epoch(sampler, worker, epoch)) {
+        EXPECT_LT(number, 103u);
+        EXPECT_TRUE(seen.insert(number).second) << "sample " << number << " twice in epoch " << epoch;
+      }
+    EXPECT_EQ(seen.size(), 96u);
+  }
+}
+
+TEST(Sampler, WithoutARestAnEpochIsComplete) {
+  auto whole = options;
+  whole.samples = 96;
+  const Sampler sampler(whole);
+  std::set<std::uint32_t> seen;
+  for (int worker = 0; worker < 4; ++worker)
+    for (const auto number : worker_epoch(sampler, worker, 3)) seen.insert(number);
+  EXPECT_EQ(seen.size(), 96u);
+}
+
+// Workers of K and 2K share one permutation: shard k of K is the union of shards k and k + K of 2K.
+TEST(Sampler, AllWorkersCutOnePermutation) {
+  const Sampler one({.samples = 96, .workers = 1, .micro_batches = 1, .micro_batch_size = 96, .seed = 5});
+  const Sampler four({.samples = 96, .workers = 4, .micro_batches = 1, .micro_batch_size = 24, .seed = 5});
+  const auto permutation = draw(one, 0, 2, 0);
+  for (int worker = 0; worker < 4; ++worker) {
+    const auto shard = draw(four, worker, 2, 0);
+    for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(shard[i], permutation[4 * i + static_cast<std::size_t>(worker)]);
+  }
+}
+
+TEST(Sampler, ShardsChangeFromEpochToEpoch) {
+  const Sampler sampler(options);
+  const auto shard = [&](std::int64_t epoch) {
+    auto numbers = worker_epoch(sampler, 0, epoch);
+    std::sort(numbers.begin(), numbers.end());
+    return numbers;
+  };
+  EXPECT_NE(shard(0), shard(1));
+  EXPECT_NE(shard(1), shard(2));
+}
+
+TEST(Sampler, IsAPureFunctionOfSeedAndMicroBatch) {
+  const Sampler sampler(options);
+  const auto expected = draw(sampler, 2, 5, 1);
+  for (std::int64_t step = 100; step > 0; --step) draw(sampler, 0, step, 0);  // past every cached epoch and back
+  EXPECT_EQ(draw(sampler, 2, 5, 1), expected);
+  EXPECT_EQ(draw(Sampler(options), 2, 5, 1), expected);
+  auto other = options;
+  other.seed = 6;
+  EXPECT_NE(draw(Sampler(other), 2, 5, 1), expected);
+}
+
+TEST(Sampler, MoreMicroBatchesThanPlannedGoOnInTheShardAndAroundItsEnd) {
+  const Sampler sampler(options);
+  EXPECT_EQ(draw(sampler, 1, 0, 2), draw(sampler, 1, 1, 0));
+  // Worker 3's shard has 25 samples: number 25 of the epoch is number 0 again.
+  const auto first = draw(sampler, 3, 0, 0);
+  const auto around = draw(sampler, 3, 0, 8);  // positions 24, 25, 26
+  EXPECT_EQ(around[1], first[0]);
+  EXPECT_EQ(around[2], first[1]);
+}
+
+// chi^2 of the sample at one position over many epochs: 9 degrees of freedom, 0.999 quantile 27.9.
+TEST(Sampler, EverySampleIsEquallyLikelyAtAPosition) {
+  const Sampler sampler({.samples = 10, .workers = 1, .micro_batches = 1, .micro_batch_size = 10, .seed = 1});
+  for (const std::size_t position : {0u, 4u, 9u}) {
+    std::vector<double> count(10);
+    for (std::int64_t epoch = 0; epoch < 2000; ++epoch) ++count[draw(sampler, 0, epoch, 0)[position]];
+    double chi_square = 0;
+    for (const double c : count) chi_square += (c - 200) * (c - 200) / 200;
+    EXPECT_LT(chi_square, 27.9) << "position " << position;
+  }
+}
+
+TEST(Sampler, TooFewSamplesForOneStepAreAFault) {
+  auto few = options;
+  few.samples = 23;
+  EXPECT_THROW(Sampler{few}, DataFault);
+  few.samples = 24;
+  EXPECT_NO_THROW(Sampler{few});
+}
+
+TEST(Sampler, ThreadsSeeTheSameNumbers) {
+  const Sampler sampler({.samples = 5000, .workers = 2, .micro_batches = 1, .micro_batch_size = 500, .seed = 5});
+  std::vector<std::vector<std::uint32_t>> seen(2);
+  std::vector<std::thread> threads;
+  for (auto& numbers : seen)
+    threads.emplace_back([&] {
+      for (std::int64_t step = 0; step < 200; ++step)
+        for (const auto number : draw(sampler, 1, step, 0)) numbers.push_back(number);
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(seen[0], seen[1]);
+}
+
+}  // namespace
+}  // namespace syncopate

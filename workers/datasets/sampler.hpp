@@ -1,0 +1,54 @@
+// Which samples a micro-batch holds: sampling without replacement, disjoint shards, anew each epoch.
+// Source: QSR fact sheet section 1.6 (data order of Gu et al. 2023's reference code).
+//
+// Every epoch has one permutation of the data set; worker k of K takes its elements k, k + K, k + 2K,
+// ...; what is left after the last whole step of the epoch is dropped.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "workers/training/objective.hpp"
+
+namespace syncopate {
+
+struct SamplerOptions {
+  std::int64_t samples = 0;           // n, size of the training set
+  int workers = 1;                    // K
+  int micro_batches = 1;              // M, per optimizer step and worker
+  std::int64_t micro_batch_size = 1;  // B
+  std::uint64_t seed = 0;
+
+  // floor(n / (K M B)); 0: too few samples for one step.
+  std::int64_t steps_per_epoch() const;
+};
+
+// Thread-safe.
+class Sampler {
+ public:
+  // Throws DataFault if the samples do not suffice for one step, or are more than 2^32.
+  explicit Sampler(const SamplerOptions& options);
+
+  const SamplerOptions& options() const { return options_; }
+  std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+
+  // The (B,) sample numbers of a micro-batch. One with index >= M takes the samples that follow in
+  // its worker's shard, from the shard's beginning again after its end.
+  void sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
+
+ private:
+  using Permutation = std::shared_ptr<const std::vector<std::uint32_t>>;
+  Permutation permutation(std::int64_t epoch) const;
+  Permutation draw_permutation(std::int64_t epoch) const;
+
+  SamplerOptions options_;
+  std::int64_t steps_per_epoch_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::pair<std::int64_t, Permutation>> recent_;  // newest use first
+};
+
+}  // namespace syncopate

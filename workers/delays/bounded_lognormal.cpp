@@ -1,0 +1,93 @@
+#include "workers/delays/bounded_lognormal.hpp"
+
+#include <algorithm>
+#include <array>
+#include <boost/math/distributions/lognormal.hpp>
+#include <boost/math/distributions/normal.hpp>
+#include <cmath>
+#include <string_view>
+
+#include "workers/delays/draw.hpp"
+#include "workers/delays/length_table.hpp"
+#include "workers/delays/limits.hpp"
+#include "workers/delays/quantile_table.hpp"
+
+namespace syncopate {
+namespace {
+
+class TabulatedLogNormal final : public DelayProcess {
+ public:
+  explicit TabulatedLogNormal(double scale_s) : scale_s_(scale_s), per_length_s_(scale_s / lengths_.mean()) {}
+  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
+    add_draws(stream, first, added_s, [&lengths = lengths_, per_length_s = per_length_s_](double u) {
+      return per_length_s * lengths.quantile(u);
+    });
+  }
+  double mean_s() const override { return scale_s_; }
+
+ private:
+  const LengthTable& lengths_ = LengthTable::of_reference_code();
+  double scale_s_;
+  double per_length_s_;
+};
+
+class FormulaLogNormal final : public DelayProcess {
+ public:
+  FormulaLogNormal(const BoundedLogNormal& form, double scale_s)
+      : quantile_([d = distribution(form)](double p) { return quantile(d, p); },
+                  [d = distribution(form)](double p) { return quantile(complement(d, p)); }),
+        bound_s_(form.beta * scale_s),
+        scale_s_(scale_s),
+        mean_s_(form.mean() * scale_s) {}
+  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
+    add_draws(stream, first, added_s,
+              [quantile = quantile_.reader(), scale_s = scale_s_, bound_s = bound_s_](double u) {
+                return std::min(scale_s * quantile(u), bound_s);
+              });
+  }
+  double mean_s() const override { return mean_s_; }
+
+ private:
+  // Of Z / alpha, which is log-normal too.
+  static boost::math::lognormal distribution(const BoundedLogNormal& form) {
+    return boost::math::lognormal(form.mu - std::log(form.alpha), form.sigma);
+  }
+
+  QuantileTable quantile_;
+  double bound_s_;
+  double scale_s_;
+  double mean_s_;
+};
+
+}  // namespace
+
+// With d = (ln(alpha beta) - mu) / sigma: E[Z; Z < alpha beta] / alpha + beta P(Z > alpha beta).
+double BoundedLogNormal::mean() const {
+  const boost::math::normal standard;
+  const double d = (std::log(alpha * beta) - mu) / sigma;
+  return std::exp(mu + sigma * sigma / 2) / alpha * cdf(standard, d - sigma) + beta * cdf(complement(standard, d));
+}
+
+std::shared_ptr<const DelayProcess> tabulated_lognormal_delay(double scale_s) {
+  return std::make_shared<TabulatedLogNormal>(scale_s);
+}
+
+std::shared_ptr<const DelayProcess> bounded_lognormal_delay(const BoundedLogNormal& distribution, double scale_s) {
+  return std::make_shared<FormulaLogNormal>(distribution, scale_s);
+}
+
+std::shared_ptr<const DelayProcess> read_bounded_lognormal_delay(Settings& settings, double unit_s) {
+  static constexpr std::array<std::string_view, 2> forms = {"table", "formula"};
+  const Range scales = Range::between(0, longest_delay);
+  if (settings.choice("form", forms, "table") != "formula") {
+    return tabulated_lognormal_delay(unit_s * settings.number("scale", scales, 0.5));
+  }
+  BoundedLogNormal form;
+  form.mu = settings.number("mu", Range::between(-50, 50), form.mu);
+  form.sigma = settings.number("sigma", Range::between(0.001, 10), form.sigma);
+  form.alpha = settings.number("alpha", Range::between(1e-30, 1e30), form.alpha);
+  form.beta = settings.number("beta", Range::between(1e-30, longest_delay), form.beta);
+  return bounded_lognormal_delay(form, unit_s * settings.number("scale", scales, 1.0));
+}
+
+}  // namespace syncopate

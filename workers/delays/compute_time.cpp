@@ -1,0 +1,86 @@
+#include "workers/delays/compute_time.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+namespace syncopate {
+namespace {
+
+// To the nearest nanosecond and at least one. The loop over a batch is inlined, and vectorised, where
+// from_seconds would call llround: adding 1.5 x 2^52 leaves the rounded integer in the low mantissa bits.
+constexpr double shift = 0x1.8p52;
+constexpr double exact_below_ns = 0x1p51;
+
+Duration round_ns(double nanoseconds) {
+  return Duration{std::bit_cast<std::int64_t>(std::max(nanoseconds, 1.0) + shift) - std::bit_cast<std::int64_t>(shift)};
+}
+
+void round_all(double declared_s, std::span<const double> added_s, std::span<Duration> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = round_ns((declared_s + added_s[i]) * 1e9);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const double seconds = declared_s + added_s[i];
+    if (!(seconds * 1e9 < exact_below_ns)) out[i] = from_seconds(seconds);  // huge, infinite, or not a number
+  }
+}
+
+}  // namespace
+
+ComputeTime::ComputeTime(std::uint64_t seed, double base_s, std::vector<double> worker_factors,
+                         std::vector<std::shared_ptr<const DelayProcess>> delays)
+    : seed_(seed), base_s_(base_s), worker_factors_(std::move(worker_factors)), delays_(std::move(delays)) {
+  const auto positive = [](double value) { return value > 0 && std::isfinite(value); };
+  if (!positive(base_s_)) {
+    throw std::invalid_argument("a micro-batch must take more than 0 s, found " + std::to_string(base_s_));
+  }
+  for (const double factor : worker_factors_) {
+    if (!positive(factor)) {
+      throw std::invalid_argument("a worker's factor must be greater than 0, found " + std::to_string(factor));
+    }
+  }
+  if (delays_.size() > std::numeric_limits<std::uint8_t>::max()) {
+    throw std::invalid_argument("at most 255 delays compose, found " + std::to_string(delays_.size()));
+  }
+  if (std::ranges::any_of(delays_, [](const auto& delay) { return delay == nullptr; })) {
+    throw std::invalid_argument("a delay of the list is missing");
+  }
+}
+
+void ComputeTime::durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const {
+  const double declared_s = declared(worker);
+  std::array<double, 64> added_s;
+  while (!out.empty()) {
+    const auto now = out.first(std::min(out.size(), added_s.size()));
+    const std::span<double> sums_s(added_s.data(), now.size());
+    add_delays(worker, step, first, sums_s);
+    round_all(declared_s, sums_s, now);
+    first += static_cast<std::uint32_t>(now.size());
+    out = out.subspan(now.size());
+  }
+}
+
+Duration ComputeTime::base(Rank worker) const { return std::max(from_seconds(declared(worker)), Duration{1}); }
+
+Duration ComputeTime::added(Rank worker, Step step, std::uint32_t index) const {
+  double added_s = 0;
+  add_delays(worker, step, index, {&added_s, 1});
+  return from_seconds(added_s < 0 ? 0 : added_s);
+}
+
+double ComputeTime::declared(Rank worker) const {
+  if (worker_factors_.empty()) return base_s_;
+  return base_s_ * worker_factors_.at(static_cast<std::size_t>(worker.value));
+}
+
+void ComputeTime::add_delays(Rank worker, Step step, std::uint32_t first, std::span<double> sums_s) const {
+  std::ranges::fill(sums_s, 0.0);
+  for (std::size_t position = 0; position < delays_.size(); ++position) {
+    delays_[position]->add({seed_, Purpose::delay, static_cast<std::uint8_t>(position), worker, step}, first, sums_s);
+  }
+}
+
+}  // namespace syncopate

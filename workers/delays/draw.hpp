@@ -1,0 +1,27 @@
+// One uniform number per micro-batch, turned into its delay.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "workers/random.hpp"
+
+namespace syncopate {
+
+// added_s[i] += delay_s(uniform number first + i of the stream). The numbers come in batches, and the
+// function is inlined: a draw costs a few nanoseconds, which a call per draw would double.
+template <typename Delay>
+void add_draws(const RandomStream& stream, std::uint32_t first, std::span<double> added_s, const Delay& delay_s) {
+  std::array<double, 64> uniform;
+  while (!added_s.empty()) {
+    const auto now = added_s.first(std::min(added_s.size(), uniform.size()));
+    stream.fill_uniform(first, {uniform.data(), now.size()});
+    for (std::size_t i = 0; i < now.size(); ++i) now[i] += delay_s(uniform[i]);
+    first += static_cast<std::uint32_t>(now.size());
+    added_s = added_s.subspan(now.size());
+  }
+}
+
+}  // namespace syncopate

@@ -1,0 +1,31 @@
+// The networks one can name: sizes as in the experiment file, for any input shape and class count.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workers/models/network.hpp"
+
+namespace syncopate {
+
+// Softmax regression.
+Network linear_network(const SampleShape& input, std::int64_t classes);
+
+// Fully connected with ReLU between layers; `hidden` holds the widths of the hidden layers.
+Network mlp_network(const SampleShape& input, std::int64_t classes, const std::vector<std::int64_t>& hidden);
+
+struct CnnOptions {
+  std::vector<std::int64_t> channels = {16, 32};  // of each convolution
+  std::int64_t kernel = 5;
+  std::int64_t dense = 64;  // width of the layer before the last
+  bool batch_norm = false;  // after each convolution, which then has no bias
+};
+
+// Per entry of `channels`: convolution (no padding), ReLU, 2 x 2 max-pooling; then two dense layers.
+// The images must be large enough: see smallest_image.
+Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOptions& options);
+
+// Smallest height and width of which the convolutions and poolings leave anything.
+std::int64_t smallest_image(const CnnOptions& options);
+
+}  // namespace syncopate

@@ -1,0 +1,28 @@
+// What a network computes. Only .cpp files that include LibTorch can use it; the tensors are declared
+// here without it.
+#pragma once
+
+#include <vector>
+
+#include "workers/models/network.hpp"
+
+namespace at {
+class Tensor;
+}
+
+namespace syncopate {
+
+enum class Mode { train, evaluate };  // of batch normalisation: by the batch's own statistics, or the running ones
+
+// Views of the flat vector (P,), one per parameter in the network's order, without a copy.
+std::vector<at::Tensor> view_parameters(const Network& network, const float* flat);
+
+// Views of the flat buffers, one per buffer in the network's order.
+std::vector<at::Tensor> view_buffers(const Network& network, float* flat);
+
+// Logits (n, classes) of inputs (n, channels, height, width). In train mode the running statistics
+// in `buffers` move towards the batch's, with PyTorch's momentum of 0.1.
+at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
+                   const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode);
+
+}  // namespace syncopate

@@ -1,0 +1,181 @@
+#include "workers/models/registry.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "workers/datasets/gaussian_mixture.hpp"
+#include "workers/datasets/image_directory.hpp"
+#include "workers/datasets/sampler.hpp"
+#include "workers/models/architectures.hpp"
+#include "workers/models/quadratic.hpp"
+#include "workers/models/torch_objective.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr ModelRow model_rows[] = {
+    {"linear", "softmax regression: one dense layer"},
+    {"mlp", "fully connected layers with ReLU; [models.mlp] hidden gives the widths"},
+    {"cnn", "convolutions with ReLU and max-pooling, then two dense layers; batch normalisation as an option"},
+    {"quadratic", "a noisy quadratic with a known optimum; needs no data"},
+    {"none", "no model: the same methods on virtual time alone"},
+};
+
+constexpr DatasetRow dataset_rows[] = {
+    {"fashion-mnist", "60,000 + 10,000 images of 28 x 28 in 10 classes, or any directory with MNIST's four IDX files"},
+    {"gaussian-mixture", "classes as Gaussians around random centres, generated from the seed"},
+};
+
+template <typename Row, std::size_t size>
+std::vector<std::string_view> names(const Row (&rows)[size]) {
+  std::vector<std::string_view> result;
+  for (const auto& row : rows) result.push_back(row.name);
+  return result;
+}
+
+// Samples evaluated together, measured on one core with the kernels that blas_kernel.hpp chooses:
+// dense layers gain up to here, convolutions lose once their activations leave the cache.
+constexpr std::int64_t dense_chunk = 512;
+constexpr std::int64_t convolution_chunk = 128;
+
+constexpr std::int64_t largest_width = 1 << 16;
+
+struct ModelOptions {
+  std::vector<std::int64_t> hidden;
+  CnnOptions cnn;
+  QuadraticOptions quadratic;
+};
+
+// Reads the tables of all models, whichever is chosen.
+ModelOptions read_models(Settings& root) {
+  Settings tables = root.section("models");
+  tables.section("linear");
+  Settings mlp = tables.section("mlp");
+  Settings cnn = tables.section("cnn");
+  Settings quadratic = tables.section("quadratic");
+  const CnnOptions cnn_default;
+  const QuadraticOptions quadratic_default;
+  return {
+      .hidden = mlp.integers("hidden", 1, largest_width, std::vector<std::int64_t>{256}),
+      .cnn = {.channels = cnn.integers("channels", 1, largest_width, cnn_default.channels),
+              .kernel = cnn.integer("kernel", 1, 1024, cnn_default.kernel),
+              .dense = cnn.integer("dense", 1, largest_width, cnn_default.dense),
+              .batch_norm = cnn.flag("batch_norm", cnn_default.batch_norm)},
+      // The noise of a step's micro-batches shares a stream of 2^32 numbers.
+      .quadratic = {.dimension = quadratic.integer("dimension", 1, 1 << 16, quadratic_default.dimension),
+                    .condition = quadratic.number("condition", Range::at_least(1), quadratic_default.condition),
+                    .noise = quadratic.number("noise", Range::at_least(0), quadratic_default.noise)},
+  };
+}
+
+// A data set whose size is known; `load` reads or generates it.
+struct DatasetPlan {
+  DatasetSize size;
+  std::function<std::shared_ptr<const Dataset>()> load;
+};
+
+// Runs of one experiment follow each other with the same files: the last data set read stays in memory.
+std::shared_ptr<const Dataset> load_cached(const std::filesystem::path& directory) {
+  static std::mutex mutex;
+  static std::filesystem::path loaded_from;
+  static std::shared_ptr<const Dataset> loaded;
+  std::lock_guard lock(mutex);
+  if (!loaded || loaded_from != directory) {
+    loaded = load_image_directory(directory);
+    loaded_from = directory;
+  }
+  return loaded;
+}
+
+std::optional<DatasetPlan> plan_images(Settings& table, const std::string& named) {
+  try {
+    const std::filesystem::path directory = named.empty() ? find_fashion_mnist() : std::filesystem::path(named);
+    return DatasetPlan{.size = image_directory_size(directory), .load = [directory] { return load_cached(directory); }};
+  } catch (const std::runtime_error& problem) {  // DataFault, or the file system's own
+    table.fault("directory", problem.what());
+    return {};
+  }
+}
+
+GaussianMixtureOptions read_mixture(Settings& table) {
+  constexpr std::int64_t most = 1 << 24;
+  const GaussianMixtureOptions fallback;
+  return {.classes = table.integer("classes", 2, largest_width, fallback.classes),
+          .dimension = table.integer("dimension", 1, largest_width, fallback.dimension),
+          .train = table.integer("train", 1, most, fallback.train),
+          .test = table.integer("test", 1, most, fallback.test),
+          .separation = table.number("separation", Range::at_least(0), fallback.separation)};
+}
+
+// Reads the tables of all data sets; looks for the chosen one's files only if it is `needed`.
+std::optional<DatasetPlan> read_datasets(Settings& root, const std::string& chosen, bool needed, std::uint64_t seed) {
+  Settings tables = root.section("datasets");
+  Settings images = tables.section("fashion-mnist");
+  Settings mixture = tables.section("gaussian-mixture");
+  const auto directory = images.text("directory", "");
+  const auto options = read_mixture(mixture);
+  if (!needed) return {};
+  if (chosen == "fashion-mnist") return plan_images(images, directory);
+  return DatasetPlan{.size = gaussian_mixture_size(options),
+                     .load = [options, seed] { return make_gaussian_mixture(options, seed); }};
+}
+
+Network build_network(const std::string& model, const ModelOptions& options, const DatasetSize& data) {
+  if (model == "linear") return linear_network(data.shape, data.classes);
+  if (model == "mlp") return mlp_network(data.shape, data.classes, options.hidden);
+  return cnn_network(data.shape, data.classes, options.cnn);
+}
+
+}  // namespace
+
+std::span<const ModelRow> models() { return model_rows; }
+std::span<const DatasetRow> datasets() { return dataset_rows; }
+
+ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context) {
+  const bool dataset_named = training.has("dataset");
+  const auto model = training.choice("model", names(model_rows));
+  const auto dataset = training.choice("dataset", names(dataset_rows), "fashion-mnist");
+  const auto batch_size = training.integer("micro_batch_size", 1, 1 << 20, 32);
+  const auto options = read_models(root);
+  const bool network = model == "linear" || model == "mlp" || model == "cnn";
+  const auto data = read_datasets(root, dataset, network || (model == "none" && dataset_named), context.seed);
+
+  if (model == "quadratic")
+    return {.load = [q = options.quadratic, seed = context.seed] { return std::make_shared<Quadratic>(q, seed); }};
+
+  ObjectivePlan plan{.load = {}, .samples_per_micro_batch = batch_size};
+  if (!data) return plan;
+  const SamplerOptions sampling{.samples = data->size.train,
+                                .workers = context.workers,
+                                .micro_batches = context.micro_batches,
+                                .micro_batch_size = batch_size,
+                                .seed = context.seed};
+  plan.steps_per_epoch = sampling.steps_per_epoch();
+  if (plan.steps_per_epoch < 1)
+    training.fault("micro_batch_size",
+                   fmt::format("the {} training samples are fewer than one step's {} workers x {} micro-batches x {}",
+                               data->size.train, context.workers, context.micro_batches, batch_size));
+  if (!network) return plan;
+  plan.has_accuracy = true;
+
+  const auto& shape = data->size.shape;
+  if (model == "cnn" && std::min(shape.height, shape.width) < smallest_image(options.cnn)) {
+    training.fault("model", fmt::format("the convolutions of [models.cnn] need images of at least {0} x {0}; those of "
+                                        "{1} are {2} x {3}",
+                                        smallest_image(options.cnn), dataset, shape.height, shape.width));
+    return plan;
+  }
+  const auto chunk = model == "cnn" ? convolution_chunk : dense_chunk;
+  plan.load = [network = build_network(model, options, data->size), load = data->load, sampling, chunk] {
+    return std::make_shared<TorchObjective>(network, load(), sampling, chunk);
+  };
+  return plan;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,54 @@
+// The objective of a network on a data set, with LibTorch's kernels and automatic differentiation.
+// LibTorch itself stays out of this header.
+//
+// A thread keeps only its input buffers. Parameters are views into the state's flat memory, and the
+// tensors of the backward pass become the segments of the gradient: neither is copied.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "workers/datasets/dataset.hpp"
+#include "workers/datasets/sampler.hpp"
+#include "workers/models/network.hpp"
+#include "workers/training/objective.hpp"
+
+namespace syncopate {
+
+class TorchObjective : public Objective {
+ public:
+  // The sampler's options count the data set's training samples. Throws DataFault if they do not
+  // suffice for one step. `chunk_samples`: samples evaluated together for the best speed.
+  TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
+                 std::int64_t chunk_samples);
+
+  std::size_t parameters() const override { return network_.parameter_floats(); }
+  std::size_t weights() const override { return network_.weight_floats(); }
+  std::size_t buffers() const override { return network_.buffer_floats(); }
+  std::vector<float> initial_parameters(std::uint64_t seed) const override;
+  std::vector<float> initial_buffers() const override;
+
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override;
+
+  std::int64_t chunk_samples() const override { return chunk_samples_; }
+  bool fuses_micro_batches() const override { return network_.buffers().empty(); }
+  std::int64_t samples_per_micro_batch() const override { return sampler_.options().micro_batch_size; }
+  std::int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
+
+  std::int64_t evaluation_samples(Split split) const override { return dataset_->size().samples(split); }
+  EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                          std::int64_t end) const override;
+
+  const Network& network() const { return network_; }
+
+ private:
+  Network network_;
+  std::shared_ptr<const Dataset> dataset_;
+  Sampler sampler_;
+  std::int64_t chunk_samples_;
+};
+
+}  // namespace syncopate
