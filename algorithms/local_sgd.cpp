@@ -23,7 +23,7 @@ StatePolicy read_policy(Settings& settings, std::string_view key, std::string_vi
 
 std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context) {
   Settings period = settings.section("period");
-  std::shared_ptr<const SyncPeriod> rule = 
+  std::shared_ptr<const SyncPeriod> rule =
       make_sync_period(period, {context.learning_rate_warmup, context.total_steps});
   const AveragePolicy policy{.moments = read_policy(settings, "moments", "keep"),
                              .buffers = read_policy(settings, "buffers", "average")};

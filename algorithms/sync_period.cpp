@@ -85,8 +85,9 @@ std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPerio
   options.minimum = settings.integer("minimum", 1, most);
   if (settings.has("maximum")) options.maximum = settings.integer("maximum", options.minimum.value(), most);
   if (!options.maximum && !context.total_steps)
-    settings.fault("maximum", "must be given where the budget is not counted in steps or epochs: as the learning rate "
-                              "falls the period grows without end");
+    settings.fault("maximum",
+                   "must be given where the budget is not counted in steps or epochs: as the learning rate "
+                   "falls the period grows without end");
   options.warmup_steps = settings.integer("warmup_steps", 0, most, context.learning_rate_warmup.value());
   options.warmup_period = settings.integer("warmup_period", 1, most, options.minimum.value());
   return make_power_period(options);

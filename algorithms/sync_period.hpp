@@ -52,8 +52,8 @@ std::unique_ptr<const SyncPeriod> make_post_local_period(Step switch_step, Step 
 
 // What a rule's settings depend on.
 struct SyncPeriodContext {
-  Step learning_rate_warmup{};          // default of the power rule's warmup_steps, as in the reference code
-  std::optional<Step> total_steps{};    // none: the end is not counted in steps, and `maximum` is required
+  Step learning_rate_warmup{};        // default of the power rule's warmup_steps, as in the reference code
+  std::optional<Step> total_steps{};  // none: the end is not counted in steps, and `maximum` is required
 };
 
 // The registry: one row per rule.

@@ -9,8 +9,8 @@
 #include "workers/blas_kernel.hpp"
 #include "workers/interrupt.hpp"
 #include "workers/models/registry.hpp"
-#include "workers/mpi_cluster.hpp"
-#include "workers/simulated_cluster.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 namespace {

@@ -13,7 +13,7 @@
 #include "results/recording.hpp"
 #include "results/run_directory.hpp"
 #include "results/summary.hpp"
-#include "workers/mpi_session.hpp"
+#include "workers/mpi/mpi_session.hpp"
 
 namespace syncopate {
 

@@ -131,6 +131,7 @@ Run make_run(const Definition& definition) {
   run.make_objective = definition.training.objective.load;
   if (definition.training.time_only) run.make_objective = [] { return nullptr; };
   run.time_only_parameter_bytes = definition.training.time_only_parameter_bytes;
+  run.time_only_samples_per_micro_batch = definition.training.objective.samples_per_micro_batch;
   run.optimizer = definition.training.optimizer;
   run.clip_norm = definition.training.clip_norm;
   run.learning_rate = definition.learning_rate;

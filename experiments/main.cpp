@@ -13,7 +13,7 @@
 #include "experiments/listing.hpp"
 #include "experiments/runner.hpp"
 #include "workers/blas_kernel.hpp"
-#include "workers/mpi_session.hpp"
+#include "workers/mpi/mpi_session.hpp"
 
 namespace {
 

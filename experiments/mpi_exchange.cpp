@@ -1,7 +1,7 @@
 #include "experiments/mpi_exchange.hpp"
 
 #include "results/recording_bytes.hpp"
-#include "workers/mpi_wait.hpp"
+#include "workers/mpi/mpi_wait.hpp"
 
 namespace syncopate {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "results/recording.hpp"
-#include "workers/mpi_session.hpp"
+#include "workers/mpi/mpi_session.hpp"
 
 namespace syncopate {
 

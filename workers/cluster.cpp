@@ -15,12 +15,20 @@ MicroBatchEnd end_of_micro_batch(Time start, Duration duration, const Deadline& 
       return {end, true};
     case Preempt::backward: {
       if (start > deadline.at) return {start, false};
-      const Duration forward{static_cast<Duration::rep>(deadline.forward_share * static_cast<double>(duration.count()))};
+      const Duration forward{
+          static_cast<Duration::rep>(deadline.forward_share * static_cast<double>(duration.count()))};
       const Time forward_end = later(start, forward);
       return forward_end > deadline.at ? MicroBatchEnd{forward_end, false} : MicroBatchEnd{end, true};
     }
   }
   throw std::logic_error("unknown kind of preemption");
+}
+
+Gradient Cluster::compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) {
+  Gradient sum;
+  for (MicroBatch next = first; next.index < first.index + count; ++next.index)
+    sum += *compute_gradient(self, at, next, {});
+  return sum;
 }
 
 Duration Account::total() const { return std::accumulate(time.begin(), time.end(), Duration{}); }

@@ -21,9 +21,9 @@ namespace syncopate {
 // What becomes of a micro-batch that is running when the deadline passes.
 // Source: DropCompute fact sheet 1.1 (paper) and 1.2 (its two reference implementations).
 enum class Preempt {
-  discard,      // stops at the deadline and is lost (Algorithm 1 of the paper; the default)
-  microbatch,   // finishes and counts; only the next one is not started (reference code, BERT-Large)
-  backward,     // finishes if its backward pass has begun, else is lost after its forward pass (BERT-1.5B)
+  discard,     // stops at the deadline and is lost (Algorithm 1 of the paper; the default)
+  microbatch,  // finishes and counts; only the next one is not started (reference code, BERT-Large)
+  backward,    // finishes if its backward pass has begun, else is lost after its forward pass (BERT-1.5B)
 };
 
 struct Deadline {
@@ -79,9 +79,9 @@ struct Contribution {
 
 // Totals after a collective, the same on every participant, so that all decide alike.
 struct Agreement {
-  Time time{};                    // completion (simulated) or last arrival (MPI)
-  std::int64_t micro_batches = 0; // kept so far, over all workers
-  Bytes bytes{};                  // sent so far, over all workers
+  Time time{};                     // completion (simulated) or last arrival (MPI)
+  std::int64_t micro_batches = 0;  // kept so far, over all workers
+  Bytes bytes{};                   // sent so far, over all workers
 };
 
 // A step or round, as steps.csv shows it.
@@ -106,10 +106,10 @@ class RunObserver {
 };
 
 struct RunTotals {
-  Time end{};                              // T
-  std::vector<Account> accounts;           // per worker (the server is not a worker)
-  std::vector<std::int64_t> kept;          // micro-batches per worker that ended up in a model
-  std::vector<std::int64_t> dropped;       // micro-batches per worker, begun or finished, that did not
+  Time end{};                         // T
+  std::vector<Account> accounts;      // per worker (the server is not a worker)
+  std::vector<std::int64_t> kept;     // micro-batches per worker that ended up in a model
+  std::vector<std::int64_t> dropped;  // micro-batches per worker, begun or finished, that did not
   Bytes bytes{};
   std::int64_t collectives = 0;
   std::int64_t messages = 0;
@@ -143,6 +143,9 @@ class Cluster {
   // The gradient of one micro-batch, or nothing if the deadline stopped it.
   virtual std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& micro_batch,
                                                    const Deadline& deadline) = 0;
+
+  // The sum over micro-batches first.index .. first.index + count - 1 of a step, without a deadline.
+  virtual Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count);
 
   // Collectives: all workers (not the server) must take part, with the same operation.
   virtual Agreement all_reduce_sum(Rank self, Gradient& gradient, const Contribution& contribution, Place place) = 0;

@@ -133,7 +133,8 @@ void RandomStream::fill_uniform(std::uint32_t first, std::span<double> out) cons
   }
   const Block counter = counter_of(*this, first / 2);
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return fill_from_avx2(counter, key_of(seed), out);
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  if (has_avx2) return fill_from_avx2(counter, key_of(seed), out);
 #endif
   fill_from(counter, key_of(seed), out);
 }

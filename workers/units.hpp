@@ -53,9 +53,18 @@ class Count {
   constexpr Count(Rep value) : value_(value) {}  // NOLINT: literals read naturally, as in `Step s = 0`
   constexpr Rep value() const { return value_; }
   constexpr auto operator<=>(const Count&) const = default;
-  constexpr Count& operator++() { ++value_; return *this; }
-  constexpr Count& operator+=(Count other) { value_ += other.value_; return *this; }
-  constexpr Count& operator-=(Count other) { value_ -= other.value_; return *this; }
+  constexpr Count& operator++() {
+    ++value_;
+    return *this;
+  }
+  constexpr Count& operator+=(Count other) {
+    value_ += other.value_;
+    return *this;
+  }
+  constexpr Count& operator-=(Count other) {
+    value_ -= other.value_;
+    return *this;
+  }
   friend constexpr Count operator+(Count a, Count b) { return a += b; }
   friend constexpr Count operator-(Count a, Count b) { return a -= b; }
 

@@ -6,13 +6,14 @@
 namespace syncopate {
 
 Participant::Participant(const RunContext& context, Rank rank)
-    : context_(context), rank_(rank), model_(context.initial_model) {}
+    : context_(context), rank_(rank), size_(context.cluster.workers()), model_(context.initial_model) {}
 
 bool Participant::budget_left() const {
   const Budget& budget = context_.budget;
-  const Agreement agreed = agreed_.value_or(
-      Agreement{.time = now(), .micro_batches = kept_total_, .bytes = context_.cluster.bytes_sent()});
   if (budget.steps && step_ >= *budget.steps) return false;
+  if (!budget.seconds && !budget.samples && !budget.bytes) return true;
+  const Agreement agreed =
+      agreed_.value_or(Agreement{.time = now(), .micro_batches = kept_total_, .bytes = context_.cluster.bytes_sent()});
   if (budget.seconds && to_seconds(agreed.time) >= *budget.seconds) return false;
   if (budget.samples && agreed.micro_batches * context_.samples_per_micro_batch >= *budget.samples) return false;
   return !(budget.bytes && agreed.bytes >= *budget.bytes);
@@ -24,13 +25,14 @@ Step Participant::steps_left() const {
 }
 
 void Participant::descend(const Gradient& gradient) {
-  model_ = context_.training.descend(std::move(model_), gradient, learning_rate());
+  if (model_) model_ = context_.training.descend(std::move(model_), gradient, learning_rate());
   ++step_;
 }
 
 void Participant::publish() {
+  if (!context_.observer) return;
   const bool is_global = rank_ == Rank{0} || rank_ == context_.cluster.server();
-  if (!context_.observer || !is_global) return;
+  if (!is_global) return;
   const std::int64_t micro_batches = agreed_ ? agreed_->micro_batches : kept_total_;
   const Bytes bytes = agreed_ ? agreed_->bytes : context_.cluster.bytes_sent();
   context_.observer->on_publish(model_, step_, now(), micro_batches * context_.samples_per_micro_batch, bytes);
@@ -42,9 +44,9 @@ std::optional<Gradient> Worker::compute_gradient(const Deadline& deadline) {
 }
 
 Gradient Worker::compute_step_gradient() {
-  Gradient sum;
-  for (int m = 0; m < micro_batches(); ++m) sum += *compute_gradient();
-  return sum;
+  const MicroBatch first{rank_, step_, next_micro_batch_};
+  next_micro_batch_ += micro_batches();
+  return context_.cluster.compute_gradients(rank_, model_, first, micro_batches());
 }
 
 void Worker::descend(const Gradient& gradient) {
@@ -90,7 +92,8 @@ bool Worker::receive_model(std::source_location at) {
 }
 
 void Worker::send_gradient(Gradient gradient, std::source_location at) {
-  send(context_.cluster.server(), {.from = rank_, .step = step_, .gradient = std::move(gradient), .model = nullptr}, at);
+  send(context_.cluster.server(), {.from = rank_, .step = step_, .gradient = std::move(gradient), .model = nullptr},
+       at);
 }
 
 void Worker::send(Rank to, Message message, std::source_location at) {
@@ -143,8 +146,12 @@ void Server::descend(const Gradient& gradient) {
   kept_total_ += gradient.micro_batches();
   const Bytes bytes = context_.cluster.bytes_sent();
   if (context_.observer)
-    context_.observer->on_round({.step = step_, .end = now(), .duration = now() - last_step_end_,
-                                 .kept = gradient.micro_batches(), .dropped = dropped_since_step_, .period = 1,
+    context_.observer->on_round({.step = step_,
+                                 .end = now(),
+                                 .duration = now() - last_step_end_,
+                                 .kept = gradient.micro_batches(),
+                                 .dropped = dropped_since_step_,
+                                 .period = 1,
                                  .bytes = bytes - last_bytes_});
   dropped_since_step_ = 0;
   last_step_end_ = now();

@@ -28,20 +28,20 @@ struct RunContext {
   Training& training;
   const LearningRate& learning_rate;
   Budget budget{};
-  int micro_batches = 1;                      // M: micro-batches per optimizer step and worker
-  std::int64_t samples_per_micro_batch = 1;   // for the samples budget and the reports
-  RunObserver* observer = nullptr;            // may be null
-  ModelStatePtr initial_model{};                // where all start; null in time-only runs
+  int micro_batches = 1;                     // M: micro-batches per optimizer step and worker
+  std::int64_t samples_per_micro_batch = 1;  // for the samples budget and the reports
+  RunObserver* observer = nullptr;           // may be null
+  ModelStatePtr initial_model{};             // where all start; null in time-only runs
 };
 
 class Participant {
  public:
-  Participant(const RunContext& context, Rank rank);
+  Participant(const RunContext& context, Rank rank);  // the context outlives the participant
   Participant(const Participant&) = delete;
   Participant& operator=(const Participant&) = delete;
 
   Rank rank() const { return rank_; }
-  int size() const { return context_.cluster.workers(); }  // N, the number of workers
+  int size() const { return size_; }                            // N, the number of workers
   int micro_batches() const { return context_.micro_batches; }  // M
 
   Time now() const { return context_.cluster.now(rank_); }
@@ -64,8 +64,9 @@ class Participant {
   void publish();
 
  protected:
-  RunContext context_;
+  const RunContext& context_;  // one for all workers, so that it stays in the cache
   Rank rank_;
+  int size_;
   Step step_{};
   ModelStatePtr model_;
   std::optional<Agreement> agreed_;
@@ -103,7 +104,7 @@ class Worker : public Participant {
 
  private:
   int next_micro_batch_ = 0;
-  bool has_reduced_ = false;     // the next step goes along an all-reduced gradient
+  bool has_reduced_ = false;  // the next step goes along an all-reduced gradient
   Contribution since_sync_{};
 };
 

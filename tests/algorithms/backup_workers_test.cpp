@@ -11,14 +11,18 @@ namespace syncopate {
 namespace {
 
 TEST(BackupWorkers, WithoutBackupsEqualsSynchronousSgdBitForBit) {
-  SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20},
+  SimulatedRun setup{.workers = 4,
+                     .micro_batches = 2,
+                     .momentum = 0.9,
+                     .budget = {.steps = 20},
                      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.3, 0.0, 0.2, 0.1})}};
   EXPECT_EQ(setup.run(BackupWorkers(4)).parameters, setup.run(SyncSgd()).parameters);
 }
 
 TEST(BackupWorkers, LateGradientsAreDroppedOnArrivalAndTheirWorkerAdoptsTheNewestModel) {
   // Model down 0.25 s, gradient up 0.25 s; the third worker needs 2.6 s, the others 1 s and 1.1 s.
-  SimulatedRun setup{.network_s = 0.25, .budget = {.steps = 4},
+  SimulatedRun setup{.network_s = 0.25,
+                     .budget = {.steps = 4},
                      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 1.6})}};
   const auto outcome = setup.run(BackupWorkers(2));
   // A step takes 0.25 + 1.1 + 0.25 s. The late gradient, of step 0, arrives at 0.25 + 2.6 + 0.25 = 3.1 s,
@@ -34,7 +38,9 @@ TEST(BackupWorkers, LateGradientsAreDroppedOnArrivalAndTheirWorkerAdoptsTheNewes
 }
 
 TEST(BackupWorkers, TheStepIsTheMeanOverTheQuorum) {
-  SimulatedRun setup{.network_s = 0.25, .rate = 0.5, .budget = {.steps = 1},
+  SimulatedRun setup{.network_s = 0.25,
+                     .rate = 0.5,
+                     .budget = {.steps = 1},
                      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 9.0, 0.1})}};
   const auto outcome = setup.run(BackupWorkers(2));
   for (std::size_t i = 0; i < 4; ++i) {
@@ -45,14 +51,17 @@ TEST(BackupWorkers, TheStepIsTheMeanOverTheQuorum) {
 
 TEST(BackupWorkers, DroppedGradientsAreNeverComputed) {
   auto objective = std::make_shared<PullObjective>();
-  SimulatedRun setup{.network_s = 0.25, .budget = {.steps = 10},
-                     .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 1.6})}, .objective = objective};
+  SimulatedRun setup{.network_s = 0.25,
+                     .budget = {.steps = 10},
+                     .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 1.6})},
+                     .objective = objective};
   setup.run(BackupWorkers(2));
   EXPECT_EQ(objective->evaluations, 20);
 }
 
 TEST(BackupWorkers, AsManyLostWorkersAsBackupsDoNotBlock) {
-  SimulatedRun setup{.workers = 5, .budget = {.steps = 3},
+  SimulatedRun setup{.workers = 5,
+                     .budget = {.steps = 3},
                      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, HUGE_VAL, 0.0, HUGE_VAL, 0.0})}};
   const auto outcome = setup.run(BackupWorkers(3));
   EXPECT_EQ(outcome.rounds.size(), 3u);
@@ -77,8 +86,11 @@ TEST(BackupWorkers, StepTimesMatchAnIndependentSimulation) {
     double step_s;
   };
   for (const Case& c : {Case{100, 96, 4000, 2.614}, Case{8, 6, 20000, 1.793}, Case{4, 2, 20000, 1.505}}) {
-    SimulatedRun setup{.workers = c.workers, .network_s = 0, .budget = {.steps = c.steps},
-                       .delays = {std::make_shared<Exponential>()}, .objective = nullptr};
+    SimulatedRun setup{.workers = c.workers,
+                       .network_s = 0,
+                       .budget = {.steps = c.steps},
+                       .delays = {std::make_shared<Exponential>()},
+                       .objective = nullptr};
     const auto outcome = setup.run(BackupWorkers(c.quorum));
     // Steps are weakly dependent; 1 % is more than four standard errors of these runs and of the table.
     EXPECT_NEAR(to_seconds(outcome.rounds.back().end) / c.steps, c.step_s, 0.01 * c.step_s) << c.workers;

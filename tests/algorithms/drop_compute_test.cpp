@@ -79,7 +79,9 @@ TEST(DropCompute, WhatIsDroppedIsNotComputed) {
 }
 
 TEST(DropCompute, AWorkerWithoutAnyMicroBatchJoinsWithZero) {
-  SimulatedRun setup{.micro_batches = 2, .rate = 0.5, .budget = {.steps = 1},
+  SimulatedRun setup{.micro_batches = 2,
+                     .rate = 0.5,
+                     .budget = {.steps = 1},
                      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.0, 99.0})}};
   const auto outcome = setup.run(DropCompute(from_seconds(2.5), Preempt::discard, 1.0 / 3));
   EXPECT_EQ(outcome.log.front(), "step 1 at 3.000 s: kept 4, dropped 2");
@@ -102,8 +104,11 @@ TEST(DropCompute, KeepsAsManyMicroBatchesAsEquationFiveSays) {
     double mean_s() const override { return 0; }
   };
   constexpr int workers = 64, m = 12, steps = 200;
-  SimulatedRun setup{.workers = workers, .micro_batches = m, .budget = {.steps = steps},
-                     .delays = {std::make_shared<NormalDuration>()}, .objective = nullptr};
+  SimulatedRun setup{.workers = workers,
+                     .micro_batches = m,
+                     .budget = {.steps = steps},
+                     .delays = {std::make_shared<NormalDuration>()},
+                     .objective = nullptr};
   const boost::math::normal standard;
   for (const double tau : {10.0, 12.0, 13.0}) {
     const auto outcome = setup.run(DropCompute(from_seconds(tau), Preempt::discard, 1.0 / 3));

@@ -51,7 +51,7 @@ TEST(LocalSgd, WaitsOncePerPeriodForTheSlowestSum) {
   SimulatedRun setup{.budget = {.steps = 5}, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
   const auto outcome = setup.run(every(2));
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
-                             "step 2 at 4.500 s: kept 6, dropped 0",   // 2 x 2 s of the slowest, 0.5 s to average
+                             "step 2 at 4.500 s: kept 6, dropped 0",  // 2 x 2 s of the slowest, 0.5 s to average
                              "step 4 at 9.000 s: kept 6, dropped 0",
                              "step 5 at 11.500 s: kept 3, dropped 0",  // the last round is shorter, and averaged too
                          }));
@@ -76,12 +76,12 @@ TEST(LocalSgd, SynchronisesAtTheStepsOfTheGoldenSequences) {
     const auto& config = entry["config"];
     const std::string kind = config["kind"];
     SimulatedRun setup{.workers = 2, .budget = {.steps = config["T"].get<int>()}, .objective = nullptr};
-    setup.learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
-        .shape = kind == "cosine" ? LearningRate::Shape::cosine : LearningRate::Shape::linear,
-        .peak = config["peak"],
-        .final = config["final"],
-        .warmup_steps = config["W"].get<int>(),
-        .total_steps = config["T"].get<int>()});
+    setup.learning_rate = std::make_shared<LearningRate>(
+        LearningRate::Options{.shape = kind == "cosine" ? LearningRate::Shape::cosine : LearningRate::Shape::linear,
+                              .peak = config["peak"],
+                              .final = config["final"],
+                              .warmup_steps = config["W"].get<int>(),
+                              .total_steps = config["T"].get<int>()});
     const LocalSgd algorithm(make_power_period({.power = config["power"],
                                                 .coefficient = config["coef"],
                                                 .minimum = config["min_h"].get<int>(),

@@ -9,7 +9,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "tests/workers/pull_objective.hpp"
-#include "workers/simulated_cluster.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 

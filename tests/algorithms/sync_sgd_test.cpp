@@ -76,7 +76,8 @@ TEST(SyncSgd, AnInfiniteDelayIsExplained) {
     setup.run(SyncSgd());
     FAIL() << "a worker that never arrives must be noticed";
   } catch (const RunFailure& failure) {
-    EXPECT_THAT(failure.what(), testing::HasSubstr("workers 0, 2: waiting in all_reduce_sum (algorithms/sync_sgd.cpp:"));
+    EXPECT_THAT(failure.what(),
+                testing::HasSubstr("workers 0, 2: waiting in all_reduce_sum (algorithms/sync_sgd.cpp:"));
     EXPECT_THAT(failure.what(), testing::HasSubstr("worker 1: waiting in a micro-batch that never ends"));
   }
 }

@@ -18,7 +18,7 @@
 #include "workers/datasets/sampler.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/torch_objective.hpp"
-#include "workers/mpi_cluster.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
 
 namespace {
 

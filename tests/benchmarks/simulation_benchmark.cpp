@@ -12,7 +12,7 @@
 #include "algorithms/sync_sgd.hpp"
 #include "experiments/experiment.hpp"
 #include "workers/blas_kernel.hpp"
-#include "workers/simulated_cluster.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 namespace {
@@ -73,9 +73,8 @@ std::int64_t peak_bytes_of(const Algorithm& algorithm, int workers) {
   if (pipe(channel) != 0) std::abort();
   const pid_t child = fork();
   if (child == 0) {
-    const auto experiment =
-        load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml",
-                        {"cluster.workers=" + std::to_string(workers), "cluster.micro_batches=1"});
+    const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml",
+                                            {"cluster.workers=" + std::to_string(workers), "cluster.micro_batches=1"});
     Executor executor(2);
     Training training(experiment.runs.front().make_objective(), make_sgd({.momentum = 0.9}), {}, executor);
     simulate(algorithm, {workers, 1, 6}, training);
@@ -95,7 +94,8 @@ constexpr double mlp_parameters = 784 * 256 + 256 + 256 * 10 + 10;
 
 void memory_growth(benchmark::State& state, const Algorithm& algorithm, double bar_bytes) {
   double growth = 0;
-  for (auto _ : state) growth = static_cast<double>(peak_bytes_of(algorithm, 1024) - peak_bytes_of(algorithm, 64)) / 960;
+  for (auto _ : state)
+    growth = static_cast<double>(peak_bytes_of(algorithm, 1024) - peak_bytes_of(algorithm, 64)) / 960;
   state.counters["bytes_per_worker"] = growth;
   state.counters["bar_bytes"] = bar_bytes;
 }

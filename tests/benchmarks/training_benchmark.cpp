@@ -15,7 +15,7 @@
 #include "tests/benchmarks/plain_loop.hpp"
 #include "workers/blas_kernel.hpp"
 #include "workers/datasets/image_directory.hpp"
-#include "workers/simulated_cluster.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 namespace {
@@ -177,7 +177,7 @@ void DropComputeAgainstNoDrops(benchmark::State& state) {
   const auto objective = mlp(workers, micro_batches, size);
   set_threads(1, 1);
   // With the quick start's delays (mean 15 ms per micro-batch of 10 ms) this drops about 30 %.
-  const DropCompute dropping(from_seconds(0.0515), Preempt::discard, 1.0 / 3);
+  const DropCompute dropping(from_seconds(0.0475), Preempt::discard, 1.0 / 3);
   const DropCompute keeping(from_seconds(HUGE_VAL), Preempt::discard, 1.0 / 3);
   double with = 0, without = 0;
   for (auto _ : state) {
@@ -194,12 +194,21 @@ void DropComputeAgainstNoDrops(benchmark::State& state) {
     const Run& run = experiment.runs.front();
     Executor executor(0);
     Training training(nullptr, nullptr, {}, executor);
-    SimulatedCluster cluster({.workers = workers, .micro_batches = micro_batches, .compute_time = *run.compute_time,
-                              .network = *run.network, .training = training, .observer = &observer});
-    run_algorithm(dropping, {.cluster = cluster, .training = training, .learning_rate = *run.learning_rate,
-                             .budget = {.steps = steps}, .micro_batches = micro_batches, .observer = &observer});
+    SimulatedCluster cluster({.workers = workers,
+                              .micro_batches = micro_batches,
+                              .compute_time = *run.compute_time,
+                              .network = *run.network,
+                              .training = training,
+                              .observer = &observer});
+    run_algorithm(dropping, {.cluster = cluster,
+                             .training = training,
+                             .learning_rate = *run.learning_rate,
+                             .budget = {.steps = steps},
+                             .micro_batches = micro_batches,
+                             .observer = &observer});
   }
-  state.counters["drop_rate"] = static_cast<double>(observer.dropped) / static_cast<double>(observer.kept + observer.dropped);
+  state.counters["drop_rate"] =
+      static_cast<double>(observer.dropped) / static_cast<double>(observer.kept + observer.dropped);
   state.counters["ratio"] = with / without;
   state.counters["bar"] = 0.75;
 }

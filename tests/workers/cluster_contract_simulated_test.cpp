@@ -2,7 +2,7 @@
 // starts under mpirun, and a larger one.
 #include "tests/workers/cluster_contract.hpp"
 #include "workers/delays/network.hpp"
-#include "workers/simulated_cluster.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "workers/mpi_session.hpp"
+#include "workers/mpi/mpi_session.hpp"
 
 namespace syncopate {
 namespace {

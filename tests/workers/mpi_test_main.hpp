@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "workers/blas_kernel.hpp"
-#include "workers/mpi_session.hpp"
+#include "workers/mpi/mpi_session.hpp"
 
 namespace syncopate {
 

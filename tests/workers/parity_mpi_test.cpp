@@ -15,8 +15,8 @@
 #include "workers/delays/exponential.hpp"
 #include "workers/delays/network.hpp"
 #include "workers/models/quadratic.hpp"
-#include "workers/mpi_cluster.hpp"
-#include "workers/simulated_cluster.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 namespace {

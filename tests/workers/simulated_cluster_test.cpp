@@ -1,6 +1,6 @@
 // What only the simulated cluster promises: order of events in virtual time, explained deadlocks,
 // exact accounts. What both clusters promise is in cluster_contract.hpp.
-#include "workers/simulated_cluster.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -169,8 +169,10 @@ TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
     const auto rounds = *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 5));
     std::vector<double> delays;
     for (int i = 0; i < workers; ++i) delays.push_back(*rc::gen::inRange(0, 3000) * 1e-3);
-    SimulatedRun setup{.workers = workers, .network_s = *rc::gen::inRange(0, 900) * 1e-3,
-                       .delays = {std::make_shared<DelayOfWorker>(delays)}, .objective = nullptr};
+    SimulatedRun setup{.workers = workers,
+                       .network_s = *rc::gen::inRange(0, 900) * 1e-3,
+                       .delays = {std::make_shared<DelayOfWorker>(delays)},
+                       .objective = nullptr};
     const auto work = [&](Worker& worker) {
       for (const int kind : rounds) {
         const Deadline deadline(later(worker.now(), from_seconds(1.7)));

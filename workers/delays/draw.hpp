@@ -14,7 +14,7 @@ namespace syncopate {
 // function is inlined: a draw costs a few nanoseconds, which a call per draw would double.
 template <typename Delay>
 void add_draws(const RandomStream& stream, std::uint32_t first, std::span<double> added_s, const Delay& delay_s) {
-  std::array<double, 64> uniform;
+  thread_local std::array<double, 64> uniform;  // one for all fibers: on their stacks it would never be in the cache
   while (!added_s.empty()) {
     const auto now = added_s.first(std::min(added_s.size(), uniform.size()));
     stream.fill_uniform(first, {uniform.data(), now.size()});

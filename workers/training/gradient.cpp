@@ -4,6 +4,14 @@
 
 namespace syncopate {
 
+Gradient::Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, Duration compute_time)
+    : micro_batches_(count), compute_time_(compute_time) {
+  if (!at) return;
+  Term& term = terms_.emplace_back();
+  term.at = at;
+  for (int i = 0; i < count; ++i) term.micro_batches.push_back({first.worker, first.step, first.index + i});
+}
+
 Gradient::Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time)
     : micro_batches_(micro_batches), compute_time_(compute_time) {
   if (sum) terms_.push_back({.at = nullptr, .micro_batches = {}, .sum = std::move(sum), .scale = 1});

@@ -20,7 +20,7 @@ struct GradientSum;
 class Gradient {
  public:
   struct Term {
-    ModelStatePtr at;                        // with micro_batches, or null with `sum`
+    ModelStatePtr at;  // with micro_batches, or null with `sum`
     std::vector<MicroBatch> micro_batches;
     std::shared_ptr<GradientSum> sum;
     double scale = 1;
@@ -35,6 +35,9 @@ class Gradient {
     // Time-only runs count micro-batches and carry nothing: this is their inner loop.
     if (at) terms_.push_back({.at = at, .micro_batches = {micro_batch}, .sum = nullptr, .scale = 1});
   }
+
+  // The same for `count` micro-batches of a step, numbered from first.index; compute_time of all.
+  Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, Duration compute_time);
 
   // A sum that is already shared, such as the result of an all-reduce.
   Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time = {});

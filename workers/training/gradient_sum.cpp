@@ -57,11 +57,13 @@ std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& 
     for (std::int64_t i = 0; i < pieces; ++i) {
       const auto begin = group.micro_batches.begin() + count * i / pieces;
       const auto end = group.micro_batches.begin() + count * (i + 1) / pieces;
-      sum->chunks.push_back({.at = group.at, .micro_batches = {begin, end}, .scale = group.scale, .nested = {}, .result = {}});
+      sum->chunks.push_back(
+          {.at = group.at, .micro_batches = {begin, end}, .scale = group.scale, .nested = {}, .result = {}});
     }
   }
   for (const Gradient::Term& term : terms)
-    if (term.sum) sum->chunks.push_back({.at = {}, .micro_batches = {}, .scale = term.scale, .nested = term.sum, .result = {}});
+    if (term.sum)
+      sum->chunks.push_back({.at = {}, .micro_batches = {}, .scale = term.scale, .nested = term.sum, .result = {}});
   return sum;
 }
 

@@ -60,7 +60,7 @@ class Objective {
   // P. The flat vector holds first the decayed parameters (weight matrices and filters), then the
   // others (biases, normalisation), so that weight decay applies to one contiguous range.
   virtual std::size_t parameters() const = 0;
-  virtual std::size_t weights() const = 0;  // length of the first range, at most P
+  virtual std::size_t weights() const = 0;           // length of the first range, at most P
   virtual std::size_t buffers() const { return 0; }  // floats of normalisation statistics
 
   // (P,) starting point, the same for every worker; drawn from the counter-based streams.

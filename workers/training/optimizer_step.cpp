@@ -17,15 +17,15 @@ constexpr std::size_t block_size = 2048;
 struct StepWork {
   std::shared_ptr<const Objective> objective;
   std::shared_ptr<const Optimizer> optimizer;
-  ModelStatePtr from;                    // input; null once taken over or no longer needed
+  ModelStatePtr from;  // input; null once taken over or no longer needed
   std::shared_ptr<GradientSum> sum;
   double scale = 1;
   StepContext context;
   double clip_norm = 0;
-  CellPtr parameters;                    // outputs
+  CellPtr parameters;  // outputs
   std::array<CellPtr, 2> moments;
   CellPtr buffers;
-  const float* before = nullptr;         // where the input is: the output itself when in place
+  const float* before = nullptr;  // where the input is: the output itself when in place
   const float* moments_before[2] = {nullptr, nullptr};
 
   void begin();
@@ -82,8 +82,8 @@ void StepWork::update(std::size_t begin, std::size_t end) const {
     // A block never straddles the border between decayed and other parameters.
     const std::size_t stop = std::min({end, at + block_size, at < decayed ? decayed : end});
     write_block(*sum, scale, at, {gradient, stop - at});
-    OptimizerBlock block{.size = stop - at, .gradient = gradient, .before = before + at,
-                         .after = parameters->value.data() + at};
+    OptimizerBlock block{
+        .size = stop - at, .gradient = gradient, .before = before + at, .after = parameters->value.data() + at};
     for (int i = 0; i < optimizer->moments(); ++i) {
       block.moments_before[i] = moments_before[i] ? moments_before[i] + at : nullptr;
       block.moments_after[i] = moments[i]->value.data() + at;
@@ -146,9 +146,8 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
     if (one_task) work->sum = nullptr, work->from = nullptr;
   };
   const auto started = executor_.submit(begin, inputs);
-  const auto done = one_task ? started : submit_ranges(started, [work](std::size_t from, std::size_t to) {
-    work->update(from, to);
-  });
+  const auto done =
+      one_task ? started : submit_ranges(started, [work](std::size_t from, std::size_t to) { work->update(from, to); });
   next->parameters->producer = done;
   for (int i = 0; i < optimizer_->moments(); ++i) next->moments[i]->producer = done;
   if (work->buffers) next->buffers->producer = done;

@@ -34,9 +34,9 @@ struct Evaluation {
 class Training {
  public:
   struct Options {
-    double clip_norm = 0;               // global L2 norm of a gradient; 0: off
-    std::int64_t train_samples = 10000; // for train_loss
-    std::uint64_t seed = 0;             // of the initial parameters
+    double clip_norm = 0;                // global L2 norm of a gradient; 0: off
+    std::int64_t train_samples = 10000;  // for train_loss
+    std::uint64_t seed = 0;              // of the initial parameters
   };
 
   // objective = null: time-only; states are null and nothing is computed.

@@ -1,8 +1,8 @@
-#include "workers/mpi_cluster.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
 
 #include <utility>
 
-#include "workers/mpi_process.hpp"
+#include "workers/mpi/mpi_process.hpp"
 
 namespace syncopate {
 

@@ -1,4 +1,4 @@
-#include "workers/mpi_arrival.hpp"
+#include "workers/mpi/mpi_arrival.hpp"
 
 #include <fmt/format.h>
 

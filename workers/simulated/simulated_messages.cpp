@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "workers/simulated_cluster.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 
@@ -29,7 +29,7 @@ std::optional<Message> SimulatedCluster::receive(Rank rank, Time until, Place pl
     // Others may be behind in virtual time: let them catch up, at least to this worker's time.
     participant.receiving = true;
     if (until != never) resume_at(rank, std::max(until, participant.now));
-    suspend(rank, place);
+    suspend(participant, place);
     participant.receiving = false;
   }
   if (participant.inbox.empty()) return std::nullopt;

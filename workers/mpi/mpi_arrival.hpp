@@ -41,7 +41,7 @@ std::string explain_mismatch(const std::vector<Arrival>& arrivals);
 
 }  // namespace syncopate
 
-#include "workers/mpi_wait.hpp"
+#include "workers/mpi/mpi_wait.hpp"
 
 namespace syncopate {
 

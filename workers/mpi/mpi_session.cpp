@@ -1,4 +1,4 @@
-#include "workers/mpi_session.hpp"
+#include "workers/mpi/mpi_session.hpp"
 
 #include <fmt/format.h>
 #include <sys/prctl.h>

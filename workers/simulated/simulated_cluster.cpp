@@ -1,4 +1,4 @@
-#include "workers/simulated_cluster.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 #include <fmt/format.h>
 
@@ -62,8 +62,12 @@ void SimulatedCluster::event_loop() {
           resume(event.rank);
         }
         break;
-      case Event::Kind::deliver: deliver(event.rank, std::move(*event.delivery)); break;
-      case Event::Kind::finish_collective: end_collective(); break;
+      case Event::Kind::deliver:
+        deliver(event.rank, std::move(*event.delivery));
+        break;
+      case Event::Kind::finish_collective:
+        end_collective();
+        break;
     }
   }
   // When the server has ended the run is over, whatever workers are still lost in.
@@ -85,12 +89,10 @@ std::uint64_t SimulatedCluster::schedule(Time at, Event::Kind kind, Rank rank, s
   return next_event_++;
 }
 
-void SimulatedCluster::suspend(Rank rank, Place place) {
-  Participant& participant = self(rank);
-  participant.waits_for = place;
-  participant.blocked = true;
+void SimulatedCluster::suspend(Participant& participant, const Place& place) {
+  participant.waits_for = &place;
   participant.fiber->suspend();
-  participant.blocked = false;
+  participant.waits_for = nullptr;
   participant.wake = 0;
 }
 
@@ -110,7 +112,7 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
   poll_interrupt();
   if (spent >= longest_duration) {  // an infinite delay: this worker is never heard of again
     participant.account[Activity::discarded] += spent;
-    suspend(rank, {"a micro-batch that never ends", std::source_location::current()});
+    suspend(participant, {"a micro-batch that never ends", std::source_location::current()});
   }
   if (!end.kept) {
     participant.account[Activity::discarded] += spent;
@@ -121,19 +123,39 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
   return Gradient(at, micro_batch, spent);
 }
 
+Gradient SimulatedCluster::compute_gradients(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
+  drawn_.resize(static_cast<std::size_t>(count));
+  options_.compute_time.durations(rank, first.step, static_cast<std::uint32_t>(first.index), drawn_);
+  Duration spent{};
+  for (const Duration duration : drawn_) {
+    if (duration >= longest_duration) return Cluster::compute_gradients(rank, at, first, count);
+    spent += duration;
+  }
+  Participant& participant = self(rank);
+  participant.now += spent;
+  participant.account[Activity::compute] += spent;
+  participant.computed += count;
+  poll_interrupt();
+  return Gradient(at, first, count, spent);
+}
+
 // Durations are drawn for several micro-batches of a step at once, which is much cheaper.
 Duration SimulatedCluster::draw(Participant& participant, const MicroBatch& micro_batch) {
   constexpr int most_ahead = 64;
   const int first = participant.drawn_first;
   const int count = static_cast<int>(participant.durations.size());
-  if (participant.drawn_step == micro_batch.step && micro_batch.index >= first && micro_batch.index < first + count)
-    return participant.durations[static_cast<std::size_t>(micro_batch.index - first)];
-  participant.durations.resize(static_cast<std::size_t>(std::clamp(options_.micro_batches, 1, most_ahead)));
-  participant.drawn_step = micro_batch.step;
-  participant.drawn_first = micro_batch.index;
-  options_.compute_time.durations(micro_batch.worker, micro_batch.step, static_cast<std::uint32_t>(micro_batch.index),
+  const bool is_drawn =
+      participant.drawn_step == micro_batch.step && micro_batch.index >= first && micro_batch.index < first + count;
+  if (!is_drawn) draw_ahead(participant, micro_batch, std::clamp(options_.micro_batches, 1, most_ahead));
+  return participant.durations[static_cast<std::size_t>(micro_batch.index - participant.drawn_first)];
+}
+
+void SimulatedCluster::draw_ahead(Participant& participant, const MicroBatch& first, int count) {
+  participant.durations.resize(static_cast<std::size_t>(count));
+  participant.drawn_step = first.step;
+  participant.drawn_first = first.index;
+  options_.compute_time.durations(first.worker, first.step, static_cast<std::uint32_t>(first.index),
                                   participant.durations);
-  return participant.durations.front();
 }
 
 std::string SimulatedCluster::name(Rank rank) const {
@@ -169,11 +191,10 @@ std::string SimulatedCluster::explain_deadlock() const {
   std::string server_state;
   for (std::size_t i = 0; i < participants_.size(); ++i) {
     const Participant& participant = participants_[i];
-    const Place& place = participant.waits_for;
-    const std::string state =
-        participant.ended ? "ended"
-                          : fmt::format("waiting in {} ({}:{})", place.operation, short_path(place.at.file_name()),
-                                        place.at.line());
+    const Place* place = participant.waits_for;
+    const std::string state = !place ? "ended"
+                                     : fmt::format("waiting in {} ({}:{})", place->operation,
+                                                   short_path(place->at.file_name()), place->at.line());
     if (static_cast<int>(i) < options_.workers)
       workers_by_state[state].push_back(static_cast<int>(i));
     else

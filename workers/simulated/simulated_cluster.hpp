@@ -14,7 +14,7 @@
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/network.hpp"
-#include "workers/fiber.hpp"
+#include "workers/simulated/fiber.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
@@ -39,6 +39,7 @@ class SimulatedCluster : public Cluster {
   Time now(Rank self) const override { return participants_[index(self)].now; }
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& micro_batch,
                                            const Deadline& deadline) override;
+  Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override;
   Agreement all_reduce_sum(Rank self, Gradient& gradient, const Contribution& contribution, Place place) override;
   Agreement average(Rank self, ModelStatePtr& state, const AveragePolicy& policy, const Contribution& contribution,
                     Place place) override;
@@ -58,7 +59,9 @@ class SimulatedCluster : public Cluster {
     Time sent;
   };
 
-  struct Participant {
+  // What every step touches fills the first two cache lines: with thousands of workers the cost of a
+  // step is that of fetching their memory.
+  struct alignas(64) Participant {
     std::unique_ptr<Fiber> fiber;
     Time now{};
     Time met_at{};  // last time it met others: until then its clock is everybody's, after it it has run ahead
@@ -66,23 +69,40 @@ class SimulatedCluster : public Cluster {
     std::int64_t computed = 0;  // micro-batches whose gradient exists
     std::int64_t kept = 0;
     std::int64_t dropped = 0;
-    Duration kept_time{};       // server methods: compute time of what the server kept
-    std::vector<Duration> durations;  // drawn ahead for one step
-    Step drawn_step{-1};
-    int drawn_first = 0;
-    std::deque<Delivery> inbox;  // arrived, in (time, number) order
-    int in_flight = 0;           // sent to it, not yet arrived
-    Place waits_for;
-    bool blocked = false;
+    std::uint64_t wake = 0;            // number of the event that ends its present wait; 0: none
+    const Place* waits_for = nullptr;  // on its stack; null: it runs
     bool receiving = false;
     bool ended = false;
-    std::uint64_t wake = 0;  // number of the event that ends its present wait; 0: none
-    // What it brings to the collective it stands in.
-    Gradient* gradient = nullptr;
-    ModelStatePtr* state = nullptr;
+    // What only some methods touch.
+    int drawn_first = 0;
+    Step drawn_step{-1};
+    std::vector<Duration> durations;  // drawn ahead for one step
+    Duration kept_time{};             // server methods: compute time of what the server kept
+    std::deque<Delivery> inbox;       // arrived, in (time, number) order
+    int in_flight = 0;                // sent to it, not yet arrived
+  };
+
+  // The collective that workers are gathering for. Sums are formed as they arrive.
+  struct Gathering {
+    Collective operation = Collective::none;
+    Place place;
+    int arrived = 0;
+    Time last_arrival{};
+    Round round;
+    Gradient sum;
+    std::vector<ModelStatePtr> states;  // by rank
     AveragePolicy policy;
     Rank root{};
-    Contribution contribution;
+  };
+
+  // The last collective that ended, as long as workers still pick up its result: the first of them
+  // may already stand in the next one.
+  struct Meeting {
+    Time last_arrival{};
+    Time end{};
+    Agreement agreement;
+    Gradient sum;
+    std::vector<ModelStatePtr> states;
   };
 
   struct Event {
@@ -104,16 +124,17 @@ class SimulatedCluster : public Cluster {
   void event_loop();
   void poll_interrupt();
   std::uint64_t schedule(Time at, Event::Kind kind, Rank rank, std::unique_ptr<Delivery> delivery = nullptr);
-  void suspend(Rank rank, Place place);
+  void suspend(Participant& participant, const Place& place);
   void resume(Rank rank);
   void resume_at(Rank rank, Time at);
 
   Duration draw(Participant& participant, const MicroBatch& micro_batch);
-  Agreement meet(Rank rank, Collective operation, Place place);
+  void draw_ahead(Participant& participant, const MicroBatch& first, int count);
+  Gathering& arrive(Rank rank, Collective operation, const Contribution& contribution, const Place& place);
+  Agreement meet(Rank rank, const Place& place);
   void schedule_collective_end();
   void end_collective();
-  void combine();
-  Bytes payload(Collective operation) const;
+  Bytes payload() const;
   void deliver(Rank to, Delivery delivery);
   Message take_first(Participant& participant);
   bool nobody_can_send_to(Rank rank) const;
@@ -129,14 +150,11 @@ class SimulatedCluster : public Cluster {
   Time global_{};
   std::exception_ptr failure_;
   bool somebody_ended_ = false;
-  // The collective that workers are gathering for.
-  Collective gathering_ = Collective::none;
-  Place gathering_place_;
-  int arrived_ = 0;
-  Time last_arrival_{};
+  Gathering gathering_;
+  Meeting meeting_;
+  std::vector<Duration> drawn_;  // scratch of compute_gradients
   Time last_round_end_{};
   Bytes last_round_bytes_{};
-  Agreement agreement_;
   Bytes bytes_{};
   std::int64_t kept_ = 0;  // in collectives, over all workers
   std::int64_t collectives_ = 0;

@@ -1,4 +1,4 @@
-#include "workers/mpi_process.hpp"
+#include "workers/mpi/mpi_process.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "workers/interrupt.hpp"
-#include "workers/mpi_wait.hpp"
+#include "workers/mpi/mpi_wait.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "workers/mpi_reduction.hpp"
+#include "workers/mpi/mpi_reduction.hpp"
 
 #include <fmt/format.h>
 

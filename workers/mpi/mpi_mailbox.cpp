@@ -1,9 +1,9 @@
-#include "workers/mpi_mailbox.hpp"
+#include "workers/mpi/mpi_mailbox.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "workers/mpi_reduction.hpp"
+#include "workers/mpi/mpi_reduction.hpp"
 
 namespace syncopate {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "workers/mpi_arrival.hpp"
-#include "workers/mpi_cluster.hpp"
-#include "workers/mpi_communicators.hpp"
-#include "workers/mpi_mailbox.hpp"
-#include "workers/wall_account.hpp"
+#include "workers/mpi/mpi_arrival.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
+#include "workers/mpi/mpi_communicators.hpp"
+#include "workers/mpi/mpi_mailbox.hpp"
+#include "workers/mpi/wall_account.hpp"
 
 namespace syncopate {
 

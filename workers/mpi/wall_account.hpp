@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "workers/cluster.hpp"
-#include "workers/mpi_wait.hpp"
+#include "workers/mpi/mpi_wait.hpp"
 
 namespace syncopate {
 

@@ -1,11 +1,11 @@
-#include "workers/mpi_communicators.hpp"
+#include "workers/mpi/mpi_communicators.hpp"
 
 #include <fmt/format.h>
 #include <sched.h>
 
 #include <stdexcept>
 
-#include "workers/mpi_wait.hpp"
+#include "workers/mpi/mpi_wait.hpp"
 
 namespace syncopate {
 namespace {

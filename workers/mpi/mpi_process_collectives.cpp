@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "workers/delays/network.hpp"
-#include "workers/mpi_process.hpp"
-#include "workers/mpi_reduction.hpp"
+#include "workers/mpi/mpi_process.hpp"
+#include "workers/mpi/mpi_reduction.hpp"
 
 namespace syncopate {
 

@@ -38,7 +38,15 @@ class Fiber {
   void suspend();  // called from inside
   bool ended() const { return ended_; }
 
+  // Starts to fetch the top of the suspended stack, to be called a little before resume: with
+  // thousands of fibers these lines are in no near cache.
+  void prefetch() const {
+    constexpr std::ptrdiff_t line = 64;
+    for (std::ptrdiff_t i = -4; i < 13; ++i) __builtin_prefetch(static_cast<const char*>(top_) + i * line, 1);
+  }
+
  private:
+  const void* top_ = nullptr;  // near the stack pointer of the last suspend
   std::function<void()> body_;
   boost::context::fiber inside_;
   boost::context::fiber outside_;

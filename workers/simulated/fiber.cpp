@@ -1,4 +1,4 @@
-#include "workers/fiber.hpp"
+#include "workers/simulated/fiber.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -24,8 +24,10 @@ struct PooledStack {
 }  // namespace
 
 StackPool::StackPool(std::size_t fibers) : count_(fibers) {
-  guard_ = fibers <= most_guarded_fibers ? static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) : 0;
-  stride_ = stack_bytes + guard_;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  guard_ = fibers <= most_guarded_fibers ? page : 0;
+  // An odd number of pages, guarded or not: stacks a power of two apart would share their cache sets.
+  stride_ = stack_bytes + page;
   void* memory = mmap(nullptr, count_ * stride_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
@@ -61,6 +63,9 @@ Fiber::~Fiber() = default;
 
 void Fiber::resume() { inside_ = std::move(inside_).resume(); }
 
-void Fiber::suspend() { outside_ = std::move(outside_).resume(); }
+void Fiber::suspend() {
+  top_ = __builtin_frame_address(0);
+  outside_ = std::move(outside_).resume();
+}
 
 }  // namespace syncopate

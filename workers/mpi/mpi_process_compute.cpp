@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "workers/interrupt.hpp"
-#include "workers/mpi_process.hpp"
-#include "workers/mpi_wait.hpp"
+#include "workers/mpi/mpi_process.hpp"
+#include "workers/mpi/mpi_wait.hpp"
 #include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {

@@ -16,7 +16,7 @@
 
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
-#include "workers/mpi_session.hpp"
+#include "workers/mpi/mpi_session.hpp"
 
 namespace syncopate {
 
