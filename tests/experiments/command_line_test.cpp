@@ -1,56 +1,18 @@
 // The built program as its users meet it: output, messages and exit status.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 
+#include "tests/experiments/program.hpp"
+
+namespace syncopate {
 namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
-
-struct Outcome {
-  int status = -1;
-  std::string out;
-  std::string err;
-};
-
-class CommandLine : public testing::Test {
- protected:
-  void SetUp() override {
-    const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
-    directory = std::filesystem::temp_directory_path() / (std::string("syncopate_command_line_") + test->name());
-    std::filesystem::remove_all(directory);
-    std::filesystem::create_directories(directory);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory); }
-
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(directory / name, std::ios::binary) << text;
-    return (directory / name).string();
-  }
-
-  std::string read(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(directory / name).rdbuf();
-    return text.str();
-  }
-
-  // Runs the program through the shell, so `arguments` are quoted as a user would.
-  Outcome syncopate(const std::string& arguments) const {
-    const std::string command =
-        "cd '" + directory.string() + "' && '" SYNCOPATE_PROGRAM "' " + arguments + " >out.txt 2>err.txt </dev/null";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
-  }
-
-  std::filesystem::path directory;
-};
+using Outcome = ProgramOutcome;
+using CommandLine = ProgramTest;
 
 // Virtual time alone: takes milliseconds.
 constexpr const char* time_only = R"(name = "time"
@@ -178,3 +140,4 @@ TEST_F(CommandLine, BadUsageEndsWithStatus2) {
 }
 
 }  // namespace
+}  // namespace syncopate

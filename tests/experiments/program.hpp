@@ -1,0 +1,54 @@
+// Runs the built program in a directory of its own, as its users do.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace syncopate {
+
+struct ProgramOutcome {
+  int status = -1;
+  std::string out;
+  std::string err;
+};
+
+class ProgramTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+    directory =
+        std::filesystem::temp_directory_path() / (std::string("syncopate_") + test->test_suite_name() + test->name());
+    std::filesystem::remove_all(directory);
+    std::filesystem::create_directories(directory);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(directory / name, std::ios::binary) << text;
+    return (directory / name).string();
+  }
+
+  std::string read(const std::filesystem::path& name) const {
+    std::ostringstream text;
+    text << std::ifstream(directory / name).rdbuf();
+    return text.str();
+  }
+
+  // Runs the program through the shell, so `arguments` are quoted as a user would.
+  ProgramOutcome syncopate(const std::string& arguments) const {
+    const std::string command =
+        "cd '" + directory.string() + "' && '" SYNCOPATE_PROGRAM "' " + arguments + " >out.txt 2>err.txt </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
+  }
+
+  std::filesystem::path directory;
+};
+
+}  // namespace syncopate
