@@ -61,11 +61,4 @@ Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> bo
 
 Fiber::~Fiber() = default;
 
-void Fiber::resume() { inside_ = std::move(inside_).resume(); }
-
-void Fiber::suspend() {
-  top_ = __builtin_frame_address(0);
-  outside_ = std::move(outside_).resume();
-}
-
 }  // namespace syncopate

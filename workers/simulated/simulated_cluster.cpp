@@ -89,18 +89,6 @@ std::uint64_t SimulatedCluster::schedule(Time at, Event::Kind kind, Rank rank, s
   return next_event_++;
 }
 
-void SimulatedCluster::suspend(Participant& participant, const Place& place) {
-  participant.waits_for = &place;
-  participant.fiber->suspend();
-  participant.waits_for = nullptr;
-  participant.wake = 0;
-}
-
-void SimulatedCluster::resume(Rank rank) {
-  self(rank).fiber->resume();
-  if (failure_) std::rethrow_exception(failure_);
-}
-
 void SimulatedCluster::resume_at(Rank rank, Time at) { self(rank).wake = schedule(at, Event::Kind::resume, rank); }
 
 std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const ModelStatePtr& at,

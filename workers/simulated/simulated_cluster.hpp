@@ -124,14 +124,22 @@ class SimulatedCluster : public Cluster {
   void event_loop();
   void poll_interrupt();
   std::uint64_t schedule(Time at, Event::Kind kind, Rank rank, std::unique_ptr<Delivery> delivery = nullptr);
-  void suspend(Participant& participant, const Place& place);
-  void resume(Rank rank);
+  static void suspend(Participant& participant, const Place& place) {
+    participant.waits_for = &place;
+    participant.fiber->suspend();
+    participant.waits_for = nullptr;
+    participant.wake = 0;
+  }
+  void resume(Rank rank) {
+    self(rank).fiber->resume();
+    if (failure_) std::rethrow_exception(failure_);
+  }
   void resume_at(Rank rank, Time at);
 
   Duration draw(Participant& participant, const MicroBatch& micro_batch);
   void draw_ahead(Participant& participant, const MicroBatch& first, int count);
   Gathering& arrive(Rank rank, Collective operation, const Contribution& contribution, const Place& place);
-  Agreement meet(Rank rank, const Place& place);
+  [[gnu::always_inline]] Agreement meet(Rank rank, const Place& place);
   void schedule_collective_end();
   void end_collective();
   Bytes payload() const;

@@ -11,6 +11,17 @@
 
 namespace syncopate {
 
+// Waits for the others; afterwards the worker's clock stands at the collective's end.
+inline Agreement SimulatedCluster::meet(Rank rank, const Place& place) {
+  if (gathering_.arrived == options_.workers) schedule_collective_end();
+  Participant& participant = self(rank);
+  suspend(participant, place);
+  participant.account[Activity::wait] += meeting_.last_arrival - participant.now;
+  participant.account[Activity::communicate] += meeting_.end - meeting_.last_arrival;
+  participant.now = participant.met_at = meeting_.end;
+  return meeting_.agreement;
+}
+
 Agreement SimulatedCluster::all_reduce_sum(Rank rank, Gradient& gradient, const Contribution& contribution,
                                            Place place) {
   arrive(rank, Collective::all_reduce, contribution, place).sum += std::move(gradient);
@@ -70,17 +81,6 @@ SimulatedCluster::Gathering& SimulatedCluster::arrive(Rank rank, Collective oper
   gathering.round.step = std::max(gathering.round.step, part.step);
   gathering.round.period = std::max(gathering.round.period, part.period);
   return gathering;
-}
-
-// Waits for the others; afterwards the worker's clock stands at the collective's end.
-Agreement SimulatedCluster::meet(Rank rank, const Place& place) {
-  if (gathering_.arrived == options_.workers) schedule_collective_end();
-  Participant& participant = self(rank);
-  suspend(participant, place);
-  participant.account[Activity::wait] += meeting_.last_arrival - participant.now;
-  participant.account[Activity::communicate] += meeting_.end - meeting_.last_arrival;
-  participant.now = participant.met_at = meeting_.end;
-  return meeting_.agreement;
 }
 
 Bytes SimulatedCluster::payload() const {
