@@ -44,7 +44,7 @@ EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) 
   } else {
     plan.every_steps = evaluation.integer("every_steps", 1, most, default_steps);
   }
-  plan.train_samples = evaluation.integer("train_samples", 0, most, plan.train_samples);
+  plan.train_samples = evaluation.integer("train_samples", 1, most, plan.train_samples);
   if (evaluation.has("target_accuracy")) {
     plan.target_accuracy = evaluation.number("target_accuracy", {.low = 0, .high = 1, .low_open = true});
     if (!training.time_only && training.objective.load && !training.objective.has_accuracy) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 
 namespace syncopate {
@@ -26,8 +27,6 @@ void install_interrupt_handlers() {
 }
 
 bool interrupted() { return flag.load(std::memory_order_relaxed); }
-
-const std::atomic<bool>& interrupt_flag() { return flag; }
 
 void set_interrupted(bool value) { flag.store(value, std::memory_order_relaxed); }
 

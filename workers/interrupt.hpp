@@ -1,8 +1,6 @@
 // Ctrl-C as a flag that clusters poll, so that a run ends between two events and not within a file.
 #pragma once
 
-#include <atomic>
-
 namespace syncopate {
 
 // From now on the first SIGINT or SIGTERM raises the flag and the second ends the process at once
@@ -11,9 +9,6 @@ void install_interrupt_handlers();
 
 // True once the flag is raised. Costs one relaxed load, so it may be polled at every event.
 bool interrupted();
-
-// The flag itself, for a cluster that is told where to look.
-const std::atomic<bool>& interrupt_flag();
 
 // Raises the flag (the handlers and tests) or lowers it again (tests).
 void set_interrupted(bool value);

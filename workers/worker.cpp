@@ -1,6 +1,8 @@
 #include "workers/worker.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace syncopate {
@@ -113,25 +115,34 @@ std::optional<Message> Worker::receive_until(Time until, std::source_location at
 }
 
 Server::Server(const RunContext& context, Rank rank)
-    : Participant(context, rank), peers_(static_cast<std::size_t>(size())) {}
+    : Participant(context, rank),
+      version_of_(static_cast<std::size_t>(size()), Step{-1}),
+      waiting_(static_cast<std::size_t>(size())) {
+  std::iota(waiting_.begin(), waiting_.end(), 0);
+}
 
 std::optional<Message> Server::receive(std::source_location at) { return receive_until(never, at); }
 
 std::optional<Message> Server::receive_until(Time until, std::source_location at) {
   auto message = context_.cluster.receive(rank_, until, {"receive", at});
-  if (message) peers_[static_cast<std::size_t>(message->from.value)].waiting = true;
+  if (!message) return message;
+  const int from = message->from.value;
+  const bool has_current = version_of_[static_cast<std::size_t>(from)] == step_;
+  (has_current ? waiting_for_next_ : waiting_).push_back(from);
   return message;
 }
 
 void Server::send_model_to_waiting(std::source_location at) {
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    Peer& peer = peers_[i];
-    if (!peer.waiting || peer.version >= step_) continue;
-    peer = {.waiting = false, .version = step_};
-    context_.cluster.send(rank_, Rank{static_cast<int>(i)},
+  std::sort(waiting_.begin(), waiting_.end());
+  for (const int worker : waiting_) {
+    Step& version = version_of_[static_cast<std::size_t>(worker)];
+    if (version == step_) continue;  // it had sent more than one gradient
+    version = step_;
+    context_.cluster.send(rank_, Rank{worker},
                           {.from = rank_, .step = step_, .gradient = {}, .model = model_, .carries_model = true},
                           {"send_model", at});
   }
+  waiting_.clear();
 }
 
 void Server::keep(const Message& message) { context_.cluster.keep(rank_, message); }
@@ -153,6 +164,8 @@ void Server::descend(const Gradient& gradient) {
                                  .dropped = dropped_since_step_,
                                  .period = 1,
                                  .bytes = bytes - last_bytes_});
+  waiting_.insert(waiting_.end(), waiting_for_next_.begin(), waiting_for_next_.end());
+  waiting_for_next_.clear();
   dropped_since_step_ = 0;
   last_step_end_ = now();
   last_bytes_ = bytes;

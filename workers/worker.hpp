@@ -86,6 +86,8 @@ class Worker : public Participant {
 
   void descend(const Gradient& gradient);
 
+  // Sums over all workers; afterwards all hold the same gradient. One step along it, `descend`, follows:
+  // in steps.csv the two are one row.
   void all_reduce_sum(Gradient& gradient, std::source_location at = std::source_location::current());
   void average_model(const AveragePolicy& policy, std::source_location at = std::source_location::current());
   void broadcast_model(Rank root, std::source_location at = std::source_location::current());
@@ -129,11 +131,9 @@ class Server : public Participant {
   void descend(const Gradient& gradient);
 
  private:
-  struct Peer {
-    bool waiting = true;
-    Step version{-1};  // of the last model sent to it
-  };
-  std::vector<Peer> peers_;
+  std::vector<Step> version_of_;       // of the last model sent to each worker
+  std::vector<int> waiting_;           // workers without the current version, to be sent it
+  std::vector<int> waiting_for_next_;  // workers that have delivered at the current version
   std::int64_t dropped_since_step_ = 0;
   Time last_step_end_{};
   Bytes last_bytes_{};

@@ -19,6 +19,28 @@ TEST(BackupWorkers, WithoutBackupsEqualsSynchronousSgdBitForBit) {
   EXPECT_EQ(setup.run(BackupWorkers(4)).parameters, setup.run(SyncSgd()).parameters);
 }
 
+TEST(BackupWorkers, GradientsAtOneVersionAreFusedAsInSynchronousSgd) {
+  std::vector<std::int64_t> calls;
+  for (const bool with_server : {false, true}) {
+    auto objective = std::make_shared<PullObjective>();
+    SimulatedRun setup{.workers = 40, .momentum = 0.9, .budget = {.steps = 5}, .objective = objective};
+    with_server ? setup.run(BackupWorkers(40)) : setup.run(SyncSgd());
+    calls.push_back(objective->calls);
+  }
+  EXPECT_EQ(calls[0], 5 * 2);  // 40 samples are two chunks
+  EXPECT_EQ(calls[1], calls[0]);
+}
+
+TEST(BackupWorkers, ALateGradientsBytesCountWhenItArrives) {
+  SimulatedRun setup{.network_s = 0.25,
+                     .budget = {.steps = 2},
+                     .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 1.6})}};
+  const auto outcome = setup.run(BackupWorkers(2));
+  EXPECT_EQ(outcome.rounds[0].bytes, Bytes{(3 + 2) * 16});  // three models, two gradients of 16 bytes
+  EXPECT_EQ(outcome.rounds[1].bytes,
+            Bytes{(2 + 1 + 1 + 2) * 16});  // two models, the late gradient and its model, two more
+}
+
 TEST(BackupWorkers, LateGradientsAreDroppedOnArrivalAndTheirWorkerAdoptsTheNewestModel) {
   // Model down 0.25 s, gradient up 0.25 s; the third worker needs 2.6 s, the others 1 s and 1.1 s.
   SimulatedRun setup{.network_s = 0.25,

@@ -93,6 +93,18 @@ TEST(DropCompute, AllDroppedStillDecaysMomentum) {
   EXPECT_EQ(outcome.parameters, std::vector<float>(4, 1.0f));
 }
 
+TEST(DropCompute, AStepWithoutAnyMicroBatchKeepsWorkersInConsensus) {
+  // Nobody finishes anything in time, twice; the state stays one, and so do later steps.
+  SimulatedRun setup{.workers = 6, .momentum = 0.9, .budget = {.steps = 2}};
+  Executor executor(0);
+  auto objective = std::make_shared<PullObjective>();
+  Training training(objective, make_sgd({.momentum = 0.9}), {}, executor);
+  const auto start = training.initial_state();
+  const Gradient nothing = training.share(Gradient());
+  EXPECT_EQ(training.descend(start, nothing / 6, 0.1), training.descend(start, nothing / 6, 0.1));
+  EXPECT_EQ(setup.run(DropCompute(from_seconds(0.5), Preempt::discard, 1.0 / 3)).rounds.size(), 2u);
+}
+
 // Eq. 5 of the paper: E[completed] = sum over m of Phi((tau - m mu) / (sigma sqrt(m))).
 TEST(DropCompute, KeepsAsManyMicroBatchesAsEquationFiveSays) {
   class NormalDuration : public DelayProcess {  // independent of the delays under test elsewhere

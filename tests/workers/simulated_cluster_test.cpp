@@ -149,6 +149,27 @@ TEST(SimulatedCluster, WorkersEndWhenTheirServerHasEnded) {
   for (const Account& account : outcome.totals.accounts) EXPECT_EQ(account.total(), from_seconds(2.0));
 }
 
+TEST(SimulatedCluster, ATimedWaitEndsWithTheServer) {
+  const SimulatedRun setup{.workers = 2};
+  const auto outcome = setup.run(Script(
+      [](Worker& worker) {
+        EXPECT_FALSE(worker.receive_until(start_time + from_seconds(100)));
+        EXPECT_LE(worker.now(), start_time + from_seconds(2));
+      },
+      [](Server& server) { server.receive_until(start_time + from_seconds(2)); }));
+  EXPECT_EQ(outcome.totals.end, start_time + from_seconds(2));
+}
+
+TEST(SimulatedCluster, AveragingByDifferentPoliciesIsExplained) {
+  const SimulatedRun setup{.workers = 2};
+  const std::string text = message_of([&] {
+    setup.run(Script([](Worker& worker) {
+      worker.average_model({.moments = worker.rank() == Rank{0} ? StatePolicy::keep : StatePolicy::reset});
+    }));
+  });
+  EXPECT_EQ(text, "worker 1 averages by another policy than the others");
+}
+
 TEST(SimulatedCluster, ThousandsOfWorkersAreCheap) {
   SimulatedRun setup{.workers = 20'000, .budget = {.steps = 3}, .objective = nullptr};  // beyond guard pages
   const auto outcome = setup.run(Script([](Worker& worker) {

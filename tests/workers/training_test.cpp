@@ -166,6 +166,20 @@ TEST(Training, ClippingScalesToTheGlobalNorm) {
   EXPECT_NEAR(values[3], 1 + 7 / norm, 1e-5);
 }
 
+TEST(Training, WhatFollowsAFailedTaskIsNotRun) {
+  Executor executor(1);
+  bool ran = false;
+  const auto first = executor.submit([] { throw std::bad_alloc(); });
+  try {
+    const std::shared_ptr<Task> prerequisites[] = {first};
+    executor.submit([&] { ran = true; }, prerequisites);
+    executor.wait_all();
+    FAIL() << "the failure must be seen";
+  } catch (const std::bad_alloc&) {
+  }
+  EXPECT_FALSE(ran);
+}
+
 TEST(Training, AFailingTaskReachesTheOneWhoWaits) {
   Executor executor(2);
   executor.submit([] { throw std::runtime_error("boom"); });

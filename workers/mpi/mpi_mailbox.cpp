@@ -24,14 +24,14 @@ MpiMailbox::MpiMailbox(MPI_Comm communicator, int participants, Training& traini
 }
 
 std::shared_ptr<const FlatVector> MpiMailbox::body_of(const Message& message) {
-  if (message.carries_model && message.model && message.model == last_model_) return last_body_;
+  if (message.carries_model && message.model && message.model->id == last_model_id_) return last_body_;
   std::shared_ptr<FlatVector> body;
   if (training_.time_only()) {
     body = std::make_shared<FlatVector>(time_only_payload(training_));
   } else if (message.carries_model) {
     body = std::make_shared<FlatVector>(training_.averaged_size(travels));
     training_.write_averaged(message.model, travels, body->data());
-    last_model_ = message.model;
+    last_model_id_ = message.model->id;
     last_body_ = body;
   } else {
     body = std::make_shared<FlatVector>(training_.gradient_size());

@@ -79,7 +79,8 @@ class MpiMailbox {
   std::vector<bool> ended_;
   std::list<Outgoing> outbox_;
   std::deque<Incoming> inbox_;
-  ModelStatePtr last_model_;  // a server sends one model to many workers: its body is written once
+  // A server sends one model to many workers: its body is written once.
+  std::uint64_t last_model_id_ = 0;
   std::shared_ptr<const FlatVector> last_body_;
 };
 

@@ -33,6 +33,8 @@ Agreement SimulatedCluster::all_reduce_sum(Rank rank, Gradient& gradient, const 
 Agreement SimulatedCluster::average(Rank rank, ModelStatePtr& state, const AveragePolicy& policy,
                                     const Contribution& contribution, Place place) {
   Gathering& gathering = arrive(rank, Collective::average, contribution, place);
+  if (gathering.arrived > 1 && gathering.policy != policy)
+    throw RunFailure(fmt::format("{} averages by another policy than the others", name(rank)));
   gathering.policy = policy;
   gathering.states[index(rank)] = std::move(state);
   const Agreement agreement = meet(rank, place);
@@ -128,6 +130,7 @@ void SimulatedCluster::end_collective() {
     resume(Rank{i});
   }
   meeting_.sum = {};
+  meeting_.states.clear();
 }
 
 }  // namespace syncopate

@@ -94,10 +94,11 @@ void Executor::work_loop() {
 
 // Runs a task and returns one that it made ready, to be run next on this thread.
 std::shared_ptr<Task> Executor::run_one(std::shared_ptr<Task> task, std::unique_lock<std::mutex>& lock) {
+  const bool inputs_exist = !failure_;  // after a failure a task may find inputs that were never made
   lock.unlock();
   std::exception_ptr failure;
   try {
-    task->work_();
+    if (inputs_exist) task->work_();
   } catch (...) {
     failure = std::current_exception();
   }

@@ -19,10 +19,12 @@ struct Group {
 // micro-batch: never by address, which differs from run to run.
 std::vector<Group> group(const Gradient& gradient) {
   std::vector<Group> groups;
-  std::map<std::pair<const ModelState*, double>, std::size_t> place;
+  // A gradient depends on parameters and buffers alone: models that workers adopted differ in the rest.
+  std::map<std::tuple<const Cell*, const Cell*, double>, std::size_t> place;
   for (const Gradient::Term& term : gradient.terms()) {
     if (!term.at) continue;
-    const auto [found, is_new] = place.try_emplace({term.at.get(), term.scale}, groups.size());
+    const auto [found, is_new] =
+        place.try_emplace({term.at->parameters.get(), term.at->buffers.get(), term.scale}, groups.size());
     if (is_new) groups.push_back({term.at, term.scale, {}});
     auto& list = groups[found->second].micro_batches;
     list.insert(list.end(), term.micro_batches.begin(), term.micro_batches.end());

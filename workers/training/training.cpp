@@ -41,7 +41,7 @@ ModelStatePtr Training::initial_state() {
 }
 
 Gradient Training::share(const Gradient& gradient) {
-  if (!objective_ || gradient.terms().empty()) return gradient;
+  if (!objective_) return gradient;
   double scale = 1;
   Gradient shared(fix_sum(gradient, *objective_, scale), gradient.micro_batches(), gradient.compute_time());
   return shared *= scale;

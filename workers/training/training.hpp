@@ -22,6 +22,7 @@ enum class StatePolicy { keep, average, reset };
 struct AveragePolicy {
   StatePolicy moments = StatePolicy::keep;     // momentum; both Adam moments
   StatePolicy buffers = StatePolicy::average;  // BatchNorm statistics; reset: to their initial values
+  bool operator==(const AveragePolicy&) const = default;
 };
 
 struct Evaluation {
