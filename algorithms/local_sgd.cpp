@@ -5,7 +5,8 @@ namespace syncopate {
 void LocalSgd::run(Worker& worker) const {
   while (worker.budget_left()) {
     const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
-    for (Step s = 0; s < period; ++s) worker.descend(worker.compute_step_gradient() / worker.micro_batches());
+    for (Step s = 0; s < period && worker.budget_left_alone(); ++s)
+      worker.descend(worker.compute_step_gradient() / worker.micro_batches());
     worker.average_model(policy_);
     worker.publish();
   }

@@ -19,7 +19,7 @@
 namespace syncopate {
 
 // What becomes of a micro-batch that is running when the deadline passes.
-// Source: DropCompute fact sheet 1.1 (paper) and 1.2 (its two reference implementations).
+// Source: Giladi et al. 2023, Algorithm 1, and the two trainers of its reference repository (dropcompute).
 enum class Preempt {
   discard,     // stops at the deadline and is lost (Algorithm 1 of the paper; the default)
   microbatch,  // finishes and counts; only the next one is not started (reference code, BERT-Large)

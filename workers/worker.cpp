@@ -21,6 +21,15 @@ bool Participant::budget_left() const {
   return !(budget.bytes && agreed.bytes >= *budget.bytes);
 }
 
+bool Worker::budget_left_alone() const {
+  const Budget& budget = context_.budget;
+  if (budget.steps && step_ >= *budget.steps) return false;
+  if (budget.seconds && to_seconds(now()) >= *budget.seconds) return false;
+  if (!budget.samples) return true;
+  const std::int64_t others = agreed_ ? agreed_->micro_batches : 0;
+  return (others + size_ * since_sync_.kept) * context_.samples_per_micro_batch < *budget.samples;
+}
+
 Step Participant::steps_left() const {
   if (!context_.budget.steps) return Step{std::numeric_limits<Step::Rep>::max() / 2};
   return std::max(Step{0}, *context_.budget.steps - step_);
@@ -156,10 +165,11 @@ void Server::descend(const Gradient& gradient) {
   Participant::descend(gradient);
   kept_total_ += gradient.micro_batches();
   const Bytes bytes = context_.cluster.bytes_sent();
+  const Time end = now();
   if (context_.observer)
     context_.observer->on_round({.step = step_,
-                                 .end = now(),
-                                 .duration = now() - last_step_end_,
+                                 .end = end,
+                                 .duration = end - last_step_end_,
                                  .kept = gradient.micro_batches(),
                                  .dropped = dropped_since_step_,
                                  .period = 1,
@@ -167,7 +177,7 @@ void Server::descend(const Gradient& gradient) {
   waiting_.insert(waiting_.end(), waiting_for_next_.begin(), waiting_for_next_.end());
   waiting_for_next_.clear();
   dropped_since_step_ = 0;
-  last_step_end_ = now();
+  last_step_end_ = end;
   last_bytes_ = bytes;
 }
 

@@ -56,6 +56,11 @@ class Participant {
 
   const ModelStatePtr& model() const { return model_; }
 
+  // Values for rules that look at what was computed; they wait for the arithmetic. loss: the mean over
+  // the gradient's micro-batches; NaN in time-only runs, and after an all-reduce under MPI.
+  double loss(const Gradient& gradient) const { return context_.training.loss(gradient); }
+  double norm(const Gradient& gradient) const { return context_.training.norm(gradient); }
+
   // One optimizer step on the own model along `gradient`, at the current learning rate.
   void descend(const Gradient& gradient);
 
@@ -85,6 +90,10 @@ class Worker : public Participant {
   Gradient compute_step_gradient();
 
   void descend(const Gradient& gradient);
+
+  // Whether this worker, by its own clock and as if all took as many steps as it, is within the
+  // budget: to end a long round of local steps. Workers may get different answers.
+  bool budget_left_alone() const;
 
   // Sums over all workers; afterwards all hold the same gradient. One step along it, `descend`, follows:
   // in steps.csv the two are one row.

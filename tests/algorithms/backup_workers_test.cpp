@@ -92,7 +92,7 @@ TEST(BackupWorkers, AsManyLostWorkersAsBackupsDoNotBlock) {
   EXPECT_THROW(setup.run(BackupWorkers(4)), RunFailure);  // one more blocks, and is explained
 }
 
-// Mean step times of 1 s + exponential(2) without communication: fact sheet section 2.2, an independent
+// Mean step times of 1 s + exponential(2) without communication: an independent
 // simulation of the same rule; the figures have four digits.
 TEST(BackupWorkers, StepTimesMatchAnIndependentSimulation) {
   class Exponential : public DelayProcess {

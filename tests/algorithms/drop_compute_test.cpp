@@ -87,10 +87,24 @@ TEST(DropCompute, AWorkerWithoutAnyMicroBatchJoinsWithZero) {
   EXPECT_EQ(outcome.log.front(), "step 1 at 3.000 s: kept 4, dropped 2");
 }
 
-TEST(DropCompute, AllDroppedStillDecaysMomentum) {
-  SimulatedRun setup{.momentum = 0.9, .rate = 0.5, .budget = {.steps = 1}};
-  const auto outcome = setup.run(DropCompute(from_seconds(0.5), Preempt::discard, 1.0 / 3));
-  EXPECT_EQ(outcome.parameters, std::vector<float>(4, 1.0f));
+TEST(DropCompute, AStepThatLosesEverythingGoesOnAlongTheMomentum) {
+  // The first step takes 1 s, in time; from the second step on each micro-batch takes 9 s, too late.
+  class SlowFromTheSecondStep : public DelayProcess {
+   public:
+    void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
+      for (double& added : added_s) added += stream.step > Step{0} ? 8 : 0;
+    }
+    double mean_s() const override { return 0; }
+  };
+  SimulatedRun setup{
+      .momentum = 0.9, .rate = 0.5, .budget = {.steps = 2}, .delays = {std::make_shared<SlowFromTheSecondStep>()}};
+  const auto outcome = setup.run(DropCompute(from_seconds(2), Preempt::discard, 1.0 / 3));
+  for (std::size_t i = 0; i < 4; ++i) {
+    double v = 0;  // the first step's mean gradient
+    for (int k = 0; k < 3; ++k) v += (1.0 - PullObjective::target({Rank{k}, 0, 0}, i)) / 3;
+    EXPECT_NEAR(outcome.parameters[i], 1 - 0.5 * v - 0.5 * 0.9 * v, 1e-5);
+  }
+  EXPECT_EQ(outcome.rounds[1].kept, 0);
 }
 
 TEST(DropCompute, AStepWithoutAnyMicroBatchKeepsWorkersInConsensus) {

@@ -60,6 +60,16 @@ TEST(LocalSgd, WaitsOncePerPeriodForTheSlowestSum) {
   EXPECT_EQ(outcome.samples, 15);
 }
 
+TEST(LocalSgd, ALongRoundEndsWithTheBudget) {
+  // Alone, workers would take 20,000 steps; all end their round once their own clock passes 10 s.
+  SimulatedRun setup{.budget = {.seconds = 10},
+                     .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
+  const auto outcome = setup.run(every(20'000));
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{"step 10 at 10.500 s: kept 23, dropped 0"}));  // 10 + 8 + 5 steps
+  setup.budget = {.samples = 12};
+  EXPECT_EQ(setup.run(every(20'000)).log.front(), "step 4 at 8.500 s: kept 12, dropped 0");
+}
+
 TEST(LocalSgd, MomentsThatAreAveragedAreSentToo) {
   SimulatedRun setup{.momentum = 0.9, .budget = {.steps = 4}};
   EXPECT_EQ(setup.run(every(2)).totals.bytes, Bytes{2 * 2 * 2 * 16});

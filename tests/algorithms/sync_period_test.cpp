@@ -1,5 +1,5 @@
 // Synchronisation periods against sequences computed independently (tests/golden/README.md), against
-// the volumes that the QSR fact sheet derives from them, and against hand-made cases.
+// the volumes derived from them for the trainings of Gu et al. 2024, and against hand-made cases.
 #include "algorithms/sync_period.hpp"
 
 #include <gmock/gmock.h>
@@ -97,7 +97,7 @@ Periods rounds_of(const Training& training, double exponent, double coefficient,
   return rounds_of(*period, rate, training.total);
 }
 
-// Fact sheet, section 4.3, first table.
+// Derived independently with a re-implementation checked against the reference code's schedule (hmgxr128/QSR).
 TEST(SyncPeriod, TrainingsOfThePaperTakeTheDerivedNumberOfRounds) {
   struct Row {
     Training training;
@@ -123,7 +123,7 @@ TEST(SyncPeriod, TrainingsOfThePaperTakeTheDerivedNumberOfRounds) {
   }
 }
 
-// Fact sheet, section 4.3 (other schedules and coefficients) and section 2 (coefficients c = alpha / peak
+// From the same derivation: other schedules and coefficients (c = alpha / peak
 // of equal communication, printed with four digits, so the volume is too).
 TEST(SyncPeriod, CommunicationVolumesMatchTheDerivedPercentages) {
   struct Row {

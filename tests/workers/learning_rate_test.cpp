@@ -1,4 +1,4 @@
-// Learning-rate schedules against the formulas of the QSR fact sheet, section 3.
+// Learning-rate schedules against the formulas in learning_rate.hpp.
 #include "workers/training/learning_rate.hpp"
 
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ TEST(LearningRate, StepCountsDecayPointsThatTheWarmUpHasPassed) {
   EXPECT_EQ(rate.at(20), 0.05);
 }
 
-// The reference recipe of ResNet-152 in the fact sheet: 62,400 steps, 1,560 of warm-up, cosine to 1e-6.
+// The reference recipe of ResNet-152 (Gu et al. 2024): 62,400 steps, 1,560 of warm-up, cosine to 1e-6.
 TEST(LearningRate, TheRecipeOfResNetRunsFromTheFloorToThePeakAndBack) {
   const LearningRate rate(
       {.shape = Shape::cosine, .peak = 0.8, .final = 1e-6, .warmup_steps = 1560, .total_steps = 62400});

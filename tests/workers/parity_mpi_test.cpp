@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "algorithms/backup_workers.hpp"
 #include "algorithms/drop_compute.hpp"
 #include "algorithms/local_sgd.hpp"
 #include "algorithms/sync_sgd.hpp"
@@ -52,15 +53,23 @@ struct Parity {
     const auto program = [&](Rank self) {
       Worker worker(context, self);
       algorithm.run(worker);
+      if (algorithm.has_server()) return;  // its workers end at the model before the last
       EXPECT_EQ(worker.step(), Step{20});
       if (self.value == session->rank()) outcome.parameters = training.values(worker.model());
     };
-    outcome.totals = cluster.run(program, nullptr);
+    const auto serve = [&](Rank self) {
+      Server server(context, self);
+      algorithm.serve(server);
+      EXPECT_EQ(server.step(), Step{20});
+      if (self.value == session->rank()) outcome.parameters = training.values(server.model());
+    };
+    outcome.totals = cluster.run(program, algorithm.has_server() ? Cluster::Program(serve) : nullptr);
     return outcome;
   }
 
   Outcome simulated(const Algorithm& algorithm) {
     SimulatedCluster cluster({.workers = workers,
+                              .has_server = algorithm.has_server(),
                               .micro_batches = micro_batches,
                               .compute_time = compute_time,
                               .network = *network,
@@ -69,13 +78,17 @@ struct Parity {
   }
 
   Outcome mpi(const Algorithm& algorithm) {
-    MpiCluster cluster({.workers = workers, .compute_time = compute_time, .training = training, .session = *session});
+    MpiCluster cluster({.workers = workers,
+                        .has_server = algorithm.has_server(),
+                        .compute_time = compute_time,
+                        .training = training,
+                        .session = *session});
     return run(cluster, algorithm);
   }
 };
 
 void expect_parity(const Algorithm& algorithm) {
-  ASSERT_EQ(session->size(), workers) << "start this test with mpirun -n 4";
+  ASSERT_EQ(session->size(), workers + 1) << "start this test with mpirun -n 5: one rank serves, or is idle";
   Parity parity;
   const Outcome expected = parity.simulated(algorithm);
   Outcome found = parity.mpi(algorithm);
@@ -85,6 +98,8 @@ void expect_parity(const Algorithm& algorithm) {
   for (int again = 0; again < 2 && to_seconds(found.totals.end) > (1 + tolerance) * simulated_s; ++again)
     found = parity.mpi(algorithm);
 
+  const int holder = algorithm.has_server() ? workers : std::min(session->rank(), workers - 1);
+  EXPECT_EQ(expected.parameters.empty(), session->rank() != holder);
   ASSERT_EQ(found.parameters.size(), expected.parameters.size());
   double difference = 0, norm = 0;
   for (std::size_t i = 0; i < expected.parameters.size(); ++i) {
@@ -110,6 +125,8 @@ TEST(Parity, LocalSgdWithTheQuadraticRuleAndAveragedMomentum) {
   expect_parity(LocalSgd(make_power_period({.power = 2, .coefficient = 0.05, .minimum = Step{2}}),
                          {.moments = StatePolicy::average}));
 }
+
+TEST(Parity, BackupWorkersWithoutBackups) { expect_parity(BackupWorkers(workers)); }
 
 TEST(Parity, DropComputeWithoutAThreshold) { expect_parity(DropCompute(longest_duration, Preempt::discard, 1.0 / 3)); }
 

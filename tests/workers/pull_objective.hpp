@@ -34,6 +34,11 @@ class PullObjective : public Objective {
     for (const MicroBatch& micro_batch : micro_batches)
       for (std::size_t i = 0; i < size_; ++i) (*values)[i] += parameters[i] - target(micro_batch, i);
     PartialGradient result;
+    for (const MicroBatch& micro_batch : micro_batches)
+      for (std::size_t i = 0; i < size_; ++i) {
+        const double distance = parameters[i] - target(micro_batch, i);
+        result.loss_sum += distance * distance / 2;
+      }
     // Two segments, so that borders between segments are met.
     const std::size_t half = size_ / 2;
     result.segments.push_back({.offset = 0, .size = half, .data = values->data(), .owner = values});

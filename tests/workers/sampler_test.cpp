@@ -35,7 +35,7 @@ std::vector<std::uint32_t> worker_epoch(const Sampler& sampler, int worker, std:
 
 TEST(Sampler, StepsPerEpochDropTheRest) {
   EXPECT_EQ(options.steps_per_epoch(), 4);
-  // QSR fact sheet 1.6: 1,281,167 images at a total batch of 4096.
+  // ImageNet, as Gu et al. 2024 train on it: 1,281,167 images at a total batch of 4096.
   EXPECT_EQ((SamplerOptions{.samples = 1281167, .workers = 16, .micro_batches = 1, .micro_batch_size = 256}
                  .steps_per_epoch()),
             312);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include "algorithms/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/interrupt.hpp"
 
@@ -168,6 +169,12 @@ TEST(SimulatedCluster, AveragingByDifferentPoliciesIsExplained) {
     }));
   });
   EXPECT_EQ(text, "worker 1 averages by another policy than the others");
+}
+
+TEST(SimulatedCluster, TheEndOfTheVirtualClockIsAnErrorAndNoOverflow) {
+  SimulatedRun setup{.micro_batches = 3, .base_s = 4e9, .budget = {.steps = 30}};
+  EXPECT_THAT(message_of([&] { setup.run(SyncSgd()); }),
+              testing::HasSubstr("virtual clock of worker 0 has reached its end"));
 }
 
 TEST(SimulatedCluster, ThousandsOfWorkersAreCheap) {

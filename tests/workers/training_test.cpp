@@ -156,6 +156,20 @@ TEST(Training, AveragingIsTheMeanAndMomentsFollowThePolicy) {
   }
 }
 
+TEST(Training, LossAndNormOfAPromiseCanBeRead) {
+  Engine engine;
+  const auto state = engine.training.initial_state();
+  Gradient sum = engine.promise(state, 0);  // 1 - (0, 1, 2, 3)
+  sum += engine.promise(state, 5);          // 1 - (5, 6, 7, 8)
+  const Gradient shared = engine.training.share(sum) / 2;
+  EXPECT_DOUBLE_EQ(engine.training.loss(shared), ((1 + 0 + 1 + 4) / 2.0 + (16 + 25 + 36 + 49) / 2.0) / 2);
+  EXPECT_NEAR(engine.training.norm(shared), std::sqrt(3 * 3 + 5 * 5 + 7 * 7 + 9 * 9) / 2, 1e-6);
+  EXPECT_TRUE(std::isnan(engine.training.loss(Gradient())));
+  engine.training.descend(state, shared, 0.1);
+  engine.executor.wait_all();
+  EXPECT_EQ(engine.objective->evaluations, 2);  // what was read is not computed again
+}
+
 TEST(Training, ClippingScalesToTheGlobalNorm) {
   Engine engine(2, 0, 4, 1.0);
   const auto state = engine.training.initial_state();

@@ -1,5 +1,5 @@
 // Which samples a micro-batch holds: sampling without replacement, disjoint shards, anew each epoch.
-// Source: QSR fact sheet section 1.6 (data order of Gu et al. 2023's reference code).
+// Source: data order of the reference code of Gu et al. 2024 (repository hmgxr128/QSR).
 //
 // Every epoch has one permutation of the data set; worker k of K takes its elements k, k + K, k + 2K,
 // ...; what is left after the last whole step of the epoch is dropped.

@@ -1,5 +1,6 @@
 // A stackful fiber: a plain function that can stop in the middle and be continued (Boost.Context).
-// Fibers and not C++20 coroutines, so that an algorithm is an ordinary function; see the design page.
+// Fibers and not C++20 coroutines: g++ 12 silently miscompiles temporaries in statements with co_await,
+// and a plain function is easier to read and to debug.
 #pragma once
 
 #include <boost/context/fiber.hpp>

@@ -95,6 +95,7 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
                                                            const MicroBatch& micro_batch, const Deadline& deadline) {
   Participant& participant = self(rank);
   const MicroBatchEnd end = end_of_micro_batch(participant.now, draw(participant, micro_batch), deadline);
+  check_clock(rank, end.at);
   const Duration spent = end.at - participant.now;
   participant.now = end.at;
   poll_interrupt();
@@ -111,16 +112,24 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
   return Gradient(at, micro_batch, spent);
 }
 
+void SimulatedCluster::check_clock(Rank rank, Time now) const {
+  if (now == never)
+    throw RunFailure(fmt::format("the virtual clock of {} has reached its end, after {:.0f} s (292 years)", name(rank),
+                                 to_seconds(never)));
+}
+
 Gradient SimulatedCluster::compute_gradients(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
   drawn_.resize(static_cast<std::size_t>(count));
   options_.compute_time.durations(rank, first.step, static_cast<std::uint32_t>(first.index), drawn_);
-  Duration spent{};
+  Participant& participant = self(rank);
+  Time end = participant.now;
   for (const Duration duration : drawn_) {
     if (duration >= longest_duration) return Cluster::compute_gradients(rank, at, first, count);
-    spent += duration;
+    end = later(end, duration);
   }
-  Participant& participant = self(rank);
-  participant.now += spent;
+  check_clock(rank, end);
+  const Duration spent = end - participant.now;
+  participant.now = end;
   participant.account[Activity::compute] += spent;
   participant.computed += count;
   poll_interrupt();

@@ -136,6 +136,7 @@ class SimulatedCluster : public Cluster {
   }
   void resume_at(Rank rank, Time at);
 
+  void check_clock(Rank rank, Time now) const;
   Duration draw(Participant& participant, const MicroBatch& micro_batch);
   void draw_ahead(Participant& participant, const MicroBatch& first, int count);
   Gathering& arrive(Rank rank, Collective operation, const Contribution& contribution, const Place& place);

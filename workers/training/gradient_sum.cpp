@@ -134,6 +134,18 @@ void write_block(const GradientSum& sum, double scale, std::size_t begin, std::s
   if (first) std::fill(out.begin(), out.end(), 0.0f);
 }
 
+LossSum loss_of(const GradientSum& sum) {
+  LossSum total;
+  for (const auto& chunk : sum.chunks) {
+    const LossSum part = chunk.nested
+                             ? loss_of(*chunk.nested)
+                             : LossSum{chunk.result.loss_sum, static_cast<std::int64_t>(chunk.micro_batches.size())};
+    total.loss += part.loss;
+    total.micro_batches += part.micro_batches;
+  }
+  return total;
+}
+
 void add_buffers(const GradientSum& sum, std::span<float> total) {
   for (const auto& chunk : sum.chunks) {
     if (chunk.nested) add_buffers(*chunk.nested, total);

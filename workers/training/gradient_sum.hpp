@@ -60,6 +60,13 @@ void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_pt
 // out[i] = scale x the sum's elements [begin, begin + out.size()); all chunks must be evaluated.
 void write_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> out);
 
+// Over all chunks that were evaluated here.
+struct LossSum {
+  double loss = 0;
+  std::int64_t micro_batches = 0;
+};
+LossSum loss_of(const GradientSum& sum);
+
 // Adds the normalisation buffers after each micro-batch to `total`, if the model has any.
 void add_buffers(const GradientSum& sum, std::span<float> total);
 

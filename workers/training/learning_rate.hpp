@@ -1,5 +1,5 @@
 // Learning-rate schedules as functions of the number of optimizer steps done.
-// Source:  QSR fact sheet section 3 (Gu et al. 2023 and its reference code).
+// Source:  the schedules of the reference code of Gu et al. 2024 (repository hmgxr128/QSR).
 // Symbols: t steps done, W warm-up steps, T total steps, N = T - W, u = min(t - W, N).
 //   warm-up (all):  final + t (peak - final) / W  for t < W; the first step runs at `final`
 //   constant:       peak

@@ -146,9 +146,21 @@ std::vector<float> Training::values(const Gradient& gradient) {
 }
 
 double Training::norm(const Gradient& gradient) {
+  if (!objective_) return std::numeric_limits<double>::quiet_NaN();
   double sum_of_squares = 0;
   for (const float value : values(gradient)) sum_of_squares += static_cast<double>(value) * value;
   return std::sqrt(sum_of_squares);
+}
+
+double Training::loss(const Gradient& gradient) {
+  constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  if (!objective_) return unknown;
+  double scale = 1;
+  const auto sum = fix_sum(gradient, *objective_, scale);
+  submit_chunks(sum, objective_, executor_);
+  for (const auto& task : sum->tasks) executor_.wait(task);
+  const LossSum total = loss_of(*sum);
+  return total.micro_batches > 0 ? total.loss / static_cast<double>(total.micro_batches) : unknown;
 }
 
 std::size_t Training::gradient_size() const {
