@@ -34,6 +34,8 @@ class Fiber {
   // The body must not let exceptions out, except Boost's forced unwinding of a fiber that is
   // destroyed before its end (a `catch (...)` in it must rethrow).
   Fiber(const StackPool& pool, std::size_t number, std::function<void()> body);
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
   ~Fiber();  // unwinds an unfinished body
 
   // The two switches are inline, as are their callers: after a switch the processor mispredicts the
@@ -53,8 +55,8 @@ class Fiber {
   }
 
  private:
-  const void* top_ = nullptr;  // near the stack pointer of the last suspend
-  std::function<void()> body_;
+  const void* top_ = nullptr;   // near the stack pointer of the last suspend
+  std::function<void()> body_;  // outlives the unwinding that the destructor of inside_ does
   boost::context::fiber inside_;
   boost::context::fiber outside_;
   bool ended_ = false;

@@ -25,14 +25,14 @@ RunTotals SimulatedCluster::run(const Program& work, const Program& serve) {
     for (std::size_t i = 0; i < participants_.size(); ++i) resume(Rank{static_cast<int>(i)});
     event_loop();
   } catch (...) {
-    for (Participant& participant : participants_) participant.fiber = nullptr;  // unwinds the programs
+    for (Participant& participant : participants_) participant.fiber.reset();  // unwinds the programs
     throw;
   }
   return totals();
 }
 
 void SimulatedCluster::start(Rank rank, const Program& program) {
-  self(rank).fiber = std::make_unique<Fiber>(*stacks_, index(rank), [this, rank, program] {
+  self(rank).fiber.emplace(*stacks_, index(rank), [this, rank, program] {
     try {
       program(rank);
     } catch (const boost::context::detail::forced_unwind&) {
@@ -75,7 +75,7 @@ void SimulatedCluster::event_loop() {
                                         : std::all_of(participants_.begin(), participants_.end(),
                                                       [](const Participant& participant) { return participant.ended; });
   if (!over) throw RunFailure(explain_deadlock());
-  for (Participant& participant : participants_) participant.fiber = nullptr;
+  for (Participant& participant : participants_) participant.fiber.reset();
 }
 
 void SimulatedCluster::poll_interrupt() {

@@ -59,10 +59,10 @@ class SimulatedCluster : public Cluster {
     Time sent;
   };
 
-  // What every step touches fills the first two cache lines: with thousands of workers the cost of a
+  // What every step touches fills the first three cache lines: with thousands of workers the cost of a
   // step is that of fetching their memory.
   struct alignas(64) Participant {
-    std::unique_ptr<Fiber> fiber;
+    std::optional<Fiber> fiber;
     Time now{};
     Time met_at{};  // last time it met others: until then its clock is everybody's, after it it has run ahead
     Account account;
