@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plots.runs import Method
+from plots.methods import Method
 
 GRID_POINTS = 400
 
@@ -21,10 +21,13 @@ class Curve:
 
 def common_grid(xs: list[np.ndarray]) -> np.ndarray:
     """Points at which all of several ascending sequences can be interpolated: from the latest beginning to the
-    earliest end. The sequences themselves where they are equal; empty if they do not overlap."""
+    earliest end. The sequences themselves where they are equal; one point if they share no more; empty if they do
+    not overlap."""
     if all(np.array_equal(x, xs[0]) for x in xs):
         return xs[0]
     begin, end = max(x[0] for x in xs), min(x[-1] for x in xs)
+    if begin == end:
+        return np.array([begin])
     return np.linspace(begin, end, GRID_POINTS) if begin < end else np.array([])
 
 
@@ -46,17 +49,11 @@ def method_curve(method: Method, x_column: str, y_column: str) -> Curve | None:
                       [table[y_column].to_numpy(float) for table in tables])
 
 
-def first_crossing(curve: Curve, target: float, rising: bool) -> float | None:
-    """Where the mean first reaches the target, linear between its points; None if it does not."""
-    reached = curve.mean >= target if rising else curve.mean <= target
-    if not reached.any():
-        return None
-    after = int(np.argmax(reached))
-    if after == 0:
-        return float(curve.x[0])
-    before_y, after_y = curve.mean[after - 1], curve.mean[after]
-    share = (target - before_y) / (after_y - before_y)
-    return float(curve.x[after - 1] + share * (curve.x[after] - curve.x[after - 1]))
+def mean_to_target(method: Method, column: str) -> float | None:
+    """Mean over seeds of a column of METRICS ("step", "samples" or "time_s") at the first evaluation that reached
+    the target, as the table of results has it; None if a seed never did, for then no mean is known."""
+    reached = [(run.summary.get("time_to_target") or {}).get(column) for run in method.runs]
+    return None if None in reached else float(np.mean(reached))
 
 
 def shown_range(curves: list[Curve], skip: float = 0.18) -> tuple[float, float]:

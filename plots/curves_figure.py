@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from plots import style
-from plots.curves import Curve, first_crossing, method_curve, shown_range
-from plots.runs import Method
+from plots.curves import Curve, mean_to_target, method_curve, shown_range
+from plots.methods import Method
 
 
 @dataclass
@@ -24,25 +25,29 @@ class Row:
 ROWS = [Row("test_accuracy", "test accuracy", "target_accuracy", rising=True, percent=True),
         Row("test_loss", "test loss", "target_loss", rising=False, percent=False)]
 COLUMNS = [("step", "optimizer steps"), ("samples", "samples in the model"), ("time_s", "time")]
+DOT_POINTS = 6.5
 
 
-def curves_figure(methods: list[Method], heading: str, subtitle: str):
-    """The figure, or None where no method has an evaluation with a model (time-only runs)."""
-    styles = style.line_styles([method.label for method in methods])
+def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
+    """The figure, or None where no method has an evaluation with a model (time-only runs). `looks`: by label."""
+    styles = {method.name: looks[method.label] for method in methods}
+    reached = {column: {method.name: mean for method in methods
+                        if (mean := mean_to_target(method, column)) is not None} for column, _ in COLUMNS}
     rows = []
     for row in ROWS:
-        curves = [{method.label: curve for method in methods if (curve := method_curve(method, column, row.column))}
+        curves = [{method.name: curve for method in methods if (curve := method_curve(method, column, row.column))}
                   for column, _ in COLUMNS]
         if curves[0]:
             rows.append((row, curves))
     if not rows:
         return None
-    figure, panels = plt.subplots(len(rows), len(COLUMNS), figsize=(13 + style.label_inches(styles), 1.4 + 3.7 * len(rows)), squeeze=False)
+    figure, panels = plt.subplots(len(rows), len(COLUMNS), squeeze=False,
+                                  figsize=(13 + style.label_inches(styles), 1.4 + 3.7 * len(rows)))
     top = 1 - 1.0 / figure.get_figheight()
     figure.subplots_adjust(left=0.055, right=1 - (0.35 + style.label_inches(styles)) / figure.get_figwidth(),
                            bottom=0.65 / figure.get_figheight(), top=top, wspace=0.16, hspace=0.22)
-    longest_s = max(curve.x[-1] for curve in rows[0][1][2].values())
-    unit_s, unit = style.time_unit(longest_s)
+    unit_s, unit = style.time_unit(max((curve.x[-1] for curve in rows[0][1][2].values()), default=0))
+    dots = False
     for (row, curves), line in zip(rows, panels):
         target = methods[0].runs[0].config.get("evaluation", {}).get(row.target_key)
         for panel, (column, label), lines in zip(line, COLUMNS, curves):
@@ -50,33 +55,52 @@ def curves_figure(methods: list[Method], heading: str, subtitle: str):
                 scale, label = unit_s, f"{label} ({unit})"
             else:
                 scale = 1
-            draw_panel(panel, lines, styles, row, target, scale)
+            draw_panel(panel, lines, styles, scale)
+            if target is not None:
+                panel.axhline(target, color=style.FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+                dots |= draw_dots(panel, reached[column], styles, row, target, scale)
             panel.tick_params(labelleft=panel is line[0])
             panel.set_xlabel(label if row is rows[-1][0] else "")
         line[0].set_ylabel(f"{row.label} (%)" if row.percent else row.label)
         limit_values(line, curves, row, target)
         ends = {label: (curve.x[-1] / unit_s, curve.mean[-1]) for label, curve in curves[2].items()}
         style.label_lines(line[2], ends, styles)
+    if dots:
+        several = any(len(method.runs) > 1 for method in methods)
+        subtitle += "  ·  dot: first evaluation at target" + (", mean of seeds" if several else "")
     style.title(figure, heading, subtitle)
     return figure
 
 
-def draw_panel(panel, lines: dict[str, Curve], styles, row: Row, target: float | None, scale: float) -> None:
-    for label, curve in lines.items():
+def draw_panel(panel, lines: dict[str, Curve], styles, scale: float) -> None:
+    for name, curve in lines.items():
         x = curve.x / scale
-        panel.fill_between(x, curve.low, curve.high, color=styles[label]["color"], alpha=0.16, linewidth=0)
-        panel.plot(x, curve.mean, **styles[label])
+        panel.fill_between(x, curve.low, curve.high, color=styles[name]["color"], alpha=0.16, linewidth=0)
+        panel.plot(x, curve.mean, **styles[name])
         if len(x) == 1:
-            panel.plot(x, curve.mean, "o", color=styles[label]["color"])
-        crossing = first_crossing(curve, target, row.rising) if target is not None else None
-        if crossing is not None:
-            panel.plot(crossing / scale, target, "o", color=styles[label]["color"], markersize=6,
-                       markeredgecolor="white", markeredgewidth=1, zorder=5)
-    if target is not None:
-        panel.axhline(target, color=style.FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    panel.set_xlim(0, 1.02 * max(curve.x[-1] for curve in lines.values()) / scale)
+            panel.plot(x, curve.mean, "o", color=styles[name]["color"])
+    longest = max((curve.x[-1] for curve in lines.values()), default=0) / scale
+    panel.set_xlim(0, 1.02 * longest or 1)
     panel.xaxis.set_major_formatter(style.SHORT)
     panel.xaxis.set_major_locator(MaxNLocator(6))
+
+
+def draw_dots(panel, reached: dict[str, float], styles, row: Row, target: float, scale: float) -> bool:
+    """A dot per method on the line of the target; where it would hide another, beside it on the better side of the
+    line. Says if there are any."""
+    end = panel.get_xlim()[1]
+    panel.set_xlim(0, max([end, *(1.02 * x / scale for x in reached.values())]))
+    points = panel.get_window_extent().width / panel.figure.dpi * 72 / panel.get_xlim()[1]
+    placed = []
+    for name, x in sorted(reached.items(), key=lambda item: item[1]):
+        level = 0
+        while any(level == other and abs(x / scale - at) * points < 0.5 * DOT_POINTS for at, other in placed):
+            level += 1
+        placed.append((x / scale, level))
+        raised = ScaledTranslation(0, (level if row.rising else -level) * DOT_POINTS / 72, panel.figure.dpi_scale_trans)
+        panel.plot(x / scale, target, "o", color=styles[name]["color"], markersize=DOT_POINTS, markeredgecolor="white",
+                   markeredgewidth=1, zorder=5, transform=panel.transData + raised)
+    return bool(placed)
 
 
 def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float | None) -> None:
@@ -98,5 +122,7 @@ def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float |
             panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
     if target is not None:
         shown = f"{100 * target:.4g} %" if row.percent else f"{target:.4g}"
-        line[0].annotate(f"target {shown}", (1, target), xycoords=("axes fraction", "data"), xytext=(-2, 3),
-                         textcoords="offset points", ha="right", fontsize=9, color="#666666")
+        below = row.rising  # where the lines, at their ends, have left room
+        line[0].annotate(f"target {shown}", (1, target), xycoords=("axes fraction", "data"),
+                         xytext=(-2, -3 if below else 3), textcoords="offset points", ha="right",
+                         va="top" if below else "bottom", fontsize=9, color="#666666")

@@ -7,45 +7,65 @@ import os
 import re
 import sys
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 from zlib import crc32
 
-from plots.runs import ResultsFault, Run, find_run_directories, read_run
+from plots.comparison import Comparison, compare, heading, subtitle
+from plots.runs import ResultsFault, find_run_directories, read_run
+from plots.variation import as_words
 
 
-def draw_figures(runs: list[Run]):
-    """All figures of the runs, one after the other, each with the name of its files."""
+def draw_figures(comparisons: list[Comparison]):
+    """All figures of the comparisons, one after the other, each with the name of its files."""
     # Matplotlib takes a second to load, which a message about a wrong directory need not wait for.
-    from plots.comparison import as_words, compare, heading, subtitle
     from plots.curves_figure import curves_figure
     from plots.rounds_figure import rounds_figure
+    from plots.style import line_styles
     from plots.sweep_figure import sweep_figures
 
-    comparisons = compare(runs)
-    several = len({comparison.experiment for comparison in comparisons}) > 1
-    for experiment, figure in sweep_figures(comparisons):
+    algorithms = defaultdict(dict)
+    for comparison in comparisons:
+        for method in comparison.methods:
+            algorithms[comparison.experiment].setdefault(method.label, method.algorithm)
+    styles = {experiment: line_styles(methods) for experiment, methods in algorithms.items()}
+    several = len(styles) > 1
+    for experiment, figure in sweep_figures(comparisons, styles):
         yield file_name("sweep", experiment if several else ""), figure
     for comparison in comparisons:
         point = as_words(comparison.point)
         for kind, draw in (("curves", curves_figure), ("rounds", rounds_figure)):
-            figure = draw(comparison.methods, heading(comparison), subtitle(comparison, point))
+            figure = draw(comparison.methods, styles[comparison.experiment], heading(comparison),
+                          subtitle(comparison, point))
             if figure is not None:
                 yield file_name(kind, comparison.experiment if several else "", point), figure
 
 
 def file_name(*parts: str) -> str:
-    """The parts that are not empty, in characters that suit every file system; the end of a long one as a digest."""
-    name = re.sub(r"[^\w.=-]+", "-", "-".join(part for part in parts if part))
+    """The parts that are not empty, in characters that suit every file system; the end of a long one as a digest.
+    A plus is dropped: 1e+06 must not become 1e-06."""
+    name = re.sub(r"[^\w.=-]+", "-", "-".join(part for part in parts if part).replace("+", ""))
     return name if len(name) <= 100 else f"{name[:90]}-{crc32(name.encode()):08x}"
+
+
+def numbered(name: str, taken: set[str]) -> str:
+    """The name, or the first of name-2, name-3 and so on that is not taken; takes it. Case does not tell apart."""
+    number, unique = 1, name
+    while unique.casefold() in taken:
+        number += 1
+        unique = f"{name}-{number}"
+    taken.add(unique.casefold())
+    return unique
 
 
 def write_figures(figures, directory: Path) -> list[Path]:
     """Writes all figures aside and then moves them, so that a failure leaves nothing half-written."""
     from matplotlib.pyplot import close
 
-    written = []
+    written, taken = [], set()
     with tempfile.TemporaryDirectory(prefix=".plots-", dir=directory.parent) as aside:
         for name, figure in figures:
+            name = numbered(name, taken)
             figure.savefig(Path(aside) / f"{name}.png", dpi=150)
             figure.savefig(Path(aside) / f"{name}.svg", metadata={"Date": None})
             close(figure)
@@ -65,7 +85,10 @@ def plot(directory: Path) -> list[Path]:
     runs = [run for run in runs if run.summary.get("status") != "failed"]
     if not runs:
         raise ResultsFault(f"{directory}: all its runs have failed; expected at least one that has not")
-    written = write_figures(draw_figures(runs), directory / "plots")
+    comparisons = compare(runs)
+    for run in [run for comparison in comparisons for method in comparison.methods for run in method.older]:
+        print(f"plot: left out, because a newer run has the same method and seed: {run.directory}", file=sys.stderr)
+    written = write_figures(draw_figures(comparisons), directory / "plots")
     if not written:
         raise ResultsFault(f"{directory}: its runs have neither evaluations nor steps; expected at least one")
     return written

@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,14 +30,7 @@ class Run:
     summary: dict
     metrics: pd.DataFrame  # columns METRICS, a row per evaluation, ascending in step
     steps: pd.DataFrame  # columns STEPS, a row per step or round
-
-
-@dataclass
-class Method:
-    """A method at one point of a sweep, with all its seeds."""
-
-    label: str
-    runs: list[Run] = field(default_factory=list)
+    written: str = ""  # when the run ended, or at least began: in ISO 8601, UTC, so that texts compare as times
 
 
 def read_table(path: Path, columns: list[str]) -> pd.DataFrame:
@@ -70,7 +63,14 @@ def read_run(directory: Path) -> Run:
                config=read_document(directory / "config.toml", tomllib.loads, "the run's resolved configuration"),
                summary=read_document(directory / "summary.json", json.loads, "the run's summary"),
                metrics=read_table(directory / "metrics.csv", METRICS),
-               steps=read_table(directory / "steps.csv", STEPS))
+               steps=read_table(directory / "steps.csv", STEPS),
+               written=read_time(directory / "metadata.json"))
+
+
+def read_time(path: Path) -> str:
+    """Of a run without metadata, such as one copied in part, the empty text: any other is newer."""
+    metadata = read_document(path, json.loads, "the run's metadata") if path.exists() else {}
+    return str(metadata.get("end") or metadata.get("start") or "")
 
 
 def read_document(path: Path, parse, what: str) -> dict:

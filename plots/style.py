@@ -1,5 +1,7 @@
 """The look that all figures share: colours, axes, labels beside the lines."""
 
+from itertools import cycle
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -7,10 +9,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
+from plots.methods import MPI
+
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow (too pale for lines).
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+ALGORITHMS = {"sync-sgd": "#000000", "dropcompute": "#D55E00", "backup-workers": "#0072B2", "local-sgd": "#009E73"}
+OTHERS = ["#CC79A7", "#E69F00", "#56B4E9"]
 DASHES = ["solid", (0, (5, 1.5)), (0, (1.5, 1.2))]  # tells apart what shares a colour
-MPI = " (MPI)"  # ends the label of a method that ran on a wall clock
 INK, FAINT = "#333333", "#8a8a8a"
 
 plt.rcParams.update({
@@ -23,14 +27,22 @@ plt.rcParams.update({
 })
 
 
-def line_styles(labels: list[str]) -> dict[str, dict]:
-    """One colour per method, the same in all panels and figures; "X (MPI)" has the colour of "X", dashed."""
-    methods = list(dict.fromkeys(label.removesuffix(MPI) for label in labels))
+def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
+    """A look for each label of a method, given its algorithm. The first method of a known algorithm has that
+    algorithm's colour in all figures; the others take what the palette has left, and then dashes.
+    "X (MPI)" has the colour of "X", dashed."""
+    methods = {label.removesuffix(MPI): algorithm for label, algorithm in algorithms.items()}
+    first = {algorithm: label for label, algorithm in reversed(methods.items())}
+    looks = {first[algorithm]: (colour, 0) for algorithm, colour in ALGORITHMS.items() if algorithm in first}
+    palette = [*OTHERS, *ALGORITHMS.values()]
+    used = {colour for colour, _ in looks.values()}
+    left = [(colour, dash) for dash in range(len(DASHES)) for colour in palette if dash or colour not in used]
+    looks.update(zip((label for label in methods if label not in looks), cycle(left)))
     styles = {}
-    for label in labels:
-        number = methods.index(label.removesuffix(MPI))
-        repeats = number // len(COLOURS) + (label.endswith(MPI) and label.removesuffix(MPI) in labels)
-        styles[label] = {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[repeats % len(DASHES)]}
+    for label in algorithms:
+        colour, dash = looks[label.removesuffix(MPI)]
+        dash += label.endswith(MPI) and label.removesuffix(MPI) in algorithms
+        styles[label] = {"color": colour, "linestyle": DASHES[dash % len(DASHES)]}
     return styles
 
 
@@ -52,6 +64,8 @@ SHORT = FuncFormatter(short_number)
 
 def time_unit(longest_s: float) -> tuple[float, str]:
     """Divisor and name of the unit in which such a time is easy to read."""
+    if longest_s <= 0:
+        return 1, "s"
     for seconds, unit in ((3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms")):
         if longest_s >= 3 * seconds:
             return seconds, unit
@@ -91,6 +105,10 @@ def spread(heights: list[float], distance: float) -> list[float]:
 
 
 def title(figure, heading: str, subtitle: str) -> None:
+    """Heading and subtitle above the panels, in smaller letters where they would not fit the width."""
     height = figure.get_figheight()
-    figure.text(0.012, 1 - 0.16 / height, heading, fontsize=15, fontweight="bold", va="top")
-    figure.text(0.012, 1 - 0.5 / height, subtitle, fontsize=10.5, color="#666666", va="top")
+    for text, below_inches, look in ((heading, 0.16, {"fontsize": 15, "fontweight": "bold"}),
+                                     (subtitle, 0.5, {"fontsize": 10.5, "color": "#666666"})):
+        line = figure.text(0.012, 1 - below_inches / height, text, va="top", **look)
+        share = line.get_window_extent(figure.canvas.get_renderer()).width / (0.976 * figure.bbox.width)
+        line.set_fontsize(look["fontsize"] / max(1, share))

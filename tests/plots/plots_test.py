@@ -1,9 +1,6 @@
 """Reading results, interpolating over seeds, and what the user is told when something is wrong."""
 
-import contextlib
-import io
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -11,27 +8,16 @@ from unittest import mock
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 
 import numpy as np
-from synthetic_results import STEPS, write_experiment, write_run, write_sweep
+from figures_cases import Drawing, Figures
+from methods_cases import Methods
+from synthetic_results import STEPS, write_experiment, write_run
+from with_results import WithDirectory
 
 from plots.comparison import compare, subtitle
-from plots.curves import Curve, common_grid, first_crossing, mean_curve, method_curve, shown_range
-from plots.plot import main
+from plots.curves import Curve, common_grid, mean_curve, method_curve, shown_range
 from plots.rounds_figure import windowed_drop_rate
 from plots.runs import ResultsFault, find_run_directories, read_run
 from plots.style import spread, time_unit
-
-
-class WithDirectory(unittest.TestCase):
-    def setUp(self):
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.directory = Path(temporary.name).resolve()
-
-    def status_and_message(self, *arguments):
-        """Exit status and standard error of a call of plot.py."""
-        with contextlib.redirect_stderr(io.StringIO()) as message, contextlib.redirect_stdout(io.StringIO()):
-            status = main([str(argument) for argument in arguments])
-        return status, message.getvalue()
 
 
 class Interpolation(unittest.TestCase):
@@ -62,13 +48,8 @@ class Interpolation(unittest.TestCase):
         np.testing.assert_array_equal(curve.mean, [1.0])
         self.assertIsNone(mean_curve([x], [np.array([np.nan] * 3)]))
 
-    def test_crossing_is_linear_between_points(self):
-        y = np.array([0.0, 0.5, 1.0])
-        rising = Curve(np.array([0.0, 10.0, 20.0]), y, y, y)
-        self.assertAlmostEqual(first_crossing(rising, 0.75, rising=True), 15.0)
-        self.assertIsNone(first_crossing(rising, 1.1, rising=True))
-        falling = Curve(rising.x, y[::-1], y[::-1], y[::-1])
-        self.assertAlmostEqual(first_crossing(falling, 0.25, rising=False), 15.0)
+    def test_sequences_that_touch_share_a_point(self):
+        np.testing.assert_array_equal(common_grid([np.array([0.0]), np.array([0.0, 3.0])]), [0.0])
 
     def test_steep_beginning_does_not_set_the_range(self):
         y = np.array([0.1, 0.80, 0.85, 0.87, 0.88, 0.89])
@@ -198,54 +179,6 @@ class Faults(WithDirectory):
     def test_wrong_usage(self):
         self.assertEqual(self.status_and_message()[0], 2)
         self.assertEqual(self.status_and_message("a", "b")[0], 2)
-
-
-class Figures(WithDirectory):
-    def written(self):
-        return sorted(path.name for path in (self.directory / "plots").iterdir())
-
-    def test_experiment_gives_two_figures_in_two_formats(self):
-        write_experiment(self.directory, seeds=2)
-        status, message = self.status_and_message(self.directory)
-        self.assertEqual((status, message), (0, ""))
-        self.assertEqual(self.written(), ["curves.png", "curves.svg", "rounds.png", "rounds.svg"])
-        self.assertEqual((self.directory / "plots" / "curves.png").read_bytes()[:4], b"\x89PNG")
-        drawing = (self.directory / "plots" / "curves.svg").read_text()
-        for text in ("DropCompute", "test accuracy (%)", "test loss", "optimizer steps", "target 85 %"):
-            self.assertIn(text, drawing)
-
-    def test_drawing_again_replaces_the_figures(self):
-        write_experiment(self.directory, seeds=1)
-        self.assertEqual(self.status_and_message(self.directory)[0], 0)
-        first = (self.directory / "plots" / "curves.svg").read_bytes()
-        self.assertEqual(self.status_and_message(self.directory)[0], 0)
-        self.assertEqual((self.directory / "plots" / "curves.svg").read_bytes(), first)
-
-    def test_quadratic_without_accuracy_shows_the_loss_alone(self):
-        write_experiment(self.directory, seeds=1, accuracy=False)
-        self.assertEqual(self.status_and_message(self.directory)[0], 0)
-        drawing = (self.directory / "plots" / "curves.svg").read_text()
-        self.assertIn("test loss", drawing)
-        self.assertNotIn("test accuracy", drawing)
-
-    def test_sweep_gives_a_figure_of_its_own_beside_those_of_its_points(self):
-        write_sweep(self.directory)
-        self.assertEqual(self.status_and_message(self.directory), (0, ""))
-        self.assertIn("sweep.png", self.written())
-        self.assertIn("curves-workers=8.png", self.written())
-        drawing = (self.directory / "plots" / "sweep.svg").read_text()
-        for text in ("Samples per second", "Dropped micro-batches (%)", "workers"):
-            self.assertIn(text, drawing)
-        self.assertNotIn("accuracy", drawing)
-
-    def test_failed_run_is_left_out_and_named(self):
-        kept, failed = (write_run(self.directory / "m", "m", seed) for seed in (1, 2))
-        summary = failed / "summary.json"
-        summary.write_text(summary.read_text().replace("finished", "failed"))
-        status, message = self.status_and_message(self.directory)
-        self.assertEqual(status, 0)
-        self.assertIn(str(failed), message)
-        self.assertNotIn(str(kept), message)
 
 
 if __name__ == "__main__":

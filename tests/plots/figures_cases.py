@@ -1,0 +1,137 @@
+"""What figures show, and the files they are written to."""
+
+import matplotlib.pyplot as plt
+from synthetic_results import write_experiment, write_run, write_sweep
+from with_results import WithDirectory, change, comparisons_below
+
+from plots.curves_figure import curves_figure
+from plots.plot import file_name, numbered
+from plots.rounds_figure import rounds_figure
+from plots.style import ALGORITHMS, line_styles
+
+
+class Drawing(WithDirectory):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(plt.close, "all")
+
+    def draw(self, figure, directory):
+        comparison, = comparisons_below(directory)
+        styles = line_styles({method.label: method.algorithm for method in comparison.methods})
+        return figure(comparison.methods, styles, "heading", "subtitle").axes
+
+    def test_dots_lie_at_the_mean_of_the_summaries(self):
+        for label, times in (("reached", (30.0, 50.0)), ("reached too", (40.0, 40.0)), ("never", (20.0, None))):
+            for seed, time_s in enumerate(times, 1):
+                run = write_run(self.directory / label, label, seed)
+                change(run / "summary.json", time_to_target={"time_s": time_s, "step": time_s and 10 * time_s,
+                                                             "samples": time_s and 5000 * time_s})
+        panels = self.draw(curves_figure, self.directory)
+        for panel, expected in zip(panels[:3], (400, 200000, 40)):
+            dots = [line for line in panel.lines if line.get_marker() == "o"]
+            self.assertEqual([(dot.get_xdata()[0], dot.get_ydata()[0]) for dot in dots], [(expected, 0.85)] * 2)
+            panel.figure.canvas.draw()
+            heights = [dot.get_transform().transform(dot.get_xydata())[0, 1] for dot in dots]
+            self.assertNotAlmostEqual(*heights)  # else one would hide the other
+        self.assertFalse([line for panel in panels[3:] for line in panel.lines if line.get_marker() == "o"])
+
+    def test_periods_are_drawn_of_methods_that_have_any(self):
+        *_, panel = self.draw(rounds_figure, write_experiment(self.directory, seeds=2))
+        self.assertEqual(panel.get_title(loc="left"), "Synchronisation period (optimizer steps), first seed")
+        self.assertEqual(sorted(text.get_text() for text in panel.texts), ["Local SGD (QSR)", "others: 1"])
+        stairs = [line for line in panel.lines if line.get_color() == ALGORITHMS["local-sgd"]]
+        self.assertGreater(max(stairs[0].get_ydata()), 1)
+
+    def test_without_others_none_are_named(self):
+        write_run(self.directory / "m", "m", 1, period=4)
+        *_, panel = self.draw(rounds_figure, self.directory)
+        self.assertEqual([text.get_text() for text in panel.texts], ["m"])
+        self.assertNotIn("seed", panel.get_title(loc="left"))
+
+
+class Figures(WithDirectory):
+    def written(self):
+        return sorted(path.name for path in (self.directory / "plots").iterdir())
+
+    def test_experiment_gives_two_figures_in_two_formats(self):
+        write_experiment(self.directory, seeds=2)
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual((status, message), (0, ""))
+        self.assertEqual(self.written(), ["curves.png", "curves.svg", "rounds.png", "rounds.svg"])
+        self.assertEqual((self.directory / "plots" / "curves.png").read_bytes()[:4], b"\x89PNG")
+        drawing = (self.directory / "plots" / "curves.svg").read_text()
+        for text in ("DropCompute", "test accuracy (%)", "test loss", "optimizer steps", "target 85 %"):
+            self.assertIn(text, drawing)
+
+    def test_drawing_again_replaces_the_figures(self):
+        write_experiment(self.directory, seeds=1)
+        self.assertEqual(self.status_and_message(self.directory)[0], 0)
+        first = (self.directory / "plots" / "curves.svg").read_bytes()
+        self.assertEqual(self.status_and_message(self.directory)[0], 0)
+        self.assertEqual((self.directory / "plots" / "curves.svg").read_bytes(), first)
+
+    def test_quadratic_without_accuracy_shows_the_loss_alone(self):
+        write_experiment(self.directory, seeds=1, accuracy=False)
+        self.assertEqual(self.status_and_message(self.directory)[0], 0)
+        drawing = (self.directory / "plots" / "curves.svg").read_text()
+        self.assertIn("test loss", drawing)
+        self.assertNotIn("test accuracy", drawing)
+
+    def test_sweep_gives_a_figure_of_its_own_beside_those_of_its_points(self):
+        write_sweep(self.directory)
+        self.assertEqual(self.status_and_message(self.directory), (0, ""))
+        self.assertIn("sweep.png", self.written())
+        self.assertIn("curves-workers=8.png", self.written())
+        drawing = (self.directory / "plots" / "sweep.svg").read_text()
+        for text in ("Samples per second", "Dropped micro-batches (%)", "workers"):
+            self.assertIn(text, drawing)
+        self.assertNotIn("accuracy", drawing)
+
+    def test_failed_run_is_left_out_and_named(self):
+        kept, failed = (write_run(self.directory / "m", "m", seed) for seed in (1, 2))
+        summary = failed / "summary.json"
+        summary.write_text(summary.read_text().replace("finished", "failed"))
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 0)
+        self.assertIn(str(failed), message)
+        self.assertNotIn(str(kept), message)
+
+    def test_points_whose_numbers_differ_in_the_sign_of_an_exponent_have_files_of_their_own(self):
+        for seed, peak in ((1, "1e6"), (1, "1e-6")):
+            run = write_run(self.directory / peak, "m", seed)
+            config = run / "config.toml"
+            config.write_text(config.read_text().replace("[training]", f"[training]\npeak = {peak}"))
+        self.assertEqual(self.status_and_message(self.directory), (0, ""))
+        self.assertEqual([name for name in self.written() if name.startswith("curves") and name.endswith("png")],
+                         ["curves-peak=1e-06.png", "curves-peak=1e06.png"])
+
+    def test_points_whose_names_become_equal_are_numbered(self):
+        for model in ("a b", "a/b", "A b"):
+            config = write_run(self.directory / str(len(list(self.directory.iterdir()))), "m", 1) / "config.toml"
+            config.write_text(config.read_text().replace("mlp", model))
+        self.assertEqual(file_name("curves", "", "model=a b"), file_name("curves", "model=a/b"))
+        self.assertEqual(self.status_and_message(self.directory), (0, ""))
+        self.assertEqual([name for name in self.written() if name.startswith("curves") and name.endswith("png")],
+                         ["curves-model=A-b-3.png", "curves-model=a-b-2.png", "curves-model=a-b.png"])
+
+    def test_a_number_that_is_taken_is_passed_over(self):
+        taken = set()
+        self.assertEqual([numbered(name, taken) for name in ("a", "a-2", "a", "a")], ["a", "a-2", "a-3", "a-4"])
+
+    def test_a_run_with_step_zero_alone_is_drawn_without_warnings(self):
+        run = write_run(self.directory / "m", "m", 1)
+        for table, rows in (("metrics.csv", 2), ("steps.csv", 1)):
+            text = (run / table).read_text().splitlines(keepends=True)
+            (run / table).write_text("".join(text[:rows]))
+        self.assertEqual(self.status_and_message(self.directory), (0, ""))
+        self.assertEqual(self.written(), ["curves.png", "curves.svg"])
+
+    def test_a_sweep_with_fewer_seeds_of_one_method_says_so(self):
+        for workers in (8, 16, 32):
+            write_run(self.directory / f"{workers}" / "a", "a", 1, workers=workers)
+            write_run(self.directory / f"{workers}" / "a", "a", 2, workers=workers)
+            write_run(self.directory / f"{workers}" / "b", "b", 1, workers=workers)
+        self.assertEqual(self.status_and_message(self.directory), (0, ""))
+        drawing = (self.directory / "plots" / "sweep.svg").read_text()
+        for text in (">a<", ">b (1 seed)<", "mean of up to 2 seeds"):
+            self.assertIn(text, drawing)
