@@ -12,25 +12,30 @@ namespace syncopate {
 namespace {
 
 constexpr Range positive_and_finite{.low = 0, .low_open = true, .high_open = true};
+constexpr int most_workers = 1 << 24;  // beyond what one machine simulates
+constexpr int most_micro_batches = 1 << 24;
 
-// One factor per worker, or none where all are alike.
-std::vector<double> read_worker_factors(Settings& cluster, int workers) {
+// One factor per worker, or none where all are alike. `known`: whether the number of workers is.
+std::vector<double> read_worker_factors(Settings& cluster, int workers, bool known) {
   const bool listed = cluster.has("worker_factors");
   const bool slow = cluster.has("slow_workers");
   std::vector<double> factors;
   if (listed) {
+    const std::size_t faults = cluster.faults_so_far();
     factors = cluster.numbers("worker_factors", positive_and_finite);
-    if (std::ssize(factors) != workers) {
+    const bool right = std::ssize(factors) == workers;
+    if (!right && known && cluster.faults_so_far() == faults) {
       cluster.fault("worker_factors",
                     fmt::format("must have one factor per worker, {}; found {}", workers, factors.size()));
-      factors.clear();
     }
+    if (!right) factors.clear();
   }
   if (slow) {
     if (listed) cluster.fault("slow_workers", "must not be given together with worker_factors");
     Settings slow_workers = cluster.section("slow_workers");
-    const std::int64_t count = slow_workers.integer("count", 0, workers);
+    const std::int64_t count = slow_workers.integer("count", 0, known ? workers : most_workers);
     const double factor = slow_workers.number("factor", positive_and_finite);
+    if (!known) return {};
     factors.assign(static_cast<std::size_t>(workers), 1.0);
     for (std::int64_t i = workers - count; i < workers; ++i) factors[static_cast<std::size_t>(i)] = factor;
   }
@@ -40,17 +45,18 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers) {
 }  // namespace
 
 ClusterSection read_cluster(Settings& root, std::uint64_t seed) {
-  constexpr std::int64_t most = 1 << 24;    // workers, or micro-batches: beyond what one machine simulates
   constexpr std::size_t most_delays = 255;  // each has a random stream of its own
   constexpr std::array<std::string_view, 2> paces = {"inject", "emulate"};
 
   ClusterSection result;
+  const std::size_t faults = root.faults_so_far();
   Settings cluster = root.section("cluster");
-  result.workers = static_cast<int>(cluster.integer("workers", 1, most));
+  result.workers = static_cast<int>(cluster.integer("workers", 1, most_workers));
+  result.workers_known = root.faults_so_far() == faults;
   const double micro_batch_s = cluster.number("micro_batch_s", positive_and_finite);
-  result.micro_batches = static_cast<int>(cluster.integer("micro_batches", 1, most, 1));
+  result.micro_batches = static_cast<int>(cluster.integer("micro_batches", 1, most_micro_batches, 1));
   result.pace = cluster.choice("pace", paces, "inject") == "emulate" ? Pace::emulate : Pace::inject;
-  std::vector<double> factors = read_worker_factors(cluster, result.workers);
+  std::vector<double> factors = read_worker_factors(cluster, result.workers, result.workers_known);
 
   std::vector<std::shared_ptr<const DelayProcess>> delays;
   for (Settings& delay : root.sections("delays")) delays.push_back(make_delay(delay, micro_batch_s));

@@ -12,6 +12,7 @@ namespace syncopate {
 
 struct ClusterSection {
   int workers = 1;
+  bool workers_known = true;  // false: what is written is a fault, and `workers` stands in for it
   int micro_batches = 1;
   Pace pace = Pace::inject;
   std::shared_ptr<const ComputeTime> compute_time;

@@ -48,10 +48,11 @@ std::string read_name(Settings& root, const std::string& file) {
 }
 
 std::vector<std::uint64_t> read_seeds(Settings& root) {
+  const std::size_t faults = root.faults_so_far();
   const std::vector<std::int64_t> written =
       root.integers("seeds", 0, std::numeric_limits<std::int64_t>::max(), std::vector<std::int64_t>{1});
   std::vector<std::uint64_t> seeds(written.begin(), written.end());
-  if (root.has("seeds") && seeds.empty()) root.fault("seeds", "must hold at least one seed");
+  if (seeds.empty() && root.faults_so_far() == faults) root.fault("seeds", "must hold at least one seed");
   if (std::set(seeds.begin(), seeds.end()).size() < seeds.size()) root.fault("seeds", "must hold no seed twice");
   if (seeds.empty()) seeds.push_back(1);
   return seeds;
@@ -60,6 +61,7 @@ std::vector<std::uint64_t> read_seeds(Settings& root) {
 std::vector<Method> read_methods(Settings& root, const AlgorithmContext& context) {
   std::vector<Method> methods;
   std::set<std::string> labels;
+  const std::size_t faults = root.faults_so_far();
   for (Settings& table : root.sections("methods")) {
     const bool labelled = table.has("label");  // asked first, so that it comes first in the resolved document
     Method method{.label = {}, .algorithm = make_algorithm(table, context)};
@@ -69,14 +71,17 @@ std::vector<Method> read_methods(Settings& root, const AlgorithmContext& context
     if (!is_new) table.fault("label", "must be a name that no other method has");
     methods.push_back(std::move(method));
   }
-  if (methods.empty()) root.fault("methods", "must have at least one entry, [[methods]]");
+  if (methods.empty() && root.faults_so_far() == faults)
+    root.fault("methods", "must have at least one entry, [[methods]]");
   return methods;
 }
 
 // Reads everything with the seed that stands first.
 Definition read_definition(TomlNode document_root, const std::string& file) {
-  // Stands for the length of an epoch where the data set is faulty, so that nothing follows from that.
+  // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
   constexpr std::int64_t unknown_epoch = 1'000'000;
+  constexpr std::int64_t unknown_budget = 1'000'000'000'000'000;
+  constexpr int unknown_workers = 1'000'000;
 
   SettingsDocument document(std::move(document_root));
   Settings root = document.root();
@@ -93,19 +98,26 @@ Definition read_definition(TomlNode document_root, const std::string& file) {
 
   // The budget may count epochs, and the learning rate needs the number of steps of the budget.
   result.budget = read_budget(root, steps_per_epoch);
+  if (result.budget.steps && !document.faults().empty()) result.budget.steps = unknown_budget;
   result.learning_rate = read_learning_rate(root, result.budget, steps_per_epoch, result.training.time_only);
   result.evaluation = read_evaluation(root, result.training);
   document.record_as_written("sweep");
-  result.methods = read_methods(root, {.workers = result.cluster.workers,
-                                       .micro_batches = result.cluster.micro_batches,
-                                       .learning_rate_warmup = result.learning_rate->options().warmup_steps,
-                                       .total_steps = result.budget.steps});
+  result.methods =
+      read_methods(root, {.workers = result.cluster.workers_known ? result.cluster.workers : unknown_workers,
+                          .micro_batches = result.cluster.micro_batches,
+                          .learning_rate_warmup = result.learning_rate->options().warmup_steps,
+                          .total_steps = result.budget.steps});
   result.faults = document.check();
   result.resolved = document.resolved();
   return result;
 }
 
-std::string hash_of(const std::string& text) { return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size())); }
+// Of all that decides what a run computes; a new description does not make another run of it.
+std::string hash_of(TomlNode resolved) {
+  resolved.erase("description");
+  const std::string text = write_toml(resolved);
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
 
 // The document of one run: one method, one seed, nothing swept.
 TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) {
@@ -122,7 +134,7 @@ Run make_run(const Definition& definition) {
   run.method = definition.methods.front().label;
   run.seed = definition.seeds.front();
   run.resolved_toml = write_toml(definition.resolved);
-  run.hash = hash_of(run.resolved_toml);
+  run.hash = hash_of(definition.resolved);
   run.workers = definition.cluster.workers;
   run.micro_batches = definition.cluster.micro_batches;
   run.pace = definition.cluster.pace;
@@ -155,6 +167,7 @@ void add_runs(const TomlNode& root, const std::string& file, const Definition& d
       const Definition one = read_definition(document_of_run(root, method, seed), file);
       throw_if_any(one.faults);
       Run run = make_run(one);
+      run.method_index = method;
       run.sweep = describe_point(root, axes, point, method);
       if (hashes.insert(run.hash).second) runs.push_back(std::move(run));
     }

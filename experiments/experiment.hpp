@@ -1,6 +1,7 @@
 // One experiment file as plain data, checked and with all defaults filled in.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,10 +37,11 @@ struct EvaluationPlan {
 struct Run {
   std::string experiment;                                  // name of the experiment
   std::string method;                                      // label of the method
+  std::size_t method_index = 0;                            // its place among the file's methods; not hashed
   std::vector<std::pair<std::string, std::string>> sweep;  // key and value of what is swept
   std::uint64_t seed = 0;
   std::string resolved_toml;  // the whole resolved configuration of this run alone
-  std::string hash;           // 16 hexadecimal digits of resolved_toml; names the directory
+  std::string hash;           // 16 hexadecimal digits of resolved_toml without its description; names the directory
 
   int workers = 1;
   int micro_batches = 1;

@@ -39,6 +39,7 @@ std::vector<Step> read_decay_points(Settings& rate, std::int64_t steps_per_epoch
   const std::string_view key = in_epochs ? "decay_epochs" : "decay_steps";
   if (in_epochs && rate.has("decay_steps")) exclusive(rate, "decay_steps", "decay_epochs");
   std::vector<Step> points;
+  const std::size_t faults = rate.faults_so_far();
   if (in_epochs) {
     for (const double epoch : rate.numbers(key, non_negative)) {
       points.push_back(steps_of_epochs(rate, key, epoch, steps_per_epoch));
@@ -48,7 +49,7 @@ std::vector<Step> read_decay_points(Settings& rate, std::int64_t steps_per_epoch
     for (const std::int64_t step : rate.integers(key, 0, most)) points.push_back(step);
   }
   if (std::ranges::adjacent_find(points, std::greater_equal<>{}) != points.end()) {
-    rate.fault(key, "must ascend, at least a step apart");
+    if (rate.faults_so_far() == faults) rate.fault(key, "must ascend, at least a step apart");
     points.clear();
   }
   return points;
@@ -82,6 +83,7 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& root, const Bud
   options.peak = rate.number("peak", {.low = 0, .low_open = true, .high_open = true},
                              time_only ? std::optional(options.peak) : std::nullopt);
   options.final = rate.number("final", non_negative, 1e-6);
+  const std::size_t faults = rate.faults_so_far();
   options.warmup_steps = read_warmup(rate, steps_per_epoch);
   if (options.shape == Shape::step) {
     options.decay_steps = read_decay_points(rate, steps_per_epoch);
@@ -90,7 +92,8 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& root, const Bud
     options.total_steps = read_total(rate, budget, schedule);
     if (options.total_steps <= options.warmup_steps) {
       const std::string_view warmup = rate.has("warmup_epochs") ? "warmup_epochs" : "warmup_steps";
-      rate.fault(warmup, fmt::format("must end before the schedule does, at step {}", options.total_steps.value()));
+      if (rate.faults_so_far() == faults)
+        rate.fault(warmup, fmt::format("must end before the schedule does, at step {}", options.total_steps.value()));
       options.warmup_steps = 0;
     }
   }

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -11,6 +10,7 @@
 
 #include "experiments/experiment.hpp"
 #include "experiments/listing.hpp"
+#include "experiments/participants.hpp"
 #include "experiments/runner.hpp"
 #include "workers/blas_kernel.hpp"
 #include "workers/mpi/mpi_session.hpp"
@@ -58,6 +58,7 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   const std::map<std::string, ClusterChoice> clusters = {
       {"auto", ClusterChoice::automatic}, {"simulated", ClusterChoice::simulated}, {"mpi", ClusterChoice::mpi}};
   command.add_option("--results", options.results_directory, "where the runs' directories go")
+      ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; })
       ->option_text(fmt::format("DIR [{}]", options.results_directory));
   command.add_option("--threads", options.threads, "threads that compute; 0: one per core")
       ->check(CLI::Range(0, 4096))
@@ -86,12 +87,7 @@ std::string checked(const Experiment& experiment) {
 
 // Processes that mpirun must start for it.
 int ranks_of(const Experiment& experiment) {
-  int workers = 0;
-  bool any_server = false;
-  for (const Run& run : experiment.runs) {
-    workers = std::max(workers, run.workers);
-    any_server |= run.algorithm->has_server();
-  }
+  const auto [workers, any_server] = participants(experiment);
   return ranks_needed(workers, any_server);
 }
 

@@ -14,11 +14,13 @@
 
 #include "experiments/execution.hpp"
 #include "experiments/mpi_exchange.hpp"
+#include "experiments/participants.hpp"
 #include "results/build_info.hpp"
 #include "results/progress.hpp"
 #include "results/result_table.hpp"
 #include "results/run_directory.hpp"
 #include "results/summary_json.hpp"
+#include "workers/datasets/dataset.hpp"
 #include "workers/interrupt.hpp"
 
 namespace syncopate {
@@ -32,12 +34,14 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// The summary of a finished run of exactly this configuration, if it is there.
+// The summary of a finished run of this configuration, if it is there. The hash stands for all of it but
+// the description, which may have been another one.
 std::optional<RunSummary> finished_before(const std::filesystem::path& directory, const Run& run) {
   const auto text = read_file(directory / "summary.json");
-  if (!text || read_file(directory / "config.toml") != run.resolved_toml) return {};
+  if (!text) return {};
   auto summary = summary_from_json(*text);
-  if (!summary || summary->status != RunStatus::finished) return {};
+  if (!summary || summary->status != RunStatus::finished || summary->hash != run.hash) return {};
+  summary->method_index = run.method_index;
   return summary;
 }
 
@@ -53,7 +57,9 @@ class ExperimentRunner {
   std::filesystem::path directory_of(const Run& run) const {
     return run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
   }
+  const char* clock() const { return machinery_.mpi ? "wall" : "virtual"; }
   int prepare();
+  void load_data() const;
   void find_finished();
   void report_skipped(Progress& progress) const;
   void run_one(std::size_t index, Progress& progress);
@@ -95,7 +101,7 @@ int ExperimentRunner::run_all() {
 
   const auto style = is_rank_0() ? Progress::style_of_stderr(options_.quiet) : Progress::Style::silent;
   Progress progress(style, experiment_.runs.size(),
-                    static_cast<std::size_t>(std::count(to_do_.begin(), to_do_.end(), 1)));
+                    static_cast<std::size_t>(std::count(to_do_.begin(), to_do_.end(), 1)), clock());
   report_skipped(progress);
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
     if (interrupted()) throw Interrupted();
@@ -105,9 +111,10 @@ int ExperimentRunner::run_all() {
   return machinery_.mpi ? from_rank_0(*machinery_.mpi, {result}).front() : result;
 }
 
-// On rank 0, before anything runs.
+// On rank 0, before anything runs or is written.
 int ExperimentRunner::prepare() {
   try {
+    load_data();
     require_usable(options_.results_directory, experiment_);
     remove_leftovers(options_.results_directory, experiment_);
     if (!options_.rerun) find_finished();
@@ -115,6 +122,21 @@ int ExperimentRunner::prepare() {
   } catch (const std::exception& problem) {
     fmt::print(stderr, "{}\n", problem.what());
     return exit_usage;
+  }
+}
+
+// Data that are faulty concern the whole experiment, so they are found before its first run. What is read
+// stays in memory for the runs. Other problems (memory that is not there) may concern one run alone: it
+// meets them again, and fails.
+void ExperimentRunner::load_data() const {
+  for (const Run& run : experiment_.runs) {
+    if (!run.make_objective || (!options_.rerun && finished_before(directory_of(run), run))) continue;
+    try {
+      run.make_objective();
+    } catch (const DataFault&) {
+      throw;
+    } catch (const std::exception&) {
+    }
   }
 }
 
@@ -178,7 +200,7 @@ int ExperimentRunner::print_tables() const {
   for (const auto& summary : summaries_) {
     if (summary) runs.push_back(*summary);
   }
-  const std::string results = result_table(runs);
+  const std::string results = result_table(runs, clock());
   const std::string failures = failure_table(runs);
   if (!results.empty()) fmt::print("\n{}", results);
   if (!failures.empty()) fmt::print("\nRuns that did not finish; they are repeated next time:\n\n{}", failures);
@@ -188,12 +210,7 @@ int ExperimentRunner::print_tables() const {
 
 // Empty if the ranks that mpirun started are those that the experiment needs.
 std::string wrong_ranks(const Experiment& experiment, const MpiSession& session) {
-  int workers = 0;
-  bool any_server = false;
-  for (const Run& run : experiment.runs) {
-    workers = std::max(workers, run.workers);
-    any_server |= run.algorithm->has_server();
-  }
+  const auto [workers, any_server] = participants(experiment);
   return wrong_number_of_ranks(session.size(), workers, any_server);
 }
 

@@ -155,6 +155,8 @@ bool Settings::has(std::string_view key) const {
   return node_->find(key) != nullptr;
 }
 
+std::size_t Settings::faults_so_far() const { return node_->faults->size(); }
+
 void Settings::leave_out(std::string_view key) { node_->entry(key).value.reset(); }
 
 Settings Settings::section(std::string_view key) {

@@ -6,6 +6,7 @@
 // ...?) and the default, or the lower bound, is returned, so that one pass reports all of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -63,6 +64,10 @@ class Settings {
   // Reports a fault that concerns several keys or needs knowledge the readers lack, at the key's place
   // (at the table's, if the key is absent): "<place>: <key> = <found>; <message>".
   void fault(std::string_view key, std::string_view message);
+
+  // Faults found so far in the whole document. A check that depends on values is left out where this has
+  // grown while they were read: what follows from a fault is no fault of its own.
+  std::size_t faults_so_far() const;
 
  private:
   friend class SettingsDocument;

@@ -20,13 +20,14 @@ WeightDecay read_weight_decay(Settings& optimizer, WeightDecay decay) {
 
 std::unique_ptr<Optimizer> read_sgd(Settings& optimizer) {
   SgdOptions options;
+  const std::size_t faults = optimizer.faults_so_far();
   options.momentum = optimizer.number("momentum", {.low = 0, .high = 1, .high_open = true}, options.momentum);
   options.nesterov = optimizer.flag("nesterov", options.nesterov);
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
   const bool decoupled = optimizer.flag("decoupled", false);
   options.weight_decay.form = decoupled ? DecayForm::decoupled : DecayForm::coupled;
   if (options.nesterov && options.momentum == 0) {
-    optimizer.fault("nesterov", "must be false without momentum");
+    if (optimizer.faults_so_far() == faults) optimizer.fault("nesterov", "must be false without momentum");
     options.nesterov = false;
   }
   return make_sgd(options);

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
+
+#include "results/not_a_number.hpp"
 
 namespace syncopate {
 namespace {
@@ -35,7 +38,7 @@ std::string fit(std::string text, std::size_t width) {
 std::string quality(std::optional<double> accuracy, std::optional<double> loss) {
   std::string text;
   if (accuracy && !std::isnan(*accuracy)) text += fmt::format(", accuracy {:.2f} %", *accuracy * 100);
-  if (loss) text += fmt::format(", loss {:.4g}", *loss);
+  if (loss) text += fmt::format(", loss {:.4g}", without_sign_of_nan(*loss));
   return text;
 }
 
@@ -69,7 +72,8 @@ Progress::Style Progress::style_of_stderr(bool quiet) {
   return isatty(STDERR_FILENO) ? Style::terminal : Style::lines;
 }
 
-Progress::Progress(Style style, std::size_t runs, std::size_t to_do) : style_(style), runs_(runs), to_do_(to_do) {}
+Progress::Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock)
+    : style_(style), runs_(runs), to_do_(to_do), clock_(std::move(clock)) {}
 
 Progress::~Progress() { clear_line(); }
 
@@ -97,10 +101,10 @@ std::string Progress::remaining_text(double share) const {
 
 void Progress::show(const RunPosition& position) {
   const double share = share_done(run_->budget, position);
-  const std::string text = fmt::format(
-      "run {}/{}: {}, seed {}: {:.0f} %, {:.4g} s virtual, {} host, {} left{}, {} syncs", number_, runs_, run_->method,
-      run_->seed, std::floor(share * 100), to_seconds(position.reached.time), clock_text(seconds_since(run_start_)),
-      remaining_text(share), quality(position.latest), position.synchronisations);
+  const std::string text = fmt::format("run {}/{}: {}, seed {}: {:.0f} %, {:.4g} s {}, {} host, {} left{}, {} syncs",
+                                       number_, runs_, run_->method, run_->seed, std::floor(share * 100),
+                                       to_seconds(position.reached.time), clock_, clock_text(seconds_since(run_start_)),
+                                       remaining_text(share), quality(position.latest), position.synchronisations);
   fmt::print(stderr, "\r\x1b[K{}", fit(text, terminal_width()));
   std::fflush(stderr);
   line_shown_ = true;
@@ -108,8 +112,8 @@ void Progress::show(const RunPosition& position) {
 
 void Progress::end_run(const RunSummary& summary) {
   ++done_;
-  note(fmt::format("run {} of {}: {}, seed {}: {} after {:.4g} s virtual, {:.3g} s host{}", number_, runs_,
-                   run_->method, run_->seed, to_string(summary.status), summary.end_time_s, summary.host_s,
+  note(fmt::format("run {} of {}: {}, seed {}: {} after {:.4g} s {}, {:.3g} s host{}", number_, runs_, run_->method,
+                   run_->seed, to_string(summary.status), summary.end_time_s, clock_, summary.host_s,
                    quality(summary.final_test_accuracy, summary.final_test_loss)));
 }
 

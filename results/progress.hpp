@@ -26,7 +26,8 @@ class Progress {
   static Style style_of_stderr(bool quiet);
 
   // `runs`: of the experiment, for "run k of n". `to_do`: how many of them will really run.
-  Progress(Style style, std::size_t runs, std::size_t to_do);
+  // `clock`: the name of the cluster's.
+  Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock = "virtual");
   ~Progress();  // clears the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -49,6 +50,7 @@ class Progress {
   Style style_;
   std::size_t runs_;
   std::size_t to_do_;
+  std::string clock_;
   std::size_t done_ = 0;
   std::size_t number_ = 0;
   const Run* run_ = nullptr;

@@ -7,11 +7,14 @@
 #include <iterator>
 
 #include "results/exact_seconds.hpp"
+#include "results/not_a_number.hpp"
 
 namespace syncopate {
 namespace {
 
-std::string cell(std::optional<double> value) { return value ? fmt::format("{}", *value) : std::string{}; }
+std::string cell(std::optional<double> value) {
+  return value ? fmt::format("{}", without_sign_of_nan(*value)) : std::string{};
+}
 
 // An accuracy that is not a number is one that the objective does not have.
 std::optional<double> accuracy(const Evaluation& evaluation) {

@@ -35,9 +35,12 @@ struct Scaled {
   const char* prefix;
 };
 Scaled scale_of(double value) {
-  constexpr std::array<Scaled, 5> scales{{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}}};
-  const auto found = std::find_if(scales.begin(), scales.end(),
-                                  [value](const Scaled& scale) { return std::abs(value) >= scale.factor; });
+  constexpr double rounds_to_1 = 0.9995;  // with three digits
+  constexpr std::array<Scaled, 7> scales{
+      {{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}}};
+  const auto found = std::find_if(scales.begin(), scales.end(), [value](const Scaled& scale) {
+    return std::abs(value) >= rounds_to_1 * scale.factor;
+  });
   return found == scales.end() ? scales.back() : *found;
 }
 
@@ -64,13 +67,13 @@ std::string in_percent(const Statistics& statistics) {
 std::string plain(const Statistics& statistics) { return mean_and_deviation(statistics); }
 
 struct Column {
-  const char* heading;
+  std::string heading;
   std::string (*text)(const Statistics&);
   Value value;
 };
 
-const std::vector<Column>& columns_of_values() {
-  static const std::vector<Column> columns = {
+std::vector<Column> columns_of_values(const std::string& clock) {
+  return {
       {"accuracy\n%", in_percent, [](const RunSummary& run) { return run.final_test_accuracy; }},
       {"test\nloss", plain, [](const RunSummary& run) { return run.final_test_loss; }},
       {"time\ns", plain, [](const RunSummary& run) { return std::optional(run.end_time_s); }},
@@ -79,11 +82,10 @@ const std::vector<Column>& columns_of_values() {
       {"sent\nbytes", scaled_text,
        [](const RunSummary& run) { return std::optional(static_cast<double>(run.communicated_bytes)); }},
       {"syncs", scaled_text, [](const RunSummary& run) { return std::optional(static_cast<double>(run.rounds)); }},
-      {"samples/s\nvirtual", scaled_text,
+      {"samples/s\n" + clock, scaled_text,
        [](const RunSummary& run) { return std::optional(run.samples_per_virtual_s()); }},
       {"samples/s\nhost", scaled_text, [](const RunSummary& run) { return std::optional(run.samples_per_host_s()); }},
   };
-  return columns;
 }
 
 std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {
@@ -142,13 +144,14 @@ std::string time_to_target_text(std::span<const RunSummary> seeds) {
   return fmt::format("> {} ({}/{})", seconds_text(censored_at), reached.size(), with_target);
 }
 
-std::string result_table(std::span<const RunSummary> runs) {
+std::string result_table(std::span<const RunSummary> runs, const std::string& clock) {
   const auto rows = rows_of(runs);
   if (rows.empty()) return {};
   TextTable wide, narrow;
   std::vector<const Column*> shown;
   for (TextTable* table : {&wide, &narrow}) table->add_column("method", Align::left);
-  for (const Column& column : columns_of_values()) {
+  const std::vector<Column> columns = columns_of_values(clock);
+  for (const Column& column : columns) {
     const bool empty =
         std::all_of(rows.begin(), rows.end(), [&column](const auto& row) { return cell(column, row.second) == "-"; });
     if (empty) continue;

@@ -117,6 +117,7 @@ RunSummary summarise(const Run& run, const Recording& recording, const RunTotals
   }
   summary.experiment = run.experiment;
   summary.method = run.method;
+  summary.method_index = run.method_index;
   summary.sweep = run.sweep;
   summary.seed = run.seed;
   summary.hash = run.hash;

@@ -1,6 +1,7 @@
 // The result of one run in numbers: summary.json, and what the final table is made of.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -40,6 +41,7 @@ struct RunSummary {
 
   std::string experiment;
   std::string method;
+  std::size_t method_index = 0;  // its place among the experiment's methods
   std::vector<std::pair<std::string, std::string>> sweep;
   std::uint64_t seed = 0;
   std::string hash;

@@ -77,6 +77,7 @@ std::string to_json(const RunSummary& summary) {
   json["reason"] = summary.reason.empty() ? Json(nullptr) : Json(summary.reason);
   json["experiment"] = summary.experiment;
   json["method"] = summary.method;
+  json["method_index"] = summary.method_index;
   json["sweep"] = summary.sweep;  // pairs, in the order of the file
   json["seed"] = summary.seed;
   json["hash"] = summary.hash;
@@ -113,6 +114,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     if (!json.at("reason").is_null()) summary.reason = json.at("reason");
     json.at("experiment").get_to(summary.experiment);
     json.at("method").get_to(summary.method);
+    json.at("method_index").get_to(summary.method_index);
     json.at("sweep").get_to(summary.sweep);
     json.at("seed").get_to(summary.seed);
     json.at("hash").get_to(summary.hash);

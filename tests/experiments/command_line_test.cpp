@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <string>
 
 #include "tests/experiments/program.hpp"
@@ -35,6 +37,35 @@ TEST_F(CommandLine, RunsAnExperimentAndEndsWithStatus0) {
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("sync-sgd"));
   EXPECT_TRUE(std::filesystem::is_directory(directory / "results"));
+}
+
+TEST_F(CommandLine, AnotherDescriptionDoesNotRepeatRuns) {
+  const std::string command = "run " + write("e.toml", time_only) + " --results results";
+  ASSERT_EQ(syncopate(command).status, 0);
+  const Outcome again = syncopate(command + " 'description=\"under another title\"'");
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("1 of 1 runs are there already"));
+}
+
+// Images of one pixel in the layout of MNIST; the last training image is missing.
+TEST_F(CommandLine, TruncatedDataEndWithStatus2AndOneMessage) {
+  const auto header = [](char kind, std::initializer_list<char> dimensions) {
+    std::string bytes{0, 0, 8, kind};
+    for (const char dimension : dimensions) bytes += std::string{0, 0, 0, dimension};
+    return bytes;
+  };
+  write("train-images-idx3-ubyte", header(3, {64, 1, 1}) + std::string(63, 1));
+  write("train-labels-idx1-ubyte", header(1, {64}) + std::string(64, 1));
+  write("t10k-images-idx3-ubyte", header(3, {2, 1, 1}) + std::string(2, 1));
+  write("t10k-labels-idx1-ubyte", header(1, {2}) + std::string(2, 1));
+  const std::string file = SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml";
+  const Outcome run = syncopate("run '" + file + "' training.micro_batch_size=1 budget.epochs=60 --results results " +
+                                "datasets.fashion-mnist.directory='" + directory.string() + "'");
+  EXPECT_EQ(run.status, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr((directory / "train-images-idx3-ubyte").string() + ": "));
+  EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+  EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
 TEST_F(CommandLine, CheckPrintsAnExperimentThatChecksToItselfAndRunsNothing) {
@@ -131,7 +162,7 @@ TEST_F(CommandLine, HelpHasExamplesAndTheExitStatuses) {
 
 TEST_F(CommandLine, BadUsageEndsWithStatus2) {
   for (const char* arguments : {"", "rum e.toml", "run", "run e.toml --threads -1", "run e.toml --cluster cloud",
-                                "check e.toml --no-such-option"}) {
+                                "check e.toml --no-such-option", "run e.toml --results ''"}) {
     const Outcome outcome = syncopate(arguments);
     EXPECT_EQ(outcome.status, 2) << arguments;
     EXPECT_NE(outcome.err, "") << arguments;

@@ -114,6 +114,17 @@ TEST_F(ExperimentFile, TheResolvedExperimentReadsBackToItself) {
   for (std::size_t i = 0; i < again.runs.size(); ++i) EXPECT_EQ(again.runs[i].hash, experiment.runs[i].hash);
 }
 
+TEST_F(ExperimentFile, ADescriptionMakesNoOtherRuns) {
+  const Experiment plain = load();
+  const Experiment described = load({"description=\"two methods\""});
+  ASSERT_EQ(described.runs.size(), plain.runs.size());
+  for (std::size_t i = 0; i < plain.runs.size(); ++i) {
+    EXPECT_EQ(described.runs[i].hash, plain.runs[i].hash);
+    EXPECT_THAT(described.runs[i].resolved_toml, HasSubstr("description = \"two methods\""));
+  }
+  EXPECT_NE(load({"training.clip_norm=1"}).runs[0].hash, plain.runs[0].hash);
+}
+
 TEST_F(ExperimentFile, EpochsBecomeSteps) {
   const syncopate::Run run = load().runs.at(0);
   EXPECT_EQ(run.budget.steps, Step{60});
@@ -250,6 +261,41 @@ algorithm = "sync-sgd"
 TEST_F(ExperimentFile, LabelsAreUnique) {
   EXPECT_THAT(faults({"methods.0.label=drop"}),
               HasSubstr("methods.1.label = \"drop\"; must be a name that no other method has"));
+}
+
+TEST_F(ExperimentFile, WhatFollowsFromAFaultIsNotReported) {
+  const auto only_fault = [&](const Overrides& overrides, const std::string& fault) {
+    const std::string report = faults(overrides);
+    EXPECT_THAT(report, HasSubstr(fault));
+    EXPECT_THAT(report, testing::Not(HasSubstr("\n"))) << report;
+  };
+  only_fault({"methods.drop={label=\"b\", algorithm=\"backup-workers\", backups=2}", "cluster.workers=1.5"},
+             "cluster.workers = 1.5; must be an integer");
+  only_fault({"cluster.worker_factors=[1,2,1,1]", "cluster.workers=1.5"}, "cluster.workers = 1.5");
+  only_fault({"cluster.slow_workers={count=2, factor=3}", "cluster.workers=0"}, "cluster.workers = 0");
+  only_fault({"cluster.worker_factors=[1,-2,1,1]"}, "cluster.worker_factors = -2");
+  only_fault({"seeds=[-1]"}, "seeds = -1; each element must be");
+  only_fault({"methods=5"}, "methods = 5; must be an array of tables");
+  only_fault({"budget.epochs=-1", "training.learning_rate.warmup_steps=20"}, "budget.epochs = -1; must be");
+  only_fault({"budget={steps=1.5}", "training.learning_rate.warmup_steps=20"}, "budget.steps = 1.5; must be");
+  only_fault({"budget={steps=20}", "training.learning_rate.warmup_epochs=1", "cluster.workers=0"},
+             "cluster.workers = 0");
+  only_fault({"training.learning_rate.total_steps=0", "training.learning_rate.warmup_steps=5"},
+             "training.learning_rate.total_steps = 0; must be");
+  only_fault({"training.optimizer={name=\"sgd\", momentum=2, nesterov=true}"}, "training.optimizer.momentum = 2");
+}
+
+TEST_F(ExperimentFile, EmptyListsOfSeedsAndMethodsAreFaults) {
+  EXPECT_THAT(faults({"seeds=[]"}), HasSubstr("seeds = []; must hold at least one seed"));
+  EXPECT_THAT(faults({"methods=[]"}), HasSubstr("methods = []; must have at least one entry"));
+}
+
+TEST_F(ExperimentFile, RunsKnowThePlaceOfTheirMethodAlsoWhereSweepPointsShareOne) {
+  std::vector<std::size_t> places;
+  for (const syncopate::Run& run : load({"sweep.methods.drop.threshold_s=[0.01,0.02]", "seeds=[1]"}).runs) {
+    places.push_back(run.method_index);
+  }
+  EXPECT_THAT(places, ElementsAre(0u, 1u, 1u));
 }
 
 TEST_F(ExperimentFile, AnUnknownMethodIsReportedWithTheNearestAndNothingElse) {

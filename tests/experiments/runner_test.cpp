@@ -9,10 +9,12 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "results/run_directory.hpp"
+#include "workers/datasets/dataset.hpp"
 #include "workers/interrupt.hpp"
 #include "workers/models/quadratic.hpp"
 
@@ -221,12 +223,29 @@ TEST_F(RunnerTest, ReportsADeadlockAsAFailure) {
   EXPECT_THAT(out_, testing::ContainsRegex("stuck +1  failed  [^ ]"));
 }
 
-TEST_F(RunnerTest, ReportsDataThatCannotBeLoaded) {
-  add("A", 1, std::make_shared<Synchronous>()).make_objective = []() -> std::shared_ptr<const Objective> {
-    throw std::runtime_error("train-images: truncated");
+TEST_F(RunnerTest, FaultyDataAreOneMessageForAllRunsAndNothingRuns) {
+  const auto algorithm = std::make_shared<Synchronous>();
+  add("A", 1, algorithm);
+  for (std::uint64_t seed : {2, 3}) {
+    add("A", seed, algorithm).make_objective = []() -> std::shared_ptr<const Objective> {
+      throw DataFault("train-images: truncated");
+    };
+  }
+  EXPECT_EQ(start(), 2);
+  EXPECT_EQ(err_, "train-images: truncated\n");
+  EXPECT_EQ(out_, "");
+  EXPECT_EQ(algorithm->runs, 0);
+  EXPECT_FALSE(fs::exists(options_.results_directory));
+}
+
+TEST_F(RunnerTest, MemoryThatIsNotThereFailsOneRun) {
+  add("large", 1, std::make_shared<Synchronous>()).make_objective = []() -> std::shared_ptr<const Objective> {
+    throw std::bad_alloc();
   };
+  add("small", 1, std::make_shared<Synchronous>());
   EXPECT_EQ(start(), 1);
-  EXPECT_THAT(out_, HasSubstr("train-images: truncated"));
+  EXPECT_EQ(summary(0)["status"], "failed");
+  EXPECT_EQ(summary(1)["status"], "finished");
 }
 
 TEST_F(RunnerTest, ReportsDivergence) {

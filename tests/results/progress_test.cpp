@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <thread>
 
 namespace syncopate {
@@ -62,6 +63,21 @@ TEST(Progress, WithoutATerminalIsOnePlainLinePerRun) {
   EXPECT_EQ(
       testing::internal::GetCapturedStderr(),
       "run 5 of 12: DropCompute, seed 3: finished after 12.5 s virtual, 2 s host, accuracy 88.12 %, loss 0.334\n");
+}
+
+TEST(Progress, NamesTheClockAndNeverTheSignOfWhatIsNotANumber) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress(Progress::Style::lines, 1, 1, "wall");
+    syncopate::Run run;
+    run.method = "A";
+    progress.begin_run(1, run);
+    RunSummary summary;
+    summary.final_test_loss = -std::numeric_limits<double>::quiet_NaN();
+    progress.end_run(summary);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "run 1 of 1: A, seed 0: finished after 0 s wall, 0 s host, loss nan\n");
 }
 
 TEST(Progress, OnATerminalShowsWhereTheRunIsAndClearsTheLine) {

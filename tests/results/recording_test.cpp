@@ -76,6 +76,11 @@ TEST(Recording, EndsAtTheFirstModelThatIsNotFinite) {
   EXPECT_THAT(metrics_csv(recording.metrics), testing::HasSubstr("\n2,0.25,64,0.002,nan,"));
 }
 
+TEST(Recording, WhatIsNotANumberHasNoSign) {
+  const MetricsRow rows[] = {row(8, start_time, Evaluation{-nan, 0.5, -nan, false})};
+  EXPECT_THAT(metrics_csv(rows), testing::HasSubstr("\n8,1,256,0,nan,0.5,nan,0.1,8000\n"));
+}
+
 TEST(Recording, OfFiniteModelsStaysWhole) {
   Recording recording;
   recording.metrics = {row(0, start_time, Evaluation{1, 0.1, 1, true}), row(1, start_time, {})};

@@ -111,6 +111,25 @@ TEST(ResultTable, HasARowPerMethodAndSweepPointInTheOrderOfTheRuns) {
   EXPECT_EQ(lines[2], std::string(lines[3].size(), '-'));
 }
 
+TEST(ResultTable, CountsTakeThreeDigitsAndAPrefix) {
+  const auto sent = [](std::int64_t bytes) {
+    RunSummary runs[] = {finished("A", 1, 0.9, 1.0)};
+    runs[0].communicated_bytes = bytes;
+    return words_of(lines_of(result_table(runs))[3])[6];
+  };
+  EXPECT_EQ(sent(999), "999");
+  EXPECT_EQ(sent(999'400), "999k");
+  EXPECT_EQ(sent(999'700), "1M") << "not 1e+03k";
+  EXPECT_EQ(sent(1'230'000'000'000'000), "1.23P");
+  EXPECT_EQ(sent(9'220'000'000'000'000'000), "9.22E");
+}
+
+TEST(ResultTable, NamesTheClock) {
+  const RunSummary runs[] = {finished("A", 1, 0.9, 1.0)};
+  EXPECT_THAT(result_table(runs), HasSubstr("virtual"));
+  EXPECT_THAT(result_table(runs, "wall"), testing::AllOf(HasSubstr("wall"), Not(HasSubstr("virtual"))));
+}
+
 TEST(ResultTable, CountsOnlyFinishedRuns) {
   const RunSummary runs[] = {finished("A", 1, 0.9, 1.0), failed("A", 2, RunStatus::diverged, "not finite"),
                              failed("B", 1, RunStatus::failed, "deadlock")};

@@ -29,6 +29,7 @@ Run plan() {
   Run run;
   run.experiment = "quickstart";
   run.method = "DropCompute";
+  run.method_index = 2;
   run.sweep = {{"methods.threshold_s", "0.07"}};
   run.seed = 3;
   run.hash = "0123456789abcdef";
@@ -161,6 +162,7 @@ TEST(SummaryJson, AccountsForEveryWorkerSecond) {
   EXPECT_EQ(json["kept_micro_batches_per_worker"], (std::vector<int>{50, 40}));
   EXPECT_EQ(json["dropped_micro_batches_per_worker"], (std::vector<int>{0, 10}));
   EXPECT_EQ(json["schema_version"], results_schema_version);
+  EXPECT_EQ(json["method_index"], 2);
 }
 
 TEST(SummaryJson, ReadsBackWhatItWrote) {

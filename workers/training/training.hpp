@@ -73,7 +73,7 @@ class Training {
   // Waits for the arithmetic. Values (P,).
   std::vector<float> values(const ModelStatePtr& state);
   std::vector<float> values(const Gradient& gradient);  // without buffers: (P,)
-  double norm(const Gradient& gradient);  // L2; NaN in time-only runs
+  double norm(const Gradient& gradient);                // L2; NaN in time-only runs
   // Mean over its micro-batches of each one's mean loss; NaN where nothing was evaluated here (an empty
   // gradient, time-only runs, a sum that other processes computed).
   double loss(const Gradient& gradient);
