@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "experiments/settings.hpp"
+#include "workers/server.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {
@@ -15,21 +16,26 @@ class Algorithm {
  public:
   virtual ~Algorithm() = default;
   virtual void run(Worker& worker) const = 0;
-  virtual bool has_server() const { return false; }
-  virtual void serve(Server& server) const;  // only called if has_server()
+  virtual int servers() const { return 0; }
+  virtual void serve(Server& server) const;  // called on each server
 };
 
 // What an algorithm may need to know to check its settings.
 struct AlgorithmContext {
   int workers = 1;
   int micro_batches = 1;
+  bool time_only = false;  // without a model: what a rule would measure does not exist
+  bool plain_sgd = true;   // the optimizer has neither moments nor weight decay
   Step learning_rate_warmup{};
-  std::optional<Step> total_steps{};  // none: the budget is not counted in steps
+  std::optional<Step> steps_per_epoch{};  // none: without a data set
+  std::optional<Step> total_steps{};      // none: the budget is not counted in steps
+  bool budget_ends_alone = true;          // false: it counts bytes alone, and never ends for who sends nothing
 };
 
 // The registry: one row per method. It feeds `syncopate list`, the error messages and the tests.
 struct AlgorithmRow {
   std::string_view name;      // as written in TOML
+  std::string_view family;    // heads the rows of its kind in `syncopate list`
   std::string_view sentence;  // what it does
   std::string_view source;    // paper
   std::unique_ptr<Algorithm> (*make)(Settings& settings, const AlgorithmContext& context);

@@ -1,28 +1,55 @@
 // Synchronous SGD with backup workers: a server averages the first N of N + b gradients of a step.
 // Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", Algorithms 3 and 4.
-// Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    per step N + b models down and up to N + b gradients up, P floats each.
-// Differs: one server holds all parameters, so all slices average the same N workers; a late worker
-//          adopts the newest model and its step (the paper's pseudo-code is silent). Late gradients
-//          are dropped on arrival and not cancelled, as in the paper.
+// Shapes:  gradient, parameters, average: (P,) flat float32.
+// Cost:    per step N + b models down and up to N + b gradients up, P floats each, shared by the servers.
+// Differs: a late worker adopts the newest model and its step (the paper's pseudo-code is silent). Late work goes
+//          on and is dropped on arrival, as in the paper; late = "cancel" stops it. Each of several servers takes
+//          its own first N; all wait for all slices of a version, and worker 0 publishes what it has assembled.
+//          N falls to the number of workers that are left. The average begins at the initial model.
 // Checks:  b = 0 equals synchronous SGD bit for bit; dropped exactly if the step differs; divisor N x M.
 #pragma once
+
+#include <optional>
 
 #include "algorithms/algorithm.hpp"
 
 namespace syncopate {
 
+struct BackupOptions {
+  enum class Late {
+    finish,  // a late worker finishes its gradient, which is dropped when it arrives (the paper)
+    cancel,  // every new model goes to all, and ends what they are at: a step takes the N-th fastest worker's time
+  };
+  enum class Averaged {
+    before_update,  // the average of step t takes in the model that the step began with (the paper)
+    after_update,   // the model that it leads to
+  };
+  enum class Rate {
+    as_given,      // the file's learning rate
+    times_quorum,  // the file's, times the number of gradients in the mean (the paper: 0.045 N)
+  };
+  Late late = Late::finish;
+  std::optional<double> average_decay{};  // alpha: of the average of the parameters, which is then what is published
+  Averaged averaged = Averaged::before_update;
+  Rate rate = Rate::as_given;
+  int servers = 1;  // more: without cancellation and average
+};
+
 class BackupWorkers : public Algorithm {
  public:
   // quorum: N, how many gradients make a step; the other workers of the cluster are the backups.
-  explicit BackupWorkers(int quorum) : quorum_(quorum) {}
+  explicit BackupWorkers(int quorum, const BackupOptions& options = {}) : quorum_(quorum), options_(options) {}
 
   void run(Worker& worker) const override;
-  bool has_server() const override { return true; }
+  int servers() const override { return options_.servers; }
   void serve(Server& server) const override;
 
  private:
+  int gather(Server& server, Gradient& sum) const;
+  int quorum_of_step(Server& server, const std::vector<Rank>& accepted) const;
+
   int quorum_;
+  BackupOptions options_;
 };
 
 std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context);

@@ -8,21 +8,28 @@
 #pragma once
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/state_policy.hpp"
 #include "algorithms/sync_period.hpp"
 
 namespace syncopate {
 
 class LocalSgd : public Algorithm {
  public:
-  LocalSgd(std::shared_ptr<const SyncPeriod> period, const AveragePolicy& policy)
-      : period_(std::move(period)), policy_(policy) {}
+  LocalSgd(std::shared_ptr<const SyncPeriod> period, const StatePolicies& policies)
+      : period_(std::move(period)), policies_(policies) {}
 
   void run(Worker& worker) const override;
 
  private:
   std::shared_ptr<const SyncPeriod> period_;
-  AveragePolicy policy_;
+  StatePolicies policies_;
 };
+
+// What the methods of this family have in common.
+// Takes `count` steps on this worker alone, fewer where the budget or its own data end.
+void take_local_steps(Worker& worker, Step count);
+// Reads the table `period`; never null.
+std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context);
 
 std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context);
 

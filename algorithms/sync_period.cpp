@@ -98,6 +98,14 @@ std::unique_ptr<const SyncPeriod> read_post_local(Settings& settings, const Sync
   return make_post_local_period(switch_step, settings.integer("steps", 1, most));
 }
 
+std::unique_ptr<const SyncPeriod> read_swap(Settings& settings, const SyncPeriodContext& context) {
+  if (!context.budget_ends_alone)
+    settings.fault("rule",
+                   "needs a budget in steps, epochs, seconds or samples: in its last round nothing is sent, so that a "
+                   "budget of bytes never ends");
+  return make_swap_period(settings.integer("switch_step", 0, most));
+}
+
 constexpr std::array rules = {
     SyncPeriodRow{"constant", "averages every `steps` steps", read_constant},
     SyncPeriodRow{"power",
@@ -106,6 +114,7 @@ constexpr std::array rules = {
                   read_power},
     SyncPeriodRow{"post-local", "averages every step before `switch_step`, every `steps` steps after it",
                   read_post_local},
+    SyncPeriodRow{"swap", "averages every step before `switch_step`, then once more at the very end (SWAP)", read_swap},
 };
 
 }  // namespace
@@ -118,6 +127,10 @@ std::unique_ptr<const SyncPeriod> make_power_period(const PowerPeriodOptions& op
 
 std::unique_ptr<const SyncPeriod> make_post_local_period(Step switch_step, Step steps) {
   return std::make_unique<PostLocalPeriod>(switch_step, steps);
+}
+
+std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step) {
+  return std::make_unique<PostLocalPeriod>(switch_step, most);
 }
 
 std::span<const SyncPeriodRow> sync_periods() { return rules; }

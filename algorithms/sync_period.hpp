@@ -1,6 +1,7 @@
 // SyncPeriod: how many optimizer steps a worker takes on its own before models are averaged.
 // Source:  Gu et al. 2024, "A Quadratic Synchronization Rule for Distributed Deep Learning" (power);
-//          Lin et al. 2020, "Don't Use Large Mini-Batches, Use Local SGD" (post-local).
+//          Lin et al. 2020, "Don't Use Large Mini-Batches, Use Local SGD" (post-local);
+//          Gupta et al. 2020, "Stochastic Weight Averaging in Parallel" (SWAP).
 // Shapes:  scalars only.   Units: periods and steps in optimizer steps, coefficient in units of eta.
 // Cost:    one call per round.
 // Differs: every rule stops at the last step, so the last average falls on it; the reference code leaves
@@ -47,13 +48,17 @@ std::unique_ptr<const SyncPeriod> make_power_period(const PowerPeriodOptions& op
 // H = 1 before `switch_step`, constant from then on.
 std::unique_ptr<const SyncPeriod> make_post_local_period(Step switch_step, Step steps);
 
-// The three above throw std::invalid_argument for a period below 1, a maximum below the minimum, negative
+// H = 1 before `switch_step`, then a single round to the end (SWAP).
+std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step);
+
+// The four above throw std::invalid_argument for a period below 1, a maximum below the minimum, negative
 // steps, a negative coefficient, and a power that is not above 0.
 
 // What a rule's settings depend on.
 struct SyncPeriodContext {
   Step learning_rate_warmup{};        // default of the power rule's warmup_steps, as in the reference code
   std::optional<Step> total_steps{};  // none: the end is not counted in steps, and `maximum` is required
+  bool budget_ends_alone = true;      // false: a round without a fixed length would never end
 };
 
 // The registry: one row per rule.

@@ -42,6 +42,26 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
   return factors;
 }
 
+// Who leaves the run, and after how many steps of its own.
+std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bool known) {
+  constexpr std::int64_t most_steps = 100'000'000'000;  // times micro_batches, still an integer
+  std::vector<std::optional<Step>> data_of;
+  for (Settings& leaving : cluster.sections("leave")) {
+    const std::size_t faults = leaving.faults_so_far();
+    const auto ranks = leaving.integers("workers", 0, known ? workers - 1 : most_workers);
+    if (ranks.empty() && leaving.faults_so_far() == faults) leaving.fault("workers", "must name at least one worker");
+    const Step steps = leaving.integer("after_steps", 0, most_steps);
+    if (!known) continue;
+    data_of.resize(static_cast<std::size_t>(workers));
+    for (const std::int64_t rank : ranks) {
+      std::optional<Step>& data = data_of[static_cast<std::size_t>(rank)];
+      if (data) leaving.fault("workers", fmt::format("must not name worker {}, which leaves already", rank));
+      data = steps;
+    }
+  }
+  return data_of;
+}
+
 }  // namespace
 
 ClusterSection read_cluster(Settings& root, std::uint64_t seed) {
@@ -55,6 +75,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed) {
   result.workers_known = root.faults_so_far() == faults;
   const double micro_batch_s = cluster.number("micro_batch_s", positive_and_finite);
   result.micro_batches = static_cast<int>(cluster.integer("micro_batches", 1, most_micro_batches, 1));
+  result.data_of = read_leaving(cluster, result.workers, result.workers_known);
   result.pace = cluster.choice("pace", paces, "inject") == "emulate" ? Pace::emulate : Pace::inject;
   std::vector<double> factors = read_worker_factors(cluster, result.workers, result.workers_known);
 

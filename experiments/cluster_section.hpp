@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "experiments/experiment.hpp"
 #include "experiments/settings.hpp"
@@ -14,6 +16,7 @@ struct ClusterSection {
   int workers = 1;
   bool workers_known = true;  // false: what is written is a fault, and `workers` stands in for it
   int micro_batches = 1;
+  std::vector<std::optional<Step>> data_of;  // one per worker: steps that its own data last; empty: all last for ever
   Pace pace = Pace::inject;
   std::shared_ptr<const ComputeTime> compute_time;
   std::shared_ptr<const NetworkModel> network;

@@ -35,15 +35,17 @@ Stage::Stage(const Run& run, const Machinery& machinery)
   if (!objective) training->set_parameter_bytes(run.time_only_parameter_bytes);
 }
 
-// The rank that publishes: the server's where there is one.
-int recording_rank(const Run& run) { return run.algorithm->has_server() ? run.workers : 0; }
+// The rank that publishes the model: the server's, but worker 0 where several servers hold parts of it.
+int publishing_rank(const Run& run) { return run.algorithm->servers() == 1 ? run.workers : 0; }
+// The rank that books rounds: the first server's where there is one.
+int booking_rank(const Run& run) { return run.algorithm->servers() > 0 ? run.workers : 0; }
 
 std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery, Training& training,
                                       RunObserver* observer, std::function<void(const std::string&)> before_abort) {
-  const bool has_server = run.algorithm->has_server();
+  const int servers = run.algorithm->servers();
   if (!machinery.mpi) {
     return std::make_unique<SimulatedCluster>(SimulatedCluster::Options{.workers = run.workers,
-                                                                        .has_server = has_server,
+                                                                        .servers = servers,
                                                                         .micro_batches = run.micro_batches,
                                                                         .compute_time = *run.compute_time,
                                                                         .network = *run.network,
@@ -51,7 +53,7 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
                                                                         .observer = observer});
   }
   MpiCluster::Options options{.workers = run.workers,
-                              .has_server = has_server,
+                              .servers = servers,
                               .compute_time = *run.compute_time,
                               .training = training,
                               .session = *machinery.mpi};
@@ -64,7 +66,8 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
 void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Recorder& recorder, Outcome& outcome,
                   const std::function<void(const std::string&)>& before_abort) {
-  const bool records = !machinery.mpi || machinery.mpi->rank() == recording_rank(run);
+  const bool publishes = !machinery.mpi || machinery.mpi->rank() == publishing_rank(run);
+  const bool records = publishes || machinery.mpi->rank() == booking_rank(run);
   RunObserver* observer = records ? &recorder : nullptr;
   const auto cluster = make_cluster(run, machinery, *stage.training, observer, before_abort);
   const RunContext context{.cluster = *cluster,
@@ -74,8 +77,10 @@ void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Reco
                            .micro_batches = run.micro_batches,
                            .samples_per_micro_batch = outcome.samples_per_micro_batch,
                            .observer = observer,
-                           .initial_model = stage.training->initial_state()};
-  if (records) recorder.begin(context.initial_model);
+                           .initial_model = stage.training->initial_state(),
+                           .seed = run.seed,
+                           .data_of = run.data_of};
+  if (publishes) recorder.begin(context.initial_model, run.learning_rate->at(Step{0}));
   try {
     outcome.totals = run_algorithm(*run.algorithm, context);
   } catch (const Interrupted&) {
@@ -92,6 +97,15 @@ void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Reco
   }
 }
 
+// What the rank that publishes and the one that books rounds have recorded, as one.
+Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Recording& own) {
+  Recording gathered = move_to_rank_0(session, publishing_rank(run), own);
+  if (booking_rank(run) == publishing_rank(run)) return gathered;
+  gathered.rounds = move_to_rank_0(session, booking_rank(run), own).rounds;
+  cut_after_divergence(gathered);
+  return gathered;
+}
+
 void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, Progress& progress,
                   const std::function<void(const Outcome&)>& before_abort) {
   Stage stage(run, machinery);
@@ -104,7 +118,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
                          [&] {
                            if (progress.due()) progress.show(listened->position());
                          }},
-                    *run.learning_rate, *stage.training);
+                    *stage.training);
   listened = &recorder;
   const auto save_before_abort = [&](const std::string& what) {
     if (interrupted()) machinery.mpi->abort(how_to_continue, 130);
@@ -117,7 +131,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
   run_recorded(run, machinery, stage, recorder, outcome, save_before_abort);
   outcome.host_s = std::chrono::duration<double>(HostClock::now() - start).count();
   outcome.recording = recorder.recording();
-  if (machinery.mpi) outcome.recording = move_to_rank_0(*machinery.mpi, recording_rank(run), outcome.recording);
+  if (machinery.mpi) outcome.recording = gather_on_rank_0(*machinery.mpi, run, outcome.recording);
 }
 
 }  // namespace

@@ -76,12 +76,27 @@ std::vector<Method> read_methods(Settings& root, const AlgorithmContext& context
   return methods;
 }
 
+AlgorithmContext algorithm_context(const Definition& definition) {
+  constexpr int unknown_workers = 1'000'000;  // so many that no check fails on them
+  const ClusterSection& cluster = definition.cluster;
+  const TrainingSection& training = definition.training;
+  const Budget& budget = definition.budget;
+  const std::int64_t steps_per_epoch = training.objective.steps_per_epoch;
+  return {.workers = cluster.workers_known ? cluster.workers : unknown_workers,
+          .micro_batches = cluster.micro_batches,
+          .time_only = training.time_only,
+          .plain_sgd = training.optimizer->moments() == 0 && training.optimizer->weight_decay().rate == 0,
+          .learning_rate_warmup = definition.learning_rate->options().warmup_steps,
+          .steps_per_epoch = steps_per_epoch > 0 ? std::optional<Step>(steps_per_epoch) : std::nullopt,
+          .total_steps = budget.steps,
+          .budget_ends_alone = !budget.bytes || budget.steps || budget.seconds || budget.samples};
+}
+
 // Reads everything with the seed that stands first.
 Definition read_definition(TomlNode document_root, const std::string& file) {
   // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
   constexpr std::int64_t unknown_epoch = 1'000'000;
   constexpr std::int64_t unknown_budget = 1'000'000'000'000'000;
-  constexpr int unknown_workers = 1'000'000;
 
   SettingsDocument document(std::move(document_root));
   Settings root = document.root();
@@ -102,11 +117,7 @@ Definition read_definition(TomlNode document_root, const std::string& file) {
   result.learning_rate = read_learning_rate(root, result.budget, steps_per_epoch, result.training.time_only);
   result.evaluation = read_evaluation(root, result.training);
   document.record_as_written("sweep");
-  result.methods =
-      read_methods(root, {.workers = result.cluster.workers_known ? result.cluster.workers : unknown_workers,
-                          .micro_batches = result.cluster.micro_batches,
-                          .learning_rate_warmup = result.learning_rate->options().warmup_steps,
-                          .total_steps = result.budget.steps});
+  result.methods = read_methods(root, algorithm_context(result));
   result.faults = document.check();
   result.resolved = document.resolved();
   return result;
@@ -137,6 +148,7 @@ Run make_run(const Definition& definition) {
   run.hash = hash_of(definition.resolved);
   run.workers = definition.cluster.workers;
   run.micro_batches = definition.cluster.micro_batches;
+  run.data_of = definition.cluster.data_of;
   run.pace = definition.cluster.pace;
   run.compute_time = definition.cluster.compute_time;
   run.network = definition.cluster.network;

@@ -45,6 +45,7 @@ struct Run {
 
   int workers = 1;
   int micro_batches = 1;
+  std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: none does
   Pace pace = Pace::inject;
   std::shared_ptr<const ComputeTime> compute_time;
   std::shared_ptr<const NetworkModel> network;

@@ -11,7 +11,7 @@ namespace syncopate {
 inline constexpr std::array<std::string_view, 5> listed_kinds = {"algorithms", "delays", "models", "datasets",
                                                                  "schedules"};
 
-// A line per row, its name and its sentence; `kind` is one of listed_kinds, or empty for all of them.
+// Each row's name and sentence, in lines of a width to read; `kind` is one of listed_kinds, or empty for all of them.
 std::string listing(std::string_view kind);
 
 // A line per part: Syncopate, compiler, LibTorch, BLAS kernel, MPI, toml++, Boost.

@@ -87,8 +87,8 @@ std::string checked(const Experiment& experiment) {
 
 // Processes that mpirun must start for it.
 int ranks_of(const Experiment& experiment) {
-  const auto [workers, any_server] = participants(experiment);
-  return ranks_needed(workers, any_server);
+  const auto [workers, servers] = participants(experiment);
+  return ranks_needed(workers, servers);
 }
 
 int execute(const CLI::App& app, CommandLine& line, const MpiSession& session) {

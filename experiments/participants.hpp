@@ -6,8 +6,8 @@
 namespace syncopate {
 
 struct Participants {
-  int workers = 0;          // the most that a run has
-  bool any_server = false;  // whether a run has one
+  int workers = 0;  // the most that a run has
+  int servers = 0;  // likewise
 };
 
 Participants participants(const Experiment& experiment);

@@ -210,8 +210,8 @@ int ExperimentRunner::print_tables() const {
 
 // Empty if the ranks that mpirun started are those that the experiment needs.
 std::string wrong_ranks(const Experiment& experiment, const MpiSession& session) {
-  const auto [workers, any_server] = participants(experiment);
-  return wrong_number_of_ranks(session.size(), workers, any_server);
+  const auto [workers, servers] = participants(experiment);
+  return wrong_number_of_ranks(session.size(), workers, servers);
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ struct Recorder::Entries {
   std::mutex mutex;
   std::deque<Entry> all;  // does not move its elements when it grows
   std::optional<Step> diverged_at;
-  std::optional<MetricsRow> latest;    // the newest model that has been evaluated
+  std::optional<MetricsRow> latest;  // the newest model that has been evaluated
+  std::size_t latest_index = 0;
   std::mutex call;                     // held during calls of, and changes to:
   std::function<void()> on_evaluated;  // set while finish() waits
 };
@@ -27,28 +28,38 @@ void Recorder::Entries::store(std::size_t index, const Evaluation& evaluation) {
   entry.done = true;
   const Step step = entry.row.step;
   if (!evaluation.finite && (!diverged_at || step < *diverged_at)) diverged_at = step;
-  if (!latest || step > latest->step) latest = entry.row;
+  if (latest && index < latest_index) return;
+  latest = entry.row;
+  latest_index = index;
 }
 
 namespace {
 
 // The part that an evaluation reads. Moments are not held, so that the optimizer may go on in place.
 ModelStatePtr without_moments(const ModelStatePtr& state) {
-  if (!state) return nullptr;
   auto evaluated = std::make_shared<ModelState>(*state);
   evaluated->moments = {};
   return evaluated;
 }
 
+// The members of the ensemble, or the one model.
+std::vector<ModelStatePtr> models_of(const Publication& publication) {
+  std::vector<ModelStatePtr> models = publication.ensemble;
+  if (models.empty()) models.push_back(publication.model);
+  std::transform(models.begin(), models.end(), models.begin(), without_moments);
+  return models;
+}
+
 }  // namespace
 
-Recorder::Recorder(Options options, const LearningRate& learning_rate, Training& training)
-    : options_(std::move(options)),
-      learning_rate_(learning_rate),
-      training_(training),
-      entries_(std::make_shared<Entries>()) {}
+Recorder::Recorder(Options options, Training& training)
+    : options_(std::move(options)), training_(training), entries_(std::make_shared<Entries>()) {}
 
-void Recorder::begin(const ModelStatePtr& initial) { on_publish(initial, Step{0}, start_time, 0, Bytes{}); }
+void Recorder::begin(const ModelStatePtr& initial, double learning_rate) {
+  Publication publication{.model = initial};
+  publication.learning_rate = learning_rate;
+  on_publish(publication);
+}
 
 void Recorder::on_round(const Round& round) {
   rounds_.push_back(round);
@@ -58,24 +69,25 @@ void Recorder::on_round(const Round& round) {
   if (options_.on_change) options_.on_change();
 }
 
-void Recorder::on_publish(const ModelStatePtr& state, Step step, Time time, std::int64_t samples, Bytes bytes) {
+void Recorder::on_publish(const Publication& publication) {
   {
     const std::lock_guard lock(entries_->mutex);
     if (entries_->diverged_at) {
       throw Diverged(fmt::format("the model is not finite after step {}", entries_->diverged_at->value()));
     }
   }
-  position_.reached = {std::max(position_.reached.step, step), std::max(position_.reached.time, time), samples, bytes};
-  if (step > recorded_step_) {
-    Entry entry;
-    entry.row.step = step;
-    entry.row.epoch = epoch(step);
-    entry.row.samples = samples;
-    entry.row.time = time;
-    entry.row.learning_rate = learning_rate_.at(step);
-    entry.row.bytes = bytes;
-    entry.state = without_moments(state);
-    entry.done = training_.time_only();
+  const Step step = publication.step;
+  const Time time = publication.time;
+  position_.reached = {std::max(position_.reached.step, step), std::max(position_.reached.time, time),
+                       publication.samples, publication.bytes};
+  // Where a step of the file is several of the method's, a later model may bear the same number.
+  const bool is_newer = step > recorded_step_ || (step == recorded_step_ && time > recorded_time_);
+  if (is_newer) {
+    Entry entry{.row = row_of(publication), .models = {}, .recalibration = {}, .done = training_.time_only()};
+    if (!training_.time_only()) {
+      entry.models = models_of(publication);
+      entry.recalibration = publication.recalibration;
+    }
     last_.reset();
     if (due(step)) {
       record(std::move(entry));
@@ -84,6 +96,17 @@ void Recorder::on_publish(const ModelStatePtr& state, Step step, Time time, std:
     }
   }
   if (options_.on_change) options_.on_change();
+}
+
+MetricsRow Recorder::row_of(const Publication& publication) const {
+  MetricsRow row;
+  row.step = publication.step;
+  row.epoch = epoch(publication.step);
+  row.samples = publication.samples;
+  row.time = publication.time;
+  row.learning_rate = publication.learning_rate;
+  row.bytes = publication.bytes;
+  return row;
 }
 
 // The first publication, and the first one at or after each multiple of the interval.
@@ -101,6 +124,7 @@ std::optional<double> Recorder::epoch(Step step) const {
 
 void Recorder::record(Entry entry) {
   recorded_step_ = entry.row.step;
+  recorded_time_ = entry.row.time;
   std::size_t index = 0;
   {
     const std::lock_guard lock(entries_->mutex);
@@ -111,14 +135,19 @@ void Recorder::record(Entry entry) {
 }
 
 void Recorder::evaluate(std::size_t index) {
-  ModelStatePtr state;
+  std::vector<ModelStatePtr> models;
+  std::vector<MicroBatch> recalibration;
   {
     const std::lock_guard lock(entries_->mutex);
-    state = std::exchange(entries_->all[index].state, nullptr);
+    models.swap(entries_->all[index].models);
+    recalibration.swap(entries_->all[index].recalibration);
   }
-  if (!state) return;  // time-only, or already asked for
+  if (models.empty()) return;  // time-only, or already asked for
+  if (!recalibration.empty()) {
+    for (ModelStatePtr& model : models) model = training_.recalibrated(model, recalibration);
+  }
   // The callback shares the entries, because an evaluation may end after a failed run's recorder is gone.
-  training_.evaluate(state, [entries = entries_, index](const Evaluation& evaluation) {
+  training_.evaluate(std::move(models), [entries = entries_, index](const Evaluation& evaluation) {
     entries->store(index, evaluation);
     const std::lock_guard lock(entries->call);
     if (entries->on_evaluated) entries->on_evaluated();

@@ -7,11 +7,11 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "experiments/experiment.hpp"
 #include "results/recording.hpp"
 #include "workers/cluster.hpp"
-#include "workers/training/learning_rate.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
@@ -47,16 +47,16 @@ class Recorder : public RunObserver {
     std::function<void()> on_change;
   };
 
-  // The references outlive the recorder. Evaluations may outlive it.
-  Recorder(Options options, const LearningRate& learning_rate, Training& training);
+  // `training` outlives the recorder. Evaluations may outlive it.
+  Recorder(Options options, Training& training);
 
   // Records the model that all workers start from (null in time-only runs) as step 0.
-  void begin(const ModelStatePtr& initial);
+  void begin(const ModelStatePtr& initial, double learning_rate);
 
   void on_round(const Round& round) override;
 
   // Throws Diverged once an evaluation has shown that the model is not finite.
-  void on_publish(const ModelStatePtr& state, Step step, Time time, std::int64_t samples, Bytes bytes) override;
+  void on_publish(const Publication& publication) override;
 
   // Records the last publication, and waits for all evaluations. Throws what the arithmetic threw.
   void finish();
@@ -68,11 +68,13 @@ class Recorder : public RunObserver {
  private:
   struct Entry {
     MetricsRow row;
-    ModelStatePtr state;  // until its evaluation is asked for
+    std::vector<ModelStatePtr> models;      // until their evaluation is asked for; none in time-only runs
+    std::vector<MicroBatch> recalibration;  // of each model before it, where there are any
     bool done = false;
   };
   struct Entries;  // shared with the evaluations under way
 
+  MetricsRow row_of(const Publication& publication) const;
   bool due(Step step) const;
   std::optional<double> epoch(Step step) const;
   void record(Entry entry);
@@ -80,12 +82,12 @@ class Recorder : public RunObserver {
   void set_listener(std::function<void()> listener);
 
   Options options_;
-  const LearningRate& learning_rate_;
   Training& training_;
   std::shared_ptr<Entries> entries_;
   std::vector<Round> rounds_;
   std::optional<Entry> last_;  // the newest publication, if it is not recorded yet
   Step recorded_step_{-1};
+  Time recorded_time_{};
   RunPosition position_;
 };
 

@@ -25,7 +25,7 @@ struct MetricsRow {
 };
 
 struct Recording {
-  std::vector<MetricsRow> metrics;  // ascending in step
+  std::vector<MetricsRow> metrics;  // ascending in step and time
   std::vector<Round> rounds;        // in the order in which they ended
   bool diverged = false;            // the last row of `metrics` is the first one that is not finite
 };

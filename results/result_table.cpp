@@ -70,6 +70,7 @@ struct Column {
   std::string heading;
   std::string (*text)(const Statistics&);
   Value value;
+  bool shows_zeros = true;  // false: left out where it is 0 in all rows
 };
 
 std::vector<Column> columns_of_values(const std::string& clock) {
@@ -79,6 +80,7 @@ std::vector<Column> columns_of_values(const std::string& clock) {
       {"time\ns", plain, [](const RunSummary& run) { return std::optional(run.end_time_s); }},
       {"to target\ns", nullptr, {}},  // censored, so not a mean over seeds
       {"dropped\n%", in_percent, [](const RunSummary& run) { return std::optional(run.drop_rate()); }},
+      {"staleness\nsteps", plain, [](const RunSummary& run) { return run.mean_staleness(); }, false},
       {"sent\nbytes", scaled_text,
        [](const RunSummary& run) { return std::optional(static_cast<double>(run.communicated_bytes)); }},
       {"syncs", scaled_text, [](const RunSummary& run) { return std::optional(static_cast<double>(run.rounds)); }},
@@ -152,9 +154,10 @@ std::string result_table(std::span<const RunSummary> runs, const std::string& cl
   for (TextTable* table : {&wide, &narrow}) table->add_column("method", Align::left);
   const std::vector<Column> columns = columns_of_values(clock);
   for (const Column& column : columns) {
-    const bool empty =
-        std::all_of(rows.begin(), rows.end(), [&column](const auto& row) { return cell(column, row.second) == "-"; });
-    if (empty) continue;
+    const bool means_nothing = std::all_of(rows.begin(), rows.end(), [&column](const auto& row) {
+      return cell(column, row.second) == "-" || (!column.shows_zeros && over(row.second, column.value).mean == 0);
+    });
+    if (means_nothing) continue;
     shown.push_back(&column);
     for (TextTable* table : {&wide, &narrow}) table->add_column(column.heading, Align::right);
   }

@@ -83,6 +83,8 @@ void add_totals(RunSummary& summary, const RunTotals& totals) {
   summary.kept_micro_batches = sum(totals.kept);
   summary.dropped_micro_batches = sum(totals.dropped);
   summary.communicated_bytes = totals.bytes.value();
+  summary.staleness = totals.staleness;
+  while (!summary.staleness.empty() && summary.staleness.back() == 0) summary.staleness.pop_back();
 }
 
 }  // namespace
@@ -106,6 +108,14 @@ double RunSummary::drop_rate() const {
 
 double RunSummary::samples_per_virtual_s() const { return ratio(static_cast<double>(samples), end_time_s); }
 double RunSummary::samples_per_host_s() const { return ratio(static_cast<double>(samples), host_s); }
+
+std::optional<double> RunSummary::mean_staleness() const {
+  if (staleness.empty()) return {};
+  double steps = 0;
+  for (std::size_t k = 0; k < staleness.size(); ++k)
+    steps += static_cast<double>(k) * static_cast<double>(staleness[k]);
+  return steps / static_cast<double>(sum(staleness));
+}
 
 RunSummary summarise(const Run& run, const Recording& recording, const RunTotals* totals,
                      std::int64_t samples_per_micro_batch, double host_s) {

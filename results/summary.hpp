@@ -73,6 +73,11 @@ struct RunSummary {
   std::vector<Account> accounts;
   std::vector<std::int64_t> kept_per_worker;
   std::vector<std::int64_t> dropped_per_worker;
+
+  // [k]: gradients kept k steps after the model that they were computed at; the last is not 0. Empty for
+  // methods without a server.
+  std::vector<std::int64_t> staleness;
+  std::optional<double> mean_staleness() const;
 };
 
 // `totals` is null for a run that was ended before its time: then rounds and the last evaluation

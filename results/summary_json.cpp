@@ -61,6 +61,14 @@ Json worker_seconds(const std::vector<Account>& accounts) {
   return {{"summed", std::move(summed)}, {"per_worker", std::move(per_worker)}};
 }
 
+Json staleness_of(const RunSummary& summary) {
+  Json json;
+  json["mean"] = json_of(summary.mean_staleness());
+  json["max"] = summary.staleness.size() - 1;
+  json["histogram"] = summary.staleness;
+  return json;
+}
+
 RunStatus status_of(const std::string& name) {
   for (const RunStatus status : {RunStatus::finished, RunStatus::diverged, RunStatus::failed}) {
     if (name == to_string(status)) return status;
@@ -102,6 +110,7 @@ std::string to_json(const RunSummary& summary) {
   json["worker_seconds"] = summary.accounts.empty() ? Json(nullptr) : worker_seconds(summary.accounts);
   json["kept_micro_batches_per_worker"] = summary.kept_per_worker;
   json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
+  if (!summary.staleness.empty()) json["staleness"] = staleness_of(summary);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -135,6 +144,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     json.at("host_s").get_to(summary.host_s);
     json.at("kept_micro_batches_per_worker").get_to(summary.kept_per_worker);
     json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
+    if (json.contains("staleness")) json.at("staleness").at("histogram").get_to(summary.staleness);
     return summary;
   } catch (const std::exception&) {  // not JSON, a missing key, a wrong type
     return {};

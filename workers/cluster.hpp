@@ -6,8 +6,10 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -29,9 +31,16 @@ enum class Preempt {
 struct Deadline {
   Deadline(Time at = never, Preempt preempt = Preempt::discard, double forward_share = 1.0 / 3)  // NOLINT
       : at(at), preempt(preempt), forward_share(forward_share) {}
+  // The arrival of a message, at once if one is there already: how a server cancels late work.
+  static Deadline until_message() {
+    Deadline deadline;
+    deadline.at_message = true;
+    return deadline;
+  }
   Time at;
   Preempt preempt;
-  double forward_share;  // of a micro-batch's duration, for Preempt::backward
+  double forward_share;     // of a micro-batch's duration, for Preempt::backward
+  bool at_message = false;  // what is in flight is lost then, whatever `preempt` says
 };
 
 // When a micro-batch that starts at `start` and would take `duration` ends, and whether it counts.
@@ -55,7 +64,17 @@ struct Message {
   Gradient gradient{};    // empty, or
   ModelStatePtr model{};  // null in time-only runs too
   bool carries_model = false;
+  std::vector<double> numbers{};  // travel along, 8 bytes each
+  std::int64_t kept = 0;          // from a server: micro-batches in its model
+  Slice slice{};                  // which part of the parameters the gradient or the model stands for
 };
+
+// Bytes that the message takes on the network: 4 per parameter of its slice (8 for a wide gradient), 8 per
+// number. A message without values costs its latency alone.
+Bytes message_bytes(const Message& message, Bytes parameter_bytes);
+
+// One copy for all who gathered it.
+using SharedNumbers = std::shared_ptr<const std::vector<double>>;
 
 // Every worker-second is exactly one of these five; over all workers they sum to N x T.
 enum class Activity { compute, discarded, wait, communicate, down };
@@ -75,6 +94,27 @@ struct Contribution {
   std::int64_t planned = 0;  // micro-batches without any dropping
   Step step{};               // optimizer steps done when the round ends
   Step period{};             // optimizer steps since the last synchronisation
+  Duration compute_time{};   // spent on what is kept, for finish_round
+};
+
+// When a partial all-reduce takes place: once `quorum` workers have arrived at it, or once `rank` has. All
+// workers give the same for the same round. Workers that have ended are not waited for.
+struct Activation {
+  int quorum = 1;
+  std::optional<Rank> rank{};  // instead of the quorum
+};
+
+// What becomes of a gradient that comes after its round has taken place.
+enum class LateGradient {
+  drop,        // it is lost
+  accumulate,  // it is added to what this worker contributes to the next round, also while it computes again
+};
+
+// What a worker passes to average: how, and as which part.
+struct Averaging {
+  AveragePolicy policy{};
+  double weight = 1;   // of this worker's model; the weights are divided by their sum (all 0: equal)
+  int group_size = 0;  // average within groups of so many workers of consecutive ranks; 0: over all
 };
 
 // Totals after a collective, the same on every participant, so that all decide alike.
@@ -82,6 +122,13 @@ struct Agreement {
   Time time{};                     // completion (simulated) or last arrival (MPI)
   std::int64_t micro_batches = 0;  // kept so far, over all workers
   Bytes bytes{};                   // sent so far, over all workers
+};
+
+// One round of partial all-reduces, as every worker gets it.
+struct PartialSum {
+  Gradient sum{};
+  int contributors = 0;  // workers whose gradients are in it
+  Agreement agreement{};
 };
 
 // A step or round, as steps.csv shows it.
@@ -95,21 +142,35 @@ struct Round {
   Bytes bytes{};  // sent in this round, over all workers
 };
 
+// "This is the global model now."
+struct Publication {
+  ModelStatePtr model{};                    // null in time-only runs
+  std::vector<ModelStatePtr> ensemble{};    // if not empty: evaluate the mean of their predictions instead
+  std::vector<MicroBatch> recalibration{};  // if not empty: estimate BatchNorm statistics on these before evaluating
+  Step step{};                              // in steps of the experiment file
+  Time time{};
+  std::int64_t samples = 0;  // that went into the model
+  Bytes bytes{};
+  double learning_rate = 0;
+};
+
 // Listens to a run. On the simulated cluster all calls come from the simulating thread; under MPI
 // only rank 0 (rounds of collectives) and the publishing rank call.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
   virtual void on_round(const Round& round) = 0;
-  // `state` is the global model after `step` steps; `samples` went into it. Costs no time on either clock.
-  virtual void on_publish(const ModelStatePtr& state, Step step, Time time, std::int64_t samples, Bytes bytes) = 0;
+  // Costs no time on either clock.
+  virtual void on_publish(const Publication& publication) = 0;
 };
 
+// What a run comes to.
 struct RunTotals {
-  Time end{};                         // T
-  std::vector<Account> accounts;      // per worker (the server is not a worker)
-  std::vector<std::int64_t> kept;     // micro-batches per worker that ended up in a model
-  std::vector<std::int64_t> dropped;  // micro-batches per worker, begun or finished, that did not
+  Time end{};                           // T
+  std::vector<Account> accounts;        // per worker (the server is not a worker)
+  std::vector<std::int64_t> kept;       // micro-batches per worker that ended up in a model
+  std::vector<std::int64_t> dropped;    // micro-batches per worker, begun or finished, that did not
+  std::vector<std::int64_t> staleness;  // [k]: gradients that a server kept k steps after their model
   Bytes bytes{};
   std::int64_t collectives = 0;
   std::int64_t messages = 0;
@@ -131,38 +192,69 @@ class Cluster {
   virtual ~Cluster() = default;
 
   virtual int workers() const = 0;
-  Rank server() const { return Rank{workers()}; }  // the rank of a server, where a method has one
+  virtual int servers() const = 0;
+  // The rank of a server, where a method has one or several.
+  Rank server(int shard = 0) const { return Rank{workers() + shard}; }
+  bool is_server(Rank rank) const { return rank.value >= workers(); }
 
   // Runs the programs of all participants of this process to their end. `serve` is null for methods
-  // without a server. Throws RunFailure (a deadlock, a lost rank), Interrupted, or what a program threw.
+  // without a server. A worker that ends before the others has left: servers are told (receive), partial
+  // all-reduces go on without it, and a collective that needs it fails with that reason.
+  // Throws RunFailure (a deadlock, a lost rank), Interrupted, or what a program threw.
   virtual RunTotals run(const Program& work, const Program& serve) = 0;
 
   // The calls below are made from within the programs, each by participant `self`.
   virtual Time now(Rank self) const = 0;
 
-  // The gradient of one micro-batch, or nothing if the deadline stopped it.
-  virtual std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& micro_batch,
-                                                   const Deadline& deadline) = 0;
+  // Workers that have not ended, as far as is known here.
+  virtual int workers_left(Rank self) = 0;
+  // Whether a worker has, as far as is known here.
+  virtual bool has_left(Rank self, Rank worker) const = 0;
+
+  // The gradient of the micro-batch `samples`, or nothing if the deadline stopped it. `slot` decides how
+  // long it takes; the two differ where a worker computes what was another's, or was dropped before.
+  virtual std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
+                                                   const MicroBatch& samples, const Deadline& deadline) = 0;
 
   // The sum over micro-batches first.index .. first.index + count - 1 of a step, without a deadline.
   virtual Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count);
 
-  // Collectives: all workers (not the server) must take part, with the same operation.
-  virtual Agreement all_reduce_sum(Rank self, Gradient& gradient, const Contribution& contribution, Place place) = 0;
-  virtual Agreement average(Rank self, ModelStatePtr& state, const AveragePolicy& policy,
+  // Collectives: all workers (not the servers) must take part, with the same operation; those of a group
+  // where an average is one over groups.
+  // The agreement of a group is on its time alone.
+  // `numbers`, as many on each worker, are summed along with the gradient (4 bytes each on the network).
+  virtual Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
+                                   const Contribution& contribution, Place place) = 0;
+  virtual Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging,
                             const Contribution& contribution, Place place) = 0;
   virtual Agreement broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) = 0;
-  virtual Agreement barrier(Rank self, Place place) = 0;
+  // A row of steps.csv where somebody contributes.
+  virtual Agreement barrier(Rank self, Place place, const Contribution& contribution = {}) = 0;
+  // Everybody's numbers in the order of the ranks; as many on each worker.
+  virtual SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place) = 0;
 
-  // Messages arrive in (time, sequence) order. Sending does not block. receive gives nothing once
-  // `until` has passed, or when nobody is left who could send.
+  // All-reduces that do not wait for everybody. A worker arrives at the round after the last one whose
+  // result it has got. If that has not taken place yet, its gradient is part of it, and the call returns
+  // its result once it is complete. If it has, the gradient is late (see LateGradient), and the results of
+  // all rounds since then are returned at once, oldest first.
+  virtual std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
+                                                     LateGradient late, const Contribution& contribution,
+                                                     Place place) = 0;
+
+  // Books a worker's steps where a method has neither collectives nor a server: rounds of equal number are
+  // one row of steps.csv. Takes no time.
+  virtual void finish_round(Rank self, const Contribution& contribution) = 0;
+
+  // Messages arrive in (time, sequence) order. Sending does not block. receive gives the first one, of
+  // `from` alone if that is given; nothing once `until` has passed, or when nobody is left who could send,
+  // or, to a server, when a worker has left since it last asked or was told.
   virtual void send(Rank self, Rank to, Message message, Place place) = 0;
-  virtual std::optional<Message> receive(Rank self, Time until, Place place) = 0;
+  virtual std::optional<Message> receive(Rank self, std::optional<Rank> from, Time until, Place place) = 0;
 
   // Books the gradient's compute time as discarded, and its micro-batches as dropped, with its worker.
   virtual void discard(Rank self, const Message& message) = 0;
-  // Books the gradient's micro-batches as kept with the worker that sent it.
-  virtual void keep(Rank self, const Message& message) = 0;
+  // Books the gradient's micro-batches as kept with the worker that sent it, and its staleness in steps.
+  virtual void keep(Rank self, const Message& message, Step staleness) = 0;
 
   virtual Bytes bytes_sent() const = 0;
 };

@@ -21,6 +21,7 @@ enum class Purpose : std::uint8_t {
   gradient_noise = 5,      // noise of the quadratic model
   synthetic_data = 6,      // generated data sets
   network = 7,             // jitter
+  algorithm = 8,           // a method's own random choices
 };
 
 // One stream of uniform numbers: everything but the index.

@@ -1,184 +1,214 @@
 #include "workers/worker.hpp"
 
-#include <algorithm>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 namespace syncopate {
+namespace {
 
-Participant::Participant(const RunContext& context, Rank rank)
-    : context_(context), rank_(rank), size_(context.cluster.workers()), model_(context.initial_model) {}
-
-bool Participant::budget_left() const {
-  const Budget& budget = context_.budget;
-  if (budget.steps && step_ >= *budget.steps) return false;
-  if (!budget.seconds && !budget.samples && !budget.bytes) return true;
-  const Agreement agreed =
-      agreed_.value_or(Agreement{.time = now(), .micro_batches = kept_total_, .bytes = context_.cluster.bytes_sent()});
-  if (budget.seconds && to_seconds(agreed.time) >= *budget.seconds) return false;
-  if (budget.samples && agreed.micro_batches * context_.samples_per_micro_batch >= *budget.samples) return false;
-  return !(budget.bytes && agreed.bytes >= *budget.bytes);
+// Micro-batches that a worker can take before its own data are used up.
+std::int64_t data_of(const RunContext& context, Rank rank) {
+  const auto index = static_cast<std::size_t>(rank.value);
+  if (index >= context.data_of.size() || !context.data_of[index]) return std::numeric_limits<std::int64_t>::max();
+  return context.data_of[index]->value() * context.micro_batches;
 }
 
-bool Worker::budget_left_alone() const {
+}  // namespace
+
+Worker::Worker(const RunContext& context, Rank rank) : Participant(context, rank), data_(data_of(context, rank)) {}
+
+bool Worker::budget_left_alone() const { return data_left() && budget_left_at(now()); }
+
+bool Worker::budget_left_at(Time time) const {
   const Budget& budget = context_.budget;
-  if (budget.steps && step_ >= *budget.steps) return false;
-  if (budget.seconds && to_seconds(now()) >= *budget.seconds) return false;
+  if (budget.steps && file_step() >= *budget.steps + extra_steps_) return false;
+  if (budget.seconds && to_seconds(time) >= *budget.seconds) return false;
   if (!budget.samples) return true;
   const std::int64_t others = agreed_ ? agreed_->micro_batches : 0;
   return (others + size_ * since_sync_.kept) * context_.samples_per_micro_batch < *budget.samples;
 }
 
-Step Participant::steps_left() const {
-  if (!context_.budget.steps) return Step{std::numeric_limits<Step::Rep>::max() / 2};
-  return std::max(Step{0}, *context_.budget.steps - step_);
-}
-
-void Participant::descend(const Gradient& gradient) {
-  if (model_) model_ = context_.training.descend(std::move(model_), gradient, learning_rate());
-  ++step_;
-}
-
-void Participant::publish() {
-  if (!context_.observer) return;
-  const bool is_global = rank_ == Rank{0} || rank_ == context_.cluster.server();
-  if (!is_global) return;
-  const std::int64_t micro_batches = agreed_ ? agreed_->micro_batches : kept_total_;
-  const Bytes bytes = agreed_ ? agreed_->bytes : context_.cluster.bytes_sent();
-  context_.observer->on_publish(model_, step_, now(), micro_batches * context_.samples_per_micro_batch, bytes);
-}
-
 std::optional<Gradient> Worker::compute_gradient(const Deadline& deadline) {
-  const MicroBatch micro_batch{rank_, step_, next_micro_batch_++};
-  return context_.cluster.compute_gradient(rank_, model_, micro_batch, deadline);
+  return compute_gradient_on(next_micro_batch(), deadline);
+}
+
+std::optional<Gradient> Worker::compute_gradient_on(const MicroBatch& samples, const Deadline& deadline) {
+  const MicroBatch slot{rank_, step_, next_micro_batch_++};
+  ++taken_;
+  return context_.cluster.compute_gradient(rank_, model_, slot, samples, deadline);
 }
 
 Gradient Worker::compute_step_gradient() {
   const MicroBatch first{rank_, step_, next_micro_batch_};
   next_micro_batch_ += micro_batches();
+  taken_ += micro_batches();
   return context_.cluster.compute_gradients(rank_, model_, first, micro_batches());
 }
 
+Gradient Worker::compute_own_step_gradient() {
+  const MicroBatch first{rank_, taken_ / micro_batches(), 0};
+  taken_ += micro_batches();
+  return context_.cluster.compute_gradients(rank_, model_, first, micro_batches());
+}
+
+std::optional<Gradient> Worker::compute_step_gradient_until_message() {
+  Gradient sum;
+  for (int m = 0; m < micro_batches(); ++m) {
+    const auto gradient = compute_gradient(Deadline::until_message());
+    if (!gradient) return std::nullopt;
+    sum += *gradient;
+  }
+  return sum;
+}
+
 void Worker::descend(const Gradient& gradient) {
-  // A gradient that has been all-reduced is counted there; this is a local one.
-  if (!has_reduced_) since_sync_.kept += gradient.micro_batches();
-  if (!has_reduced_) since_sync_.planned += micro_batches();
-  has_reduced_ = false;
+  // A gradient that has been summed over the workers is counted there; this is a local one.
+  if (reduced_sums_ > 0) {
+    --reduced_sums_;
+  } else {
+    since_sync_.kept += gradient.micro_batches();
+    since_sync_.planned += take_planned();
+    since_sync_.compute_time += gradient.compute_time();
+    kept_total_ += size_ * gradient.micro_batches();  // as if all took as many
+  }
   Participant::descend(gradient);
   ++since_sync_.period;
   next_micro_batch_ = 0;
 }
 
-void Worker::all_reduce_sum(Gradient& gradient, std::source_location at) {
+void Worker::discard(const Gradient& gradient) {
+  context_.cluster.discard(rank_, {.from = rank_, .gradient = gradient});
+}
+
+void Worker::skip_steps(Step steps) {
+  since_sync_.planned += steps.value() * micro_batches();
+  since_sync_.period += steps;
+  step_ += steps;
+  next_micro_batch_ = 0;
+}
+
+Contribution Worker::contribution_with(const Gradient& gradient) {
   Contribution contribution = std::exchange(since_sync_, {});
   contribution.kept += gradient.micro_batches();
-  contribution.planned += micro_batches();
+  contribution.planned += take_planned();
   contribution.step = step_ + 1;
   ++contribution.period;
-  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, contribution, {"all_reduce_sum", at});
-  has_reduced_ = true;
+  return contribution;
+}
+
+void Worker::all_reduce_sum(Gradient& gradient, std::span<double> numbers, Here at) {
+  const Contribution contribution = contribution_with(gradient);
+  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, numbers, contribution, {"all_reduce_sum", at});
+  reduced_sums_ = 1;
   since_sync_.period = -1;  // the step along the reduced gradient belongs to this round
 }
 
-void Worker::average_model(const AveragePolicy& policy, std::source_location at) {
+void Worker::average_model(const AveragePolicy& policy, double weight, Here at) {
   Contribution contribution = std::exchange(since_sync_, {});
   contribution.step = step_;
-  agreed_ = context_.cluster.average(rank_, model_, policy, contribution, {"average_model", at});
+  agreed_ = context_.cluster.average(rank_, model_, {.policy = policy, .weight = weight}, contribution,
+                                     {"average_model", at});
 }
 
-void Worker::broadcast_model(Rank root, std::source_location at) {
+// No agreement of all, and no row: the round ends with the average over all workers.
+bool Worker::average_in_group(const AveragePolicy& policy, int group_size, Here at) {
+  const Agreement agreed = context_.cluster.average(rank_, model_, {.policy = policy, .group_size = group_size}, {},
+                                                    {"average_in_group", at});
+  return budget_left_at(agreed.time);
+}
+
+void Worker::broadcast_model(Rank root, Here at) {
   agreed_ = context_.cluster.broadcast(rank_, model_, root, {"broadcast_model", at});
 }
 
-void Worker::barrier(std::source_location at) { agreed_ = context_.cluster.barrier(rank_, {"barrier", at}); }
-
-bool Worker::receive_model(std::source_location at) {
-  const auto message = context_.cluster.receive(rank_, never, {"receive_model", at});
-  if (!message) return false;
-  model_ = context_.training.adopt(model_, message->model);
-  step_ = message->step;
-  next_micro_batch_ = 0;
-  return true;
+void Worker::barrier(Here at) {
+  Contribution contribution = std::exchange(since_sync_, {});
+  contribution.step = step_;
+  agreed_ = context_.cluster.barrier(rank_, {"barrier", at}, contribution);
 }
 
-void Worker::send_gradient(Gradient gradient, std::source_location at) {
-  send(context_.cluster.server(), {.from = rank_, .step = step_, .gradient = std::move(gradient), .model = nullptr},
-       at);
+SharedNumbers Worker::all_gather(std::span<const double> numbers, Here at) {
+  return context_.cluster.all_gather(rank_, numbers, {"all_gather", at});
 }
 
-void Worker::send(Rank to, Message message, std::source_location at) {
+std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const Activation& activation,
+                                                       LateGradient late, Here at) {
+  const Contribution contribution = contribution_with(gradient);
+  auto sums = context_.cluster.partial_all_reduce(rank_, std::move(gradient), activation, late, contribution,
+                                                  {"partial_all_reduce_sum", at});
+  if (!sums.empty()) agreed_ = sums.back().agreement;
+  reduced_sums_ = static_cast<std::int64_t>(sums.size());
+  since_sync_.period = -reduced_sums_;
+  return sums;
+}
+
+void Worker::finish_round() {
+  Contribution contribution = std::exchange(since_sync_, {});
+  contribution.step = step_;
+  context_.cluster.finish_round(rank_, contribution);
+}
+
+bool Worker::receive_model(Versions versions, Here at) {
+  if (!data_left()) return false;
+  const auto servers = static_cast<std::size_t>(context_.cluster.servers());
+  std::vector<ModelStatePtr> slices(servers);
+  slice_steps_.assign(servers, Step{-1});
+  Step newest{};
+  bool is_last = false;
+  const auto receive_slice = [&](std::size_t shard) {
+    auto message =
+        context_.cluster.receive(rank_, context_.cluster.server(static_cast<int>(shard)), never, {"receive_model", at});
+    if (!message) return false;
+    slice_steps_[shard] = message->step;
+    newest = std::max(newest, message->step);
+    kept_total_ = message->kept;
+    is_last |= !message->numbers.empty();  // see Server::send_last_model
+    slices[shard] = std::move(message->model);
+    return true;
+  };
+  for (std::size_t shard = 0; shard < servers; ++shard)
+    if (!receive_slice(shard)) return false;
+  while (versions == Versions::equal) {
+    const auto behind = std::find_if(slice_steps_.begin(), slice_steps_.end(), [&](Step s) { return s < newest; });
+    if (behind == slice_steps_.end()) break;
+    const auto shard = static_cast<std::size_t>(behind - slice_steps_.begin());
+    send(context_.cluster.server(static_cast<int>(shard)), {.step = *behind}, at);  // asks for the next version
+    if (receive_slice(shard)) continue;
+    if (!is_last) return false;
+    break;  // servers that end by the clock may end at different versions
+  }
+  model_ = servers == 1 ? context_.training.adopt(model_, slices.front()) : context_.training.assemble(model_, slices);
+  // The same version twice: the next micro-batches of the step.
+  if (newest != step_) next_micro_batch_ = 0;
+  step_ = newest;
+  return !is_last;
+}
+
+void Worker::send_gradient(Gradient gradient, Here at) {
+  const int servers = context_.cluster.servers();
+  if (servers > 1) gradient = context_.training.share(gradient);  // so that it is evaluated once for all
+  for (int shard = 0; shard < servers; ++shard) {
+    const Step version = slice_steps_.empty() ? step_ : slice_steps_[static_cast<std::size_t>(shard)];
+    send(context_.cluster.server(shard), {.step = version, .gradient = gradient, .slice = {shard, servers}}, at);
+  }
+}
+
+void Worker::send(Rank to, Message message, Here at) {
   context_.cluster.send(rank_, to, std::move(message), {"send", at});
 }
 
-std::optional<Message> Worker::receive(std::source_location at) {
-  return context_.cluster.receive(rank_, never, {"receive", at});
+std::optional<Message> Worker::receive(Here at) { return context_.cluster.receive(rank_, {}, never, {"receive", at}); }
+
+std::optional<Message> Worker::receive_from(Rank from, Here at) {
+  return context_.cluster.receive(rank_, from, never, {"receive_from", at});
 }
 
-std::optional<Message> Worker::try_receive(std::source_location at) {
-  return context_.cluster.receive(rank_, now(), {"try_receive", at});
+std::optional<Message> Worker::try_receive(Here at) {
+  return context_.cluster.receive(rank_, {}, now(), {"try_receive", at});
 }
 
-std::optional<Message> Worker::receive_until(Time until, std::source_location at) {
-  return context_.cluster.receive(rank_, until, {"receive_until", at});
-}
-
-Server::Server(const RunContext& context, Rank rank)
-    : Participant(context, rank),
-      version_of_(static_cast<std::size_t>(size()), Step{-1}),
-      waiting_(static_cast<std::size_t>(size())) {
-  std::iota(waiting_.begin(), waiting_.end(), 0);
-}
-
-std::optional<Message> Server::receive(std::source_location at) { return receive_until(never, at); }
-
-std::optional<Message> Server::receive_until(Time until, std::source_location at) {
-  auto message = context_.cluster.receive(rank_, until, {"receive", at});
-  if (!message) return message;
-  const int from = message->from.value;
-  const bool has_current = version_of_[static_cast<std::size_t>(from)] == step_;
-  (has_current ? waiting_for_next_ : waiting_).push_back(from);
-  return message;
-}
-
-void Server::send_model_to_waiting(std::source_location at) {
-  std::sort(waiting_.begin(), waiting_.end());
-  for (const int worker : waiting_) {
-    Step& version = version_of_[static_cast<std::size_t>(worker)];
-    if (version == step_) continue;  // it had sent more than one gradient
-    version = step_;
-    context_.cluster.send(rank_, Rank{worker},
-                          {.from = rank_, .step = step_, .gradient = {}, .model = model_, .carries_model = true},
-                          {"send_model", at});
-  }
-  waiting_.clear();
-}
-
-void Server::keep(const Message& message) { context_.cluster.keep(rank_, message); }
-
-void Server::discard(const Message& message) {
-  context_.cluster.discard(rank_, message);
-  dropped_since_step_ += message.gradient.micro_batches();
-}
-
-void Server::descend(const Gradient& gradient) {
-  Participant::descend(gradient);
-  kept_total_ += gradient.micro_batches();
-  const Bytes bytes = context_.cluster.bytes_sent();
-  const Time end = now();
-  if (context_.observer)
-    context_.observer->on_round({.step = step_,
-                                 .end = end,
-                                 .duration = end - last_step_end_,
-                                 .kept = gradient.micro_batches(),
-                                 .dropped = dropped_since_step_,
-                                 .period = 1,
-                                 .bytes = bytes - last_bytes_});
-  waiting_.insert(waiting_.end(), waiting_for_next_.begin(), waiting_for_next_.end());
-  waiting_for_next_.clear();
-  dropped_since_step_ = 0;
-  last_step_end_ = end;
-  last_bytes_ = bytes;
+std::optional<Message> Worker::receive_until(Time until, Here at) {
+  return context_.cluster.receive(rank_, {}, until, {"receive_until", at});
 }
 
 }  // namespace syncopate

@@ -1,151 +1,120 @@
-// What an algorithm sees: a worker (and a server, where a method has one) with its own clock, model
-// and progress. Everything here works alike on the simulated cluster and under MPI.
+// What an algorithm sees: a worker with its own clock, model and progress. Everything here works alike on
+// the simulated cluster and under MPI. (The server, where a method has one, is in server.hpp.)
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <source_location>
+#include <span>
+#include <utility>
+#include <vector>
 
-#include "workers/cluster.hpp"
-#include "workers/training/learning_rate.hpp"
-#include "workers/training/training.hpp"
-#include "workers/units.hpp"
+#include "workers/participant.hpp"
 
 namespace syncopate {
 
-// When a run ends: the first limit that is reached. At least one is set.
-struct Budget {
-  std::optional<Step> steps{};
-  std::optional<double> seconds{};
-  std::optional<std::int64_t> samples{};
-  std::optional<Bytes> bytes{};
-};
-
-// What all participants of a run share. The references outlive the run.
-struct RunContext {
-  Cluster& cluster;
-  Training& training;
-  const LearningRate& learning_rate;
-  Budget budget{};
-  int micro_batches = 1;                     // M: micro-batches per optimizer step and worker
-  std::int64_t samples_per_micro_batch = 1;  // for the samples budget and the reports
-  RunObserver* observer = nullptr;           // may be null
-  ModelStatePtr initial_model{};             // where all start; null in time-only runs
-};
-
-class Participant {
- public:
-  Participant(const RunContext& context, Rank rank);  // the context outlives the participant
-  Participant(const Participant&) = delete;
-  Participant& operator=(const Participant&) = delete;
-
-  Rank rank() const { return rank_; }
-  int size() const { return size_; }                            // N, the number of workers
-  int micro_batches() const { return context_.micro_batches; }  // M
-
-  Time now() const { return context_.cluster.now(rank_); }
-  Step step() const { return step_; }  // optimizer steps done: the t of learning rate and schedules
-  double learning_rate() const { return context_.learning_rate.at(step_); }
-
-  // False once the budget is used up. Methods that synchronise may rely on all workers getting the
-  // same answer after the same collective: time, samples and bytes are those of the last agreement.
-  bool budget_left() const;
-  // Optimizer steps that the budget still allows; very large when it is not counted in steps.
-  Step steps_left() const;
-
-  const ModelStatePtr& model() const { return model_; }
-
-  // Values for rules that look at what was computed; they wait for the arithmetic. loss: the mean over
-  // the gradient's micro-batches; NaN in time-only runs, and after an all-reduce under MPI.
-  double loss(const Gradient& gradient) const { return context_.training.loss(gradient); }
-  double norm(const Gradient& gradient) const { return context_.training.norm(gradient); }
-
-  // One optimizer step on the own model along `gradient`, at the current learning rate.
-  void descend(const Gradient& gradient);
-
-  // "This is the global model now": the observer decides whether to evaluate. Only the publication
-  // of worker 0, or of the server, counts, so that every worker may run the same line.
-  void publish();
-
- protected:
-  const RunContext& context_;  // one for all workers, so that it stays in the cache
-  Rank rank_;
-  int size_;
-  Step step_{};
-  ModelStatePtr model_;
-  std::optional<Agreement> agreed_;
-  std::int64_t kept_total_ = 0;  // server: micro-batches descended along
-};
-
 class Worker : public Participant {
  public:
-  using Participant::Participant;
+  using Here = std::source_location;  // where in the algorithm, for explanations of a deadlock
+
+  Worker(const RunContext& context, Rank rank);
+
+  // False once the budget or this worker's own data are used up.
+  bool budget_left() const { return data_left() && Participant::budget_left(); }
+  bool data_left() const { return taken_ < data_; }
 
   // The next micro-batch's gradient (mean over its samples) at the own model; nothing if the
   // deadline passes first. Micro-batches of a step are numbered 0, 1, ... anew after each step.
   std::optional<Gradient> compute_gradient(const Deadline& deadline = {});
 
+  // The same on other samples: those of another worker's part of the data, or of a step gone by. The time
+  // it takes is that of the next micro-batch all the same.
+  std::optional<Gradient> compute_gradient_on(const MicroBatch& samples, const Deadline& deadline = {});
+  // Names the samples of the micro-batch that compute_gradient would take next.
+  MicroBatch next_micro_batch() const { return {rank_, step_, next_micro_batch_}; }
+
+  // Declares how many micro-batches the step under way plans, where that is not M: those of them that are not
+  // kept count as dropped.
+  void plan_micro_batches(std::int64_t planned) { planned_ = planned; }
+
   // Sum over M micro-batches without a deadline: a whole step's gradient, not yet divided.
   Gradient compute_step_gradient();
+  // The same for a worker whose steps are not those of its model: samples and durations are those of its own
+  // step 0, 1, ..., so that it computes on no sample twice in an epoch, at however few or many versions.
+  Gradient compute_own_step_gradient();
+  // The same; nothing if a message arrives first.
+  std::optional<Gradient> compute_step_gradient_until_message();
 
   void descend(const Gradient& gradient);
+  // Gives up a gradient that has been computed: its time counts as discarded.
+  void discard(const Gradient& gradient);
+  // Passes `steps` local steps over without taking them; their micro-batches count as dropped.
+  void skip_steps(Step steps);
 
   // Whether this worker, by its own clock and as if all took as many steps as it, is within the
   // budget: to end a long round of local steps. Workers may get different answers.
   bool budget_left_alone() const;
 
-  // Sums over all workers; afterwards all hold the same gradient. One step along it, `descend`, follows:
-  // in steps.csv the two are one row.
-  void all_reduce_sum(Gradient& gradient, std::source_location at = std::source_location::current());
-  void average_model(const AveragePolicy& policy, std::source_location at = std::source_location::current());
-  void broadcast_model(Rank root, std::source_location at = std::source_location::current());
-  void barrier(std::source_location at = std::source_location::current());
+  // Sums over all workers; afterwards all hold the same gradient, whose micro_batches() are those of all.
+  // One step along it, `descend`, follows: in steps.csv the two are one row. `numbers` are summed along.
+  void all_reduce_sum(Gradient& gradient, Here at = Here::current()) { all_reduce_sum(gradient, {}, at); }
+  void all_reduce_sum(Gradient& gradient, std::span<double> numbers, Here at = Here::current());
 
-  // With a server: waits for its newest model and adopts it with its step; false when the server
-  // has ended. send_gradient labels the gradient with the step of the model it was computed at.
-  bool receive_model(std::source_location at = std::source_location::current());
-  void send_gradient(Gradient gradient, std::source_location at = std::source_location::current());
+  // The mean of all models, weighted by `weight` (equal if all are 0).
+  void average_model(const AveragePolicy& policy, Here at = Here::current()) { average_model(policy, 1.0, at); }
+  void average_model(const AveragePolicy& policy, double weight, Here at = Here::current());
+  // The mean within this worker's group: groups of `group_size` consecutive ranks, the last may be smaller.
+  // Whether budget is left, as if all had taken as many steps: the same answer for the whole group.
+  bool average_in_group(const AveragePolicy& policy, int group_size, Here at = Here::current());
+
+  void broadcast_model(Rank root, Here at = Here::current());
+  void barrier(Here at = Here::current());  // ends a round of local steps, as an average does
+  // Everybody's numbers in the order of the ranks; as many on each worker. One copy for all.
+  SharedNumbers all_gather(std::span<const double> numbers, Here at = Here::current());
+
+  // An all-reduce that does not wait for everybody (see Cluster). One step, `descend`, follows along each of
+  // the sums that it returns.
+  std::vector<PartialSum> partial_all_reduce_sum(Gradient gradient, const Activation& activation, LateGradient late,
+                                                 Here at = Here::current());
+
+  // For methods with neither collectives nor a server, after each step: it becomes part of a row of steps.csv.
+  void finish_round();
+
+  // With a server: waits for its next model and adopts it with its step; false when the server has ended, or
+  // has sent its last model (which is adopted), or this worker's data are used up. With several servers: for a
+  // slice from each; with Versions::equal on until all are of one version.
+  enum class Versions { any, equal };
+  bool receive_model(Here at = Here::current()) { return receive_model(Versions::any, at); }
+  bool receive_model(Versions versions, Here at = Here::current());
+  // Labels the gradient with the step of the model it was computed at. With several servers: to each its slice.
+  void send_gradient(Gradient gradient, Here at = Here::current());
+
+  // Whether another worker has ended, as far as is known here.
+  bool has_left(Rank worker) const { return context_.cluster.has_left(rank_, worker); }
 
   // Messages between any two participants.
-  void send(Rank to, Message message, std::source_location at = std::source_location::current());
-  std::optional<Message> receive(std::source_location at = std::source_location::current());
-  std::optional<Message> try_receive(std::source_location at = std::source_location::current());
-  std::optional<Message> receive_until(Time until, std::source_location at = std::source_location::current());
+  void send(Rank to, Message message, Here at = Here::current());
+  void send_to_server(Message message, Here at = Here::current()) {
+    send(context_.cluster.server(), std::move(message), at);
+  }
+  std::optional<Message> receive(Here at = Here::current());
+  std::optional<Message> receive_from(Rank from, Here at = Here::current());
+  std::optional<Message> try_receive(Here at = Here::current());
+  std::optional<Message> receive_until(Time until, Here at = Here::current());
 
  private:
+  Contribution contribution_with(const Gradient& gradient);
+  bool budget_left_at(Time time) const;
+  std::int64_t take_planned() { return std::exchange(planned_, std::nullopt).value_or(micro_batches()); }
+
   int next_micro_batch_ = 0;
-  bool has_reduced_ = false;  // the next step goes along an all-reduced gradient
+  std::optional<std::int64_t> planned_;  // of the step under way; none: M
+  std::int64_t reduced_sums_ = 0;        // sums over the workers along which the next steps go
+  std::int64_t taken_ = 0;               // micro-batches begun
+  std::int64_t data_;                    // micro-batches this worker has
+  std::vector<Step> slice_steps_;        // with several servers: version of each slice
   Contribution since_sync_{};
-};
-
-class Server : public Participant {
- public:
-  Server(const RunContext& context, Rank rank);
-
-  // The next gradient to arrive; nothing when all workers have ended.
-  std::optional<Message> receive(std::source_location at = std::source_location::current());
-  std::optional<Message> receive_until(Time until, std::source_location at = std::source_location::current());
-
-  // Sends the current model to each worker that has delivered its gradient (or not begun yet) and
-  // does not have this version: those that were accepted wait for the next version, late ones get
-  // the newest at once.
-  void send_model_to_waiting(std::source_location at = std::source_location::current());
-
-  // What becomes of a received gradient: exactly one of the two, for the accounts.
-  void keep(const Message& message);
-  void discard(const Message& message);
-
-  // One step of the global model; a row of steps.csv.
-  void descend(const Gradient& gradient);
-
- private:
-  std::vector<Step> version_of_;       // of the last model sent to each worker
-  std::vector<int> waiting_;           // workers without the current version, to be sent it
-  std::vector<int> waiting_for_next_;  // workers that have delivered at the current version
-  std::int64_t dropped_since_step_ = 0;
-  Time last_step_end_{};
-  Bytes last_bytes_{};
 };
 
 }  // namespace syncopate

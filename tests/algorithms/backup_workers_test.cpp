@@ -1,22 +1,37 @@
 #include "algorithms/backup_workers.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "algorithms/sync_sgd.hpp"
-#include "tests/algorithms/simulated_run.hpp"
+#include "experiments/settings_document.hpp"
+#include "experiments/toml_tree.hpp"
+#include "tests/algorithms/step_times.hpp"
 
 namespace syncopate {
 namespace {
 
+using Late = BackupOptions::Late;
+using Averaged = BackupOptions::Averaged;
+
 TEST(BackupWorkers, WithoutBackupsEqualsSynchronousSgdBitForBit) {
-  SimulatedRun setup{.workers = 4,
-                     .micro_batches = 2,
-                     .momentum = 0.9,
-                     .budget = {.steps = 20},
-                     .delays = {std::make_shared<DelayOfWorker>(std::vector{0.3, 0.0, 0.2, 0.1})}};
-  EXPECT_EQ(setup.run(BackupWorkers(4)).parameters, setup.run(SyncSgd()).parameters);
+  const SimulatedRun setup{.workers = 4,
+                           .micro_batches = 2,
+                           .momentum = 0.9,
+                           .budget = {.steps = 20},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.3, 0.0, 0.2, 0.1})}};
+  const auto expected = setup.run(SyncSgd()).parameters;
+  for (const Late late : {Late::finish, Late::cancel}) {
+    const auto outcome = setup.run(BackupWorkers(4, {.late = late}));
+    EXPECT_EQ(outcome.parameters, expected);
+    EXPECT_EQ(sum(outcome.totals.dropped), 0);
+    expect_exact_accounts(outcome);
+  }
 }
 
 TEST(BackupWorkers, GradientsAtOneVersionAreFusedAsInSynchronousSgd) {
@@ -81,42 +96,212 @@ TEST(BackupWorkers, DroppedGradientsAreNeverComputed) {
   EXPECT_EQ(objective->evaluations, 20);
 }
 
-TEST(BackupWorkers, AsManyLostWorkersAsBackupsDoNotBlock) {
-  SimulatedRun setup{.workers = 5,
-                     .budget = {.steps = 3},
-                     .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, HUGE_VAL, 0.0, HUGE_VAL, 0.0})}};
-  const auto outcome = setup.run(BackupWorkers(3));
-  EXPECT_EQ(outcome.rounds.size(), 3u);
-  for (const Account& account : outcome.totals.accounts)
-    EXPECT_EQ(account.total(), outcome.totals.end.time_since_epoch());
-  EXPECT_THROW(setup.run(BackupWorkers(4)), RunFailure);  // one more blocks, and is explained
+TEST(BackupWorkers, CancelledWorkStopsWhenTheNewModelComes) {
+  // As above, but each new model goes to all and arrives 0.25 s after its step.
+  const SimulatedRun setup{.network_s = 0.25,
+                           .budget = {.steps = 4},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 1.6})}};
+  const auto outcome = setup.run(BackupWorkers(2, {.late = Late::cancel}));
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{
+                             "step 1 at 1.600 s: kept 2, dropped 0",
+                             "step 2 at 3.200 s: kept 2, dropped 0",
+                             "step 3 at 4.800 s: kept 2, dropped 0",
+                             "step 4 at 6.400 s: kept 2, dropped 0",
+                         }));
+  // The third worker computes from 0.25 s to 1.85, 3.45 and 5.05 s, when it is stopped, and on to the end.
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{4, 4, 0}));
+  EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, 0, 4}));
+  EXPECT_EQ(outcome.totals.accounts[2][Activity::discarded], from_seconds(6.15));
+  EXPECT_EQ(outcome.totals.accounts[2][Activity::communicate], from_seconds(0.25));
+  EXPECT_EQ(outcome.totals.bytes, Bytes{4 * (3 + 2) * 16});
+  expect_exact_accounts(outcome);
 }
 
-// Mean step times of 1 s + exponential(2) without communication: an independent
-// simulation of the same rule; the figures have four digits.
-TEST(BackupWorkers, StepTimesMatchAnIndependentSimulation) {
-  class Exponential : public DelayProcess {
-   public:
-    void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-      for (std::size_t i = 0; i < added_s.size(); ++i)
-        added_s[i] -= 0.5 * std::log(stream.uniform(first + static_cast<std::uint32_t>(i)));
+TEST(BackupWorkers, AGradientThatCrossesTheNewModelIsDroppedAlsoWithCancellation) {
+  // The third worker's first gradient leaves at 1.55 s, arrives at 1.8 s: after the step, before the model.
+  const SimulatedRun setup{.network_s = 0.25,
+                           .budget = {.steps = 2},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 0.3})}};
+  const auto outcome = setup.run(BackupWorkers(2, {.late = Late::cancel}));
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{
+                             "step 1 at 1.600 s: kept 2, dropped 0",
+                             "step 2 at 3.200 s: kept 2, dropped 1",
+                         }));
+  expect_exact_accounts(outcome);
+}
+
+// In double precision: both averages of the parameters, with N workers that are all taken.
+TEST(BackupWorkers, TheAverageTakesInTheModelBeforeOrAfterEachUpdate) {
+  constexpr double rate = 0.3, decay = 0.8;
+  const SimulatedRun setup{.workers = 3, .rate = rate, .budget = {.steps = 12}};
+  const auto before = setup.run(BackupWorkers(3, {.average_decay = decay}));
+  const auto after = setup.run(BackupWorkers(3, {.average_decay = decay, .averaged = Averaged::after_update}));
+  for (std::size_t i = 0; i < 4; ++i) {
+    double theta = 1, average_before = 1, average_after = 1;
+    for (int step = 0; step < 12; ++step) {
+      average_before = decay * average_before + (1 - decay) * theta;
+      double mean_target = 0;
+      for (int worker = 0; worker < 3; ++worker) mean_target += PullObjective::target({Rank{worker}, step, 0}, i) / 3;
+      theta -= rate * (theta - mean_target);
+      average_after = decay * average_after + (1 - decay) * theta;
     }
-    double mean_s() const override { return 0.5; }
-  };
-  struct Case {
-    int workers, quorum, steps;
-    double step_s;
-  };
-  for (const Case& c : {Case{100, 96, 4000, 2.614}, Case{8, 6, 20000, 1.793}, Case{4, 2, 20000, 1.505}}) {
-    SimulatedRun setup{.workers = c.workers,
-                       .network_s = 0,
-                       .budget = {.steps = c.steps},
-                       .delays = {std::make_shared<Exponential>()},
-                       .objective = nullptr};
-    const auto outcome = setup.run(BackupWorkers(c.quorum));
-    // Steps are weakly dependent; 1 % is more than four standard errors of these runs and of the table.
-    EXPECT_NEAR(to_seconds(outcome.rounds.back().end) / c.steps, c.step_s, 0.01 * c.step_s) << c.workers;
+    EXPECT_NEAR(before.parameters[i], average_before, 1e-4);
+    EXPECT_NEAR(after.parameters[i], average_after, 1e-4);
   }
+  expect_exact_accounts(before);
+}
+
+TEST(BackupWorkers, AnAverageWithoutMemoryIsTheModelAndLagsOneStepInThePaper) {
+  SimulatedRun setup{.workers = 4, .momentum = 0.9, .budget = {.steps = 9}};
+  const auto after = setup.run(BackupWorkers(3, {.average_decay = 0, .averaged = Averaged::after_update}));
+  const auto lagging = setup.run(BackupWorkers(3, {.average_decay = 0}));
+  EXPECT_EQ(after.parameters, setup.run(BackupWorkers(3)).parameters);
+  setup.budget.steps = Step{8};
+  EXPECT_EQ(lagging.parameters, setup.run(BackupWorkers(3)).parameters);
+}
+
+TEST(BackupWorkers, TheLearningRateMayGrowWithTheQuorum) {
+  SimulatedRun setup{.workers = 5, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 10}};
+  const auto scaled = setup.run(BackupWorkers(3, {.rate = BackupOptions::Rate::times_quorum}));
+  EXPECT_DOUBLE_EQ(scaled.learning_rate, 3 * 0.02);
+  setup.rate = 3 * 0.02;
+  EXPECT_EQ(scaled.parameters, setup.run(BackupWorkers(3)).parameters);
+}
+
+TEST(BackupWorkers, WorkersWithUnequalDataEndCleanlyAndWithoutBackupsNothingIsDropped) {
+  const SimulatedRun setup{.rate = 0.3,
+                           .budget = {.steps = 100},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.3, 0.1})},
+                           .data_of = {Step{3}, Step{5}, Step{8}}};
+  // Each step is along the mean of those who still have data.
+  std::vector<double> theta(4, 1.0);
+  for (int step = 0; step < 8; ++step)
+    for (std::size_t i = 0; i < theta.size(); ++i) {
+      double target = 0;
+      const int first = step < 3 ? 0 : step < 5 ? 1 : 2;
+      for (int worker = first; worker < 3; ++worker) target += PullObjective::target({Rank{worker}, step, 0}, i);
+      theta[i] -= 0.3 * (theta[i] - target / (3 - first));
+    }
+  for (const Late late : {Late::finish, Late::cancel}) {
+    const auto outcome = setup.run(BackupWorkers(3, {.late = late}));
+    EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{3, 5, 8}));
+    EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, 0, 0}));
+    EXPECT_EQ(outcome.rounds.size(), 8u);
+    for (std::size_t i = 0; i < theta.size(); ++i) EXPECT_NEAR(outcome.parameters[i], theta[i], 1e-4);
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(BackupWorkers, TheQuorumFallsOnceFewerWorkersAreLeft) {
+  const SimulatedRun setup{.workers = 4,
+                           .network_s = 0.1,
+                           .budget = {.steps = 20},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.0, 0.0, 0.5})},
+                           .data_of = {Step{2}, Step{4}, std::nullopt, std::nullopt}};
+  for (const Late late : {Late::finish, Late::cancel}) {
+    const auto outcome = setup.run(BackupWorkers(3, {.late = late}));
+    ASSERT_EQ(outcome.rounds.size(), 20u);
+    for (std::size_t step = 0; step < 20; ++step) EXPECT_EQ(outcome.rounds[step].kept, step < 4 ? 3 : 2) << step;
+    EXPECT_EQ(sum(outcome.totals.kept), 4 * 3 + 16 * 2);
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(BackupWorkers, AsManyLostWorkersAsBackupsDoNotBlock) {
+  const SimulatedRun setup{.workers = 5,
+                           .budget = {.steps = 3},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, HUGE_VAL, 0.0, HUGE_VAL, 0.0})}};
+  for (const Late late : {Late::finish, Late::cancel}) {
+    const auto outcome = setup.run(BackupWorkers(3, {.late = late}));
+    EXPECT_EQ(outcome.rounds.size(), 3u);
+    EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{3, 0, 3, 0, 3}));
+    expect_exact_accounts(outcome);
+    try {
+      setup.run(BackupWorkers(4, {.late = late}));
+      FAIL() << "one lost worker more than there are backups must block";
+    } catch (const RunFailure& failure) {
+      EXPECT_THAT(failure.what(), testing::HasSubstr("workers 1, 3: waiting in a micro-batch"));
+      EXPECT_THAT(failure.what(), testing::HasSubstr("server: waiting in receive (algorithms/backup_workers.cpp:"));
+    }
+  }
+}
+
+TEST(BackupWorkers, EveryGradientIsKeptOrDroppedWithItsWorker) {
+  const SimulatedRun setup{.workers = 6,
+                           .micro_batches = 2,
+                           .network_s = 0.05,
+                           .budget = {.steps = 200},
+                           .delays = {exponential_delay(0.5)},
+                           .objective = nullptr};
+  const auto outcome = setup.run(BackupWorkers(4));
+  EXPECT_EQ(sum(outcome.totals.kept), 200 * 4 * 2);
+  EXPECT_EQ(outcome.totals.staleness, (std::vector<std::int64_t>{200 * 4}));  // what is applied is never stale
+  std::int64_t dropped_in_rows = 0;
+  for (const Round& round : outcome.rounds) dropped_in_rows += round.dropped;
+  // Who was computing at the end had not yet been dropped by the server: at most the two backups.
+  EXPECT_GE(sum(outcome.totals.dropped), dropped_in_rows);
+  EXPECT_LE(sum(outcome.totals.dropped), dropped_in_rows + 2 * 2);
+  for (std::size_t worker = 0; worker < 6; ++worker) {
+    EXPECT_GT(outcome.totals.dropped[worker], 0);
+    EXPECT_LE(outcome.totals.kept[worker], 200 * 2);  // at most one gradient per worker and step
+  }
+  expect_exact_accounts(outcome);
+}
+
+TEST(BackupWorkersStepTimes, WithCancellationAreTheOrderStatistics) {
+  for (const auto& [workers, quorum, steps] : {std::tuple(100, 96, 2000), {8, 6, 20000}, {4, 2, 20000}}) {
+    const auto [mean_s, deviation_s] = order_statistic(quorum, workers);
+    // Steps are independent: all workers begin each together.
+    expect_mean_step_with_exponential_delays({workers, quorum, steps, mean_s, deviation_s / std::sqrt(steps)},
+                                             BackupWorkers(quorum, {.late = Late::cancel}));
+  }
+}
+
+TEST(BackupWorkersStepTimes, WithoutBackupsAreThoseOfTheSlowest) {
+  const auto [mean_s, deviation_s] = order_statistic(100, 100);
+  expect_mean_step_with_exponential_delays({100, 100, 2000, mean_s, deviation_s / std::sqrt(2000)}, BackupWorkers(100));
+}
+
+// Means of 24 runs, each of as many steps as here, of a separate simulation of the rule (a queue of arrivals, in
+// Python); errors are the standard deviation between those runs, because steps depend on those before.
+TEST(BackupWorkersStepTimes, WithoutCancellationMatchASeparateSimulation) {
+  for (const StepTimeCase& c : {StepTimeCase{100, 96, 2000, 2.6143, 0.0049}, StepTimeCase{8, 6, 20000, 1.7911, 0.0020},
+                                StepTimeCase{4, 2, 20000, 1.5094, 0.0021}})
+    expect_mean_step_with_exponential_delays(c, BackupWorkers(c.quorum));
+}
+
+// A step takes the largest of N times that are uniform between 1 and 1.05 s: 1 + 0.05 N / (N + 1) on average,
+// with a standard deviation of 0.05 sqrt(N / (N + 2)) / (N + 1).
+TEST(BackupWorkersStepTimes, SlowWorkersCostNothing) {
+  for (const auto& [workers, quorum, steps] : {std::tuple(100, 96, 500), {8, 6, 5000}, {4, 2, 5000}}) {
+    const double n = quorum;
+    const StepTimeCase expected{workers, quorum, steps, 1 + 0.05 * n / (n + 1),
+                                0.05 * std::sqrt(n / (n + 2)) / (n + 1) / std::sqrt(steps)};
+    expect_mean_step_with_slow_workers(expected, BackupWorkers(quorum));
+    expect_mean_step_with_slow_workers(expected, BackupWorkers(quorum, {.late = Late::cancel}));
+  }
+}
+
+std::string faults_of(const std::string& keys) {
+  SettingsDocument document(parse_toml("[method]\n" + keys, "test.toml"));
+  Settings settings = document.root().section("method");
+  make_backup_workers(settings, {.workers = 8});
+  return document.check().report();
+}
+
+TEST(BackupWorkersSettings, AreReadAndChecked) {
+  using testing::HasSubstr;
+  EXPECT_EQ(faults_of("backups = 2"), "");
+  EXPECT_EQ(faults_of("backups = 7\nlate = \"cancel\"\nlearning_rate = \"times-quorum\"\n"
+                      "average = { decay = 0.999, of = \"after-update\" }"),
+            "");
+  EXPECT_EQ(faults_of("backups = 0\nservers = 4"), "");
+  EXPECT_THAT(faults_of("backups = 8"), HasSubstr("backups = 8"));
+  EXPECT_THAT(faults_of("late = \"finish\""), HasSubstr("backups"));  // required
+  EXPECT_THAT(faults_of("backups = 1\nlate = \"later\""), HasSubstr("late = \"later\""));
+  EXPECT_THAT(faults_of("backups = 1\naverage = { decay = 1.0 }"), HasSubstr("decay = 1"));
+  EXPECT_THAT(faults_of("backups = 1\nservers = 2\nlate = \"cancel\""), HasSubstr("must be 1 with late"));
+  EXPECT_THAT(faults_of("backups = 1\nservers = 2\naverage = {}"), HasSubstr("must be 1 with average"));
 }
 
 }  // namespace

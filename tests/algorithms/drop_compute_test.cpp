@@ -1,10 +1,14 @@
 #include "algorithms/drop_compute.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/math/distributions/normal.hpp>
 
+#include "algorithms/automatic_threshold.hpp"
 #include "algorithms/sync_sgd.hpp"
+#include "experiments/settings_document.hpp"
+#include "experiments/toml_tree.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
 namespace syncopate {
@@ -68,6 +72,76 @@ TEST(DropCompute, TheDivisorStaysNTimesM) {
     for (const MicroBatch& micro_batch : kept) sum += 1.0 - PullObjective::target(micro_batch, i);
     EXPECT_NEAR(outcome.parameters[i], 1 - 0.5 * sum / 9, 1e-5);
   }
+}
+
+using Normalisation = DropComputeOptions::Normalisation;
+
+DropCompute normalised(double threshold_s, Normalisation normalisation, std::optional<double> mean_drop_rate = {}) {
+  return DropCompute({.threshold = make_fixed_threshold(from_seconds(threshold_s)),
+                      .normalisation = normalisation,
+                      .mean_drop_rate = mean_drop_rate});
+}
+
+TEST(DropCompute, WithoutThresholdEveryNormalisationEqualsSynchronousSgd) {
+  SimulatedRun setup{.micro_batches = 3, .momentum = 0.9, .budget = {.steps = 20}, .delays = {slow_third_worker()}};
+  const auto expected = setup.run(SyncSgd());
+  for (const Normalisation normalisation :
+       {Normalisation::constant, Normalisation::computed, Normalisation::mean_rate}) {
+    const auto outcome = setup.run(normalised(HUGE_VAL, normalisation, 0.3));
+    EXPECT_EQ(outcome.parameters, expected.parameters);
+    EXPECT_EQ(outcome.log, expected.log);
+  }
+}
+
+TEST(DropCompute, EachNormalisationHasItsDivisor) {
+  SimulatedRun setup{.micro_batches = 3, .rate = 0.5, .budget = {.steps = 1}, .delays = {slow_third_worker()}};
+  double sum = 0;  // of the six that end in time
+  for (const MicroBatch& micro_batch : std::vector<MicroBatch>{
+           {Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2}, {Rank{1}, 0, 0}, {Rank{1}, 0, 1}, {Rank{2}, 0, 0}})
+    sum += 1.0 - PullObjective::target(micro_batch, 0);
+  const auto divisor = [&](Normalisation normalisation, std::optional<double> mean_drop_rate = {}) {
+    const auto outcome = setup.run(normalised(3.1, normalisation, mean_drop_rate));
+    return 0.5 * sum / (1 - static_cast<double>(outcome.parameters[0]));
+  };
+  EXPECT_NEAR(divisor(Normalisation::constant), 9, 1e-4);
+  EXPECT_NEAR(divisor(Normalisation::computed), 6, 1e-4);
+  EXPECT_NEAR(divisor(Normalisation::mean_rate, 0.25), 6.75, 1e-4);
+}
+
+TEST(DropCompute, TheComputedCountIsOneNumberMoreInTheAllReduce) {
+  SimulatedRun setup{.micro_batches = 3, .budget = {.steps = 5}};
+  const auto constant = setup.run(normalised(3.1, Normalisation::constant)).totals;
+  const auto computed = setup.run(normalised(3.1, Normalisation::computed)).totals;
+  EXPECT_EQ(computed.collectives, constant.collectives);
+  EXPECT_EQ(computed.bytes - constant.bytes, Bytes{5 * 2 * (3 - 1) * 4});
+}
+
+TEST(DropCompute, AStepOfNothingIsAZeroGradientForEveryNormalisation) {
+  SimulatedRun setup{.micro_batches = 2, .budget = {.steps = 3}};
+  for (const Normalisation normalisation :
+       {Normalisation::constant, Normalisation::computed, Normalisation::mean_rate}) {
+    const auto outcome = setup.run(normalised(0.5, normalisation, 0.9));
+    EXPECT_EQ(outcome.rounds.back().kept, 0);
+    EXPECT_EQ(outcome.parameters, std::vector<float>(4, 1.0f));
+  }
+}
+
+// Every step takes as long as every other, so what the automatic threshold expects to be dropped is dropped: the
+// mean rate and the count are the same divisor.
+TEST(DropCompute, TheMeanRateIsTheOneThatTheAutomaticThresholdExpects) {
+  SimulatedRun setup{.workers = 6,
+                     .micro_batches = 3,
+                     .budget = {.steps = 20},
+                     .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1, 0.2, 0.1, 0.0, 2.0})}};
+  const auto run = [&](Normalisation normalisation) {
+    return setup.run(DropCompute({.threshold = make_automatic_threshold({.warmup_steps = 2, .calibration_steps = 4}),
+                                  .normalisation = normalisation}));
+  };
+  const auto expected = run(Normalisation::computed);
+  EXPECT_EQ(expected.rounds[5].dropped, 0);
+  EXPECT_GT(expected.rounds[6].dropped, 0);
+  const auto found = run(Normalisation::mean_rate).parameters;
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected.parameters[i], 1e-5);
 }
 
 TEST(DropCompute, WhatIsDroppedIsNotComputed) {
@@ -145,6 +219,45 @@ TEST(DropCompute, KeepsAsManyMicroBatchesAsEquationFiveSays) {
     // 12,800 draws of a count whose standard deviation is below 0.7: four standard errors.
     EXPECT_NEAR(kept / (workers * steps), expected, 4 * 0.7 / std::sqrt(workers * steps));
   }
+}
+
+std::string faults_of(const std::string& keys) {
+  SettingsDocument document(parse_toml(keys, "test.toml"));
+  Settings settings = document.root();
+  const AlgorithmContext context{.workers = 4, .micro_batches = 3, .steps_per_epoch = 100, .total_steps = 1000};
+  EXPECT_NE(make_drop_compute(settings, context), nullptr);
+  return document.check().report();
+}
+
+TEST(DropComputeSettings, AllPartsAreReadTogether) {
+  EXPECT_EQ(faults_of("threshold_s = 0.1"), "");
+  EXPECT_EQ(faults_of(R"(
+threshold = { rule = "automatic", search = "reference", calibration_steps = 20, maximum_drop_rate = 0.1 }
+preempt = "discard"
+normalisation = "mean-rate"
+compensation = "extra-steps"
+redundancy = 0.11
+learning_rate_schedule = "stretched")"),
+            "");
+}
+
+TEST(DropComputeSettings, TheMeanRateIsGivenOrExpectedByTheThreshold) {
+  using testing::HasSubstr;
+  const std::string automatic = "threshold = { rule = \"automatic\" }\nnormalisation = \"mean-rate\"\n";
+  EXPECT_EQ(faults_of(automatic), "");
+  EXPECT_THAT(faults_of(automatic + "preempt = \"microbatch\""), HasSubstr("mean_drop_rate"));
+  const std::string fixed = "threshold_s = 1\nnormalisation = \"mean-rate\"\n";
+  EXPECT_THAT(faults_of(fixed), HasSubstr("mean_drop_rate"));
+  EXPECT_EQ(faults_of(fixed + "mean_drop_rate = 0.1"), "");
+  EXPECT_THAT(faults_of(fixed + "mean_drop_rate = 1"), HasSubstr("mean_drop_rate = 1"));
+}
+
+TEST(DropComputeSettings, EveryFaultIsReportedAtOnce) {
+  const std::string faults = faults_of(
+      "threshold_s = -1\npreempt = \"never\"\nnormalisation = \"other\"\ncompensation = \"all\"\nforward_share = 2");
+  for (const char* key : {"threshold_s = -1", "preempt = \"never\"", "normalisation = \"other\"",
+                          "compensation = \"all\"", "forward_share = 2"})
+    EXPECT_THAT(faults, testing::HasSubstr(key));
 }
 
 }  // namespace

@@ -11,13 +11,15 @@
 namespace syncopate {
 namespace {
 
-LocalSgd every(int steps, const AveragePolicy& policy = {}) { return LocalSgd(make_constant_period(steps), policy); }
+LocalSgd every(int steps, const StatePolicies& policies = {}) {
+  return LocalSgd(make_constant_period(steps), policies);
+}
 
 TEST(LocalSgd, AveragingEveryStepEqualsSynchronousSgd) {
   // Averaging is linear, so with momentum too, whether it is kept or averaged.
   for (const StatePolicy moments : {StatePolicy::keep, StatePolicy::average}) {
     SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 20}};
-    const auto local = setup.run(every(1, {.moments = moments}));
+    const auto local = setup.run(every(1, {.average = {.moments = {moments, moments}}}));
     const auto synchronous = setup.run(SyncSgd());
     for (std::size_t i = 0; i < 4; ++i)
       EXPECT_NEAR(local.parameters[i], synchronous.parameters[i], 1e-5 * std::abs(synchronous.parameters[i]));
@@ -29,7 +31,7 @@ TEST(LocalSgd, FollowsTheRecursionOfEachWorker) {
   constexpr double rate = 0.1, momentum = 0.5;
   for (const StatePolicy moments : {StatePolicy::keep, StatePolicy::average, StatePolicy::reset}) {
     SimulatedRun setup{.workers = workers, .momentum = momentum, .rate = rate, .budget = {.steps = steps}};
-    const auto outcome = setup.run(every(period, {.moments = moments}));
+    const auto outcome = setup.run(every(period, {.average = {.moments = {moments, moments}}}));
     for (std::size_t i = 0; i < 4; ++i) {
       std::vector<double> theta(workers, 1.0), velocity(workers, 0.0);
       for (int step = 0; step < steps; ++step) {
@@ -73,7 +75,8 @@ TEST(LocalSgd, ALongRoundEndsWithTheBudget) {
 TEST(LocalSgd, MomentsThatAreAveragedAreSentToo) {
   SimulatedRun setup{.momentum = 0.9, .budget = {.steps = 4}};
   EXPECT_EQ(setup.run(every(2)).totals.bytes, Bytes{2 * 2 * 2 * 16});
-  EXPECT_EQ(setup.run(every(2, {.moments = StatePolicy::average})).totals.bytes, Bytes{2 * 2 * 2 * 32});
+  EXPECT_EQ(setup.run(every(2, {.average = {.moments = {StatePolicy::average, StatePolicy::average}}})).totals.bytes,
+            Bytes{2 * 2 * 2 * 32});
 }
 
 // The whole path from the schedule of the learning rate to the rounds of a run.

@@ -82,6 +82,21 @@ TEST(SyncPeriodSettings, PostLocalReadsItsSwitch) {
   EXPECT_EQ(reading.period->at(30, 0.1, 1000), Step{16});
 }
 
+TEST(SyncPeriodSettings, SwapReadsItsSwitch) {
+  const auto reading = read(R"({ rule = "swap", switch_step = 30 })");
+  EXPECT_EQ(reading.faults, "");
+  EXPECT_EQ(reading.period->at(29, 0.1, 971), Step{1});
+  EXPECT_EQ(reading.period->at(30, 0.1, 970), Step{970});
+  EXPECT_THAT(read(R"({ rule = "swap", switch_step = -1 })").faults, HasSubstr("switch_step = -1"));
+  EXPECT_THAT(read(R"({ rule = "swap" })").faults, HasSubstr("switch_step"));
+  EXPECT_THAT(read(R"({ rule = "swap", switch_step = 1, steps = 4 })").faults, HasSubstr("steps"));
+}
+
+TEST(SyncPeriodSettings, SwapNeedsABudgetThatEndsWithoutCommunication) {
+  EXPECT_EQ(read(R"({ rule = "swap", switch_step = 3 })", {}).faults, "");  // counted in seconds, say
+  EXPECT_THAT(read(R"({ rule = "swap", switch_step = 3 })", {.budget_ends_alone = false}).faults, HasSubstr("bytes"));
+}
+
 TEST(SyncPeriodSettings, AnUnknownRuleIsOneFaultThatNamesTheRules) {
   const auto reading = read(R"({ rule = "powr", coefficient = 1, minimum = 4 })");
   EXPECT_THAT(reading.faults, AllOf(HasSubstr("rule"), HasSubstr("powr"), HasSubstr("constant"),
@@ -115,11 +130,13 @@ TEST(SyncPeriodSettings, RequiredKeysAreMissed) {
 // Every row of the table can be chosen by its name and its keys.
 TEST(SyncPeriodSettings, EveryRuleOfTheTableCanBeWritten) {
   for (const auto& row : sync_periods()) {
-    const std::string keys = row.name == "power" ? "coefficient = 0, minimum = 5" : "steps = 5";
-    const std::string more = row.name == "post-local" ? ", switch_step = 0" : "";
-    const auto reading = read("{ rule = \"" + std::string(row.name) + "\", " + keys + more + " }");
+    const std::string keys = row.name == "power"        ? "coefficient = 0, minimum = 5"
+                             : row.name == "post-local" ? "switch_step = 0, steps = 5"
+                             : row.name == "swap"       ? "switch_step = 0"
+                                                        : "steps = 5";
+    const auto reading = read("{ rule = \"" + std::string(row.name) + "\", " + keys + " }");
     EXPECT_EQ(reading.faults, "") << row.name;
-    EXPECT_EQ(reading.period->at(0, 0.1, 1000), Step{5}) << row.name;
+    EXPECT_EQ(reading.period->at(0, 0.1, 5), Step{5}) << row.name;
   }
 }
 

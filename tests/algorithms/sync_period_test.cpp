@@ -137,6 +137,9 @@ TEST(SyncPeriod, CommunicationVolumesMatchTheDerivedPercentages) {
       {resnet, 2, 0.2, 4, 20.63, 0.005},        {resnet, 2, 0.3, 4, 19.61, 0.005},
       {vit_linear, 2, 0.0175, 4, 9.34, 0.005},  {vit_linear, 2, 0.0175, 8, 6.86, 0.005},
       {resnet_linear, 2, 0.2, 2, 44.69, 0.005}, {resnet_linear, 2, 0.25, 4, 22.56, 0.005},
+      {resnet, 2, 0.25, 4, 20.09, 0.005},       {vit, 2, 0.0175, 8, 6.90, 0.005},
+      {resnet, 1, 0.550 * 0.8, 2, 39.73, 0.02}, {resnet, 3, 0.190 * 0.8, 2, 39.73, 0.02},
+      {resnet, 1, 0.934 * 0.8, 4, 20.09, 0.02}, {resnet, 3, 0.2145 * 0.8, 4, 20.09, 0.02},
       {vit, 1, 6.118 * 0.008, 4, 10.38, 0.01},  {vit, 3, 1.560 * 0.008, 4, 10.38, 0.01},
       {vit, 1, 8.430 * 0.008, 8, 6.90, 0.01},   {vit, 3, 1.362 * 0.008, 8, 6.90, 0.01},
   };
@@ -145,6 +148,36 @@ TEST(SyncPeriod, CommunicationVolumesMatchTheDerivedPercentages) {
     EXPECT_NEAR(100.0 * static_cast<double>(rounds) / static_cast<double>(row.training.total), row.percent,
                 row.tolerance)
         << "exponent " << row.exponent << ", coefficient " << row.coefficient << ", minimum " << row.minimum;
+  }
+}
+
+// The reference code's cosine rounded to powers of two, after a warm-up to the rate as it is; for the same trainings.
+TEST(SyncPeriod, CommunicationVolumesUnderACosineInStepsMatchTheDerivedPercentages) {
+  struct Row {
+    Training training;
+    double coefficient;
+    std::int64_t minimum;
+    double percent;
+  };
+  const std::vector<Row> rows = {
+      {resnet, 0.2, 2, 40.25}, {resnet, 0.25, 4, 20.22}, {vit, 0.0175, 4, 10.56}, {vit, 0.0175, 8, 6.70}};
+  for (const auto& row : rows) {
+    const Training& training = row.training;
+    const LearningRate smooth({.shape = cosine,
+                               .peak = training.peak,
+                               .final = 1e-6,
+                               .warmup_steps = training.warmup,
+                               .total_steps = training.total});
+    const auto period =
+        make_power_period({.coefficient = row.coefficient, .minimum = row.minimum, .warmup_steps = training.warmup});
+    std::int64_t rounds = 0;
+    for (Step done = 0; done < training.total; ++rounds) {
+      const double rate = smooth.at(done);
+      const double in_steps = done < training.warmup ? rate : std::exp2(std::nearbyint(std::log2(rate)));
+      done += period->at(done, in_steps, training.total - done);
+    }
+    EXPECT_NEAR(100.0 * static_cast<double>(rounds) / static_cast<double>(training.total), row.percent, 0.005)
+        << "coefficient " << row.coefficient << ", minimum " << row.minimum;
   }
 }
 
@@ -166,7 +199,13 @@ TEST(SyncPeriod, TheLastAverageFallsOnTheLastStepUnlikeTheReferencesConstantPeri
 TEST(SyncPeriod, PostLocalAveragesEveryStepBeforeTheSwitch) {
   EXPECT_THAT(syncs_of(*make_post_local_period(3, 5), 15), ElementsAre(1, 2, 3, 8, 13, 15));
   EXPECT_THAT(syncs_of(*make_post_local_period(0, 5), 12), ElementsAre(5, 10, 12));
-  EXPECT_THAT(syncs_of(*make_post_local_period(2, endless), 100), ElementsAre(1, 2, 100));  // SWAP
+}
+
+TEST(SyncPeriod, SwapAveragesEveryStepBeforeTheSwitchAndOnceAtTheEnd) {
+  EXPECT_THAT(syncs_of(*make_swap_period(3), 100), ElementsAre(1, 2, 3, 100));
+  EXPECT_THAT(syncs_of(*make_swap_period(0), 100), ElementsAre(100));
+  EXPECT_THAT(syncs_of(*make_swap_period(5), 4), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(make_swap_period(3)->at(3, 0.1, endless), endless);
 }
 
 TEST(SyncPeriod, CoefficientZeroEqualsAConstantPeriod) {
@@ -242,6 +281,7 @@ TEST(SyncPeriod, RejectsOptionsWithoutAMeaning) {
   EXPECT_THROW(make_constant_period(0), std::invalid_argument);
   EXPECT_THROW(make_post_local_period(-1, 4), std::invalid_argument);
   EXPECT_THROW(make_post_local_period(10, 0), std::invalid_argument);
+  EXPECT_THROW(make_swap_period(-1), std::invalid_argument);
   EXPECT_THROW(power(0, 0.1, 4), std::invalid_argument);
   EXPECT_THROW(power(std::numeric_limits<double>::quiet_NaN(), 0.1, 4), std::invalid_argument);
   EXPECT_THROW(power(2, -0.1, 4), std::invalid_argument);
@@ -259,7 +299,7 @@ TEST(SyncPeriod, EveryRuleHasANameAndASentence) {
     EXPECT_FALSE(row.sentence.empty());
     EXPECT_NE(row.make, nullptr);
   }
-  EXPECT_THAT(names, ElementsAre("constant", "power", "post-local"));
+  EXPECT_THAT(names, ElementsAre("constant", "power", "post-local", "swap"));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ struct Scale {
 void simulate(const Algorithm& algorithm, const Scale& scale, Training& training) {
   const Run& run = quickstart();
   SimulatedCluster cluster({.workers = scale.workers,
-                            .has_server = algorithm.has_server(),
+                            .servers = algorithm.servers(),
                             .micro_batches = scale.micro_batches,
                             .compute_time = *run.compute_time,
                             .network = *run.network,

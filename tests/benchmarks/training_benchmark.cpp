@@ -69,7 +69,7 @@ double simulate(const Algorithm& algorithm, std::shared_ptr<const Objective> obj
   Executor executor(cores);
   Training training(std::move(objective), make_sgd({.momentum = momentum}), {}, executor);
   SimulatedCluster cluster({.workers = workers,
-                            .has_server = algorithm.has_server(),
+                            .servers = algorithm.servers(),
                             .micro_batches = micro_batches,
                             .compute_time = *run.compute_time,
                             .network = *run.network,
@@ -187,7 +187,7 @@ void DropComputeAgainstNoDrops(benchmark::State& state) {
   struct Kept : RunObserver {
     std::int64_t kept = 0, dropped = 0;
     void on_round(const Round& round) override { kept += round.kept, dropped += round.dropped; }
-    void on_publish(const ModelStatePtr&, Step, Time, std::int64_t, Bytes) override {}
+    void on_publish(const Publication&) override {}
   } observer;
   {
     const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml", {});

@@ -79,6 +79,13 @@ TEST_F(CommandLine, CheckPrintsAnExperimentThatChecksToItselfAndRunsNothing) {
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
+TEST_F(CommandLine, CheckSaysHowManyProcessesItNeeds) {
+  const std::string file = write("e.toml", std::string(time_only) +
+                                               "[[methods]]\nalgorithm = \"backup-workers\"\n"
+                                               "backups = 1\n");
+  EXPECT_EQ(syncopate("check --ranks " + file).out, "5\n") << "four workers and a server";
+}
+
 TEST_F(CommandLine, OverridesChangeTheExperiment) {
   const Outcome check =
       syncopate("check " + write("e.toml", time_only) +
@@ -136,6 +143,9 @@ TEST_F(CommandLine, ListsWhatAFileMayNameWithASentenceEach) {
                            "fashion-mnist", "power", "cosine"}) {
     EXPECT_THAT(all.out, HasSubstr(std::string("  ") + name));
   }
+  const Outcome algorithms = syncopate("list algorithms");
+  EXPECT_EQ(algorithms.status, 0);
+  EXPECT_THAT(algorithms.out, HasSubstr("\n  synchronous:\n    sync-sgd  "));
   const Outcome models = syncopate("list models");
   EXPECT_EQ(models.status, 0);
   EXPECT_THAT(models.out, HasSubstr("quadratic"));

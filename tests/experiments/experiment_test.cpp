@@ -186,6 +186,39 @@ TEST_F(ExperimentFile, SlowWorkersAreTheLastOnesOrListed) {
   EXPECT_THAT(faults({"cluster.slow_workers={count=5, factor=3}"}), HasSubstr("must be an integer from 0 to 4"));
 }
 
+TEST_F(ExperimentFile, WorkersMayLeaveAfterTheirStepsOfData) {
+  EXPECT_TRUE(load().runs.at(0).data_of.empty());
+  EXPECT_THAT(load().resolved_toml, testing::Not(HasSubstr("leave")));
+  const Experiment leaving =
+      load({"cluster.leave=[{workers=[3,1], after_steps=20}, {workers=[0], after_steps=0}]", "seeds=[3]"});
+  EXPECT_THAT(leaving.runs.at(0).data_of, ElementsAre(Step{0}, Step{20}, std::nullopt, Step{20}));
+  EXPECT_NE(leaving.runs.at(0).hash, load().runs.at(0).hash);
+  write(std::string(small) + "[[cluster.leave]]\nworkers = [2]\nafter_steps = 1\n");
+  const Experiment swept = load({"sweep.cluster.leave.0.after_steps=[5,6]", "seeds=[3]"});
+  ASSERT_EQ(swept.runs.size(), 4u);
+  EXPECT_EQ(swept.runs.at(3).data_of.at(2), Step{6});
+}
+
+TEST_F(ExperimentFile, WhoLeavesMustBeAWorkerAndLeaveOnce) {
+  EXPECT_THAT(faults({"cluster.leave=[{workers=[0,4], after_steps=1}]"}),
+              HasSubstr("cluster.leave.0.workers = 4; each element must be an integer from 0 to 3"));
+  EXPECT_THAT(faults({"cluster.leave=[{workers=[2], after_steps=-1}]"}),
+              HasSubstr("cluster.leave.0.after_steps = -1; must be an integer from 0"));
+  EXPECT_THAT(faults({"cluster.leave=[{workers=[1,2], after_steps=1}, {workers=[2], after_steps=5}]"}),
+              HasSubstr("cluster.leave.1.workers = [2]; must not name worker 2, which leaves already"));
+  EXPECT_THAT(faults({"cluster.leave=[{workers=[1,1], after_steps=1}]"}), HasSubstr("must not name worker 1"));
+  EXPECT_THAT(faults({"cluster.leave=[{workers=[], after_steps=1}]"}), HasSubstr("must name at least one worker"));
+  EXPECT_THAT(faults({"cluster.leave=[{worker=[1], after_steps=1}]"}),
+              testing::AllOf(HasSubstr("cluster.leave.0.workers is missing"), HasSubstr("did you mean \"workers\"?")));
+  EXPECT_THAT(faults({"cluster.leave=3"}), HasSubstr("must be an array of tables, [[cluster.leave]]"));
+}
+
+TEST_F(ExperimentFile, ALearningRateMustHaveAPeakAbove0) {
+  const std::string report = faults({"training.learning_rate.peak=0"});
+  EXPECT_EQ(report, "command line: training.learning_rate.peak = 0; must be a finite number above 0");
+  EXPECT_THAT(faults({"training.learning_rate={schedule=\"constant\", peak=0.0}"}), HasSubstr("above 0"));
+}
+
 TEST_F(ExperimentFile, TheNetworkIsThatOfTheFileAndMustBeChosen) {
   EXPECT_EQ(load().runs.at(0).network->message(Bytes{100}), from_seconds(0.5));
   EXPECT_EQ(load({"network={kind=\"free\"}"}).runs.at(0).network->message(Bytes{100}), Duration{0});
@@ -273,6 +306,7 @@ TEST_F(ExperimentFile, WhatFollowsFromAFaultIsNotReported) {
              "cluster.workers = 1.5; must be an integer");
   only_fault({"cluster.worker_factors=[1,2,1,1]", "cluster.workers=1.5"}, "cluster.workers = 1.5");
   only_fault({"cluster.slow_workers={count=2, factor=3}", "cluster.workers=0"}, "cluster.workers = 0");
+  only_fault({"cluster.leave=[{workers=[3], after_steps=1}]", "cluster.workers=0"}, "cluster.workers = 0");
   only_fault({"cluster.worker_factors=[1,-2,1,1]"}, "cluster.worker_factors = -2");
   only_fault({"seeds=[-1]"}, "seeds = -1; each element must be");
   only_fault({"methods=5"}, "methods = 5; must be an array of tables");
@@ -283,6 +317,34 @@ TEST_F(ExperimentFile, WhatFollowsFromAFaultIsNotReported) {
   only_fault({"training.learning_rate.total_steps=0", "training.learning_rate.warmup_steps=5"},
              "training.learning_rate.total_steps = 0; must be");
   only_fault({"training.optimizer={name=\"sgd\", momentum=2, nesterov=true}"}, "training.optimizer.momentum = 2");
+}
+
+TEST_F(ExperimentFile, MethodsAreCheckedAgainstTheRestOfTheFile) {
+  const auto with = [&](const std::string& method, Overrides overrides = {}) {
+    overrides.insert(overrides.begin(), "methods=[{" + method + "}]");
+    return faults(overrides);
+  };
+  const std::string epoch = "algorithm=\"random-drop\", drop_rate=0.1, from_epoch=1";
+  EXPECT_EQ(with(epoch), "");
+  EXPECT_THAT(with(epoch, {"training.model=quadratic", "budget={steps=5}"}), HasSubstr("methods.0.from_epoch = 1;"));
+
+  const std::string distance = "algorithm=\"dynamic-averaging\", threshold=1, check_every=2";
+  EXPECT_EQ(with(distance), "");
+  EXPECT_THAT(with(distance, {"training={model=\"none\", parameters=1}"}),
+              HasSubstr("\"dynamic-averaging\"; needs a model"));
+
+  const std::string momentum = "algorithm=\"elastic-averaging\", beta=0.5, period=2, momentum=0.9";
+  EXPECT_EQ(with(momentum), "");
+  for (const char* optimizer :
+       {"{name=\"sgd\", momentum=0.5}", "{name=\"sgd\", weight_decay=0.1}", "{name=\"adamw\"}"}) {
+    const std::string key = "training.optimizer=";
+    EXPECT_THAT(with(momentum, {key + optimizer}), HasSubstr("methods.0.momentum = 0.9;")) << optimizer;
+  }
+
+  const std::string alone = "algorithm=\"branch-train-merge\"";
+  const Overrides total = {"training.learning_rate.total_steps=9"};
+  EXPECT_EQ(with(alone, {"budget={bytes=7, seconds=1}", total[0]}), "");
+  EXPECT_THAT(with(alone, {"budget={bytes=7}", total[0]}), HasSubstr("\"branch-train-merge\"; needs a budget"));
 }
 
 TEST_F(ExperimentFile, EmptyListsOfSeedsAndMethodsAreFaults) {

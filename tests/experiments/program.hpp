@@ -40,10 +40,16 @@ class ProgramTest : public testing::Test {
     return text.str();
   }
 
-  // Runs the program through the shell, so `arguments` are quoted as a user would.
-  ProgramOutcome syncopate(const std::string& arguments) const {
-    const std::string command =
-        "cd '" + directory.string() + "' && '" SYNCOPATE_PROGRAM "' " + arguments + " >out.txt 2>err.txt </dev/null";
+  // Runs the program through the shell, so `arguments` are quoted as a user would; with `ranks` under mpirun.
+  ProgramOutcome syncopate(const std::string& arguments, int ranks = 0) const {
+    std::string launcher;
+    if (ranks > 0) {
+      launcher = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 " SYNCOPATE_MPIEXEC
+                 " --quiet --oversubscribe -n " +
+                 std::to_string(ranks) + " ";
+    }
+    const std::string command = "cd '" + directory.string() + "' && " + launcher + "'" SYNCOPATE_PROGRAM "' " +
+                                arguments + " >out.txt 2>err.txt </dev/null";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
   }

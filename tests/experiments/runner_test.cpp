@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -13,6 +14,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "algorithms/backup_workers.hpp"
+#include "algorithms/local_sgd.hpp"
+#include "algorithms/sync_sgd.hpp"
 #include "results/run_directory.hpp"
 #include "workers/datasets/dataset.hpp"
 #include "workers/interrupt.hpp"
@@ -254,6 +258,71 @@ TEST_F(RunnerTest, ReportsDivergence) {
   EXPECT_EQ(start(), 1);
   EXPECT_EQ(summary(0)["status"], "diverged");
   EXPECT_THAT(out_, testing::ContainsRegex("wild +1  diverged  the model is not finite after step"));
+}
+
+TEST_F(RunnerTest, KeepsWhatIsFiniteOfADivergedRun) {
+  // The parameters grow by a factor of about 1e4 each step, so that after ten they are beyond single precision.
+  auto& run = add("wild", 1, std::make_shared<SyncSgd>(), 1e4);
+  run.budget.steps = Step{1000};
+  EXPECT_EQ(start(), 1);
+  const auto json = summary(0);
+  EXPECT_EQ(json["status"], "diverged");
+  EXPECT_LT(json["steps"], 1000);
+  EXPECT_TRUE(json["final_test_loss"].is_null());
+  EXPECT_TRUE(json["best_test_loss"].is_number());
+  const std::string metrics = read(0, "metrics.csv");
+  EXPECT_THAT(metrics, HasSubstr("\n4,")) << "finite";
+  const auto last = metrics.rfind('\n', metrics.size() - 2) + 1;
+  EXPECT_EQ(metrics.substr(last, metrics.find(',', last) - last), std::to_string(json["steps"].get<int>()));
+}
+
+TEST_F(RunnerTest, ReportsDivergenceOfARunThatPublishesOnlyAtItsEnd) {
+  const LocalSgd once(make_constant_period(1000), {});
+  auto& run = add("wild", 1, std::make_shared<LocalSgd>(once), 1e4);
+  run.budget.steps = Step{1000};
+  EXPECT_EQ(start(), 1);
+  const auto json = summary(0);
+  EXPECT_EQ(json["status"], "diverged");
+  EXPECT_EQ(json["reason"], "the model is not finite after step 1000");
+  EXPECT_EQ(json["rounds"], 1);
+  EXPECT_EQ(json["kept_micro_batches"], 2 * 2 * 1000);
+  EXPECT_THAT(read(0, "metrics.csv"), testing::ContainsRegex("\n0,[^\n]*\n1000,[^\n]*\n$"));
+}
+
+TEST_F(RunnerTest, SaysHowStaleGradientsWere) {
+  add("server", 1, std::make_shared<BackupWorkers>(2));
+  ASSERT_EQ(start(), 0) << err_;
+  const auto staleness = summary(0)["staleness"];
+  EXPECT_EQ(staleness["histogram"], std::vector<int>{2 * 10}) << "two workers, ten steps, all in time";
+  EXPECT_EQ(staleness["mean"], 0);
+}
+
+// Each worker alone, until its data or the budget are used up.
+struct Alone : Algorithm {
+  void run(Worker& worker) const override {
+    while (worker.budget_left()) worker.descend(worker.compute_step_gradient() / worker.micro_batches());
+    const auto self = static_cast<std::size_t>(worker.rank().value);
+    steps[self] = worker.step();
+    number[self] = worker.shared_uniform(Step{0});
+  }
+  mutable std::array<Step, 2> steps;
+  mutable std::array<double, 2> number{};
+};
+
+TEST_F(RunnerTest, TellsWorkersHowLongTheirDataLast) {
+  const auto alone = std::make_shared<Alone>();
+  add("A", 1, alone).data_of = {std::nullopt, Step{3}};
+  EXPECT_EQ(start(), 0) << out_;
+  EXPECT_THAT(alone->steps, testing::ElementsAre(Step{10}, Step{3}));
+}
+
+TEST_F(RunnerTest, GivesMethodsRandomNumbersOfTheRunsSeed) {
+  const auto first = std::make_shared<Alone>(), second = std::make_shared<Alone>();
+  add("A", 1, first);
+  add("A", 2, second);
+  EXPECT_EQ(start(), 0);
+  EXPECT_EQ(first->number[0], first->number[1]) << "shared by all workers";
+  EXPECT_NE(first->number[0], second->number[0]);
 }
 
 TEST_F(RunnerTest, LeavesFinishedRunsAndNothingElseWhenInterrupted) {

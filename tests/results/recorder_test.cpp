@@ -15,7 +15,8 @@ namespace {
 
 using testing::ElementsAre;
 
-// One parameter x. Loss is x; NaN if x is negative. Accuracy is x / 100.
+// One parameter x. Loss is x, plus the normalisation buffer if there is one; NaN if x is negative.
+// Accuracy is x / 100.
 class Probe : public Objective {
  public:
   std::size_t parameters() const override { return 1; }
@@ -26,22 +27,34 @@ class Probe : public Objective {
   std::int64_t samples_per_micro_batch() const override { return 8; }
   std::int64_t steps_per_epoch() const override { return 10; }
   std::int64_t evaluation_samples(Split) const override { return 100; }
+  std::size_t buffers() const override { return normalised ? 1 : 0; }
+  std::vector<float> initial_buffers() const override { return std::vector<float>(buffers(), 1000.0F); }
 
-  EvaluationSums evaluate(const float* parameters, const float*, Split split, std::int64_t begin,
+  // The mean index of the micro-batches.
+  std::vector<float> batch_statistics(const float*, std::span<const MicroBatch> micro_batches) const override {
+    statistics += static_cast<int>(micro_batches.size());
+    float sum = 0;
+    for (const MicroBatch& micro_batch : micro_batches) sum += static_cast<float>(micro_batch.index);
+    return {sum / static_cast<float>(micro_batches.size())};
+  }
+
+  EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                           std::int64_t end) const override {
     ++evaluations;
     const double x = *parameters;
     const auto samples = end - begin;
     if (split == Split::test && x == waits) wait_for_another();
     if (split == Split::test && x > waits) announce();
-    const double loss = x < 0 ? std::numeric_limits<double>::quiet_NaN() : x;
+    const double loss = x < 0 ? std::numeric_limits<double>::quiet_NaN() : x + (buffers ? *buffers : 0);
     return {.loss = loss * static_cast<double>(samples),
             .correct = static_cast<std::int64_t>(x) * samples / 100,
             .samples = samples};
   }
 
   double waits = -1;  // the evaluation at this x ends only after one at a larger x
+  bool normalised = false;
   mutable std::atomic<int> evaluations{0};
+  mutable std::atomic<int> statistics{0};  // micro-batches whose statistics were asked for
 
  private:
   void wait_for_another() const {
@@ -69,18 +82,39 @@ class RecorderTest : public testing::Test {
             .plan = {.every_steps = every_steps, .train_samples = 100, .target_accuracy = {}, .target_loss = {}},
             .defer = defer,
             .on_change = [this] { ++changes_; }},
-        rate_, *training_);
-    recorder_->begin(training_->initial_state());
+        *training_);
+    recorder_->begin(training_->initial_state(), 1);
   }
 
-  // The model x = `value` after `step` steps, at `step` milliseconds.
-  void publish(std::int64_t step, float value) {
+  // The model x = `value`.
+  ModelStatePtr model(float value) const {
     const auto state = std::make_shared<ModelState>();
     state->parameters = std::make_shared<Cell>();
     state->parameters->value = FlatVector(1);
     *state->parameters->value.data() = value;
-    recorder_->on_publish(state, step, Time{std::chrono::milliseconds(step)}, step * 8, step * 100);
+    if (probe_->normalised) {
+      state->buffers = std::make_shared<Cell>();
+      state->buffers->value = FlatVector(1);
+      *state->buffers->value.data() = 1000;
+    }
+    return state;
   }
+
+  // After `step` steps, at `step` milliseconds.
+  static Publication at(std::int64_t step, const ModelStatePtr& model) {
+    Publication publication{.model = model};
+    publication.step = step;
+    publication.time = Time{std::chrono::milliseconds(step)};
+    publication.samples = step * 8;
+    publication.bytes = step * 100;
+    publication.learning_rate = 1 - static_cast<double>(step) / 100;
+    return publication;
+  }
+
+  void publish(std::int64_t step, float value) { recorder_->on_publish(at(step, model(value))); }
+
+  // Of the last row.
+  double test_loss() const { return recorder_->recording().metrics.back().evaluation->test_loss; }
 
   std::vector<std::int64_t> recorded_steps() const {
     std::vector<std::int64_t> steps;
@@ -91,12 +125,6 @@ class RecorderTest : public testing::Test {
   std::shared_ptr<Probe> probe_ = std::make_shared<Probe>();
   std::optional<Training> training_;
   std::unique_ptr<Executor> executor_;
-  LearningRate rate_{{.shape = LearningRate::Shape::linear,
-                      .peak = 1,
-                      .final = 0,
-                      .warmup_steps = {},
-                      .total_steps = 100,
-                      .decay_steps = {}}};
   std::optional<Recorder> recorder_;
   int changes_ = 0;
 };
@@ -119,7 +147,7 @@ TEST_F(RecorderTest, EvaluatesNothingTwice) {
   EXPECT_EQ(probe_->evaluations, 6) << "one of the test set and one of the training set for each";
 }
 
-TEST_F(RecorderTest, FillsTheRowFromThePublicationAndTheSchedule) {
+TEST_F(RecorderTest, FillsTheRowFromThePublication) {
   start(10);
   publish(25, 50);
   recorder_->finish();
@@ -133,6 +161,59 @@ TEST_F(RecorderTest, FillsTheRowFromThePublicationAndTheSchedule) {
   EXPECT_DOUBLE_EQ(row.evaluation->test_loss, 50);
   EXPECT_DOUBLE_EQ(row.evaluation->test_accuracy, 0.5);
   EXPECT_DOUBLE_EQ(row.evaluation->train_loss, 50);
+}
+
+TEST_F(RecorderTest, RecordsAtTheEndALaterModelOfTheSameStep) {
+  start(10);
+  publish(10, 10);
+  Publication later = at(10, model(12));
+  later.time += std::chrono::milliseconds(1);
+  recorder_->on_publish(later);
+  later.model = model(14);
+  later.time += std::chrono::milliseconds(1);
+  recorder_->on_publish(later);
+  recorder_->finish();
+  EXPECT_THAT(recorded_steps(), ElementsAre(0, 10, 10));
+  EXPECT_EQ(recorder_->recording().metrics.back().time, Time{std::chrono::milliseconds(12)});
+  EXPECT_DOUBLE_EQ(test_loss(), 14);
+  EXPECT_DOUBLE_EQ(recorder_->position().latest->test_loss, 14);
+}
+
+TEST_F(RecorderTest, EvaluatesAnEnsembleInPlaceOfTheModel) {
+  start(10);
+  Publication publication = at(10, model(99));
+  publication.ensemble = {model(10), model(30)};
+  recorder_->on_publish(publication);
+  recorder_->finish();
+  EXPECT_DOUBLE_EQ(test_loss(), 20) << "the mean of its members";
+}
+
+TEST_F(RecorderTest, RecalibratesOnlyModelsThatItEvaluates) {
+  probe_->normalised = true;
+  start(10);
+  for (const int step : {9, 10, 11}) {
+    Publication publication = at(step, model(static_cast<float>(step)));
+    if (step < 11) publication.recalibration = {{Rank{0}, Step{0}, 2}, {Rank{1}, Step{0}, 6}};
+    recorder_->on_publish(publication);
+  }
+  recorder_->finish();
+  const auto rows = recorder_->recording().metrics;
+  ASSERT_THAT(recorded_steps(), ElementsAre(0, 10, 11));
+  EXPECT_DOUBLE_EQ(rows[1].evaluation->test_loss, 10 + (2 + 6) / 2);
+  EXPECT_DOUBLE_EQ(rows[2].evaluation->test_loss, 11 + 1000) << "its own statistics";
+  EXPECT_EQ(probe_->statistics, 2) << "the model of step 9 was not due";
+}
+
+TEST_F(RecorderTest, RecalibratesEachMemberOfAnEnsembleAlsoWhenDeferred) {
+  probe_->normalised = true;
+  start(10, 0, true);
+  Publication publication = at(10, model(99));
+  publication.ensemble = {model(10), model(30)};
+  publication.recalibration = {{Rank{0}, Step{0}, 4}};
+  recorder_->on_publish(publication);
+  EXPECT_EQ(probe_->statistics, 0);
+  recorder_->finish();
+  EXPECT_DOUBLE_EQ(test_loss(), 20 + 4);
 }
 
 TEST_F(RecorderTest, OrdersRowsByStepWhenEvaluationsEndOutOfOrder) {
@@ -179,6 +260,16 @@ TEST_F(RecorderTest, StopsARunWhoseModelIsNotFinite) {
   EXPECT_TRUE(recorder_->recording().diverged);
 }
 
+TEST_F(RecorderTest, ARunThatPublishesAModelThatIsNotFiniteOnlyAtItsEndHasDiverged) {
+  for (const bool defer : {false, true}) {
+    start(10, 0, defer);
+    publish(7, -1);  // not due, so nothing but finish() evaluates it
+    recorder_->finish();
+    EXPECT_THAT(recorded_steps(), ElementsAre(0, 7));
+    EXPECT_TRUE(recorder_->recording().diverged);
+  }
+}
+
 TEST_F(RecorderTest, KeepsRoundsInOrderAndTellsHowFarTheRunIs) {
   start(10);
   recorder_->on_round({.step = 4, .end = Time{std::chrono::seconds(1)}, .kept = 8, .period = 4});
@@ -198,17 +289,22 @@ TEST_F(RecorderTest, KeepsRoundsInOrderAndTellsHowFarTheRunIs) {
 TEST(TimeOnlyRecorder, RecordsRowsWithoutEvaluation) {
   Executor executor(0);
   Training training(nullptr, nullptr, {}, executor);
-  const LearningRate rate(
-      {.shape = LearningRate::Shape::constant, .peak = 0.5, .warmup_steps = {}, .total_steps = {}, .decay_steps = {}});
   Recorder recorder(
-      {.plan = {.every_steps = 2, .target_accuracy = {}, .target_loss = {}}, .defer = false, .on_change = {}}, rate,
+      {.plan = {.every_steps = 2, .target_accuracy = {}, .target_loss = {}}, .defer = false, .on_change = {}},
       training);
-  recorder.begin(nullptr);
-  for (int step = 1; step <= 5; ++step) recorder.on_publish(nullptr, step, start_time, step, 0);
+  recorder.begin(nullptr, 0.5);
+  for (int step = 1; step <= 5; ++step) {
+    Publication publication;
+    publication.ensemble = {nullptr, nullptr};
+    publication.step = step;
+    publication.samples = step;
+    publication.learning_rate = 0.25;
+    recorder.on_publish(publication);
+  }
   recorder.finish();
   EXPECT_EQ(metrics_csv(recorder.recording().metrics),
             "step,epoch,samples,time_s,test_loss,test_accuracy,train_loss,learning_rate,communicated_bytes\n"
-            "0,,0,0,,,,0.5,0\n2,,2,0,,,,0.5,0\n4,,4,0,,,,0.5,0\n5,,5,0,,,,0.5,0\n");
+            "0,,0,0,,,,0.5,0\n2,,2,0,,,,0.25,0\n4,,4,0,,,,0.25,0\n5,,5,0,,,,0.25,0\n");
 }
 
 }  // namespace

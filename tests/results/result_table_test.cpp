@@ -111,6 +111,20 @@ TEST(ResultTable, HasARowPerMethodAndSweepPointInTheOrderOfTheRuns) {
   EXPECT_EQ(lines[2], std::string(lines[3].size(), '-'));
 }
 
+TEST(ResultTable, ShowsStalenessWhereAMethodHasSome) {
+  RunSummary runs[] = {finished("A", 1, 0.9, 1.0), finished("B", 1, 0.9, 1.0), finished("B", 2, 0.9, 1.0),
+                       finished("C", 1, 0.9, 1.0)};
+  runs[3].staleness = {7};
+  EXPECT_THAT(result_table(runs), Not(HasSubstr("staleness"))) << "nothing but 0";
+  runs[1].staleness = {0, 1};
+  runs[2].staleness = {0, 1, 2, 1};  // a mean of 2, so 1.5 over both and a deviation of 1 / sqrt(2)
+  const auto lines = lines_of(result_table(runs));
+  EXPECT_THAT(lines[0], HasSubstr("staleness"));
+  EXPECT_EQ(words_of(lines[3])[6], "-");
+  EXPECT_THAT(lines[4], HasSubstr("1.50 +- 0.71"));
+  EXPECT_EQ(words_of(lines[5])[6], "0");
+}
+
 TEST(ResultTable, CountsTakeThreeDigitsAndAPrefix) {
   const auto sent = [](std::int64_t bytes) {
     RunSummary runs[] = {finished("A", 1, 0.9, 1.0)};

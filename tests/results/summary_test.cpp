@@ -140,6 +140,18 @@ TEST(Summary, OfADivergedRunKeepsTheBestOfBefore) {
   EXPECT_EQ(summary.end_time_s, 4);
 }
 
+TEST(Summary, StalenessIsAHistogramOverStepsWithoutItsLastZeros) {
+  RunTotals all = totals();
+  EXPECT_TRUE(summarise(plan(), four_rows(), &all, 8, 2).staleness.empty());
+  EXPECT_FALSE(summarise(plan(), four_rows(), &all, 8, 2).mean_staleness().has_value());
+  all.staleness = {10, 0, 5, 5, 0, 0};
+  const RunSummary summary = summarise(plan(), four_rows(), &all, 8, 2);
+  EXPECT_EQ(summary.staleness, (std::vector<std::int64_t>{10, 0, 5, 5}));
+  EXPECT_DOUBLE_EQ(*summary.mean_staleness(), (5 * 2 + 5 * 3) / 20.0);
+  all.staleness = {0, 0};
+  EXPECT_FALSE(summarise(plan(), four_rows(), &all, 8, 2).mean_staleness().has_value());
+}
+
 TEST(Summary, WithoutTotalsIsMadeFromRounds) {
   const RunSummary summary = summarise(plan(), four_rows(), nullptr, 8, 2);
   EXPECT_EQ(summary.kept_micro_batches, 90);
@@ -165,8 +177,21 @@ TEST(SummaryJson, AccountsForEveryWorkerSecond) {
   EXPECT_EQ(json["method_index"], 2);
 }
 
+TEST(SummaryJson, HasStalenessOnlyWhereGradientsHadOne) {
+  RunTotals all = totals();
+  EXPECT_FALSE(nlohmann::json::parse(to_json(summarise(plan(), four_rows(), &all, 8, 2))).contains("staleness"));
+  all.staleness = {3, 0, 1, 0};
+  const std::string text = to_json(summarise(plan(), four_rows(), &all, 8, 2));
+  const auto staleness = nlohmann::json::parse(text)["staleness"];
+  EXPECT_DOUBLE_EQ(staleness["mean"], 0.5);
+  EXPECT_EQ(staleness["max"], 2);
+  EXPECT_EQ(staleness["histogram"], (std::vector<int>{3, 0, 1}));
+  EXPECT_EQ(summary_from_json(text)->staleness, (std::vector<std::int64_t>{3, 0, 1}));
+}
+
 TEST(SummaryJson, ReadsBackWhatItWrote) {
-  const RunTotals all = totals();
+  RunTotals all = totals();
+  all.staleness = {3, 0, 1};
   const RunSummary summary = summarise(plan(), four_rows(), &all, 8, 2);
   const auto copy = summary_from_json(to_json(summary));
   ASSERT_TRUE(copy.has_value());

@@ -7,12 +7,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <memory>
+#include <numeric>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
+#include "workers/delays/exponential.hpp"
 #include "workers/delays/network.hpp"
 #include "workers/training/optimizer.hpp"
 
@@ -58,10 +64,32 @@ class KnownObjective : public Objective {
   EvaluationSums evaluate(const float*, const float*, Split, std::int64_t, std::int64_t) const override { return {}; }
 };
 
+// One worker's micro-batches of one step never end.
+class EndlessStep : public DelayProcess {
+ public:
+  EndlessStep(Rank worker, Step step) : worker_(worker), step_(step) {}
+  void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
+    if (stream.worker != worker_ || stream.step != step_) return;
+    for (double& added : added_s) added = std::numeric_limits<double>::infinity();
+  }
+  double mean_s() const override { return std::numeric_limits<double>::infinity(); }
+
+ private:
+  Rank worker_;
+  Step step_;
+};
+
+// Keeps the rows of steps.csv that it is told of.
+struct SeenRounds : RunObserver {
+  std::vector<Round> rounds;
+  void on_round(const Round& round) override { rounds.push_back(round); }
+  void on_publish(const Publication&) override {}
+};
+
 // What a test wants of a cluster.
 struct ContractSetup {
   int workers = 1;
-  bool has_server = false;
+  int servers = 0;
   const ComputeTime& compute_time;
   Training& training;
   RunObserver* observer = nullptr;
@@ -84,13 +112,13 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
   int participants() const { return GetParam().participants; }
   Duration tolerance() const { return GetParam().tolerance; }
 
-  // Runs on `workers` workers, and a server if `serve` is given. Micro-batches take `base_s`.
-  RunTotals run(int workers, const Program& work, const Program& serve = nullptr) {
-    const ComputeTime compute_time(7, base_s, {}, {});
+  // Runs on `workers` workers, and on `servers` servers if `serve` is given. Micro-batches take `base_s`.
+  RunTotals run(int workers, const Program& work, const Program& serve = nullptr, int servers = 1) {
+    const ComputeTime compute_time(7, base_s, {}, delays);
     const auto cluster = GetParam().make({.workers = workers,
-                                          .has_server = serve != nullptr,
+                                          .servers = serve ? servers : 0,
                                           .compute_time = compute_time,
-                                          .training = training,
+                                          .training = is_time_only ? time_only : training,
                                           .observer = observer});
     Cluster::Program serve_here;
     if (serve) serve_here = [&](Rank rank) { serve(*cluster, rank); };
@@ -100,9 +128,21 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
   // The sum of micro-batches 0 .. count-1 of this worker's step.
   Gradient gradient(Cluster& cluster, Rank self, int count, Step step = 0) {
     Gradient sum;
-    for (int i = 0; i < count; ++i)
-      sum += cluster.compute_gradient(self, training.initial_state(), {self, step, i}, {}).value();
+    for (int i = 0; i < count; ++i) sum += compute(cluster, self, {self, step, i}).value();
     return sum;
+  }
+  std::optional<Gradient> compute(Cluster& cluster, Rank self, const MicroBatch& micro_batch,
+                                  const Deadline& deadline = {}) {
+    return cluster.compute_gradient(self, training.initial_state(), micro_batch, micro_batch, deadline);
+  }
+  // Lets time pass: computes until `time` for nothing.
+  void idle_until(Cluster& cluster, Rank self, Time time) {
+    while (cluster.now(self) < time) compute(cluster, self, {self, 0, 99}, Deadline(time));
+  }
+  std::vector<float> values_with_buffers(const Gradient& gradient) {
+    std::vector<float> values(training.gradient_size(gradient.wide()));
+    training.write_values(gradient, values.data());
+    return values;
   }
 
   // The state of worker w after one step from the start along its micro-batch (w, 0, 0).
@@ -125,8 +165,11 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
   static constexpr double rate = 0.25;
   static constexpr std::int64_t payload = 4 * KnownObjective::size;
   double base_s = 1e-3;
+  std::vector<std::shared_ptr<const DelayProcess>> delays;
   RunObserver* observer = nullptr;
+  bool is_time_only = false;  // runs without a model
   Executor executor{0};
+  Training time_only{nullptr, nullptr, {}, executor};
   Training training{std::make_shared<KnownObjective>(), make_sgd({.momentum = 0.5}), {}, executor};
 };
 
@@ -139,3 +182,6 @@ inline void expect_near(const std::vector<float>& found, const std::vector<float
 #include "tests/workers/cluster_contract_accounts.hpp"
 #include "tests/workers/cluster_contract_collectives.hpp"
 #include "tests/workers/cluster_contract_messages.hpp"
+#include "tests/workers/cluster_contract_partial.hpp"
+#include "tests/workers/cluster_contract_servers.hpp"
+#include "tests/workers/cluster_contract_sums.hpp"

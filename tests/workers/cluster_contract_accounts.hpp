@@ -9,9 +9,8 @@ TEST_P(ClusterContract, EveryWorkerSecondIsBookedExactlyOnce) {
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     for (int round = 0; round < 3; ++round) {
       Gradient sum = gradient(cluster, self, 1 + self.value % 3);  // unequal work: somebody waits
-      cluster.compute_gradient(self, training.initial_state(), {self, 0, 9},
-                               Deadline(cluster.now(self) + from_seconds(0.002)));
-      cluster.all_reduce_sum(self, sum, {.kept = 1 + self.value % 3, .planned = 4}, here());
+      compute(cluster, self, {self, 0, 9}, Deadline(cluster.now(self) + from_seconds(0.002)));
+      cluster.all_reduce_sum(self, sum, {}, {.kept = 1 + self.value % 3, .planned = 4}, here());
     }
     if (self.value == n - 1) gradient(cluster, self, 1);  // the others wait for the end
   });
@@ -40,20 +39,20 @@ TEST_P(ClusterContract, ADeadlineStopsTheMicroBatchThatCrossesIt) {
     const Time begin = cluster.now(self);
     const Time deadline = begin + from_seconds(0.05);
     int kept = 0;
-    while (cluster.compute_gradient(self, training.initial_state(), {self, 0, kept}, Deadline(deadline))) ++kept;
+    while (compute(cluster, self, {self, 0, kept}, Deadline(deadline))) ++kept;
     EXPECT_EQ(kept, 2);  // the third would end at 0.06
     EXPECT_GE(cluster.now(self), deadline);
     EXPECT_LE(cluster.now(self), deadline + tolerance());
     // Past the deadline nothing begins, and no time passes.
     const Time after = cluster.now(self);
-    EXPECT_FALSE(cluster.compute_gradient(self, training.initial_state(), {self, 0, kept}, Deadline(deadline)));
+    EXPECT_FALSE(compute(cluster, self, {self, 0, kept}, Deadline(deadline)));
     EXPECT_LE(cluster.now(self), after + tolerance());
     // Preemption between micro-batches lets the one that has begun finish and count.
     const Deadline soon(cluster.now(self) + from_seconds(0.001), Preempt::microbatch);
     const Time start = cluster.now(self);
-    EXPECT_TRUE(cluster.compute_gradient(self, training.initial_state(), {self, 0, 7}, soon));
+    EXPECT_TRUE(compute(cluster, self, {self, 0, 7}, soon));
     EXPECT_GE(cluster.now(self), start + from_seconds(base_s));
-    EXPECT_FALSE(cluster.compute_gradient(self, training.initial_state(), {self, 0, 8}, soon));
+    EXPECT_FALSE(compute(cluster, self, {self, 0, 8}, soon));
   });
 }
 
@@ -64,14 +63,14 @@ TEST_P(ClusterContract, AServerSeesWhoseWorkWasKept) {
       workers,
       [&](Cluster& cluster, Rank self) {
         cluster.send(self, cluster.server(), {.gradient = gradient(cluster, self, 2), .model = nullptr}, here());
-        while (cluster.receive(self, never, here())) continue;
+        while (cluster.receive(self, {}, never, here())) continue;
       },
       [&](Cluster& cluster, Rank self) {
         for (int i = 0; i < workers; ++i) {
-          const auto message = cluster.receive(self, never, here());
+          const auto message = cluster.receive(self, {}, never, here());
           ASSERT_TRUE(message);
           if (message->from.value % 2 == 0)
-            cluster.keep(self, *message);
+            cluster.keep(self, *message, 0);
           else
             cluster.discard(self, *message);
         }

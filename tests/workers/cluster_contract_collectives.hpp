@@ -9,7 +9,7 @@ TEST_P(ClusterContract, AllReduceGivesEveryWorkerTheSumOfAllGradientsAndBuffers)
     // Worker w brings micro-batches 0 and 1: (w + 1)(j + 1) and (w + 1)(j + 1) + 1.
     Gradient sum = gradient(cluster, self, 2);
     const Agreement agreed =
-        cluster.all_reduce_sum(self, sum, {.kept = 2, .planned = 2, .step = 1, .period = 1}, here());
+        cluster.all_reduce_sum(self, sum, {}, {.kept = 2, .planned = 2, .step = 1, .period = 1}, here());
     std::vector<float> values(training.gradient_size());
     training.write_values(sum, values.data());
     const int ranks = n * (n + 1) / 2;  // 1 + ... + n
@@ -28,7 +28,7 @@ TEST_P(ClusterContract, WorkersMayBringDifferentNumbersOfMicroBatchesOrNone) {
   run(n, [&](Cluster& cluster, Rank self) {
     for (int round = 0; round < 3; ++round) {  // worker w brings (w + round) mod 2 micro-batches of step `round`
       Gradient sum = gradient(cluster, self, (self.value + round) % 2, round);
-      cluster.all_reduce_sum(self, sum, {.kept = sum.micro_batches(), .planned = 1}, here());
+      cluster.all_reduce_sum(self, sum, {}, {.kept = sum.micro_batches(), .planned = 1}, here());
       std::vector<float> expected(KnownObjective::size, 0.0f);
       int brought = 0;
       for (int w = 0; w < n; ++w) {
@@ -51,7 +51,8 @@ TEST_P(ClusterContract, AverageTreatsMomentsAndBuffersByThePolicy) {
                                       << static_cast<int>(kept_buffers));
       run(n, [&](Cluster& cluster, Rank self) {
         ModelStatePtr state = stepped(cluster, self);
-        cluster.average(self, state, {.moments = moments, .buffers = kept_buffers}, {.kept = 1, .planned = 1}, here());
+        cluster.average(self, state, {.policy = {.moments = {moments, moments}, .buffers = kept_buffers}},
+                        {.kept = 1, .planned = 1}, here());
         const float mean_rank = static_cast<float>(n + 1) / 2;  // mean of w + 1
         std::vector<float> parameters, own(5), mean(5), zeros(5, 0.0f);
         for (std::size_t j = 0; j < 5; ++j) {
@@ -105,7 +106,7 @@ TEST_P(ClusterContract, AgreementsAreTheSameOnAllWorkers) {
     for (int round = 1; round <= 3; ++round) {
       Gradient sum = gradient(cluster, self, 1 + self.value % 2);
       const Agreement agreed = cluster.all_reduce_sum(
-          self, sum, {.kept = 1 + self.value % 2, .planned = 2, .step = round, .period = 1}, here());
+          self, sum, {}, {.kept = 1 + self.value % 2, .planned = 2, .step = round, .period = 1}, here());
       EXPECT_EQ(agreed.micro_batches, round * (n + n / 2));
       // Worker 0 learns what the others were told, in nanoseconds, through a message's step.
       if (self.value > 0) {
@@ -113,7 +114,7 @@ TEST_P(ClusterContract, AgreementsAreTheSameOnAllWorkers) {
                      here());
       } else {
         for (int w = 1; w < n; ++w) {
-          const auto told = cluster.receive(self, never, here());
+          const auto told = cluster.receive(self, {}, never, here());
           ASSERT_TRUE(told);
           EXPECT_EQ(told->step, Step{agreed.time.time_since_epoch().count()}) << "worker " << told->from.value;
         }
@@ -129,7 +130,7 @@ TEST_P(ClusterContract, RoundsTellStepsPeriodsKeptDroppedAndBytes) {
     std::vector<Round> rounds;
     bool saw_worker_0 = false;
     void on_round(const Round& round) override { rounds.push_back(round); }
-    void on_publish(const ModelStatePtr&, Step, Time, std::int64_t, Bytes) override {}
+    void on_publish(const Publication&) override {}
   } seen;
   observer = &seen;
   const int n = participants();
@@ -139,7 +140,7 @@ TEST_P(ClusterContract, RoundsTellStepsPeriodsKeptDroppedAndBytes) {
     cluster.average(self, state, {}, {.kept = 1, .planned = 3, .step = 4, .period = 4}, here());
     cluster.barrier(self, here());
     Gradient sum = gradient(cluster, self, 1);
-    cluster.all_reduce_sum(self, sum, {.kept = 1, .planned = 1, .step = 5, .period = 1}, here());
+    cluster.all_reduce_sum(self, sum, {}, {.kept = 1, .planned = 1, .step = 5, .period = 1}, here());
   });
   if (!seen.saw_worker_0) {
     EXPECT_TRUE(seen.rounds.empty());
@@ -155,6 +156,47 @@ TEST_P(ClusterContract, RoundsTellStepsPeriodsKeptDroppedAndBytes) {
   EXPECT_EQ(seen.rounds[1].dropped, 0);
   EXPECT_EQ(seen.rounds[1].bytes, all_reduce_bytes(n, payload));
   EXPECT_EQ(seen.rounds[1].duration, seen.rounds[1].end - seen.rounds[0].end);
+}
+
+TEST_P(ClusterContract, ABarrierThatEndsARoundIsARowAndCounts) {
+  SeenRounds seen;
+  observer = &seen;
+  bool saw_worker_0 = false;
+  const int n = participants();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    saw_worker_0 |= self.value == 0;
+    const Agreement agreed = cluster.barrier(self, here(), {.kept = 2, .planned = 3, .step = 4, .period = 3});
+    EXPECT_EQ(agreed.micro_batches, 2 * n);
+    EXPECT_EQ(agreed.bytes, Bytes{0});
+    EXPECT_EQ(cluster.barrier(self, here()).micro_batches, 2 * n);
+  });
+  EXPECT_EQ(totals.kept, std::vector<std::int64_t>(static_cast<std::size_t>(n), 2));
+  EXPECT_EQ(totals.dropped, std::vector<std::int64_t>(static_cast<std::size_t>(n), 1));
+  if (!saw_worker_0) return;
+  ASSERT_EQ(seen.rounds.size(), 1u);
+  EXPECT_EQ(seen.rounds[0].step, Step{4});
+  EXPECT_EQ(seen.rounds[0].period, Step{3});
+  EXPECT_EQ(seen.rounds[0].kept, 2 * n);
+  EXPECT_EQ(seen.rounds[0].dropped, n);
+}
+
+TEST_P(ClusterContract, AGroupAgreesOnATimeThatNoneOfItsMembersCameAfter) {
+  const int n = participants();
+  base_s = 0.005;
+  run(n, [&](Cluster& cluster, Rank self) {
+    ModelStatePtr state = training.initial_state();
+    gradient(cluster, self, self.value);
+    const Time arrived = cluster.now(self);
+    const Agreement agreed = cluster.average(self, state, {.policy = {}, .group_size = 2}, {}, here());
+    const auto nanoseconds = [](Time time) { return static_cast<double>(time.time_since_epoch().count()); };
+    const std::vector<double> mine = {nanoseconds(arrived), nanoseconds(agreed.time)};
+    const SharedNumbers all = cluster.all_gather(self, mine, here());
+    for (int member = self.value / 2 * 2; member < std::min(n, self.value / 2 * 2 + 2); ++member) {
+      const auto at = 2 * static_cast<std::size_t>(member);
+      EXPECT_EQ((*all)[at + 1], mine[1]) << "member " << member;
+      EXPECT_LE((*all)[at], mine[1]) << "member " << member;
+    }
+  });
 }
 
 }  // namespace syncopate

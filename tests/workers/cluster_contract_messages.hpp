@@ -15,7 +15,7 @@ TEST_P(ClusterContract, MessagesOfOneSenderArriveInOrderWithTheirContents) {
     }
     std::vector<int> next(static_cast<std::size_t>(n), 0);
     for (int received = 0; received < 3 * (n - 1); ++received) {
-      const auto message = cluster.receive(self, never, here());
+      const auto message = cluster.receive(self, {}, never, here());
       ASSERT_TRUE(message);
       const int k = next.at(static_cast<std::size_t>(message->from.value))++;
       EXPECT_EQ(message->step, Step{k}) << "from worker " << message->from.value;
@@ -28,7 +28,7 @@ TEST_P(ClusterContract, MessagesOfOneSenderArriveInOrderWithTheirContents) {
           expected[j] += KnownObjective::component({message->from, k, i}, j);
       EXPECT_EQ(training.values(message->gradient), expected);
     }
-    EXPECT_FALSE(cluster.receive(self, never, here()));  // all others have ended
+    EXPECT_FALSE(cluster.receive(self, {}, never, here()));  // all others have ended
   });
 }
 
@@ -37,7 +37,7 @@ TEST_P(ClusterContract, AModelReachesEveryWorkerOfAServerAndCanBeAdopted) {
   run(
       workers,
       [&](Cluster& cluster, Rank self) {
-        const auto message = cluster.receive(self, never, here());
+        const auto message = cluster.receive(self, {}, never, here());
         ASSERT_TRUE(message);
         EXPECT_TRUE(message->carries_model);
         EXPECT_EQ(message->from, cluster.server());
@@ -50,7 +50,7 @@ TEST_P(ClusterContract, AModelReachesEveryWorkerOfAServerAndCanBeAdopted) {
         EXPECT_EQ(training.values(state), parameters);
         EXPECT_EQ(buffers(state), (std::vector<float>{static_cast<float>(workers + 1), 10}));
         EXPECT_EQ(moment(state), KnownObjective::gradient_of({self, 0, 0}));
-        EXPECT_FALSE(cluster.receive(self, never, here()));  // the server has ended
+        EXPECT_FALSE(cluster.receive(self, {}, never, here()));  // the server has ended
       },
       [&](Cluster& cluster, Rank self) {
         const Gradient along(training.initial_state(), {self, 1, 2}, {});
@@ -64,9 +64,9 @@ TEST_P(ClusterContract, AReceiveEndsAtItsTimeWhenNothingComes) {
   const int n = participants();
   run(n, [&](Cluster& cluster, Rank self) {
     cluster.barrier(self, here());
-    EXPECT_FALSE(cluster.receive(self, cluster.now(self), here()));  // to try is not to wait
+    EXPECT_FALSE(cluster.receive(self, {}, cluster.now(self), here()));  // to try is not to wait
     const Time until = cluster.now(self) + from_seconds(0.02);
-    EXPECT_FALSE(cluster.receive(self, until, here()));
+    EXPECT_FALSE(cluster.receive(self, {}, until, here()));
     if (n > 1) {
       EXPECT_GE(cluster.now(self), until);
     }
@@ -82,7 +82,7 @@ TEST_P(ClusterContract, ATimedReceiveTakesWhatComesInTime) {
     if (self.value == n - 1 && n > 1) {
       cluster.send(self, Rank{0}, {.gradient = gradient(cluster, self, 1), .model = nullptr}, here());
     } else if (self.value == 0 && n > 1) {
-      const auto message = cluster.receive(self, start_time + from_seconds(10), here());
+      const auto message = cluster.receive(self, {}, start_time + from_seconds(10), here());
       ASSERT_TRUE(message);
       EXPECT_EQ(message->from, Rank{n - 1});
       EXPECT_GE(cluster.now(self), start_time + from_seconds(base_s));
@@ -101,11 +101,15 @@ TEST_P(ClusterContract, AServerHearsAllGradientsAndThenThatNobodyIsLeft) {
       [&](Cluster& cluster, Rank self) {
         Gradient sum;
         int messages = 0;
-        while (auto message = cluster.receive(self, never, here())) {
-          cluster.keep(self, *message);
+        while (true) {
+          auto message = cluster.receive(self, {}, never, here());
+          if (!message && cluster.workers_left(self) == 0) break;
+          if (!message) continue;  // a worker has left
+          cluster.keep(self, *message, 0);
           sum += std::move(message->gradient);
           ++messages;
         }
+        EXPECT_FALSE(cluster.receive(self, {}, never, here()));
         EXPECT_EQ(messages, workers);
         std::vector<float> expected;
         for (int j = 0; j < 5; ++j)
@@ -126,16 +130,176 @@ TEST_P(ClusterContract, TheEndOfTheServerEndsTheRun) {
       [&](Cluster& cluster, Rank self) {
         Gradient late = gradient(cluster, self, 4);
         cluster.send(self, cluster.server(), {.gradient = std::move(late), .model = nullptr}, here());
-        EXPECT_FALSE(cluster.receive(self, never, here()));
+        EXPECT_FALSE(cluster.receive(self, {}, never, here()));
       },
       [&](Cluster& cluster, Rank self) {
-        EXPECT_FALSE(cluster.receive(self, start_time + from_seconds(0.02), here()));
+        EXPECT_FALSE(cluster.receive(self, {}, start_time + from_seconds(0.02), here()));
       });
   EXPECT_GE(totals.end, start_time + from_seconds(0.02));
   EXPECT_LE(totals.end, start_time + from_seconds(0.02) + tolerance());
   for (int w = 0; w < workers; ++w) {
     EXPECT_EQ(totals.accounts.at(static_cast<std::size_t>(w)).total(), totals.end - start_time);
     EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), 0);
+  }
+}
+
+// Messages of others keep their order while one sender's are taken.
+TEST_P(ClusterContract, AReceiveFromOneSenderLeavesTheOthersInOrder) {
+  const int n = participants();
+  run(n, [&](Cluster& cluster, Rank self) {
+    const auto tell = [&](int to, int step) { cluster.send(self, Rank{to}, {.step = step}, here()); };
+    const auto hear = [&](std::optional<int> from) {
+      const auto rank = from ? std::optional<Rank>(*from) : std::nullopt;
+      const auto message = cluster.receive(self, rank, never, here());
+      return message ? std::pair(message->from.value, static_cast<int>(message->step.value())) : std::pair(-1, -1);
+    };
+    if (self.value > 0) {
+      // One after the other: each waits until the one before it has sent.
+      if (self.value > 1) {
+        EXPECT_EQ(hear(self.value - 1), std::pair(self.value - 1, 0));
+      }
+      tell(0, 1);
+      tell(0, 2);
+      if (self.value < n - 1) tell(self.value + 1, 0);
+      EXPECT_EQ(hear(0), std::pair(0, 7));  // worker 0 has begun to take
+      tell(0, 3);
+      return;
+    }
+    EXPECT_EQ(hear(n - 1), std::pair(n - 1, 1));  // the last to send: everybody's are there, or on their way
+    for (int w = 1; w < n; ++w) tell(w, 7);
+    EXPECT_EQ(hear(n - 1), std::pair(n - 1, 2));
+    EXPECT_EQ(hear(n - 1), std::pair(n - 1, 3));
+    EXPECT_FALSE(cluster.receive(self, Rank{n - 1}, never, here()));  // it has ended, whoever else may send
+    std::vector<int> next(static_cast<std::size_t>(n), 1);
+    for (int i = 0; i < 3 * (n - 2); ++i) {
+      const auto [from, step] = hear({});
+      ASSERT_GT(from, 0);
+      EXPECT_EQ(step, next.at(static_cast<std::size_t>(from))++) << "of worker " << from;
+    }
+  });
+}
+
+TEST_P(ClusterContract, NumbersTravelWithAMessageAndCostEightBytesEach) {
+  const int n = participants();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    if (self.value == 1) {
+      cluster.send(self, Rank{0}, {.step = 1, .numbers = {1.5, -1e300, 3}}, here());
+      cluster.send(self, Rank{0}, {.step = 2}, here());
+      cluster.send(self, Rank{0}, {.step = 3, .gradient = gradient(cluster, self, 1), .numbers = {0.25}}, here());
+    } else if (self.value == 0) {
+      const auto first = cluster.receive(self, {}, never, here());
+      ASSERT_TRUE(first);
+      EXPECT_EQ(first->numbers, (std::vector<double>{1.5, -1e300, 3}));
+      EXPECT_EQ(first->gradient.micro_batches(), 0);
+      EXPECT_FALSE(first->carries_model);
+      const auto second = cluster.receive(self, {}, never, here());
+      ASSERT_TRUE(second);
+      EXPECT_EQ(second->step, Step{2});
+      EXPECT_TRUE(second->numbers.empty());
+      const auto third = cluster.receive(self, {}, never, here());
+      ASSERT_TRUE(third);
+      EXPECT_EQ(third->numbers, std::vector<double>{0.25});
+      EXPECT_EQ(training.values(third->gradient), KnownObjective::gradient_of({Rank{1}, 0, 0}));
+    }
+  });
+  EXPECT_EQ(totals.messages, 3);
+  EXPECT_EQ(totals.bytes, Bytes{3 * 8 + 0 + payload + 8});
+}
+
+// Half of five parameters: two, and three. What lies outside a slice is nobody's business.
+TEST_P(ClusterContract, ASliceOfAGradientOrModelIsWhatItSaysAndCostsNoMore) {
+  const int n = participants();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    const MicroBatch micro_batch{Rank{1}, 2, 1};
+    const auto model =
+        training.descend(training.initial_state(), Gradient(training.initial_state(), micro_batch, {}), rate);
+    const Slice slices[] = {{.index = 0, .count = 2}, {.index = 1, .count = 2}};
+    if (self.value == 1) {
+      for (const Slice& slice : slices) {
+        const Gradient own = compute(cluster, self, micro_batch).value();
+        cluster.send(self, Rank{0}, {.gradient = own, .kept = 17, .slice = slice}, here());
+        cluster.send(self, Rank{0}, {.model = model, .carries_model = true, .slice = slice}, here());
+      }
+    } else if (self.value == 0) {
+      for (const Slice& slice : slices) {
+        const auto message = cluster.receive(self, {}, never, here());
+        ASSERT_TRUE(message);
+        EXPECT_EQ(message->slice, slice);
+        EXPECT_EQ(message->kept, 17);
+        const auto values = values_with_buffers(message->gradient);
+        const auto part = cluster.receive(self, {}, never, here());
+        ASSERT_TRUE(part);
+        EXPECT_EQ(part->slice, slice);
+        for (auto j = static_cast<std::size_t>(slice.begin(5)); j < static_cast<std::size_t>(slice.end(5)); ++j) {
+          EXPECT_EQ(values[j], KnownObjective::component(micro_batch, j));
+          EXPECT_EQ(training.values(part->model)[j], training.values(model)[j]);
+        }
+        if (slice.index > 0) continue;
+        EXPECT_EQ(values[5], 2);  // buffers travel with the first slice
+        EXPECT_EQ(values[6], 17);
+        EXPECT_EQ(buffers(part->model), (std::vector<float>{2, 17}));
+      }
+    }
+  });
+  EXPECT_EQ(totals.bytes, Bytes{2 * payload});
+}
+
+TEST_P(ClusterContract, AWideGradientTravelsInDoublePrecision) {
+  const int n = participants();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    const double third = 1.0 / 3;
+    if (self.value == 1) {
+      Gradient own = gradient(cluster, self, 1) * third;
+      own.widen();
+      cluster.send(self, Rank{0}, {.gradient = own}, here());
+    } else if (self.value == 0) {
+      const auto message = cluster.receive(self, {}, never, here());
+      ASSERT_TRUE(message);
+      EXPECT_TRUE(message->gradient.wide());
+      // 3 x the message minus the gradient itself: float32 would leave a rounding error of 1e-7.
+      Gradient difference = message->gradient * 3;
+      difference += compute(cluster, self, {Rank{1}, 0, 0}).value() * -1;
+      for (const float value : training.values(difference)) EXPECT_LT(std::abs(value), 1e-12);
+    }
+  });
+  EXPECT_EQ(totals.bytes, Bytes{2 * payload});
+}
+
+TEST_P(ClusterContract, AMessageEndsAMicroBatchThatWaitsForNoMore) {
+  const int n = participants();
+  base_s = 0.3;
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    cluster.barrier(self, here());
+    const Time begin = cluster.now(self);
+    if (self.value == 0) {
+      idle_until(cluster, self, begin + from_seconds(0.1));
+      for (int w = 1; w < n; ++w)
+        for (int k = 0; k < 2; ++k) cluster.send(self, Rank{w}, {.step = k}, here());
+      return;
+    }
+    EXPECT_FALSE(compute(cluster, self, {self, 0, 0}, Deadline::until_message()));
+    EXPECT_GE(cluster.now(self), begin + from_seconds(0.1));
+    EXPECT_LT(cluster.now(self), begin + from_seconds(base_s) + tolerance());
+    for (int k = 0; k < 2; ++k) {
+      // As long as a message is there, none begins.
+      const Time before = cluster.now(self);
+      EXPECT_FALSE(compute(cluster, self, {self, 0, 1}, Deadline::until_message()));
+      EXPECT_LE(cluster.now(self), before + tolerance());
+      const auto message = cluster.receive(self, {}, never, here());
+      ASSERT_TRUE(message);
+      EXPECT_EQ(message->step, Step{k});
+    }
+    const Time before = cluster.now(self);
+    const auto whole = compute(cluster, self, {self, 0, 2}, Deadline::until_message());
+    ASSERT_TRUE(whole);
+    EXPECT_EQ(training.values(*whole), KnownObjective::gradient_of({self, 0, 2}));
+    EXPECT_GE(cluster.now(self), before + from_seconds(base_s));
+  });
+  for (int w = 1; w < n; ++w) {
+    const Account& account = totals.accounts.at(static_cast<std::size_t>(w));
+    EXPECT_GE(account[Activity::discarded], from_seconds(0.1));
+    EXPECT_GE(account[Activity::compute], from_seconds(base_s));
+    EXPECT_EQ(account.total(), totals.end - start_time);
   }
 }
 

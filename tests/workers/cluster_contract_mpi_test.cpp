@@ -15,7 +15,7 @@ const MpiSession* session = nullptr;
 
 std::unique_ptr<Cluster> make_mpi(const ContractSetup& setup) {
   return std::make_unique<MpiCluster>(MpiCluster::Options{.workers = setup.workers,
-                                                          .has_server = setup.has_server,
+                                                          .servers = setup.servers,
                                                           .compute_time = setup.compute_time,
                                                           .pace = MpiCluster::Pace::emulate,
                                                           .training = setup.training,
@@ -32,6 +32,7 @@ ClusterKind mpi() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, ClusterContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
+INSTANTIATE_TEST_SUITE_P(Mpi, PartialContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 
 class MpiRanks : public ClusterContract {};
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, testing::ValuesIn([] { return std::vector{mpi()}; }()));
@@ -42,7 +43,7 @@ TEST_P(MpiRanks, RanksThatAMethodDoesNotNeedStayIdleAndLearnTheTotals) {
   const RunTotals totals = run(workers, [&](Cluster& cluster, Rank self) {
     worked = true;
     Gradient sum = gradient(cluster, self, 1);
-    cluster.all_reduce_sum(self, sum, {.kept = 1, .planned = 1}, here());
+    cluster.all_reduce_sum(self, sum, {}, {.kept = 1, .planned = 1}, here());
     EXPECT_EQ(sum.micro_batches(), workers);
   });
   EXPECT_EQ(worked, session->rank() < workers);
@@ -53,31 +54,42 @@ TEST_P(MpiRanks, RanksThatAMethodDoesNotNeedStayIdleAndLearnTheTotals) {
 
 TEST_P(MpiRanks, TooFewRanksAreAnErrorOnEveryRank) {
   const ComputeTime compute_time(7, base_s, {}, {});
-  EXPECT_THROW(
-      make_mpi({.workers = participants(), .has_server = true, .compute_time = compute_time, .training = training}),
-      std::invalid_argument);
+  EXPECT_THROW(make_mpi({.workers = participants(), .servers = 1, .compute_time = compute_time, .training = training}),
+               std::invalid_argument);
 }
 
+// Micro-batches take an hour; those of step 1 never end, on worker 1 alone or, in one way, on all.
 int fail_as(const std::string& way) {
   Executor executor{0};
   Training training{std::make_shared<KnownObjective>(), make_sgd({}), {}, executor};
-  const ComputeTime compute_time(7, 3600, {}, {});
+  std::vector<std::shared_ptr<const DelayProcess>> delays;
+  for (int w = 0; w < session->size(); ++w)
+    if (w == 1 || way == "all endless") delays.push_back(std::make_shared<EndlessStep>(Rank{w}, 1));
+  const ComputeTime compute_time(7, 3600, {}, delays);
   const auto cluster = make_mpi({.workers = session->size(), .compute_time = compute_time, .training = training});
   cluster->run(
       [&](Rank self) {
         const Place here{"test", std::source_location::current()};
+        const auto compute = [&](Step step) {
+          cluster->compute_gradient(self, training.initial_state(), {self, step, 0}, {self, step, 0}, {});
+        };
         Gradient none;
+        ModelStatePtr state = training.initial_state();
         if (way == "exception on one rank" && self.value == 1) throw std::runtime_error("the milk has boiled over");
         if (way == "exception on all ranks") throw std::runtime_error("the milk has boiled over");
-        if (way == "mismatch" && self.value == 1) {
+        if (way == "exception on one rank" && self.value == 0) compute(0);
+        if (way == "all endless") compute(1);
+        const bool is_odd_one_out = self.value == 1;
+        if (is_odd_one_out && (way == "early end" || way == "early end in a group")) return;
+        if (is_odd_one_out && (way == "endless" || way == "endless in a partial all-reduce")) compute(1);
+        if (is_odd_one_out && way == "mismatch")
           cluster->barrier(self, here);
-        } else if (way == "early end" && self.value == 1) {
-          return;
-        } else if (way == "exception on one rank" && self.value == 0) {
-          cluster->compute_gradient(self, training.initial_state(), {self, 0, 0}, {});  // an hour
-        } else {
-          cluster->all_reduce_sum(self, none, {}, here);
-        }
+        else if (way == "early end in a group")
+          cluster->average(self, state, {.policy = {}, .group_size = 3}, {}, here);
+        else if (way == "endless in a partial all-reduce")
+          cluster->partial_all_reduce(self, none, {.quorum = 3}, LateGradient::drop, {}, here);
+        else
+          cluster->all_reduce_sum(self, none, {}, {}, here);
       },
       nullptr);
   return 0;

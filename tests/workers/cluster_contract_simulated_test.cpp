@@ -10,7 +10,7 @@ namespace {
 std::unique_ptr<Cluster> make_simulated(const ContractSetup& setup) {
   static const auto network = make_fixed_network(1e-6);
   return std::make_unique<SimulatedCluster>(SimulatedCluster::Options{.workers = setup.workers,
-                                                                      .has_server = setup.has_server,
+                                                                      .servers = setup.servers,
                                                                       .compute_time = setup.compute_time,
                                                                       .network = *network,
                                                                       .training = setup.training,
@@ -25,9 +25,10 @@ ClusterKind simulated(int participants) {
           .tolerance = std::chrono::microseconds(5)};
 }
 
-INSTANTIATE_TEST_SUITE_P(Simulated, ClusterContract,
-                         testing::Values(simulated(2), simulated(3), simulated(5), simulated(17)),
-                         [](const auto& info) { return std::to_string(info.param.participants) + "Participants"; });
+const auto numbers_of_participants = testing::Values(simulated(2), simulated(3), simulated(5), simulated(17));
+const auto name_of = [](const auto& info) { return std::to_string(info.param.participants) + "Participants"; };
+INSTANTIATE_TEST_SUITE_P(Simulated, ClusterContract, numbers_of_participants, name_of);
+INSTANTIATE_TEST_SUITE_P(Simulated, PartialContract, numbers_of_participants, name_of);
 
 class SimulatedFailures : public ClusterContract {};
 INSTANTIATE_TEST_SUITE_P(Simulated, SimulatedFailures, testing::Values(simulated(3)));
@@ -56,7 +57,7 @@ TEST_P(SimulatedFailures, WorkersInDifferentCollectivesAreAFailureOfTheRun) {
                      if (self.value == 1)
                        cluster.barrier(self, here());
                      else
-                       cluster.all_reduce_sum(self, none, {}, here());
+                       cluster.all_reduce_sum(self, none, {}, {}, here());
                    }),
                RunFailure);
 }

@@ -68,18 +68,52 @@ TEST(MpiFailures, DifferentCollectivesAreExplainedWorkerByWorker) {
 TEST(MpiFailures, AWorkerThatEndsWhileOthersWaitForItIsNamed) {
   const Outcome outcome = fail("early end");
   EXPECT_EQ(outcome.status, 1) << outcome.output;
-  EXPECT_EQ(count(outcome.output, "worker 1 has ended"), 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "worker 1 has left, and the others wait for what needs every worker"), 1)
+      << outcome.output;
+  EXPECT_EQ(count(outcome.output, "worker 2 waits in all_reduce_sum at cluster_contract_mpi_test.cpp:"), 1)
+      << outcome.output;
 }
 
-TEST(MpiRanksNeeded, OnePerWorkerAndOneForAServer) {
-  EXPECT_EQ(ranks_needed(4, false), 4);
-  EXPECT_EQ(ranks_needed(4, true), 5);
-  EXPECT_EQ(wrong_number_of_ranks(4, 4, false), "");
-  EXPECT_EQ(wrong_number_of_ranks(5, 4, true), "");
-  EXPECT_THAT(wrong_number_of_ranks(3, 4, true), testing::StartsWith("fewer ranks than the experiment needs: found 3"));
-  EXPECT_THAT(wrong_number_of_ranks(3, 4, true), testing::HasSubstr("mpirun -n 5"));
-  EXPECT_THAT(wrong_number_of_ranks(8, 4, false), testing::StartsWith("more ranks than the experiment needs: found 8"));
-  EXPECT_THAT(wrong_number_of_ranks(8, 4, false), testing::HasSubstr("cluster.workers=8"));
+TEST(MpiFailures, AWorkerThatEndsWhileItsGroupWaitsForItIsNamed) {
+  const Outcome outcome = fail("early end in a group");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "worker 1 has left, and average_model at cluster_contract_mpi_test.cpp:"), 1)
+      << outcome.output;
+}
+
+TEST(MpiFailures, ACollectiveDoesNotWaitForAMicroBatchThatNeverEnds) {
+  const Outcome outcome = fail("endless");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "worker 1 is in a micro-batch that never ends, and all_reduce_sum at"), 1)
+      << outcome.output;
+  EXPECT_LT(outcome.seconds, 30);
+}
+
+TEST(MpiFailures, APartialAllReduceThatCannotTakePlaceIsExplained) {
+  const Outcome outcome = fail("endless in a partial all-reduce");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "partial all-reduce 1 waits for workers in a micro-batch that never ends: 1"), 1)
+      << outcome.output;
+}
+
+TEST(MpiFailures, MicroBatchesThatNeverEndOnAllWorkersAreAFailure) {
+  const Outcome outcome = fail("all endless");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "no worker can go on: all are in a micro-batch that never ends"), 1)
+      << outcome.output;
+}
+
+TEST(MpiRanksNeeded, OnePerWorkerAndServer) {
+  EXPECT_EQ(ranks_needed(4, 0), 4);
+  EXPECT_EQ(ranks_needed(4, 2), 6);
+  EXPECT_EQ(wrong_number_of_ranks(4, 4, 0), "");
+  EXPECT_EQ(wrong_number_of_ranks(6, 4, 2), "");
+  EXPECT_THAT(wrong_number_of_ranks(3, 4, 1), testing::StartsWith("fewer ranks than the experiment needs: found 3"));
+  EXPECT_THAT(wrong_number_of_ranks(3, 4, 1), testing::HasSubstr("must be 5 (4 workers and 1 server)"));
+  EXPECT_THAT(wrong_number_of_ranks(3, 4, 1), testing::HasSubstr("mpirun -n 5"));
+  EXPECT_THAT(wrong_number_of_ranks(3, 4, 2), testing::HasSubstr("must be 6 (4 workers and 2 servers)"));
+  EXPECT_THAT(wrong_number_of_ranks(8, 4, 0), testing::StartsWith("more ranks than the experiment needs: found 8"));
+  EXPECT_THAT(wrong_number_of_ranks(8, 4, 0), testing::HasSubstr("cluster.workers=8"));
 }
 
 TEST(MpiSession, WithoutALauncherStaysOff) {

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <string>
 
 #include "workers/blas_kernel.hpp"
 #include "workers/mpi/mpi_session.hpp"
@@ -15,15 +16,16 @@ namespace syncopate {
 class FailuresOnly : public testing::EmptyTestEventListener {
  public:
   explicit FailuresOnly(int rank) : rank_(rank) {}
+  void OnTestStart(const testing::TestInfo& test) override { test_ = test.name(); }
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "rank %d, %s: %s:%d\n%s\n", rank_, test ? test->name() : "no test",
+    std::fprintf(stderr, "rank %d, %s: %s:%d\n%s\n", rank_, test_.c_str(),
                  result.file_name() ? result.file_name() : "?", result.line_number(), result.message());
   }
 
  private:
   int rank_;
+  std::string test_ = "no test";  // the listener is called with GoogleTest's lock held: asking it would hang
 };
 
 inline int run_tests_under_mpi(int argc, char** argv, const MpiSession& session) {

@@ -6,11 +6,25 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
+#include "algorithms/backup_all_reduce.hpp"
+#include "algorithms/backup_tokens.hpp"
 #include "algorithms/backup_workers.hpp"
+#include "algorithms/bounded_delay.hpp"
+#include "algorithms/branch_train_merge.hpp"
+#include "algorithms/coded_sgd.hpp"
+#include "algorithms/cyclic_repetition.hpp"
+#include "algorithms/decentralized_sgd.hpp"
 #include "algorithms/drop_compute.hpp"
+#include "algorithms/dynamic_averaging.hpp"
+#include "algorithms/eager_sgd.hpp"
+#include "algorithms/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd.hpp"
+#include "algorithms/outer_local_sgd.hpp"
+#include "algorithms/stochastic_gradient_push.hpp"
 #include "algorithms/sync_sgd.hpp"
 #include "tests/workers/mpi_test_main.hpp"
 #include "workers/delays/exponential.hpp"
@@ -53,23 +67,23 @@ struct Parity {
     const auto program = [&](Rank self) {
       Worker worker(context, self);
       algorithm.run(worker);
-      if (algorithm.has_server()) return;  // its workers end at the model before the last
+      if (algorithm.servers() > 0) return;  // its workers end at the model before the last
       EXPECT_EQ(worker.step(), Step{20});
       if (self.value == session->rank()) outcome.parameters = training.values(worker.model());
     };
     const auto serve = [&](Rank self) {
       Server server(context, self);
       algorithm.serve(server);
-      EXPECT_EQ(server.step(), Step{20});
+      EXPECT_EQ(server.file_step(), Step{20});
       if (self.value == session->rank()) outcome.parameters = training.values(server.model());
     };
-    outcome.totals = cluster.run(program, algorithm.has_server() ? Cluster::Program(serve) : nullptr);
+    outcome.totals = cluster.run(program, algorithm.servers() > 0 ? Cluster::Program(serve) : nullptr);
     return outcome;
   }
 
   Outcome simulated(const Algorithm& algorithm) {
     SimulatedCluster cluster({.workers = workers,
-                              .has_server = algorithm.has_server(),
+                              .servers = algorithm.servers(),
                               .micro_batches = micro_batches,
                               .compute_time = compute_time,
                               .network = *network,
@@ -79,7 +93,7 @@ struct Parity {
 
   Outcome mpi(const Algorithm& algorithm) {
     MpiCluster cluster({.workers = workers,
-                        .has_server = algorithm.has_server(),
+                        .servers = algorithm.servers(),
                         .compute_time = compute_time,
                         .training = training,
                         .session = *session});
@@ -98,7 +112,7 @@ void expect_parity(const Algorithm& algorithm) {
   for (int again = 0; again < 2 && to_seconds(found.totals.end) > (1 + tolerance) * simulated_s; ++again)
     found = parity.mpi(algorithm);
 
-  const int holder = algorithm.has_server() ? workers : std::min(session->rank(), workers - 1);
+  const int holder = algorithm.servers() > 0 ? workers : std::min(session->rank(), workers - 1);
   EXPECT_EQ(expected.parameters.empty(), session->rank() != holder);
   ASSERT_EQ(found.parameters.size(), expected.parameters.size());
   double difference = 0, norm = 0;
@@ -123,12 +137,142 @@ TEST(Parity, LocalSgdWithAConstantPeriod) { expect_parity(LocalSgd(make_constant
 
 TEST(Parity, LocalSgdWithTheQuadraticRuleAndAveragedMomentum) {
   expect_parity(LocalSgd(make_power_period({.power = 2, .coefficient = 0.05, .minimum = Step{2}}),
-                         {.moments = StatePolicy::average}));
+                         {.average = {.moments = {StatePolicy::average, StatePolicy::average}}}));
 }
 
 TEST(Parity, BackupWorkersWithoutBackups) { expect_parity(BackupWorkers(workers)); }
 
+TEST(Parity, BoundedDelayInWhichTheWorkersTakeTurns) { expect_parity(BoundedDelay(0)); }
+
 TEST(Parity, DropComputeWithoutAThreshold) { expect_parity(DropCompute(longest_duration, Preempt::discard, 1.0 / 3)); }
+
+TEST(Parity, DropComputeWithALargerBatchDividedByWhatWasComputed) {
+  expect_parity(DropCompute({.threshold = make_fixed_threshold(longest_duration),
+                             .normalisation = DropComputeOptions::Normalisation::computed,
+                             .compensation = make_larger_batch(0.5)}));
+}
+
+TEST(Parity, OuterOptimizers) {
+  expect_parity(OuterLocalSgd(make_constant_period(Step{6}), make_slowmo(0.9, 0.5), {}));
+  expect_parity(OuterLocalSgd(make_constant_period(Step{6}), make_diloco(0.7, 0.9), {}));
+}
+
+TEST(Parity, HierarchicalSgdWithGroupsOfTwoAndOfThreeAndOne) {
+  for (const int group_size : {2, 3})
+    expect_parity(
+        HierarchicalSgd({.group_size = group_size, .group_period = Step{2}, .period = make_constant_period(Step{8})}));
+}
+
+TEST(Parity, BranchTrainMerge) {
+  expect_parity(BranchTrainMerge(Step{5}, Merge::average, {}));
+  expect_parity(BranchTrainMerge(Step{5}, Merge::ensemble, {}));
+}
+
+TEST(Parity, DynamicAveraging) { expect_parity(DynamicAveraging(8.0, Step{2}, {})); }
+
+TEST(Parity, DecentralizedSgdOnARing) { expect_parity(DecentralizedSgd()); }
+
+TEST(Parity, StochasticGradientPush) { expect_parity(StochasticGradientPush()); }
+
+// Whose messages make a step is for the clock to say, but the sum that they give is not: cyclic ones, whose weights
+// cancel, only if they travel in double precision.
+void expect_equal_parameters(const Algorithm& algorithm) {
+  Parity parity;
+  const Outcome expected = parity.simulated(algorithm);
+  const Outcome found = parity.mpi(algorithm);
+  ASSERT_EQ(found.parameters.size(), expected.parameters.size());
+  double norm = 0;
+  for (const float value : expected.parameters) norm = std::max(norm, std::abs(static_cast<double>(value)));
+  for (std::size_t i = 0; i < expected.parameters.size(); ++i)
+    ASSERT_NEAR(found.parameters[i], expected.parameters[i], 1e-5 * norm);
+}
+
+TEST(Parity, GradientCodes) {
+  expect_equal_parameters(CodedSgd(fractional_repetition(workers, 1), LateWork::finish));
+  expect_equal_parameters(CodedSgd(*cyclic_repetition(workers, 1, 1), LateWork::finish));
+  expect_equal_parameters(CodedSgd(*cyclic_repetition(workers, 2, 1), LateWork::cancel));
+}
+
+TEST(Parity, BackupWorkersInOtherFormsWithoutBackups) {
+  expect_parity(BackupWorkers(workers, {.late = BackupOptions::Late::cancel}));
+  expect_parity(BackupTokens(workers, 0));
+  expect_parity(BackupAllReduce(workers));
+}
+
+TEST(Parity, EagerSgdWithEveryRoundSynchronous) {
+  expect_parity(EagerSgd({.synchronous_every = 1}));
+  expect_parity(EagerSgd({.activation = EagerOptions::Activation::majority, .synchronous_every = 1}));
+}
+
+// Who is late is for the clock to say, but not how many gradients make a step.
+TEST(Parity, BackupWorkersKeepAsManyGradientsPerStepOnBothClusters) {
+  constexpr int quorum = workers - 1;
+  const std::vector<std::shared_ptr<const Algorithm>> algorithms = {
+      std::make_shared<BackupWorkers>(quorum),
+      std::make_shared<BackupWorkers>(quorum, BackupOptions{.late = BackupOptions::Late::cancel}),
+      std::make_shared<BackupTokens>(quorum), std::make_shared<BackupAllReduce>(quorum)};
+  for (const auto& algorithm : algorithms) {
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(*algorithm).totals, parity.mpi(*algorithm).totals}) {
+      EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * quorum * micro_batches);
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+}
+
+TEST(Parity, EagerSgdLosesNothingOnEitherClusterWhereLateGradientsAreAccumulated) {
+  for (const auto activation : {EagerOptions::Activation::solo, EagerOptions::Activation::majority}) {
+    const EagerSgd algorithm({.activation = activation, .synchronous_every = 10});  // the last round is synchronous
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+      EXPECT_EQ(totals.dropped, std::vector<std::int64_t>(workers, 0));
+      EXPECT_GE(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * micro_batches);
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+}
+
+// Three workers and two servers; worker 0 ends with the whole model.
+TEST(Parity, BackupWorkersWithTwoServers) {
+  class Watched : public BackupWorkers {
+   public:
+    Watched(int quorum, Training& training) : BackupWorkers(quorum, {.servers = 2}), training_(training) {}
+    void run(Worker& worker) const override {
+      BackupWorkers::run(worker);
+      if (worker.rank() == Rank{0}) parameters = training_.values(worker.model());
+    }
+    mutable std::vector<float> parameters;
+
+   private:
+    Training& training_;
+  };
+  for (const int quorum : {3, 2}) {
+    Parity parity;
+    const Watched algorithm(quorum, parity.training);
+    SimulatedCluster simulated({.workers = 3,
+                                .servers = 2,
+                                .micro_batches = micro_batches,
+                                .compute_time = parity.compute_time,
+                                .network = *parity.network,
+                                .training = parity.training});
+    const RunTotals expected = parity.run(simulated, algorithm).totals;
+    const auto expected_parameters = std::exchange(algorithm.parameters, {});
+    MpiCluster mpi({.workers = 3,
+                    .servers = 2,
+                    .compute_time = parity.compute_time,
+                    .training = parity.training,
+                    .session = *session});
+    const RunTotals found = parity.run(mpi, algorithm).totals;
+    for (const RunTotals& totals : {expected, found}) {
+      EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * quorum * micro_batches);
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+    if (session->rank() > 0 || quorum < 3) continue;
+    ASSERT_EQ(algorithm.parameters.size(), expected_parameters.size());
+    for (std::size_t i = 0; i < expected_parameters.size(); ++i)
+      ASSERT_NEAR(algorithm.parameters[i], expected_parameters[i], 1e-5 * (1 + std::abs(expected_parameters[i])));
+  }
+}
 
 }  // namespace
 }  // namespace syncopate

@@ -19,7 +19,7 @@ class Script : public Algorithm {
   explicit Script(std::function<void(Worker&)> run, std::function<void(Server&)> serve = {})
       : run_(std::move(run)), serve_(std::move(serve)) {}
   void run(Worker& worker) const override { run_(worker); }
-  bool has_server() const override { return static_cast<bool>(serve_); }
+  int servers() const override { return serve_ ? 1 : 0; }
   void serve(Server& server) const override { serve_(server); }
 
  private:
@@ -92,8 +92,7 @@ TEST(SimulatedCluster, ADeadlockNamesEveryWorkerAndWhatItWaitsFor) {
   const SimulatedRun setup{.workers = 6};
   const std::string text = message_of([&] {
     setup.run(Script([](Worker& worker) {
-      if (worker.rank() == Rank{2}) return;
-      if (worker.rank() == Rank{4}) {
+      if (worker.rank() == Rank{2} || worker.rank() == Rank{4}) {
         worker.receive();
         return;
       }
@@ -102,8 +101,22 @@ TEST(SimulatedCluster, ADeadlockNamesEveryWorkerAndWhatItWaitsFor) {
   });
   EXPECT_THAT(text, testing::StartsWith("deadlock at 0.000000 s"));
   EXPECT_THAT(text, testing::HasSubstr("workers 0-1, 3, 5: waiting in barrier (workers/simulated_cluster_test.cpp:"));
-  EXPECT_THAT(text, testing::HasSubstr("worker 4: waiting in receive (workers/simulated_cluster_test.cpp:"));
-  EXPECT_THAT(text, testing::HasSubstr("worker 2: ended"));
+  EXPECT_THAT(text, testing::HasSubstr("workers 2, 4: waiting in receive (workers/simulated_cluster_test.cpp:"));
+}
+
+TEST(SimulatedCluster, ACollectiveWithoutAWorkerThatHasLeftSaysSo) {
+  const SimulatedRun setup{.workers = 3, .base_s = 2.5};
+  for (const bool leaves_first : {false, true}) {
+    const std::string text = message_of([&] {
+      setup.run(Script([&](Worker& worker) {
+        if (leaves_first == (worker.rank() == Rank{1})) worker.compute_gradient();
+        if (worker.rank() != Rank{1}) worker.barrier();
+      }));
+    });
+    EXPECT_THAT(text, testing::StartsWith(fmt::format("worker 1 left at {:.6f} s, but barrier (workers/simulated_cl",
+                                                      leaves_first ? 2.5 : 0.0)));
+    EXPECT_THAT(text, testing::HasSubstr("needs every worker"));
+  }
 }
 
 TEST(SimulatedCluster, DifferentCollectivesAtOnceAreExplained) {
@@ -165,7 +178,8 @@ TEST(SimulatedCluster, AveragingByDifferentPoliciesIsExplained) {
   const SimulatedRun setup{.workers = 2};
   const std::string text = message_of([&] {
     setup.run(Script([](Worker& worker) {
-      worker.average_model({.moments = worker.rank() == Rank{0} ? StatePolicy::keep : StatePolicy::reset});
+      const StatePolicy moments = worker.rank() == Rank{0} ? StatePolicy::keep : StatePolicy::reset;
+      worker.average_model({.moments = {moments, moments}});
     }));
   });
   EXPECT_EQ(text, "worker 1 averages by another policy than the others");

@@ -2,25 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/workers/pull_objective.hpp"
+#include "tests/workers/engine.hpp"
 
 namespace syncopate {
 namespace {
-
-struct Engine {
-  explicit Engine(int threads = 2, double momentum = 0, std::size_t size = 4, double clip_norm = 0)
-      : objective(std::make_shared<PullObjective>(size, size)),
-        executor(threads),
-        training(objective, make_sgd({.momentum = momentum}), {.clip_norm = clip_norm}, executor) {}
-
-  Gradient promise(const ModelStatePtr& at, int worker, int step = 0, int index = 0) {
-    return Gradient(at, {Rank{worker}, step, index}, Duration{5});
-  }
-
-  std::shared_ptr<PullObjective> objective;
-  Executor executor;
-  Training training;
-};
 
 TEST(Training, APromiseThatNobodyConsumesIsNeverComputed) {
   Engine engine;
@@ -137,25 +122,6 @@ TEST(Training, AStateFoundAgainThroughASharedSumIsIntact) {
   EXPECT_EQ(engine.training.values(b), expected);
 }
 
-TEST(Training, AveragingIsTheMeanAndMomentsFollowThePolicy) {
-  for (const StatePolicy policy : {StatePolicy::keep, StatePolicy::average, StatePolicy::reset}) {
-    Engine engine(2, 0.9);
-    const auto start = engine.training.initial_state();
-    std::vector<ModelStatePtr> states;
-    for (int worker = 0; worker < 4; ++worker)
-      states.push_back(engine.training.descend(start, engine.promise(start, worker), 1.0));
-    const auto averaged = engine.training.average(states, {.moments = policy});
-    // One step of rate 1 lands on the target, worker + i; the mean over workers is 1.5 + i.
-    EXPECT_FLOAT_EQ(engine.training.values(averaged[0])[2], 3.5f);
-    EXPECT_EQ(averaged[0]->parameters, averaged[3]->parameters);
-    // Momentum after one step is the gradient: 1 - target.
-    const auto step = engine.training.descend(averaged[3], Gradient(), 1.0);  // zero gradient: moves by 0.9 v
-    const double v = policy == StatePolicy::keep ? 1 - 5.0 : policy == StatePolicy::average ? 1 - 3.5 : 0;
-    EXPECT_FLOAT_EQ(engine.training.values(step)[2], static_cast<float>(3.5 - 0.9 * v));
-    EXPECT_EQ(averaged[0] == averaged[3], policy != StatePolicy::keep);
-  }
-}
-
 TEST(Training, LossAndNormOfAPromiseCanBeRead) {
   Engine engine;
   const auto state = engine.training.initial_state();
@@ -168,6 +134,19 @@ TEST(Training, LossAndNormOfAPromiseCanBeRead) {
   engine.training.descend(state, shared, 0.1);
   engine.executor.wait_all();
   EXPECT_EQ(engine.objective->evaluations, 2);  // what was read is not computed again
+}
+
+TEST(Training, DistanceIsThatOfTheParameters) {
+  Engine engine(2, 0, 7);
+  const auto start = engine.training.initial_state();
+  const auto near = engine.at_target(start, 1);  // 1 + i % 5
+  const auto far = engine.at_target(start, 4);
+  EXPECT_DOUBLE_EQ(engine.training.distance(near, far), std::sqrt(7 * 9.0));
+  // From (1, ..., 1): 0, 1, 2, 3, 4, 0, 1.
+  EXPECT_DOUBLE_EQ(engine.training.distance(start, near), std::sqrt(0.0 + 1 + 4 + 9 + 16 + 0 + 1));
+  EXPECT_EQ(engine.training.distance(near, near), 0);
+  Training time_only(nullptr, nullptr, {}, engine.executor);
+  EXPECT_TRUE(std::isnan(time_only.distance(nullptr, nullptr)));
 }
 
 TEST(Training, ClippingScalesToTheGlobalNorm) {

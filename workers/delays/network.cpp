@@ -7,6 +7,7 @@ class FixedNetwork final : public NetworkModel {
  public:
   explicit FixedNetwork(double latency_s) : latency_(from_seconds(latency_s)) {}
   Duration all_reduce(int, Bytes) const override { return latency_; }
+  Duration all_gather(int, Bytes) const override { return latency_; }
   Duration message(Bytes) const override { return latency_; }
 
  private:
@@ -24,6 +25,11 @@ class RingNetwork final : public NetworkModel {
   // A reduce-scatter and an all-gather, each N - 1 rounds in which everyone passes on one Nth.
   Duration all_reduce(int workers, Bytes payload) const override {
     const double rounds = 2.0 * (workers - 1);
+    return from_seconds(rounds * latency_s_ + rounds / workers * transfer_s(payload));
+  }
+
+  Duration all_gather(int workers, Bytes payload) const override {
+    const double rounds = workers - 1;
     return from_seconds(rounds * latency_s_ + rounds / workers * transfer_s(payload));
   }
 

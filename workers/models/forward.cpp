@@ -56,7 +56,8 @@ at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parame
       case LayerKind::batch_norm: {
         const auto first = static_cast<std::size_t>(layer.buffers);
         x = at::batch_norm(x, parameter(layer.weight), parameter(layer.bias), buffers[first], buffers[first + 1],
-                           mode == Mode::train, batch_norm_momentum, batch_norm_epsilon, /*cudnn_enabled=*/false);
+                           mode != Mode::evaluate, mode == Mode::measure ? 1.0 : batch_norm_momentum,
+                           batch_norm_epsilon, /*cudnn_enabled=*/false);
         break;
       }
     }

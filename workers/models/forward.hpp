@@ -12,7 +12,9 @@ class Tensor;
 
 namespace syncopate {
 
-enum class Mode { train, evaluate };  // of batch normalisation: by the batch's own statistics, or the running ones
+// Batch normalisation by the batch's own statistics (train), or by the running ones (evaluate); measure: as
+// train, and the running statistics become the batch's.
+enum class Mode { train, evaluate, measure };
 
 // Views of the flat vector (P,), one per parameter in the network's order, without a copy.
 std::vector<at::Tensor> view_parameters(const Network& network, const float* flat);

@@ -61,6 +61,29 @@ BackwardPass differentiate(const Network& network, const float* flat, const std:
   return {.gradients = std::move(gradients), .loss_sum = loss.item<float>() * share};
 }
 
+// A model to evaluate, with a copy of its statistics: forward takes no const ones.
+struct Member {
+  Member(const Network& network, const float* parameters, const float* buffers)
+      : parameters(view_parameters(network, parameters)),
+        copy(buffers, buffers + network.buffer_floats()),
+        buffers(view_buffers(network, copy.data())) {}
+
+  std::vector<at::Tensor> parameters;
+  std::vector<float> copy;
+  std::vector<at::Tensor> buffers;
+};
+
+// Logits of one model; of an ensemble those of its members' mean probabilities, up to a constant, which a
+// softmax does not see. Formed from logarithms, where small probabilities do not vanish.
+at::Tensor predict(const Network& network, const std::vector<Member>& members, const at::Tensor& inputs) {
+  std::vector<at::Tensor> logits;
+  for (const Member& member : members)
+    logits.push_back(forward(network, member.parameters, member.buffers, inputs, Mode::evaluate));
+  if (logits.size() == 1) return logits.front();
+  for (at::Tensor& each : logits) each = at::log_softmax(each, 1);
+  return at::logsumexp(at::stack(logits), 0);
+}
+
 }  // namespace
 
 TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
@@ -129,12 +152,18 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
 
 EvaluationSums TorchObjective::evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                                         std::int64_t end) const {
+  return evaluate_ensemble({&parameters, 1}, {&buffers, 1}, split, begin, end);
+}
+
+EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> parameters,
+                                                 std::span<const float* const> buffers, Split split, std::int64_t begin,
+                                                 std::int64_t end) const {
   assert(0 <= begin && begin <= end && end <= evaluation_samples(split));
+  assert(!parameters.empty() && parameters.size() == buffers.size());
   use_one_thread();
   const c10::InferenceMode guard;
-  const auto weights = view_parameters(network_, parameters);
-  std::vector<float> copy(buffers, buffers + this->buffers());
-  const auto statistics = view_buffers(network_, copy.data());
+  std::vector<Member> members;
+  for (std::size_t i = 0; i < parameters.size(); ++i) members.emplace_back(network_, parameters[i], buffers[i]);
 
   EvaluationSums sums{.loss = 0, .correct = 0, .samples = end - begin};
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {
@@ -143,11 +172,30 @@ EvaluationSums TorchObjective::evaluate(const float* parameters, const float* bu
     for (std::int64_t i = 0; i < n; ++i)
       batch.numbers[static_cast<std::size_t>(i)] = static_cast<std::uint32_t>(first + i);
     const auto [inputs, labels] = batch.gather(*dataset_, split);
-    const auto logits = forward(network_, weights, statistics, inputs, Mode::evaluate);
+    const auto logits = predict(network_, members, inputs);
     sums.loss += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<float>();
     sums.correct += logits.argmax(1).eq(labels).sum().item<std::int64_t>();
   }
   return sums;
+}
+
+std::vector<float> TorchObjective::batch_statistics(const float* parameters,
+                                                    std::span<const MicroBatch> micro_batches) const {
+  use_one_thread();
+  const c10::InferenceMode guard;
+  const auto weights = view_parameters(network_, parameters);
+  std::vector<float> statistics(buffers());
+  const auto views = view_buffers(network_, statistics.data());
+  std::vector<double> sum(buffers());
+  for (const MicroBatch& micro_batch : micro_batches) {
+    Batch& batch = Batch::of_this_thread(static_cast<std::size_t>(samples_per_micro_batch()));
+    sampler_.sample_numbers(micro_batch, batch.numbers);
+    forward(network_, weights, views, batch.gather(*dataset_, Split::train).first, Mode::measure);
+    for (std::size_t b = 0; b < sum.size(); ++b) sum[b] += statistics[b];
+  }
+  for (std::size_t b = 0; b < sum.size(); ++b)
+    statistics[b] = static_cast<float>(sum[b] / static_cast<double>(micro_batches.size()));
+  return statistics;
 }
 
 }  // namespace syncopate

@@ -41,6 +41,10 @@ class TorchObjective : public Objective {
   std::int64_t evaluation_samples(Split split) const override { return dataset_->size().samples(split); }
   EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                           std::int64_t end) const override;
+  EvaluationSums evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const> buffers,
+                                   Split split, std::int64_t begin, std::int64_t end) const override;
+  std::vector<float> batch_statistics(const float* parameters,
+                                      std::span<const MicroBatch> micro_batches) const override;
 
   const Network& network() const { return network_; }
 

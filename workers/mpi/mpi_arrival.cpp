@@ -19,6 +19,8 @@ const char* name_of(Collective operation) {
       return "broadcast_model";
     case Collective::barrier:
       return "barrier";
+    case Collective::all_gather:
+      return "all_gather";
     case Collective::end:
       return "end";
   }
@@ -30,7 +32,20 @@ std::string describe(const Arrival& arrival) {
   std::string text = fmt::format("waits in {}", name_of(arrival.operation));
   if (arrival.operation == Collective::broadcast_model) text += fmt::format(" from worker {}", arrival.detail);
   if (arrival.operation == Collective::average_model) text += fmt::format(" (policy {})", arrival.detail);
+  const bool has_numbers = arrival.operation == Collective::all_gather ||
+                           (arrival.operation == Collective::all_reduce_sum && arrival.detail);
+  if (has_numbers) text += fmt::format(" with {} numbers", arrival.detail);
   return text + fmt::format(" at {}", arrival.place);
+}
+
+// "worker 1 has left", "workers 1, 3 have left"; empty if none has.
+std::string who_has_left(const std::vector<Arrival>& arrivals) {
+  std::string ranks;
+  int count = 0;
+  for (std::size_t rank = 0; rank < arrivals.size(); ++rank)
+    if (arrivals[rank].operation == Collective::end) ranks += fmt::format("{}{}", count++ > 0 ? ", " : "", rank);
+  if (count == 0) return {};
+  return count == 1 ? fmt::format("worker {} has left", ranks) : fmt::format("workers {} have left", ranks);
 }
 
 }  // namespace
@@ -49,16 +64,33 @@ Time last_arrival(const std::vector<Arrival>& arrivals) {
   return Time{Duration{last}};
 }
 
-std::string explain_mismatch(const std::vector<Arrival>& arrivals) {
-  const Arrival& first = arrivals.front();
+std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first) {
+  const Arrival& front = arrivals.front();
   const bool equal = std::all_of(arrivals.begin(), arrivals.end(), [&](const Arrival& other) {
-    return other.operation == first.operation && other.detail == first.detail;
+    return other.operation == front.operation && other.detail == front.detail;
   });
   if (equal) return {};
-  std::string text = "the workers wait for different things and none can go on:";
+  const std::string left = who_has_left(arrivals);
+  std::string text = left.empty() ? "the workers wait for different things and none can go on:"
+                                  : left + ", and the others wait for what needs every worker:";
   for (std::size_t rank = 0; rank < arrivals.size(); ++rank)
-    text += fmt::format("\n  worker {} {}", rank, describe(arrivals[rank]));
+    text += fmt::format("\n  worker {} {}", first + static_cast<int>(rank), describe(arrivals[rank]));
   return text;
+}
+
+std::string explain_absence(const Arrival& own, Rank absent, const char* why) {
+  return fmt::format("worker {} {}, and {} at {} needs it", absent.value, why, name_of(own.operation), own.place);
+}
+
+std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& arrivals) {
+  double sum = 0;
+  bool equal = true;
+  for (const Arrival& arrival : arrivals) {
+    sum += arrival.weight;
+    equal = equal && arrival.weight == own.weight;
+  }
+  if (equal) return std::nullopt;
+  return own.weight / sum;
 }
 
 }  // namespace syncopate

@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,18 +13,21 @@
 
 namespace syncopate {
 
-enum class Collective : std::int32_t { all_reduce_sum, average_model, broadcast_model, barrier, end };
+enum class Collective : std::int32_t { all_reduce_sum, average_model, broadcast_model, barrier, all_gather, end };
 
 struct Arrival {
   std::int64_t time_ns = 0;
   Collective operation = Collective::end;
-  std::int32_t detail = 0;         // root of a broadcast, policy of an average: must be equal too
+  std::int32_t wide = 0;           // whether the gradient is
+  std::int64_t detail = 0;         // root of a broadcast, policy of an average, count of numbers: must be equal too
+  double weight = 0;               // of the model in an average
   std::int64_t micro_batches = 0;  // in the gradient that is reduced
   std::int64_t kept = 0;           // the worker's contribution, as in cluster.hpp
   std::int64_t planned = 0;
   std::int64_t step = 0;
   std::int64_t period = 0;
   std::int64_t message_bytes = 0;  // sent by this worker so far
+  std::int64_t partial_kept = 0;   // worker 0: micro-batches kept in partial all-reduces so far
   char place[64] = {};             // where in the algorithm, for the explanation
 };
 
@@ -36,8 +40,15 @@ std::vector<Arrival> gather_arrivals(MPI_Comm workers, const Arrival& own, bool 
 
 Time last_arrival(const std::vector<Arrival>& arrivals);
 
-// Empty if all came for the same; else who stands where, one line each.
-std::string explain_mismatch(const std::vector<Arrival>& arrivals);
+// Empty if all came for the same; else who stands where, one line each. The first arrival is that of
+// worker `first`.
+std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first = 0);
+
+// Why `own` cannot go on without a worker that will not come.
+std::string explain_absence(const Arrival& own, Rank absent, const char* why);
+
+// This worker's part of a weighted mean; nothing if all have the same part.
+std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& arrivals);
 
 }  // namespace syncopate
 

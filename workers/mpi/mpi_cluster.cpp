@@ -10,33 +10,51 @@ MpiCluster::MpiCluster(const Options& options) : process_(std::make_unique<Proce
 MpiCluster::~MpiCluster() = default;
 
 int MpiCluster::workers() const { return process_->workers(); }
+int MpiCluster::servers() const { return process_->servers(); }
 RunTotals MpiCluster::run(const Program& work, const Program& serve) { return process_->run(work, serve); }
 Time MpiCluster::now(Rank) const { return process_->now(); }
 Bytes MpiCluster::bytes_sent() const { return process_->bytes_sent(); }
+int MpiCluster::workers_left(Rank) { return process_->workers_left(); }
+bool MpiCluster::has_left(Rank, Rank worker) const { return process_->has_left(worker); }
 
-std::optional<Gradient> MpiCluster::compute_gradient(Rank, const ModelStatePtr& at, const MicroBatch& micro_batch,
-                                                     const Deadline& deadline) {
-  return process_->compute_gradient(at, micro_batch, deadline);
+std::optional<Gradient> MpiCluster::compute_gradient(Rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                                     const MicroBatch& samples, const Deadline& deadline) {
+  return process_->compute_gradient(at, slot, samples, deadline);
 }
 
-Agreement MpiCluster::all_reduce_sum(Rank, Gradient& gradient, const Contribution& contribution, Place place) {
-  return process_->all_reduce_sum(gradient, contribution, place);
+Agreement MpiCluster::all_reduce_sum(Rank, Gradient& gradient, std::span<double> numbers,
+                                     const Contribution& contribution, Place place) {
+  return process_->all_reduce_sum(gradient, numbers, contribution, place);
 }
 
-Agreement MpiCluster::average(Rank, ModelStatePtr& state, const AveragePolicy& policy, const Contribution& contribution,
+Agreement MpiCluster::average(Rank, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
                               Place place) {
-  return process_->average(state, policy, contribution, place);
+  return process_->average(state, averaging, contribution, place);
 }
 
 Agreement MpiCluster::broadcast(Rank, ModelStatePtr& state, Rank root, Place place) {
   return process_->broadcast(state, root, place);
 }
 
-Agreement MpiCluster::barrier(Rank, Place place) { return process_->barrier(place); }
+Agreement MpiCluster::barrier(Rank, Place place, const Contribution& contribution) {
+  return process_->barrier(place, contribution);
+}
+
+SharedNumbers MpiCluster::all_gather(Rank, std::span<const double> numbers, Place place) {
+  return process_->all_gather(numbers, place);
+}
+
+std::vector<PartialSum> MpiCluster::partial_all_reduce(Rank, Gradient gradient, const Activation& activation,
+                                                       LateGradient late, const Contribution& contribution, Place) {
+  return process_->partial_all_reduce(gradient, activation, late, contribution);
+}
+
+void MpiCluster::finish_round(Rank, const Contribution& contribution) { process_->finish_round(contribution); }
 void MpiCluster::send(Rank, Rank to, Message message, Place) { process_->send(to, std::move(message)); }
-std::optional<Message> MpiCluster::receive(Rank, Time until, Place) { return process_->receive(until); }
-// What a server does not keep counts as discarded in the totals.
-void MpiCluster::discard(Rank, const Message&) {}
-void MpiCluster::keep(Rank, const Message& message) { process_->keep(message); }
+std::optional<Message> MpiCluster::receive(Rank, std::optional<Rank> from, Time until, Place) {
+  return process_->receive(from, until);
+}
+void MpiCluster::discard(Rank, const Message& message) { process_->discard(message); }
+void MpiCluster::keep(Rank, const Message& message, Step staleness) { process_->keep(message, staleness); }
 
 }  // namespace syncopate

@@ -1,6 +1,6 @@
 // The cluster of real processes: one worker per MPI rank, wall clock, delays injected as sleeps.
-// Ranks 0 .. N-1 are workers; rank N serves a method that has a server; ranks that a method does not
-// need stay idle until its run ends, so that one experiment may mix methods with and without a server.
+// Ranks 0 .. N-1 are workers; the ranks from N on serve a method that has servers; ranks that a method does
+// not need stay idle until its run ends, so that one experiment may mix methods with and without servers.
 //
 // Accounts: a participant's wall time is booked without gaps. Everything between two cluster calls
 // (optimizer steps, the algorithm itself) is compute; waiting for the last arrival is wait, the
@@ -12,7 +12,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
@@ -30,11 +32,11 @@ class MpiCluster : public Cluster {
 
   struct Options {
     int workers = 1;
-    bool has_server = false;
+    int servers = 0;
     const ComputeTime& compute_time;
     Pace pace = Pace::inject;         // time-only runs compute nothing and so always emulate
     Training& training;               // its executor should have no threads: a rank computes at once
-    RunObserver* observer = nullptr;  // may be null; rank 0 reports rounds of collectives
+    RunObserver* observer = nullptr;  // may be null; worker 0 reports rounds
     const MpiSession& session;
     MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
     // Called on a rank that fails, before all ranks end: the last chance to save what there is.
@@ -46,6 +48,7 @@ class MpiCluster : public Cluster {
   ~MpiCluster() override;
 
   int workers() const override;
+  int servers() const override;
 
   // Collective: every rank of the communicator calls it, idle ones too. The totals are complete on
   // every rank. An exception of a program does not come back: it ends all ranks through
@@ -53,17 +56,24 @@ class MpiCluster : public Cluster {
   RunTotals run(const Program& work, const Program& serve) override;
 
   Time now(Rank self) const override;
-  std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& micro_batch,
-                                           const Deadline& deadline) override;
-  Agreement all_reduce_sum(Rank self, Gradient& gradient, const Contribution& contribution, Place place) override;
-  Agreement average(Rank self, ModelStatePtr& state, const AveragePolicy& policy, const Contribution& contribution,
+  int workers_left(Rank self) override;
+  bool has_left(Rank self, Rank worker) const override;
+  std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
+                                           const MicroBatch& samples, const Deadline& deadline) override;
+  Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
+                           Place place) override;
+  Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
                     Place place) override;
   Agreement broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) override;
-  Agreement barrier(Rank self, Place place) override;
+  Agreement barrier(Rank self, Place place, const Contribution& contribution) override;
+  SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place) override;
+  std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
+                                             LateGradient late, const Contribution& contribution, Place place) override;
+  void finish_round(Rank self, const Contribution& contribution) override;
   void send(Rank self, Rank to, Message message, Place place) override;
-  std::optional<Message> receive(Rank self, Time until, Place place) override;
+  std::optional<Message> receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
   void discard(Rank self, const Message& message) override;
-  void keep(Rank self, const Message& message) override;
+  void keep(Rank self, const Message& message, Step staleness) override;
   Bytes bytes_sent() const override;
 
  private:

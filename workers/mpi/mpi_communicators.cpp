@@ -37,8 +37,8 @@ MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers) 
   MPI_Comm_rank(all, &rank_);
   MPI_Comm_size(all, &size);
   if (size < participants)
-    throw std::invalid_argument(fmt::format("{} workers{} do not fit on {} ranks", workers,
-                                            participants > workers ? " and a server" : "", size));
+    throw std::invalid_argument(
+        fmt::format("{} workers and {} servers do not fit on {} ranks", workers, participants - workers, size));
   meet_politely(all, false);  // some ranks may still be busy with the results of the run before
   MPI_Comm_dup(all, &everyone_);
   MPI_Comm_dup(all, &messages_);
@@ -52,6 +52,20 @@ MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers) 
 MpiCommunicators::~MpiCommunicators() {
   for (MPI_Comm* communicator : {&everyone_, &messages_, &workers_, &node_})
     if (*communicator != MPI_COMM_NULL) MPI_Comm_free(communicator);
+  for (auto& [ranks, communicator] : groups_) MPI_Comm_free(&communicator);
+}
+
+MPI_Comm MpiCommunicators::group(int first, int count) {
+  MPI_Comm& communicator = groups_.try_emplace({first, count}, MPI_COMM_NULL).first->second;
+  if (communicator != MPI_COMM_NULL) return communicator;
+  MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+  MPI_Comm_group(workers_, &all);
+  int range[1][3] = {{first, first + count - 1, 1}};
+  MPI_Group_range_incl(all, 1, range, &members);
+  MPI_Comm_create_group(workers_, members, first, &communicator);
+  MPI_Group_free(&members);
+  MPI_Group_free(&all);
+  return communicator;
 }
 
 long long MpiCommunicators::common_start_ns() const {

@@ -4,6 +4,9 @@
 
 #include <mpi.h>
 
+#include <map>
+#include <utility>
+
 namespace syncopate {
 
 class MpiCommunicators {
@@ -15,10 +18,14 @@ class MpiCommunicators {
   MpiCommunicators(const MpiCommunicators&) = delete;
   MpiCommunicators& operator=(const MpiCommunicators&) = delete;
 
-  MPI_Comm everyone() const { return everyone_; }  // workers, server and idle ranks
+  MPI_Comm everyone() const { return everyone_; }  // workers, servers and idle ranks
   MPI_Comm workers() const { return workers_; }    // MPI_COMM_NULL on other ranks
   MPI_Comm messages() const { return messages_; }  // everyone again, for point-to-point
   int rank() const { return rank_; }
+
+  // The workers `first` .. `first` + `count` - 1. Collective over these alone, and blocking, when they
+  // ask for the first time.
+  MPI_Comm group(int first, int count);
 
   // Whether each rank of this node can have a core of its own; if not, waits must not spin.
   bool cores_suffice() const { return cores_suffice_; }
@@ -32,6 +39,7 @@ class MpiCommunicators {
   MPI_Comm workers_ = MPI_COMM_NULL;
   MPI_Comm messages_ = MPI_COMM_NULL;
   MPI_Comm node_ = MPI_COMM_NULL;
+  std::map<std::pair<int, int>, MPI_Comm> groups_;  // by first rank and count
   int rank_ = 0;
   bool cores_suffice_ = true;
 };

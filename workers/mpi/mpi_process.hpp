@@ -1,6 +1,9 @@
 // One rank's part in a run on the MPI cluster.
 #pragma once
 
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +14,9 @@
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/mpi/mpi_communicators.hpp"
 #include "workers/mpi/mpi_mailbox.hpp"
+#include "workers/mpi/mpi_post.hpp"
+#include "workers/mpi/partial_rounds.hpp"
+#include "workers/mpi/step_rows.hpp"
 #include "workers/mpi/wall_account.hpp"
 
 namespace syncopate {
@@ -20,68 +26,149 @@ class MpiCluster::Process {
   explicit Process(const Options& options);
 
   int workers() const { return options_.workers; }
+  int servers() const { return options_.servers; }
   Time now() const { return clock_.now(); }
-  Bytes bytes_sent() const { return collective_bytes_ + sent_bytes_ + received_bytes_; }
+  Bytes bytes_sent() const;
 
   RunTotals run(const Program& work, const Program& serve);
 
-  std::optional<Gradient> compute_gradient(const ModelStatePtr& at, const MicroBatch& micro_batch,
+  int workers_left();
+  bool has_left(Rank worker) const;
+  std::optional<Gradient> compute_gradient(const ModelStatePtr& at, const MicroBatch& slot, const MicroBatch& samples,
                                            const Deadline& deadline);
-  Agreement all_reduce_sum(Gradient& gradient, const Contribution& contribution, const Place& place);
-  Agreement average(ModelStatePtr& state, const AveragePolicy& policy, const Contribution& contribution,
+  Agreement all_reduce_sum(Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
+                           const Place& place);
+  Agreement average(ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
                     const Place& place);
   Agreement broadcast(ModelStatePtr& state, Rank root, const Place& place);
-  Agreement barrier(const Place& place);
+  Agreement barrier(const Place& place, const Contribution& contribution);
+  SharedNumbers all_gather(std::span<const double> numbers, const Place& place);
+  std::vector<PartialSum> partial_all_reduce(const Gradient& gradient, const Activation& activation, LateGradient late,
+                                             const Contribution& contribution);
+  void finish_round(const Contribution& contribution);
   void send(Rank to, Message message);
-  std::optional<Message> receive(Time until);
-  void keep(const Message& message);
+  std::optional<Message> receive(std::optional<Rank> from, Time until);
+  void keep(const Message& message, Step staleness);
+  void discard(const Message& message);
 
  private:
+  // Thrown through the program of a worker that is in a micro-batch without an end when all others have
+  // ended: the run is over.
+  struct NeverHeardOfAgain {};
+
   // What this rank knows about one worker; summed over the ranks at the end.
   struct Tally {
     std::int64_t kept = 0;         // micro-batches that ended up in a model
-    std::int64_t dropped = 0;      // in collectives: planned and not kept
+    std::int64_t dropped = 0;      // planned and not kept
     std::int64_t computed = 0;     // micro-batches whose gradient exists
-    std::int64_t computed_ns = 0;  // time spent on those
-    std::int64_t kept_ns = 0;      // with a server: time spent on what it kept
+    std::int64_t cancelled = 0;    // micro-batches that a message ended
+    std::int64_t computed_ns = 0;  // time spent on those that were computed
+    std::int64_t kept_ns = 0;      // with servers: time spent on what they kept
+    std::int64_t lost_ns = 0;      // without servers: time spent on what was dropped
+    std::int64_t cut_ns = 0;       // computed beyond the end of the run, and so in none of the accounts
+  };
+
+  // What the coordinator says of a partial all-reduce; the sum is the letter's body.
+  struct PartialResult {
+    std::int64_t micro_batches = 0;
+    std::int32_t contributors = 0;
+    bool in_time = false;  // whether this worker was
+    bool wide = false;
+    Agreement agreement;
   };
 
   bool is_worker() const { return self_.value < options_.workers; }
-  bool is_server() const { return options_.has_server && self_.value == options_.workers; }
-  bool server_is_gone() const;
-  bool nobody_can_send() const;
+  bool is_server() const { return !is_worker() && self_.value < options_.workers + options_.servers; }
+  bool is_coordinator() const { return self_.value == 0; }  // of partial all-reduces
+  bool has_ended(Rank worker) const;
+  bool servers_are_gone() const;
+  bool others_are_through() const;
+  bool nobody_can_send(std::optional<Rank> from) const;
+  int workers_gone() const;
   Tally& tally(Rank worker) { return tallies_.at(static_cast<std::size_t>(worker.value)); }
 
   void start();
   void finish();
-  Time agree_on_end();
+  // Waits politely, with progress, until `done`.
+  template <typename Done>
+  void wait(Done done, Time until = never);
+  // Lets messages and partial all-reduces go on; called wherever this rank waits or sleeps.
+  void progress();
+
   RunTotals totals();
-  RunTotals read_totals(std::span<const std::int64_t> sums) const;
+  Time agree_on_end(std::size_t& staleness_size);
+  std::vector<std::int64_t> own_sums(std::size_t staleness_size);
+  RunTotals read_totals(std::span<const std::int64_t> sums, std::size_t staleness_size) const;
+  void report_rows();
   [[noreturn]] void fail(const std::string& what);
 
-  std::shared_ptr<GradientSum> evaluate(const ModelStatePtr& at, const MicroBatch& micro_batch);
-  void sleep_until(Time end);
+  std::shared_ptr<GradientSum> evaluate(const ModelStatePtr& at, const MicroBatch& samples);
+  std::optional<Gradient> cancel();
+  bool is_cancelled(const Deadline& deadline);
+  void sleep_until(Time end, const Deadline& deadline, bool is_endless);
+  [[noreturn]] void sleep_for_ever();
 
   // The wait for all workers; all know all arrivals after it.
   std::vector<Arrival> meet(Arrival own, const Contribution& contribution, const Place& place);
+  // The same for the workers `first` .. `first` + `count` - 1.
+  std::vector<Arrival> meet_group(Arrival own, int first, int count, const Place& place);
+  void stamp(Arrival& own, const Place& place);
   // Books the reduction itself, counts it and reports the round.
   Agreement conclude(const std::vector<Arrival>& arrivals, Bytes moved, bool is_round);
+  Agreement average_in_group(ModelStatePtr& state, const Averaging& averaging, Arrival own, const Place& place);
+  void report(Round round, Bytes bytes_so_far);
+  Bytes averaged_bytes(const AveragePolicy& policy) const;
+
+  void arrive_at_partial(const PartialArrival& arrival, FlatVector values);
+  void coordinate();
+  void conclude_partial_rounds();
+  void conclude_partial(PartialRound round);
+  void take_partial_results();
+  void add_partial_result(const PartialResult& result, FlatVector sum);
 
   Options options_;
   MpiCommunicators communicators_;
   Rank self_;
+  std::optional<MpiPost> post_;
   std::optional<MpiMailbox> mailbox_;
   WallAccount clock_;
-  Time end_{};  // of this rank's program
+  Time end_{};     // of this rank's program
+  Time met_at_{};  // last time it met other workers
+  bool has_ended_ = false;
+  bool is_lost_ = false;
+  std::int64_t meetings_ = 0;  // of all workers that this one has come to
+  int workers_gone_told_ = 0;  // a server: of workers that have ended
   std::vector<Tally> tallies_;
+  std::vector<StepRow> rows_;
+  std::vector<std::int64_t> staleness_;
   std::int64_t kept_in_collectives_ = 0;
-  Bytes collective_bytes_{};
-  Bytes sent_bytes_{};
-  Bytes received_bytes_{};
+  Bytes collective_bytes_{};           // of all workers, known to each
+  Bytes sent_bytes_{};                 // of this rank, and of collectives that only it counts
+  std::vector<Bytes> bytes_told_;      // by rank: what the others said last
+  std::vector<Bytes> bytes_received_;  // from each server
   Bytes bytes_at_last_round_{};
   Time last_round_end_{};
-  std::int64_t collectives_ = 0;
+  std::int64_t collectives_ = 0;  // that this rank counts
   std::int64_t messages_ = 0;
+
+  bool partial_used_ = false;
+  std::optional<PartialRounds> rounds_;  // worker 0
+  std::int64_t partial_kept_ = 0;        // worker 0: micro-batches in all rounds
+  std::int64_t next_round_ = 0;          // the first whose result this worker has not got
+  struct Result {
+    PartialSum sum;
+    bool in_time;
+  };
+  std::deque<Result> results_;  // from next_round_ on
 };
+
+template <typename Done>
+void MpiCluster::Process::wait(Done done, Time until) {
+  const auto progress_and_ask = [&] {
+    progress();
+    return done();
+  };
+  wait_politely(communicators_.cores_suffice(), progress_and_ask, clock_.to_monotonic_ns(until));
+}
 
 }  // namespace syncopate

@@ -8,28 +8,29 @@
 
 namespace syncopate {
 
-std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePtr& at, const MicroBatch& micro_batch,
-                                                              const Deadline& deadline) {
+std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePtr& at, const MicroBatch& slot,
+                                                              const MicroBatch& samples, const Deadline& deadline) {
   clock_.book(Activity::compute);
   if (interrupted()) throw Interrupted();
-  if (options_.has_server) mailbox_->progress();
+  if (options_.servers > 0 || partial_used_ || deadline.at_message) progress();
   const Time start = clock_.booked();
+  if (is_cancelled(deadline)) return cancel();
   if (!end_of_micro_batch(start, Duration{0}, deadline).kept) return std::nullopt;  // not begun
 
   const bool emulates = options_.pace == Pace::emulate || options_.training.time_only();
   Duration drawn{};
   if (emulates)
-    options_.compute_time.durations(self_, micro_batch.step, static_cast<std::uint32_t>(micro_batch.index),
-                                    {&drawn, 1});
+    options_.compute_time.durations(self_, slot.step, static_cast<std::uint32_t>(slot.index), {&drawn, 1});
   else
-    drawn = options_.compute_time.added(self_, micro_batch.step, static_cast<std::uint32_t>(micro_batch.index));
+    drawn = options_.compute_time.added(self_, slot.step, static_cast<std::uint32_t>(slot.index));
 
   // Work that will certainly be lost is slept through, not computed: the time is the same.
   MicroBatchEnd end = end_of_micro_batch(start, drawn, deadline);
+  const bool is_endless = options_.servers == 0 && end.at - start >= longest_duration;
   const bool certain = emulates || deadline.preempt == Preempt::discard;
   std::shared_ptr<GradientSum> sum;
-  if ((end.kept || !certain) && !server_is_gone()) {
-    sum = evaluate(at, micro_batch);
+  if ((end.kept || !certain) && !is_endless && !servers_are_gone()) {
+    sum = evaluate(at, samples);
     const Duration measured = clock_.now() - start;
     const double factor = options_.compute_time.factor(self_);
     const Duration total = emulates
@@ -37,39 +38,72 @@ std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePt
                                : drawn + measured + from_seconds((std::max(factor, 1.0) - 1) * to_seconds(measured));
     end = end_of_micro_batch(start, total, deadline);
   }
-  sleep_until(end.at);
+  if (is_endless && !deadline.at_message) sleep_for_ever();
+  sleep_until(end.at, deadline, is_endless);
+  if (is_cancelled(deadline)) return cancel();
+  if (is_endless) sleep_for_ever();  // nobody is left who could send
   clock_.book(end.kept ? Activity::compute : Activity::discarded);
   if (!end.kept) return std::nullopt;
   const Duration spent = clock_.booked() - start;
   ++tally(self_).computed;
   tally(self_).computed_ns += spent.count();
-  return sum ? Gradient(std::move(sum), 1, spent) : Gradient(at, micro_batch, spent);
+  return sum ? Gradient(std::move(sum), 1, spent) : Gradient(at, samples, spent);
 }
 
 // The value now, left where the backward pass put it.
-std::shared_ptr<GradientSum> MpiCluster::Process::evaluate(const ModelStatePtr& at, const MicroBatch& micro_batch) {
+std::shared_ptr<GradientSum> MpiCluster::Process::evaluate(const ModelStatePtr& at, const MicroBatch& samples) {
   if (!at) return nullptr;  // time-only
   Training& training = options_.training;
   training.executor().wait(at->parameters->producer);
   double scale = 1;
-  auto sum = fix_sum(Gradient(at, micro_batch, {}), training.objective(), scale);
+  auto sum = fix_sum(Gradient(at, samples, {}), training.objective(), scale);
   for (auto& chunk : sum->chunks) evaluate_chunk(chunk, training.objective());
   sum->submitted = true;
   return sum;
 }
 
-// In slices, so that messages keep flowing, an interrupt is heard, and the end of the server ends a
-// sleep of any length.
-void MpiCluster::Process::sleep_until(Time end) {
+bool MpiCluster::Process::is_cancelled(const Deadline& deadline) {
+  return deadline.at_message && post_->has_first(MpiPost::Kind::message);
+}
+
+std::optional<Gradient> MpiCluster::Process::cancel() {
+  clock_.book(Activity::discarded);
+  ++tally(self_).cancelled;
+  return std::nullopt;
+}
+
+// In slices, so that messages keep flowing, an interrupt is heard, and the end of the servers ends a
+// sleep of any length. Short ones where somebody waits for what this rank sends, or it for a message.
+void MpiCluster::Process::sleep_until(Time end, const Deadline& deadline, bool is_endless) {
   constexpr Duration slice = std::chrono::milliseconds(2);
-  constexpr Duration slice_while_sending = std::chrono::microseconds(200);
+  constexpr Duration short_slice = std::chrono::microseconds(200);
+  const bool is_awaited = deadline.at_message || (is_coordinator() && partial_used_);
   for (Time at = now(); at < end; at = now()) {
     if (interrupted()) throw Interrupted();
-    mailbox_->progress();
-    if (server_is_gone()) return;
-    const Time wake = std::min(end, later(at, mailbox_->sending() ? slice_while_sending : slice));
+    progress();
+    if (servers_are_gone() || is_cancelled(deadline)) return;
+    if (is_endless && nobody_can_send({})) return;
+    const Time wake = std::min(end, later(at, is_awaited || post_->sending() ? short_slice : slice));
     sleep_until_monotonic(clock_.to_monotonic_ns(wake));
   }
+  if (deadline.at_message) progress();
+}
+
+// A worker in a micro-batch that never ends is never heard of again. It ends when all others have, or are
+// in such a micro-batch themselves.
+void MpiCluster::Process::sleep_for_ever() {
+  is_lost_ = true;
+  results_.clear();
+  post_->announce(MpiPost::News::lost, meetings_);
+  while (!others_are_through()) {
+    if (interrupted()) throw Interrupted();
+    progress();
+    sleep_until_monotonic(clock_.to_monotonic_ns(later(now(), std::chrono::milliseconds(2))));
+  }
+  clock_.book(Activity::discarded);
+  if (post_->count_announced(MpiPost::News::ended, 0, options_.workers) == 0)
+    throw RunFailure("no worker can go on: all are in a micro-batch that never ends");
+  throw NeverHeardOfAgain();
 }
 
 }  // namespace syncopate

@@ -92,17 +92,18 @@ void MpiSession::abort(const std::string& message, int status) const {
   _exit(status);
 }
 
-int ranks_needed(int workers, bool any_server) { return workers + (any_server ? 1 : 0); }
+int ranks_needed(int workers, int servers) { return workers + servers; }
 
-std::string wrong_number_of_ranks(int found, int workers, bool any_server) {
-  const int needed = ranks_needed(workers, any_server);
+std::string wrong_number_of_ranks(int found, int workers, int servers) {
+  const int needed = ranks_needed(workers, servers);
   if (found == needed) return {};
+  const std::string and_servers =
+      servers == 0 ? "" : fmt::format(" and {} {}", servers, servers == 1 ? "server" : "servers");
   std::string text = fmt::format(
       "{} than the experiment needs: found {} {}, must be {} ({} {}{}); start it with `mpirun -n {} ...` or set "
       "cluster.workers={}",
       found > needed ? "more ranks" : "fewer ranks", found, found == 1 ? "rank" : "ranks", needed, workers,
-      workers == 1 ? "worker" : "workers", any_server ? " and 1 server" : "", needed,
-      std::max(1, found - (any_server ? 1 : 0)));
+      workers == 1 ? "worker" : "workers", and_servers, needed, std::max(1, found - servers));
   if (found == 1 && slurm_tasks() > 1)
     text += fmt::format("; srun started {} tasks that do not see each other: try `srun --mpi=pmix`", slurm_tasks());
   return text;

@@ -44,11 +44,11 @@ class MpiSession {
   std::atomic<int>* speaker_ = nullptr;  // shared by the ranks of a node: 1 once a rank has failed
 };
 
-// Ranks an experiment needs: one per worker, and one for the server if any of its methods has one.
-int ranks_needed(int workers, bool any_server);
+// Ranks an experiment needs: one per worker, and one per server of the method that has most.
+int ranks_needed(int workers, int servers);
 
 // Empty if `found` ranks are right; else what is wrong and the command that would be right, for
 // rank 0 to print (exit status 2).
-std::string wrong_number_of_ranks(int found, int workers, bool any_server);
+std::string wrong_number_of_ranks(int found, int workers, int servers);
 
 }  // namespace syncopate

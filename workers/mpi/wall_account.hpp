@@ -25,9 +25,10 @@ class WallAccount {
   }
 
   // Makes the account end at T: what is missing was spent waiting; what lies beyond (a farewell that
-  // nobody needed any more) is taken back, last things first.
-  void close(Time end) {
+  // nobody needed any more) is taken back, last things first. Returns what was taken from compute.
+  Duration close(Time end) {
     book_until(Activity::wait, end);
+    const Duration computed = account_[Activity::compute];
     Duration beyond = booked_ - end;
     for (const Activity activity : {Activity::wait, Activity::communicate, Activity::compute, Activity::discarded}) {
       const Duration taken = std::min(beyond, account_[activity]);
@@ -35,6 +36,7 @@ class WallAccount {
       beyond -= taken;
     }
     booked_ = end;
+    return computed - account_[Activity::compute];
   }
 
   const Account& account() const { return account_; }

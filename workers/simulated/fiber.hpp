@@ -51,7 +51,7 @@ class Fiber {
   // thousands of fibers these lines are in no near cache.
   void prefetch() const {
     constexpr std::ptrdiff_t line = 64;
-    for (std::ptrdiff_t i = -4; i < 13; ++i) __builtin_prefetch(static_cast<const char*>(top_) + i * line, 1);
+    for (std::ptrdiff_t i = -9; i < 13; ++i) __builtin_prefetch(static_cast<const char*>(top_) + i * line, 1);
   }
 
  private:

@@ -11,7 +11,7 @@
 namespace syncopate {
 
 SimulatedCluster::SimulatedCluster(const Options& options) : options_(options) {
-  const auto count = static_cast<std::size_t>(options_.workers + (options_.has_server ? 1 : 0));
+  const auto count = static_cast<std::size_t>(options_.workers + options_.servers);
   stacks_ = std::make_unique<StackPool>(count);
   participants_ = std::vector<Participant>(count);
 }
@@ -20,7 +20,7 @@ SimulatedCluster::~SimulatedCluster() = default;
 
 RunTotals SimulatedCluster::run(const Program& work, const Program& serve) {
   for (int i = 0; i < options_.workers; ++i) start(Rank{i}, work);
-  if (options_.has_server) start(server(), serve);
+  for (int shard = 0; shard < options_.servers; ++shard) start(server(shard), serve);
   try {
     for (std::size_t i = 0; i < participants_.size(); ++i) resume(Rank{static_cast<int>(i)});
     event_loop();
@@ -40,42 +40,98 @@ void SimulatedCluster::start(Rank rank, const Program& program) {
     } catch (...) {
       failure_ = std::current_exception();
     }
-    self(rank).ended = somebody_ended_ = true;
+    self(rank).ended = true;
+    if (!is_server(rank)) {
+      ++ended_workers_;
+      ++ended_after_row_[self(rank).last_row];
+      close_rows();
+    }
+    schedule(std::max(self(rank).now, self(rank).last_arrival), Event::Kind::leave, rank);
   });
 }
 
 void SimulatedCluster::event_loop() {
-  while (true) {
-    wake_who_waits_in_vain();
-    if (events_.empty()) break;
-    std::pop_heap(events_.begin(), events_.end());
-    Event event = std::move(events_.back());
-    events_.pop_back();
+  while (!events_.empty()) {
+    const Event event = events_.pop();
+    fetch_what_comes_next();
     global_ = event.at;
     poll_interrupt();
-    switch (event.kind) {
-      case Event::Kind::resume:
-        if (self(event.rank).wake == event.number) {
-          Participant& participant = self(event.rank);
-          participant.account[Activity::wait] += std::max(event.at - participant.now, Duration{});
-          participant.now = participant.met_at = std::max(participant.now, event.at);
-          resume(event.rank);
-        }
-        break;
-      case Event::Kind::deliver:
-        deliver(event.rank, std::move(*event.delivery));
-        break;
-      case Event::Kind::finish_collective:
-        end_collective();
-        break;
-    }
+    handle(event);
   }
-  // When the server has ended the run is over, whatever workers are still lost in.
-  const bool over = options_.has_server ? participants_.back().ended
-                                        : std::all_of(participants_.begin(), participants_.end(),
-                                                      [](const Participant& participant) { return participant.ended; });
+  // When the servers have ended the run is over, whatever workers are still lost in. Without a server it
+  // is over when all have ended who are not lost.
+  const auto first = participants_.begin() + (options_.servers > 0 ? options_.workers : 0);
+  const bool over = std::all_of(first, participants_.end(), [](const Participant& p) { return p.ended || p.lost; }) &&
+                    std::any_of(first, participants_.end(), [](const Participant& p) { return p.ended; });
   if (!over) throw RunFailure(explain_deadlock());
   for (Participant& participant : participants_) participant.fiber.reset();
+}
+
+// With thousands of workers nothing of the next one is in a near cache. While the present event is handled, the
+// stack of the next event's fiber comes, and what has to be looked at to find that of the one after it.
+void SimulatedCluster::fetch_what_comes_next() const {
+  const auto fetch = [](const void* from, int lines) {
+    for (int line = 0; line < lines; ++line) __builtin_prefetch(static_cast<const char*>(from) + 64 * line, 1);
+  };
+  const auto next = events_.next_few();
+  for (std::size_t i = 1; i < next.size(); ++i) {
+    fetch(&participants_[index(next[i].rank)], 4);
+    if (next[i].delivery) fetch(next[i].delivery, 3);
+  }
+  if (next.empty() || next[0].kind != Event::Kind::deliver) return;
+  const Participant& receiver = participants_[index(next[0].rank)];
+  if (is_server(next[0].rank))
+    fetch(&participants_[index(next[0].delivery->message.from)], 4);  // where it is booked
+  else if (receiver.fiber)
+    receiver.fiber->prefetch();
+}
+
+void SimulatedCluster::handle(const Event& event) {
+  switch (event.kind) {
+    case Event::Kind::resume: {
+      Participant& participant = self(event.rank);
+      if (participant.wake != event.number) break;
+      if (!participant.interruptible) {  // who computes books its time itself
+        participant.account[Activity::wait] += std::max(event.at - participant.now, Duration{});
+        participant.now = participant.met_at = std::max(participant.now, event.at);
+      }
+      resume(event.rank);
+      break;
+    }
+    case Event::Kind::deliver:
+      deliver(event.rank, event.delivery);
+      break;
+    case Event::Kind::finish_collective:
+      end_collective();
+      break;
+    case Event::Kind::finish_group:
+      end_group(event.rank);
+      break;
+    case Event::Kind::arrive_partial:
+      resume(event.rank);
+      break;
+    case Event::Kind::finish_partial:
+      end_partial_round();
+      break;
+    case Event::Kind::leave:
+      leave(event.rank);
+      break;
+  }
+}
+
+void SimulatedCluster::leave(Rank rank) {
+  self(rank).left = true;
+  if (!is_server(rank)) {
+    ++leaves_;
+    if (gathering_.arrived > 0) fail_for_who_left(gathering_.place);
+    if (has_partial_rounds_) start_partial_round_if_due();
+  }
+  wake_who_waits_in_vain();
+}
+
+int SimulatedCluster::workers_left(Rank rank) {
+  self(rank).leaves_told = leaves_;
+  return options_.workers - leaves_;
 }
 
 void SimulatedCluster::poll_interrupt() {
@@ -83,24 +139,25 @@ void SimulatedCluster::poll_interrupt() {
   if (++calls_since_poll_ % calls_between_polls == 0 && interrupted()) throw Interrupted();
 }
 
-std::uint64_t SimulatedCluster::schedule(Time at, Event::Kind kind, Rank rank, std::unique_ptr<Delivery> delivery) {
-  events_.push_back({at, next_event_, kind, rank, std::move(delivery)});
-  std::push_heap(events_.begin(), events_.end());
+std::uint64_t SimulatedCluster::schedule(Time at, Event::Kind kind, Rank rank, Delivery* delivery) {
+  events_.push({at, next_event_, delivery, rank, kind});
   return next_event_++;
 }
 
 void SimulatedCluster::resume_at(Rank rank, Time at) { self(rank).wake = schedule(at, Event::Kind::resume, rank); }
 
-std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const ModelStatePtr& at,
-                                                           const MicroBatch& micro_batch, const Deadline& deadline) {
+std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                                           const MicroBatch& samples, const Deadline& deadline) {
+  if (deadline.at_message) return compute_until_message(rank, at, slot, samples);
   Participant& participant = self(rank);
-  const MicroBatchEnd end = end_of_micro_batch(participant.now, draw(participant, micro_batch), deadline);
+  const MicroBatchEnd end = end_of_micro_batch(participant.now, draw(participant, slot), deadline);
   check_clock(rank, end.at);
   const Duration spent = end.at - participant.now;
   participant.now = end.at;
   poll_interrupt();
   if (spent >= longest_duration) {  // an infinite delay: this worker is never heard of again
     participant.account[Activity::discarded] += spent;
+    participant.lost = true;
     suspend(participant, {"a micro-batch that never ends", std::source_location::current()});
   }
   if (!end.kept) {
@@ -109,7 +166,37 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
   }
   participant.account[Activity::compute] += spent;
   ++participant.computed;
-  return Gradient(at, micro_batch, spent);
+  return Gradient(at, samples, spent);
+}
+
+std::optional<Gradient> SimulatedCluster::compute_until_message(Rank rank, const ModelStatePtr& at,
+                                                                const MicroBatch& slot, const MicroBatch& samples) {
+  Participant& participant = self(rank);
+  const Duration duration = draw(participant, slot);
+  if (participant.inbox.empty()) {
+    participant.interruptible = true;
+    participant.lost = duration >= longest_duration;
+    if (!participant.lost) resume_at(rank, later(participant.now, duration));
+    suspend(participant, {"a micro-batch", std::source_location::current()});
+    participant.interruptible = participant.lost = false;
+  }
+  if (!participant.inbox.empty()) {
+    const Duration spent = std::max(global_ - participant.now, Duration{});
+    participant.account[Activity::discarded] += spent;
+    participant.now += spent;
+    ++participant.cancelled;
+    return std::nullopt;
+  }
+  participant.now = later(participant.now, duration);
+  check_clock(rank, participant.now);
+  participant.account[Activity::compute] += duration;
+  ++participant.computed;
+  return Gradient(at, samples, duration);
+}
+
+void SimulatedCluster::book_as_discarded(Participant& participant, const Gradient& gradient) {
+  participant.account[Activity::compute] -= gradient.compute_time();
+  participant.account[Activity::discarded] += gradient.compute_time();
 }
 
 void SimulatedCluster::check_clock(Rank rank, Time now) const {
@@ -156,17 +243,18 @@ void SimulatedCluster::draw_ahead(Participant& participant, const MicroBatch& fi
 }
 
 std::string SimulatedCluster::name(Rank rank) const {
-  return options_.has_server && rank == server() ? "the server" : fmt::format("worker {}", rank.value);
+  if (!is_server(rank)) return fmt::format("worker {}", rank.value);
+  return options_.servers == 1 ? "the server" : fmt::format("server {}", rank.value - options_.workers);
 }
 
-namespace {
-
 // The last two parts of a path: the file's place within the project.
-std::string short_path(std::string_view path) {
+std::string SimulatedCluster::short_path(std::string_view path) {
   const auto file = path.rfind('/');
   const auto folder = file == path.npos || file == 0 ? path.npos : path.rfind('/', file - 1);
   return std::string(folder == path.npos ? path : path.substr(folder + 1));
 }
+
+namespace {
 
 // "0-3, 7": ranks in ascending order as ranges.
 std::string as_ranges(const std::vector<int>& ranks) {
@@ -185,7 +273,7 @@ std::string as_ranges(const std::vector<int>& ranks) {
 
 std::string SimulatedCluster::explain_deadlock() const {
   std::map<std::string, std::vector<int>> workers_by_state;
-  std::string server_state;
+  std::string servers_state;
   for (std::size_t i = 0; i < participants_.size(); ++i) {
     const Participant& participant = participants_[i];
     const Place* place = participant.waits_for;
@@ -195,30 +283,37 @@ std::string SimulatedCluster::explain_deadlock() const {
     if (static_cast<int>(i) < options_.workers)
       workers_by_state[state].push_back(static_cast<int>(i));
     else
-      server_state = state;
+      servers_state +=
+          fmt::format("\n  {}: {}", options_.servers == 1 ? "server" : name(Rank{static_cast<int>(i)}), state);
   }
   std::string text = fmt::format("deadlock at {:.6f} s: nobody can go on", to_seconds(global_));
   for (const auto& [state, ranks] : workers_by_state)
     text += fmt::format("\n  worker{} {}: {}", ranks.size() > 1 ? "s" : "", as_ranges(ranks), state);
-  if (!server_state.empty()) text += "\n  server: " + server_state;
-  return text;
+  return text + servers_state;
 }
 
-// T is the end of the last worker. With a server it is the server's end, or the last time that workers
-// met after it; who is beyond has run ahead with a computation that came too late, and is cut off at T.
+// T is the end of the last worker. With servers it is their end, or the last time that workers met after
+// it, and with partial all-reduces that last time alone; who is beyond has run ahead with a computation that
+// came too late, and is cut off at T.
 RunTotals SimulatedCluster::totals() {
   RunTotals totals;
-  for (const Participant& participant : participants_) {
-    const bool ends_the_run = !options_.has_server || &participant == &participants_.back();
-    totals.end = std::max(totals.end, ends_the_run ? participant.now : participant.met_at);
+  const bool with_servers = options_.servers > 0;
+  for (std::size_t i = 0; i < participants_.size(); ++i) {
+    const Participant& participant = participants_[i];
+    const bool decides = with_servers ? static_cast<int>(i) >= options_.workers : !has_partial_rounds_;
+    totals.end = std::max(totals.end, decides && !participant.lost ? participant.now : participant.met_at);
   }
   for (int i = 0; i < options_.workers; ++i) {
     Participant& participant = participants_[static_cast<std::size_t>(i)];
+    if (participant.late.micro_batches() > 0) {  // nobody took it any more
+      book_as_discarded(participant, participant.late);
+      participant.dropped += participant.late.micro_batches();
+    }
     Account account = participant.account;
-    if (options_.has_server) {
+    if (with_servers) {
       account[Activity::discarded] += account[Activity::compute] - participant.kept_time;
       account[Activity::compute] = participant.kept_time;
-      participant.dropped = participant.computed - participant.kept;
+      participant.dropped = participant.computed + participant.cancelled - participant.kept;
     }
     const Duration beyond = participant.now - totals.end;
     if (beyond > Duration{})
@@ -229,6 +324,7 @@ RunTotals SimulatedCluster::totals() {
     totals.kept.push_back(participant.kept);
     totals.dropped.push_back(participant.dropped);
   }
+  totals.staleness = staleness_;
   totals.bytes = bytes_;
   totals.collectives = collectives_;
   totals.messages = messages_;

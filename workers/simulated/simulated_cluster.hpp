@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +15,9 @@
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/network.hpp"
+#include "workers/simulated/event_queue.hpp"
 #include "workers/simulated/fiber.hpp"
+#include "workers/simulated/inbox.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
@@ -23,7 +26,7 @@ class SimulatedCluster : public Cluster {
  public:
   struct Options {
     int workers = 1;
-    bool has_server = false;
+    int servers = 0;
     int micro_batches = 1;  // usual number per step: so many durations are drawn at once
     const ComputeTime& compute_time;
     const NetworkModel& network;
@@ -35,32 +38,40 @@ class SimulatedCluster : public Cluster {
   ~SimulatedCluster() override;
 
   int workers() const override { return options_.workers; }
+  int servers() const override { return options_.servers; }
   RunTotals run(const Program& work, const Program& serve) override;
   Time now(Rank self) const override { return participants_[index(self)].now; }
-  std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& micro_batch,
-                                           const Deadline& deadline) override;
+  int workers_left(Rank self) override;
+  bool has_left(Rank, Rank worker) const override { return participants_[index(worker)].left; }
+  std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
+                                           const MicroBatch& samples, const Deadline& deadline) override;
   Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override;
-  Agreement all_reduce_sum(Rank self, Gradient& gradient, const Contribution& contribution, Place place) override;
-  Agreement average(Rank self, ModelStatePtr& state, const AveragePolicy& policy, const Contribution& contribution,
+  Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
+                           Place place) override;
+  Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
                     Place place) override;
   Agreement broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) override;
-  Agreement barrier(Rank self, Place place) override;
+  Agreement barrier(Rank self, Place place, const Contribution& contribution) override;
+  SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place) override;
+  std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
+                                             LateGradient late, const Contribution& contribution, Place place) override;
+  void finish_round(Rank self, const Contribution& contribution) override;
   void send(Rank self, Rank to, Message message, Place place) override;
-  std::optional<Message> receive(Rank self, Time until, Place place) override;
+  std::optional<Message> receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
   void discard(Rank self, const Message& message) override;
-  void keep(Rank self, const Message& message) override;
+  void keep(Rank self, const Message& message, Step staleness) override;
   Bytes bytes_sent() const override { return bytes_; }
 
  private:
-  enum class Collective { none, all_reduce, average, broadcast, barrier };
+  enum class Collective { none, all_reduce, average, broadcast, barrier, all_gather };
 
   struct Delivery {
     Message message;
     Time sent;
   };
 
-  // What every step touches fills the first three cache lines: with thousands of workers the cost of a
-  // step is that of fetching their memory.
+  // What every step touches fills the first three cache lines, what messages touch the fourth: with thousands
+  // of workers the cost of a step is that of fetching their memory.
   struct alignas(64) Participant {
     std::optional<Fiber> fiber;
     Time now{};
@@ -71,15 +82,28 @@ class SimulatedCluster : public Cluster {
     std::int64_t dropped = 0;
     std::uint64_t wake = 0;            // number of the event that ends its present wait; 0: none
     const Place* waits_for = nullptr;  // on its stack; null: it runs
-    bool receiving = false;
-    bool ended = false;
+    bool receiving = false;            // waits for a message
+    bool interruptible = false;        // computes, until a message comes
+    bool ended = false;                // its program has
+    bool left = false;                 // and the clock has come to that
+    bool lost = false;                 // in a micro-batch that never ends
+    // What messages touch.
+    Duration kept_time{};        // server methods: compute time of what the server kept
+    Time last_arrival{};         // of what it has sent: it leaves after that
+    std::optional<Rank> from;    // while receiving: from whom alone
+    int in_flight = 0;           // sent to it, not yet arrived
+    int leaves_told = 0;         // a server: of workers that have left
+    Delivery* handed = nullptr;  // what ends its present wait for a message
+    Inbox<Delivery> inbox;       // arrived while it did not wait, in (time, number) order
     // What only some methods touch.
     int drawn_first = 0;
     Step drawn_step{-1};
     std::vector<Duration> durations;  // drawn ahead for one step
-    Duration kept_time{};             // server methods: compute time of what the server kept
-    std::deque<Delivery> inbox;       // arrived, in (time, number) order
-    int in_flight = 0;                // sent to it, not yet arrived
+    std::int64_t cancelled = 0;       // micro-batches that a message ended
+    Step last_row{};                  // of finish_round
+    Step next_round{};                // of partial all-reduces: the first whose result it has not got
+    Gradient late;                    // to be added to the next round
+    Contribution late_part;
   };
 
   // The collective that workers are gathering for. Sums are formed as they arrive.
@@ -90,7 +114,9 @@ class SimulatedCluster : public Cluster {
     Time last_arrival{};
     Round round;
     Gradient sum;
+    std::vector<double> numbers;        // summed, or gathered
     std::vector<ModelStatePtr> states;  // by rank
+    std::vector<double> weights;        // by rank
     AveragePolicy policy;
     Rank root{};
   };
@@ -102,28 +128,60 @@ class SimulatedCluster : public Cluster {
     Time end{};
     Agreement agreement;
     Gradient sum;
+    SharedNumbers numbers;
     std::vector<ModelStatePtr> states;
   };
 
+  // A group of consecutive ranks that average among themselves.
+  struct Group {
+    int members = 0;
+    Gathering gathering;
+    Meeting meeting;
+  };
+
+  // The partial all-reduce that is open or under way, and the results that somebody has still to get.
+  struct PartialRound {
+    Step number{};
+    bool under_way = false;
+    Time taken_place{};
+    Activation activation;
+    std::vector<Rank> arrived;
+    std::vector<Rank> waiting;      // arrived, or too late and waiting for its result
+    std::vector<Rank> accumulated;  // have a late gradient to contribute
+    int contributors = 0;
+    Gradient sum;
+    Round round;
+    std::deque<PartialSum> results;  // of the rounds before `number`
+  };
+
+  // A row of steps.csv of a method without collectives, until all workers have done the step.
+  struct OpenRow {
+    Round round;
+    int workers = 0;
+  };
+
   struct Event {
-    enum class Kind { resume, deliver, finish_collective };
+    enum class Kind { resume, deliver, finish_collective, finish_group, arrive_partial, finish_partial, leave };
     Time at;
     std::uint64_t number;
-    Kind kind;
+    Delivery* delivery;  // of the pool
     Rank rank{};
-    std::unique_ptr<Delivery> delivery;
-    // Order of a heap with the earliest event on top.
-    bool operator<(const Event& other) const { return at != other.at ? at > other.at : number > other.number; }
+    Kind kind;
+    bool before(const Event& other) const { return at != other.at ? at < other.at : number < other.number; }
   };
 
   std::size_t index(Rank rank) const { return static_cast<std::size_t>(rank.value); }
   Participant& self(Rank rank) { return participants_[index(rank)]; }
   std::string name(Rank rank) const;
+  static std::string short_path(std::string_view path);
 
   void start(Rank rank, const Program& program);
   void event_loop();
+  void handle(const Event& event);
+  void fetch_what_comes_next() const;
+  void leave(Rank rank);
   void poll_interrupt();
-  std::uint64_t schedule(Time at, Event::Kind kind, Rank rank, std::unique_ptr<Delivery> delivery = nullptr);
+  std::uint64_t schedule(Time at, Event::Kind kind, Rank rank, Delivery* delivery = nullptr);
   static void suspend(Participant& participant, const Place& place) {
     participant.waits_for = &place;
     participant.fiber->suspend();
@@ -139,33 +197,60 @@ class SimulatedCluster : public Cluster {
   void check_clock(Rank rank, Time now) const;
   Duration draw(Participant& participant, const MicroBatch& micro_batch);
   void draw_ahead(Participant& participant, const MicroBatch& first, int count);
+  static void book_as_discarded(Participant& participant, const Gradient& gradient);
   Gathering& arrive(Rank rank, Collective operation, const Contribution& contribution, const Place& place);
   [[gnu::always_inline]] Agreement meet(Rank rank, const Place& place);
+  void add_model(Rank rank, Gathering& gathering, std::size_t place_in_group, ModelStatePtr& state,
+                 const Averaging& averaging) const;
+  std::vector<ModelStatePtr> mean_of(const Gathering& gathering) const;
+  void average_in_group(Rank rank, ModelStatePtr& state, const Averaging& averaging, Place place);
+  void end_group(Rank first);
+  [[noreturn]] void fail_for_who_left(const Place& place) const;
+  [[noreturn]] void fail_for_counts(Rank rank, std::size_t count, std::size_t expected) const;
   void schedule_collective_end();
   void end_collective();
+  std::optional<Gradient> compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                                const MicroBatch& samples);
   Bytes payload() const;
-  void deliver(Rank to, Delivery delivery);
-  Message take_first(Participant& participant);
-  bool nobody_can_send_to(Rank rank) const;
+  Bytes average_payload(const AveragePolicy& policy) const;
+  void contribute(Rank rank, Gradient gradient, const Contribution& part);
+  void start_partial_round_if_due();
+  void end_partial_round();
+  std::vector<PartialSum> results_for(Participant& participant);
+  Delivery* make_delivery(Message&& message, Time sent);
+  Message open(Delivery* delivery);
+  void deliver(Rank to, Delivery* delivery);
+  std::optional<Message> take_first(Participant& participant, std::optional<Rank> from);
+  bool nobody_can_send_to(Rank rank, std::optional<Rank> from) const;
   void wake_who_waits_in_vain();
+  void close_rows();
   std::string explain_deadlock() const;
   RunTotals totals();
 
   Options options_;
   std::unique_ptr<StackPool> stacks_;  // outlives the fibers
   std::vector<Participant> participants_;
-  std::vector<Event> events_;  // a heap
+  EventQueue<Event> events_;
+  std::deque<Delivery> deliveries_;  // a pool: they do not move
+  std::vector<Delivery*> free_deliveries_;
   std::uint64_t next_event_ = 1;
   Time global_{};
   std::exception_ptr failure_;
-  bool somebody_ended_ = false;
+  int ended_workers_ = 0;  // whose programs have ended
+  int leaves_ = 0;         // workers that have left
   Gathering gathering_;
   Meeting meeting_;
-  std::vector<Duration> drawn_;  // scratch of compute_gradients
+  std::map<int, Group> groups_;  // by their first rank
+  PartialRound partial_;
+  bool has_partial_rounds_ = false;
+  std::map<Step, OpenRow> open_rows_;
+  std::map<Step, int> ended_after_row_;  // workers whose programs have ended, by their last row
+  std::vector<Duration> drawn_;          // scratch of compute_gradients
   Time last_round_end_{};
   Bytes last_round_bytes_{};
   Bytes bytes_{};
   std::int64_t kept_ = 0;  // in collectives, over all workers
+  std::vector<std::int64_t> staleness_;
   std::int64_t collectives_ = 0;
   std::int64_t messages_ = 0;
   std::int64_t calls_since_poll_ = 0;

@@ -14,79 +14,154 @@ void SimulatedCluster::send(Rank from, Rank to, Message message, Place place) {
     throw RunFailure(fmt::format("{} sends to rank {} in {}, but there are ranks 0 to {}", name(from), to.value,
                                  place.operation, participants_.size() - 1));
   message.from = from;
-  const Bytes bytes = options_.training.parameter_bytes();
+  const Bytes bytes = message_bytes(message, options_.training.parameter_bytes());
   const Time sent = self(from).now;
   // A worker may have run ahead of everybody's time: its message counts when it arrives.
-  if (options_.has_server && from == server()) bytes_ += bytes;
+  if (is_server(from)) bytes_ += bytes;
   ++messages_;
   ++self(to).in_flight;
-  schedule(later(sent, options_.network.message(bytes)), Event::Kind::deliver, to,
-           std::make_unique<Delivery>(Delivery{std::move(message), sent}));
+  const Time arrival = later(sent, options_.network.message(bytes));
+  self(from).last_arrival = std::max(self(from).last_arrival, arrival);
+  schedule(arrival, Event::Kind::deliver, to, make_delivery(std::move(message), sent));
 }
 
-std::optional<Message> SimulatedCluster::receive(Rank rank, Time until, Place place) {
+std::optional<Message> SimulatedCluster::receive(Rank rank, std::optional<Rank> from, Time until, Place place) {
   Participant& participant = self(rank);
-  if (participant.inbox.empty()) {
-    // Others may be behind in virtual time: let them catch up, at least to this worker's time.
-    participant.receiving = true;
-    if (until != never) resume_at(rank, std::max(until, participant.now));
-    suspend(participant, place);
-    participant.receiving = false;
+  if (auto message = take_first(participant, from)) return message;
+  if (is_server(rank) && participant.leaves_told != leaves_) {
+    participant.leaves_told = leaves_;
+    return std::nullopt;
   }
-  if (participant.inbox.empty()) return std::nullopt;
-  return take_first(participant);
+  if (nobody_can_send_to(rank, from)) return std::nullopt;
+  // Others may be behind in virtual time: let them catch up, at least to this worker's time.
+  participant.receiving = true;
+  participant.from = from;
+  if (until != never) resume_at(rank, std::max(until, participant.now));
+  suspend(participant, place);
+  participant.receiving = false;
+  participant.leaves_told = leaves_;
+  if (participant.handed) return open(std::exchange(participant.handed, nullptr));
+  return take_first(participant, from);
 }
 
-Message SimulatedCluster::take_first(Participant& participant) {
-  Message message = std::move(participant.inbox.front().message);
-  participant.inbox.pop_front();
-  return message;
+SimulatedCluster::Delivery* SimulatedCluster::make_delivery(Message&& message, Time sent) {
+  Delivery* delivery = nullptr;
+  if (free_deliveries_.empty()) {
+    delivery = &deliveries_.emplace_back();
+  } else {
+    delivery = free_deliveries_.back();
+    free_deliveries_.pop_back();
+  }
+  delivery->message = std::move(message);
+  delivery->sent = sent;
+  return delivery;
 }
 
-void SimulatedCluster::deliver(Rank to, Delivery delivery) {
+Message SimulatedCluster::open(Delivery* delivery) {
+  free_deliveries_.push_back(delivery);
+  return std::move(delivery->message);
+}
+
+std::optional<Message> SimulatedCluster::take_first(Participant& participant, std::optional<Rank> from) {
+  Delivery* first =
+      participant.inbox.take_first([&](const Delivery* delivery) { return !from || delivery->message.from == *from; });
+  if (!first) return std::nullopt;
+  return open(first);
+}
+
+void SimulatedCluster::deliver(Rank to, Delivery* delivery) {
   Participant& receiver = self(to);
+  const Message& message = delivery->message;
   --receiver.in_flight;
-  const bool from_server = options_.has_server && delivery.message.from == server();
-  if (!from_server) bytes_ += options_.training.parameter_bytes();
-  if (receiver.receiving && global_ > receiver.now) {
-    const Time sent = std::clamp(delivery.sent, receiver.now, global_);
+  // Who sends to a server that has ended has run ahead beyond the end of the run.
+  const bool in_time = !(is_server(to) && receiver.ended);
+  if (in_time && !is_server(message.from)) bytes_ += message_bytes(message, options_.training.parameter_bytes());
+  const bool awaited = receiver.receiving && (!receiver.from || *receiver.from == message.from);
+  if (awaited && global_ > receiver.now) {
+    const Time sent = std::clamp(delivery->sent, receiver.now, global_);
     receiver.account[Activity::wait] += sent - receiver.now;
     receiver.account[Activity::communicate] += global_ - sent;
     receiver.now = receiver.met_at = global_;
   }
-  receiver.inbox.push_back(std::move(delivery));
-  if (receiver.receiving) resume(to);
+  if (awaited)
+    receiver.handed = delivery;
+  else
+    receiver.inbox.put(delivery);
+  if (awaited || receiver.interruptible) resume(to);
 }
 
-void SimulatedCluster::keep(Rank, const Message& message) {
+// Of several servers the first one speaks for all: each of them gets a slice of the same gradient.
+void SimulatedCluster::keep(Rank, const Message& message, Step staleness) {
+  const auto steps = static_cast<std::size_t>(staleness.value());
+  if (staleness_.size() <= steps) staleness_.resize(steps + 1);
+  ++staleness_[steps];
+  if (message.slice.index > 0) return;
   Participant& sender = self(message.from);
   sender.kept += message.gradient.micro_batches();
   sender.kept_time += message.gradient.compute_time();
 }
 
-// What was computed and not kept counts as discarded in the totals.
-void SimulatedCluster::discard(Rank, const Message&) {}
-
-// Workers of a method with a server hear from nobody else once it has ended.
-bool SimulatedCluster::nobody_can_send_to(Rank rank) const {
-  const Participant& receiver = participants_[index(rank)];
-  if (receiver.in_flight > 0 || !receiver.inbox.empty()) return false;
-  if (options_.has_server && rank != server()) return participants_.back().ended;
-  return std::all_of(participants_.begin(), participants_.end(),
-                     [&](const Participant& other) { return &other == &receiver || other.ended; });
+// With servers, what was computed and not kept counts as discarded in the totals.
+void SimulatedCluster::discard(Rank, const Message& message) {
+  if (options_.servers == 0) book_as_discarded(self(message.from), message.gradient);
 }
 
+// Workers of a method with servers hear from nobody else once these have ended.
+bool SimulatedCluster::nobody_can_send_to(Rank rank, std::optional<Rank> from) const {
+  const Participant& receiver = participants_[index(rank)];
+  if (from) return participants_[index(*from)].left;  // after its messages have arrived
+  if (receiver.in_flight > 0) return false;
+  const auto first = participants_.begin() + (options_.servers > 0 && !is_server(rank) ? options_.workers : 0);
+  return std::all_of(first, participants_.end(),
+                     [&](const Participant& other) { return &other == &receiver || other.left; });
+}
+
+// Somebody has left: those who waited for a message from there, and servers, learn of it now.
 void SimulatedCluster::wake_who_waits_in_vain() {
-  if (!somebody_ended_) return;
   for (std::size_t i = 0; i < participants_.size(); ++i) {
     const Rank rank{static_cast<int>(i)};
     Participant& participant = participants_[i];
-    if (!participant.receiving || !nobody_can_send_to(rank)) continue;
+    if (!participant.receiving) continue;
+    const bool has_news = is_server(rank) && participant.leaves_told != leaves_;
+    if (!has_news && !nobody_can_send_to(rank, participant.from)) continue;
     if (global_ > participant.now) {
       participant.account[Activity::wait] += global_ - participant.now;
-      participant.now = global_;
+      participant.now = participant.met_at = global_;
     }
     resume(rank);  // also from a timed wait, whose event is then stale
+  }
+}
+
+void SimulatedCluster::finish_round(Rank rank, const Contribution& contribution) {
+  Participant& participant = self(rank);
+  participant.kept += contribution.kept;
+  participant.kept_time += contribution.compute_time;
+  participant.dropped += contribution.planned - contribution.kept;
+  participant.last_row = contribution.step;
+  OpenRow& row = open_rows_[contribution.step];
+  ++row.workers;
+  row.round.step = contribution.step;
+  row.round.end = std::max(row.round.end, participant.now);
+  row.round.kept += contribution.kept;
+  row.round.dropped += contribution.planned - contribution.kept;
+  row.round.period = std::max(row.round.period, contribution.period);
+  close_rows();
+}
+
+// Reports the rows that nobody will add to any more, in the order of the steps.
+void SimulatedCluster::close_rows() {
+  while (!open_rows_.empty()) {
+    const auto& [step, row] = *open_rows_.begin();
+    int expected = options_.workers;
+    for (const auto& [last, ended] : ended_after_row_)
+      if (last < step) expected -= ended;
+    if (row.workers < expected) return;
+    Round round = row.round;
+    kept_ += round.kept;
+    round.duration = round.end - std::exchange(last_round_end_, round.end);
+    round.bytes = bytes_ - std::exchange(last_round_bytes_, bytes_);
+    if (options_.observer) options_.observer->on_round(round);
+    open_rows_.erase(open_rows_.begin());
   }
 }
 

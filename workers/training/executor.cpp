@@ -37,6 +37,12 @@ Executor::~Executor() {
   }
   work_available_.notify_all();
   for (auto& thread : pool_) thread.join();
+  // A task holds the cell that it would have filled, and the cell its task: neither would ever be freed.
+  for (; !ready_.empty(); ready_.pop_front()) {
+    Task& task = *ready_.front();
+    task.work_ = nullptr;
+    for (auto& successor : std::exchange(task.successors_, {})) ready_.push_back(std::move(successor));
+  }
 }
 
 std::shared_ptr<Task> Executor::submit(std::function<void()> work,
@@ -121,7 +127,9 @@ std::shared_ptr<Task> Executor::run_one(std::shared_ptr<Task> task, std::unique_
   task->successors_.clear();
   progress_.notify_all();
   if (more) work_available_.notify_all();
-  return stopping_ ? nullptr : next;
+  if (!stopping_ || !next) return next;
+  ready_.push_front(std::move(next));
+  return nullptr;
 }
 
 }  // namespace syncopate

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "workers/training/gradient_sum.hpp"
+
 namespace syncopate {
 
 Gradient::Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, Duration compute_time)
@@ -14,7 +16,9 @@ Gradient::Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, 
 
 Gradient::Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time)
     : micro_batches_(micro_batches), compute_time_(compute_time) {
-  if (sum) terms_.push_back({.at = nullptr, .micro_batches = {}, .sum = std::move(sum), .scale = 1});
+  if (!sum) return;
+  wide_ = sum->wide;
+  terms_.push_back({.at = nullptr, .micro_batches = {}, .sum = std::move(sum), .scale = 1});
 }
 
 void Gradient::join(std::vector<Term>&& terms) {

@@ -39,8 +39,12 @@ class Gradient {
   // The same for `count` micro-batches of a step, numbered from first.index; compute_time of all.
   Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, Duration compute_time);
 
-  // A sum that is already shared, such as the result of an all-reduce.
+  // A sum that is already shared, such as the result of an all-reduce; wide if the sum is.
   Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time = {});
+
+  // A wide gradient is summed in double precision and sent as such: for codes whose large weights cancel.
+  void widen() { wide_ = true; }
+  bool wide() const { return wide_; }
 
   Gradient& operator+=(const Gradient& other) {
     count(other);
@@ -70,12 +74,14 @@ class Gradient {
   void count(const Gradient& other) {
     micro_batches_ += other.micro_batches_;
     compute_time_ += other.compute_time_;
+    wide_ |= other.wide_;
   }
   void join(std::vector<Term>&& terms);
 
   std::vector<Term> terms_;
   std::int64_t micro_batches_ = 0;
   Duration compute_time_{};
+  bool wide_ = false;
 };
 
 }  // namespace syncopate

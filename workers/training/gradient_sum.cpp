@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "workers/training/wide_gradient.hpp"
+
 namespace syncopate {
 
 namespace {
@@ -17,11 +19,11 @@ struct Group {
 
 // Micro-batches of one model and weight together, each group sorted, the groups by their first
 // micro-batch: never by address, which differs from run to run.
-std::vector<Group> group(const Gradient& gradient) {
+std::vector<Group> group(std::span<const Gradient::Term> terms) {
   std::vector<Group> groups;
   // A gradient depends on parameters and buffers alone: models that workers adopted differ in the rest.
   std::map<std::tuple<const Cell*, const Cell*, double>, std::size_t> place;
-  for (const Gradient::Term& term : gradient.terms()) {
+  for (const Gradient::Term& term : terms) {
     if (!term.at) continue;
     const auto [found, is_new] =
         place.try_emplace({term.at->parameters.get(), term.at->buffers.get(), term.scale}, groups.size());
@@ -46,13 +48,19 @@ std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples) 
 std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale) {
   const auto& terms = gradient.terms();
   scale = 1;
-  if (terms.size() == 1 && terms.front().sum) {
+  if (terms.size() == 1 && terms.front().sum && terms.front().sum->wide >= gradient.wide()) {
     scale = terms.front().scale;
     return terms.front().sum;
   }
   auto sum = std::make_shared<GradientSum>();
+  sum->wide = gradient.wide();
   sum->micro_batches = gradient.micro_batches();
-  for (Group& group : group(gradient)) {
+  std::vector<Gradient::Term> merged;
+  if (sum->wide) {
+    merged = merge_weights(terms);
+    sum->micro_batches = count_buffers(terms, merged);
+  }
+  for (Group& group : group(sum->wide ? merged : terms)) {
     const auto count = static_cast<std::int64_t>(group.micro_batches.size());
     const std::int64_t pieces =
         std::min(count, number_of_chunks(count * objective.samples_per_micro_batch(), objective.chunk_samples()));
@@ -98,15 +106,16 @@ void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_pt
 namespace {
 
 // out += (or =, for the first) factor x the elements of one partial gradient.
-void add_partial(const PartialGradient& partial, double factor, std::size_t begin, std::span<float> out, bool first) {
+template <typename Real>
+void add_partial(const PartialGradient& partial, double factor, std::size_t begin, std::span<Real> out, bool first) {
   const std::size_t end = begin + out.size();
-  const auto scale = static_cast<float>(factor);
+  const auto scale = static_cast<Real>(factor);
   for (const GradientSegment& segment : partial.segments) {
     const std::size_t from = std::max(begin, segment.offset);
     const std::size_t to = std::min(end, segment.offset + segment.size);
     if (from >= to) continue;
     const float* source = segment.data + (from - segment.offset);
-    float* target = out.data() + (from - begin);
+    Real* target = out.data() + (from - begin);
     const std::size_t n = to - from;
     if (first)
       for (std::size_t i = 0; i < n; ++i) target[i] = scale * source[i];
@@ -115,7 +124,8 @@ void add_partial(const PartialGradient& partial, double factor, std::size_t begi
   }
 }
 
-void add_block(const GradientSum& sum, double factor, std::size_t begin, std::span<float> out, bool& first) {
+template <typename Real>
+void add_block(const GradientSum& sum, double factor, std::size_t begin, std::span<Real> out, bool& first) {
   for (const auto& chunk : sum.chunks) {
     if (chunk.nested) {
       add_block(*chunk.nested, factor * chunk.scale, begin, out, first);
@@ -126,12 +136,42 @@ void add_block(const GradientSum& sum, double factor, std::size_t begin, std::sp
   }
 }
 
+template <typename Real>
+void fill_block(const GradientSum& sum, double scale, std::size_t begin, std::span<Real> out) {
+  bool first = true;
+  add_block(sum, scale, begin, out, first);
+  if (first) std::fill(out.begin(), out.end(), Real{0});
+}
+
+// Calls `use(at, block)` for the elements begin + at .. of the sum in double precision, block by block.
+template <typename Use>
+void for_wide_blocks(const GradientSum& sum, double scale, std::size_t begin, std::size_t size, const Use& use) {
+  constexpr std::size_t block_size = 2048;  // fits the first-level cache
+  double block[block_size];
+  for (std::size_t at = 0; at < size; at += block_size) {
+    const std::span<double> part(block, std::min(block_size, size - at));
+    fill_block(sum, scale, begin + at, part);
+    use(at, part);
+  }
+}
+
 }  // namespace
 
 void write_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> out) {
-  bool first = true;
-  add_block(sum, scale, begin, out, first);
-  if (first) std::fill(out.begin(), out.end(), 0.0f);
+  if (!sum.wide) return fill_block(sum, scale, begin, out);
+  for_wide_blocks(sum, scale, begin, out.size(), [&](std::size_t at, std::span<const double> block) {
+    for (std::size_t i = 0; i < block.size(); ++i) out[at + i] = static_cast<float>(block[i]);
+  });
+}
+
+void write_wide_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> high,
+                      std::span<float> low) {
+  for_wide_blocks(sum, scale, begin, high.size(), [&](std::size_t at, std::span<const double> block) {
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      high[at + i] = static_cast<float>(block[i]);
+      low[at + i] = static_cast<float>(block[i] - high[at + i]);
+    }
+  });
 }
 
 LossSum loss_of(const GradientSum& sum) {

@@ -31,20 +31,22 @@ struct GradientSum {
     std::uint64_t from;  // ModelState::id
     double scale;
     double learning_rate;
+    Slice slice;
     auto operator<=>(const Use&) const = default;
   };
 
   std::vector<Chunk> chunks;
   std::vector<std::shared_ptr<Task>> tasks;  // one per chunk once submitted
   bool submitted = false;
-  std::int64_t micro_batches = 0;
+  bool wide = false;               // is added up in double precision
+  std::int64_t micro_batches = 0;  // in the sum of the normalisation buffers
   // Strong references on purpose: while somebody may still look a state up here, its memory must not
   // be taken over by the next step. Looked up, never iterated.
   std::map<Use, ModelStatePtr> uses;
 };
 
-// Sorts and cuts the gradient's terms. A gradient that is already one shared sum is returned as it
-// is; `scale` receives its factor (1 otherwise).
+// Sorts and cuts the gradient's terms. A gradient that is already one shared sum (a wide one, if it is wide)
+// is returned as it is; `scale` receives its factor (1 otherwise).
 std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale);
 
 // Chunks needed for `samples`: one for small batches, else an even number of equal ones of at most
@@ -57,8 +59,13 @@ void evaluate_chunk(GradientSum::Chunk& chunk, const Objective& objective);
 void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,
                    Executor& executor);
 
-// out[i] = scale x the sum's elements [begin, begin + out.size()); all chunks must be evaluated.
+// out[i] = scale x the sum's elements [begin, begin + out.size()); all chunks must be evaluated. A wide sum
+// is rounded once, at the end.
 void write_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> out);
+
+// The same in double precision: high[i] + low[i]. Both of equal size.
+void write_wide_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> high,
+                      std::span<float> low);
 
 // Over all chunks that were evaluated here.
 struct LossSum {

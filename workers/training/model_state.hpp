@@ -5,8 +5,10 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "workers/training/executor.hpp"
 #include "workers/training/flat_vector.hpp"
@@ -18,8 +20,14 @@ namespace syncopate {
 struct Cell {
   FlatVector value;
   std::shared_ptr<Task> producer;  // null: filled from the start
+  // A step from it has been submitted, which may take over its memory: no memo hands it out any more.
+  // Only the submitting thread asks.
+  bool stepped_from = false;
 };
 using CellPtr = std::shared_ptr<Cell>;
+
+CellPtr filled_cell(std::span<const float> values);
+inline std::shared_ptr<Task> producer(const CellPtr& cell) { return cell ? cell->producer : nullptr; }
 
 struct ModelState {
   std::uint64_t id = 0;            // no two states ever share one, unlike their addresses
@@ -29,6 +37,21 @@ struct ModelState {
   Step optimizer_steps{};          // steps since the moments were zero
 };
 using ModelStatePtr = std::shared_ptr<const ModelState>;
+
+// Part `index` of `count` equal parts of a vector: what one of several servers holds.
+struct Slice {
+  int index = 0;
+  int count = 1;
+  std::int64_t begin(std::int64_t size) const { return size * index / count; }
+  std::int64_t end(std::int64_t size) const { return size * (index + 1) / count; }
+  auto operator<=>(const Slice&) const = default;
+};
+
+// One term of a linear combination of states.
+struct WeightedState {
+  double weight = 1;
+  ModelStatePtr state{};
+};
 
 std::uint64_t new_state_id();
 

@@ -86,6 +86,16 @@ class Objective {
   virtual std::int64_t evaluation_samples(Split split) const = 0;
   virtual EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                                   std::int64_t end) const = 0;
+  // The same for an ensemble: the mean of the members' predicted probabilities. `buffers` as many as
+  // parameters, null where there are none. By default the mean of the members' sums.
+  virtual EvaluationSums evaluate_ensemble(std::span<const float* const> parameters,
+                                           std::span<const float* const> buffers, Split split, std::int64_t begin,
+                                           std::int64_t end) const;
+
+  // Normalisation statistics of the micro-batches themselves, at parameters (P,): the mean over them of
+  // each one's mean and (unbiased) variance. (buffers(),); empty where the model has none.
+  virtual std::vector<float> batch_statistics(const float* parameters, std::span<const MicroBatch> micro_batches) const;
+
   // False where "accuracy" means nothing (a quadratic).
   virtual bool has_accuracy() const { return true; }
 };

@@ -22,6 +22,8 @@ struct StepWork {
   double scale = 1;
   StepContext context;
   double clip_norm = 0;
+  std::size_t first = 0;  // the parameters [first, last) move on
+  std::size_t last = 0;
   CellPtr parameters;  // outputs
   std::array<CellPtr, 2> moments;
   CellPtr buffers;
@@ -44,11 +46,11 @@ const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, s
   return input ? input->value.data() : nullptr;
 }
 
-double norm_of(const GradientSum& sum, double scale, std::size_t size) {
+double norm_of(const GradientSum& sum, double scale, std::size_t begin, std::size_t end) {
   double sum_of_squares = 0;
   float block[block_size];
-  for (std::size_t at = 0; at < size; at += block_size) {
-    const std::size_t n = std::min(block_size, size - at);
+  for (std::size_t at = begin; at < end; at += block_size) {
+    const std::size_t n = std::min(block_size, end - at);
     write_block(sum, scale, at, {block, n});
     for (std::size_t i = 0; i < n; ++i) sum_of_squares += static_cast<double>(block[i]) * block[i];
   }
@@ -59,7 +61,7 @@ void StepWork::begin() {
   const std::size_t size = objective->parameters();
   if (clip_norm > 0) {
     // As torch.nn.utils.clip_grad_norm_: the same guard against division by zero.
-    const double norm = norm_of(*sum, scale, size);
+    const double norm = norm_of(*sum, scale, first, last);
     scale *= std::min(1.0, clip_norm / (norm + 1e-6));
   }
   const bool ours = from.use_count() == 1;
@@ -98,7 +100,7 @@ void StepWork::update(std::size_t begin, std::size_t end) const {
 }  // namespace
 
 ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale,
-                                    double learning_rate, bool exclusive) {
+                                    double learning_rate, bool exclusive, Slice slice) {
   auto next = std::make_shared<ModelState>(*state);
   next->id = new_state_id();
   next->parameters = std::make_shared<Cell>();
@@ -112,6 +114,9 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   work->scale = scale;
   work->context = {.learning_rate = learning_rate, .step = next->optimizer_steps.value()};
   work->clip_norm = options_.clip_norm;
+  const auto size = static_cast<std::int64_t>(objective_->parameters());
+  work->first = static_cast<std::size_t>(slice.begin(size));
+  work->last = static_cast<std::size_t>(slice.end(size));
   work->parameters = next->parameters;
   work->moments = next->moments;
   if (next->buffers != state->buffers) work->buffers = next->buffers;
@@ -135,40 +140,24 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
     inputs.insert(inputs.end(), sum->tasks.begin(), sum->tasks.end());
   }
   work->sum = std::move(sum);
+  state->parameters->stepped_from = true;
   work->from = std::move(state);
 
   const auto begin = [work, one_task] {
     if (one_task)
       for (auto& chunk : work->sum->chunks) evaluate_chunk(chunk, *work->objective);
     work->begin();
-    if (one_task) work->update(0, work->objective->parameters());
+    if (one_task) work->update(work->first, work->last);
     // What the last task holds is released with it; a local step's gradient at once.
     if (one_task) work->sum = nullptr, work->from = nullptr;
   };
   const auto started = executor_.submit(begin, inputs);
-  const auto done =
-      one_task ? started : submit_ranges(started, [work](std::size_t from, std::size_t to) { work->update(from, to); });
+  const auto update = [work](std::size_t from, std::size_t to) { work->update(from, to); };
+  const auto done = one_task ? started : submit_ranges(started, work->first, work->last, update);
   next->parameters->producer = done;
   for (int i = 0; i < optimizer_->moments(); ++i) next->moments[i]->producer = done;
   if (work->buffers) next->buffers->producer = done;
   return next;
-}
-
-std::shared_ptr<Task> Training::submit_ranges(const std::shared_ptr<Task>& begin,
-                                              std::function<void(std::size_t, std::size_t)> work) {
-  // Fewer elements than this take less time than waking another thread.
-  constexpr std::size_t smallest_range = 64 * 1024;
-  constexpr std::size_t most_ranges = 16;
-  const std::size_t size = objective_->parameters();
-  const std::size_t ranges = std::clamp(size / smallest_range, std::size_t{1}, most_ranges);
-  const std::shared_ptr<Task> prerequisites[] = {begin};
-  std::vector<std::shared_ptr<Task>> parts;
-  for (std::size_t i = 0; i < ranges; ++i) {
-    const std::size_t from = size * i / ranges;
-    const std::size_t to = size * (i + 1) / ranges;
-    parts.push_back(executor_.submit([work, from, to] { work(from, to); }, prerequisites));
-  }
-  return executor_.submit([] {}, parts);
 }
 
 }  // namespace syncopate

@@ -2,6 +2,7 @@
 // workers call it to step and average their states, and it hands the work to the executor.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "workers/training/executor.hpp"
 #include "workers/training/gradient.hpp"
+#include "workers/training/memo.hpp"
 #include "workers/training/model_state.hpp"
 #include "workers/training/objective.hpp"
 #include "workers/training/optimizer.hpp"
@@ -20,7 +22,9 @@ namespace syncopate {
 // What happens at a synchronisation to everything that is not a parameter.
 enum class StatePolicy { keep, average, reset };
 struct AveragePolicy {
-  StatePolicy moments = StatePolicy::keep;     // momentum; both Adam moments
+  // SGD's momentum is the first; Adam has two. The step count of Adam's bias correction starts anew when
+  // every moment is reset.
+  std::array<StatePolicy, 2> moments = {StatePolicy::keep, StatePolicy::keep};
   StatePolicy buffers = StatePolicy::average;  // BatchNorm statistics; reset: to their initial values
   bool operator==(const AveragePolicy&) const = default;
 };
@@ -56,19 +60,37 @@ class Training {
   // weight and rate give the same object. An empty gradient is a zero gradient: moments and weight
   // decay still act, as they would after an all-reduce of zeros. Pass the state with std::move where
   // it is no longer needed: what nobody else holds is updated in place.
-  ModelStatePtr descend(ModelStatePtr state, const Gradient& gradient, double learning_rate);
+  // With a slice only that part of the parameters and moments moves on; the rest is undefined from then on.
+  ModelStatePtr descend(ModelStatePtr state, const Gradient& gradient, double learning_rate, Slice slice = {});
 
   // A sum whose evaluation all holders share. Order of summation: by model, then (worker, step, micro-batch).
   Gradient share(const Gradient& gradient);
 
   // The mean of the parameters; one new state per old one, the same object where all is equal.
-  std::vector<ModelStatePtr> average(std::span<const ModelStatePtr> states, const AveragePolicy& policy);
+  // weights: one per state, divided by their sum here; empty, or all the same: equal.
+  std::vector<ModelStatePtr> average(std::span<const ModelStatePtr> states, const AveragePolicy& policy,
+                                     std::span<const double> weights = {});
+
+  // Sum of weight x parameters, and likewise of the buffers, or, if it is given, the buffers of another
+  // state (weights below 0 or above 1 can make a variance negative). Moments are those of the first term.
+  ModelStatePtr combine(std::span<const WeightedState> terms, const ModelStatePtr& buffers_of = nullptr);
+
+  // The whole model out of its slices: slice i of slices.size() from state i; buffers of state 0; moments
+  // of `self`. Equal inputs give the same parameters.
+  ModelStatePtr assemble(const ModelStatePtr& self, std::span<const ModelStatePtr> slices);
+
+  // The state with its BatchNorm statistics estimated anew: the mean over the micro-batches of each one's.
+  ModelStatePtr recalibrated(const ModelStatePtr& state, std::span<const MicroBatch> micro_batches);
+
+  // L2 distance of the parameters; waits for the arithmetic. NaN in time-only runs.
+  double distance(const ModelStatePtr& a, const ModelStatePtr& b);
 
   // State of `self` with the parameters (and buffers) of `other`: what a worker does that adopts a model.
   ModelStatePtr adopt(const ModelStatePtr& self, const ModelStatePtr& other);
 
   // Calls `done` from an executor thread when the evaluation exists. Evaluations end in any order.
-  void evaluate(const ModelStatePtr& state, std::function<void(const Evaluation&)> done);
+  // Several states: an ensemble, whose prediction is the mean of its members' probabilities.
+  void evaluate(std::vector<ModelStatePtr> states, std::function<void(const Evaluation&)> done);
 
   // Waits for the arithmetic. Values (P,).
   std::vector<float> values(const ModelStatePtr& state);
@@ -80,10 +102,11 @@ class Training {
 
   // For clusters that move bytes. A gradient's value is (P + buffers,): the sum of gradients, then
   // the sum of the normalisation buffers after each micro-batch. write_values waits for it; an empty
-  // gradient writes zeros.
-  std::size_t gradient_size() const;
+  // gradient writes zeros. A wide gradient's value has P floats more, between the two: what the first P
+  // lack of the double-precision sum.
+  std::size_t gradient_size(bool wide = false) const;
   void write_values(const Gradient& gradient, float* out);
-  Gradient gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time = {});
+  Gradient gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time = {}, bool wide = false);
 
   // The part of a state that `policy` averages: parameters, averaged moments, averaged buffers, in
   // this order; and the state that has their mean, everything else by the policy.
@@ -92,12 +115,23 @@ class Training {
   ModelStatePtr from_averaged(const ModelStatePtr& state, const AveragePolicy& policy, const float* mean);
 
  private:
+  struct WeightedCell {
+    double weight = 1;
+    CellPtr cell{};
+  };
+
   ModelStatePtr submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale, double learning_rate,
-                            bool exclusive);
-  CellPtr submit_mean(std::vector<CellPtr> inputs);
-  // Splits [0, P) into ranges by a fixed rule and runs `work` on each after `begin`; the task that
+                            bool exclusive, Slice slice);
+  // Inputs of `size` floats; a null cell stands for zeros.
+  CellPtr submit_mean(std::vector<CellPtr> inputs, std::size_t size);
+  CellPtr submit_combination(std::span<const WeightedCell> terms, std::size_t size);
+  CellPtr submit_assembly(std::span<const ModelStatePtr> slices);
+  // A cell of `size` floats; `work` writes its elements [from, to) to out + from, range by range.
+  CellPtr submit_cell(std::size_t size, std::span<const std::shared_ptr<Task>> prerequisites,
+                      std::function<void(float* out, std::size_t from, std::size_t to)> work);
+  // Splits [begin, end) into ranges by a fixed rule and runs `work` on each after `first`; the task that
   // is returned ends after all of them.
-  std::shared_ptr<Task> submit_ranges(const std::shared_ptr<Task>& begin,
+  std::shared_ptr<Task> submit_ranges(const std::shared_ptr<Task>& first, std::size_t begin, std::size_t end,
                                       std::function<void(std::size_t, std::size_t)> work);
 
   std::shared_ptr<const Objective> objective_;
@@ -105,6 +139,8 @@ class Training {
   Options options_;
   Executor& executor_;
   Bytes declared_bytes_{};
+  Memo<const ModelState> combined_;  // by terms
+  Memo<Cell> assembled_;             // by slices
 };
 
 }  // namespace syncopate

@@ -1,0 +1,27 @@
+// Backup workers without a server: an all-reduce takes place once N of N + b workers have arrived, over their
+// gradients alone (a participant mask); late ones get the results they have missed and step along them in order.
+// Source:  Chen et al. 2016 names the rule (Algorithms 3 and 4), for parameter servers; this form is ours.
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    one all-reduce of P floats per step; late workers' share of it must go on while they compute.
+// Differs: all parameters are averaged over the same workers, and every worker holds the optimizer's state.
+// Checks:  b = 0 equals synchronous SGD bit for bit; without network costs it keeps whom the server would keep.
+#pragma once
+
+#include "algorithms/algorithm.hpp"
+
+namespace syncopate {
+
+class BackupAllReduce : public Algorithm {
+ public:
+  // quorum: N; falls to the number of workers that are left.
+  explicit BackupAllReduce(int quorum) : quorum_(quorum) {}
+
+  void run(Worker& worker) const override;
+
+ private:
+  int quorum_;
+};
+
+std::unique_ptr<Algorithm> make_backup_all_reduce(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

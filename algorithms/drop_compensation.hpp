@@ -1,0 +1,85 @@
+// DropCompensation: what is done about the micro-batches that DropCompute drops.
+// Source:  Giladi et al. 2023, "DropCompute": extra steps, a larger maximal batch, re-computation. Carrying
+//          dropped micro-batches over to the next step was asked for by the method's reviewers.
+// Shapes:  lists of micro-batches.   Units: redundancy R = M / (mean number computed) - 1, a fraction.
+// Cost:    extra steps: R times the run; larger batch: R more micro-batches per step; re-computation: steps for
+//          what was dropped, without a threshold, and an all-gather of N numbers per epoch; carry-over: none.
+// Differs: the paper says neither how a batch is enlarged (here: more micro-batches, whose samples are the next
+//          of the worker's data) nor what extra steps do to the schedule of the learning rate
+//          (learning_rate_schedule = "kept", default: it stays at its end; "stretched").
+// Checks:  nothing dropped: nothing changes; extra steps compute as many samples as were planned; after
+//          re-computation and carry-over each micro-batch was computed exactly once.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "experiments/settings.hpp"
+#include "workers/worker.hpp"
+
+namespace syncopate {
+
+// What a worker is to compute in a step.
+struct StepWork {
+  std::span<const MicroBatch> samples{};  // in this order; valid until the worker meets others
+  int offered = 0;                        // micro-batches of a usual step
+  bool usual = true;                      // false: a step added to the run, without a threshold
+};
+
+class DropCompensation {
+ public:
+  // One worker's work in the course of a run.
+  class Course {
+   public:
+    virtual ~Course() = default;
+    // Before each step.
+    virtual StepWork next(Worker& worker) = 0;
+    // Of the step's work the first `count` have been computed; before the all-reduce.
+    virtual void computed(Worker& worker, std::size_t count) = 0;
+    // After the step, which all workers together have made of so many micro-batches.
+    virtual void finished(Worker&, std::int64_t) {}
+  };
+
+  virtual ~DropCompensation() = default;
+  virtual std::unique_ptr<Course> begin(Worker& worker) const = 0;
+};
+
+std::shared_ptr<const DropCompensation> make_no_compensation();
+
+// The run goes on for R times its steps. Without a given R it is what the run's own steps have turned out to drop.
+enum class ExtraStepsSchedule { kept, stretched };
+std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy, ExtraStepsSchedule schedule);
+
+// M (1 + R) micro-batches per step, rounded up.
+std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy);
+
+// Before every step whose number is a multiple of `every_steps` all micro-batches dropped since are computed, by
+// the worker that dropped them, in additional steps of at most M.
+std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps);
+
+// Dropped micro-batches come first in the next step. What is beyond `at_most` then, the newest, is lost.
+std::shared_ptr<const DropCompensation> make_carry_over(int at_most);
+
+// What a compensation's settings depend on.
+struct DropCompensationContext {
+  int micro_batches = 1;
+  std::optional<Step> steps_per_epoch{};
+  std::optional<Step> total_steps{};
+};
+
+// The registry: one row per compensation. Their keys stand beside `compensation`.
+struct DropCompensationRow {
+  std::string_view name;      // `compensation = ...` in TOML
+  std::string_view sentence;  // what it does
+  std::shared_ptr<const DropCompensation> (*make)(Settings& settings, const DropCompensationContext& context);
+};
+std::span<const DropCompensationRow> drop_compensations();
+
+// Reads `compensation = "..."`, by default "none", and the keys that belong to it. Never null.
+std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& settings,
+                                                               const DropCompensationContext& context);
+
+}  // namespace syncopate

@@ -1,0 +1,68 @@
+// DropThreshold: after how many seconds of a step a worker stops computing (tau of DropCompute).
+// Source:  Giladi et al. 2023, "DropCompute" (fixed; automatic); the adaptive rules are this project's own.
+// Shapes:  scalars; the rules that measure gather each worker's times.   Units: seconds.
+// Cost:    fixed: none; automatic: one all-gather in all; adaptive: one small all-gather every few steps.
+// Differs: see each rule's header.
+// Checks:  each rule's threshold against a closed form, and against what the steps then take.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "experiments/settings.hpp"
+#include "workers/worker.hpp"
+
+namespace syncopate {
+
+// How a step went for one worker, by the clock that enforces the threshold.
+struct TimedStep {
+  Time start{};
+  std::vector<Time> ends{};  // of the micro-batches that were computed
+  Time arrival{};            // at the all-reduce
+  int offered = 0;           // micro-batches of a usual step without a threshold
+};
+
+class DropThreshold {
+ public:
+  // One worker's threshold in the course of a run.
+  class Course {
+   public:
+    virtual ~Course() = default;
+    // Of the step that begins now, from its start; longest_duration: none.
+    virtual Duration current() const = 0;
+    // The share of micro-batches that is lost under it, where the rule has an expectation.
+    virtual std::optional<double> expected_drop_rate() const { return std::nullopt; }
+    // What the step that has just ended teaches. The same steps on all workers, who may have to meet for it.
+    virtual void learn(Worker&, const TimedStep&) {}
+  };
+
+  virtual ~DropThreshold() = default;
+  // Runs do not share what their courses learn.
+  virtual std::unique_ptr<Course> begin() const = 0;
+  virtual bool expects_a_drop_rate() const { return false; }
+};
+
+// The same for ever; longest_duration: none.
+std::shared_ptr<const DropThreshold> make_fixed_threshold(Duration threshold);
+
+// What a rule's settings depend on.
+struct DropThresholdContext {
+  std::optional<Step> total_steps{};  // none: the budget is not counted in steps
+};
+
+// The registry: one row per rule.
+struct DropThresholdRow {
+  std::string_view name;      // `rule = ...` in TOML
+  std::string_view sentence;  // what it does
+  std::shared_ptr<const DropThreshold> (*make)(Settings& settings, const DropThresholdContext& context);
+};
+std::span<const DropThresholdRow> drop_thresholds();
+
+// Reads `threshold_s = 0.05`, which is a fixed one, or a table such as threshold = { rule = "automatic" }.
+// Never null: what is faulty reads as no threshold.
+std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context);
+
+}  // namespace syncopate

@@ -1,0 +1,52 @@
+// Outer optimizers: what becomes of the average at a synchronisation of Local SGD. Both the model of the last
+// synchronisation, x, and the average of the workers, a, are at hand; x - a acts as a gradient.
+// Source:  Wang et al. 2020, "SlowMo", Algorithm 1; Douillard et al. 2023, "DiLoCo", Algorithm 1.
+// Shapes:  parameters, outer momentum: (P,) flat float32.   Units: outer rate and momentum without one.
+// Cost:    three vectors of P floats read and two written per synchronisation; nothing is sent.
+// Differs: SlowMo's inner rate (gamma) is the mean over the round's steps, the same thing where it does not
+//          change within a round; a round at rate 0 adds nothing. BatchNorm statistics are the average's.
+// Checks:  closed forms in double precision over several rounds; DiLoCo's step against the rule of torch.optim.SGD.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "experiments/settings.hpp"
+#include "workers/participant.hpp"
+
+namespace syncopate {
+
+// What one outer step starts from. All workers have the same, so that all get the same model.
+struct OuterStep {
+  ModelStatePtr last;     // x: after the last synchronisation
+  ModelStatePtr average;  // a: of the workers, now
+  double inner_rate = 0;  // mean learning rate of the local steps between the two
+};
+
+class OuterOptimizer {
+ public:
+  virtual ~OuterOptimizer() = default;
+  // The new model. `momentum` is this worker's own: null before the first step; the outer momentum afterwards.
+  virtual ModelStatePtr step(const Participant& worker, const OuterStep& at, ModelStatePtr& momentum) const = 0;
+};
+
+// x - rate (x - a): the average itself for a rate of 1.
+std::unique_ptr<const OuterOptimizer> make_plain_outer(double rate);
+// u = momentum u + (x - a) / gamma;  x - rate gamma u.
+std::unique_ptr<const OuterOptimizer> make_slowmo(double rate, double momentum);
+// v = momentum v + (x - a);  x - rate ((x - a) + momentum v): SGD with Nesterov's momentum.
+std::unique_ptr<const OuterOptimizer> make_diloco(double rate, double momentum);
+
+// The registry: one row per outer optimizer.
+struct OuterOptimizerRow {
+  std::string_view name;      // `name = ...` in TOML
+  std::string_view sentence;  // what it does
+  std::unique_ptr<const OuterOptimizer> (*make)(Settings& settings);
+};
+std::span<const OuterOptimizerRow> outer_optimizers();
+
+// Reads a table such as { name = "diloco", rate = 0.7, momentum = 0.9 }. Never null.
+std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings& settings);
+
+}  // namespace syncopate

@@ -1,0 +1,43 @@
+// How far an asynchronous update goes: by the number of its gradients, and by how stale each of them is.
+// Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning": 1/tau.
+// Shapes:  scalars only.   Units: staleness (tau) in updates between a gradient's model and its application.
+// Cost:    one call per gradient.
+// Differs: 1/(tau + 1) is the variant of other authors; with 1/tau stale by 0 and by 1 weigh the same.
+// Checks:  both weights are 1 at tau = 0 and fall; "linear" makes N / c updates move as far as one step of N.
+#pragma once
+
+#include "experiments/settings.hpp"
+#include "workers/units.hpp"
+
+namespace syncopate {
+
+enum class StalenessWeight {
+  none,              // 1
+  inverse,           // 1/tau, and 1 for tau = 0
+  inverse_plus_one,  // 1/(tau + 1)
+};
+double staleness_weight(StalenessWeight rule, Step staleness);
+
+// What an update along the mean of c workers' gradients makes of the schedule's learning rate, which is that of
+// a step along all N.
+enum class RateScaling {
+  linear,  // times c / N: as far per sample as a step along all
+  none,    // as it is; with a staleness weight the two come to much the same, since E[tau] = (N - 1) / c
+};
+
+struct UpdateRate {
+  StalenessWeight weight = StalenessWeight::none;
+  RateScaling scaling = RateScaling::linear;
+
+  // Of one gradient in the mean.
+  double of_gradient(Step staleness) const { return staleness_weight(weight, staleness); }
+  double of_update(int gradients, int workers) const {
+    return scaling == RateScaling::linear ? static_cast<double>(gradients) / workers : 1.0;
+  }
+};
+
+// Keys `staleness_weight` = "none" | "1/tau" | "1/(tau+1)", and `rate_scaling` = "linear" | "none". The default
+// of the latter is "none" where a weight is chosen, so that the rate is not reduced twice.
+UpdateRate read_update_rate(Settings& settings);
+
+}  // namespace syncopate

@@ -1,0 +1,33 @@
+// The clocks of all workers: how many gradients each has delivered, and how many the slowest.
+// Cost: constant per tick, whatever the number of workers (amortised over the values that the minimum passes).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "workers/units.hpp"
+
+namespace syncopate {
+
+class WorkerClocks {
+ public:
+  explicit WorkerClocks(int workers);
+
+  // Of a worker that is still there. Both return whether the minimum has changed.
+  bool tick(Rank worker);
+  bool remove(Rank worker);  // its clock counts no more
+
+  bool has(Rank worker) const { return clock_[index(worker)] >= 0; }
+  std::int64_t ahead_of_slowest(Rank worker) const { return clock_[index(worker)] - slowest_; }
+
+ private:
+  static std::size_t index(Rank worker) { return static_cast<std::size_t>(worker.value); }
+  bool raise_slowest();
+
+  std::vector<std::int64_t> clock_;  // -1: removed
+  std::deque<int> workers_at_;       // [i]: workers whose clock is slowest_ + i; never empty
+  std::int64_t slowest_ = 0;
+};
+
+}  // namespace syncopate

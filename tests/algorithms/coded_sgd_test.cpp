@@ -1,0 +1,320 @@
+#include "algorithms/coded_sgd.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "algorithms/cyclic_repetition.hpp"
+#include "algorithms/stochastic_code.hpp"
+#include "algorithms/sync_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/simulated_run.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+
+CodedSgd coded(GradientCode code, LateWork late = LateWork::finish) { return {std::move(code), late}; }
+GradientCode cyclic(int workers, int stragglers) { return *cyclic_repetition(workers, stragglers, 1); }
+
+std::vector<std::shared_ptr<const DelayProcess>> delays(std::vector<double> delay_s) {
+  return {std::make_shared<DelayOfWorker>(std::move(delay_s))};
+}
+
+void expect_near(const std::vector<float>& found, const std::vector<float>& expected, double relative) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i], relative * std::max(1.0f, std::abs(expected[i])));
+}
+
+// Identities.
+
+TEST(CodedSgd, FractionalRepetitionEqualsSynchronousSgdBitForBitWhoeverStraggles) {
+  SimulatedRun setup{.workers = 6, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 10}};
+  const auto expected = setup.run(SyncSgd()).parameters;
+  for (const int stragglers : {0, 1, 2})
+    for (int first = 0; first < 6; ++first) {
+      std::vector<double> delay_s = {0.3, 0.0, 0.2, 0.1, 0.15, 0.05};
+      for (int i = 0; i < stragglers; ++i) delay_s[static_cast<std::size_t>((first + i) % 6)] = HUGE_VAL;
+      setup.delays = delays(delay_s);
+      const auto outcome = setup.run(coded(fractional_repetition(6, stragglers)));
+      EXPECT_EQ(outcome.parameters, expected) << stragglers << " stragglers from worker " << first;
+      EXPECT_EQ(outcome.samples, 10 * 6 * 2);
+    }
+}
+
+// Decoding leaves at most 1e-9 of a gradient, which is then added up in double precision instead of float; ten
+// steps of rounding to floats.
+TEST(CodedSgd, CyclicRepetitionEqualsSynchronousSgdUpToRoundingWhoeverStraggles) {
+  SimulatedRun setup{.workers = 5, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 10}};
+  const auto expected = setup.run(SyncSgd()).parameters;
+  for (int first = 0; first < 5; ++first)
+    for (int second = 0; second < first; ++second) {
+      std::vector<double> delay_s(5);
+      delay_s[static_cast<std::size_t>(first)] = delay_s[static_cast<std::size_t>(second)] = HUGE_VAL;
+      setup.delays = delays(delay_s);
+      const auto outcome = setup.run(coded(cyclic(5, 2)));
+      expect_near(outcome.parameters, expected, 1e-5);
+      EXPECT_EQ(outcome.samples, 10 * 5 * 2);
+    }
+}
+
+TEST(CodedSgd, WithoutStragglersEveryExactCodeEqualsSynchronousSgdBitForBit) {
+  const SimulatedRun setup{.workers = 4,
+                           .micro_batches = 2,
+                           .momentum = 0.9,
+                           .budget = {.steps = 20},
+                           .delays = delays({0.3, 0.0, 0.2, 0.1})};
+  const auto expected = setup.run(SyncSgd()).parameters;
+  EXPECT_EQ(setup.run(coded(cyclic(4, 0))).parameters, expected);
+  EXPECT_EQ(setup.run(coded(ignore_stragglers(4, 0))).parameters, expected);
+}
+
+// d = N copies and p = (N - 1) / N: every message is the full sum with weight 1 / (d (1 - p)) = 1.
+TEST(CodedSgd, WithACopyEverywhereOneStochasticMessageIsTheFullSum) {
+  SimulatedRun setup{.workers = 4, .momentum = 0.9, .budget = {.steps = 10}};
+  const auto expected = setup.run(SyncSgd()).parameters;
+  setup.delays = delays({HUGE_VAL, HUGE_VAL, 0, HUGE_VAL});
+  const auto outcome = setup.run(coded(stochastic_code(4, {.copies = 4, .straggler_share = 0.75, .needed = 1})));
+  expect_near(outcome.parameters, expected, 1e-5);
+  EXPECT_EQ(outcome.samples, 40);
+}
+
+// Closed forms.
+
+TEST(CodedSgd, IgnoringStragglersIsTheMeanOfTheOthers) {
+  const SimulatedRun setup{.workers = 4, .rate = 0.5, .budget = {.steps = 1}, .delays = delays({0.0, 9.0, 0.1, 0.2})};
+  const auto outcome = setup.run(coded(ignore_stragglers(4, 1)));
+  for (std::size_t i = 0; i < 4; ++i) {
+    double mean = 0;
+    for (const int worker : {0, 2, 3}) mean += PullObjective::target({Rank{worker}, 0, 0}, i) / 3.0;
+    EXPECT_NEAR(outcome.parameters[i], 1 - 0.5 * (1 - mean), 1e-6);
+  }
+  EXPECT_EQ(outcome.samples, 3);
+}
+
+TEST(CodedSgd, ADecodedStepEvaluatesEachMicroBatchOnce) {
+  for (const auto& code : {fractional_repetition(6, 2), cyclic(6, 2)}) {
+    auto objective = std::make_shared<PullObjective>();
+    const SimulatedRun setup{.workers = 6, .micro_batches = 2, .budget = {.steps = 5}, .objective = objective};
+    setup.run(coded(code));
+    EXPECT_EQ(objective->evaluations, 5 * 6 * 2);
+  }
+}
+
+// With all messages every part is there; each is evaluated once, though two workers have computed it.
+TEST(CodedSgd, AStochasticStepEvaluatesEachMicroBatchOnce) {
+  auto objective = std::make_shared<PullObjective>();
+  const SimulatedRun setup{.workers = 6, .budget = {.steps = 5}, .objective = objective};
+  const auto outcome = setup.run(
+      coded(stochastic_code(6, {.copies = 2, .straggler_share = 0.1, .needed = 6, .placement = Placement::balanced})));
+  EXPECT_EQ(objective->evaluations, 5 * 6);
+  EXPECT_EQ(outcome.samples, 5 * 6);
+  EXPECT_EQ(sum(outcome.totals.kept), 5 * 6);
+  EXPECT_EQ(sum(outcome.totals.dropped), 5 * 6);  // the copies
+  EXPECT_EQ(outcome.rounds.back().kept, 6);
+  EXPECT_EQ(outcome.rounds.back().dropped, 6);
+}
+
+// All arrive at the same time, so that a step takes the first three and the fourth comes too late; in the last step it
+// comes after the end. Per step 4 models of 16 bytes, and 4 messages of 4 doubles.
+TEST(CodedSgd, CyclicMessagesTakeTwiceTheBytes) {
+  const SimulatedRun setup{.workers = 4, .budget = {.steps = 3}};
+  const auto outcome = setup.run(coded(cyclic(4, 1)));
+  EXPECT_EQ(outcome.totals.bytes, Bytes{3 * 4 * 16 + (3 * 4 - 1) * 32});
+  EXPECT_EQ(outcome.totals.messages, 3 * (4 + 4));
+  EXPECT_EQ(setup.run(coded(fractional_repetition(4, 1))).totals.bytes, Bytes{3 * 4 * 16 + (3 * 4 - 1) * 16});
+}
+
+// Time until the (N - s)-th of N workers, each with s + 1 micro-batches of 1 s and one exponential delay of mean
+// 0.5 s for all of them: s + 1 + 0.5 (1/(s+1) + ... + 1/N).
+TEST(CodedSgd, CyclicStepTimesAreThoseOfTheOrderStatistic) {
+  class OnceAStep : public DelayProcess {
+   public:
+    void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
+      for (std::size_t i = 0; i < added_s.size(); ++i)
+        if (first + i == 0) added_s[i] -= 0.5 * std::log(stream.uniform(0));
+    }
+    double mean_s() const override { return 0; }
+  };
+  constexpr int workers = 10, stragglers = 2, steps = 4000;
+  const SimulatedRun setup{.workers = workers,
+                           .network_s = 0,
+                           .budget = {.steps = steps},
+                           .delays = {std::make_shared<OnceAStep>()},
+                           .objective = nullptr};
+  double mean_s = stragglers + 1, variance = 0;
+  for (int i = stragglers + 1; i <= workers; ++i) {
+    mean_s += 0.5 / i;
+    variance += 0.25 / (i * i);
+  }
+  // Cancelled work makes all begin each step together, so steps are independent: four standard errors.
+  const auto outcome = setup.run(coded(cyclic(workers, stragglers), LateWork::cancel));
+  EXPECT_NEAR(to_seconds(outcome.totals.end) / steps, mean_s, 4 * std::sqrt(variance / steps));
+  expect_exact_accounts(outcome);
+}
+
+// Timelines. Models and messages take 0.25 s; two parts of 1 s each, and delays of each micro-batch.
+
+TEST(CodedSgd, AFractionalStepEndsWhenEachGroupHasAnswered) {
+  const SimulatedRun setup{
+      .workers = 4, .network_s = 0.25, .budget = {.steps = 3}, .delays = delays({0.0, 0.5, 0.0, 2.0})};
+  const auto outcome = setup.run(coded(fractional_repetition(4, 1)));
+  // Workers 0 and 2 answer for their groups after 2.5 s each time. Worker 1 arrives at 3.5 s, gets the model of
+  // step 1 and arrives at 7 s; worker 3 arrives at 6.5 s.
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{
+                             "step 1 at 2.500 s: kept 4, dropped 0",
+                             "step 2 at 5.000 s: kept 4, dropped 2",
+                             "step 3 at 7.500 s: kept 4, dropped 4",
+                         }));
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{6, 0, 6, 0}));
+  EXPECT_EQ(outcome.totals.accounts[1][Activity::compute], Duration{});
+  expect_exact_accounts(outcome);
+}
+
+// In step 0 worker 0 needs 10 s more per micro-batch, afterwards worker 1 does.
+TEST(CodedSgd, CancelledWorkStartsAnewWithTheNextModel) {
+  class Alternating : public DelayProcess {
+   public:
+    void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
+      const bool slow = stream.worker.value == (stream.step == Step{0} ? 0 : 1);
+      for (double& added : added_s) added += slow ? 10 : 0;
+    }
+    double mean_s() const override { return 0; }
+  };
+  const SimulatedRun setup{
+      .workers = 2, .network_s = 0.25, .budget = {.steps = 2}, .delays = {std::make_shared<Alternating>()}};
+  const auto cancelled = setup.run(coded(fractional_repetition(2, 1), LateWork::cancel));
+  EXPECT_EQ(cancelled.log, (std::vector<std::string>{
+                               "step 1 at 2.500 s: kept 2, dropped 0",
+                               "step 2 at 5.000 s: kept 2, dropped 0",
+                           }));
+  expect_exact_accounts(cancelled);
+  // Worker 0 would have arrived at 22.5 s and then needed 2.5 s more; worker 1 began at 2.5 s and takes 22.5 s.
+  const auto finished = setup.run(coded(fractional_repetition(2, 1)));
+  EXPECT_EQ(finished.log.back(), "step 2 at 25.000 s: kept 2, dropped 2");
+  EXPECT_EQ(cancelled.parameters, finished.parameters);
+}
+
+// One part each; answers after 1.5, 1.6, 1.7 and 1.8 s.
+TEST(CodedSgd, WithAThresholdAStepTakesWhatHasCome) {
+  const SimulatedRun setup{
+      .workers = 4, .network_s = 0.25, .budget = {.steps = 1}, .delays = delays({0.0, 0.1, 0.2, 0.3})};
+  const auto code =
+      stochastic_code(4, {.copies = 1, .straggler_share = 0.5, .needed = 4, .placement = Placement::balanced});
+  const auto run = [&](double threshold_s) {
+    return setup.run(CodedSgd(code, LateWork::finish, from_seconds(threshold_s))).totals;
+  };
+  EXPECT_DOUBLE_EQ(to_seconds(run(1.65).end), 1.65);
+  EXPECT_EQ(run(1.65).kept, (std::vector<std::int64_t>{1, 1, 0, 0}));
+  EXPECT_DOUBLE_EQ(to_seconds(run(1.0).end), 1.5);  // never without a message
+  EXPECT_EQ(run(1.0).kept, (std::vector<std::int64_t>{1, 0, 0, 0}));
+  EXPECT_DOUBLE_EQ(to_seconds(run(9.0).end), 1.8);  // all have come
+}
+
+// Worker i has the parts i and i + 1 (mod 4). Three answer: the first brings two parts, the others one more each.
+TEST(CodedSgd, CopiesOfAMicroBatchCountAsDroppedAndTheirTimeAsWork) {
+  const SimulatedRun setup{.workers = 4,
+                           .micro_batches = 3,
+                           .network_s = 0.25,
+                           .budget = {.steps = 2},
+                           .delays = delays({0.0, 0.01, 0.02, HUGE_VAL})};
+  const auto outcome = setup.run(coded(cyclic(4, 1)));
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{2 * 6, 2 * 3, 2 * 3, 0}));
+  EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, 2 * 3, 2 * 3, 0}));
+  EXPECT_EQ(outcome.samples, 2 * 4 * 3);
+  EXPECT_EQ(outcome.rounds[1].kept, 12);
+  EXPECT_EQ(outcome.rounds[1].dropped, 6);
+  EXPECT_DOUBLE_EQ(to_seconds(start_time + outcome.totals.accounts[1][Activity::compute]), 2 * 6 * 1.01);
+  expect_exact_accounts(outcome);
+}
+
+// Workers that leave. Data for two micro-batches is one step of two parts.
+
+TEST(CodedSgd, AnExactCodeOutlivesAsManyLeaversAsItAllowsStragglers) {
+  for (const auto& code : {fractional_repetition(4, 1), cyclic(4, 1)}) {
+    SimulatedRun setup{.workers = 4, .budget = {.steps = 6}, .data_of = {Step{2}, {}, {}, {}}};
+    const auto outcome = setup.run(coded(code));
+    EXPECT_EQ(outcome.rounds.size(), 6u);
+    EXPECT_EQ(outcome.totals.kept[0], 2);
+    expect_near(outcome.parameters, setup.run(coded(fractional_repetition(4, 1))).parameters, 1e-5);
+    setup.data_of[1] = Step{4};
+    try {
+      setup.run(coded(code));
+      ADD_FAILURE() << "two workers have left";
+    } catch (const RunFailure& failure) {
+      EXPECT_THAT(failure.what(), HasSubstr("cannot be decoded any more"));
+    }
+  }
+}
+
+TEST(CodedSgd, MoreLostWorkersThanTheCodeAllowsAreExplained) {
+  const SimulatedRun setup{.workers = 4, .budget = {.steps = 3}, .delays = delays({HUGE_VAL, HUGE_VAL, 0, 0})};
+  EXPECT_THROW(setup.run(coded(fractional_repetition(4, 1))), RunFailure);
+}
+
+TEST(CodedSgd, InexactMethodsGoOnUntilAllHaveLeft) {
+  const auto stochastic =
+      stochastic_code(4, {.copies = 1, .straggler_share = 0.25, .needed = 3, .placement = Placement::balanced});
+  for (const auto& code : {ignore_stragglers(4, 1), stochastic}) {
+    const SimulatedRun setup{.workers = 4, .budget = {.steps = 100}, .data_of = {Step{2}, Step{3}, Step{4}, Step{9}}};
+    const auto outcome = setup.run(coded(code));
+    // Every gradient goes into a step unless it is the fourth of one: then its worker has computed in vain.
+    EXPECT_EQ(outcome.totals.kept[3] + outcome.totals.dropped[3], 9);
+    EXPECT_GE(outcome.rounds.size(), 9u - 2);
+    EXPECT_LT(outcome.rounds.size(), 12u);
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(CodedSgd, WorkersWithoutPartsAreNotWaitedFor) {
+  GradientCode code = ignore_stragglers(3, 0);
+  code.parts[1].clear();
+  const SimulatedRun setup{.workers = 3, .budget = {.steps = 3}};
+  const auto outcome = setup.run(coded(code));
+  EXPECT_EQ(outcome.rounds.size(), 3u);
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{3, 0, 3}));
+  expect_exact_accounts(outcome);
+}
+
+// Settings.
+
+MethodReading read(const std::string& keys, int workers = 12) {
+  return read_method("algorithm = \"gradient-coding\"\n" + keys, {.workers = workers});
+}
+
+TEST(CodedSgdSettings, EveryCodeIsRead) {
+  for (const std::string keys :
+       {"code = \"fractional\"\nstragglers = 3", "code = \"cyclic\"\nstragglers = 4\ncode_seed = 3\nlate = \"cancel\"",
+        "code = \"ignore-stragglers\"\nstragglers = 0", "code = \"stochastic\"\ncopies = 2\nstragglers = 3",
+        "code = \"stochastic\"\ncopies = 2\nthreshold_s = 0.1\nstraggler_share = 0.2\nplacement = \"balanced\""}) {
+    const auto reading = read(keys);
+    EXPECT_EQ(reading.faults, "") << keys;
+    ASSERT_NE(reading.algorithm, nullptr);
+    EXPECT_EQ(SimulatedRun{.workers = 12}.run(*reading.algorithm).rounds.size(), 2u);
+  }
+}
+
+TEST(CodedSgdSettings, TheShareOfStragglersFollowsFromTheirNumber) {
+  EXPECT_THAT(read("code = \"stochastic\"\ncopies = 2\nstragglers = 3").resolved, HasSubstr("straggler_share = 0.25"));
+}
+
+TEST(CodedSgdSettings, ACodeThatDoesNotFitTheWorkerCountIsAFault) {
+  EXPECT_THAT(read("code = \"fractional\"\nstragglers = 4").faults,
+              HasSubstr("stragglers = 4; plus 1 must divide the number of workers, 12"));
+  EXPECT_THAT(read("code = \"cyclic\"\nstragglers = 12").faults, HasSubstr("stragglers = 12; must be"));
+  EXPECT_THAT(read("code = \"cyclic\"\nstragglers = 1", 600).faults, HasSubstr("at most 512 workers, found 600"));
+  EXPECT_THAT(read("code = \"stochastic\"\ncopies = 13\nstragglers = 1").faults, HasSubstr("copies = 13; must be"));
+  EXPECT_THAT(read("code = \"stochastic\"\ncopies = 2\nstragglers = 1\nthreshold_s = 1\nstraggler_share = 0.1").faults,
+              HasSubstr("must not be given together with stragglers"));
+  EXPECT_THAT(read("code = \"stochastic\"\ncopies = 2").faults, HasSubstr("stragglers"));
+  EXPECT_THAT(read("code = \"fountain\"\nstragglers = 1").faults, HasSubstr("code = \"fountain\""));
+}
+
+}  // namespace
+}  // namespace syncopate

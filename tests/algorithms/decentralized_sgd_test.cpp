@@ -1,0 +1,127 @@
+#include "algorithms/decentralized_sgd.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "algorithms/sync_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/kicked_workers.hpp"
+
+namespace syncopate {
+namespace {
+
+std::vector<std::shared_ptr<const DelayProcess>> delays(std::vector<double> delay_s) {
+  return {std::make_shared<DelayOfWorker>(std::move(delay_s))};
+}
+
+TEST(DecentralizedSgd, OneWorkerEqualsSgdBitForBit) {
+  const SimulatedRun setup{.workers = 1, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
+  EXPECT_EQ(setup.run(DecentralizedSgd()).parameters, setup.run(SyncSgd()).parameters);
+}
+
+// The ring's mixing preserves the mean, and the gradients of this objective are linear, so the mean of the models
+// moves as if all were it.
+TEST(DecentralizedSgd, WithLinearGradientsTheMeanOfTheModelsIsThatOfSynchronousSgd) {
+  for (const int workers : {2, 3, 5, 8}) {
+    const SimulatedRun setup{.workers = workers, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
+    const auto outcome = setup.run(DecentralizedSgd());
+    const auto expected = setup.run(SyncSgd());
+    for (std::size_t i = 0; i < expected.parameters.size(); ++i)
+      EXPECT_NEAR(outcome.parameters[i], expected.parameters[i], 1e-5 * std::abs(expected.parameters[i]));
+    EXPECT_EQ(outcome.samples, expected.samples);
+    EXPECT_EQ(outcome.published, Step{20});
+  }
+}
+
+// Without gradients the models after t steps are W^t, a circulant matrix with eigenvalues 1/3 + 2/3 cos(2 pi k / N).
+TEST(DecentralizedSgd, TheRingsModesDecayByTheirEigenvalues) {
+  constexpr int steps = 12;
+  for (const int workers : {3, 4, 7, 10}) {
+    const auto run = run_kicked({.workers = workers, .budget = {.steps = steps + 1}}, DecentralizedSgd());
+    for (int i = 0; i < workers; ++i)
+      for (int j = 0; j < workers; ++j) {
+        double expected = 0;
+        for (int k = 0; k < workers; ++k) {
+          const double angle = 2 * std::numbers::pi * k / workers;
+          expected += std::pow((1 + 2 * std::cos(angle)) / 3, steps) * std::cos(angle * (i - j)) / workers;
+        }
+        EXPECT_NEAR(run.models[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)], expected, 1e-6);
+      }
+    for (const float value : run.outcome.parameters) EXPECT_NEAR(value, 1.0 / workers, 1e-6);
+  }
+}
+
+TEST(DecentralizedSgd, TwoWorkersMixTheirHalves) {
+  const auto run = run_kicked({.workers = 2, .budget = {.steps = 2}}, DecentralizedSgd());
+  for (const auto& model : run.models) EXPECT_EQ(model, (std::vector<float>{0.5f, 0.5f}));
+}
+
+TEST(DecentralizedSgd, ModelsTravelWhileGradientsAreComputed) {
+  // Worker 2 takes 2 s per step, the others 1 s; messages 0.5 s. The others have the models of step 1 at 2.5 s,
+  // those of step 2 at 4.5 s, because worker 2 sends them at 2 s and 4 s; it never waits. Worker 0 has the last
+  // model, from worker 2, at 6.5 s.
+  const SimulatedRun setup{.workers = 3, .budget = {.steps = 3}, .delays = delays({0, 0, 1})};
+  const auto outcome = setup.run(DecentralizedSgd());
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{
+                             "step 1 at 2.000 s: kept 3, dropped 0",
+                             "step 2 at 4.000 s: kept 3, dropped 0",
+                             "step 3 at 6.000 s: kept 3, dropped 0",
+                         }));
+  EXPECT_EQ(to_seconds(outcome.totals.end), 6.5);
+  EXPECT_EQ(to_seconds(start_time + outcome.totals.accounts[2][Activity::compute]), 6.0);
+  EXPECT_EQ(to_seconds(start_time + outcome.totals.accounts[1][Activity::compute]), 3.0);
+  expect_exact_accounts(outcome);
+}
+
+// Two models per worker and step, 16 bytes each; at the end one from each to worker 0, with its weight of 8 bytes.
+TEST(DecentralizedSgd, BytesAndMessagesAreTheFormulas) {
+  const SimulatedRun setup{.workers = 6, .budget = {.steps = 7}, .objective = nullptr};
+  const auto outcome = setup.run(DecentralizedSgd());
+  EXPECT_EQ(outcome.totals.messages, 7 * 6 * 2 + 5);
+  EXPECT_EQ(outcome.totals.bytes, Bytes{7 * 6 * 2 * 16 + 5 * (16 + 8)});
+  EXPECT_EQ(outcome.totals.collectives, 0);
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>(6, 7)));
+}
+
+// The part of worker 3 in the others' mixtures is their own from then on: the rows of what they hold still sum to 1,
+// and they agree in the end.
+TEST(DecentralizedSgd, TheOthersGoOnWithoutAWorkerThatHasLeft) {
+  std::vector<std::optional<Step>> data_of(6);
+  data_of[3] = Step{4};
+  const auto run = run_kicked({.workers = 6, .budget = {.steps = 200}, .data_of = data_of}, DecentralizedSgd());
+  EXPECT_EQ(run.outcome.totals.kept, (std::vector<std::int64_t>{200, 200, 200, 4, 200, 200}));
+  for (const std::size_t worker : {0u, 1u, 2u, 4u, 5u}) {
+    EXPECT_NEAR(std::accumulate(run.models[worker].begin(), run.models[worker].end(), 0.0), 1, 1e-5);
+    for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(run.models[worker][i], run.outcome.parameters[i], 1e-5);
+  }
+  EXPECT_EQ(run.outcome.published, Step{200});
+  expect_exact_accounts(run.outcome);
+}
+
+TEST(DecentralizedSgd, WhenWorkerZeroLeavesItsLastModelStaysPublished) {
+  const SimulatedRun setup{.workers = 4, .budget = {.steps = 10}, .data_of = {Step{3}, {}, {}, {}}};
+  const auto outcome = setup.run(DecentralizedSgd());
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{3, 10, 10, 10}));
+  EXPECT_EQ(outcome.published, Step{3});
+  expect_exact_accounts(outcome);
+}
+
+// Of 5 s: worker 2, at 2 s per step, ends after its third step, at 6 s. Its neighbours wait for it each time: they
+// start their fourth step at 4.5 s and end it at 6.5 s, when worker 2's last model has come.
+TEST(DecentralizedSgd, ABudgetOfSecondsEndsWorkersAtDifferentSteps) {
+  for (const int slow : {0, 2}) {
+    std::vector<double> delay_s(3);
+    delay_s[static_cast<std::size_t>(slow)] = 1;
+    const SimulatedRun setup{.workers = 3, .budget = {.seconds = 5}, .delays = delays(delay_s)};
+    const auto outcome = setup.run(DecentralizedSgd());
+    for (std::size_t worker = 0; worker < 3; ++worker)
+      EXPECT_EQ(outcome.totals.kept[worker], static_cast<int>(worker) == slow ? 3 : 4) << "slow " << slow;
+    expect_exact_accounts(outcome);
+  }
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,240 @@
+#include "algorithms/drop_compensation.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "algorithms/drop_compute.hpp"
+#include "algorithms/sync_sgd.hpp"
+#include "experiments/settings_document.hpp"
+#include "experiments/toml_tree.hpp"
+#include "tests/algorithms/simulated_run.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Log = std::vector<std::string>;
+
+DropCompute dropping(double threshold_s, std::shared_ptr<const DropCompensation> compensation) {
+  return DropCompute({.threshold = make_fixed_threshold(from_seconds(threshold_s)), .compensation = compensation});
+}
+
+// Micro-batches of 1 s, 1.25 s and 2 s: within 3.1 s the three workers finish 3, 2 and 1 of 3. A collective 0.5 s.
+SimulatedRun uneven(int steps, std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>()) {
+  return {.micro_batches = 3,
+          .budget = {.steps = steps},
+          .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})},
+          .objective = std::move(objective)};
+}
+
+// Every micro-batch of the first `steps` steps.
+void expect_all_evaluated(const PullObjective& objective, int workers, int steps, int micro_batches) {
+  for (int n = 0; n < workers; ++n)
+    for (int s = 0; s < steps; ++s)
+      for (int m = 0; m < micro_batches; ++m)
+        EXPECT_TRUE(objective.evaluated.contains({Rank{n}, Step{s}, m})) << n << " " << s << " " << m;
+}
+
+TEST(DropCompensation, WithNothingDroppedNothingChanges) {
+  SimulatedRun setup = uneven(20);
+  setup.momentum = 0.9;
+  const auto expected = setup.run(SyncSgd());
+  for (const auto& compensation : {make_no_compensation(), make_extra_steps({}, ExtraStepsSchedule::kept),
+                                   make_larger_batch(0), make_recomputation(5), make_carry_over(3)}) {
+    const auto outcome = setup.run(dropping(HUGE_VAL, compensation));
+    EXPECT_EQ(outcome.parameters, expected.parameters);
+    EXPECT_EQ(outcome.log, expected.log);
+  }
+}
+
+TEST(ExtraSteps, ComputeAsManySamplesAsWerePlanned) {
+  // 6 of 9 are kept, so R = 1/2: 20 steps become 30, and 30 x 6 = 20 x 9.
+  const auto outcome = uneven(20).run(dropping(3.1, make_extra_steps({}, ExtraStepsSchedule::kept)));
+  EXPECT_EQ(outcome.rounds.size(), 30u);
+  EXPECT_EQ(outcome.samples, 20 * 9);
+  EXPECT_EQ(outcome.published, Step{30});
+}
+
+TEST(ExtraSteps, AGivenRedundancyIsTakenAsItIs) {
+  const auto outcome = uneven(20).run(dropping(3.1, make_extra_steps(0.25, ExtraStepsSchedule::kept)));
+  EXPECT_EQ(outcome.rounds.size(), 25u);
+}
+
+TEST(ExtraSteps, ARunThatComputesNothingIsNotExtended) {
+  EXPECT_EQ(uneven(4).run(dropping(0.5, make_extra_steps({}, ExtraStepsSchedule::kept))).rounds.size(), 4u);
+}
+
+TEST(ExtraSteps, TheScheduleStaysAtItsEndOrIsStretched) {
+  SimulatedRun setup = uneven(20);
+  const LearningRate::Options linear{.shape = LearningRate::Shape::linear, .peak = 1, .total_steps = 20};
+  setup.learning_rate = std::make_shared<LearningRate>(linear);
+  const auto rates = [&](ExtraStepsSchedule schedule) {
+    std::vector<double> found;  // of the step after each publication
+    for (const Publication& p : setup.run(dropping(3.1, make_extra_steps(0.25, schedule))).publications)
+      found.push_back(p.learning_rate);
+    return found;
+  };
+  const auto kept = rates(ExtraStepsSchedule::kept), stretched = rates(ExtraStepsSchedule::stretched);
+  ASSERT_EQ(kept.size(), 25u);
+  ASSERT_EQ(stretched.size(), 25u);
+  for (int step = 1; step <= 25; ++step) {
+    const auto i = static_cast<std::size_t>(step - 1);
+    EXPECT_DOUBLE_EQ(kept[i], setup.learning_rate->at(step));
+    EXPECT_DOUBLE_EQ(stretched[i], setup.learning_rate->at(static_cast<int>(step / 1.25)));
+  }
+}
+
+TEST(LargerBatch, OffersMoreAndDividesByTheSame) {
+  const auto objective = std::make_shared<PullObjective>();
+  SimulatedRun setup = uneven(1, objective);
+  setup.rate = 0.5;
+  const auto outcome = setup.run(dropping(4.5, make_larger_batch(1.0 / 3)));
+  // Within 4.5 s the workers finish 4, 3 and 2 of 4.
+  EXPECT_EQ(outcome.log, Log{"step 1 at 5.000 s: kept 9, dropped 3"});
+  const std::vector<MicroBatch> kept = {{Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2},
+                                        {Rank{0}, 1, 0}, {Rank{1}, 0, 0}, {Rank{1}, 0, 1},
+                                        {Rank{1}, 0, 2}, {Rank{2}, 0, 0}, {Rank{2}, 0, 1}};
+  EXPECT_EQ(objective->evaluated, std::set(kept.begin(), kept.end()));
+  double sum = 0;
+  for (const MicroBatch& micro_batch : kept) sum += 1.0 - PullObjective::target(micro_batch, 0);
+  EXPECT_NEAR(outcome.parameters[0], 1 - 0.5 * sum / 9, 1e-5);
+}
+
+TEST(LargerBatch, NoSampleIsOfferedTwice) {
+  const auto objective = std::make_shared<PullObjective>();
+  uneven(3, objective).run(dropping(HUGE_VAL, make_larger_batch(1.0 / 3)));
+  EXPECT_EQ(objective->evaluations, 3 * 3 * 4);
+  expect_all_evaluated(*objective, 3, 4, 3);
+}
+
+TEST(LargerBatch, TheNumberIsRoundedUpButNotPastAWholeNumber) {
+  for (const auto& [redundancy, expected] : {std::pair(1.0 / 9, 10), {0.12, 11}, {0.0, 9}}) {
+    const SimulatedRun setup{.workers = 1, .micro_batches = 9, .budget = {.steps = 1}, .objective = nullptr};
+    EXPECT_EQ(setup.run(dropping(HUGE_VAL, make_larger_batch(redundancy))).rounds[0].kept, expected);
+  }
+}
+
+TEST(Recomputation, WhatWasDroppedIsComputedBeforeTheNextEpoch) {
+  const auto objective = std::make_shared<PullObjective>();
+  const auto outcome = uneven(3, objective).run(dropping(3.1, make_recomputation(2)));
+  // After two steps the workers have dropped 0, 2 and 4. They tell each other (0.5 s), and take two steps more: of
+  // 0, 2 and 3 micro-batches (6 s), of 0, 0 and 1 (2 s). Then the third step of the epoch's own.
+  EXPECT_EQ(outcome.log, (Log{"step 1 at 3.600 s: kept 6, dropped 3", "step 2 at 7.200 s: kept 6, dropped 3",
+                              "step 3 at 14.200 s: kept 5, dropped 0", "step 4 at 16.700 s: kept 1, dropped 0",
+                              "step 5 at 20.300 s: kept 6, dropped 3"}));
+  expect_all_evaluated(*objective, 3, 2, 3);
+  EXPECT_EQ(objective->evaluations, 2 * 9 + 6);
+  EXPECT_TRUE(objective->evaluated.contains({Rank{0}, 2, 0}));
+  EXPECT_EQ(outcome.published, Step{3});  // in steps of the experiment file
+}
+
+TEST(Recomputation, AdditionalStepsHoldTheLearningRateAndDivideByTheSame) {
+  SimulatedRun setup = uneven(3);
+  const LearningRate::Options linear{.shape = LearningRate::Shape::linear, .peak = 1, .total_steps = 4};
+  setup.learning_rate = std::make_shared<LearningRate>(linear);
+  const auto outcome = setup.run(dropping(3.1, make_recomputation(2)));
+  const auto sum_of = [](std::initializer_list<MicroBatch> micro_batches, double x) {
+    double sum = 0;
+    for (const MicroBatch& micro_batch : micro_batches) sum += x - PullObjective::target(micro_batch, 0);
+    return sum;
+  };
+  const auto usual = [&](int s, double x) {
+    const MicroBatch a{Rank{0}, s, 0}, b{Rank{0}, s, 1}, c{Rank{0}, s, 2}, d{Rank{1}, s, 0}, e{Rank{1}, s, 1},
+        f{Rank{2}, s, 0};
+    return sum_of({a, b, c, d, e, f}, x);
+  };
+  const auto rate = [&](int step) { return setup.learning_rate->at(step); };
+  double x = 1;
+  x -= rate(0) * usual(0, x) / 9;
+  x -= rate(1) * usual(1, x) / 9;
+  x -= rate(1) * sum_of({{Rank{1}, 0, 2}, {Rank{1}, 1, 2}, {Rank{2}, 0, 1}, {Rank{2}, 0, 2}, {Rank{2}, 1, 1}}, x) / 9;
+  x -= rate(1) * sum_of({{Rank{2}, 1, 2}}, x) / 9;
+  x -= rate(2) * usual(2, x) / 9;
+  EXPECT_NEAR(outcome.parameters[0], x, 1e-4);
+}
+
+TEST(CarryOver, DroppedMicroBatchesComeFirstInTheNextStep) {
+  const auto objective = std::make_shared<PullObjective>();
+  const auto outcome = uneven(2, objective).run(dropping(3.1, make_carry_over(3)));
+  // The second worker carries 1 and then 2, the third carries 2, and of then 4 the newest is lost.
+  EXPECT_EQ(outcome.log, (Log{"step 1 at 3.600 s: kept 6, dropped 0", "step 2 at 7.200 s: kept 6, dropped 1"}));
+  const std::vector<MicroBatch> kept = {{Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2}, {Rank{0}, 1, 0},
+                                        {Rank{0}, 1, 1}, {Rank{0}, 1, 2}, {Rank{1}, 0, 0}, {Rank{1}, 0, 1},
+                                        {Rank{1}, 0, 2}, {Rank{1}, 1, 0}, {Rank{2}, 0, 0}, {Rank{2}, 0, 1}};
+  EXPECT_EQ(objective->evaluated, std::set(kept.begin(), kept.end()));
+}
+
+TEST(CarryOver, ComputesEachMicroBatchExactlyOnceWhenThereIsTimeToCatchUp) {
+  // In the first four steps the third worker takes 2 s, then 1 s: within 5.5 s it finishes 2 of its 3, later 5.
+  class SlowThirdWorkerAtFirst : public DelayProcess {
+   public:
+    void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
+      for (double& added : added_s) added += stream.worker == Rank{2} && stream.step < Step{4} ? 1 : 0;
+    }
+    double mean_s() const override { return 0; }
+  };
+  const auto objective = std::make_shared<PullObjective>();
+  const SimulatedRun setup{.micro_batches = 3,
+                           .budget = {.steps = 12},
+                           .delays = {std::make_shared<SlowThirdWorkerAtFirst>()},
+                           .objective = objective};
+  const auto outcome = setup.run(dropping(5.5, make_carry_over(100)));
+  expect_all_evaluated(*objective, 3, 12, 3);
+  EXPECT_EQ(objective->evaluations, 3 * 12 * 3);
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>(3, 36)));
+  EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>(3, 0)));
+}
+
+TEST(CarryOver, OfNothingIsNoCompensation) {
+  const auto expected = uneven(10).run(dropping(3.1, make_no_compensation()));
+  const auto outcome = uneven(10).run(dropping(3.1, make_carry_over(0)));
+  EXPECT_EQ(outcome.parameters, expected.parameters);
+  EXPECT_EQ(outcome.log, expected.log);
+}
+
+std::string faults_of(const std::string& keys, const DropCompensationContext& context) {
+  SettingsDocument document(parse_toml(keys, "test.toml"));
+  Settings settings = document.root();
+  read_drop_compensation(settings, context);
+  return document.check().report();
+}
+
+const DropCompensationContext in_steps{.micro_batches = 4, .steps_per_epoch = 100, .total_steps = 1000};
+
+TEST(DropCompensationSettings, WhatACompensationNeedsIsMissed) {
+  EXPECT_THAT(faults_of("compensation = \"extra-steps\"", {.micro_batches = 4}), HasSubstr("compensation"));
+  EXPECT_THAT(faults_of("compensation = \"larger-batch\"", in_steps), HasSubstr("redundancy"));
+  EXPECT_THAT(faults_of("compensation = \"recompute\"", {.micro_batches = 4}), HasSubstr("recompute_every_steps"));
+  EXPECT_EQ(faults_of("compensation = \"recompute\"", in_steps), "");
+  EXPECT_THAT(faults_of("compensation = \"extra-steps\"\nlearning_rate_schedule = \"stretched\"", in_steps),
+              HasSubstr("learning_rate_schedule"));
+}
+
+TEST(DropCompensationSettings, WrongValuesAreFaults) {
+  EXPECT_THAT(faults_of("compensation = \"later\"", in_steps), AllOf(HasSubstr("carry-over"), HasSubstr("recompute")));
+  EXPECT_THAT(faults_of("compensation = \"larger-batch\"\nredundancy = -0.1", in_steps),
+              HasSubstr("redundancy = -0.1"));
+  EXPECT_THAT(faults_of("compensation = \"extra-steps\"\nredundancy = inf", in_steps), HasSubstr("redundancy = inf"));
+  EXPECT_THAT(faults_of("compensation = \"carry-over\"\ncarried_at_most = -1", in_steps),
+              HasSubstr("carried_at_most = -1"));
+  EXPECT_THAT(faults_of("compensation = \"recompute\"\nrecompute_every_steps = 0", in_steps),
+              HasSubstr("recompute_every_steps = 0"));
+  EXPECT_THAT(faults_of("compensation = \"none\"\nredundancy = 0.1", in_steps), HasSubstr("redundancy"));
+}
+
+TEST(DropCompensationSettings, EveryRowOfTheTableCanBeWritten) {
+  for (const auto& row : drop_compensations()) {
+    const std::string more = row.name == "larger-batch" ? "\nredundancy = 0.11" : "";
+    EXPECT_EQ(faults_of("compensation = \"" + std::string(row.name) + "\"" + more, in_steps), "") << row.name;
+  }
+  EXPECT_EQ(faults_of("", in_steps), "");
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,52 @@
+// Laws of durations for statistics about methods: what a micro-batch adds to a base of a nanosecond or a second.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <numbers>
+#include <string>
+
+#include "workers/delays/compute_time.hpp"
+
+namespace syncopate {
+
+class DurationLaw : public DelayProcess {
+ public:
+  // The duration from two uniform numbers.
+  using Law = std::function<double(double, double)>;
+  explicit DurationLaw(Law law) : law_(std::move(law)) {}
+  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
+    for (std::size_t i = 0; i < added_s.size(); ++i) {
+      const auto number = 2 * (first + static_cast<std::uint32_t>(i));
+      added_s[i] += law_(stream.uniform(number), stream.uniform(number + 1));
+    }
+  }
+  double mean_s() const override { return 0; }
+
+ private:
+  Law law_;
+};
+
+// Box and Muller.
+inline double standard_normal(double u, double v) {
+  return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+}
+
+inline std::shared_ptr<const DelayProcess> exponential_law() {
+  return std::make_shared<DurationLaw>([](double u, double) { return -std::log(u); });
+}
+// 0.67 + exponential of rate 3: mean 1.
+inline std::shared_ptr<const DelayProcess> shifted_exponential_law() {
+  return std::make_shared<DurationLaw>([](double u, double) { return 0.67 - std::log(u) / 3; });
+}
+// Log-normal (0, 0.5): median 1.
+inline std::shared_ptr<const DelayProcess> lognormal_law() {
+  return std::make_shared<DurationLaw>([](double u, double v) { return std::exp(0.5 * standard_normal(u, v)); });
+}
+// 1 and a per cent of noise.
+inline std::shared_ptr<const DelayProcess> near_constant_law() {
+  return std::make_shared<DurationLaw>([](double u, double v) { return 1 + 0.01 * standard_normal(u, v); });
+}
+
+}  // namespace syncopate

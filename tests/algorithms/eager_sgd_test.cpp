@@ -1,0 +1,212 @@
+#include "algorithms/eager_sgd.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "algorithms/sync_sgd.hpp"
+#include "experiments/settings_document.hpp"
+#include "experiments/toml_tree.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "workers/delays/exponential.hpp"
+
+namespace syncopate {
+namespace {
+
+using Kind = EagerOptions::Activation;
+
+TEST(EagerSgd, WithEveryRoundSynchronousEqualsSynchronousSgdBitForBit) {
+  const SimulatedRun setup{.workers = 4,
+                           .micro_batches = 2,
+                           .momentum = 0.9,
+                           .budget = {.steps = 20},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.3, 0.0, 0.2, 0.1})}};
+  const auto expected = setup.run(SyncSgd());
+  for (const Kind kind : {Kind::solo, Kind::majority}) {
+    const auto outcome = setup.run(EagerSgd({.activation = kind, .synchronous_every = 1}));
+    EXPECT_EQ(outcome.parameters, expected.parameters);
+    EXPECT_EQ(outcome.log, expected.log);
+    expect_exact_accounts(outcome);
+  }
+}
+
+// Computations of 1, 1.6 and 3.1 s, all-reduces of 0.5 s.
+SimulatedRun three_workers(int steps) {
+  return {.network_s = 0.5,
+          .rate = 0.5,
+          .budget = {.steps = steps},
+          .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.6, 2.1})}};
+}
+
+TEST(EagerSgd, SoloTakesPlaceAtTheFirstArrivalAndLateGradientsAreDropped) {
+  const auto outcome = three_workers(4).run(EagerSgd({.late = LateGradient::drop}));
+  // The first worker sets the pace: rounds take place at 1, 2.5, 4 and 5.5 s. The second comes at 1.6, 3.2 and
+  // 4.8 s, each time after the round that its gradient is for, the third at 3.1 s and again after the end.
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{
+                             "step 1 at 1.500 s: kept 1, dropped 0",
+                             "step 2 at 3.000 s: kept 1, dropped 1",
+                             "step 3 at 4.500 s: kept 1, dropped 2",
+                             "step 4 at 6.000 s: kept 1, dropped 1",
+                         }));
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{4, 0, 0}));
+  EXPECT_EQ(outcome.totals.accounts[1][Activity::discarded], from_seconds(6.0));  // it never waits
+  expect_exact_accounts(outcome);
+}
+
+TEST(EagerSgd, AccumulatedLateGradientsAreInTheNextRoundEvenWhileTheirWorkerComputes) {
+  const auto outcome = three_workers(4).run(EagerSgd({.late = LateGradient::accumulate}));
+  // As above; what came at 1.6 s is in the round of 2.5 s, at 3.1 and 3.2 s in that of 4 s, at 4.8 s in the last.
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{
+                             "step 1 at 1.500 s: kept 1, dropped 0",
+                             "step 2 at 3.000 s: kept 2, dropped 0",
+                             "step 3 at 4.500 s: kept 3, dropped 0",
+                             "step 4 at 6.000 s: kept 2, dropped 0",
+                         }));
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{4, 3, 1}));
+  expect_exact_accounts(outcome);
+}
+
+TEST(EagerSgd, WhoComesWhileTheRoundIsUnderWayIsLateAndWaitsForItsResult) {
+  SimulatedRun setup = three_workers(3);
+  setup.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.3, 0.4})};
+  const auto outcome = setup.run(EagerSgd({.late = LateGradient::drop}));
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{3, 0, 0}));
+  EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{0, 3, 3}));
+  EXPECT_EQ(outcome.totals.accounts[2][Activity::discarded], from_seconds(3 * 1.4));
+  EXPECT_EQ(outcome.totals.accounts[2][Activity::communicate], from_seconds(3 * 0.1));
+  expect_exact_accounts(outcome);
+}
+
+TEST(EagerSgd, WhoContributesNothingCountsAsZeroInTheMean) {
+  const auto outcome = three_workers(1).run(EagerSgd({.late = LateGradient::drop}));
+  for (std::size_t i = 0; i < 4; ++i) {
+    const double gradient = 1 - PullObjective::target({Rank{0}, 0, 0}, i);
+    EXPECT_NEAR(outcome.parameters[i], 1 - 0.5 * gradient / 3, 1e-6);
+  }
+  expect_exact_accounts(outcome);
+}
+
+TEST(EagerSgd, EverySoManyRoundsWaitForAll) {
+  const auto outcome = three_workers(9).run(EagerSgd({.late = LateGradient::drop, .synchronous_every = 3}));
+  ASSERT_EQ(outcome.rounds.size(), 9u);
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(outcome.rounds[i].kept == 3, i % 3 == 2) << "round " << i;
+  expect_exact_accounts(outcome);
+}
+
+TEST(EagerSgd, AccumulationLosesNothingButWhatIsUnderWayAtTheEnd) {
+  for (const Kind kind : {Kind::solo, Kind::majority}) {
+    const SimulatedRun setup{.workers = 8,
+                             .network_s = 0.01,
+                             .budget = {.steps = 500},
+                             .delays = {exponential_delay(0.5)},
+                             .objective = nullptr};
+    const auto outcome = setup.run(EagerSgd({.activation = kind, .late = LateGradient::accumulate}));
+    std::int64_t kept = 0;
+    for (const Round& round : outcome.rounds) kept += round.kept;
+    EXPECT_EQ(kept, sum(outcome.totals.kept));
+    EXPECT_LT(sum(outcome.totals.dropped), 8);  // at most one per worker, and none of the last to arrive
+    expect_exact_accounts(outcome);
+  }
+}
+
+// The agreed rank is drawn independently of who is fast this time, so that its place among the N arrivals at a
+// round is uniform: (N + 1) / 2 contribute on average, with a variance of (N^2 - 1) / 12. Rounds are independent
+// in that place; the tolerance is four standard errors.
+TEST(EagerSgd, InMajorityHalfHaveArrivedOnAverage) {
+  constexpr int workers = 9, steps = 4000;
+  const SimulatedRun setup{.workers = workers,
+                           .network_s = 0,
+                           .budget = {.steps = steps},
+                           .delays = {exponential_delay(0.5)},
+                           .objective = nullptr};
+  const auto outcome = setup.run(EagerSgd({.activation = Kind::majority, .late = LateGradient::drop}));
+  const double mean = static_cast<double>(sum(outcome.totals.kept)) / steps;
+  EXPECT_NEAR(mean, (workers + 1) / 2.0, 4 * std::sqrt((workers * workers - 1) / 12.0 / steps));
+  expect_exact_accounts(outcome);
+}
+
+// Exponential times alone: arrivals are a Poisson process of rate N, each from a random worker. A round takes place
+// when a worker arrives that has the newest model: one that has arrived since the last round, or brought it about.
+// So there are as many arrivals per round as in the birthday problem until the first one repeats, less the first:
+// Q(N) = sum over k of N! / ((N - k)! N^k). Their number has second moment sum (2 k - 1) of the same terms.
+TEST(EagerSgd, SoloTakesABirthdayProblemsTimeUnderExponentialDelays) {
+  constexpr int steps = 20000;
+  for (const int workers : {1, 4, 16}) {
+    const SimulatedRun setup{.workers = workers,
+                             .base_s = 1e-6,
+                             .network_s = 0,
+                             .budget = {.steps = steps},
+                             .delays = {exponential_delay(1.0)},
+                             .objective = nullptr};
+    const auto outcome = setup.run(EagerSgd({.late = LateGradient::drop}));
+    double arrivals = 0, square = 0, term = 1;
+    for (int k = 1; k <= workers; ++k) {
+      arrivals += term;
+      square += (2 * k - 1) * term;
+      term *= static_cast<double>(workers - k) / workers;
+    }
+    // All begin with the initial model, so that the first round takes place at the first arrival already: that is
+    // less than one step in so many. A sum of that many exponentials has variance (mean + variance of the number).
+    const double deviation = std::sqrt(arrivals + square - arrivals * arrivals) / workers;
+    EXPECT_NEAR(to_seconds(outcome.rounds.back().end) / steps, arrivals / workers, 4 * deviation / std::sqrt(steps))
+        << workers;
+    EXPECT_EQ(sum(outcome.totals.kept), steps);  // the first arrival alone
+    EXPECT_NEAR(static_cast<double>(sum(outcome.totals.dropped)) / steps, arrivals - 1,
+                4 * std::sqrt((square - arrivals * arrivals) / steps) + 0.001)
+        << workers;
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(EagerSgd, LostWorkersDoNotBlockSoloButAnAgreedRankThatIsLostIsExplained) {
+  const SimulatedRun setup{.workers = 4,
+                           .budget = {.steps = 40},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, HUGE_VAL, 0.1, HUGE_VAL})}};
+  const auto outcome = setup.run(EagerSgd({.activation = Kind::solo}));
+  EXPECT_EQ(outcome.rounds.size(), 40u);
+  EXPECT_EQ(outcome.totals.kept[1] + outcome.totals.kept[3], 0);
+  expect_exact_accounts(outcome);
+  try {
+    setup.run(EagerSgd({.activation = Kind::majority}));
+    FAIL() << "some round of the 40 waits for worker 1 or 3";
+  } catch (const RunFailure& failure) {
+    EXPECT_THAT(failure.what(), testing::HasSubstr("workers 1, 3: waiting in a micro-batch that never ends"));
+  }
+}
+
+TEST(EagerSgd, WorkersWithUnequalDataEndCleanly) {
+  for (const Kind kind : {Kind::solo, Kind::majority}) {
+    const SimulatedRun setup{.budget = {.steps = 100},
+                             .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.35, 0.15})},
+                             .data_of = {Step{3}, Step{5}, Step{8}}};
+    const auto outcome = setup.run(EagerSgd({.activation = kind, .synchronous_every = 4}));
+    for (std::size_t w = 0; w < 3; ++w)
+      EXPECT_EQ(outcome.totals.kept[w] + outcome.totals.dropped[w], setup.data_of[w]->value());
+    EXPECT_GE(outcome.totals.kept[2], 3);  // alone, once the others have left
+    expect_exact_accounts(outcome);
+  }
+}
+
+std::string reading_of(const std::string& keys) {
+  SettingsDocument document(parse_toml("[method]\n" + keys, "test.toml"));
+  Settings settings = document.root().section("method");
+  make_eager_sgd(settings, {.workers = 8});
+  const std::string faults = document.check().report();
+  return faults.empty() ? write_toml(document.resolved()) : faults;
+}
+
+TEST(EagerSgdSettings, SoloIsSynchronousEvery32ndRoundAsInTheReleasedCode) {
+  using testing::HasSubstr;
+  EXPECT_THAT(reading_of("activation = \"solo\""), HasSubstr("synchronous_every = 32"));
+  EXPECT_THAT(reading_of("activation = \"majority\""), HasSubstr("synchronous_every = 0"));
+  EXPECT_THAT(reading_of("activation = \"solo\"\nlate = \"drop\"\nsynchronous_every = 5"),
+              HasSubstr("synchronous_every = 5"));
+  EXPECT_THAT(reading_of(""), HasSubstr("activation"));  // required
+  EXPECT_THAT(reading_of("activation = \"solo\"\nsynchronous_every = -1"), HasSubstr("synchronous_every = -1"));
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,170 @@
+#include "algorithms/stochastic_gradient_push.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "algorithms/sync_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/kicked_workers.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "workers/delays/exponential.hpp"
+
+namespace syncopate {
+namespace {
+
+double total(const std::vector<float>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+TEST(StochasticGradientPush, OneWorkerEqualsSgdBitForBit) {
+  const SimulatedRun setup{.workers = 1, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
+  const auto expected = setup.run(SyncSgd()).parameters;
+  EXPECT_EQ(setup.run(StochasticGradientPush()).parameters, expected);
+  EXPECT_EQ(setup.run(StochasticGradientPush(Step{2})).parameters, expected);
+}
+
+// As long as all messages are waited for every weight is 1, so mixing preserves the mean.
+TEST(StochasticGradientPush, WithLinearGradientsTheMeanOfTheModelsIsThatOfSynchronousSgd) {
+  for (const int workers : {2, 3, 8}) {
+    const SimulatedRun setup{.workers = workers, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
+    const auto outcome = setup.run(StochasticGradientPush());
+    const auto expected = setup.run(SyncSgd());
+    for (std::size_t i = 0; i < expected.parameters.size(); ++i)
+      EXPECT_NEAR(outcome.parameters[i], expected.parameters[i], 1e-5 * std::abs(expected.parameters[i]));
+    EXPECT_EQ(outcome.samples, expected.samples);
+    EXPECT_EQ(outcome.learning_rate, setup.rate);
+  }
+}
+
+// (I + S)/2 (I + S^2)/2 (I + S^4)/2, with S the cyclic shift of 8 workers, is the mean of all eight shifts.
+TEST(StochasticGradientPush, WithoutGradientsAPowerOfTwoOfWorkersAgreesAfterItsLogarithmOfSteps) {
+  for (const int steps : {1, 2, 3}) {
+    const int workers = 1 << steps;
+    const auto run = run_kicked({.workers = workers, .budget = {.steps = steps}}, StochasticGradientPush());
+    for (const auto& model : run.models)
+      EXPECT_EQ(model, std::vector<float>(static_cast<std::size_t>(workers), 1.0f / static_cast<float>(workers)));
+  }
+}
+
+// For six workers the distances are 1, 2, 4, 1, ...: what worker j had at first is with worker i in the part of the
+// walks that get from j to i when each step stays or moves on with equal odds.
+TEST(StochasticGradientPush, ModelsAreMixedAlongTheExponentialGraph) {
+  constexpr int workers = 6, steps = 5;
+  std::vector<double> walks = {1, 0, 0, 0, 0, 0};  // [how far]
+  for (const int distance : {1, 2, 4, 1, 2}) {
+    std::vector<double> next(workers);
+    for (std::size_t i = 0; i < workers; ++i) {
+      next[i] += walks[i] / 2;
+      next[(i + static_cast<std::size_t>(distance)) % workers] += walks[i] / 2;
+    }
+    walks = next;
+  }
+  const auto run = run_kicked({.workers = workers, .budget = {.steps = steps}}, StochasticGradientPush());
+  for (std::size_t i = 0; i < workers; ++i)
+    for (std::size_t j = 0; j < workers; ++j)
+      EXPECT_FLOAT_EQ(run.models[i][j], static_cast<float>(walks[(i + workers - j) % workers]));
+}
+
+// Messages come when they come, so weights differ; but a weight is the sum of a worker's parts of the others' models,
+// which makes that sum 1 in z = x / w, and over all workers no part of any is lost: the published mean, the sum of
+// all x by the sum of all w, has every worker in it alike.
+TEST(StochasticGradientPush, NeitherModelsNorWeightsAreLostOnTheWay) {
+  for (const int overlap : {0, 1, 4})
+    for (const int workers : {5, 8}) {
+      const auto run = run_kicked({.workers = workers, .budget = {.steps = 23}, .delays = {exponential_delay(2.0)}},
+                                  StochasticGradientPush(Step{overlap}));
+      for (const auto& model : run.models) EXPECT_NEAR(total(model), 1, 1e-5);
+      for (const float value : run.outcome.parameters) EXPECT_NEAR(value, 1.0 / workers, 1e-6);
+      expect_exact_accounts(run.outcome);
+    }
+}
+
+TEST(StochasticGradientPush, WithOverlapWeightsFollowTheMessages) {
+  // Worker 0 takes 1 s per step, worker 1 3 s; messages take 0.5 s. Worker 0 sends 1/2, 1/4 and 1/8 of e_0 at 1, 2
+  // and 3 s, and waits after its third step for worker 1's first message, which comes at 3.5 s. The others come at
+  // 6.5 and 9.5 s; it takes them in before the end.
+  const SimulatedRun setup{
+      .workers = 2, .budget = {.steps = 3}, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 2.0})}};
+  const auto run = run_kicked(setup, StochasticGradientPush(Step{2}));
+  EXPECT_EQ(run.outcome.log, (std::vector<std::string>{
+                                 "step 1 at 3.000 s: kept 2, dropped 0",
+                                 "step 2 at 6.000 s: kept 2, dropped 0",
+                                 "step 3 at 9.000 s: kept 2, dropped 0",
+                             }));
+  // Worker 1 at 3 s: sends 1/2 e_1, keeps as much and has got 1/2 + 1/4 of e_0; at 6 s sends half of that, 1/4 e_1 +
+  // 3/8 e_0, and takes in the last 1/8 e_0; at 9 s it sends half, 1/8 e_1 + 1/4 e_0. Worker 0 kept 1/8 e_0.
+  const std::vector<float> x0 = {1.0f / 8 + 3.0f / 8 + 1.0f / 4, 1.0f / 2 + 1.0f / 4 + 1.0f / 8};
+  const std::vector<float> x1 = {1.0f / 4, 1.0f / 8};
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_FLOAT_EQ(run.models[0][i], x0[i] / (x0[0] + x0[1]));
+    EXPECT_FLOAT_EQ(run.models[1][i], x1[i] / (x1[0] + x1[1]));
+    EXPECT_FLOAT_EQ(run.outcome.parameters[i], 0.5f);
+  }
+}
+
+TEST(StochasticGradientPush, AStepWaitsForItsMessageUnlessTheyOverlap) {
+  const SimulatedRun setup{.workers = 2, .budget = {.steps = 3}};
+  const auto waiting = setup.run(StochasticGradientPush());
+  EXPECT_EQ(waiting.log, (std::vector<std::string>{
+                             "step 1 at 1.500 s: kept 2, dropped 0",
+                             "step 2 at 3.000 s: kept 2, dropped 0",
+                             "step 3 at 4.500 s: kept 2, dropped 0",
+                         }));
+  EXPECT_EQ(to_seconds(waiting.totals.end), 5.0);
+  const auto overlapping = setup.run(StochasticGradientPush(Step{1}));
+  EXPECT_EQ(overlapping.log.back(), "step 3 at 3.000 s: kept 2, dropped 0");
+  EXPECT_EQ(to_seconds(overlapping.totals.end), 4.0);  // the last message comes at 3.5 s, then the last model
+  expect_exact_accounts(overlapping);
+}
+
+// One model and weight per worker and step; at the end one from each to worker 0.
+TEST(StochasticGradientPush, BytesAndMessagesAreTheFormulas) {
+  const SimulatedRun setup{.workers = 6, .budget = {.steps = 7}, .objective = nullptr};
+  const auto outcome = setup.run(StochasticGradientPush());
+  EXPECT_EQ(outcome.totals.messages, 7 * 6 + 5);
+  EXPECT_EQ(outcome.totals.bytes, Bytes{(7 * 6 + 5) * (16 + 8)});
+}
+
+TEST(StochasticGradientPush, TheOthersGoOnWithoutAWorkerThatHasLeft) {
+  for (const int overlap : {0, 2})
+    for (const std::size_t leaver : {0u, 3u}) {
+      std::vector<std::optional<Step>> data_of(6);
+      data_of[leaver] = Step{4};
+      const auto run =
+          run_kicked({.workers = 6, .budget = {.steps = 60}, .delays = {exponential_delay(0.5)}, .data_of = data_of},
+                     StochasticGradientPush(Step{overlap}));
+      for (std::size_t worker = 0; worker < 6; ++worker) {
+        EXPECT_EQ(run.outcome.totals.kept[worker], worker == leaver ? 4 : 60);
+        EXPECT_NEAR(total(run.models[worker]), 1, 1e-5);
+        for (std::size_t i = 0; i < 6 && worker != leaver; ++i)
+          EXPECT_NEAR(run.models[worker][i], run.models[1][i], 1e-5);
+      }
+      EXPECT_EQ(run.outcome.published, Step{leaver == 0 ? 4 : 60});
+      expect_exact_accounts(run.outcome);
+    }
+}
+
+TEST(StochasticGradientPush, ABudgetOfSecondsEndsForAll) {
+  for (const int overlap : {0, 1, 3})
+    for (const int slow : {0, 2, 4}) {
+      std::vector<double> delay_s(5);
+      delay_s[static_cast<std::size_t>(slow)] = 1;
+      const SimulatedRun setup{
+          .workers = 5, .budget = {.seconds = 20}, .delays = {std::make_shared<DelayOfWorker>(delay_s)}};
+      const auto outcome = setup.run(StochasticGradientPush(Step{overlap}));
+      EXPECT_GE(to_seconds(outcome.totals.end), 20);
+      EXPECT_LE(to_seconds(outcome.totals.end), 24);
+      expect_exact_accounts(outcome);
+    }
+}
+
+TEST(StochasticGradientPushSettings, TheOverlapIsRead) {
+  EXPECT_EQ(read_method("algorithm = \"stochastic-gradient-push\"").faults, "");
+  EXPECT_EQ(read_method("algorithm = \"stochastic-gradient-push\"\noverlap_steps = 2").faults, "");
+  EXPECT_THAT(read_method("algorithm = \"stochastic-gradient-push\"\noverlap_steps = -1").faults,
+              testing::HasSubstr("overlap_steps = -1; must be"));
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,196 @@
+// The search for a threshold against an independent computation (tests/golden) and closed forms.
+#include "algorithms/threshold_search.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/math/distributions/normal.hpp>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "workers/delays/length_table.hpp"
+
+namespace syncopate {
+namespace {
+
+const nlohmann::json& golden() {
+  static const auto read = [] {
+    std::ifstream file(SYNCOPATE_SOURCE_DIR "/tests/golden/dropcompute_search.json");
+    return nlohmann::json::parse(file);
+  }();
+  return read;
+}
+
+// Number k = 1, 2, ... of the recipe's uniform numbers.
+double splitmix_uniform(std::uint64_t seed, std::uint64_t k) {
+  std::uint64_t z = seed + k * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  z ^= z >> 31;
+  return static_cast<double>(z >> 11) * 0x1p-53;
+}
+
+double noise(const std::string& kind, double u) {
+  const LengthTable& lengths = LengthTable::of_reference_code();
+  if (kind == "table") return 0.5 * lengths.quantile(u) / lengths.mean();
+  return 0.1 * quantile(boost::math::normal(), std::max(u, 0x1p-54));
+}
+
+struct Recorded {
+  std::vector<double> times;
+  MicroBatchTimes view;
+};
+
+Recorded recorded(const nlohmann::json& recipe, int steps, std::uint64_t seed, double base) {
+  const int workers = recipe.at("workers"), micro_batches = recipe.at("micro_batches");
+  const std::string kind = recipe.value("kind", "table");
+  Recorded result{.times = std::vector<double>(static_cast<std::size_t>(workers * steps * micro_batches)), .view = {}};
+  for (std::size_t k = 0; k < result.times.size(); ++k)
+    result.times[k] = base * (1 + noise(kind, splitmix_uniform(seed, k + 1)));
+  result.view = {result.times, workers, steps, micro_batches};
+  return result;
+}
+
+Recorded search_case() {
+  const auto& recipe = golden().at("search_case");
+  return recorded(recipe, recipe.at("steps"), recipe.at("seed"), recipe.at("base_ms"));
+}
+
+// Golden values have nine or more digits after the point.
+void expect_close(double found, double expected) { EXPECT_NEAR(found, expected, 1e-9 * std::max(1.0, expected)); }
+
+TEST(ThresholdSearch, TheTimesAreThoseOfTheRecipe) {
+  const auto times = search_case().times;
+  expect_close(std::accumulate(times.begin(), times.end(), 0.0), golden().at("search_case").at("sum_of_times"));
+}
+
+TEST(ThresholdSearch, TheReferenceCodesSearchFindsTheAuthorsThreshold) {
+  const Recorded times = search_case();
+  const auto& recipe = golden().at("search_case");
+  const auto found = search_threshold(times.view, recipe.at("serial_time"), SpeedupForm::reference);
+  for (const char* source : {"reference", "authors_function"}) {
+    const auto& expected = recipe.at(source);
+    expect_close(found.threshold, expected.at("threshold"));
+    expect_close(found.drop_rate, expected.at("drop_rate"));
+    expect_close(found.time_saved, expected.at("time_saved"));
+    expect_close(found.effective_speedup - 1, expected.at("speedup_minus_1"));
+  }
+  EXPECT_EQ(found.threshold, threshold_grid(times.view).at(recipe.at("reference").at("index")));
+}
+
+TEST(ThresholdSearch, TheSearchByEquationSixFindsTheTabulatedThreshold) {
+  const Recorded times = search_case();
+  const auto& recipe = golden().at("search_case");
+  const auto& expected = recipe.at("equation_6");
+  const auto found = search_threshold(times.view, recipe.at("serial_time"), SpeedupForm::effective);
+  EXPECT_EQ(found.threshold, threshold_grid(times.view).at(expected.at("index")));
+  expect_close(found.threshold, expected.at("threshold"));
+  expect_close(found.effective_speedup, expected.at("speedup"));
+  expect_close(12 * (1 - found.drop_rate), expected.at("kept"));
+}
+
+TEST(ThresholdSearch, EquationSixMatchesItsTableThresholdByThreshold) {
+  const Recorded times = search_case();
+  const auto& recipe = golden().at("search_case");
+  std::vector<double> thresholds;
+  for (const auto& row : recipe.at("thresholds")) thresholds.push_back(row.at("threshold"));
+  const auto effects = threshold_effects(times.view, recipe.at("serial_time"), SpeedupForm::effective, thresholds);
+  ASSERT_EQ(effects.size(), 5u);
+  for (std::size_t k = 0; k < effects.size(); ++k) {
+    expect_close(effects[k].effective_speedup, recipe.at("thresholds")[k].at("speedup"));
+    expect_close(12 * (1 - effects[k].drop_rate), recipe.at("thresholds")[k].at("kept"));
+  }
+}
+
+void expect_sweep(const char* name, SpeedupForm form, std::optional<double> maximum_drop_rate = {}) {
+  const auto& sweep = golden().at("sweep");
+  ASSERT_FALSE(sweep.at(name).empty());
+  for (const auto& row : sweep.at(name)) {
+    const Recorded times = recorded(row, sweep.at("steps"), sweep.at("seed"), 1);
+    const auto found = search_threshold(times.view, row.at("serial_time"), form, maximum_drop_rate);
+    EXPECT_EQ(found.threshold, threshold_grid(times.view).at(row.at("index"))) << row;
+    expect_close(found.threshold, row.at("threshold"));
+    expect_close(found.effective_speedup, row.at("speedup"));
+    expect_close(found.drop_rate, row.at("drop_rate"));
+  }
+}
+
+TEST(ThresholdSearch, SweepsOverWorkersMicroBatchesAndNoiseMatchTheTables) {
+  expect_sweep("equation_6", SpeedupForm::effective);
+  expect_sweep("reference", SpeedupForm::reference);
+}
+
+TEST(ThresholdSearch, ACapOnTheDropRateTakesTheBestOfTheRest) {
+  expect_sweep("equation_6_with_at_most_5_percent_dropped", SpeedupForm::effective, 0.05);
+}
+
+TEST(ThresholdSearch, TheGridRunsFromTheEarliestSixthEndToTheLatestEnd) {
+  // Two workers, one step, 8 micro-batches of 1 and of 1.5: the 6th ends at 6 and at 9, the last at 8 and at 12.
+  std::vector<double> times(16, 1.0);
+  std::fill(times.begin() + 8, times.end(), 1.5);
+  const auto grid = threshold_grid({times, 2, 1, 8});
+  ASSERT_EQ(grid.size(), 200u);
+  EXPECT_EQ(grid.front(), 6);
+  EXPECT_EQ(grid.back(), 12);
+  EXPECT_NEAR(grid[100] - grid[99], 6.0 / 199, 1e-12);
+}
+
+TEST(ThresholdSearch, WithFewMicroBatchesTheGridStartsAfterTheFirstHalf) {
+  const std::vector<double> times(5, 1.0);
+  EXPECT_EQ(threshold_grid({times, 1, 1, 5}).front(), 3);
+  EXPECT_EQ(threshold_grid({times, 1, 1, 4}).front(), 2);
+  EXPECT_EQ(threshold_grid({times, 1, 1, 3}).front(), 2);
+  EXPECT_EQ(threshold_grid({times, 1, 1, 2}).front(), 1);
+  EXPECT_EQ(threshold_grid({times, 1, 1, 1}).front(), 1);
+}
+
+// One straggler of 4 workers, M = 2: ends at 1 and 2, and at 3 and 6; T^c = 1, so a step takes 7 without a threshold.
+TEST(ThresholdSearch, TheEffectOfAThresholdIsEquationSix) {
+  const std::vector<double> times = {1, 1, 1, 1, 1, 1, 3, 3};
+  const MicroBatchTimes recorded{times, 4, 1, 2};
+  const std::vector<double> thresholds = {2.5, 3.5};
+  const auto paper = threshold_effects(recorded, 1, SpeedupForm::effective, thresholds);
+  EXPECT_DOUBLE_EQ(paper[0].drop_rate, 2.0 / 8);
+  EXPECT_DOUBLE_EQ(paper[0].time_saved, 1 - 3.5 / 7);
+  EXPECT_DOUBLE_EQ(paper[0].effective_speedup, 6.0 / 8 * 7 / 3.5);
+  EXPECT_DOUBLE_EQ(paper[1].effective_speedup, 7.0 / 8 * 7 / 4.5);
+  // The last micro-batch before 2.5 ends at 2, before 3.5 at 3.
+  const auto code = threshold_effects(recorded, 1, SpeedupForm::reference, thresholds);
+  EXPECT_DOUBLE_EQ(code[0].drop_rate, 2.0 / 8);
+  EXPECT_DOUBLE_EQ(code[0].time_saved, 1 - 3.0 / 7);
+  EXPECT_DOUBLE_EQ(code[0].effective_speedup, 6.0 / 8 * 7 / 3);
+  EXPECT_DOUBLE_EQ(code[1].effective_speedup, 7.0 / 8 * 7 / 4);
+}
+
+TEST(ThresholdSearch, WhatEndsAtTheThresholdIsDropped) {
+  const std::vector<double> times = {1, 1};
+  const auto effect = threshold_effects({times, 1, 1, 2}, 0, SpeedupForm::effective, std::vector<double>{1, 2})[0];
+  EXPECT_EQ(effect.drop_rate, 1);
+  EXPECT_EQ(effect.effective_speedup, 0);
+}
+
+TEST(ThresholdSearch, WithoutAnySpreadNoThresholdIsSet) {
+  const std::vector<double> times(static_cast<std::size_t>(8 * 3 * 12), 1.0);
+  for (const SpeedupForm form : {SpeedupForm::effective, SpeedupForm::reference}) {
+    const auto found = search_threshold({times, 8, 3, 12}, 1, form);
+    EXPECT_EQ(found.threshold, std::numeric_limits<double>::infinity());
+    EXPECT_EQ(found.drop_rate, 0);
+    EXPECT_EQ(found.effective_speedup, 1);
+  }
+}
+
+TEST(ThresholdSearch, ACapThatNoThresholdMeetsSetsNone) {
+  const Recorded times = search_case();
+  // Even the highest threshold of the grid drops the very last micro-batch, 1 of 8448.
+  EXPECT_EQ(search_threshold(times.view, 800, SpeedupForm::effective, 1e-5).threshold,
+            std::numeric_limits<double>::infinity());
+}
+
+}  // namespace
+}  // namespace syncopate

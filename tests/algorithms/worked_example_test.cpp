@@ -1,0 +1,78 @@
+// The worked example of algorithms/README.md, compiled and run. Its files lie in worked_example/, as if that were
+// the source's root; a test keeps what the README prints equal to them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "algorithms/local_sgd.hpp"
+#include "algorithms/one_shot.cpp"
+#include "algorithms/one_shot.hpp"
+#include "experiments/settings_document.hpp"
+#include "experiments/toml_tree.hpp"
+#include "tests/algorithms/simulated_run.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr AlgorithmRow rows[] = {
+#include "algorithms/one_shot_row.inc"
+};
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(SYNCOPATE_SOURCE_DIR "/" + path);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What stands between ```cpp and ```, block by block.
+std::vector<std::string> code_blocks(const std::string& markdown) {
+  const std::string opening = "```cpp\n";
+  std::vector<std::string> blocks;
+  for (std::size_t at = markdown.find(opening); at != std::string::npos; at = markdown.find(opening, at)) {
+    at += opening.size();
+    blocks.push_back(markdown.substr(at, markdown.find("```", at) - at));
+  }
+  return blocks;
+}
+
+TEST(WorkedExample, IsPrintedInTheReadmeAsItIsCompiledHere) {
+  const std::string folder = "tests/algorithms/worked_example/algorithms/";
+  const auto printed = code_blocks(text_of("algorithms/README.md"));
+  ASSERT_GE(printed.size(), 4u);
+  EXPECT_EQ(printed[0], text_of(folder + "one_shot.hpp"));
+  EXPECT_EQ(printed[1], text_of(folder + "one_shot.cpp"));
+  EXPECT_EQ(printed[2], text_of(folder + "one_shot_row.inc"));
+  EXPECT_THAT(text_of("tests/algorithms/worked_example_test.cpp"), testing::HasSubstr("\n" + printed[3]));
+}
+
+TEST(WorkedExample, HasFewerThanSixtyLines) {
+  const auto printed = code_blocks(text_of("algorithms/README.md"));
+  ASSERT_GE(printed.size(), 3u);
+  const std::string all = printed[0] + printed[1] + printed[2];
+  EXPECT_LT(std::count(all.begin(), all.end(), '\n'), 60);
+}
+
+TEST(OneShot, EqualsLocalSgdWithAPeriodAsLongAsTheRun) {
+  const SimulatedRun setup{.workers = 4, .momentum = 0.9, .budget = {.steps = 20}};
+  EXPECT_EQ(setup.run(OneShot()).parameters, setup.run(LocalSgd(make_constant_period(20), {})).parameters);
+}
+
+TEST(WorkedExample, RunsFromItsRow) {
+  SettingsDocument document(parse_toml("algorithm = \"one-shot\"", "test.toml"));
+  Settings settings = document.root();
+  EXPECT_EQ(settings.text("algorithm"), rows[0].name);
+  const auto algorithm = rows[0].make(settings, {.workers = 3});
+  EXPECT_EQ(document.check().report(), "");
+  // Steps of 1 s, 1.25 s and 2 s; the average takes 0.5 s.
+  const SimulatedRun setup{.budget = {.steps = 4},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
+  EXPECT_EQ(setup.run(*algorithm).log, (std::vector<std::string>{"step 4 at 8.500 s: kept 12, dropped 0"}));
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,26 @@
+#include "experiments/participants.hpp"
+
+#include <gtest/gtest.h>
+
+namespace syncopate {
+namespace {
+
+struct WithServers : Algorithm {
+  explicit WithServers(int count) : count(count) {}
+  void run(Worker&) const override {}
+  int servers() const override { return count; }
+  int count;
+};
+
+TEST(Participants, AreTheMostWorkersAndTheMostServersOfAnyRun) {
+  Experiment experiment;
+  for (const auto& [workers, servers] : {std::pair(4, 0), std::pair(2, 3), std::pair(3, 1)}) {
+    experiment.runs.emplace_back().workers = workers;
+    experiment.runs.back().algorithm = std::make_shared<WithServers>(servers);
+  }
+  EXPECT_EQ(participants(experiment).workers, 4);
+  EXPECT_EQ(participants(experiment).servers, 3);
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,318 @@
+// Partial all-reduces: who is in a round, who is late, and what becomes of that. Messages say who may come
+// when, or, where workers wait in a round, times more than a second apart.
+#pragma once
+
+namespace syncopate {
+
+class PartialContract : public ClusterContract {
+ protected:
+  static Time soon() { return start_time + from_seconds(0.1); }
+  static Time late() { return start_time + from_seconds(1.5); }
+
+  // The worker computes its micro-batch (self, step, 0) and brings it.
+  std::vector<PartialSum> arrive(Cluster& cluster, Rank self, Step step, const Activation& activation,
+                                 LateGradient late) {
+    return cluster.partial_all_reduce(self, gradient(cluster, self, 1, step), activation, late,
+                                      {.kept = 1, .planned = 1, .step = step + 1, .period = 1}, here());
+  }
+  static void tell(Cluster& cluster, Rank self, int to) { cluster.send(self, Rank{to}, {}, here()); }
+  static void tell_all(Cluster& cluster, Rank self) {
+    for (int w = 0; w < cluster.workers(); ++w)
+      if (w != self.value) tell(cluster, self, w);
+  }
+  static void hear(Cluster& cluster, Rank self, int from) {
+    EXPECT_TRUE(cluster.receive(self, Rank{from}, never, here()));
+  }
+  static void hear_all(Cluster& cluster, Rank self) {
+    for (int w = 0; w < cluster.workers(); ++w)
+      if (w != self.value) hear(cluster, self, w);
+  }
+
+  // The sum of everybody's micro-batch of a step from worker `first` on.
+  static std::vector<float> sum_of(int first, int workers, Step step) {
+    std::vector<float> sum(KnownObjective::size, 0.0f);
+    for (int w = first; w < workers; ++w)
+      for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += KnownObjective::component({Rank{w}, step, 0}, j);
+    return sum;
+  }
+  static std::vector<float> plus(std::vector<float> a, const std::vector<float>& b) {
+    for (std::size_t j = 0; j < a.size(); ++j) a[j] += b[j];
+    return a;
+  }
+};
+
+TEST_P(PartialContract, AQuorumOfAllIsAnAllReduce) {
+  const int n = participants();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    for (int round = 0; round < 3; ++round) {
+      Gradient own = gradient(cluster, self, (self.value + round) % 3, round);
+      const auto sums = cluster.partial_all_reduce(self, own, {.quorum = n}, LateGradient::drop,
+                                                   {.kept = own.micro_batches(), .planned = 2}, here());
+      ASSERT_EQ(sums.size(), 1u);
+      EXPECT_EQ(sums[0].contributors, n);
+      std::vector<float> expected(KnownObjective::size + 2, 0.0f);
+      std::int64_t micro_batches = 0;
+      for (int w = 0; w < n; ++w)
+        for (int i = 0; i < (w + round) % 3; ++i) {
+          ++micro_batches;
+          for (std::size_t j = 0; j < KnownObjective::size; ++j)
+            expected[j] += KnownObjective::component({Rank{w}, round, i}, j);
+          expected[5] += static_cast<float>(w + 1);
+          expected[6] += static_cast<float>(8 * round + i);
+        }
+      EXPECT_EQ(values_with_buffers(sums[0].sum), expected) << "round " << round;
+      EXPECT_EQ(sums[0].sum.micro_batches(), micro_batches);
+      EXPECT_EQ(sums[0].agreement.bytes, Bytes{(round + 1) * all_reduce_bytes(n, payload).value()});
+      EXPECT_LE(sums[0].agreement.time, cluster.now(self));
+    }
+  });
+  EXPECT_EQ(totals.collectives, 3);
+  EXPECT_EQ(totals.messages, 0);
+  EXPECT_EQ(totals.bytes, Bytes{3 * all_reduce_bytes(n, payload).value()});
+  for (int w = 0; w < n; ++w) {
+    EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), 3);  // 0, 1 and 2 in some order
+    EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), 3);
+    EXPECT_EQ(totals.accounts.at(static_cast<std::size_t>(w)).total(), totals.end - start_time);
+  }
+}
+
+// All but the last worker make the quorum. It comes when they have long ended, and what it has done since
+// the round does not prolong the run.
+TEST_P(PartialContract, WhoComesAfterTheQuorumIsLateAndGetsTheResultWithoutBeingInIt) {
+  const int n = participants();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    const bool is_late = self.value == n - 1;
+    if (is_late) hear(cluster, self, 0);
+    if (is_late) idle_until(cluster, self, late());
+    const auto sums = arrive(cluster, self, 0, {.quorum = n - 1}, LateGradient::drop);
+    if (self.value == 0) tell(cluster, self, n - 1);
+    ASSERT_EQ(sums.size(), 1u);
+    EXPECT_EQ(sums[0].contributors, n - 1);
+    EXPECT_EQ(training.values(sums[0].sum), sum_of(0, n - 1, 0));
+    EXPECT_EQ(sums[0].agreement.micro_batches, n - 1);
+    EXPECT_LT(sums[0].agreement.time, late());
+  });
+  EXPECT_LT(totals.end, late());
+  for (int w = 0; w < n; ++w) {
+    EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), w < n - 1 ? 1 : 0);
+    EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), w < n - 1 ? 0 : 1);
+    EXPECT_EQ(totals.accounts.at(static_cast<std::size_t>(w)).total(), totals.end - start_time);
+  }
+}
+
+TEST_P(PartialContract, ARoundCanWaitForOneWorkerWhoeverElseIsThere) {
+  const int n = participants();
+  run(n, [&](Cluster& cluster, Rank self) {
+    if (self.value == n - 1) idle_until(cluster, self, late());
+    const auto sums = arrive(cluster, self, 0, {.quorum = 1, .rank = Rank{n - 1}}, LateGradient::drop);
+    ASSERT_EQ(sums.size(), 1u);
+    EXPECT_EQ(sums[0].contributors, n);
+    EXPECT_EQ(training.values(sums[0].sum), sum_of(0, n, 0));
+    EXPECT_GE(sums[0].agreement.time, late());
+  });
+}
+
+// Worker 0 goes through four rounds alone. The others come in between the third and the fourth.
+TEST_P(PartialContract, LateGradientsAreDroppedAndResultsComeOldestFirst) {
+  SeenRounds seen;
+  observer = &seen;
+  const int n = participants();
+  bool worker_0_is_here = false;
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    const Activation activation{.rank = Rank{0}};
+    std::vector<PartialSum> sums;
+    if (self.value == 0) {
+      worker_0_is_here = true;
+      for (const int step : {0, 1, 2, 3}) {
+        if (step == 3) tell_all(cluster, self);
+        if (step == 3) hear_all(cluster, self);
+        const auto result = arrive(cluster, self, step, activation, LateGradient::drop);
+        ASSERT_EQ(result.size(), 1u);
+        sums.push_back(result.front());
+      }
+    } else {
+      hear(cluster, self, 0);
+      sums = arrive(cluster, self, 0, activation, LateGradient::drop);
+      tell(cluster, self, 0);
+      ASSERT_EQ(sums.size(), 3u);
+    }
+    for (std::size_t round = 0; round < sums.size(); ++round) {
+      const auto step = static_cast<std::int64_t>(round);
+      EXPECT_EQ(sums[round].contributors, 1);
+      EXPECT_EQ(training.values(sums[round].sum), KnownObjective::gradient_of({Rank{0}, step, 0}));
+      EXPECT_EQ(sums[round].agreement.micro_batches, step + 1);
+      EXPECT_EQ(sums[round].agreement.bytes, Bytes{(step + 1) * all_reduce_bytes(n, payload).value()});
+      EXPECT_GT(sums[round].agreement.time, round == 0 ? start_time : sums[round - 1].agreement.time);
+    }
+  });
+  EXPECT_EQ(totals.collectives, 4);
+  for (int w = 0; w < n; ++w) {
+    EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), w == 0 ? 4 : 0);
+    EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), w == 0 ? 0 : 1);
+  }
+  ASSERT_EQ(seen.rounds.size(), worker_0_is_here ? 4u : 0u);
+  for (std::size_t i = 0; i < seen.rounds.size(); ++i) {
+    EXPECT_EQ(seen.rounds[i].step, Step{static_cast<std::int64_t>(i) + 1});
+    EXPECT_EQ(seen.rounds[i].kept, 1);
+    EXPECT_EQ(seen.rounds[i].dropped, i < 3 ? 0 : n - 1);
+    EXPECT_EQ(seen.rounds[i].bytes, all_reduce_bytes(n, payload));
+  }
+}
+
+// What the others bring too late is in the next round, although they are not there; and what nobody takes
+// any more is dropped.
+TEST_P(PartialContract, LateGradientsAreAddedToTheNextRound) {
+  const int n = participants();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    const std::vector<float> sums[] = {sum_of(0, 1, 0), plus(sum_of(0, 1, 1), sum_of(1, n, 0)),
+                                       plus(sum_of(0, 1, 2), sum_of(1, n, 1))};
+    for (int step = 0; step < 3; ++step) {
+      if (self.value > 0) hear(cluster, self, 0);
+      const auto results = arrive(cluster, self, step, {.rank = Rank{0}}, LateGradient::accumulate);
+      ASSERT_EQ(results.size(), 1u);
+      EXPECT_EQ(results[0].contributors, step == 0 ? 1 : n);
+      EXPECT_EQ(results[0].sum.micro_batches(), step == 0 ? 1 : n);
+      EXPECT_EQ(training.values(results[0].sum), sums[step]);
+      if (self.value > 0) {
+        tell(cluster, self, 0);
+      } else {
+        tell_all(cluster, self);
+        hear_all(cluster, self);
+      }
+    }
+  });
+  for (int w = 0; w < n; ++w) {
+    EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), w == 0 ? 3 : 2);
+    EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), w == 0 ? 0 : 1);
+  }
+  EXPECT_EQ(totals.collectives, 3);
+}
+
+// A worker that is late with one gradient and in time with the next brings both, as one contributor.
+TEST_P(PartialContract, AnAccumulatedGradientIsBroughtWithTheNextOne) {
+  const int n = participants();
+  run(n, [&](Cluster& cluster, Rank self) {
+    const bool is_late = self.value == n - 1;
+    if (is_late) hear(cluster, self, 0);
+    arrive(cluster, self, 0, {.quorum = n - 1}, LateGradient::accumulate);
+    if (self.value == 0) tell(cluster, self, n - 1);
+    const auto sums = arrive(cluster, self, 1, {.quorum = n}, LateGradient::accumulate);
+    ASSERT_EQ(sums.size(), 1u);
+    EXPECT_EQ(sums[0].contributors, n);
+    EXPECT_EQ(training.values(sums[0].sum), plus(sum_of(0, n, 1), sum_of(n - 1, n, 0)));
+    EXPECT_EQ(sums[0].agreement.micro_batches, 2 * n);
+  });
+}
+
+TEST_P(PartialContract, WorkersThatHaveEndedAreNotWaitedFor) {
+  const int n = participants();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    if (self.value == n - 1) return;
+    const auto sums = arrive(cluster, self, 0, {.quorum = n}, LateGradient::drop);
+    ASSERT_EQ(sums.size(), 1u);
+    EXPECT_EQ(sums[0].contributors, n - 1);
+    EXPECT_EQ(training.values(sums[0].sum), sum_of(0, n - 1, 0));
+    // The one that the next round would wait for has ended: the first to come has it alone.
+    if (self.value > 0) hear(cluster, self, 0);
+    const auto alone = arrive(cluster, self, 1, {.rank = Rank{n - 1}}, LateGradient::drop);
+    for (int w = 1; self.value == 0 && w < n - 1; ++w) tell(cluster, self, w);
+    ASSERT_EQ(alone.size(), 1u);
+    EXPECT_EQ(alone[0].contributors, 1);
+    EXPECT_EQ(training.values(alone[0].sum), sum_of(0, 1, 1));
+  });
+  EXPECT_EQ(totals.collectives, 2);
+}
+
+// The others wait for a worker, which then ends instead.
+TEST_P(PartialContract, ARoundTakesPlaceWhenTheOneItWaitsForEnds) {
+  const int n = participants();
+  run(n, [&](Cluster& cluster, Rank self) {
+    if (self.value == 0) {
+      idle_until(cluster, self, late());
+      return;
+    }
+    for (const bool by_rank : {true, false}) {
+      const Activation activation = by_rank ? Activation{.rank = Rank{0}} : Activation{.quorum = n};
+      const auto sums = arrive(cluster, self, by_rank ? 0 : 1, activation, LateGradient::drop);
+      ASSERT_EQ(sums.size(), 1u);
+      EXPECT_EQ(sums[0].contributors, n - 1);
+      EXPECT_EQ(training.values(sums[0].sum), sum_of(1, n, by_rank ? 0 : 1));
+      EXPECT_GE(sums[0].agreement.time, late());
+    }
+  });
+}
+
+// A worker in a micro-batch that never ends is not waited for when all others have ended.
+TEST_P(PartialContract, TheRunEndsWithoutAWorkerThatNeverEnds) {
+  const int n = participants();
+  for (const int lost : {n - 1, 0}) {
+    delays = {std::make_shared<EndlessStep>(Rank{lost}, 1)};
+    bool is_back = false;
+    const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+      const auto first = arrive(cluster, self, 0, {.quorum = n}, LateGradient::drop);
+      ASSERT_EQ(first.size(), 1u);
+      EXPECT_EQ(first[0].contributors, n);
+      idle_until(cluster, self, soon());
+      const auto second = arrive(cluster, self, 1, {.quorum = n - 1}, LateGradient::drop);
+      ASSERT_EQ(second.size(), 1u);
+      EXPECT_EQ(second[0].contributors, n - 1);
+      is_back |= self.value == lost;
+    });
+    EXPECT_FALSE(is_back);
+    EXPECT_GE(totals.end, soon());
+    EXPECT_LE(totals.end, soon() + tolerance() + from_seconds(4 * base_s));
+    EXPECT_EQ(totals.collectives, 2);
+    for (int w = 0; w < n; ++w) {
+      const Account& account = totals.accounts.at(static_cast<std::size_t>(w));
+      EXPECT_EQ(account.total(), totals.end - start_time) << "worker " << w;
+      EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), w == lost ? 1 : 2);
+    }
+  }
+}
+
+// Random delays, so that everybody is late now and then: all get the same rounds, and every gradient is in
+// one of them, or comes after the last.
+TEST_P(PartialContract, EveryGradientIsInOneRoundAndAllGetTheSameRounds) {
+  const int n = participants();
+  constexpr int rounds = 40;
+  delays = {exponential_delay(0.002)};
+  for (const LateGradient late : {LateGradient::accumulate, LateGradient::drop}) {
+    std::int64_t arrivals_of_all = 0, kept_of_all = 0;
+    const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+      std::vector<double> seen = {0, 0, 0};  // arrivals; a digest of the sums; micro-batches in them
+      std::int64_t got = 0;
+      while (got < rounds) {
+        Gradient own = gradient(cluster, self, 1, static_cast<std::int64_t>(seen[0]++));
+        const Activation activation = {.quorum = 1 + n / 2};
+        for (const PartialSum& result :
+             cluster.partial_all_reduce(self, own, activation, late, {.kept = 1, .planned = 1}, here())) {
+          ++got;
+          EXPECT_GE(result.contributors, activation.quorum);
+          seen[1] += static_cast<double>(got) * training.values(result.sum)[3];
+          seen[2] += static_cast<double>(result.sum.micro_batches());
+          EXPECT_EQ(result.agreement.micro_batches, static_cast<std::int64_t>(seen[2]));
+          EXPECT_EQ(result.agreement.bytes, Bytes{got * all_reduce_bytes(n, payload).value()});
+        }
+      }
+      EXPECT_EQ(got, rounds);
+      const SharedNumbers all = cluster.all_gather(self, seen, here());
+      arrivals_of_all = 0;
+      for (std::size_t w = 0; w < static_cast<std::size_t>(n); ++w) {
+        arrivals_of_all += static_cast<std::int64_t>((*all)[3 * w]);
+        EXPECT_EQ((*all)[3 * w + 1], seen[1]) << "worker " << w;
+        EXPECT_EQ((*all)[3 * w + 2], seen[2]) << "worker " << w;
+      }
+      kept_of_all = static_cast<std::int64_t>(seen[2]);
+    });
+    EXPECT_EQ(totals.collectives, rounds + 1);
+    const std::int64_t kept = std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0});
+    const std::int64_t dropped = std::accumulate(totals.dropped.begin(), totals.dropped.end(), std::int64_t{0});
+    EXPECT_EQ(kept, kept_of_all);
+    EXPECT_EQ(kept + dropped, arrivals_of_all);
+    if (late == LateGradient::accumulate) {
+      EXPECT_LT(dropped, 2 * n);  // those that came after the last round alone
+    }
+  }
+}
+
+}  // namespace syncopate

@@ -1,0 +1,153 @@
+// Servers: workers that leave, staleness, and several servers at once.
+#pragma once
+
+namespace syncopate {
+
+// The workers leave one by one, when the server tells them to.
+TEST_P(ClusterContract, AServerIsToldOnceOfEachWorkerThatLeaves) {
+  const int workers = participants() - 1;
+  run(
+      workers,
+      [&](Cluster& cluster, Rank self) {
+        const auto message = cluster.receive(self, {}, never, here());
+        ASSERT_TRUE(message);
+        if (self.value % 2 == 0) cluster.send(self, cluster.server(), {.step = self.value}, here());
+      },
+      [&](Cluster& cluster, Rank self) {
+        EXPECT_EQ(cluster.workers_left(self), workers);
+        for (int w = 0; w < workers; ++w) {
+          cluster.send(self, Rank{w}, {.step = 1}, here());
+          if (w % 2 == 0) {
+            const auto last_word = cluster.receive(self, {}, never, here());
+            ASSERT_TRUE(last_word);  // before the news that its sender has left
+            EXPECT_EQ(last_word->from, Rank{w});
+          }
+          EXPECT_FALSE(cluster.receive(self, {}, never, here()));
+          EXPECT_EQ(cluster.workers_left(self), workers - 1 - w);
+          if (w == workers - 1) break;
+          // Once told is enough: the next wait goes on until its time.
+          const Time until = cluster.now(self) + from_seconds(0.01);
+          EXPECT_FALSE(cluster.receive(self, {}, until, here()));
+          EXPECT_GE(cluster.now(self), until);
+        }
+        EXPECT_FALSE(cluster.receive(self, {}, never, here()));  // nobody is left
+      });
+}
+
+TEST_P(ClusterContract, WhatAServerKeepsCountsByItsStaleness) {
+  const int workers = participants() - 1;
+  const RunTotals totals = run(
+      workers,
+      [&](Cluster& cluster, Rank self) {
+        for (int k = 0; k < 3; ++k)
+          cluster.send(self, cluster.server(), {.gradient = gradient(cluster, self, 1)}, here());
+      },
+      [&](Cluster& cluster, Rank self) {
+        std::vector<int> heard(static_cast<std::size_t>(workers), 0);
+        while (cluster.workers_left(self) > 0 || *std::min_element(heard.begin(), heard.end()) < 3) {
+          const auto message = cluster.receive(self, {}, never, here());
+          if (!message) continue;
+          int& count = heard.at(static_cast<std::size_t>(message->from.value));
+          if (count == 1)
+            cluster.discard(self, *message);
+          else
+            cluster.keep(self, *message, count == 0 ? 0 : 2 + message->from.value);
+          ++count;
+        }
+      });
+  std::vector<std::int64_t> expected(static_cast<std::size_t>(workers + 2), 1);  // one each of 2 .. workers + 1
+  expected[0] = workers;
+  expected[1] = 0;
+  EXPECT_EQ(totals.staleness, expected);
+  for (int w = 0; w < workers; ++w) {
+    EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), 2);
+    EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), 1);
+  }
+}
+
+// Each of two servers gets its slice of every gradient and sends its slice of the model.
+TEST_P(ClusterContract, TwoServersShareAModel) {
+  const int workers = participants() - 2;
+  if (workers < 1) GTEST_SKIP() << "two servers and a worker are three participants";
+  constexpr int steps = 2;
+  const RunTotals totals = run(
+      workers,
+      [&](Cluster& cluster, Rank self) {
+        EXPECT_EQ(cluster.servers(), 2);
+        for (int k = 0; k < steps; ++k) {
+          const Gradient own = gradient(cluster, self, 1, k);
+          for (int shard = 0; shard < 2; ++shard) {
+            const Slice slice{.index = shard, .count = 2};
+            cluster.send(self, cluster.server(shard), {.step = k, .gradient = own, .slice = slice}, here());
+          }
+          for (int shard = 1; shard >= 0; --shard) {
+            const auto message = cluster.receive(self, cluster.server(shard), never, here());
+            ASSERT_TRUE(message);
+            EXPECT_EQ(message->from, cluster.server(shard));
+            EXPECT_EQ(message->slice, (Slice{.index = shard, .count = 2}));
+          }
+        }
+        EXPECT_FALSE(cluster.receive(self, {}, never, here()));  // both have ended
+      },
+      [&](Cluster& cluster, Rank self) {
+        const int shard = self.value - workers;
+        EXPECT_TRUE(cluster.is_server(self));
+        for (int k = 0; k < steps; ++k) {
+          Gradient sum;
+          for (int w = 0; w < workers; ++w) {
+            const auto message = cluster.receive(self, {}, never, here());
+            ASSERT_TRUE(message);
+            EXPECT_EQ(message->step, Step{k});
+            EXPECT_EQ(message->slice.index, shard);
+            cluster.keep(self, *message, shard);
+            sum += message->gradient;
+          }
+          const Slice slice{.index = shard, .count = 2};
+          const auto values = training.values(sum);
+          for (auto j = static_cast<std::size_t>(slice.begin(5)); j < static_cast<std::size_t>(slice.end(5)); ++j) {
+            float expected = 0;
+            for (int w = 0; w < workers; ++w) expected += KnownObjective::component({Rank{w}, k, 0}, j);
+            EXPECT_EQ(values[j], expected);
+          }
+          for (int w = 0; w < workers; ++w)
+            cluster.send(self, Rank{w}, {.model = training.initial_state(), .carries_model = true, .slice = slice},
+                         here());
+        }
+        EXPECT_LE(cluster.bytes_sent(), Bytes{2 * steps * workers * payload});
+        EXPECT_GE(cluster.bytes_sent(), Bytes{steps * workers * payload});
+      },
+      2);
+  EXPECT_EQ(totals.bytes, Bytes{2 * steps * workers * payload});  // both ways, each value once
+  EXPECT_EQ(totals.messages, 4 * steps * workers);
+  EXPECT_EQ(totals.staleness, (std::vector<std::int64_t>{steps * workers, steps * workers}));
+  for (int w = 0; w < workers; ++w) {
+    EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), steps);  // by two servers, and yet once
+    EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), 0);
+    EXPECT_EQ(totals.accounts.at(static_cast<std::size_t>(w)).total(), totals.end - start_time);
+  }
+}
+
+// The server waits for more gradients than there are workers left to send any.
+TEST_P(ClusterContract, AMicroBatchThatAMessageEndsIsDropped) {
+  const int workers = participants() - 1;
+  base_s = 3600;
+  const RunTotals totals = run(
+      workers,
+      [&](Cluster& cluster, Rank self) {
+        EXPECT_FALSE(compute(cluster, self, {self, 0, 0}, Deadline::until_message()));
+        EXPECT_TRUE(cluster.receive(self, {}, never, here()));
+      },
+      [&](Cluster& cluster, Rank self) {
+        EXPECT_FALSE(cluster.receive(self, {}, start_time + from_seconds(0.02), here()));
+        for (int w = 0; w < workers; ++w) cluster.send(self, Rank{w}, {}, here());
+        while (cluster.workers_left(self) > 0) EXPECT_FALSE(cluster.receive(self, {}, never, here()));
+      });
+  for (int w = 0; w < workers; ++w) {
+    const Account& account = totals.accounts.at(static_cast<std::size_t>(w));
+    EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), 1);
+    EXPECT_GE(account[Activity::discarded], from_seconds(0.02) - tolerance());
+    EXPECT_EQ(account.total(), totals.end - start_time);
+  }
+}
+
+}  // namespace syncopate

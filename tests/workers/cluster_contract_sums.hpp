@@ -1,0 +1,238 @@
+// Collectives with numbers, weights and groups.
+#pragma once
+
+namespace syncopate {
+
+TEST_P(ClusterContract, NumbersAreSummedAlongWithTheGradient) {
+  const int n = participants();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    Gradient sum = gradient(cluster, self, 1);
+    std::vector<double> numbers = {self.value + 1.0, 0.5, -1e9 * self.value};
+    const Agreement agreed = cluster.all_reduce_sum(self, sum, numbers, {.kept = 1, .planned = 1}, here());
+    const int ranks = n * (n + 1) / 2;  // 1 + ... + n
+    EXPECT_EQ(numbers, (std::vector<double>{1.0 * ranks, 0.5 * n, -1e9 * (ranks - n)}));
+    for (int j = 0; j < 5; ++j) EXPECT_EQ(training.values(sum)[static_cast<std::size_t>(j)], (j + 1) * ranks);
+    EXPECT_EQ(agreed.bytes, all_reduce_bytes(n, payload + 4 * 3));
+
+    Gradient none;  // numbers travel without a gradient, too
+    numbers = {self.value == n - 1 ? 7.0 : 0.0};
+    cluster.all_reduce_sum(self, none, numbers, {.planned = 1}, here());
+    EXPECT_EQ(numbers.front(), 7);
+    EXPECT_EQ(none.micro_batches(), 0);
+  });
+  EXPECT_EQ(totals.bytes, all_reduce_bytes(n, payload + 4 * 3) + all_reduce_bytes(n, payload + 4));
+}
+
+// In float32 the small gradients would be lost beside the large ones that cancel.
+TEST_P(ClusterContract, AWideGradientIsSummedInDoublePrecision) {
+  const int n = participants();
+  run(n, [&](Cluster& cluster, Rank self) {
+    Gradient sum = gradient(cluster, self, 1);
+    const MicroBatch shared{Rank{0}, 3, 0};
+    Gradient large = cluster.compute_gradient(self, training.initial_state(), {self, 0, 1}, shared, {}).value();
+    if (self.value < 2) {
+      large *= self.value == 0 ? 0x1p40 : -0x1p40;
+      large.widen();
+      sum += large;
+    }
+    cluster.all_reduce_sum(self, sum, {}, {.kept = sum.micro_batches(), .planned = 2}, here());
+    std::vector<float> expected;
+    for (int j = 0; j < 5; ++j) expected.push_back(static_cast<float>((j + 1) * n * (n + 1) / 2));
+    EXPECT_EQ(training.values(sum), expected);
+    EXPECT_EQ(sum.micro_batches(), n + 2);
+  });
+}
+
+TEST_P(ClusterContract, AnAverageCanBeWeighted) {
+  const int n = participants();
+  run(n, [&](Cluster& cluster, Rank self) {
+    const auto average = [&](double weight) {
+      ModelStatePtr state = stepped(cluster, self);
+      cluster.average(self, state, {.policy = {}, .weight = weight}, {.kept = 1, .planned = 1}, here());
+      return state;
+    };
+    // The model of worker w is 100 - rate (w + 1)(j + 1), its buffers (w + 1, 0).
+    const auto expect_mean_rank = [&](const ModelStatePtr& state, double mean_rank) {
+      std::vector<float> parameters;
+      for (int j = 0; j < 5; ++j) parameters.push_back(static_cast<float>(100 - rate * mean_rank * (j + 1)));
+      EXPECT_THAT(training.values(state), testing::Pointwise(testing::FloatNear(1e-4f), parameters));
+      EXPECT_NEAR(buffers(state)[0], mean_rank, 1e-5);
+      EXPECT_EQ(moment(state), KnownObjective::gradient_of({self, 0, 0}));  // kept by the policy
+    };
+    expect_mean_rank(average(self.value + 1), (2 * n + 1) / 3.0);  // sum of squares / sum
+    expect_mean_rank(average(self.value == n - 1 ? 0.5 : 0), n);
+    expect_mean_rank(average(0), (n + 1) / 2.0);
+    expect_mean_rank(average(3.7), (n + 1) / 2.0);
+  });
+}
+
+// Groups of two consecutive ranks, the last one smaller where their number is odd: no rows, one
+// collective per group.
+TEST_P(ClusterContract, AnAverageWithinGroupsConcernsTheirMembersAlone) {
+  SeenRounds seen;
+  observer = &seen;
+  const int n = participants();
+  const int groups = (n + 1) / 2;
+  const int pairs = n / 2;
+  const std::int64_t pair_bytes = all_reduce_bytes(2, payload + 8).value();  // parameters and two buffers
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    const int group = self.value / 2;
+    // Groups go their own pace: each one more average than the group before it.
+    for (int round = 0; round <= group; ++round) {
+      ModelStatePtr state = stepped(cluster, self);
+      cluster.average(self, state, {.policy = {}, .group_size = 2}, {}, here());
+      const bool is_pair = 2 * group + 1 < n;
+      const double mean_rank = is_pair ? 2 * group + 1.5 : n;
+      std::vector<float> parameters;
+      for (int j = 0; j < 5; ++j) parameters.push_back(static_cast<float>(100 - rate * mean_rank * (j + 1)));
+      EXPECT_EQ(training.values(state), parameters);
+      EXPECT_EQ(buffers(state)[0], static_cast<float>(mean_rank));
+    }
+    const Agreement agreed = cluster.barrier(self, here());
+    EXPECT_EQ(agreed.bytes, Bytes{pairs * (pairs + 1) / 2 * pair_bytes});
+
+    ModelStatePtr state = stepped(cluster, self);  // weights count within a group
+    cluster.average(self, state, {.policy = {}, .weight = self.value % 2 == 0 ? 1.0 : 3.0, .group_size = 2}, {},
+                    here());
+    const double mean_rank = 2 * group + 1 < n ? 2 * group + 1.75 : n;
+    EXPECT_NEAR(training.values(state)[0], 100 - rate * mean_rank, 1e-4);
+  });
+  EXPECT_EQ(totals.collectives, groups * (groups + 1) / 2 + groups + 1);
+  EXPECT_EQ(totals.bytes, Bytes{(pairs * (pairs + 1) / 2 + pairs) * pair_bytes});
+  EXPECT_TRUE(seen.rounds.empty());
+}
+
+TEST_P(ClusterContract, AllGatherGivesEverybodysNumbersInTheOrderOfTheRanks) {
+  const int n = participants();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    gradient(cluster, self, 1 + self.value % 2);  // they do not come at once
+    for (int round = 0; round < 2; ++round) {
+      const std::vector<double> own = {self.value + 0.25, 10.0 * self.value + round};
+      const SharedNumbers all = cluster.all_gather(self, own, here());
+      std::vector<double> expected;
+      for (int w = 0; w < n; ++w) expected.insert(expected.end(), {w + 0.25, 10.0 * w + round});
+      ASSERT_TRUE(all);
+      EXPECT_EQ(*all, expected);
+    }
+  });
+  EXPECT_EQ(totals.collectives, 2);
+  EXPECT_EQ(totals.bytes, Bytes{2 * all_gather_bytes(n, 8 * 2 * n).value()});
+}
+
+TEST_P(ClusterContract, AWorkerCanComputeOnTheSamplesOfAnother) {
+  const int n = participants();
+  run(n, [&](Cluster& cluster, Rank self) {
+    const Time begin = cluster.now(self);
+    const MicroBatch samples{Rank{(self.value + 1) % n}, 4, 2};
+    const auto gradient = cluster.compute_gradient(self, training.initial_state(), {self, 0, 0}, samples, {});
+    ASSERT_TRUE(gradient);
+    EXPECT_EQ(training.values(*gradient), KnownObjective::gradient_of(samples));
+    EXPECT_GE(cluster.now(self), begin + from_seconds(base_s));
+  });
+}
+
+// The slot decides how long it takes: worker 0's step 5 never ends, whose samples another may compute on.
+TEST_P(ClusterContract, TheSlotDecidesHowLongSamplesTake) {
+  delays = {std::make_shared<EndlessStep>(Rank{0}, 5)};
+  run(participants(), [&](Cluster& cluster, Rank self) {
+    const Deadline soon(cluster.now(self) + from_seconds(10));
+    EXPECT_TRUE(cluster.compute_gradient(self, training.initial_state(), {self, 0, 0}, {Rank{0}, 5, 0}, soon));
+    if (self.value > 0) return;
+    const Deadline at_once(cluster.now(self) + from_seconds(0.02));
+    EXPECT_FALSE(cluster.compute_gradient(self, training.initial_state(), {self, 5, 0}, {self, 0, 0}, at_once));
+  });
+}
+
+// Without a model everything takes place all the same: what is counted, and what it costs.
+TEST_P(ClusterContract, TimeOnlyRunsCountWhatTheyWouldMove) {
+  const int n = participants();
+  is_time_only = true;
+  constexpr std::int64_t declared = 1 << 20;
+  time_only.set_parameter_bytes(Bytes{declared});
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    const auto compute = [&](int count) {
+      Gradient sum;
+      for (int i = 0; i < count; ++i)
+        sum += cluster.compute_gradient(self, nullptr, {self, 0, i}, {self, 0, i}, {}).value();
+      return sum;
+    };
+    Gradient sum = compute(2);
+    double number = 1;
+    cluster.all_reduce_sum(self, sum, {&number, 1}, {.kept = 2, .planned = 2}, here());
+    EXPECT_EQ(sum.micro_batches(), 2 * n);
+    EXPECT_EQ(number, n);
+    ModelStatePtr none;
+    cluster.average(self, none, {.policy = {}, .weight = self.value + 1.0}, {}, here());
+    cluster.average(self, none, {.policy = {}, .group_size = n}, {}, here());
+    EXPECT_FALSE(none);
+
+    const auto sums = cluster.partial_all_reduce(self, compute(1), {.quorum = n}, LateGradient::drop,
+                                                 {.kept = 1, .planned = 1}, here());
+    ASSERT_EQ(sums.size(), 1u);
+    EXPECT_EQ(sums[0].sum.micro_batches(), n);
+    EXPECT_EQ(sums[0].agreement.micro_batches, 3 * n);
+
+    if (self.value == 1) {
+      Gradient wide = compute(3);
+      wide.widen();
+      cluster.send(self, Rank{0}, {.gradient = wide, .slice = {.index = 1, .count = 4}}, here());
+      cluster.send(self, Rank{0}, {.carries_model = true, .numbers = {7}, .slice = {.index = 3, .count = 4}}, here());
+    } else if (self.value == 0) {
+      const auto gradient = cluster.receive(self, {}, never, here());
+      ASSERT_TRUE(gradient);
+      EXPECT_EQ(gradient->gradient.micro_batches(), 3);
+      EXPECT_TRUE(gradient->gradient.wide());
+      const auto model = cluster.receive(self, {}, never, here());
+      ASSERT_TRUE(model);
+      EXPECT_TRUE(model->carries_model);
+      EXPECT_FALSE(model->model);
+      EXPECT_EQ(model->numbers, std::vector<double>{7});
+    }
+  });
+  const Bytes collectives{4 * all_reduce_bytes(n, declared).value() + all_reduce_bytes(n, 4).value()};
+  EXPECT_EQ(totals.bytes, collectives + Bytes{2 * declared / 4 + declared / 4 + 8});
+  EXPECT_EQ(totals.collectives, 4);
+}
+
+// Rows of methods without collectives: the steps that all workers have done.
+TEST_P(ClusterContract, StepsOfEqualNumberBecomeOneRow) {
+  SeenRounds seen;
+  observer = &seen;
+  const int n = participants();
+  bool worker_0_is_here = false;
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    worker_0_is_here |= self.value == 0;
+    for (int s = 1; s <= 3; ++s) {
+      const Gradient own = gradient(cluster, self, 1 + self.value % 2, s);
+      cluster.send(self, Rank{(self.value + 1) % n}, {.step = s, .gradient = own}, here());
+      cluster.finish_round(
+          self,
+          {.kept = own.micro_batches(), .planned = 2, .step = 2 * s, .period = 2, .compute_time = own.compute_time()});
+      ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+    }
+  });
+  const std::int64_t kept = n + n / 2;  // odd workers keep two
+  for (int w = 0; w < n; ++w) {
+    EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), 3 * (1 + w % 2));
+    EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), 3 * (1 - w % 2));
+  }
+  EXPECT_EQ(totals.bytes, Bytes{3 * n * payload});
+  if (!worker_0_is_here) {
+    EXPECT_TRUE(seen.rounds.empty());
+    return;
+  }
+  ASSERT_EQ(seen.rounds.size(), 3u);
+  Time last_end = start_time;
+  for (int s = 1; s <= 3; ++s) {
+    const Round& round = seen.rounds[static_cast<std::size_t>(s - 1)];
+    EXPECT_EQ(round.step, Step{2 * s});
+    EXPECT_EQ(round.period, Step{2});
+    EXPECT_EQ(round.kept, kept);
+    EXPECT_EQ(round.dropped, 2 * n - kept);
+    EXPECT_GE(round.end, start_time + 2 * s * from_seconds(base_s));  // that of the slowest
+    EXPECT_EQ(round.duration, round.end - last_end);
+    last_end = round.end;
+  }
+}
+
+}  // namespace syncopate

@@ -1,0 +1,62 @@
+// Source of the figures: tests/golden/README.md, golden values of DropCompute, an independent computation.
+#include "workers/theory/drop_compute_theory.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace syncopate {
+namespace {
+
+TEST(DropComputeTheory, ExpectedMicroBatchesMatchTheTable) {
+  const MicroBatchLaw law{.mean = 1, .deviation = 0.2};
+  EXPECT_NEAR(expected_micro_batches(12, 10, law), 9.519786381129, 1e-11);
+  EXPECT_NEAR(expected_micro_batches(12, 12, law), 11.433383004207, 1e-11);
+  EXPECT_NEAR(expected_micro_batches(12, 13, law), 11.924257196916, 1e-11);
+  EXPECT_NEAR(expected_micro_batches(12, 14, law), 11.998050738094, 1e-11);
+}
+
+// Micro-batches of the delay environment: t_0 (1 + eps), eps of the reference code's table.
+const MicroBatchLaw delayed{.mean = 1.5, .deviation = std::sqrt(0.33750183770569775)};
+
+TEST(DropComputeTheory, TheSlowestWorkerByTheCentralLimit) {
+  EXPECT_NEAR(expected_slowest_worker(16, 12, delayed), 21.623354127, 1e-8);
+}
+
+TEST(DropComputeTheory, ConstantMicroBatchesAreCounted) {
+  EXPECT_EQ(expected_micro_batches(12, 5.5, {.mean = 1, .deviation = 0}), 5);
+  EXPECT_EQ(expected_micro_batches(12, 100, {.mean = 1, .deviation = 0}), 12);
+}
+
+TEST(DropComputeTheory, WithoutADropNothingIsGained) {
+  EXPECT_DOUBLE_EQ(effective_speedup(12, 12, 30, 20, 1), 1);
+  // Half the micro-batches in half the time gain nothing without communication, and lose with it.
+  EXPECT_DOUBLE_EQ(effective_speedup(6, 12, 10, 20, 0), 1);
+  EXPECT_LT(effective_speedup(6, 12, 10, 20, 5), 1);
+}
+
+// The analytical optimum of the scale sweep at T^c = 0.9 (fact sheet on DropCompute, section 4.2).
+TEST(DropComputeTheory, TheBestThresholdOfTheScaleSweep) {
+  struct Row {
+    int workers;
+    double slowest, speedup;
+  };
+  for (const Row& row :
+       {Row{8, 20.94, 1.096}, Row{64, 22.77, 1.188}, Row{200, 23.57, 1.228}, Row{2048, 24.95, 1.298}}) {
+    const double slowest = expected_slowest_worker(row.workers, 12, delayed);
+    EXPECT_NEAR(slowest, row.slowest, 0.0051) << row.workers;
+    EXPECT_NEAR(best_threshold(12, delayed, slowest, 0.9).speedup, row.speedup, 0.0011) << row.workers;
+  }
+}
+
+TEST(DropComputeTheory, TheBestThresholdIsBetterThanItsNeighbours) {
+  const auto best = best_threshold(12, delayed, 22, 0.9);
+  const auto at = [](double threshold) {
+    return effective_speedup(expected_micro_batches(12, threshold, delayed), 12, threshold, 22, 0.9);
+  };
+  EXPECT_NEAR(at(best.threshold), best.speedup, 1e-12);
+  for (double threshold = 5; threshold < 22; threshold += 0.01) EXPECT_GE(best.speedup, at(threshold) - 1e-9);
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,67 @@
+#include "workers/simulated/event_queue.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "workers/random.hpp"
+#include "workers/simulated/inbox.hpp"
+
+namespace syncopate {
+namespace {
+
+struct Numbered {
+  int at;
+  int number;
+  bool before(const Numbered& other) const { return at != other.at ? at < other.at : number < other.number; }
+};
+
+// Against an ordered set, while events come and go.
+TEST(EventQueue, GivesTheEarliestAndOfEqualTimesTheFirst) {
+  const auto later = [](const Numbered& a, const Numbered& b) { return a.before(b); };
+  std::set<Numbered, decltype(later)> expected(later);
+  EventQueue<Numbered> queue;
+  const RandomStream stream{.seed = 5, .purpose = Purpose::algorithm, .worker = {}, .step = {}};
+  int popped = 0;
+  for (std::uint32_t i = 0; i < 20'000; ++i) {
+    const bool grows = i < 10'000 ? stream.uniform(2 * i) < 0.6 : stream.uniform(2 * i) < 0.4;
+    if (grows || expected.empty()) {
+      const Numbered event{static_cast<int>(stream.uniform(2 * i + 1) * 100), static_cast<int>(i)};
+      queue.push(event);
+      expected.insert(event);
+    } else {
+      ++popped;
+      ASSERT_EQ(queue.pop().number, expected.begin()->number);
+      expected.erase(expected.begin());
+    }
+    ASSERT_EQ(queue.empty(), expected.empty());
+    const auto next = queue.next_few();
+    if (expected.empty()) continue;
+    ASSERT_EQ(next[0].number, expected.begin()->number);
+    if (expected.size() < 2) continue;
+    const int second = std::next(expected.begin())->number;
+    ASSERT_TRUE(std::any_of(next.begin() + 1, next.end(), [&](const Numbered& e) { return e.number == second; }));
+  }
+  EXPECT_GT(popped, 5'000);
+}
+
+TEST(Inbox, GivesTheFirstThatFitsAndKeepsTheOrderOfTheOthers) {
+  int items[] = {0, 1, 2, 3, 4};
+  Inbox<int> inbox;
+  EXPECT_TRUE(inbox.empty());
+  for (int& item : items) inbox.put(&item);
+  const auto any = [](const int*) { return true; };
+  EXPECT_EQ(*inbox.take_first([](const int* item) { return *item == 3; }), 3);
+  EXPECT_EQ(*inbox.take_first(any), 0);
+  EXPECT_EQ(*inbox.take_first([](const int* item) { return *item % 2 == 0; }), 2);
+  EXPECT_EQ(inbox.take_first([](const int* item) { return *item == 0; }), nullptr);
+  inbox.put(&items[0]);
+  for (const int left : {1, 4, 0}) EXPECT_EQ(*inbox.take_first(any), left);
+  EXPECT_TRUE(inbox.empty());
+  EXPECT_EQ(inbox.take_first(any), nullptr);
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,156 @@
+// Averages of states, weighted or not, and what becomes of the moments.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/workers/engine.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(ModelAverage, IsTheMeanAndMomentsFollowThePolicy) {
+  for (const StatePolicy policy : {StatePolicy::keep, StatePolicy::average, StatePolicy::reset}) {
+    Engine engine(2, 0.9);
+    const auto start = engine.training.initial_state();
+    std::vector<ModelStatePtr> states;
+    for (int worker = 0; worker < 4; ++worker)
+      states.push_back(engine.training.descend(start, engine.promise(start, worker), 1.0));
+    const auto averaged = engine.training.average(states, {.moments = {policy, policy}});
+    // One step of rate 1 lands on the target, worker + i; the mean over workers is 1.5 + i.
+    EXPECT_FLOAT_EQ(engine.training.values(averaged[0])[2], 3.5f);
+    EXPECT_EQ(averaged[0]->parameters, averaged[3]->parameters);
+    // Momentum after one step is the gradient: 1 - target.
+    const auto step = engine.training.descend(averaged[3], Gradient(), 1.0);  // zero gradient: moves by 0.9 v
+    const double v = policy == StatePolicy::keep ? 1 - 5.0 : policy == StatePolicy::average ? 1 - 3.5 : 0;
+    EXPECT_FLOAT_EQ(engine.training.values(step)[2], static_cast<float>(3.5 - 0.9 * v));
+    EXPECT_EQ(averaged[0] == averaged[3], policy != StatePolicy::keep);
+  }
+}
+
+// Adam's moments after one step from zero are (1 - beta1) g and (1 - beta2) g^2.
+struct AdamEngine : Engine {
+  AdamEngine() : Engine(std::make_shared<PullObjective>(3, 3), make_adamw({.beta1 = 0.5, .beta2 = 0.75})) {
+    const auto start = training.initial_state();
+    for (int worker = 0; worker < 2; ++worker)
+      states.push_back(training.descend(start, promise(start, 3 * worker), 0.1));
+  }
+  std::vector<float> expected(StatePolicy policy, int moment, int worker) const {
+    std::vector<float> values;
+    for (int i = 0; i < 3; ++i) {
+      const auto of = [&](int w) {
+        const double g = 1 - (3 * w + i);
+        return moment == 0 ? 0.5 * g : 0.25 * g * g;
+      };
+      values.push_back(static_cast<float>(policy == StatePolicy::average ? (of(0) + of(1)) / 2 : of(worker)));
+    }
+    return values;
+  }
+  void expect(const ModelStatePtr& state, const AveragePolicy& policy, int worker) {
+    for (int i = 0; i < 2; ++i) {
+      const auto index = static_cast<std::size_t>(i);
+      if (policy.moments[index] == StatePolicy::reset)
+        EXPECT_EQ(state->moments[index], nullptr);
+      else
+        EXPECT_EQ(values(state->moments[index]), expected(policy.moments[index], i, worker));
+    }
+    const bool all_reset = policy.moments[0] == StatePolicy::reset && policy.moments[1] == StatePolicy::reset;
+    EXPECT_EQ(state->optimizer_steps, Step{all_reset ? 0 : 1});
+  }
+  std::vector<ModelStatePtr> states;
+};
+
+constexpr StatePolicy all_policies[] = {StatePolicy::keep, StatePolicy::average, StatePolicy::reset};
+
+TEST(ModelAverage, EachMomentFollowsItsOwnPolicy) {
+  for (const StatePolicy first : all_policies)
+    for (const StatePolicy second : all_policies) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(first) << static_cast<int>(second));
+      AdamEngine engine;
+      const AveragePolicy policy{.moments = {first, second}};
+      const auto averaged = engine.training.average(engine.states, policy);
+      for (int worker = 0; worker < 2; ++worker)
+        engine.expect(averaged[static_cast<std::size_t>(worker)], policy, worker);
+    }
+}
+
+// The same through bytes: what each writes, averaged here, read back.
+TEST(ModelAverage, EachMomentFollowsItsOwnPolicyAsBytes) {
+  for (const StatePolicy first : all_policies)
+    for (const StatePolicy second : all_policies) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(first) << static_cast<int>(second));
+      AdamEngine engine;
+      const AveragePolicy policy{.moments = {first, second}};
+      const std::size_t size = engine.training.averaged_size(policy);
+      EXPECT_EQ(size, 3u * (1 + (first == StatePolicy::average) + (second == StatePolicy::average)));
+      std::vector<float> mean(size), other(size);
+      engine.training.write_averaged(engine.states[0], policy, mean.data());
+      engine.training.write_averaged(engine.states[1], policy, other.data());
+      for (std::size_t i = 0; i < size; ++i) mean[i] = (mean[i] + other[i]) / 2;
+      for (int worker = 0; worker < 2; ++worker) {
+        const auto& old = engine.states[static_cast<std::size_t>(worker)];
+        const auto state = engine.training.from_averaged(old, policy, mean.data());
+        engine.expect(state, policy, worker);
+        EXPECT_EQ(engine.training.values(state), std::vector<float>(mean.begin(), mean.begin() + 3));
+      }
+    }
+}
+
+TEST(ModelAverage, StepsAreCountedOnWhereThereIsNoMoment) {
+  Engine engine;  // plain SGD
+  const auto start = engine.training.initial_state();
+  const std::vector<ModelStatePtr> states = {engine.at_target(start, 0), engine.at_target(start, 1)};
+  const AveragePolicy policy{.moments = {StatePolicy::reset, StatePolicy::reset}};
+  EXPECT_EQ(engine.training.average(states, policy)[0]->optimizer_steps, Step{1});
+  Engine with_momentum(2, 0.9);  // has one moment: the second policy does not matter
+  const auto first = with_momentum.training.initial_state();
+  const std::vector<ModelStatePtr> two = {with_momentum.at_target(first, 0), with_momentum.at_target(first, 1)};
+  const AveragePolicy only_first{.moments = {StatePolicy::reset, StatePolicy::keep}};
+  EXPECT_EQ(with_momentum.training.average(two, only_first)[0]->optimizer_steps, Step{0});
+}
+
+TEST(ModelAverage, WeightsAreDividedByTheirSum) {
+  Engine engine(2, 0.9);
+  const auto start = engine.training.initial_state();
+  std::vector<ModelStatePtr> states;
+  for (const int worker : {0, 1, 50, 3}) states.push_back(engine.at_target(start, worker));
+  const std::vector<double> weights = {1, 3, 0, 4};
+  const AveragePolicy policy{.moments = {StatePolicy::average, StatePolicy::average}};
+  const auto averaged = engine.training.average(states, policy, weights);
+  const float mean = (0 * 1 + 1 * 3 + 3 * 4) / 8.0f;
+  EXPECT_THAT(engine.training.values(averaged[2]), ElementsAre(mean, mean + 1, mean + 2, mean + 3));
+  // Momentum is the gradient: 1 - target.
+  EXPECT_THAT(engine.values(averaged[2]->moments[0]), ElementsAre(1 - mean, -mean, -1 - mean, -2 - mean));
+  for (const auto& state : averaged) EXPECT_EQ(state, averaged[0]);
+}
+
+TEST(ModelAverage, EqualWeightsGiveTheBitsOfNone) {
+  std::vector<std::vector<float>> results;
+  for (const auto& weights : {std::vector<double>{}, std::vector<double>(7, 0.3), std::vector<double>(7, 0.0)}) {
+    Engine engine(2, 0, 1000);
+    const auto start = engine.training.initial_state();
+    std::vector<ModelStatePtr> states;
+    for (int worker = 0; worker < 7; ++worker)
+      states.push_back(engine.training.descend(start, engine.promise(start, worker), 0.0317));
+    results.push_back(engine.training.values(engine.training.average(states, {}, weights)[0]));
+  }
+  EXPECT_EQ(results[1], results[0]);
+  EXPECT_EQ(results[2], results[0]);
+}
+
+TEST(ModelAverage, AModelOfWeightZeroDoesNotCountEvenIfItDiverged) {
+  Engine engine;
+  const auto start = engine.training.initial_state();
+  const auto good = engine.at_target(start, 2);
+  const auto bad = engine.training.descend(start, engine.promise(start, 0), std::numeric_limits<double>::infinity());
+  ASSERT_TRUE(std::isnan(engine.training.values(bad)[1]));  // inf x 0
+  const std::vector<ModelStatePtr> states = {bad, good};
+  const auto averaged = engine.training.average(states, {}, std::vector<double>{0, 0.1});
+  EXPECT_EQ(averaged[0]->parameters, good->parameters);  // nothing to compute
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,106 @@
+#include "workers/theory/order_statistics.hpp"
+
+#include <gtest/gtest.h>
+
+#include <boost/math/distributions/exponential.hpp>
+#include <boost/math/distributions/lognormal.hpp>
+#include <boost/math/distributions/normal.hpp>
+#include <boost/math/distributions/pareto.hpp>
+#include <cmath>
+#include <vector>
+
+#include "workers/random.hpp"
+
+namespace syncopate {
+namespace {
+
+template <typename Law>
+Quantile quantile_of(const Law& law) {
+  return [law](double p) { return boost::math::quantile(law, p); };
+}
+
+// Expected maximum of N standard normal numbers: exact quadrature, and the approximation.
+// Source: the project's fact sheet on DropCompute, section 2.3, an independent computation.
+TEST(OrderStatistics, NormalMaximaMatchTheTable) {
+  struct Row {
+    int workers;
+    double exact, bailey;
+  };
+  const Quantile normal = quantile_of(boost::math::normal());
+  for (const Row& row :
+       {Row{2, 0.564189584, 0.519755344}, Row{8, 1.423600306, 1.459014077}, Row{16, 1.765991393, 1.800454239},
+        Row{32, 2.069668828, 2.099868202}, Row{64, 2.343733465, 2.369388030}, Row{112, 2.547838210, 2.570221847},
+        Row{200, 2.746042447, 2.765523905}, Row{2048, 3.441799099, 3.453700437}}) {
+    EXPECT_NEAR(expected_maximum(normal, row.workers), row.exact, 1e-8) << row.workers;
+    EXPECT_NEAR(bailey_normal_maximum(row.workers, 0, 1), row.bailey, 1e-8) << row.workers;
+  }
+}
+
+TEST(OrderStatistics, ClosedFormsAgreeWithQuadrature) {
+  const boost::math::exponential exponential(2.0);
+  const boost::math::pareto pareto(1.0, 2.5);
+  for (const int k : {1, 50, 96, 98, 100}) {
+    EXPECT_NEAR(expected_exponential(k, 100, 2.0), expected_order_statistic(quantile_of(exponential), k, 100), 1e-7);
+    EXPECT_NEAR(expected_uniform(k, 100, 2, 5), expected_order_statistic([](double p) { return 2 + 3 * p; }, k, 100),
+                1e-9);
+    EXPECT_NEAR(expected_pareto(k, 100, 1.0, 2.5), expected_order_statistic(quantile_of(pareto), k, 100),
+                1e-5 * expected_pareto(k, 100, 1.0, 2.5));
+  }
+}
+
+// Source: the project's fact sheet on backup workers, section 2.1, checked there by Monte Carlo.
+TEST(OrderStatistics, TabulatedValuesForAHundredWorkers) {
+  EXPECT_NEAR(1 + expected_exponential(96, 100, 2), 2.552, 5e-4);
+  EXPECT_NEAR(1 + expected_exponential(98, 100, 2), 2.844, 5e-4);
+  EXPECT_NEAR(1 + expected_exponential(100, 100, 2), 3.594, 5e-4);
+  EXPECT_NEAR(expected_pareto(96, 100, 1, 2.5), 3.522, 5e-4);
+  EXPECT_NEAR(expected_pareto(98, 100, 1, 2.5), 4.516, 5e-4);
+  EXPECT_NEAR(expected_pareto(100, 100, 1, 2.5), 9.407, 5e-4);
+  EXPECT_NEAR(blom_normal(96, 100, 0, 1), 1.684, 5e-4);
+  EXPECT_NEAR(blom_normal(100, 100, 0, 1), 2.499, 5e-4);
+  EXPECT_NEAR(blom_lognormal(96, 100, 0, 0.3), 1.657, 5e-4);
+  EXPECT_NEAR(blom_lognormal(100, 100, 0, 0.3), 2.116, 5e-4);
+}
+
+TEST(OrderStatistics, BlomIsNearTheExactMean) {
+  const Quantile lognormal = quantile_of(boost::math::lognormal(0, 0.3));
+  for (const int k : {50, 96, 100}) {
+    const double exact = expected_order_statistic(lognormal, k, 100);
+    EXPECT_NEAR(blom_lognormal(k, 100, 0, 0.3), exact, 0.012 * exact) << k;  // the sheet: at most 1.1 %
+  }
+}
+
+TEST(OrderStatistics, DrawsThroughTheBetaLawHaveTheExactMeanAndVariance) {
+  constexpr int draws = 40000;
+  const Quantile exponential = quantile_of(boost::math::exponential(2.0));
+  const RandomStream stream{.seed = 5};
+  double sum = 0, squares = 0;
+  for (std::uint32_t i = 0; i < draws; ++i) {
+    const double value = draw_order_statistic(exponential, 96, 100, stream.uniform(i));
+    sum += value;
+    squares += value * value;
+  }
+  const double mean = sum / draws, variance = squares / draws - mean * mean;
+  const double exact = variance_exponential(96, 100, 2);
+  EXPECT_NEAR(mean, expected_exponential(96, 100, 2), 4 * std::sqrt(exact / draws));  // four standard errors
+  EXPECT_NEAR(variance, exact, 4 * exact * std::sqrt(3.0 / draws));  // of a variance, for a moderate kurtosis
+}
+
+TEST(OrderStatistics, UnequalWorkersByTheirOwnProbabilities) {
+  EXPECT_NEAR(probability_of_at_least(2, std::vector{0.5, 0.5, 0.5}), 0.5, 1e-12);
+  // At least one of two: 1 - 0.9 x 0.7; both: 0.1 x 0.3.
+  EXPECT_NEAR(probability_of_at_least(1, std::vector{0.1, 0.3}), 0.37, 1e-12);
+  EXPECT_NEAR(probability_of_at_least(2, std::vector{0.1, 0.3}), 0.03, 1e-12);
+  EXPECT_NEAR(probability_of_at_least(0, std::vector{0.1, 0.3}), 1.0, 1e-12);
+}
+
+TEST(OrderStatistics, WhatDoesNotExistIsAnError) {
+  EXPECT_THROW(expected_uniform(0, 4, 0, 1), std::invalid_argument);
+  EXPECT_THROW(expected_uniform(5, 4, 0, 1), std::invalid_argument);
+  EXPECT_THROW(expected_pareto(100, 100, 1, 1.0), std::invalid_argument);  // the maximum needs a shape above 1
+  EXPECT_NO_THROW(expected_pareto(99, 100, 1, 1.0));
+  EXPECT_THROW(bailey_normal_maximum(1, 0, 1), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace syncopate

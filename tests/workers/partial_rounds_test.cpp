@@ -1,0 +1,164 @@
+#include "workers/mpi/partial_rounds.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+constexpr ValueLayout layout{.parameters = 2, .buffers = 1};
+
+FlatVector vector_of(const std::vector<float>& values) {
+  FlatVector vector(values.size());
+  std::copy(values.begin(), values.end(), vector.data());
+  return vector;
+}
+
+std::vector<float> values_of(const PartialRound& round) {
+  const auto span = round.sum.span();
+  return {span.begin(), span.end()};
+}
+
+struct Coordinator {
+  explicit Coordinator(int workers) : rounds(workers, layout) {}
+
+  // The worker brings one micro-batch, `value` everywhere, of the two that it had planned.
+  void arrive(int worker, std::int64_t round, float value, Activation activation,
+              LateGradient late = LateGradient::drop) {
+    rounds.arrive({.worker = Rank{worker},
+                   .round = round,
+                   .activation = activation,
+                   .late = late,
+                   .kept = 1,
+                   .planned = 2,
+                   .micro_batches = 1,
+                   .compute_time = Duration{10}},
+                  vector_of({value, value, value}));
+  }
+  PartialRound take() {
+    EXPECT_TRUE(rounds.takes_place());
+    return rounds.take();
+  }
+
+  PartialRounds rounds;
+};
+
+TEST(PartialRounds, ARoundTakesPlaceOnceTheQuorumIsThere) {
+  Coordinator coordinator(4);
+  EXPECT_FALSE(coordinator.rounds.takes_place());
+  coordinator.arrive(3, 0, 1, {.quorum = 2});
+  EXPECT_FALSE(coordinator.rounds.takes_place());
+  coordinator.arrive(1, 0, 10, {.quorum = 2});
+  const PartialRound round = coordinator.take();
+  EXPECT_EQ(round.number, 0);
+  EXPECT_EQ(values_of(round), (std::vector<float>{11, 11, 11}));
+  EXPECT_EQ(round.arrived, (std::vector<char>{0, 1, 0, 1}));
+  EXPECT_EQ(round.contributors, 2);
+  EXPECT_EQ(round.micro_batches, 2);
+  EXPECT_EQ(round.kept, 2);
+  EXPECT_EQ(round.dropped, 2);
+  EXPECT_FALSE(coordinator.rounds.takes_place());  // the next one begins empty
+}
+
+TEST(PartialRounds, SumsAreFormedByRankWhateverTheOrderOfArrival) {
+  // In float32 (1e8 + 3) - 1e8 is 0 and (1e8 - 1e8) + 3 is 3: the order shows.
+  std::vector<std::vector<float>> sums;
+  for (const std::vector<int>& order : {std::vector<int>{0, 1, 2}, {2, 1, 0}, {1, 0, 2}}) {
+    Coordinator coordinator(3);
+    const float values[] = {1e8f, -1e8f, 3};
+    for (const int worker : order) coordinator.arrive(worker, 0, values[worker], {.quorum = 3});
+    sums.push_back(values_of(coordinator.take()));
+  }
+  EXPECT_THAT(sums, testing::Each(std::vector<float>{3, 3, 3}));
+}
+
+TEST(PartialRounds, LateGradientsAreDroppedAndCountInTheNextRow) {
+  Coordinator coordinator(3);
+  coordinator.arrive(0, 0, 1, {.quorum = 1});
+  coordinator.take();
+  coordinator.arrive(1, 0, 100, {.quorum = 1});
+  EXPECT_FALSE(coordinator.rounds.takes_place());
+  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).dropped, 2);
+  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).lost, Duration{10});
+  coordinator.arrive(0, 1, 2, {.quorum = 1});
+  const PartialRound round = coordinator.take();
+  EXPECT_EQ(values_of(round), (std::vector<float>{2, 2, 2}));
+  EXPECT_EQ(round.kept, 1);
+  EXPECT_EQ(round.dropped, 1 + 2);
+}
+
+TEST(PartialRounds, LateGradientsAreAccumulatedAlsoWithOnesThatComeInTime) {
+  Coordinator coordinator(3);
+  const Activation first{.quorum = 1}, second{.quorum = 2};
+  coordinator.arrive(0, 0, 1, first);
+  coordinator.take();
+  for (const float value : {10.0f, 20.0f}) coordinator.arrive(1, 0, value, first, LateGradient::accumulate);
+  coordinator.arrive(2, 0, 100, first, LateGradient::accumulate);
+  EXPECT_FALSE(coordinator.rounds.takes_place());  // late gradients are no arrivals
+  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).kept, 0);
+  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).dropped, 4);  // as long as nobody has taken them
+  coordinator.arrive(0, 1, 1000, second);
+  coordinator.arrive(1, 1, 40, second);
+  const PartialRound round = coordinator.take();
+  EXPECT_EQ(values_of(round), std::vector<float>(3, 1000 + 70 + 100));
+  EXPECT_EQ(round.contributors, 3);
+  EXPECT_EQ(round.arrived, (std::vector<char>{1, 1, 0}));
+  EXPECT_EQ(round.micro_batches, 5);
+  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).kept, 3);
+  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).dropped, 3);
+  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).lost, Duration{0});
+}
+
+TEST(PartialRounds, WorkersThatHaveLeftAreNotWaitedFor) {
+  Coordinator coordinator(3);
+  coordinator.arrive(0, 0, 1, {.quorum = 3});
+  coordinator.rounds.leave(Rank{2});
+  EXPECT_FALSE(coordinator.rounds.takes_place());
+  coordinator.arrive(1, 0, 1, {.quorum = 3});
+  EXPECT_EQ(coordinator.take().contributors, 2);
+
+  const Activation by_rank{.rank = Rank{1}};
+  coordinator.arrive(0, 1, 1, by_rank);
+  EXPECT_FALSE(coordinator.rounds.takes_place());
+  coordinator.rounds.leave(Rank{1});
+  EXPECT_EQ(coordinator.take().contributors, 1);
+}
+
+TEST(PartialRounds, AStandstillNamesWhoIsLost) {
+  Coordinator coordinator(4);
+  const std::vector<char> lost = {0, 1, 0, 1};
+  EXPECT_EQ(coordinator.rounds.explain_standstill(lost), "");  // nobody waits
+  coordinator.arrive(0, 0, 1, {.quorum = 4});
+  EXPECT_EQ(coordinator.rounds.explain_standstill(lost), "");  // worker 2 may come
+  coordinator.rounds.leave(Rank{2});
+  EXPECT_EQ(coordinator.rounds.explain_standstill(lost),
+            "partial all-reduce 1 waits for workers in a micro-batch that never ends: 1, 3");
+}
+
+TEST(PartialRounds, WorkersMustAgreeAboutTheActivation) {
+  Coordinator coordinator(3);
+  coordinator.arrive(0, 0, 1, {.quorum = 2});
+  EXPECT_THROW(coordinator.arrive(1, 0, 1, {.quorum = 3}), RunFailure);
+  Coordinator other(3);
+  EXPECT_THROW(other.arrive(0, 0, 1, {.rank = Rank{3}}), RunFailure);
+}
+
+// 2^40 and 1/4 do not fit into one float32 together.
+TEST(PartialRounds, OneWideGradientMakesTheSumWide) {
+  PartialRounds rounds(3, layout);
+  const auto arrive = [&](int worker, const std::vector<float>& values, bool wide) {
+    rounds.arrive({.worker = Rank{worker}, .activation = {.quorum = 3}, .micro_batches = 1, .wide = wide},
+                  vector_of(values));
+  };
+  arrive(0, {0.25f, 1, 7}, false);
+  arrive(1, {0x1p40f, 2, 0.5f, 0, 7}, true);
+  arrive(2, {0.25f, -0x1p40f, 7}, false);
+  const PartialRound round = rounds.take();
+  EXPECT_TRUE(round.wide);
+  EXPECT_EQ(values_of(round), (std::vector<float>{0x1p40f, -0x1p40f, 1.0f, 3.0f, 21}));
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,48 @@
+#include "workers/mpi/step_rows.hpp"
+
+#include <gtest/gtest.h>
+
+namespace syncopate {
+namespace {
+
+TEST(StepRows, RowsOfEqualNumberAreSummedAndEndWithTheLast) {
+  const auto rounds = merge_rows({{{.step = 1, .kept = 2, .dropped = 0, .period = 1, .end_ns = 100, .bytes = 10},
+                                   {.step = 2, .kept = 1, .dropped = 1, .period = 1, .end_ns = 250, .bytes = 30}},
+                                  {{.step = 1, .kept = 1, .dropped = 1, .period = 1, .end_ns = 170, .bytes = 5},
+                                   {.step = 2, .kept = 2, .dropped = 0, .period = 3, .end_ns = 200, .bytes = 5}}});
+  ASSERT_EQ(rounds.size(), 2u);
+  EXPECT_EQ(rounds[0].step, Step{1});
+  EXPECT_EQ(rounds[0].kept, 3);
+  EXPECT_EQ(rounds[0].dropped, 1);
+  EXPECT_EQ(rounds[0].end, start_time + Duration{170});
+  EXPECT_EQ(rounds[0].duration, Duration{170});
+  EXPECT_EQ(rounds[0].bytes, Bytes{15});
+  EXPECT_EQ(rounds[1].end, start_time + Duration{250});
+  EXPECT_EQ(rounds[1].duration, Duration{80});
+  EXPECT_EQ(rounds[1].period, Step{3});
+  EXPECT_EQ(rounds[1].bytes, Bytes{20});
+}
+
+// A worker may pass steps over, or end before the others.
+TEST(StepRows, StepsThatNotAllHaveTakenAreRowsToo) {
+  const auto rounds = merge_rows({{{.step = 1, .kept = 1, .end_ns = 900, .bytes = 4}},
+                                  {{.step = 1, .kept = 1, .end_ns = 100, .bytes = 1},
+                                   {.step = 2, .kept = 1, .end_ns = 200, .bytes = 2},
+                                   {.step = 5, .kept = 1, .end_ns = 1000, .bytes = 8}},
+                                  {}});
+  ASSERT_EQ(rounds.size(), 3u);
+  EXPECT_EQ(rounds[0].kept, 2);
+  EXPECT_EQ(rounds[1].step, Step{2});
+  EXPECT_EQ(rounds[1].kept, 1);
+  EXPECT_EQ(rounds[1].end, start_time + Duration{900});  // time does not go back
+  EXPECT_EQ(rounds[1].duration, Duration{0});
+  EXPECT_EQ(rounds[1].bytes, Bytes{1});
+  EXPECT_EQ(rounds[2].step, Step{5});
+  EXPECT_EQ(rounds[2].duration, Duration{100});
+  EXPECT_EQ(rounds[2].bytes, Bytes{6});
+}
+
+TEST(StepRows, NobodysRowsAreNone) { EXPECT_TRUE(merge_rows({{}, {}}).empty()); }
+
+}  // namespace
+}  // namespace syncopate

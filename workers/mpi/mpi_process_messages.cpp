@@ -1,0 +1,111 @@
+// Messages of an MPI rank, and who can still send any.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "workers/mpi/mpi_process.hpp"
+
+namespace syncopate {
+
+using News = MpiPost::News;
+
+// Each participant counts what it has sent, and tells so in its messages; a worker adds what it has got
+// from other servers than the receiver, so that a server knows of all.
+Bytes MpiCluster::Process::bytes_sent() const {
+  Bytes bytes = collective_bytes_ + sent_bytes_;
+  for (const Bytes told : bytes_told_) bytes += told;
+  return bytes;
+}
+
+void MpiCluster::Process::send(Rank to, Message message) {
+  if (to.value < 0 || to.value >= post_->participants())
+    throw RunFailure(
+        fmt::format("a message to rank {}, but there are ranks 0 to {}", to.value, post_->participants() - 1));
+  clock_.book(Activity::compute);
+  progress();
+  message.from = self_;
+  sent_bytes_ += message_bytes(message, options_.training.parameter_bytes());
+  ++messages_;
+  Bytes known = sent_bytes_;
+  for (int server = options_.workers; is_worker() && server < post_->participants(); ++server)
+    if (server != to.value) known += bytes_received_[static_cast<std::size_t>(server)];
+  // What is sent to somebody who has ended is sent all the same, as far as the counts are concerned.
+  if (to == self_ || !post_->has_announced(News::ended, to)) mailbox_->send(to, message, clock_.booked(), known);
+  clock_.book(Activity::communicate);
+}
+
+// Workers of a method with servers hear from nobody else once these have ended; servers only answer.
+bool MpiCluster::Process::nobody_can_send(std::optional<Rank> from) const {
+  if (post_->is_arriving(MpiPost::Kind::message, from)) return false;
+  if (servers_are_gone()) return true;
+  if (from) return *from != self_ && post_->has_announced(News::ended, *from);
+  if (is_server()) return workers_gone() == options_.workers;
+  const int participants = post_->participants();
+  return post_->count_announced(News::ended, 0, participants) == participants - 1;
+}
+
+// Until the message was sent this is waiting, from then on communication.
+std::optional<Message> MpiCluster::Process::receive(std::optional<Rank> from, Time until) {
+  clock_.book(Activity::compute);
+  std::optional<MpiMailbox::Delivery> delivery;
+  wait(
+      [&] {
+        delivery = mailbox_->take(from);
+        if (delivery || now() >= until) return true;
+        const bool has_news = is_server() && workers_gone() > workers_gone_told_;
+        return nobody_can_send(from) || (has_news && !post_->is_arriving(MpiPost::Kind::message, from));
+      },
+      until);
+  if (!delivery) {
+    workers_gone_told_ = workers_gone();
+    clock_.book(Activity::wait);
+    return std::nullopt;
+  }
+  clock_.book_until(Activity::wait, std::min(delivery->sent, now()));
+  clock_.book(Activity::communicate);
+  met_at_ = clock_.booked();
+  const Message& message = delivery->message;
+  const auto sender = static_cast<std::size_t>(message.from.value);
+  bytes_told_[sender] = delivery->bytes;
+  if (message.from.value >= options_.workers)
+    bytes_received_[sender] += message_bytes(message, options_.training.parameter_bytes());
+  return std::move(delivery->message);
+}
+
+// Of several servers the first one speaks for all: each of them gets a slice of the same gradient.
+void MpiCluster::Process::keep(const Message& message, Step staleness) {
+  const auto steps = static_cast<std::size_t>(std::max<Step::Rep>(staleness.value(), 0));
+  if (staleness_.size() <= steps) staleness_.resize(steps + 1);
+  ++staleness_[steps];
+  if (message.slice.index > 0) return;
+  Tally& sender = tally(message.from);
+  sender.kept += message.gradient.micro_batches();
+  sender.kept_ns += message.gradient.compute_time().count();
+}
+
+// With servers, what was computed and not kept counts as discarded in the totals.
+void MpiCluster::Process::discard(const Message& message) {
+  if (options_.servers == 0) tally(message.from).lost_ns += message.gradient.compute_time().count();
+}
+
+void MpiCluster::Process::finish_round(const Contribution& contribution) {
+  clock_.book(Activity::compute);
+  Tally& own = tally(self_);
+  const std::int64_t dropped = contribution.planned - contribution.kept;
+  own.kept += contribution.kept;
+  own.kept_ns += contribution.compute_time.count();
+  own.dropped += dropped;
+  if (rows_.empty() || rows_.back().step != contribution.step.value())
+    rows_.push_back({.step = contribution.step.value()});
+  StepRow& row = rows_.back();
+  row.kept += contribution.kept;
+  row.dropped += dropped;
+  row.period += contribution.period.value();
+  row.end_ns = clock_.booked().time_since_epoch().count();
+  Bytes bytes = sent_bytes_;
+  for (const Bytes received : bytes_received_) bytes += received;
+  row.bytes = bytes.value();
+}
+
+}  // namespace syncopate

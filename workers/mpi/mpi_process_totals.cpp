@@ -1,0 +1,125 @@
+// What a run on the MPI cluster comes to: every rank's part, summed over all.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "workers/mpi/mpi_process.hpp"
+#include "workers/mpi/mpi_wait.hpp"
+
+namespace syncopate {
+namespace {
+
+// Sums (or maxima) over all ranks, politely: idle ranks wait here for the whole run.
+void reduce_politely(std::vector<std::int64_t>& values, MPI_Op operation, MPI_Comm everyone, bool cores_suffice) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_INT64_T, operation, everyone,
+                 &request);
+  wait_politely(cores_suffice, [&] {
+    int done = 0;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
+  });
+}
+
+std::int64_t since_start(Time time) { return time.time_since_epoch().count(); }
+
+}  // namespace
+
+// T: the end of the servers, or of the last worker. Where rounds do not wait for everybody, it is the
+// last time that workers have met: who computes beyond has run ahead with what came too late.
+Time MpiCluster::Process::agree_on_end(std::size_t& staleness_size) {
+  std::vector<std::int64_t> most = {is_server() ? since_start(end_) : 0, is_worker() ? since_start(end_) : 0,
+                                    is_worker() ? since_start(met_at_) : 0, partial_used_ ? 1 : 0,
+                                    static_cast<std::int64_t>(staleness_.size())};
+  reduce_politely(most, MPI_MAX, communicators_.everyone(), communicators_.cores_suffice());
+  staleness_size = static_cast<std::size_t>(most[4]);
+  const bool has_partial_rounds = most[3] > 0;
+  return Time{Duration{options_.servers > 0 ? most[0] : has_partial_rounds ? most[2] : most[1]}};
+}
+
+RunTotals MpiCluster::Process::totals() {
+  std::size_t staleness_size = 0;
+  const Time end = agree_on_end(staleness_size);
+  const Duration cut = clock_.close(end);
+  if (is_worker()) tally(self_).cut_ns = cut.count();
+  std::vector<std::int64_t> sums = own_sums(staleness_size);
+  reduce_politely(sums, MPI_SUM, communicators_.everyone(), communicators_.cores_suffice());
+  RunTotals totals = read_totals(sums, staleness_size);
+  totals.end = end;
+  report_rows();
+  return totals;
+}
+
+std::vector<std::int64_t> MpiCluster::Process::own_sums(std::size_t staleness_size) {
+  std::vector<std::int64_t> sums;
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    Tally known = tally(Rank{worker});
+    if (rounds_) {
+      const PartialRounds::Share share = rounds_->share_of(Rank{worker});
+      known.kept += share.kept;
+      known.dropped += share.dropped;
+      known.lost_ns += share.lost.count();
+    }
+    for (const Duration time : clock_.account().time) sums.push_back(worker == self_.value ? time.count() : 0);
+    sums.insert(sums.end(), {known.kept, known.dropped, known.computed, known.cancelled, known.computed_ns,
+                             known.kept_ns, known.lost_ns, known.cut_ns});
+  }
+  const Bytes collective_bytes = self_.value == 0 ? collective_bytes_ : Bytes{0};
+  sums.insert(sums.end(), {(sent_bytes_ + collective_bytes).value(), collectives_, messages_});
+  staleness_.resize(staleness_size);
+  sums.insert(sums.end(), staleness_.begin(), staleness_.end());
+  return sums;
+}
+
+RunTotals MpiCluster::Process::read_totals(std::span<const std::int64_t> sums, std::size_t staleness_size) const {
+  RunTotals totals;
+  auto next = sums.begin();
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    Account account;
+    for (Duration& time : account.time) time = Duration{*next++};
+    Tally sum;
+    for (std::int64_t* const value : {&sum.kept, &sum.dropped, &sum.computed, &sum.cancelled, &sum.computed_ns,
+                                      &sum.kept_ns, &sum.lost_ns, &sum.cut_ns})
+      *value = *next++;
+    // What was computed and not kept, as far as it lies within the run.
+    const std::int64_t lost_ns = options_.servers > 0 ? sum.computed_ns - sum.kept_ns : sum.lost_ns;
+    const Duration lost = std::clamp(Duration{lost_ns - sum.cut_ns}, Duration{0}, account[Activity::compute]);
+    account[Activity::compute] -= lost;
+    account[Activity::discarded] += lost;
+    totals.accounts.push_back(account);
+    totals.kept.push_back(sum.kept);
+    totals.dropped.push_back(options_.servers > 0 ? sum.computed + sum.cancelled - sum.kept : sum.dropped);
+  }
+  totals.bytes = Bytes{*next++};
+  totals.collectives = *next++;
+  totals.messages = *next++;
+  totals.staleness.assign(next, next + static_cast<std::ptrdiff_t>(staleness_size));
+  return totals;
+}
+
+// The first server's rank books rounds, or worker 0 where there is none.
+void MpiCluster::Process::report_rows() {
+  const int booking_rank = options_.servers > 0 ? options_.workers : 0;
+  const MPI_Comm everyone = communicators_.everyone();
+  int ranks = 0;
+  MPI_Comm_size(everyone, &ranks);
+  const int own_bytes = static_cast<int>(rows_.size() * sizeof(StepRow));
+  std::vector<int> bytes(static_cast<std::size_t>(ranks)), begin(static_cast<std::size_t>(ranks));
+  MPI_Gather(&own_bytes, 1, MPI_INT, bytes.data(), 1, MPI_INT, booking_rank, everyone);
+  std::exclusive_scan(bytes.begin(), bytes.end(), begin.begin(), 0);
+  std::vector<StepRow> all(static_cast<std::size_t>(begin.back() + bytes.back()) / sizeof(StepRow));
+  MPI_Gatherv(rows_.data(), own_bytes, MPI_BYTE, all.data(), bytes.data(), begin.data(), MPI_BYTE, booking_rank,
+              everyone);
+  if (self_.value != booking_rank || !options_.observer) return;
+  std::vector<std::vector<StepRow>> by_worker;
+  auto next = all.begin();
+  for (int worker = 0; worker < options_.workers; ++worker) {
+    const auto count = static_cast<std::ptrdiff_t>(bytes[static_cast<std::size_t>(worker)]) /
+                       static_cast<std::ptrdiff_t>(sizeof(StepRow));
+    by_worker.emplace_back(next, next + count);
+    next += count;
+  }
+  for (const Round& round : merge_rows(by_worker)) options_.observer->on_round(round);
+}
+
+}  // namespace syncopate

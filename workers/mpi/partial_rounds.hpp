@@ -1,0 +1,94 @@
+// Which gradients go into which partial all-reduce: worker 0 keeps this for all workers. It takes what
+// they bring in order of arrival; it sends nothing and knows no clock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "workers/cluster.hpp"
+#include "workers/mpi/value_layout.hpp"
+
+namespace syncopate {
+
+// What a worker says that comes to a round.
+struct PartialArrival {
+  Rank worker{};
+  std::int64_t round = 0;  // the one after the last whose result it has got
+  Activation activation{};
+  LateGradient late{};
+  std::int64_t kept = 0;  // micro-batches, as in its Contribution
+  std::int64_t planned = 0;
+  std::int64_t micro_batches = 0;  // in the gradient
+  Duration compute_time{};
+  bool wide = false;
+};
+
+// A round that has taken place.
+struct PartialRound {
+  std::int64_t number = 0;  // from 0
+  FlatVector sum;           // by rank; empty without values
+  bool wide = false;
+  std::int64_t micro_batches = 0;  // in the sum
+  std::vector<char> arrived;       // by rank: whether it came in time
+  int contributors = 0;            // those, and others whose late gradient is in the sum
+  std::int64_t kept = 0;
+  std::int64_t dropped = 0;
+};
+
+class PartialRounds {
+ public:
+  // Values are as `layout` says, or wide.
+  PartialRounds(int workers, ValueLayout layout);
+
+  // `values` may be empty: nothing was computed, or it will not be needed. The worker waits for the
+  // round's result, or gets those of earlier rounds if it is late.
+  // Throws RunFailure where workers differ about the activation.
+  void arrive(const PartialArrival& arrival, FlatVector values);
+  void leave(Rank worker);
+
+  // Whether the round that workers arrive at now takes place, and what comes out. take() may be called if so;
+  // the next round begins.
+  bool takes_place() const;
+  PartialRound take();
+
+  // Why the round can never take place if the workers of `lost`, by rank, never arrive; else empty.
+  std::string explain_standstill(const std::vector<char>& lost) const;
+
+  // What became of a worker's gradients so far: those that wait for a round count as dropped.
+  struct Share {
+    std::int64_t kept = 0;
+    std::int64_t dropped = 0;
+    Duration lost{};  // time spent on gradients that were dropped
+  };
+  Share share_of(Rank worker) const;
+
+ private:
+  // What one worker contributes to the round that is open.
+  struct Part {
+    FlatVector values;
+    bool wide = false;
+    std::int64_t micro_batches = 0;
+    std::int64_t kept = 0;
+    std::int64_t planned = 0;
+    Duration compute_time{};
+  };
+
+  void add(Part& part, const PartialArrival& arrival, FlatVector values) const;
+  void add_values_to(FlatVector& total, bool& total_is_wide, FlatVector values, bool wide) const;
+
+  int workers_;
+  ValueLayout layout_;
+  std::int64_t open_ = 0;  // number of the open round
+  std::optional<Activation> activation_;
+  std::vector<char> arrived_;
+  std::map<int, Part> parts_;  // by rank
+  std::int64_t dropped_ = 0;   // since the last round
+  std::vector<char> left_;
+  std::vector<Share> shares_;
+};
+
+}  // namespace syncopate

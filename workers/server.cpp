@@ -1,0 +1,107 @@
+#include "workers/server.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace syncopate {
+
+Server::Server(const RunContext& context, Rank rank)
+    : Participant(context, rank),
+      slice_{.index = rank.value - context.cluster.workers(), .count = context.cluster.servers()},
+      reported_left_(size()),
+      is_told_of_(static_cast<std::size_t>(size()), 0),
+      version_of_(static_cast<std::size_t>(size()), Step{-1}),
+      is_listed_(static_cast<std::size_t>(size()), 1),
+      waiting_(static_cast<std::size_t>(size())) {
+  std::iota(waiting_.begin(), waiting_.end(), 0);
+}
+
+std::optional<Message> Server::receive_until(Time until, Here at) {
+  auto message = context_.cluster.receive(rank_, {}, until, {"receive", at});
+  if (!message) return message;
+  const auto from = static_cast<std::size_t>(message->from.value);
+  if (!is_listed_[from]) (version_of_[from] == step_ ? waiting_for_next_ : waiting_).push_back(message->from.value);
+  is_listed_[from] = 1;
+  return message;
+}
+
+std::optional<Message> Server::receive_until_all_left(const std::function<void(Rank)>& on_leave, Here at) {
+  while (true) {
+    const int left = workers_left();
+    for (int w = 0; on_leave && left < reported_left_ && w < size(); ++w) {
+      char& is_told = is_told_of_[static_cast<std::size_t>(w)];
+      if (is_told || !has_left(Rank{w})) continue;
+      is_told = 1;
+      --reported_left_;
+      on_leave(Rank{w});
+    }
+    if (auto message = receive(at)) return message;
+    if (left == 0) return std::nullopt;
+  }
+}
+
+void Server::send(Rank to, Message message, Here at) {
+  message.kept = kept_total_;
+  message.slice = slice_;
+  context_.cluster.send(rank_, to, std::move(message), {"send", at});
+}
+
+void Server::send_model(Rank to, Step label, Here at) {
+  version_of_[static_cast<std::size_t>(to.value)] = step_;
+  send(to, {.step = label, .model = model_, .carries_model = true}, at);
+}
+
+void Server::send_model_to_all(Here at) {
+  for (int worker = 0; worker < size(); ++worker)
+    if (!has_left(Rank{worker})) send_model(Rank{worker}, at);
+}
+
+void Server::send_last_model(Rank to, Here at) {
+  constexpr double marks_the_last = 1;  // no other model of a server comes with a number
+  send(to, {.step = step_, .model = model_, .carries_model = true, .numbers = {marks_the_last}}, at);
+}
+
+void Server::send_model_to_waiting(Here at) {
+  std::sort(waiting_.begin(), waiting_.end());
+  for (const int worker : waiting_) {
+    is_listed_[static_cast<std::size_t>(worker)] = 0;
+    if (version_of_[static_cast<std::size_t>(worker)] == step_) continue;  // it had sent more than one gradient
+    if (has_left(Rank{worker})) continue;
+    send_model(Rank{worker}, at);
+  }
+  waiting_.clear();
+}
+
+// A gradient is booked once: by the first of several servers.
+void Server::keep(const Message& message) {
+  if (slice_.index == 0) context_.cluster.keep(rank_, message, staleness(message));
+}
+
+void Server::discard(const Message& message) {
+  if (slice_.index == 0) context_.cluster.discard(rank_, message);
+  round_.dropped += message.gradient.micro_batches();
+}
+
+void Server::descend(const Gradient& gradient, std::int64_t micro_batches) {
+  const Step row_before = file_step();
+  if (model_) model_ = context_.training.descend(std::move(model_), gradient, learning_rate(), slice_);
+  ++step_;
+  kept_total_ += micro_batches;
+  round_.kept += micro_batches;
+  waiting_.insert(waiting_.end(), waiting_for_next_.begin(), waiting_for_next_.end());
+  waiting_for_next_.clear();
+  if (file_step() == row_before) return;
+  const Bytes bytes = context_.cluster.bytes_sent();
+  round_.step = file_step();
+  round_.period = file_step() - row_before;
+  round_.end = now();
+  round_.duration = round_.end - last_row_end_;
+  round_.bytes = bytes - last_row_bytes_;
+  if (context_.observer && slice_.index == 0) context_.observer->on_round(round_);
+  round_ = {};
+  last_row_end_ = now();
+  last_row_bytes_ = bytes;
+}
+
+}  // namespace syncopate

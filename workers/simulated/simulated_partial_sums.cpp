@@ -1,0 +1,118 @@
+// Partial all-reduces of the simulated cluster. Workers arrive in the order of virtual time; once the
+// activation is fulfilled the round takes place with what is there, and those who come later, or are still
+// computing, only get its result.
+#include <algorithm>
+#include <utility>
+
+#include "workers/simulated/simulated_cluster.hpp"
+
+namespace syncopate {
+
+std::vector<PartialSum> SimulatedCluster::partial_all_reduce(Rank rank, Gradient gradient, const Activation& activation,
+                                                             LateGradient late, const Contribution& part, Place place) {
+  has_partial_rounds_ = true;
+  Participant& participant = self(rank);
+  // This worker may have run ahead of everybody's time.
+  schedule(participant.now, Event::Kind::arrive_partial, rank);
+  suspend(participant, place);
+
+  const bool in_time = participant.next_round == partial_.number && !partial_.under_way;
+  if (in_time) {
+    partial_.activation = activation;
+    partial_.arrived.push_back(rank);
+    if (participant.late.micro_batches() > 0)
+      contribute(rank, std::exchange(participant.late, {}), std::exchange(participant.late_part, {}));
+    contribute(rank, std::move(gradient), part);
+  } else if (late == LateGradient::drop) {
+    book_as_discarded(participant, gradient);
+    participant.dropped += part.planned;
+    partial_.round.dropped += part.planned;
+  } else {
+    if (participant.late.micro_batches() == 0) partial_.accumulated.push_back(rank);
+    participant.late += gradient;
+    participant.late_part.kept += part.kept;
+    participant.late_part.planned += part.planned;
+  }
+
+  if (participant.next_round == partial_.number) {
+    partial_.waiting.push_back(rank);
+    if (in_time) start_partial_round_if_due();
+    suspend(participant, place);
+    const Time began = std::max(partial_.taken_place, participant.now);
+    participant.account[Activity::wait] += began - participant.now;
+    participant.account[Activity::communicate] += global_ - began;
+    participant.now = participant.met_at = global_;
+  }
+  return results_for(participant);
+}
+
+void SimulatedCluster::contribute(Rank rank, Gradient gradient, const Contribution& part) {
+  Participant& participant = self(rank);
+  participant.kept += part.kept;
+  participant.dropped += part.planned - part.kept;
+  partial_.round.kept += part.kept;
+  partial_.round.dropped += part.planned - part.kept;
+  partial_.sum += std::move(gradient);
+}
+
+void SimulatedCluster::start_partial_round_if_due() {
+  PartialRound& round = partial_;
+  if (round.under_way || round.arrived.empty()) return;
+  int quorum = std::min(round.activation.quorum, options_.workers - leaves_);
+  if (round.activation.rank) {
+    const Rank rank = *round.activation.rank;
+    const bool is_there = std::find(round.arrived.begin(), round.arrived.end(), rank) != round.arrived.end();
+    quorum = is_there || self(rank).left ? 1 : options_.workers + 1;
+  }
+  if (static_cast<int>(round.arrived.size()) < quorum) return;
+
+  round.under_way = true;
+  round.taken_place = global_;
+  round.contributors = static_cast<int>(round.arrived.size());
+  for (const Rank rank : std::exchange(round.accumulated, {})) {
+    Participant& participant = self(rank);
+    if (participant.late.micro_batches() == 0) continue;  // brought in by its own arrival
+    contribute(rank, std::exchange(participant.late, {}), std::exchange(participant.late_part, {}));
+    ++round.contributors;
+  }
+  const Bytes bytes = options_.training.parameter_bytes();
+  bytes_ += all_reduce_bytes(options_.workers, bytes);
+  schedule(later(global_, options_.network.all_reduce(options_.workers, bytes)), Event::Kind::finish_partial, Rank{});
+}
+
+void SimulatedCluster::end_partial_round() {
+  PartialRound& round = partial_;
+  ++collectives_;
+  kept_ += round.round.kept;
+  round.results.push_back({.sum = options_.training.share(std::exchange(round.sum, {})),
+                           .contributors = round.contributors,
+                           .agreement = {.time = global_, .micro_batches = kept_, .bytes = bytes_}});
+  ++round.number;
+  round.under_way = false;
+  round.arrived.clear();
+  Round row = std::exchange(round.round, {});
+  row.step = round.number;
+  row.period = 1;
+  row.end = global_;
+  row.duration = global_ - std::exchange(last_round_end_, global_);
+  row.bytes = bytes_ - std::exchange(last_round_bytes_, bytes_);
+  if (options_.observer) options_.observer->on_round(row);
+  for (const Rank rank : std::exchange(round.waiting, {})) resume(rank);
+
+  // Results that everybody has got, or will never ask for.
+  Step needed = round.number;
+  for (int i = 0; i < options_.workers; ++i) {
+    const Participant& participant = self(Rank{i});
+    if (!participant.ended && !participant.lost) needed = std::min(needed, participant.next_round);
+  }
+  while (round.number - Step{static_cast<Step::Rep>(round.results.size())} < needed) round.results.pop_front();
+}
+
+// All results since the last one that this worker has got, oldest first.
+std::vector<PartialSum> SimulatedCluster::results_for(Participant& participant) {
+  const auto count = static_cast<std::ptrdiff_t>((partial_.number - participant.next_round).value());
+  participant.next_round = partial_.number;
+  return {partial_.results.end() - count, partial_.results.end()};
+}
+
+}  // namespace syncopate

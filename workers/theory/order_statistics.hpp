@@ -1,0 +1,38 @@
+// Order statistics: how long one waits for the k-th of M workers whose times are independent and alike.
+// Source:  standard results; Blom 1958 (normal scores); Bailey et al. 2014 as quoted by Giladi et al. 2023, Eq. 4.
+// Units:   that of the law. k counts from 1 (the fastest) to M (the maximum).
+// Errors:  std::invalid_argument where k is not in 1..M, a parameter is out of range, or the mean does not exist.
+#pragma once
+
+#include <functional>
+#include <span>
+
+namespace syncopate {
+
+// The inverse distribution function of a time, on (0, 1).
+using Quantile = std::function<double(double)>;
+
+// E[X_(k:M)], exact up to quadrature: the mean of Q(U) with U ~ Beta(k, M - k + 1).
+double expected_order_statistic(const Quantile& quantile, int k, int workers);
+inline double expected_maximum(const Quantile& quantile, int workers) {
+  return expected_order_statistic(quantile, workers, workers);
+}
+
+// One exact draw of X_(k:M) out of one uniform number: Q(U) with U the Beta(k, M - k + 1) quantile of `uniform`.
+double draw_order_statistic(const Quantile& quantile, int k, int workers, double uniform);
+
+// Closed forms of E[X_(k:M)].
+double expected_exponential(int k, int workers, double rate);            // rate mu, add the shift to it
+double variance_exponential(int k, int workers, double rate);            // of X_(k:M)
+double expected_pareto(int k, int workers, double scale, double shape);  // needs shape > 1 / (M - k + 1)
+double expected_uniform(int k, int workers, double low, double high);
+double blom_normal(int k, int workers, double mean, double deviation);  // approximation
+double blom_lognormal(int k, int workers, double mu, double sigma);     // of the underlying normal; biased low
+
+// Bailey's approximation of the maximum of N normal times, N >= 2 (Eq. 4 of Giladi et al. 2023).
+double bailey_normal_maximum(int workers, double mean, double deviation);
+
+// The probability that at least k of the workers have finished, when each has with its own probability.
+double probability_of_at_least(int k, std::span<const double> finished);
+
+}  // namespace syncopate

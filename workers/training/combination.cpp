@@ -1,0 +1,106 @@
+// Linear combinations of states, and whole models out of slices.
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <utility>
+
+#include "workers/training/training.hpp"
+
+namespace syncopate {
+
+ModelStatePtr Training::combine(std::span<const WeightedState> terms, const ModelStatePtr& buffers_of) {
+  if (!objective_) return nullptr;
+  assert(!terms.empty());
+  Memo<const ModelState>::Key key{{buffers_of ? buffers_of->id : 0, 0.0}};
+  std::vector<WeightedCell> parameters;
+  std::vector<WeightedCell> buffers;
+  for (const auto& [weight, state] : terms) {
+    assert(std::isfinite(weight));
+    key.emplace_back(state->id, weight);
+    parameters.push_back({weight, state->parameters});
+    buffers.push_back({weight, state->buffers});
+  }
+  const auto known = combined_.find(key);
+  if (known && !known->parameters->stepped_from) return known;
+
+  const ModelStatePtr& first = terms.front().state;
+  auto state = std::make_shared<ModelState>(*first);
+  state->parameters = submit_combination(parameters, objective_->parameters());
+  if (buffers_of)
+    state->buffers = buffers_of->buffers;
+  else if (objective_->buffers() > 0)
+    state->buffers = submit_combination(buffers, objective_->buffers());
+  if (state->parameters == first->parameters && state->buffers == first->buffers) return first;
+  state->id = new_state_id();
+  combined_.remember(std::move(key), state);
+  return state;
+}
+
+CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::size_t size) {
+  auto summands = std::make_shared<std::vector<WeightedCell>>();
+  std::vector<std::shared_ptr<Task>> prerequisites;
+  double total = 0;
+  for (const WeightedCell& term : terms) {
+    if (!term.cell || term.weight == 0) continue;
+    summands->push_back(term);
+    prerequisites.push_back(term.cell->producer);
+    total += term.weight;
+  }
+  const auto is_first = [&](const WeightedCell& term) { return term.cell == summands->front().cell; };
+  if (total == 1 && std::all_of(summands->begin(), summands->end(), is_first)) return summands->front().cell;
+
+  return submit_cell(size, prerequisites, [summands](float* out, std::size_t from, std::size_t to) {
+    constexpr std::size_t block_size = 1024;  // the sum stays in the first-level cache
+    double sum[block_size];
+    for (std::size_t at = from; at < to; at += block_size) {
+      const std::size_t n = std::min(block_size, to - at);
+      std::fill_n(sum, n, 0.0);
+      for (const auto& [weight, cell] : *summands) {
+        const float* const in = cell->value.data() + at;
+        for (std::size_t i = 0; i < n; ++i) sum[i] += weight * in[i];
+      }
+      for (std::size_t i = 0; i < n; ++i) out[at + i] = static_cast<float>(sum[i]);
+    }
+  });
+}
+
+ModelStatePtr Training::assemble(const ModelStatePtr& self, std::span<const ModelStatePtr> slices) {
+  if (!objective_) return nullptr;
+  assert(!slices.empty());
+  auto state = std::make_shared<ModelState>(*self);
+  state->id = new_state_id();
+  state->parameters = submit_assembly(slices);
+  state->buffers = slices.front()->buffers;
+  return state;
+}
+
+CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
+  Memo<Cell>::Key key;
+  auto parts = std::make_shared<std::vector<CellPtr>>();
+  std::vector<std::shared_ptr<Task>> prerequisites;
+  for (const ModelStatePtr& slice : slices) {
+    key.emplace_back(slice->id, 1.0);
+    parts->push_back(slice->parameters);
+    prerequisites.push_back(slice->parameters->producer);
+  }
+  if (std::all_of(parts->begin(), parts->end(), [&](const CellPtr& part) { return part == parts->front(); }))
+    return parts->front();
+  const CellPtr known = assembled_.find(key);
+  if (known && !known->stepped_from) return known;
+
+  const std::size_t size = objective_->parameters();
+  const auto copy = [parts, size](float* out, std::size_t from, std::size_t to) {
+    Slice slice{.index = 0, .count = static_cast<int>(parts->size())};
+    for (const CellPtr& part : *parts) {
+      const auto begin = std::max(from, static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size))));
+      const auto end = std::min(to, static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size))));
+      if (begin < end) std::copy_n(part->value.data() + begin, end - begin, out + begin);
+      ++slice.index;
+    }
+  };
+  CellPtr whole = submit_cell(size, prerequisites, copy);
+  assembled_.remember(std::move(key), whole);
+  return whole;
+}
+
+}  // namespace syncopate

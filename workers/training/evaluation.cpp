@@ -1,0 +1,96 @@
+// Evaluations of models and ensembles, and new statistics for their normalisation, as executor tasks.
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "workers/training/training.hpp"
+
+namespace syncopate {
+
+namespace {
+
+// Samples [begin, end) of a split, evaluated by one task.
+struct Part {
+  Split split;
+  std::int64_t begin;
+  std::int64_t end;
+  EvaluationSums sums{};
+};
+
+const float* data_of(const CellPtr& cell) { return cell ? cell->value.data() : nullptr; }
+
+void evaluate_part(const Objective& objective, std::span<const ModelStatePtr> members, Part& part) {
+  std::vector<const float*> parameters;
+  std::vector<const float*> buffers;
+  for (const auto& state : members) {
+    parameters.push_back(data_of(state->parameters));
+    buffers.push_back(data_of(state->buffers));
+  }
+  part.sums = members.size() == 1 ? objective.evaluate(parameters[0], buffers[0], part.split, part.begin, part.end)
+                                  : objective.evaluate_ensemble(parameters, buffers, part.split, part.begin, part.end);
+}
+
+Evaluation evaluation_of(std::span<const Part> parts, bool has_accuracy) {
+  EvaluationSums test, train;
+  for (const Part& part : parts) {
+    auto& total = part.split == Split::test ? test : train;
+    total.loss += part.sums.loss;
+    total.correct += part.sums.correct;
+    total.samples += part.sums.samples;
+  }
+  Evaluation evaluation;
+  evaluation.test_loss = test.loss / static_cast<double>(test.samples);
+  evaluation.train_loss = train.loss / static_cast<double>(train.samples);
+  evaluation.test_accuracy = has_accuracy ? static_cast<double>(test.correct) / static_cast<double>(test.samples)
+                                          : std::numeric_limits<double>::quiet_NaN();
+  evaluation.finite = std::isfinite(evaluation.test_loss) && std::isfinite(evaluation.train_loss);
+  return evaluation;
+}
+
+}  // namespace
+
+void Training::evaluate(std::vector<ModelStatePtr> states, std::function<void(const Evaluation&)> done) {
+  assert(objective_ && !states.empty());
+  constexpr std::int64_t part_samples = 2000;
+  const auto parts = std::make_shared<std::vector<Part>>();
+  for (const Split split : {Split::test, Split::train}) {
+    const auto all = objective_->evaluation_samples(split);
+    const auto samples = split == Split::train ? std::min(all, options_.train_samples) : all;
+    for (std::int64_t begin = 0; begin < samples; begin += part_samples)
+      parts->push_back({.split = split, .begin = begin, .end = std::min(samples, begin + part_samples)});
+  }
+  std::vector<std::shared_ptr<Task>> inputs;
+  for (const auto& state : states) {
+    inputs.push_back(producer(state->parameters));
+    inputs.push_back(producer(state->buffers));
+  }
+  const auto members = std::make_shared<const std::vector<ModelStatePtr>>(std::move(states));
+  std::vector<std::shared_ptr<Task>> tasks;
+  for (std::size_t i = 0; i < parts->size(); ++i)
+    tasks.push_back(
+        executor_.submit([this, members, parts, i] { evaluate_part(*objective_, *members, (*parts)[i]); }, inputs));
+  executor_.submit([this, parts, done = std::move(done)] { done(evaluation_of(*parts, objective_->has_accuracy())); },
+                   tasks);
+}
+
+ModelStatePtr Training::recalibrated(const ModelStatePtr& state, std::span<const MicroBatch> micro_batches) {
+  if (!objective_ || objective_->buffers() == 0 || micro_batches.empty()) return state;
+  auto cell = std::make_shared<Cell>();
+  const std::shared_ptr<Task> inputs[] = {state->parameters->producer};
+  const auto measure = [objective = objective_, parameters = state->parameters, cell,
+                        samples = std::vector<MicroBatch>(micro_batches.begin(), micro_batches.end())] {
+    const auto statistics = objective->batch_statistics(parameters->value.data(), samples);
+    assert(statistics.size() == objective->buffers());
+    cell->value = FlatVector(statistics.size());
+    std::copy(statistics.begin(), statistics.end(), cell->value.data());
+  };
+  cell->producer = executor_.submit(measure, inputs);
+  auto result = std::make_shared<ModelState>(*state);
+  result->id = new_state_id();
+  result->buffers = cell;
+  return result;
+}
+
+}  // namespace syncopate

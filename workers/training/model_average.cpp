@@ -1,0 +1,143 @@
+// Averages of the workers' states, and the part of a state that an average moves as bytes.
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+#include <utility>
+
+#include "workers/training/training.hpp"
+
+namespace syncopate {
+
+namespace {
+
+bool averages(const AveragePolicy& policy, int moment) {
+  return policy.moments[static_cast<std::size_t>(moment)] == StatePolicy::average;
+}
+
+// Bias correction starts anew with the moments; one that goes on needs its step count.
+bool resets_steps(const AveragePolicy& policy, int moments) {
+  const auto end = policy.moments.begin() + moments;
+  return moments > 0 && std::all_of(policy.moments.begin(), end, [](auto p) { return p == StatePolicy::reset; });
+}
+
+bool all_equal(const auto& values) {
+  return std::all_of(values.begin(), values.end(), [&](const auto& value) { return value == values.front(); });
+}
+
+}  // namespace
+
+std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> states, const AveragePolicy& policy,
+                                             std::span<const double> weights) {
+  if (!objective_) return std::vector<ModelStatePtr>(states.size());
+  assert(weights.empty() || weights.size() == states.size());
+  const bool weighted = !weights.empty() && !all_equal(weights);
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  const auto mean_of = [&](std::size_t size, auto cell_of) -> CellPtr {
+    std::vector<CellPtr> inputs;
+    std::vector<WeightedCell> terms;
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      if (weighted && weights[i] == 0) continue;
+      inputs.push_back(cell_of(*states[i]));
+      if (weighted) terms.push_back({weights[i] / total, inputs.back()});
+    }
+    // Equal cells have their own value as mean: nothing to compute, and no rounding.
+    if (all_equal(inputs)) return inputs.front();
+    return weighted ? submit_combination(terms, size) : submit_mean(std::move(inputs), size);
+  };
+  const std::size_t size = objective_->parameters();
+  const CellPtr parameters = mean_of(size, [](const ModelState& s) { return s.parameters; });
+  std::array<CellPtr, 2> moments;
+  for (std::size_t i = 0; i < moments.size(); ++i)
+    if (policy.moments[i] == StatePolicy::average)
+      moments[i] = mean_of(size, [i](const ModelState& s) { return s.moments[i]; });
+  CellPtr buffers;
+  if (policy.buffers == StatePolicy::average)
+    buffers = mean_of(objective_->buffers(), [](const ModelState& s) { return s.buffers; });
+  if (policy.buffers == StatePolicy::reset && objective_->buffers() > 0)
+    buffers = filled_cell(objective_->initial_buffers());
+
+  const bool restarts = resets_steps(policy, optimizer_->moments());
+  std::vector<ModelStatePtr> result;
+  for (const auto& old : states) {
+    auto state = std::make_shared<ModelState>(*old);
+    state->id = new_state_id();
+    state->parameters = parameters;
+    for (std::size_t i = 0; i < moments.size(); ++i)
+      if (policy.moments[i] != StatePolicy::keep) state->moments[i] = moments[i];
+    if (restarts) state->optimizer_steps = 0;
+    if (policy.buffers != StatePolicy::keep) state->buffers = buffers;
+    const bool equals_previous = !result.empty() && state->moments == result.back()->moments &&
+                                 state->buffers == result.back()->buffers &&
+                                 state->optimizer_steps == result.back()->optimizer_steps;
+    result.push_back(equals_previous ? result.back() : std::move(state));
+  }
+  return result;
+}
+
+// Element-wise mean, summed in the order of the workers.
+CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size) {
+  std::vector<std::shared_ptr<Task>> prerequisites;
+  for (const auto& cell : inputs) prerequisites.push_back(producer(cell));
+  const auto held = std::make_shared<const std::vector<CellPtr>>(std::move(inputs));
+  return submit_cell(size, prerequisites, [held](float* out, std::size_t from, std::size_t to) {
+    constexpr std::size_t block = 2048;  // the running sum stays in the first-level cache
+    const float factor = 1.0f / static_cast<float>(held->size());
+    for (std::size_t at = from; at < to; at += block) {
+      const std::size_t n = std::min(block, to - at);
+      float* const sum = out + at;
+      std::fill_n(sum, n, 0.0f);
+      for (const auto& cell : *held)
+        if (cell)
+          for (std::size_t i = 0; i < n; ++i) sum[i] += cell->value.data()[at + i];
+      for (std::size_t i = 0; i < n; ++i) sum[i] *= factor;
+    }
+  });
+}
+
+std::size_t Training::averaged_size(const AveragePolicy& policy) const {
+  if (!objective_) return 0;
+  std::size_t size = objective_->parameters();
+  for (int i = 0; i < optimizer_->moments(); ++i)
+    if (averages(policy, i)) size += objective_->parameters();
+  if (policy.buffers == StatePolicy::average) size += objective_->buffers();
+  return size;
+}
+
+void Training::write_averaged(const ModelStatePtr& state, const AveragePolicy& policy, float* out) {
+  if (!objective_) return;
+  const auto write = [&](const CellPtr& cell, std::size_t size) {
+    executor_.wait(producer(cell));
+    if (cell)
+      std::copy_n(cell->value.data(), size, out);
+    else
+      std::fill_n(out, size, 0.0f);
+    out += size;
+  };
+  write(state->parameters, objective_->parameters());
+  for (int i = 0; i < optimizer_->moments(); ++i)
+    if (averages(policy, i)) write(state->moments[static_cast<std::size_t>(i)], objective_->parameters());
+  if (policy.buffers == StatePolicy::average) write(state->buffers, objective_->buffers());
+}
+
+ModelStatePtr Training::from_averaged(const ModelStatePtr& old, const AveragePolicy& policy, const float* mean) {
+  if (!objective_) return nullptr;
+  const auto read = [&](std::size_t size) {
+    auto cell = filled_cell({mean, size});
+    mean += size;
+    return cell;
+  };
+  auto state = std::make_shared<ModelState>(*old);
+  state->id = new_state_id();
+  state->parameters = read(objective_->parameters());
+  for (int i = 0; i < optimizer_->moments(); ++i)
+    if (averages(policy, i)) state->moments[static_cast<std::size_t>(i)] = read(objective_->parameters());
+  for (std::size_t i = 0; i < policy.moments.size(); ++i)
+    if (policy.moments[i] == StatePolicy::reset) state->moments[i] = nullptr;
+  if (resets_steps(policy, optimizer_->moments())) state->optimizer_steps = 0;
+  if (policy.buffers == StatePolicy::average && objective_->buffers() > 0) state->buffers = read(objective_->buffers());
+  if (policy.buffers == StatePolicy::reset && objective_->buffers() > 0)
+    state->buffers = filled_cell(objective_->initial_buffers());
+  return state;
+}
+
+}  // namespace syncopate

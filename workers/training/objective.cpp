@@ -1,0 +1,27 @@
+#include "workers/training/objective.hpp"
+
+#include <cassert>
+#include <cmath>
+
+namespace syncopate {
+
+EvaluationSums Objective::evaluate_ensemble(std::span<const float* const> parameters,
+                                            std::span<const float* const> buffers, Split split, std::int64_t begin,
+                                            std::int64_t end) const {
+  assert(!parameters.empty() && parameters.size() == buffers.size());
+  const auto members = static_cast<double>(parameters.size());
+  double loss = 0;
+  double correct = 0;
+  std::int64_t samples = 0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const EvaluationSums sums = evaluate(parameters[i], buffers[i], split, begin, end);
+    loss += sums.loss / members;
+    correct += static_cast<double>(sums.correct) / members;
+    samples = sums.samples;
+  }
+  return {.loss = loss, .correct = std::llround(correct), .samples = samples};
+}
+
+std::vector<float> Objective::batch_statistics(const float*, std::span<const MicroBatch>) const { return {}; }
+
+}  // namespace syncopate
