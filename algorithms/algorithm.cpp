@@ -5,27 +5,27 @@
 #include <stdexcept>
 #include <vector>
 
-#include "algorithms/async_sgd.hpp"
-#include "algorithms/backup_all_reduce.hpp"
-#include "algorithms/backup_tokens.hpp"
-#include "algorithms/backup_workers.hpp"
-#include "algorithms/bounded_delay.hpp"
-#include "algorithms/branch_train_merge.hpp"
-#include "algorithms/coded_sgd.hpp"
-#include "algorithms/decentralized_sgd.hpp"
-#include "algorithms/drop_compute.hpp"
-#include "algorithms/drop_local_sgd.hpp"
-#include "algorithms/dynamic_averaging.hpp"
-#include "algorithms/eager_sgd.hpp"
-#include "algorithms/elastic_averaging.hpp"
-#include "algorithms/hierarchical_sgd.hpp"
-#include "algorithms/local_sgd.hpp"
-#include "algorithms/outer_local_sgd.hpp"
-#include "algorithms/random_drop.hpp"
-#include "algorithms/softsync.hpp"
-#include "algorithms/stale_synchronous.hpp"
-#include "algorithms/stochastic_gradient_push.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/softsync.hpp"
+#include "algorithms/asynchronous/stale_synchronous.hpp"
+#include "algorithms/gossip/decentralized_sgd.hpp"
+#include "algorithms/gossip/stochastic_gradient_push.hpp"
+#include "algorithms/gradient_coding/coded_sgd.hpp"
+#include "algorithms/local_sgd/branch_train_merge.hpp"
+#include "algorithms/local_sgd/drop_local_sgd.hpp"
+#include "algorithms/local_sgd/dynamic_averaging.hpp"
+#include "algorithms/local_sgd/elastic_averaging.hpp"
+#include "algorithms/local_sgd/hierarchical_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/quorum/backup_all_reduce.hpp"
+#include "algorithms/quorum/backup_tokens.hpp"
+#include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/quorum/eager_sgd.hpp"
+#include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/random_drop.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 
 namespace syncopate {
 
@@ -39,6 +39,8 @@ std::span<const AlgorithmRow> algorithms() {
       {"dropcompute", "synchronous",
        "Synchronous SGD in which each worker stops accumulating micro-batches after a threshold.",
        "Giladi et al. 2023, Algorithm 1", make_drop_compute},
+      {"random-drop", "synchronous", "Whole local batches are left out at random: what dropping does to accuracy.",
+       "Giladi et al. 2023, ResNet-50 study", make_random_drop},
       {"backup-workers", "parameter server",
        "Synchronous SGD with a server that takes the first N of N + b gradients and drops the late.",
        "Chen et al. 2016, Algorithms 3 and 4", make_backup_workers},
@@ -51,6 +53,18 @@ std::span<const AlgorithmRow> algorithms() {
       {"eager-sgd", "partial collectives",
        "All-reduces that wait for the first worker (solo) or a random one (majority), and take who is there.",
        "Li et al. 2020 (eager-SGD)", make_eager_sgd},
+      {"async-sgd", "asynchronous",
+       "A server steps along each gradient as it comes; too stale or too old ones can be dropped.",
+       "Chen et al. 2016, Algorithms 1 and 2", make_async_sgd},
+      {"softsync", "asynchronous",
+       "A server steps along the mean of every floor(N / n) gradients (n-softsync), weighted by their staleness.",
+       "Zhang et al. 2016 (staleness-aware)", make_softsync},
+      {"stale-synchronous", "asynchronous",
+       "Asynchronous SGD in which workers too far ahead of the slowest wait (SSP); nothing is dropped.",
+       "Ho et al. 2013", make_stale_synchronous},
+      {"bounded-delay", "asynchronous",
+       "Asynchronous SGD in which a gradient starts once all but the last few before it are applied.", "Li et al. 2014",
+       make_bounded_delay},
       {"local-sgd", "local SGD",
        "Local steps with the models averaged every H steps: constant, post-local, power rules (QSR), SWAP.",
        "Lin et al. 2020; Gu et al. 2024; Gupta et al. 2020", make_local_sgd},
@@ -65,26 +79,12 @@ std::span<const AlgorithmRow> algorithms() {
        "Wortsman et al. 2022; Li et al. 2022", make_branch_train_merge},
       {"dynamic-averaging", "local SGD", "Local SGD that averages once the models are too far from their last average.",
        "Kamp et al. 2018", make_dynamic_averaging},
-      {"random-drop", "synchronous", "Whole local batches are left out at random: what dropping does to accuracy.",
-       "Giladi et al. 2023, ResNet-50 study", make_random_drop},
       {"dropcompute-local-sgd", "local SGD",
        "Local SGD in which late workers take no more local steps and join the average as they are.",
        "Giladi et al. 2023, appendix on Local SGD", make_drop_local_sgd},
       {"elastic-averaging", "elastic averaging",
        "Workers and a centre pull at each other: EASGD, with momentum EAMSGD, synchronous or asynchronous.",
        "Zhang et al. 2015", make_elastic_averaging},
-      {"async-sgd", "asynchronous",
-       "A server steps along each gradient as it comes; too stale or too old ones can be dropped.",
-       "Chen et al. 2016, Algorithms 1 and 2", make_async_sgd},
-      {"softsync", "asynchronous",
-       "A server steps along the mean of every floor(N / n) gradients (n-softsync), weighted by their staleness.",
-       "Zhang et al. 2016 (staleness-aware)", make_softsync},
-      {"stale-synchronous", "asynchronous",
-       "Asynchronous SGD in which workers too far ahead of the slowest wait (SSP); nothing is dropped.",
-       "Ho et al. 2013", make_stale_synchronous},
-      {"bounded-delay", "asynchronous",
-       "Asynchronous SGD in which a gradient starts once all but the last few before it are applied.", "Li et al. 2014",
-       make_bounded_delay},
       {"gradient-coding", "gradient coding",
        "Workers compute parts in common, and a server decodes the sum without the stragglers, or estimates it.",
        "Tandon et al. 2017; Bitar et al. 2020", make_coded_sgd},

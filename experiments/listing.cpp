@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
-#include "algorithms/drop_compensation.hpp"
-#include "algorithms/drop_threshold.hpp"
-#include "algorithms/outer_optimizer.hpp"
-#include "algorithms/sync_period.hpp"
+#include "algorithms/local_sgd/outer_optimizer.hpp"
+#include "algorithms/local_sgd/sync_period.hpp"
+#include "algorithms/synchronous/drop_compensation.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
 #include "experiments/training_section.hpp"
 #include "workers/delays/registry.hpp"
 #include "workers/models/registry.hpp"

@@ -1,4 +1,4 @@
-#include "algorithms/async_sgd.hpp"
+#include "algorithms/asynchronous/async_sgd.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/duration_laws.hpp"
 #include "tests/algorithms/three_workers.hpp"
 

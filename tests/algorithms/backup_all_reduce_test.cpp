@@ -1,4 +1,4 @@
-#include "algorithms/backup_all_reduce.hpp"
+#include "algorithms/quorum/backup_all_reduce.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/backup_workers.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/step_times.hpp"
 
 namespace syncopate {

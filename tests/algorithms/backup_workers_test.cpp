@@ -1,4 +1,4 @@
-#include "algorithms/backup_workers.hpp"
+#include "algorithms/quorum/backup_workers.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/toml_tree.hpp"
 #include "tests/algorithms/step_times.hpp"
@@ -221,7 +221,8 @@ TEST(BackupWorkers, AsManyLostWorkersAsBackupsDoNotBlock) {
       FAIL() << "one lost worker more than there are backups must block";
     } catch (const RunFailure& failure) {
       EXPECT_THAT(failure.what(), testing::HasSubstr("workers 1, 3: waiting in a micro-batch"));
-      EXPECT_THAT(failure.what(), testing::HasSubstr("server: waiting in receive (algorithms/backup_workers.cpp:"));
+      EXPECT_THAT(failure.what(),
+                  testing::HasSubstr("server: waiting in receive (algorithms/quorum/backup_workers.cpp:"));
     }
   }
 }

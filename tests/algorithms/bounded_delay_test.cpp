@@ -1,11 +1,11 @@
-#include "algorithms/bounded_delay.hpp"
+#include "algorithms/asynchronous/bounded_delay.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
 
-#include "algorithms/async_sgd.hpp"
+#include "algorithms/asynchronous/async_sgd.hpp"
 #include "tests/algorithms/duration_laws.hpp"
 #include "tests/algorithms/three_workers.hpp"
 

@@ -1,10 +1,10 @@
-#include "algorithms/branch_train_merge.hpp"
+#include "algorithms/local_sgd/branch_train_merge.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "algorithms/local_sgd.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 

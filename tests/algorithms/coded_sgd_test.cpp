@@ -1,4 +1,4 @@
-#include "algorithms/coded_sgd.hpp"
+#include "algorithms/gradient_coding/coded_sgd.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <cmath>
 #include <limits>
 
-#include "algorithms/cyclic_repetition.hpp"
-#include "algorithms/stochastic_code.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/gradient_coding/cyclic_repetition.hpp"
+#include "algorithms/gradient_coding/stochastic_code.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <vector>
 
-#include "algorithms/drop_compute.hpp"
+#include "algorithms/synchronous/drop_compute.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/models/quadratic.hpp"

@@ -1,4 +1,4 @@
-#include "algorithms/decentralized_sgd.hpp"
+#include "algorithms/gossip/decentralized_sgd.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <numbers>
 #include <numeric>
 
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/kicked_workers.hpp"
 

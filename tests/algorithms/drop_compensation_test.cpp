@@ -1,4 +1,4 @@
-#include "algorithms/drop_compensation.hpp"
+#include "algorithms/synchronous/drop_compensation.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/drop_compute.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/toml_tree.hpp"
 #include "tests/algorithms/simulated_run.hpp"

@@ -1,12 +1,12 @@
-#include "algorithms/drop_compute.hpp"
+#include "algorithms/synchronous/drop_compute.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <boost/math/distributions/normal.hpp>
 
-#include "algorithms/automatic_threshold.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/synchronous/automatic_threshold.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/toml_tree.hpp"
 #include "tests/algorithms/simulated_run.hpp"

@@ -1,10 +1,10 @@
-#include "algorithms/drop_local_sgd.hpp"
+#include "algorithms/local_sgd/drop_local_sgd.hpp"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "algorithms/local_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
 namespace syncopate {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "algorithms/drop_threshold.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/toml_tree.hpp"
 

@@ -1,5 +1,5 @@
 // The rules for DropCompute's threshold, in runs.
-#include "algorithms/drop_threshold.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,11 +7,11 @@
 #include <numeric>
 #include <vector>
 
-#include "algorithms/adaptive_threshold.hpp"
-#include "algorithms/automatic_threshold.hpp"
-#include "algorithms/drop_compute.hpp"
-#include "algorithms/once_per_gather.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/synchronous/adaptive_threshold.hpp"
+#include "algorithms/synchronous/automatic_threshold.hpp"
+#include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/once_per_gather.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/delays/bounded_lognormal.hpp"
 #include "workers/delays/exponential.hpp"

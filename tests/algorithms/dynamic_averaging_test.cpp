@@ -1,4 +1,4 @@
-#include "algorithms/dynamic_averaging.hpp"
+#include "algorithms/local_sgd/dynamic_averaging.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "algorithms/local_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 

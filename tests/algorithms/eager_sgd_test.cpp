@@ -1,4 +1,4 @@
-#include "algorithms/eager_sgd.hpp"
+#include "algorithms/quorum/eager_sgd.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/toml_tree.hpp"
 #include "tests/algorithms/exact_accounts.hpp"

@@ -1,4 +1,4 @@
-#include "algorithms/elastic_averaging.hpp"
+#include "algorithms/local_sgd/elastic_averaging.hpp"
 
 #include <gtest/gtest.h>
 

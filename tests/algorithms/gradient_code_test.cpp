@@ -1,5 +1,5 @@
 // Codes as such, without a training: matrices, and sums of declared vectors.
-#include "algorithms/gradient_code.hpp"
+#include "algorithms/gradient_coding/gradient_code.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <numeric>
 #include <set>
 
-#include "algorithms/cyclic_repetition.hpp"
-#include "algorithms/stochastic_code.hpp"
+#include "algorithms/gradient_coding/cyclic_repetition.hpp"
+#include "algorithms/gradient_coding/stochastic_code.hpp"
 
 namespace syncopate {
 namespace {

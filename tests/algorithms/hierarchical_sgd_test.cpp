@@ -1,4 +1,4 @@
-#include "algorithms/hierarchical_sgd.hpp"
+#include "algorithms/local_sgd/hierarchical_sgd.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

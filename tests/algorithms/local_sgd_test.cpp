@@ -1,11 +1,11 @@
-#include "algorithms/local_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
 namespace syncopate {

@@ -1,5 +1,5 @@
 // Outer optimizers inside Local SGD.
-#include "algorithms/outer_optimizer.hpp"
+#include "algorithms/local_sgd/outer_optimizer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <functional>
 
-#include "algorithms/outer_local_sgd.hpp"
+#include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 

@@ -1,4 +1,4 @@
-#include "algorithms/pivoted_qr.hpp"
+#include "algorithms/gradient_coding/pivoted_qr.hpp"
 
 #include <gtest/gtest.h>
 

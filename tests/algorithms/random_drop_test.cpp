@@ -1,11 +1,11 @@
-#include "algorithms/random_drop.hpp"
+#include "algorithms/synchronous/random_drop.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
 
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
 namespace syncopate {

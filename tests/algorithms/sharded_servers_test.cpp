@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "algorithms/backup_workers.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "workers/delays/exponential.hpp"
 

@@ -1,10 +1,10 @@
-#include "algorithms/softsync.hpp"
+#include "algorithms/asynchronous/softsync.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "algorithms/async_sgd.hpp"
+#include "algorithms/asynchronous/async_sgd.hpp"
 #include "tests/algorithms/duration_laws.hpp"
 #include "tests/algorithms/three_workers.hpp"
 

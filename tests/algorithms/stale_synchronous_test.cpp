@@ -1,4 +1,4 @@
-#include "algorithms/stale_synchronous.hpp"
+#include "algorithms/asynchronous/stale_synchronous.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "algorithms/async_sgd.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/duration_laws.hpp"
 #include "tests/algorithms/three_workers.hpp"
 

@@ -1,4 +1,4 @@
-#include "algorithms/staleness_weight.hpp"
+#include "algorithms/asynchronous/staleness_weight.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

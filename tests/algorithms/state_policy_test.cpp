@@ -1,5 +1,5 @@
 // Moments and BatchNorm statistics at synchronisations, against computations that are written out here.
-#include "algorithms/state_policy.hpp"
+#include "algorithms/local_sgd/state_policy.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <set>
 
-#include "algorithms/local_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/toml_tree.hpp"
 #include "tests/algorithms/simulated_run.hpp"

@@ -1,4 +1,4 @@
-#include "algorithms/stochastic_gradient_push.hpp"
+#include "algorithms/gossip/stochastic_gradient_push.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/kicked_workers.hpp"
 #include "tests/algorithms/method_settings.hpp"

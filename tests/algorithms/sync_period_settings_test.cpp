@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "algorithms/sync_period.hpp"
+#include "algorithms/local_sgd/sync_period.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/toml_tree.hpp"
 

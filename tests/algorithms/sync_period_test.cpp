@@ -1,6 +1,6 @@
 // Synchronisation periods against sequences computed independently (tests/golden/README.md), against
 // the volumes derived from them for the trainings of Gu et al. 2024, and against hand-made cases.
-#include "algorithms/sync_period.hpp"
+#include "algorithms/local_sgd/sync_period.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The search for a threshold against an independent computation (tests/golden) and closed forms.
-#include "algorithms/threshold_search.hpp"
+#include "algorithms/synchronous/threshold_search.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/local_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/one_shot.cpp"
 #include "algorithms/one_shot.hpp"
 #include "experiments/settings_document.hpp"

@@ -1,4 +1,4 @@
-#include "algorithms/worker_clocks.hpp"
+#include "algorithms/asynchronous/worker_clocks.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,10 +3,10 @@
 
 #include <memory>
 
-#include "algorithms/async_sgd.hpp"
-#include "algorithms/bounded_delay.hpp"
-#include "algorithms/softsync.hpp"
-#include "algorithms/stale_synchronous.hpp"
+#include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/softsync.hpp"
+#include "algorithms/asynchronous/stale_synchronous.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 

@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "workers/blas_kernel.hpp"
 #include "workers/datasets/gaussian_mixture.hpp"
 #include "workers/datasets/sampler.hpp"

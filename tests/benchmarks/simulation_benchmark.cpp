@@ -8,8 +8,8 @@
 #include <fstream>
 #include <string>
 
-#include "algorithms/local_sgd.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/experiment.hpp"
 #include "workers/blas_kernel.hpp"
 #include "workers/simulated/simulated_cluster.hpp"

@@ -8,9 +8,9 @@
 #include <functional>
 #include <thread>
 
-#include "algorithms/drop_compute.hpp"
-#include "algorithms/local_sgd.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/experiment.hpp"
 #include "tests/benchmarks/plain_loop.hpp"
 #include "workers/blas_kernel.hpp"

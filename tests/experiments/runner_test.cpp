@@ -14,9 +14,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "algorithms/backup_workers.hpp"
-#include "algorithms/local_sgd.hpp"
-#include "algorithms/sync_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "results/run_directory.hpp"
 #include "workers/datasets/dataset.hpp"
 #include "workers/interrupt.hpp"

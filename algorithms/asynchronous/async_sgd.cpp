@@ -1,0 +1,59 @@
+#include "algorithms/asynchronous/async_sgd.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+// Without this a limit below every worker's time would let a run counted in steps go on for ever.
+constexpr std::int64_t discarded_in_a_row_per_worker = 1000;
+
+}  // namespace
+
+void AsyncSgd::run(Worker& worker) const {
+  while (worker.receive_model()) worker.send_gradient(worker.compute_own_step_gradient());
+}
+
+void AsyncSgd::serve(Server& server) const {
+  server.count_steps_per_file_step(server.size());
+  server.scale_learning_rate(options_.rate.of_update(1, server.size()));
+  std::vector<Time> sent(static_cast<std::size_t>(server.size()), server.now());
+  std::int64_t discarded_in_a_row = 0;
+  server.send_model_to_all();
+  while (const auto message = server.receive_until_all_left()) {
+    Time& model_sent = sent[static_cast<std::size_t>(message->from.value)];
+    const Step staleness = server.staleness(*message);
+    const bool too_stale = options_.maximum_staleness && staleness > *options_.maximum_staleness;
+    if (too_stale || server.now() - model_sent > options_.maximum_age) {
+      server.discard(*message);
+      if (++discarded_in_a_row > discarded_in_a_row_per_worker * server.size())
+        throw RunFailure(
+            fmt::format("at {:.6f} s: the last {} gradients were all too old; raise maximum_age_s ({:g} s)",
+                        to_seconds(server.now()), discarded_in_a_row, to_seconds(options_.maximum_age)));
+    } else {
+      server.keep(*message);
+      server.descend(message->gradient * (options_.rate.of_gradient(staleness) / server.micro_batches()));
+      server.publish();
+      discarded_in_a_row = 0;
+    }
+    if (!server.budget_left()) return;
+    model_sent = server.now();
+    server.send_model(message->from);
+  }
+}
+
+std::unique_ptr<Algorithm> make_async_sgd(Settings& settings, const AlgorithmContext&) {
+  AsyncSgd::Options options;
+  if (settings.has("maximum_staleness"))
+    options.maximum_staleness = settings.integer("maximum_staleness", 0, std::numeric_limits<std::int64_t>::max());
+  const double maximum_age_s =
+      settings.number("maximum_age_s", Range::positive(), std::numeric_limits<double>::infinity());
+  options.maximum_age = from_seconds(maximum_age_s);
+  options.rate = read_update_rate(settings);
+  return std::make_unique<AsyncSgd>(options);
+}
+
+}  // namespace syncopate

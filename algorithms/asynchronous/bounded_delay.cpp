@@ -1,0 +1,72 @@
+#include "algorithms/asynchronous/bounded_delay.hpp"
+
+#include <deque>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+// Tasks under way, by number.
+class Tasks {
+ public:
+  std::int64_t next() const { return oldest_ + static_cast<std::int64_t>(finished_.size()); }
+  std::int64_t oldest() const { return oldest_; }  // of those not finished; next() if there is none
+  std::int64_t start() {
+    finished_.push_back(0);
+    return next() - 1;
+  }
+  void finish(std::int64_t number) {
+    finished_[static_cast<std::size_t>(number - oldest_)] = 1;
+    for (; !finished_.empty() && finished_.front(); ++oldest_) finished_.pop_front();
+  }
+
+ private:
+  std::deque<char> finished_;  // [i]: whether number oldest_ + i is
+  std::int64_t oldest_ = 0;
+};
+
+}  // namespace
+
+void BoundedDelay::run(Worker& worker) const {
+  while (worker.receive_model()) worker.send_gradient(worker.compute_own_step_gradient());
+}
+
+void BoundedDelay::serve(Server& server) const {
+  server.count_steps_per_file_step(server.size());
+  server.scale_learning_rate(rate_.of_update(1, server.size()));
+  Tasks tasks;
+  std::vector<std::optional<std::int64_t>> task_of(static_cast<std::size_t>(server.size()));
+  std::deque<Rank> idle;
+  // Also of a worker that has left: its task may never have been begun.
+  const std::function<void(Rank)> finish_task_of = [&](Rank worker) {
+    auto& task = task_of[static_cast<std::size_t>(worker.value)];
+    if (task) tasks.finish(*task);
+    task.reset();
+  };
+  for (int w = 0; w < server.size(); ++w) idle.emplace_back(w);
+  while (true) {
+    for (; !idle.empty() && tasks.next() - tasks.oldest() <= maximum_delay_; idle.pop_front()) {
+      if (server.has_left(idle.front())) continue;
+      task_of[static_cast<std::size_t>(idle.front().value)] = tasks.start();
+      server.send_model(idle.front());
+    }
+    const auto message = server.receive_until_all_left(finish_task_of);
+    if (!message) return;
+    server.keep(*message);
+    server.descend(message->gradient * (rate_.of_gradient(server.staleness(*message)) / server.micro_batches()));
+    server.publish();
+    if (!server.budget_left()) return;
+    finish_task_of(message->from);
+    idle.push_back(message->from);
+  }
+}
+
+std::unique_ptr<Algorithm> make_bounded_delay(Settings& settings, const AlgorithmContext&) {
+  const std::int64_t maximum_delay = settings.integer("maximum_delay", 0, std::numeric_limits<std::int64_t>::max());
+  return std::make_unique<BoundedDelay>(maximum_delay, read_update_rate(settings));
+}
+
+}  // namespace syncopate

@@ -1,0 +1,36 @@
+// Bounded delay: asynchronous SGD in which no gradient is overtaken by more than tau others that started later.
+// Source:  Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server".
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    per gradient P floats up and P down, and the waits.
+// Differs: a task is one gradient of one worker. Tasks are numbered as the server hands models out, t = 0, 1, ...;
+//          number t is handed out once all up to t - tau - 1 have been applied, to whoever has waited longest. So
+//          at most tau + 1 are under way. Stale synchronous parallel bounds how far a worker is ahead of another,
+//          this how far anybody is ahead of the oldest task: with N workers of equal speed tau = s N is much like
+//          slack s, but a slow worker here costs the others the number of gradients that they share, not each its s.
+// Checks:  tau = 0 is sequential SGD, workers taking turns; tau = inf equals asynchronous SGD bit for bit; staleness
+//          never above 2 tau.
+#pragma once
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/asynchronous/staleness_weight.hpp"
+
+namespace syncopate {
+
+class BoundedDelay : public Algorithm {
+ public:
+  // maximum_delay: tau, at least 0.
+  explicit BoundedDelay(std::int64_t maximum_delay, const UpdateRate& rate = {})
+      : maximum_delay_(maximum_delay), rate_(rate) {}
+
+  void run(Worker& worker) const override;
+  int servers() const override { return 1; }
+  void serve(Server& server) const override;
+
+ private:
+  std::int64_t maximum_delay_;
+  UpdateRate rate_;
+};
+
+std::unique_ptr<Algorithm> make_bounded_delay(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

@@ -1,0 +1,32 @@
+// n-softsync: the server steps along the mean of every c = floor(N / n) gradients, from whichever workers.
+// Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning".
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    per gradient P floats up and P down; nobody waits for anybody.
+// Differs: one server holds all parameters. Not synchronous even for n = 1: a fast worker may give two gradients
+//          to one update, and is sent the same version again. When all workers have left, the last update is
+//          along as many gradients as there are.
+// Checks:  n = N equals asynchronous SGD bit for bit; E[staleness] = (N - 1) / c; weights act before the mean.
+#pragma once
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/asynchronous/staleness_weight.hpp"
+
+namespace syncopate {
+
+class Softsync : public Algorithm {
+ public:
+  // splitting: n, in [1, N].
+  explicit Softsync(int splitting, const UpdateRate& rate = {}) : splitting_(splitting), rate_(rate) {}
+
+  void run(Worker& worker) const override;
+  int servers() const override { return 1; }
+  void serve(Server& server) const override;
+
+ private:
+  int splitting_;
+  UpdateRate rate_;
+};
+
+std::unique_ptr<Algorithm> make_softsync(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

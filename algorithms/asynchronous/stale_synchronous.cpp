@@ -1,0 +1,49 @@
+#include "algorithms/asynchronous/stale_synchronous.hpp"
+
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "algorithms/asynchronous/worker_clocks.hpp"
+
+namespace syncopate {
+
+void StaleSynchronous::run(Worker& worker) const {
+  while (worker.receive_model()) worker.send_gradient(worker.compute_own_step_gradient());
+}
+
+void StaleSynchronous::serve(Server& server) const {
+  server.count_steps_per_file_step(server.size());
+  server.scale_learning_rate(rate_.of_update(1, server.size()));
+  WorkerClocks clocks(server.size());
+  std::vector<Rank> held;  // all are s + 1 ahead of the slowest, so that its next tick releases all
+  const auto release = [&] {
+    for (const Rank worker : held)
+      if (clocks.has(worker)) server.send_model(worker);
+    held.clear();
+  };
+  const std::function<void(Rank)> on_leave = [&](Rank worker) {
+    if (clocks.remove(worker)) release();
+  };
+  server.send_model_to_all();
+  while (const auto message = server.receive_until_all_left(on_leave)) {
+    const Rank worker = message->from;
+    server.keep(*message);
+    server.descend(message->gradient * (rate_.of_gradient(server.staleness(*message)) / server.micro_batches()));
+    server.publish();
+    if (!server.budget_left()) return;
+    if (!clocks.has(worker)) continue;  // it left before its last gradient came
+    if (clocks.tick(worker)) release();
+    if (clocks.ahead_of_slowest(worker) <= slack_)
+      server.send_model(worker);
+    else
+      held.push_back(worker);
+  }
+}
+
+std::unique_ptr<Algorithm> make_stale_synchronous(Settings& settings, const AlgorithmContext&) {
+  const std::int64_t slack = settings.integer("slack", 0, std::numeric_limits<std::int64_t>::max());
+  return std::make_unique<StaleSynchronous>(slack, read_update_rate(settings));
+}
+
+}  // namespace syncopate

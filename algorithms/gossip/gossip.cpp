@@ -1,0 +1,60 @@
+#include "algorithms/gossip/gossip.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+// Labels a worker's last message.
+constexpr Step the_end{-1};
+
+}  // namespace
+
+std::optional<Message> Gossip::receive_from(Rank from, Worker::Here at) {
+  if (last_.contains(from)) return std::nullopt;
+  return unless_last(worker_.receive_from(from, at));
+}
+
+std::optional<Message> Gossip::try_receive(Worker::Here at) {
+  while (auto message = worker_.try_receive(at))
+    if (auto usual = unless_last(std::move(message))) return usual;
+  return std::nullopt;
+}
+
+std::optional<Message> Gossip::unless_last(std::optional<Message> message) {
+  if (!message || message->step != the_end) return message;
+  last_[message->from] = *std::move(message);
+  return std::nullopt;
+}
+
+void Gossip::publish_own() {
+  if (worker_.budget_left()) worker_.publish();
+}
+
+void Gossip::stop(std::span<const Rank> listeners, double weight, Worker::Here at) {
+  const bool leaves = !worker_.data_left() && worker_.Participant::budget_left();
+  Message own{.step = the_end};
+  if (!leaves) own = {.step = the_end, .model = worker_.model(), .carries_model = true, .numbers = {weight}};
+  if (worker_.rank() != Rank{0}) {
+    if (!worker_.has_left(Rank{0})) worker_.send(Rank{0}, std::move(own), at);
+    return;
+  }
+  if (leaves) return worker_.publish();
+  if (worker_.steps_left() > Step{0})  // else all have done their last step
+    for (const Rank listener : listeners) worker_.send(listener, {.step = the_end}, at);
+  publish_mean(std::move(own), at);
+}
+
+void Gossip::publish_mean(Message own, Worker::Here at) {
+  while (auto message = worker_.receive(at)) unless_last(std::move(message));
+  last_[worker_.rank()] = std::move(own);
+  std::erase_if(last_, [](const auto& entry) { return !entry.second.carries_model; });
+  double total = 0;
+  for (const auto& [rank, message] : last_) total += message.numbers.front();
+  std::vector<WeightedState> terms;
+  for (const auto& [rank, message] : last_) terms.push_back({message.numbers.front() / total, message.model});
+  worker_.publish(worker_.combine(terms));
+}
+
+}  // namespace syncopate

@@ -1,0 +1,203 @@
+#include "algorithms/gradient_coding/coded_sgd.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "algorithms/gradient_coding/cyclic_repetition.hpp"
+#include "algorithms/gradient_coding/stochastic_code.hpp"
+
+namespace syncopate {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+std::size_t at(Rank rank) { return at(rank.value); }
+
+}  // namespace
+
+void CodedSgd::run(Worker& worker) const {
+  while (worker.receive_model())
+    if (auto message = coded_gradient(worker)) worker.send_gradient(*std::move(message));
+}
+
+// Nothing if a newer model has come, or for a worker without parts.
+std::optional<Gradient> CodedSgd::coded_gradient(Worker& worker) const {
+  const Deadline deadline = late_ == LateWork::cancel ? Deadline::until_message() : Deadline();
+  Gradient sum;
+  for (const auto& [part, weight] : code_.parts[at(worker.rank())])
+    for (int m = 0; m < worker.micro_batches(); ++m) {
+      auto gradient = worker.compute_gradient_on({Rank{part}, worker.step(), m}, deadline);
+      if (!gradient) return std::nullopt;
+      sum += *std::move(gradient) * weight;
+    }
+  if (sum.micro_batches() == 0) return std::nullopt;
+  if (code_.wide) sum.widen();
+  return sum;
+}
+
+// The messages that make a step.
+struct CodedSgd::Answers {
+  std::vector<Rank> from{};
+  std::vector<Gradient> messages{};
+  std::vector<char> covered{};  // [part]: whether one of them has it
+  int parts = 0;                // how many are covered
+};
+
+void CodedSgd::serve(Server& server) const {
+  std::vector<Step> answered(at(code_.groups), Step{-1});  // [group]: the last step that it has answered
+  while (server.budget_left()) {
+    const Answers answers = gather(server, answered);
+    if (answers.messages.empty()) return;  // all workers have left
+    descend(server, answers);
+    server.publish();
+  }
+}
+
+// The first messages of this step that make a sum, at most one of each group.
+CodedSgd::Answers CodedSgd::gather(Server& server, std::vector<Step>& answered) const {
+  const Time deadline = later(server.now(), threshold_);
+  const bool cancels = late_ == LateWork::cancel;
+  if (cancels) server.send_model_to_all();
+  Answers answers{.covered = std::vector<char>(at(server.size()))};
+  int needed = needed_of_step(server, answered);
+  while (static_cast<int>(answers.messages.size()) < needed) {
+    if (!cancels) server.send_model_to_waiting();  // late workers too: they get the newest model at once
+    if (server.now() >= deadline && !answers.messages.empty()) break;
+    auto message = server.receive_until(server.now() < deadline ? deadline : never);
+    if (!message) {
+      needed = needed_of_step(server, answered);
+      continue;
+    }
+    Step& group_answered = answered[at(code_.group[at(message->from)])];
+    if (message->step == server.step() && group_answered < server.step()) {
+      group_answered = server.step();
+      add(server, *std::move(message), answers);
+    } else {
+      server.discard(*message);
+    }
+  }
+  return answers;
+}
+
+// Books the micro-batches that no message before it had as kept, with the message's time, and the others as dropped.
+void CodedSgd::add(Server& server, Message message, Answers& answers) const {
+  const int parts_before = answers.parts;
+  for (const auto& part : code_.parts[at(message.from)])
+    if (!std::exchange(answers.covered[at(part.number)], 1)) ++answers.parts;
+  const int kept = (answers.parts - parts_before) * server.micro_batches();
+  const int copies = static_cast<int>(message.gradient.micro_batches()) - kept;
+  const auto booked = [&](int count, Duration time) {
+    return Message{
+        .from = message.from, .step = message.step, .gradient = Gradient(nullptr, MicroBatch{}, count, time)};
+  };
+  server.keep(booked(kept, message.gradient.compute_time()));
+  if (copies > 0) server.discard(booked(copies, Duration{}));
+  answers.from.push_back(message.from);
+  answers.messages.push_back(std::move(message.gradient));
+}
+
+// How many groups make this step, which can be no more than have answered or still have a worker.
+int CodedSgd::needed_of_step(Server& server, const std::vector<Step>& answered) const {
+  if (server.workers_left() == server.size() && code_.exact) return code_.needed;
+  std::vector<char> can_answer(at(code_.groups));
+  for (int group = 0; group < code_.groups; ++group) can_answer[at(group)] = answered[at(group)] == server.step();
+  for (int i = 0; i < server.size(); ++i)
+    if (!server.has_left(Rank{i}) && !code_.parts[at(i)].empty()) can_answer[at(code_.group[at(i)])] = 1;
+  const auto possible = static_cast<int>(std::count(can_answer.begin(), can_answer.end(), 1));
+  if (code_.exact && possible < code_.needed)
+    throw RunFailure(fmt::format(
+        "at {:.6f} s: the gradient cannot be decoded any more: of {} different messages, {} are needed, but so many "
+        "workers have left that {} can still come",
+        to_seconds(server.now()), code_.groups, code_.needed, possible));
+  return std::min(code_.needed, possible);
+}
+
+// One step along the decoded sum, in which each micro-batch counts once.
+void CodedSgd::descend(Server& server, const Answers& answers) const {
+  const std::vector<double> weights = code_.decode(answers.from);
+  Gradient sum;
+  for (std::size_t i = 0; i < weights.size(); ++i) sum += answers.messages[i] * weights[i];
+  if (code_.merges) sum.widen();
+  server.descend(sum / (server.size() * server.micro_batches()), answers.parts * server.micro_batches());
+}
+
+namespace {
+
+// What makes a stochastic step: N - s messages, or what has come after `threshold`. Of the share p of messages that
+// are missing, the first says s / N.
+struct StochasticRule {
+  StochasticCodeOptions code{};
+  Duration threshold = longest_duration;
+};
+
+StochasticRule read_stochastic_rule(Settings& settings, int workers) {
+  static constexpr std::string_view placements[] = {"independent", "balanced"};
+  constexpr Range share{.low = 0, .high = 1, .high_open = true};
+  StochasticRule rule;
+  rule.code.copies = static_cast<int>(settings.integer("copies", 1, workers));
+  rule.code.needed = workers;
+  if (settings.has("threshold_s")) {
+    if (settings.has("stragglers")) settings.fault("threshold_s", "must not be given together with stragglers");
+    rule.threshold = from_seconds(settings.number("threshold_s", Range::positive()));
+    rule.code.straggler_share = settings.number("straggler_share", share);
+  } else {
+    const auto stragglers = static_cast<int>(settings.integer("stragglers", 0, workers - 1));
+    rule.code.needed = workers - stragglers;
+    rule.code.straggler_share = settings.number("straggler_share", share, static_cast<double>(stragglers) / workers);
+  }
+  if (settings.choice("placement", placements, "independent") == "balanced") rule.code.placement = Placement::balanced;
+  return rule;
+}
+
+std::uint64_t read_seed(Settings& settings) {
+  return static_cast<std::uint64_t>(settings.integer("code_seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
+}
+
+// Nothing, with a fault, where the code does not fit the number of workers.
+std::optional<GradientCode> read_exact_code(Settings& settings, std::string_view name, int workers) {
+  const auto stragglers = static_cast<int>(settings.integer("stragglers", 0, workers - 1));
+  const std::uint64_t seed = name == "cyclic" ? read_seed(settings) : 0;
+  if (settings.faults_so_far() > 0) return std::nullopt;
+  if (name == "ignore-stragglers") return ignore_stragglers(workers, stragglers);
+  if (name == "fractional") {
+    if (workers % (stragglers + 1) == 0) return fractional_repetition(workers, stragglers);
+    settings.fault("stragglers",
+                   fmt::format("plus 1 must divide the number of workers, {}, with code = \"fractional\"; "
+                               "\"cyclic\" has no such condition",
+                               workers));
+    return std::nullopt;
+  }
+  if (workers > most_cyclic_workers) {
+    settings.fault("code", fmt::format("cyclic is for at most {} workers, found {}", most_cyclic_workers, workers));
+    return std::nullopt;
+  }
+  auto code = cyclic_repetition(workers, stragglers, seed);
+  if (!code)
+    settings.fault("stragglers", fmt::format("the cyclic codes drawn for {} stragglers of {} workers have weights too "
+                                             "large for double precision; must be fewer, or another code_seed",
+                                             stragglers, workers));
+  return code;
+}
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_coded_sgd(Settings& settings, const AlgorithmContext& context) {
+  static constexpr std::string_view codes[] = {"fractional", "cyclic", "stochastic", "ignore-stragglers"};
+  static constexpr std::string_view late_work[] = {"finish", "cancel"};
+  const std::string name = settings.choice("code", codes);
+  const LateWork late = settings.choice("late", late_work, "finish") == "cancel" ? LateWork::cancel : LateWork::finish;
+  if (name != "stochastic") {
+    auto code = read_exact_code(settings, name, context.workers);
+    return std::make_unique<CodedSgd>(code ? *std::move(code) : GradientCode{}, late);
+  }
+  StochasticRule rule = read_stochastic_rule(settings, context.workers);
+  rule.code.seed = read_seed(settings);
+  const bool is_read = settings.faults_so_far() == 0;
+  return std::make_unique<CodedSgd>(is_read ? stochastic_code(context.workers, rule.code) : GradientCode{}, late,
+                                    rule.threshold);
+}
+
+}  // namespace syncopate

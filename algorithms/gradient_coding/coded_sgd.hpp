@@ -1,0 +1,57 @@
+// Gradient coding: synchronous SGD in which workers compute several parts of a step's gradient each, so that a
+// server can form it, or an estimate of it, without waiting for stragglers.
+// Source:  Tandon et al. 2017, "Gradient Coding" (fractional, cyclic, ignore-stragglers); Bitar et al. 2020,
+//          "Stochastic Gradient Coding" (stochastic).
+// Shapes:  gradient, parameters: (P,) flat float32; cyclic: messages of P doubles.   Units: threshold in seconds.
+// Cost:    per step N models down, up to N messages up; s + 1 parts of M micro-batches per worker (stochastic:
+//          d on average).
+// Differs: part p is what worker p computes in synchronous SGD, new in each step. A fractional step ends once each
+//          group has answered. Late work goes on and is dropped on arrival; late = "cancel" stops it. With
+//          `threshold_s` a step ends then, but not before its first message. A micro-batch of a step is kept once;
+//          its copies count as dropped, though the time that a message with some of them took is not discarded.
+// Checks:  fractional equals synchronous SGD bit for bit whoever straggles, cyclic up to rounding; the stochastic
+//          sum is unbiased.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/gradient_coding/gradient_code.hpp"
+
+namespace syncopate {
+
+// Of a worker that is still computing when the next model comes.
+enum class LateWork {
+  finish,  // goes on, and its message is dropped when it arrives
+  cancel,  // ends: every new model goes to all
+};
+
+class CodedSgd : public Algorithm {
+ public:
+  // threshold: from the sending of the models, where the code can do with fewer messages than it needs.
+  CodedSgd(GradientCode code, LateWork late, Duration threshold = longest_duration)
+      : code_(std::move(code)), late_(late), threshold_(threshold) {}
+
+  void run(Worker& worker) const override;
+  int servers() const override { return 1; }
+  // Throws RunFailure when so many workers have left that an exact code has no sum any more.
+  void serve(Server& server) const override;
+
+ private:
+  std::optional<Gradient> coded_gradient(Worker& worker) const;
+  struct Answers;
+  Answers gather(Server& server, std::vector<Step>& answered) const;
+  int needed_of_step(Server& server, const std::vector<Step>& answered) const;
+  void add(Server& server, Message message, Answers& answers) const;
+  void descend(Server& server, const Answers& answers) const;
+
+  GradientCode code_;
+  LateWork late_;
+  Duration threshold_;
+};
+
+std::unique_ptr<Algorithm> make_coded_sgd(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

@@ -1,0 +1,55 @@
+#include "algorithms/local_sgd/branch_train_merge.hpp"
+
+#include <limits>
+#include <utility>
+
+#include "algorithms/local_sgd/local_sgd.hpp"
+
+namespace syncopate {
+
+void BranchTrainMerge::run(Worker& worker) const {
+  train_together(worker);
+  if (!worker.budget_left()) return;
+  take_local_steps(worker, worker.steps_left());
+  if (merge_ == Merge::ensemble) return publish_ensemble(worker);
+  worker.average_model(policies_.average);
+  publish(worker, policies_);
+}
+
+void BranchTrainMerge::train_together(Worker& worker) const {
+  while (worker.step() < seed_steps_ && worker.budget_left()) {
+    Gradient sum = worker.compute_step_gradient();
+    worker.all_reduce_sum(sum);
+    worker.descend(sum / (worker.size() * worker.micro_batches()));
+    worker.publish();
+  }
+}
+
+// All models end up with worker 0, in the order of the ranks.
+void BranchTrainMerge::publish_ensemble(Worker& worker) const {
+  std::vector<ModelStatePtr> members = {worker.model()};
+  if (worker.rank() != Rank{0})
+    worker.send(Rank{0}, {.step = worker.step(), .model = worker.model(), .carries_model = true});
+  for (int other = 1; worker.rank() == Rank{0} && other < worker.size(); ++other) {
+    auto message = worker.receive_from(Rank{other});
+    if (message) members.push_back(std::move(message->model));
+  }
+  worker.barrier();  // agrees on what was done and sent
+  publish(worker, policies_, std::move(members));
+}
+
+std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, const AlgorithmContext& context) {
+  static constexpr std::string_view merges[] = {"average", "ensemble"};
+  const Step seed_steps = settings.integer("seed_steps", 0, std::numeric_limits<Step::Rep>::max(), 0);
+  if (!context.budget_ends_alone)
+    settings.fault(
+        "algorithm",
+        "needs a budget in steps, epochs, seconds or samples: workers that train alone send nothing, so that "
+        "a budget of bytes never ends");
+  const Merge merge = settings.choice("merge", merges, "average") == "ensemble" ? Merge::ensemble : Merge::average;
+  StatePolicies policies;
+  if (merge == Merge::average) read_buffer_policy(settings, policies);
+  return std::make_unique<BranchTrainMerge>(seed_steps, merge, policies);
+}
+
+}  // namespace syncopate

@@ -1,0 +1,36 @@
+// Branch, train, merge: synchronous SGD for some steps, then all workers train alone, and merge once at the end.
+// Source:  Li et al. 2022, "Branch-Train-Merge"; without seed steps Wortsman et al. 2022, "LoFi".
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    one all-reduce of P floats per seed step; at the end one more, or N - 1 models to worker 0.
+// Differs: workers draw from shards of the same data instead of domains of their own, and an ensemble weighs its
+//          members equally: the mean of their predicted probabilities. It keeps each member's BatchNorm statistics.
+// Checks:  as many seed steps as the budget has equal synchronous SGD; LoFi equals Local SGD with one round;
+//          an ensemble of equal models predicts what the model does; bytes of both ways to merge.
+#pragma once
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/local_sgd/state_policy.hpp"
+
+namespace syncopate {
+
+enum class Merge { average, ensemble };
+
+class BranchTrainMerge : public Algorithm {
+ public:
+  BranchTrainMerge(Step seed_steps, Merge merge, const StatePolicies& policies)
+      : seed_steps_(seed_steps), merge_(merge), policies_(policies) {}
+
+  void run(Worker& worker) const override;
+
+ private:
+  void train_together(Worker& worker) const;
+  void publish_ensemble(Worker& worker) const;
+
+  Step seed_steps_;
+  Merge merge_;
+  StatePolicies policies_;
+};
+
+std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

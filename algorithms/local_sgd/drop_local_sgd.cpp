@@ -1,0 +1,58 @@
+#include "algorithms/local_sgd/drop_local_sgd.hpp"
+
+#include <utility>
+
+#include "algorithms/local_sgd/local_sgd.hpp"
+
+namespace syncopate {
+namespace {
+
+// The micro-batches of one local step that end before the deadline.
+Gradient compute_until(Worker& worker, Time deadline) {
+  Gradient sum;
+  for (int m = 0; m < worker.micro_batches(); ++m) {
+    const auto gradient = worker.compute_gradient(deadline);
+    if (!gradient) break;
+    sum += *gradient;
+  }
+  return sum;
+}
+
+}  // namespace
+
+void DropLocalSgd::run(Worker& worker) const {
+  while (worker.budget_left()) {
+    const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
+    Time deadline = later(worker.now(), options_.threshold);
+    Step taken{}, passed{};
+    while (passed < period && worker.budget_left_alone()) {
+      if (options_.clock == DropLocalOptions::Clock::step) deadline = later(worker.now(), options_.threshold);
+      const Gradient sum = compute_until(worker, deadline);
+      const bool stops = options_.clock == DropLocalOptions::Clock::period && worker.now() >= deadline;
+      const bool nothing = sum.micro_batches() == 0;
+      nothing ? worker.skip_steps(1) : worker.descend(sum / worker.micro_batches());
+      ++passed;
+      if (!nothing) ++taken;
+      if (!stops) continue;
+      worker.skip_steps(period - passed);
+      break;
+    }
+    const bool by_steps = options_.weights == DropLocalOptions::Weights::steps;
+    worker.average_model(options_.state.average, by_steps ? static_cast<double>(taken.value()) : 1.0);
+    publish(worker, options_.state);
+  }
+}
+
+std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
+  static constexpr std::string_view clocks[] = {"period", "step"};
+  static constexpr std::string_view weights[] = {"equal", "steps"};
+  auto period = read_sync_period(settings, context);
+  DropLocalOptions options;
+  options.threshold = from_seconds(settings.number("threshold_s", Range::positive()));
+  if (settings.choice("clock", clocks, "period") == "step") options.clock = DropLocalOptions::Clock::step;
+  if (settings.choice("weights", weights, "equal") == "steps") options.weights = DropLocalOptions::Weights::steps;
+  options.state = read_state_policies(settings);
+  return std::make_unique<DropLocalSgd>(std::move(period), options);
+}
+
+}  // namespace syncopate

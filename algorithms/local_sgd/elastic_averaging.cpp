@@ -1,0 +1,93 @@
+#include "algorithms/local_sgd/elastic_averaging.hpp"
+
+#include <limits>
+#include <vector>
+
+namespace syncopate {
+
+void ElasticAveraging::run(Worker& worker) const {
+  options_.exchange == ElasticOptions::Exchange::synchronous ? run_synchronously(worker) : run_asynchronously(worker);
+}
+
+// x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v.
+void ElasticAveraging::local_step(Worker& worker, ModelStatePtr& velocity) const {
+  const ModelStatePtr x = worker.model();
+  if (velocity) worker.set_model(worker.combine({{1, x}, {options_.momentum, velocity}}, x));
+  worker.descend(worker.compute_step_gradient() / worker.micro_batches());
+  if (options_.momentum > 0) velocity = worker.combine({{1, worker.model()}, {-1, x}}, x);
+}
+
+void ElasticAveraging::run_synchronously(Worker& worker) const {
+  constexpr AveragePolicy parameters_alone{.buffers = StatePolicy::average};
+  const double alpha = options_.alpha, beta = worker.size() * options_.alpha;
+  ModelStatePtr centre = worker.model(), velocity;
+  for (Step left{}; worker.budget_left(); left += Step{-1}) {
+    if (left > Step{0}) {
+      local_step(worker, velocity);
+      continue;
+    }
+    left = options_.period;
+    const ModelStatePtr x = worker.model();
+    worker.average_model(parameters_alone);
+    const ModelStatePtr mean = worker.model();
+    worker.set_model(x);
+    local_step(worker, velocity);
+    worker.set_model(worker.combine({{1, worker.model()}, {-alpha, x}, {alpha, centre}}, x));
+    centre = worker.combine({{1 - beta, centre}, {beta, mean}}, mean);
+    worker.publish(centre);
+  }
+}
+
+void ElasticAveraging::run_asynchronously(Worker& worker) const {
+  const double alpha = options_.alpha;
+  ModelStatePtr velocity;
+  for (Step left{}; worker.budget_left(); left += Step{-1}) {
+    ModelStatePtr difference;
+    const bool exchanges = left <= Step{0};
+    if (exchanges) {
+      left = options_.period;
+      worker.send_to_server({.step = worker.step()});
+      const auto centre = worker.receive();
+      if (!centre) return;
+      difference = worker.combine({{alpha, worker.model()}, {-alpha, centre->model}});
+      worker.send_to_server({.step = worker.step(), .model = difference, .carries_model = true});
+    }
+    local_step(worker, velocity);
+    if (exchanges) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));
+    worker.finish_round();
+  }
+}
+
+void ElasticAveraging::serve(Server& server) const {
+  std::vector<Step> steps_of(static_cast<std::size_t>(server.size()));
+  Step steps{};  // of all workers
+  while (const auto message = server.receive_until_all_left()) {
+    if (!message->carries_model) {
+      server.send_model(message->from);
+      continue;
+    }
+    server.set_model(server.combine({{1, server.model()}, {1, message->model}}));
+    Step& known = steps_of[static_cast<std::size_t>(message->from.value)];
+    steps += message->step - known;
+    known = message->step;
+    server.advance_to(Step{steps.value() / server.size()}, steps.value() * server.micro_batches());
+    server.publish();
+  }
+}
+
+std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, const AlgorithmContext& context) {
+  static constexpr std::string_view names[] = {"synchronous", "asynchronous"};
+  ElasticOptions options;
+  options.exchange = settings.choice("exchange", names, "synchronous") == "synchronous"
+                         ? ElasticOptions::Exchange::synchronous
+                         : ElasticOptions::Exchange::asynchronous;
+  // beta = N alpha; beyond 1 the synchronous centre overshoots the mean of the workers.
+  options.alpha = settings.number("beta", Range{.low = 0, .high = 1, .low_open = true}) / context.workers;
+  options.period = settings.integer("period", 1, std::numeric_limits<std::int64_t>::max());
+  options.momentum = settings.number("momentum", Range{.low = 0, .high = 1, .high_open = true}, 0.0);
+  if (options.momentum > 0 && !context.plain_sgd)
+    settings.fault("momentum", "needs training.optimizer sgd without momentum and weight decay: EAMSGD brings its own");
+  return std::make_unique<ElasticAveraging>(options);
+}
+
+}  // namespace syncopate

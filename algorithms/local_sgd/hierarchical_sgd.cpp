@@ -1,0 +1,32 @@
+#include "algorithms/local_sgd/hierarchical_sgd.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace syncopate {
+
+void HierarchicalSgd::run(Worker& worker) const {
+  const Step group_period = options_.group_period;
+  while (worker.budget_left()) {
+    Step left = options_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
+    while (left > group_period) {
+      take_local_steps(worker, group_period);
+      const bool goes_on = worker.average_in_group(options_.policies.average, options_.group_size);
+      left = goes_on ? left - group_period : 0;
+    }
+    take_local_steps(worker, left);
+    worker.average_model(options_.policies.average);
+    publish(worker, options_.policies);
+  }
+}
+
+std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context) {
+  HierarchicalOptions options;
+  options.group_size = static_cast<int>(settings.integer("group_size", 1, context.workers));
+  options.group_period = settings.integer("group_period", 1, std::numeric_limits<Step::Rep>::max());
+  options.period = read_sync_period(settings, context);
+  options.policies = read_state_policies(settings);
+  return std::make_unique<HierarchicalSgd>(std::move(options));
+}
+
+}  // namespace syncopate

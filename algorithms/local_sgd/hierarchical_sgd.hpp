@@ -1,0 +1,33 @@
+// Hierarchical Local SGD: models are averaged often within groups of workers, and over all groups less often.
+// Source:  Lin et al. 2020, "Don't Use Large Mini-Batches, Use Local SGD" (hierarchical Local SGD).
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    one all-reduce of P floats within each group per group period, one over all workers per period.
+// Differs: the outer period counts steps and follows any rule of sync_period.hpp; a group's round that it cuts
+//          short ends with the average over all. Groups are workers of consecutive ranks; their size need not
+//          divide N: the last is then smaller. Both averages use the same network.
+// Checks:  one group of all workers equals Local SGD with the group period, groups of one that with the period.
+#pragma once
+
+#include "algorithms/local_sgd/local_sgd.hpp"
+
+namespace syncopate {
+
+struct HierarchicalOptions {
+  int group_size = 1;
+  Step group_period{1};                      // local steps between a group's averages
+  std::shared_ptr<const SyncPeriod> period;  // local steps between the averages of all
+  StatePolicies policies{};                  // of both averages
+};
+
+class HierarchicalSgd : public Algorithm {
+ public:
+  explicit HierarchicalSgd(HierarchicalOptions options) : options_(std::move(options)) {}
+  void run(Worker& worker) const override;
+
+ private:
+  HierarchicalOptions options_;
+};
+
+std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

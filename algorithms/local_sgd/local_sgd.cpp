@@ -1,0 +1,28 @@
+#include "algorithms/local_sgd/local_sgd.hpp"
+
+namespace syncopate {
+
+void LocalSgd::run(Worker& worker) const {
+  while (worker.budget_left()) {
+    take_local_steps(worker, period_->at(worker.step(), worker.learning_rate(), worker.steps_left()));
+    worker.average_model(policies_.average);
+    publish(worker, policies_);
+  }
+}
+
+void take_local_steps(Worker& worker, Step count) {
+  for (Step taken{}; taken < count && worker.budget_left_alone(); ++taken)
+    worker.descend(worker.compute_step_gradient() / worker.micro_batches());
+}
+
+std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context) {
+  Settings period = settings.section("period");
+  return make_sync_period(period, {context.learning_rate_warmup, context.total_steps, context.budget_ends_alone});
+}
+
+std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context) {
+  auto period = read_sync_period(settings, context);
+  return std::make_unique<LocalSgd>(std::move(period), read_state_policies(settings));
+}
+
+}  // namespace syncopate

@@ -1,0 +1,36 @@
+// Local SGD: each worker takes H steps on its own, then the parameters of all are averaged.
+// Source:  Lin et al. 2020 (Local and post-local SGD); Gu et al. 2024 (H by the quadratic rule).
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    one all-reduce of P floats per H steps (more if moments are averaged too).
+// Differs: the last average always falls on the last step; the reference code leaves a constant
+//          period's remainder un-averaged. Momentum stays with its worker (as there) unless chosen.
+// Checks:  H = 1 with plain SGD equals synchronous SGD; rounds match the golden sequences of the rule.
+#pragma once
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/local_sgd/state_policy.hpp"
+#include "algorithms/local_sgd/sync_period.hpp"
+
+namespace syncopate {
+
+class LocalSgd : public Algorithm {
+ public:
+  LocalSgd(std::shared_ptr<const SyncPeriod> period, const StatePolicies& policies)
+      : period_(std::move(period)), policies_(policies) {}
+
+  void run(Worker& worker) const override;
+
+ private:
+  std::shared_ptr<const SyncPeriod> period_;
+  StatePolicies policies_;
+};
+
+// What the methods of this family have in common.
+// Takes `count` steps on this worker alone, fewer where the budget or its own data end.
+void take_local_steps(Worker& worker, Step count);
+// Reads the table `period`; never null.
+std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context);
+
+std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

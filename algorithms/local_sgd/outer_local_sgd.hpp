@@ -1,0 +1,32 @@
+// Local SGD with an outer optimizer: after H local steps the average is not adopted as it is; a step of
+// the outer optimizer goes from the model of the last synchronisation towards it, or beyond.
+// Source:  Wang et al. 2020, "SlowMo"; Douillard et al. 2023, "DiLoCo".
+// Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
+// Cost:    one all-reduce of P floats per H steps; one more vector of P floats per worker.
+// Differs: every worker takes the outer step itself, and all get the same. Moments of the inner optimizer
+//          stay with their worker unless chosen. The rest as in outer_optimizer.hpp.
+// Checks:  a plain outer step of rate 1, and SlowMo without momentum, equal Local SGD; closed forms.
+#pragma once
+
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/outer_optimizer.hpp"
+
+namespace syncopate {
+
+class OuterLocalSgd : public Algorithm {
+ public:
+  OuterLocalSgd(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
+                const StatePolicies& policies)
+      : period_(std::move(period)), outer_(std::move(outer)), policies_(policies) {}
+
+  void run(Worker& worker) const override;
+
+ private:
+  std::shared_ptr<const SyncPeriod> period_;
+  std::shared_ptr<const OuterOptimizer> outer_;
+  StatePolicies policies_;
+};
+
+std::unique_ptr<Algorithm> make_outer_local_sgd(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

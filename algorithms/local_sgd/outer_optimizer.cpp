@@ -1,0 +1,96 @@
+#include "algorithms/local_sgd/outer_optimizer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+class PlainOuter final : public OuterOptimizer {
+ public:
+  explicit PlainOuter(double rate) : rate_(rate) {}
+  ModelStatePtr step(const Participant& worker, const OuterStep& at, ModelStatePtr&) const override {
+    return worker.combine({{rate_, at.average}, {1 - rate_, at.last}}, at.average);
+  }
+
+ private:
+  double rate_;
+};
+
+class SlowMo final : public OuterOptimizer {
+ public:
+  SlowMo(double rate, double momentum) : rate_(rate), momentum_(momentum) {}
+
+  ModelStatePtr step(const Participant& worker, const OuterStep& at, ModelStatePtr& momentum) const override {
+    // At rate 0 no worker has moved; the division would make 0 / 0 of it.
+    const double per_rate = std::isfinite(1 / at.inner_rate) ? 1 / at.inner_rate : 0;
+    std::vector<WeightedState> sum = {{per_rate, at.last}, {-per_rate, at.average}};
+    if (momentum) sum.push_back({momentum_, momentum});
+    momentum = worker.combine(sum, at.average);
+    return worker.combine({{1, at.last}, {-rate_ * at.inner_rate, momentum}}, at.average);
+  }
+
+ private:
+  double rate_;      // alpha
+  double momentum_;  // beta
+};
+
+class DiLoCo final : public OuterOptimizer {
+ public:
+  DiLoCo(double rate, double momentum) : rate_(rate), momentum_(momentum) {}
+
+  ModelStatePtr step(const Participant& worker, const OuterStep& at, ModelStatePtr& momentum) const override {
+    std::vector<WeightedState> sum = {{1, at.last}, {-1, at.average}};
+    if (momentum) sum.push_back({momentum_, momentum});
+    momentum = worker.combine(sum, at.average);
+    return worker.combine({{1 - rate_, at.last}, {rate_, at.average}, {-rate_ * momentum_, momentum}}, at.average);
+  }
+
+ private:
+  double rate_;
+  double momentum_;
+};
+
+constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
+
+constexpr std::array rows = {
+    OuterOptimizerRow{"plain", "a step of `rate` from the last model towards the average; rate 1 is Local SGD",
+                      [](Settings& s) { return make_plain_outer(s.number("rate", Range::positive(), 1.0)); }},
+    OuterOptimizerRow{"slowmo", "slow momentum over the averages, in units of the inner learning rate (SlowMo)",
+                      [](Settings& s) {
+                        const double rate = s.number("rate", Range::positive(), 1.0);
+                        return make_slowmo(rate, s.number("momentum", below_one));
+                      }},
+    OuterOptimizerRow{"diloco", "SGD with Nesterov's momentum along (last model - average) (DiLoCo)",
+                      [](Settings& s) {
+                        const double rate = s.number("rate", Range::positive());
+                        return make_diloco(rate, s.number("momentum", below_one));
+                      }},
+};
+
+}  // namespace
+
+std::unique_ptr<const OuterOptimizer> make_plain_outer(double rate) { return std::make_unique<PlainOuter>(rate); }
+
+std::unique_ptr<const OuterOptimizer> make_slowmo(double rate, double momentum) {
+  return std::make_unique<SlowMo>(rate, momentum);
+}
+
+std::unique_ptr<const OuterOptimizer> make_diloco(double rate, double momentum) {
+  return std::make_unique<DiLoCo>(rate, momentum);
+}
+
+std::span<const OuterOptimizerRow> outer_optimizers() { return rows; }
+
+std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings& settings) {
+  std::vector<std::string_view> names;
+  for (const auto& row : rows) names.push_back(row.name);
+  const std::string name = settings.choice("name", names);
+  const auto* const row = std::ranges::find(rows, name, &OuterOptimizerRow::name);
+  return row == rows.end() ? make_plain_outer(1) : row->make(settings);
+}
+
+}  // namespace syncopate

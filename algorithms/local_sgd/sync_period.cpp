@@ -1,0 +1,146 @@
+#include "algorithms/local_sgd/sync_period.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+
+Step clipped(Step period, Step left) { return std::max(std::min(period, left), Step{1}); }
+
+void require(bool holds, const char* message) {
+  if (!holds) throw std::invalid_argument(message);
+}
+
+class ConstantPeriod final : public SyncPeriod {
+ public:
+  explicit ConstantPeriod(Step steps) : steps_(steps) { require(steps >= 1, "a period must be at least 1 step"); }
+  Step at(Step, double, Step left) const override { return clipped(steps_, left); }
+
+ private:
+  Step steps_;
+};
+
+class PostLocalPeriod final : public SyncPeriod {
+ public:
+  PostLocalPeriod(Step switch_step, Step steps) : switch_step_(switch_step), steps_(steps) {
+    require(switch_step >= 0, "switch_step must be at least 0");
+    require(steps >= 1, "a period must be at least 1 step");
+  }
+  Step at(Step done, double, Step left) const override { return done < switch_step_ ? Step{1} : clipped(steps_, left); }
+
+ private:
+  Step switch_step_;
+  Step steps_;
+};
+
+class PowerPeriod final : public SyncPeriod {
+ public:
+  explicit PowerPeriod(const PowerPeriodOptions& options)
+      : options_(options), warmup_period_(options.warmup_period.value_or(options.minimum)) {
+    require(options.power > 0, "power must be above 0");
+    require(options.coefficient >= 0, "coefficient must be at least 0");
+    require(options.minimum >= 1 && warmup_period_ >= 1, "a period must be at least 1 step");
+    require(!options.maximum || *options.maximum >= options.minimum, "maximum must be at least the minimum");
+    require(options.warmup_steps >= 0, "warmup_steps must be at least 0");
+  }
+
+  Step at(Step done, double learning_rate, Step left) const override {
+    if (done < options_.warmup_steps || options_.coefficient == 0) return clipped(warmup_period_, left);
+    Step period = std::max(rule(learning_rate, left), options_.minimum);
+    if (options_.maximum) period = std::min(period, *options_.maximum);
+    return clipped(period, left);
+  }
+
+ private:
+  // (coefficient / eta)^power rounded down, at most `left`. Compared before the conversion: near the end
+  // of a cosine schedule the value exceeds every integer type.
+  Step rule(double learning_rate, Step left) const {
+    if (learning_rate <= 0) return left;
+    const double steps = std::pow(options_.coefficient / learning_rate, options_.power);
+    if (!(steps < static_cast<double>(left.value()))) return left;
+    return Step{static_cast<Step::Rep>(steps)};
+  }
+
+  PowerPeriodOptions options_;
+  Step warmup_period_;
+};
+
+std::unique_ptr<const SyncPeriod> read_constant(Settings& settings, const SyncPeriodContext&) {
+  return make_constant_period(settings.integer("steps", 1, most));
+}
+
+std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPeriodContext& context) {
+  PowerPeriodOptions options;
+  options.power = settings.number("power", Range::positive(), options.power);
+  options.coefficient = settings.number("coefficient", Range::at_least(0));
+  options.minimum = settings.integer("minimum", 1, most);
+  if (settings.has("maximum")) options.maximum = settings.integer("maximum", options.minimum.value(), most);
+  if (!options.maximum && !context.total_steps)
+    settings.fault("maximum",
+                   "must be given where the budget is not counted in steps or epochs: as the learning rate "
+                   "falls the period grows without end");
+  options.warmup_steps = settings.integer("warmup_steps", 0, most, context.learning_rate_warmup.value());
+  options.warmup_period = settings.integer("warmup_period", 1, most, options.minimum.value());
+  return make_power_period(options);
+}
+
+std::unique_ptr<const SyncPeriod> read_post_local(Settings& settings, const SyncPeriodContext&) {
+  const Step switch_step = settings.integer("switch_step", 0, most);
+  return make_post_local_period(switch_step, settings.integer("steps", 1, most));
+}
+
+std::unique_ptr<const SyncPeriod> read_swap(Settings& settings, const SyncPeriodContext& context) {
+  if (!context.budget_ends_alone)
+    settings.fault("rule",
+                   "needs a budget in steps, epochs, seconds or samples: in its last round nothing is sent, so that a "
+                   "budget of bytes never ends");
+  return make_swap_period(settings.integer("switch_step", 0, most));
+}
+
+constexpr std::array rules = {
+    SyncPeriodRow{"constant", "averages every `steps` steps", read_constant},
+    SyncPeriodRow{"power",
+                  "averages every max(minimum, floor((coefficient / learning rate)^power)) steps; power 2 is the "
+                  "quadratic synchronisation rule (QSR)",
+                  read_power},
+    SyncPeriodRow{"post-local", "averages every step before `switch_step`, every `steps` steps after it",
+                  read_post_local},
+    SyncPeriodRow{"swap", "averages every step before `switch_step`, then once more at the very end (SWAP)", read_swap},
+};
+
+}  // namespace
+
+std::unique_ptr<const SyncPeriod> make_constant_period(Step steps) { return std::make_unique<ConstantPeriod>(steps); }
+
+std::unique_ptr<const SyncPeriod> make_power_period(const PowerPeriodOptions& options) {
+  return std::make_unique<PowerPeriod>(options);
+}
+
+std::unique_ptr<const SyncPeriod> make_post_local_period(Step switch_step, Step steps) {
+  return std::make_unique<PostLocalPeriod>(switch_step, steps);
+}
+
+std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step) {
+  return std::make_unique<PostLocalPeriod>(switch_step, most);
+}
+
+std::span<const SyncPeriodRow> sync_periods() { return rules; }
+
+std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const SyncPeriodContext& context) {
+  std::vector<std::string_view> names;
+  for (const auto& row : rules) names.push_back(row.name);
+  const std::string rule = settings.choice("rule", names);
+  const auto* const row = std::ranges::find(rules, rule, &SyncPeriodRow::name);
+  return row == rules.end() ? make_constant_period(1) : row->make(settings, context);
+}
+
+}  // namespace syncopate

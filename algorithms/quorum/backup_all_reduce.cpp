@@ -1,0 +1,22 @@
+#include "algorithms/quorum/backup_all_reduce.hpp"
+
+#include <utility>
+
+namespace syncopate {
+
+void BackupAllReduce::run(Worker& worker) const {
+  while (worker.budget_left()) {
+    Gradient gradient = worker.compute_step_gradient();
+    for (const PartialSum& round :
+         worker.partial_all_reduce_sum(std::move(gradient), {.quorum = quorum_}, LateGradient::drop))
+      worker.descend(round.sum / (round.contributors * worker.micro_batches()));
+    worker.publish();
+  }
+}
+
+std::unique_ptr<Algorithm> make_backup_all_reduce(Settings& settings, const AlgorithmContext& context) {
+  const auto backups = settings.integer("backups", 0, context.workers - 1);  // at least one gradient makes a step
+  return std::make_unique<BackupAllReduce>(context.workers - static_cast<int>(backups));
+}
+
+}  // namespace syncopate

@@ -1,0 +1,71 @@
+#include "algorithms/quorum/backup_tokens.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+
+namespace syncopate {
+
+void BackupTokens::run(Worker& worker) const {
+  // The step's label comes with the token; samples are those of the worker's own steps.
+  while (worker.receive_model()) worker.send_gradient(worker.compute_own_step_gradient());
+  worker.receive();  // without data: the token of its last gradient, lost to the others
+}
+
+void BackupTokens::serve(Server& server) const {
+  std::deque<Step> tokens(static_cast<std::size_t>(initial_tokens_), Step{0});
+  std::deque<Rank> waiting;  // for a token, in the order of their gradients
+  const auto hand_out_tokens = [&] {
+    for (; !tokens.empty() && !waiting.empty(); tokens.pop_front(), waiting.pop_front())
+      server.send_model(waiting.front(), tokens.front());
+  };
+  server.send_model_to_all();  // the first step needs no token
+  while (server.budget_left()) {
+    hand_out_tokens();
+    Gradient sum;
+    int count = 0;
+    while (count < quorum_) {
+      const int left = server.workers_left();
+      if (static_cast<int>(waiting.size()) == left && left > 0)
+        throw RunFailure(
+            fmt::format("token queue: deadlock at {:.6f} s in step {}: {} of {} gradients have come, and "
+                        "all {} workers wait for tokens; the {} that ended took theirs with them",
+                        to_seconds(server.now()), server.step().value(), count, quorum_, left, server.size() - left));
+      const auto message = server.receive();
+      if (!message && server.workers_left() == 0) return;
+      if (!message) continue;
+      if (message->step >= server.step()) {
+        server.keep(*message);
+        sum += message->gradient;
+        ++count;
+      } else {
+        server.discard(*message);
+      }
+      waiting.push_back(message->from);
+      hand_out_tokens();
+    }
+    server.descend(sum / (count * server.micro_batches()));
+    tokens.insert(tokens.end(), static_cast<std::size_t>(std::max(server.size(), quorum_)), server.step());
+    server.publish();
+  }
+}
+
+std::unique_ptr<Algorithm> make_backup_tokens(Settings& settings, const AlgorithmContext& context) {
+  constexpr std::int64_t most = 1'000'000;
+  const std::size_t faults = settings.faults_so_far();
+  std::int64_t quorum = 1;
+  if (settings.has("quorum")) {
+    quorum = settings.integer("quorum", 1, most);
+    if (settings.has("backups")) settings.fault("backups", "must not be given together with quorum");
+  } else {
+    quorum = context.workers - settings.integer("backups", 0, context.workers - 1);
+  }
+  // With fewer, nobody could leave step 0.
+  const std::int64_t fewest = std::max<std::int64_t>(0, quorum - context.workers);
+  const bool known = settings.faults_so_far() == faults;
+  const auto tokens = settings.integer("initial_tokens", known ? fewest : 0, most, quorum);
+  return std::make_unique<BackupTokens>(static_cast<int>(quorum), static_cast<int>(tokens));
+}
+
+}  // namespace syncopate

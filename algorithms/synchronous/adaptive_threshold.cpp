@@ -1,0 +1,130 @@
+#include "algorithms/synchronous/adaptive_threshold.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "algorithms/synchronous/once_per_gather.hpp"
+
+namespace syncopate {
+namespace {
+
+// Kaplan and Meier 1958. The share that takes longer than t is the product, over all times up to t that are known
+// exactly, of 1 - 1 / (how many took at least as long).
+double quantile_of(std::vector<StepTime> times, double quantile) {
+  std::ranges::sort(times, {}, [](const StepTime& time) { return std::pair(time.seconds, time.at_least); });
+  constexpr double rounding = 1e-9;
+  double longer = 1;
+  auto as_long = static_cast<double>(times.size());
+  for (const StepTime& time : times) {
+    if (!time.at_least) longer *= 1 - 1 / as_long;
+    if (longer <= 1 - quantile + rounding) return time.seconds;
+    --as_long;
+  }
+  return times.back().seconds * (1 + longer - (1 - quantile));
+}
+
+// The last updates, oldest first, and the threshold they give. Each window shares its updates with the one before.
+struct Window {
+  std::vector<SharedNumbers> updates;
+  Duration threshold = longest_duration;
+};
+
+Window moved_on(const Window& before, const SharedNumbers& update, const AdaptiveThresholdOptions& options) {
+  const std::int64_t u = options.update_every_steps.value();
+  const auto full = static_cast<std::size_t>((options.window_steps.value() + u - 1) / u);
+  Window window{.updates = before.updates};
+  window.updates.push_back(update);
+  if (window.updates.size() > full) window.updates.erase(window.updates.begin());
+  if (window.updates.size() < full) return window;
+  std::vector<StepTime> times;
+  times.reserve(full * update->size());
+  for (const SharedNumbers& part : window.updates)
+    for (const double number : *part) times.push_back({.seconds = std::abs(number), .at_least = number < 0});
+  // One nanosecond later: who takes just as long is in time.
+  window.threshold = from_seconds(adaptive_threshold(std::move(times), options)) + Duration{1};
+  return window;
+}
+
+class AdaptiveThreshold final : public DropThreshold {
+ public:
+  explicit AdaptiveThreshold(const AdaptiveThresholdOptions& options) : options_(options) {}
+
+  std::unique_ptr<Course> begin() const override { return std::make_unique<SlidingWindow>(*this); }
+
+ private:
+  class SlidingWindow final : public Course {
+   public:
+    explicit SlidingWindow(const AdaptiveThreshold& rule) : rule_(rule), window_(std::make_shared<const Window>()) {}
+
+    Duration current() const override { return window_->threshold; }
+
+    void learn(Worker& worker, const TimedStep& step) override {
+      const StepTime time = time_of(step);
+      own_.push_back(time.at_least ? -time.seconds : time.seconds);
+      if (std::ssize(own_) < rule_.options_.update_every_steps.value()) return;
+      const SharedNumbers update = worker.all_gather(own_);
+      own_.clear();
+      window_ = rule_.windows_.get(update, [&] { return moved_on(*window_, update, rule_.options_); });
+    }
+
+   private:
+    const AdaptiveThreshold& rule_;
+    std::vector<double> own_;               // times since the last update, below 0: at least so long
+    std::shared_ptr<const Window> window_;  // one for all workers of the process
+  };
+
+  AdaptiveThresholdOptions options_;
+  OncePerGather<Window> windows_;
+};
+
+std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThresholdOptions options) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const std::size_t faults = settings.faults_so_far();
+  options.window_steps = settings.integer("window_steps", 1, most, options.window_steps.value());
+  options.update_every_steps = settings.integer("update_every_steps", 1, most, options.update_every_steps.value());
+  if (settings.faults_so_far() == faults && options.update_every_steps > options.window_steps)
+    settings.fault("update_every_steps", "must be at most window_steps");
+  return make_adaptive_threshold(options);
+}
+
+}  // namespace
+
+double adaptive_threshold(std::vector<StepTime> times, const AdaptiveThresholdOptions& options) {
+  if (options.statistic == AdaptiveThresholdOptions::Statistic::quantile)
+    return quantile_of(std::move(times), options.quantile);
+  const double median = quantile_of(times, 0.5);
+  for (StepTime& time : times) {
+    const double deviation = time.seconds - median;
+    time.seconds = time.at_least ? std::max(deviation, 0.0) : std::abs(deviation);
+  }
+  return median + options.deviations * quantile_of(std::move(times), 0.5);
+}
+
+StepTime time_of(const TimedStep& step) {
+  const auto offered = static_cast<std::size_t>(step.offered);
+  if (step.ends.size() < offered) return {.seconds = to_seconds(step.arrival - step.start), .at_least = true};
+  return {.seconds = to_seconds(step.ends[offered - 1] - step.start)};
+}
+
+std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options) {
+  return std::make_shared<AdaptiveThreshold>(options);
+}
+
+std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings, const DropThresholdContext&) {
+  AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::quantile};
+  constexpr Range inside{.low = 0, .high = 1, .low_open = true, .high_open = true};
+  options.quantile = settings.number("quantile", inside, options.quantile);
+  return read_window(settings, options);
+}
+
+std::shared_ptr<const DropThreshold> read_deviation_threshold(Settings& settings, const DropThresholdContext&) {
+  AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::median_and_deviations};
+  options.deviations = settings.number("deviations", {.low = 0, .high_open = true}, options.deviations);
+  return read_window(settings, options);
+}
+
+}  // namespace syncopate

@@ -1,0 +1,106 @@
+#include "algorithms/synchronous/automatic_threshold.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "algorithms/synchronous/once_per_gather.hpp"
+
+namespace syncopate {
+namespace {
+
+// `gathered`: per worker its I x M times, then the mean duration of its steps.
+ThresholdEffect search_in(const std::vector<double>& gathered, int workers, const AutomaticThresholdOptions& options) {
+  const std::size_t count = gathered.size() / static_cast<std::size_t>(workers);
+  const auto steps = static_cast<std::size_t>(options.calibration_steps.value());
+  const std::size_t micro_batches = (count - 1) / steps;
+  std::vector<double> times;
+  std::vector<double> slowest(steps);  // T of each step
+  times.reserve(gathered.size());
+  double duration = 0;
+  for (auto own = gathered.begin(); own != gathered.end(); own += static_cast<std::ptrdiff_t>(count)) {
+    for (std::size_t i = 0; i < steps; ++i) {
+      double computing = 0;
+      for (std::size_t m = 0; m < micro_batches; ++m) {
+        times.push_back(own[static_cast<std::ptrdiff_t>(i * micro_batches + m)]);
+        computing += times.back();
+      }
+      slowest[i] = std::max(slowest[i], computing);
+    }
+    duration += own[static_cast<std::ptrdiff_t>(count - 1)] / workers;
+  }
+  double computing = 0;
+  for (const double step : slowest) computing += step / static_cast<double>(steps);
+  const MicroBatchTimes recorded{times, workers, static_cast<int>(steps), static_cast<int>(micro_batches)};
+  return search_threshold(recorded, std::max(duration - computing, 0.0), options.form, options.maximum_drop_rate);
+}
+
+class AutomaticThreshold final : public DropThreshold {
+ public:
+  explicit AutomaticThreshold(const AutomaticThresholdOptions& options) : options_(options) {}
+
+  std::unique_ptr<Course> begin() const override { return std::make_unique<Calibration>(*this); }
+  bool expects_a_drop_rate() const override { return true; }
+
+ private:
+  class Calibration final : public Course {
+   public:
+    explicit Calibration(const AutomaticThreshold& rule) : rule_(rule) {}
+
+    Duration current() const override { return found_ ? from_seconds(found_->threshold) : longest_duration; }
+    std::optional<double> expected_drop_rate() const override { return found_ ? found_->drop_rate : 0; }
+
+    void learn(Worker& worker, const TimedStep& step) override {
+      if (found_ || ++steps_ <= rule_.options_.warmup_steps) return;
+      Time before = step.start;
+      for (const Time end : step.ends) times_.push_back(to_seconds(end - std::exchange(before, end)));
+      // To the start of the next step, so that what is neither computing nor waiting is T^c.
+      duration_ += worker.now() - step.start;
+      const Step recorded = steps_ - rule_.options_.warmup_steps;
+      if (recorded < rule_.options_.calibration_steps) return;
+      times_.push_back(to_seconds(duration_) / static_cast<double>(recorded.value()));
+      const SharedNumbers gathered = worker.all_gather(times_);
+      found_ = rule_.found_.get(gathered, [&] { return search_in(*gathered, worker.size(), rule_.options_); });
+      times_ = {};
+    }
+
+   private:
+    const AutomaticThreshold& rule_;
+    Step steps_{};               // seen so far
+    std::vector<double> times_;  // own, [step][micro-batch]
+    Duration duration_{};
+    std::shared_ptr<const ThresholdEffect> found_;
+  };
+
+  AutomaticThresholdOptions options_;
+  OncePerGather<ThresholdEffect> found_;
+};
+
+}  // namespace
+
+std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options) {
+  return std::make_shared<AutomaticThreshold>(options);
+}
+
+std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings, const DropThresholdContext& context) {
+  static constexpr std::string_view searches[] = {"s-eff", "reference"};
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const std::size_t faults = settings.faults_so_far();
+  AutomaticThresholdOptions options;
+  options.form =
+      settings.choice("search", searches, "s-eff") == "reference" ? SpeedupForm::reference : SpeedupForm::effective;
+  options.warmup_steps = settings.integer("warmup_steps", 0, most, options.warmup_steps.value());
+  options.calibration_steps = settings.integer("calibration_steps", 1, most, options.calibration_steps.value());
+  if (settings.has("maximum_drop_rate"))
+    options.maximum_drop_rate =
+        settings.number("maximum_drop_rate", {.low = 0, .high = 1, .low_open = true, .high_open = true});
+  const bool is_clean = settings.faults_so_far() == faults;
+  if (is_clean && context.total_steps && options.warmup_steps + options.calibration_steps >= *context.total_steps)
+    settings.fault("calibration_steps", "must, with warmup_steps, end before the budget does");
+  return make_automatic_threshold(options);
+}
+
+}  // namespace syncopate

@@ -1,0 +1,89 @@
+#include "algorithms/synchronous/drop_compute.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace syncopate {
+
+using Normalisation = DropComputeOptions::Normalisation;
+
+void DropCompute::run(Worker& worker) const {
+  const auto threshold = options_.threshold->begin();
+  const auto compensation = options_.compensation->begin(worker);
+  TimedStep step;
+  while (worker.budget_left()) {
+    const StepWork work = compensation->next(worker);
+    step.start = worker.now();
+    step.ends.clear();
+    step.offered = work.offered;
+    const Duration tau = work.usual ? threshold->current() : longest_duration;
+    const Deadline deadline(later(step.start, tau), options_.preempt, options_.forward_share);
+    Gradient sum;
+    for (const MicroBatch& samples : work.samples) {
+      const auto gradient = worker.compute_gradient_on(samples, deadline);
+      if (!gradient) break;
+      sum += *gradient;
+      step.ends.push_back(worker.now());
+    }
+    step.arrival = worker.now();
+    compensation->computed(worker, step.ends.size());
+    const double divisor = all_reduce_sum(worker, sum, *threshold, work.offered);
+    worker.descend(sum / divisor);
+    worker.publish();
+    if (work.usual) threshold->learn(worker, step);
+    compensation->finished(worker, sum.micro_batches());
+  }
+}
+
+// Sums the gradients of all workers and says by what to divide.
+double DropCompute::all_reduce_sum(Worker& worker, Gradient& sum, const DropThreshold::Course& threshold,
+                                   int offered) const {
+  if (options_.normalisation == Normalisation::computed) {
+    auto computed = static_cast<double>(sum.micro_batches());
+    worker.all_reduce_sum(sum, {&computed, 1});
+    return std::max(computed, 1.0);  // a sum of nothing is zero, whatever divides it
+  }
+  worker.all_reduce_sum(sum);
+  if (options_.normalisation == Normalisation::constant) return worker.size() * worker.micro_batches();
+  const bool drops = threshold.current() < longest_duration;
+  const double rate = drops ? options_.mean_drop_rate.value_or(threshold.expected_drop_rate().value_or(0)) : 0;
+  return worker.size() * offered * (1 - rate);
+}
+
+namespace {
+
+Preempt read_preempt(Settings& settings) {
+  static constexpr std::string_view names[] = {"discard", "microbatch", "backward"};
+  const std::string name = settings.choice("preempt", names, "discard");
+  return name == "microbatch" ? Preempt::microbatch : name == "backward" ? Preempt::backward : Preempt::discard;
+}
+
+void read_normalisation(Settings& settings, DropComputeOptions& options) {
+  static constexpr std::string_view names[] = {"constant", "computed", "mean-rate"};
+  const std::string name = settings.choice("normalisation", names, "constant");
+  options.normalisation = name == "computed"    ? Normalisation::computed
+                          : name == "mean-rate" ? Normalisation::mean_rate
+                                                : Normalisation::constant;
+  if (name != "mean-rate") return;
+  const bool expected = options.threshold->expects_a_drop_rate() && options.preempt == Preempt::discard;
+  if (settings.has("mean_drop_rate"))
+    options.mean_drop_rate = settings.number("mean_drop_rate", {.low = 0, .high = 1, .high_open = true});
+  else if (!expected)
+    settings.fault("mean_drop_rate", "must be given: only an automatic threshold with preempt = \"discard\" knows it");
+}
+
+}  // namespace
+
+std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const AlgorithmContext& context) {
+  DropComputeOptions options;
+  options.threshold = read_drop_threshold(settings, {.total_steps = context.total_steps});
+  options.preempt = read_preempt(settings);
+  options.forward_share = settings.number("forward_share", Range::between(0, 1), options.forward_share);
+  read_normalisation(settings, options);
+  options.compensation = read_drop_compensation(settings, {.micro_batches = context.micro_batches,
+                                                           .steps_per_epoch = context.steps_per_epoch,
+                                                           .total_steps = context.total_steps});
+  return std::make_unique<DropCompute>(std::move(options));
+}
+
+}  // namespace syncopate

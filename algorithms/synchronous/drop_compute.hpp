@@ -1,0 +1,51 @@
+// DropCompute: stop accumulating micro-batches after tau seconds, then all-reduce what is there.
+// Source:  Giladi et al. 2023, "DropCompute", Algorithm 1.
+// Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold_s (tau) in seconds.
+// Cost:    one all-reduce of P floats per step (one number more for normalisation = "computed"); at most M
+//          gradients per worker; what the threshold's rule and the compensation add.
+// Differs: preempt = "discard" (the paper: what is in flight is lost; default), "microbatch" or "backward" (the
+//          two reference codes: it finishes, or finishes once its backward pass began). normalisation =
+//          "constant" (paper and code: N x M; default), "computed" or "mean-rate" (this project's own).
+// Checks:  threshold = inf equals synchronous SGD bit for bit; kept micro-batches by Eq. 5; each divisor.
+#pragma once
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/synchronous/drop_compensation.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
+
+namespace syncopate {
+
+struct DropComputeOptions {
+  // By what the sum of gradients is divided.
+  enum class Normalisation {
+    constant,   // N x M: a dropped micro-batch counts as zero
+    computed,   // how many there are
+    mean_rate,  // how many there are on average, by the mean drop rate
+  };
+  std::shared_ptr<const DropThreshold> threshold{};
+  Preempt preempt = Preempt::discard;
+  double forward_share = 1.0 / 3;  // of a micro-batch's duration; only for Preempt::backward
+  Normalisation normalisation = Normalisation::constant;
+  std::optional<double> mean_drop_rate{};  // for mean_rate; none: what the threshold's rule expects
+  std::shared_ptr<const DropCompensation> compensation = make_no_compensation();
+};
+
+class DropCompute : public Algorithm {
+ public:
+  explicit DropCompute(DropComputeOptions options) : options_(std::move(options)) {}
+  // With a threshold that is fixed, from the end of the previous step.
+  DropCompute(Duration threshold, Preempt preempt, double forward_share)
+      : DropCompute(
+            {.threshold = make_fixed_threshold(threshold), .preempt = preempt, .forward_share = forward_share}) {}
+
+  void run(Worker& worker) const override;
+
+ private:
+  double all_reduce_sum(Worker& worker, Gradient& sum, const DropThreshold::Course& threshold, int offered) const;
+
+  DropComputeOptions options_;
+};
+
+std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

@@ -1,0 +1,36 @@
+#include "algorithms/synchronous/random_drop.hpp"
+
+#include <limits>
+#include <utility>
+
+namespace syncopate {
+
+void RandomDrop::run(Worker& worker) const {
+  while (worker.budget_left()) {
+    Gradient sum = worker.compute_step_gradient();
+    const bool dropped = worker.step() >= from_step_ && worker.uniform(worker.step()) < rate_;
+    if (dropped) worker.discard(std::exchange(sum, {}));
+    worker.all_reduce_sum(sum);
+    worker.descend(sum / (worker.size() * worker.micro_batches()));
+    worker.publish();
+  }
+}
+
+std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmContext& context) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const double rate = settings.number("drop_rate", Range{.low = 0, .high = 1, .high_open = true});
+  Step from{};
+  if (settings.has("from_epoch")) {
+    const std::int64_t epoch = settings.integer("from_epoch", 0, most);
+    if (!context.steps_per_epoch)
+      settings.fault("from_epoch", "needs a data set; without one, give from_step");
+    else
+      from = Step{epoch * context.steps_per_epoch->value()};
+    if (settings.has("from_step")) settings.fault("from_step", "must not be given together with from_epoch");
+  } else {
+    from = settings.integer("from_step", 0, most, 0);
+  }
+  return std::make_unique<RandomDrop>(rate, from);
+}
+
+}  // namespace syncopate
