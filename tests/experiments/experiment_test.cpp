@@ -9,69 +9,14 @@
 #include <set>
 #include <string>
 
+#include "tests/experiments/experiment_file.hpp"
+
 namespace syncopate {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
-using Overrides = std::vector<std::string>;
-
-// An experiment on generated data: 4 workers x 2 micro-batches x 8 samples, 640 samples, so 10 steps per epoch.
-constexpr const char* small = R"(
-name = "small"
-seeds = [3, 5]
-[cluster]
-workers = 4
-micro_batch_s = 0.01
-micro_batches = 2
-[network]
-kind = "fixed"
-latency_s = 0.5
-[training]
-model = "linear"
-dataset = "gaussian-mixture"
-micro_batch_size = 8
-[training.learning_rate]
-schedule = "cosine"
-peak = 0.2
-[training.optimizer]
-name = "sgd"
-[datasets.gaussian-mixture]
-train = 640
-[budget]
-epochs = 6
-[[methods]]
-algorithm = "sync-sgd"
-[[methods]]
-label = "drop"
-algorithm = "dropcompute"
-threshold_s = 0.015
-)";
-
-class ExperimentFile : public testing::Test {
- protected:
-  void SetUp() override {
-    const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
-    file = std::filesystem::temp_directory_path() / (std::string("syncopate_") + test->name() + ".toml");
-    write(small);
-  }
-  void TearDown() override { std::filesystem::remove(file); }
-
-  void write(const std::string& text) const { std::ofstream(file) << text; }
-  Experiment load(const Overrides& overrides = {}) const { return load_experiment(file, overrides); }
-  std::string faults(const Overrides& overrides) const {
-    try {
-      load(overrides);
-    } catch (const ConfigurationFault& fault) {
-      return fault.what();
-    }
-    return "";
-  }
-  double rate(const Overrides& overrides, int step) const { return load(overrides).runs.at(0).learning_rate->at(step); }
-
-  std::filesystem::path file;
-};
 
 TEST_F(ExperimentFile, ExpandsToMethodsTimesSeeds) {
   const Experiment experiment = load();
@@ -224,46 +169,6 @@ TEST_F(ExperimentFile, TheNetworkIsThatOfTheFileAndMustBeChosen) {
   EXPECT_EQ(load({"network={kind=\"free\"}"}).runs.at(0).network->message(Bytes{100}), Duration{0});
   EXPECT_THAT(faults({"network={}"}),
               HasSubstr("network.kind is missing; must be one of \"fixed\", \"ring\", \"free\""));
-}
-
-TEST_F(ExperimentFile, ASweepIsACrossProductOfItsKeys) {
-  const Overrides sweep = {"sweep.cluster.micro_batches=[1,2]", "sweep.\"training.learning_rate.peak\"=[0.1,0.2,0.3]",
-                           "seeds=[1]"};
-  const Experiment experiment = load(sweep);
-  ASSERT_EQ(experiment.runs.size(), 12u);  // 2 x 3 points, 2 methods
-  EXPECT_THAT(experiment.runs[0].sweep,
-              ElementsAre(Pair("cluster.micro_batches", "1"), Pair("training.learning_rate.peak", "0.1")));
-  EXPECT_THAT(experiment.runs[11].sweep,
-              ElementsAre(Pair("cluster.micro_batches", "2"), Pair("training.learning_rate.peak", "0.3")));
-  EXPECT_EQ(experiment.runs[0].micro_batches, 1);
-  EXPECT_EQ(experiment.runs[11].micro_batches, 2);
-  EXPECT_DOUBLE_EQ(experiment.runs[0].learning_rate->options().peak, 0.1);
-}
-
-TEST_F(ExperimentFile, ASweptKeyOfOneMethodDoesNotRepeatTheOthers) {
-  const Experiment experiment = load({"sweep.methods.drop.threshold_s=[0.01,0.02,inf]", "seeds=[1]"});
-  std::vector<std::string> methods;
-  for (const syncopate::Run& run : experiment.runs) methods.push_back(run.method);
-  EXPECT_THAT(methods, ElementsAre("sync-sgd", "drop", "drop", "drop"));
-  EXPECT_TRUE(experiment.runs[0].sweep.empty());
-  EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("methods.drop.threshold_s", "inf")));
-}
-
-TEST_F(ExperimentFile, TheCommandLineEndsTheSweepOfAKeyThatItSets) {
-  write(std::string(small) + "[sweep]\n\"cluster.micro_batches\" = [1, 2]\n");
-  EXPECT_EQ(load().runs.size(), 8u);
-  const Experiment experiment = load({"cluster.micro_batches=4"});
-  EXPECT_EQ(experiment.runs.size(), 4u);
-  EXPECT_EQ(experiment.runs[0].micro_batches, 4);
-  EXPECT_THAT(experiment.resolved_toml, testing::Not(HasSubstr("sweep")));
-}
-
-TEST_F(ExperimentFile, FaultsOfAllSweepPointsAreReportedAtOnce) {
-  write(std::string(small) + "[sweep]\n\"training.learning_rate.peak\" = [0.1, -2, \"x\"]\n");
-  const std::string report = faults({});
-  EXPECT_THAT(report, HasSubstr(file.string() + ":31:39: training.learning_rate.peak = -2; must be"));
-  EXPECT_THAT(report, HasSubstr(file.string() + ":31:43: training.learning_rate.peak = \"x\"; must be"));
-  EXPECT_THAT(faults({"sweep.seeds=[[1],[2]]"}), HasSubstr("sweep.\"seeds\"; must not be swept"));
 }
 
 TEST_F(ExperimentFile, TimeOnlyRunsNeedNeitherDataNorOptimizerButADeclaredSize) {

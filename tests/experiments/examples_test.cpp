@@ -1,0 +1,48 @@
+// The experiment files that come with the project: each is right, and each method has one.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "experiments/experiment.hpp"
+#include "experiments/settings_document.hpp"
+
+namespace syncopate {
+namespace {
+
+std::vector<std::string> files() {
+  std::vector<std::string> result;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(SYNCOPATE_SOURCE_DIR "/experiments"))
+    if (entry.path().extension() == ".toml") result.push_back(entry.path().string());
+  return result;
+}
+
+TEST(Examples, EveryExperimentFileIsRight) {
+  EXPECT_GT(files().size(), 15u);
+  for (const std::string& file : files()) {
+    SCOPED_TRACE(file);
+    try {
+      const Experiment experiment = load_experiment(file, {});
+      EXPECT_FALSE(experiment.runs.empty());
+      EXPECT_FALSE(experiment.description.empty());
+    } catch (const ConfigurationFault& fault) {
+      ADD_FAILURE() << fault.what();
+    }
+  }
+}
+
+TEST(Examples, EveryMethodHasOne) {
+  std::set<std::string, std::less<>> shown;
+  for (const std::string& file : files()) {
+    TomlNode root = load_toml(file);
+    for (TomlNode& method : root.find("methods")->array())
+      shown.insert(std::get<std::string>(method.find("algorithm")->value));
+  }
+  for (const AlgorithmRow& row : algorithms()) EXPECT_TRUE(shown.contains(row.name)) << row.name;
+}
+
+}  // namespace
+}  // namespace syncopate

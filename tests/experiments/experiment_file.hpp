@@ -1,0 +1,73 @@
+// A small experiment file to change and to load.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "experiments/experiment.hpp"
+
+namespace syncopate {
+
+using Overrides = std::vector<std::string>;
+
+// An experiment on generated data: 4 workers x 2 micro-batches x 8 samples, 640 samples, so 10 steps per epoch.
+inline constexpr const char* small = R"(
+name = "small"
+seeds = [3, 5]
+[cluster]
+workers = 4
+micro_batch_s = 0.01
+micro_batches = 2
+[network]
+kind = "fixed"
+latency_s = 0.5
+[training]
+model = "linear"
+dataset = "gaussian-mixture"
+micro_batch_size = 8
+[training.learning_rate]
+schedule = "cosine"
+peak = 0.2
+[training.optimizer]
+name = "sgd"
+[datasets.gaussian-mixture]
+train = 640
+[budget]
+epochs = 6
+[[methods]]
+algorithm = "sync-sgd"
+[[methods]]
+label = "drop"
+algorithm = "dropcompute"
+threshold_s = 0.015
+)";
+
+class ExperimentFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+    file = std::filesystem::temp_directory_path() / (std::string("syncopate_") + test->name() + ".toml");
+    write(small);
+  }
+  void TearDown() override { std::filesystem::remove(file); }
+
+  void write(const std::string& text) const { std::ofstream(file) << text; }
+  Experiment load(const Overrides& overrides = {}) const { return load_experiment(file, overrides); }
+  std::string faults(const Overrides& overrides) const {
+    try {
+      load(overrides);
+    } catch (const ConfigurationFault& fault) {
+      return fault.what();
+    }
+    return "";
+  }
+  double rate(const Overrides& overrides, int step) const { return load(overrides).runs.at(0).learning_rate->at(step); }
+
+  std::filesystem::path file;
+};
+
+}  // namespace syncopate

@@ -1,0 +1,57 @@
+// The runs that a sweep comes to.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/experiments/experiment_file.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+TEST_F(ExperimentFile, ASweepIsACrossProductOfItsKeys) {
+  const Overrides sweep = {"sweep.cluster.micro_batches=[1,2]", "sweep.\"training.learning_rate.peak\"=[0.1,0.2,0.3]",
+                           "seeds=[1]"};
+  const Experiment experiment = load(sweep);
+  ASSERT_EQ(experiment.runs.size(), 12u);  // 2 x 3 points, 2 methods
+  EXPECT_THAT(experiment.runs[0].sweep,
+              ElementsAre(Pair("cluster.micro_batches", "1"), Pair("training.learning_rate.peak", "0.1")));
+  EXPECT_THAT(experiment.runs[11].sweep,
+              ElementsAre(Pair("cluster.micro_batches", "2"), Pair("training.learning_rate.peak", "0.3")));
+  EXPECT_EQ(experiment.runs[0].micro_batches, 1);
+  EXPECT_EQ(experiment.runs[11].micro_batches, 2);
+  EXPECT_DOUBLE_EQ(experiment.runs[0].learning_rate->options().peak, 0.1);
+}
+
+TEST_F(ExperimentFile, ASweptKeyOfOneMethodDoesNotRepeatTheOthers) {
+  const Experiment experiment = load({"sweep.methods.drop.threshold_s=[0.01,0.02,inf]", "seeds=[1]"});
+  std::vector<std::string> methods;
+  for (const syncopate::Run& run : experiment.runs) methods.push_back(run.method);
+  EXPECT_THAT(methods, ElementsAre("sync-sgd", "drop", "drop", "drop"));
+  EXPECT_TRUE(experiment.runs[0].sweep.empty());
+  EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("methods.drop.threshold_s", "inf")));
+}
+
+TEST_F(ExperimentFile, TheCommandLineEndsTheSweepOfAKeyThatItSets) {
+  write(std::string(small) + "[sweep]\n\"cluster.micro_batches\" = [1, 2]\n");
+  EXPECT_EQ(load().runs.size(), 8u);
+  const Experiment experiment = load({"cluster.micro_batches=4"});
+  EXPECT_EQ(experiment.runs.size(), 4u);
+  EXPECT_EQ(experiment.runs[0].micro_batches, 4);
+  EXPECT_THAT(experiment.resolved_toml, testing::Not(HasSubstr("sweep")));
+}
+
+TEST_F(ExperimentFile, FaultsOfAllSweepPointsAreReportedAtOnce) {
+  write(std::string(small) + "[sweep]\n\"training.learning_rate.peak\" = [0.1, -2, \"x\"]\n");
+  const std::string report = faults({});
+  EXPECT_THAT(report, HasSubstr(file.string() + ":31:39: training.learning_rate.peak = -2; must be"));
+  EXPECT_THAT(report, HasSubstr(file.string() + ":31:43: training.learning_rate.peak = \"x\"; must be"));
+  EXPECT_THAT(faults({"sweep.seeds=[[1],[2]]"}), HasSubstr("sweep.\"seeds\"; must not be swept"));
+}
+
+}  // namespace
+}  // namespace syncopate
