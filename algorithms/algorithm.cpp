@@ -81,7 +81,7 @@ std::span<const AlgorithmRow> algorithms() {
        "Kamp et al. 2018", make_dynamic_averaging},
       {"dropcompute-local-sgd", "local SGD",
        "Local SGD in which late workers take no more local steps and join the average as they are.",
-       "Giladi et al. 2023, appendix on Local SGD", make_drop_local_sgd},
+       "after Giladi et al. 2023", make_drop_local_sgd},
       {"elastic-averaging", "elastic averaging",
        "Workers and a centre pull at each other: EASGD, with momentum EAMSGD, synchronous or asynchronous.",
        "Zhang et al. 2015", make_elastic_averaging},

@@ -92,6 +92,18 @@ AlgorithmContext algorithm_context(const Definition& definition) {
           .budget_ends_alone = !budget.bytes || budget.steps || budget.seconds || budget.samples};
 }
 
+// Where there is not one server, the model that is evaluated is worker 0's.
+void check_who_leaves(Settings& root, const Definition& definition) {
+  const auto& data_of = definition.cluster.data_of;
+  if (data_of.empty() || !data_of.front()) return;
+  for (const Method& method : definition.methods) {
+    if (!method.algorithm || method.algorithm->servers() == 1) continue;
+    root.section("cluster").fault(
+        "leave", fmt::format("must not name worker 0, whose model is the one that \"{}\" has evaluated", method.label));
+    return;
+  }
+}
+
 // Reads everything with the seed that stands first.
 Definition read_definition(TomlNode document_root, const std::string& file) {
   // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
@@ -118,6 +130,7 @@ Definition read_definition(TomlNode document_root, const std::string& file) {
   result.evaluation = read_evaluation(root, result.training);
   document.record_as_written("sweep");
   result.methods = read_methods(root, algorithm_context(result));
+  check_who_leaves(root, result);
   result.faults = document.check();
   result.resolved = document.resolved();
   return result;

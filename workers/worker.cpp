@@ -1,5 +1,7 @@
 #include "workers/worker.hpp"
 
+#include <fmt/format.h>
+
 #include <limits>
 #include <utility>
 
@@ -99,6 +101,7 @@ Contribution Worker::contribution_with(const Gradient& gradient) {
 void Worker::all_reduce_sum(Gradient& gradient, std::span<double> numbers, Here at) {
   const Contribution contribution = contribution_with(gradient);
   agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, numbers, contribution, {"all_reduce_sum", at});
+  check_progress();
   reduced_sums_ = 1;
   since_sync_.period = -1;  // the step along the reduced gradient belongs to this round
 }
@@ -108,6 +111,7 @@ void Worker::average_model(const AveragePolicy& policy, double weight, Here at) 
   contribution.step = step_;
   agreed_ = context_.cluster.average(rank_, model_, {.policy = policy, .weight = weight}, contribution,
                                      {"average_model", at});
+  check_progress();
 }
 
 // No agreement of all, and no row: the round ends with the average over all workers.
@@ -115,6 +119,19 @@ bool Worker::average_in_group(const AveragePolicy& policy, int group_size, Here 
   const Agreement agreed = context_.cluster.average(rank_, model_, {.policy = policy, .group_size = group_size}, {},
                                                     {"average_in_group", at});
   return budget_left_at(agreed.time);
+}
+
+// A threshold below the time of every micro-batch would let a budget of samples go on for ever.
+void Worker::check_progress() {
+  constexpr int most_idle_rounds = 1000;
+  const Budget& budget = context_.budget;
+  if (budget.steps || budget.seconds || budget.bytes) return;
+  idle_rounds_ = std::exchange(kept_before_, agreed_->micro_batches) == kept_before_ ? idle_rounds_ + 1 : 0;
+  if (idle_rounds_ > most_idle_rounds)
+    throw RunFailure(
+        fmt::format("at {:.6f} s: nobody has finished a micro-batch in the last {} rounds, so a budget of "
+                    "samples is never used up; is a threshold below the time of one?",
+                    to_seconds(now()), most_idle_rounds));
 }
 
 void Worker::broadcast_model(Rank root, Here at) {
@@ -186,7 +203,6 @@ bool Worker::receive_model(Versions versions, Here at) {
 
 void Worker::send_gradient(Gradient gradient, Here at) {
   const int servers = context_.cluster.servers();
-  if (servers > 1) gradient = context_.training.share(gradient);  // so that it is evaluated once for all
   for (int shard = 0; shard < servers; ++shard) {
     const Step version = slice_steps_.empty() ? step_ : slice_steps_[static_cast<std::size_t>(shard)];
     send(context_.cluster.server(shard), {.step = version, .gradient = gradient, .slice = {shard, servers}}, at);

@@ -105,12 +105,15 @@ class Worker : public Participant {
 
  private:
   Contribution contribution_with(const Gradient& gradient);
+  void check_progress();
   bool budget_left_at(Time time) const;
   std::int64_t take_planned() { return std::exchange(planned_, std::nullopt).value_or(micro_batches()); }
 
   int next_micro_batch_ = 0;
   std::optional<std::int64_t> planned_;  // of the step under way; none: M
   std::int64_t reduced_sums_ = 0;        // sums over the workers along which the next steps go
+  std::int64_t kept_before_ = 0;         // by the agreement before
+  int idle_rounds_ = 0;                  // collectives in a row that added nothing
   std::int64_t taken_ = 0;               // micro-batches begun
   std::int64_t data_;                    // micro-batches this worker has
   std::vector<Step> slice_steps_;        // with several servers: version of each slice

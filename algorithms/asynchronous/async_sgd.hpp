@@ -1,5 +1,6 @@
 // Asynchronous SGD: the server steps along each gradient as it comes, unless it has become too old.
 // Source:  Chen et al. 2016, Algorithms 1 and 2; the cut-off by age is what its reviewers asked for.
+//          The limit in steps is that of TensorFlow's DropStaleGradientOptimizer.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: maximum_age in seconds, staleness in updates.
 // Cost:    per gradient P floats up and P down; nobody waits for anybody.
 // Differs: one server holds all parameters, so a read is consistent. A dropped gradient does not advance the

@@ -1,6 +1,9 @@
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 
+#include <fmt/format.h>
+
 #include <bit>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -91,6 +94,16 @@ double mix(Worker& worker, double weight, const std::vector<Message>& messages) 
 
 }  // namespace
 
+// Messages in transit hold back at most one half of the weight each. What is missing beyond that does not come back.
+void StochasticGradientPush::check_weight(const Worker& worker, double weight) const {
+  constexpr int spare = 3;
+  if (weight >= std::ldexp(1.0, -static_cast<int>(overlap_.value()) - spare)) return;
+  throw RunFailure(fmt::format(
+      "at {:.6f} s: worker {} has a weight of {:.2g} left and could only diverge: too many of those who send "
+      "to it have left",
+      to_seconds(worker.now()), worker.rank().value, weight));
+}
+
 void StochasticGradientPush::run(Worker& worker) const {
   const ExponentialGraph graph(worker);
   Gossip gossip(worker);
@@ -98,6 +111,7 @@ void StochasticGradientPush::run(Worker& worker) const {
   double weight = 1;  // w; the model is z = x / w
   while (worker.budget_left()) {
     const Step step = worker.step();
+    check_weight(worker, weight);
     worker.scale_learning_rate(1 / weight);
     worker.descend(worker.compute_step_gradient() / worker.micro_batches());
     worker.scale_learning_rate(1);

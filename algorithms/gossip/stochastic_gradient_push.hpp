@@ -6,7 +6,8 @@
 //          evaluated.
 // Differs: kept are z = x / w and w, not x and w, so that x - eta g is a step of eta / w from z, and a mixture the
 //          mean of models weighted by w: the same in exact arithmetic. To a worker that has left nothing is sent;
-//          what was on its way there is lost, x and w alike. With `overlap_steps` a step goes on without messages
+//          what was on its way there is lost, x and w alike; a worker whose senders have all left loses its
+//          weight in time, and the run ends with that reason. With `overlap_steps` a step goes on without messages
 //          sent up to so many steps before, and takes in what has come. Evaluated is worker 0's z during the
 //          run, at its end the mean of all that are left, weighted by w.
 // Checks:  one worker equals SGD bit for bit; the sums of w and of x are preserved; without gradients 2^k workers
@@ -24,6 +25,8 @@ class StochasticGradientPush : public Algorithm {
   void run(Worker& worker) const override;
 
  private:
+  void check_weight(const Worker& worker, double weight) const;
+
   Step overlap_;  // 0: every step waits for its message
 };
 

@@ -1,7 +1,7 @@
 // Stochastic gradient coding: each part is held by d workers, weighted by 1 / (d (1 - p)), so that the sum of
 // whatever arrives is the full sum on average where a message is missing with probability p.
 // Source:  Bitar, Wootters, El Rouayheb 2020, "Stochastic Gradient Coding for Straggler Mitigation in Distributed
-//          Learning".
+//          Learning"; the scheme as we understand it, not confirmed in its text.
 // Differs: how the parts are drawn: see Placement.
 // Checks:  unbiased; the variance with independent placement is
 //          p / (1 - p) [(1/d - 1/N) sum |g_i|^2 + |G|^2 / N], over placements and stragglers.

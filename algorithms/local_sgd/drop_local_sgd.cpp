@@ -7,6 +7,9 @@
 namespace syncopate {
 namespace {
 
+// A round that lasts until the budget of seconds or samples is used up has no steps to pass over.
+constexpr Step endless = 1'000'000'000'000;
+
 // The micro-batches of one local step that end before the deadline.
 Gradient compute_until(Worker& worker, Time deadline) {
   Gradient sum;
@@ -34,7 +37,7 @@ void DropLocalSgd::run(Worker& worker) const {
       ++passed;
       if (!nothing) ++taken;
       if (!stops) continue;
-      worker.skip_steps(period - passed);
+      if (period < endless) worker.skip_steps(period - passed);
       break;
     }
     const bool by_steps = options_.weights == DropLocalOptions::Weights::steps;

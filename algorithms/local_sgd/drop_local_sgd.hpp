@@ -3,8 +3,9 @@
 // Source:  Giladi et al. 2023 (DropCompute on top of Local SGD: its clock and weights are not in the text).
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold_s in seconds.
 // Cost:    one all-reduce of P floats per period; at most H M gradients per worker.
-// Differs: clock = "period" (default): one threshold for the whole period; "step": one for each local step, of
-//          which what is there is used, divided by M. weights = "equal" (default: the plain mean) or "steps".
+// Differs: clock = "period" (default): one threshold for the whole period; "step": one for each local step. What
+//          is there of a step that is cut short is used, divided by M, and counts as a step. weights = "equal"
+//          (default: the plain mean) or "steps". All of this is this project's reading.
 // Checks:  threshold = inf equals Local SGD bit for bit; times and drops of the tabulated toy experiment.
 #pragma once
 

@@ -21,12 +21,7 @@ void ElasticAveraging::run_synchronously(Worker& worker) const {
   constexpr AveragePolicy parameters_alone{.buffers = StatePolicy::average};
   const double alpha = options_.alpha, beta = worker.size() * options_.alpha;
   ModelStatePtr centre = worker.model(), velocity;
-  for (Step left{}; worker.budget_left(); left += Step{-1}) {
-    if (left > Step{0}) {
-      local_step(worker, velocity);
-      continue;
-    }
-    left = options_.period;
+  while (worker.budget_left()) {
     const ModelStatePtr x = worker.model();
     worker.average_model(parameters_alone);
     const ModelStatePtr mean = worker.model();
@@ -35,7 +30,10 @@ void ElasticAveraging::run_synchronously(Worker& worker) const {
     worker.set_model(worker.combine({{1, worker.model()}, {-alpha, x}, {alpha, centre}}, x));
     centre = worker.combine({{1 - beta, centre}, {beta, mean}}, mean);
     worker.publish(centre);
+    for (Step done = 1; done < options_.period && worker.budget_left_alone(); ++done) local_step(worker, velocity);
   }
+  worker.barrier();  // the steps since the last exchange are a row too
+  worker.publish(centre);
 }
 
 void ElasticAveraging::run_asynchronously(Worker& worker) const {

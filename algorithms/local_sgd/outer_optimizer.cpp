@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -55,18 +56,19 @@ class DiLoCo final : public OuterOptimizer {
 };
 
 constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
+constexpr Range finite_rates{.low = 0, .high = std::numeric_limits<double>::max(), .low_open = true};
 
 constexpr std::array rows = {
     OuterOptimizerRow{"plain", "a step of `rate` from the last model towards the average; rate 1 is Local SGD",
-                      [](Settings& s) { return make_plain_outer(s.number("rate", Range::positive(), 1.0)); }},
+                      [](Settings& s) { return make_plain_outer(s.number("rate", finite_rates, 1.0)); }},
     OuterOptimizerRow{"slowmo", "slow momentum over the averages, in units of the inner learning rate (SlowMo)",
                       [](Settings& s) {
-                        const double rate = s.number("rate", Range::positive(), 1.0);
+                        const double rate = s.number("rate", finite_rates, 1.0);
                         return make_slowmo(rate, s.number("momentum", below_one));
                       }},
     OuterOptimizerRow{"diloco", "SGD with Nesterov's momentum along (last model - average) (DiLoCo)",
                       [](Settings& s) {
-                        const double rate = s.number("rate", Range::positive());
+                        const double rate = s.number("rate", finite_rates);
                         return make_diloco(rate, s.number("momentum", below_one));
                       }},
 };
@@ -89,6 +91,8 @@ std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings& settings) {
   std::vector<std::string_view> names;
   for (const auto& row : rows) names.push_back(row.name);
   const std::string name = settings.choice("name", names);
+  if (name.empty())  // their keys follow from it, and are no faults of their own
+    for (const std::string_view key : {"rate", "momentum"}) settings.has(key);
   const auto* const row = std::ranges::find(rows, name, &OuterOptimizerRow::name);
   return row == rows.end() ? make_plain_outer(1) : row->make(settings);
 }

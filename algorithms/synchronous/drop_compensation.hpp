@@ -1,12 +1,14 @@
 // DropCompensation: what is done about the micro-batches that DropCompute drops.
 // Source:  Giladi et al. 2023, "DropCompute": extra steps, a larger maximal batch, re-computation. Carrying
-//          dropped micro-batches over to the next step was asked for by the method's reviewers.
+//          dropped micro-batches over to the next step is this project's own.
 // Shapes:  lists of micro-batches.   Units: redundancy R = M / (mean number computed) - 1, a fraction.
 // Cost:    extra steps: R times the run; larger batch: R more micro-batches per step; re-computation: steps for
 //          what was dropped, without a threshold, and an all-gather of N numbers per epoch; carry-over: none.
 // Differs: the paper says neither how a batch is enlarged (here: more micro-batches, whose samples are the next
 //          of the worker's data) nor what extra steps do to the schedule of the learning rate
 //          (learning_rate_schedule = "kept", default: it stays at its end; "stretched").
+//          What is computed again counts as dropped in its own step and as kept in the added one; what the last
+//          epoch drops stays dropped.
 // Checks:  nothing dropped: nothing changes; extra steps compute as many samples as were planned; after
 //          re-computation and carry-over each micro-batch was computed exactly once.
 #pragma once

@@ -27,7 +27,7 @@ void DropCompute::run(Worker& worker) const {
     }
     step.arrival = worker.now();
     compensation->computed(worker, step.ends.size());
-    const double divisor = all_reduce_sum(worker, sum, *threshold, work.offered);
+    const double divisor = all_reduce_sum(worker, sum, *threshold, {tau, work.offered});
     worker.descend(sum / divisor);
     worker.publish();
     if (work.usual) threshold->learn(worker, step);
@@ -37,7 +37,7 @@ void DropCompute::run(Worker& worker) const {
 
 // Sums the gradients of all workers and says by what to divide.
 double DropCompute::all_reduce_sum(Worker& worker, Gradient& sum, const DropThreshold::Course& threshold,
-                                   int offered) const {
+                                   const Offer& offer) const {
   if (options_.normalisation == Normalisation::computed) {
     auto computed = static_cast<double>(sum.micro_batches());
     worker.all_reduce_sum(sum, {&computed, 1});
@@ -45,9 +45,9 @@ double DropCompute::all_reduce_sum(Worker& worker, Gradient& sum, const DropThre
   }
   worker.all_reduce_sum(sum);
   if (options_.normalisation == Normalisation::constant) return worker.size() * worker.micro_batches();
-  const bool drops = threshold.current() < longest_duration;
+  const bool drops = offer.threshold < longest_duration;
   const double rate = drops ? options_.mean_drop_rate.value_or(threshold.expected_drop_rate().value_or(0)) : 0;
-  return worker.size() * offered * (1 - rate);
+  return worker.size() * offer.micro_batches * (1 - rate);
 }
 
 namespace {
@@ -83,6 +83,9 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
   options.compensation = read_drop_compensation(settings, {.micro_batches = context.micro_batches,
                                                            .steps_per_epoch = context.steps_per_epoch,
                                                            .total_steps = context.total_steps});
+  if (options.normalisation == Normalisation::mean_rate && !options.mean_drop_rate &&
+      settings.text("compensation", "none") == "carry-over")
+    settings.fault("mean_drop_rate", "must be given with compensation = \"carry-over\": what is carried is kept later");
   return std::make_unique<DropCompute>(std::move(options));
 }
 

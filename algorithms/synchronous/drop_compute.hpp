@@ -5,7 +5,8 @@
 //          gradients per worker; what the threshold's rule and the compensation add.
 // Differs: preempt = "discard" (the paper: what is in flight is lost; default), "microbatch" or "backward" (the
 //          two reference codes: it finishes, or finishes once its backward pass began). normalisation =
-//          "constant" (paper and code: N x M; default), "computed" or "mean-rate" (this project's own).
+//          "constant" (paper and code: N x M; default), "computed" or "mean-rate" (this project's own). Both
+//          reference codes drop nothing in their first steps; here a fixed threshold holds from the first one.
 // Checks:  threshold = inf equals synchronous SGD bit for bit; kept micro-batches by Eq. 5; each divisor.
 #pragma once
 
@@ -41,7 +42,13 @@ class DropCompute : public Algorithm {
   void run(Worker& worker) const override;
 
  private:
-  double all_reduce_sum(Worker& worker, Gradient& sum, const DropThreshold::Course& threshold, int offered) const;
+  // A step's threshold and how many micro-batches it offers to each worker.
+  struct Offer {
+    Duration threshold;
+    int micro_batches;
+  };
+  double all_reduce_sum(Worker& worker, Gradient& sum, const DropThreshold::Course& threshold,
+                        const Offer& offer) const;
 
   DropComputeOptions options_;
 };

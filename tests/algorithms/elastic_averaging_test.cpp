@@ -38,7 +38,9 @@ TEST(ElasticAveraging, SynchronousFormIsTheJacobiIteration) {
     const auto outcome =
         setup.run(ElasticAveraging({.alpha = 0.25, .period = 2, .momentum = momentum}));  // exchanges at 0, 2, ... 8
     EXPECT_NEAR(outcome.parameters[0], jacobi_centre(3, 9, 2, 0.25, 0.1, momentum), 1e-5) << momentum;
-    EXPECT_EQ(outcome.rounds.size(), 5u);
+    EXPECT_EQ(outcome.rounds.size(), 6u);  // five exchanges, and the step after the last one
+    EXPECT_EQ(outcome.published, Step{9});
+    EXPECT_EQ(outcome.samples, 3 * 9);
   }
 }
 

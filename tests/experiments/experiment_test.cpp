@@ -135,13 +135,18 @@ TEST_F(ExperimentFile, WorkersMayLeaveAfterTheirStepsOfData) {
   EXPECT_TRUE(load().runs.at(0).data_of.empty());
   EXPECT_THAT(load().resolved_toml, testing::Not(HasSubstr("leave")));
   const Experiment leaving =
-      load({"cluster.leave=[{workers=[3,1], after_steps=20}, {workers=[0], after_steps=0}]", "seeds=[3]"});
-  EXPECT_THAT(leaving.runs.at(0).data_of, ElementsAre(Step{0}, Step{20}, std::nullopt, Step{20}));
+      load({"cluster.leave=[{workers=[3,1], after_steps=20}, {workers=[2], after_steps=0}]", "seeds=[3]"});
+  EXPECT_THAT(leaving.runs.at(0).data_of, ElementsAre(std::nullopt, Step{20}, Step{0}, Step{20}));
   EXPECT_NE(leaving.runs.at(0).hash, load().runs.at(0).hash);
   write(std::string(small) + "[[cluster.leave]]\nworkers = [2]\nafter_steps = 1\n");
   const Experiment swept = load({"sweep.cluster.leave.0.after_steps=[5,6]", "seeds=[3]"});
   ASSERT_EQ(swept.runs.size(), 4u);
   EXPECT_EQ(swept.runs.at(3).data_of.at(2), Step{6});
+}
+
+TEST_F(ExperimentFile, WhoseModelIsEvaluatedMustNotLeave) {
+  EXPECT_THAT(faults({"cluster.leave=[{workers=[0], after_steps=5}]"}), HasSubstr("must not name worker 0"));
+  EXPECT_EQ(faults({"cluster.leave=[{workers=[0], after_steps=5}]", "methods=[{algorithm=\"async-sgd\"}]"}), "");
 }
 
 TEST_F(ExperimentFile, WhoLeavesMustBeAWorkerAndLeaveOnce) {

@@ -247,8 +247,10 @@ std::string SimulatedCluster::name(Rank rank) const {
   return options_.servers == 1 ? "the server" : fmt::format("server {}", rank.value - options_.workers);
 }
 
-// The last two parts of a path: the file's place within the project.
+// A method's file as the project has it; of others the last two parts of the path.
 std::string SimulatedCluster::short_path(std::string_view path) {
+  if (const auto methods = path.rfind("/algorithms/"); methods != path.npos)
+    return std::string(path.substr(methods + 1));
   const auto file = path.rfind('/');
   const auto folder = file == path.npos || file == 0 ? path.npos : path.rfind('/', file - 1);
   return std::string(folder == path.npos ? path : path.substr(folder + 1));

@@ -20,7 +20,10 @@ void SimulatedCluster::send(Rank from, Rank to, Message message, Place place) {
   if (is_server(from)) bytes_ += bytes;
   ++messages_;
   ++self(to).in_flight;
-  const Time arrival = later(sent, options_.network.message(bytes));
+  Time arrival = later(sent, options_.network.message(bytes));
+  // A message without values does not overtake those that its sender has sent before it.
+  const bool has_values = message.carries_model || message.gradient.micro_batches() > 0;
+  if (!has_values) arrival = std::max(arrival, self(from).last_arrival);
   self(from).last_arrival = std::max(self(from).last_arrival, arrival);
   schedule(arrival, Event::Kind::deliver, to, make_delivery(std::move(message), sent));
 }
