@@ -167,6 +167,26 @@ void Worker::finish_round() {
 
 bool Worker::receive_model(Versions versions, Here at) {
   if (!data_left()) return false;
+  return context_.cluster.servers() == 1 ? receive_whole_model(at) : receive_slices(versions, at);
+}
+
+// An empty list of numbers is the rule: see Server::send_last_model.
+bool Worker::receive_whole_model(Here at) {
+  auto message = context_.cluster.receive(rank_, context_.cluster.server(), never, {"receive_model", at});
+  if (!message) return false;
+  kept_total_ = message->kept;
+  if (model_) model_ = context_.training.adopt(model_, message->model);
+  start_from(message->step);
+  return message->numbers.empty();
+}
+
+// The same version twice: the next micro-batches of the step.
+void Worker::start_from(Step version) {
+  if (version != step_) next_micro_batch_ = 0;
+  step_ = version;
+}
+
+bool Worker::receive_slices(Versions versions, Here at) {
   const auto servers = static_cast<std::size_t>(context_.cluster.servers());
   std::vector<ModelStatePtr> slices(servers);
   slice_steps_.assign(servers, Step{-1});
@@ -179,7 +199,7 @@ bool Worker::receive_model(Versions versions, Here at) {
     slice_steps_[shard] = message->step;
     newest = std::max(newest, message->step);
     kept_total_ = message->kept;
-    is_last |= !message->numbers.empty();  // see Server::send_last_model
+    is_last |= !message->numbers.empty();
     slices[shard] = std::move(message->model);
     return true;
   };
@@ -194,10 +214,8 @@ bool Worker::receive_model(Versions versions, Here at) {
     if (!is_last) return false;
     break;  // servers that end by the clock may end at different versions
   }
-  model_ = servers == 1 ? context_.training.adopt(model_, slices.front()) : context_.training.assemble(model_, slices);
-  // The same version twice: the next micro-batches of the step.
-  if (newest != step_) next_micro_batch_ = 0;
-  step_ = newest;
+  model_ = context_.training.assemble(model_, slices);
+  start_from(newest);
   return !is_last;
 }
 

@@ -105,6 +105,9 @@ class Worker : public Participant {
 
  private:
   Contribution contribution_with(const Gradient& gradient);
+  bool receive_whole_model(Here at);
+  bool receive_slices(Versions versions, Here at);
+  void start_from(Step version);
   void check_progress();
   bool budget_left_at(Time time) const;
   std::int64_t take_planned() { return std::exchange(planned_, std::nullopt).value_or(micro_batches()); }

@@ -159,6 +159,30 @@ TEST(Recomputation, AdditionalStepsHoldTheLearningRateAndDivideByTheSame) {
   EXPECT_NEAR(outcome.parameters[0], x, 1e-4);
 }
 
+// Additional steps have no threshold, so that the mean drop rate is not theirs.
+TEST(Recomputation, TheMeanRateDividesUsualStepsAlone) {
+  DropComputeOptions options;
+  options.threshold = make_fixed_threshold(from_seconds(3.1));
+  options.normalisation = DropComputeOptions::Normalisation::mean_rate;
+  options.mean_drop_rate = 1.0 / 3;
+  options.compensation = make_recomputation(1);
+  SimulatedRun setup = uneven(1);
+  setup.budget.steps = 2;
+  const auto outcome = setup.run(DropCompute(std::move(options)));
+  const auto x_less = [&](std::initializer_list<MicroBatch> micro_batches, double divisor, double x) {
+    double sum = 0;
+    for (const MicroBatch& micro_batch : micro_batches) sum += x - PullObjective::target(micro_batch, 0);
+    return x - setup.rate * sum / divisor;
+  };
+  const auto usual = [&](int s, double x) {
+    return x_less(
+        {{Rank{0}, s, 0}, {Rank{0}, s, 1}, {Rank{0}, s, 2}, {Rank{1}, s, 0}, {Rank{1}, s, 1}, {Rank{2}, s, 0}},
+        9 * (1 - 1.0 / 3), x);
+  };
+  const double again = x_less({{Rank{1}, 0, 2}, {Rank{2}, 0, 1}, {Rank{2}, 0, 2}}, 9, usual(0, 1));
+  EXPECT_NEAR(outcome.parameters[0], usual(1, again), 1e-4);
+}
+
 TEST(CarryOver, DroppedMicroBatchesComeFirstInTheNextStep) {
   const auto objective = std::make_shared<PullObjective>();
   const auto outcome = uneven(2, objective).run(dropping(3.1, make_carry_over(3)));

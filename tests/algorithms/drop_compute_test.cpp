@@ -193,6 +193,21 @@ TEST(DropCompute, AStepWithoutAnyMicroBatchKeepsWorkersInConsensus) {
   EXPECT_EQ(setup.run(DropCompute(from_seconds(0.5), Preempt::discard, 1.0 / 3)).rounds.size(), 2u);
 }
 
+// 0.5 s of vain work and 0.5 s of network a round; the guard is for those budgets that would never be used up.
+TEST(DropCompute, AThresholdBelowEveryMicroBatchEndsABudgetOfSamplesWithAReason) {
+  const DropCompute nothing_in_time(from_seconds(0.5), Preempt::discard, 1.0 / 3);
+  SimulatedRun setup{.budget = {.samples = 1000}, .objective = nullptr};
+  try {
+    setup.run(nothing_in_time);
+    FAIL() << "it came to an end";
+  } catch (const RunFailure& failure) {
+    EXPECT_THAT(failure.what(), testing::HasSubstr("at 1001.000000 s: nobody has finished a micro-batch in the last "
+                                                   "1000 rounds"));
+  }
+  setup.budget.seconds = 1500;
+  EXPECT_EQ(setup.run(nothing_in_time).rounds.size(), 1500u);
+}
+
 // Eq. 5 of the paper: E[completed] = sum over m of Phi((tau - m mu) / (sigma sqrt(m))).
 TEST(DropCompute, KeepsAsManyMicroBatchesAsEquationFiveSays) {
   class NormalDuration : public DelayProcess {  // independent of the delays under test elsewhere
@@ -250,6 +265,8 @@ TEST(DropComputeSettings, TheMeanRateIsGivenOrExpectedByTheThreshold) {
   EXPECT_THAT(faults_of(fixed), HasSubstr("mean_drop_rate"));
   EXPECT_EQ(faults_of(fixed + "mean_drop_rate = 0.1"), "");
   EXPECT_THAT(faults_of(fixed + "mean_drop_rate = 1"), HasSubstr("mean_drop_rate = 1"));
+  EXPECT_THAT(faults_of(automatic + "compensation = \"carry-over\""), HasSubstr("mean_drop_rate"));
+  EXPECT_EQ(faults_of(automatic + "compensation = \"carry-over\"\nmean_drop_rate = 0.1"), "");
 }
 
 TEST(DropComputeSettings, EveryFaultIsReportedAtOnce) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
@@ -43,6 +44,20 @@ TEST(DropLocalSgd, OneClockPerStepDropsEachStepThatIsLate) {
   EXPECT_EQ(outcome.log, (std::vector<std::string>{
                              "step 3 at 5.000 s: kept 6, dropped 3",
                              "step 6 at 10.000 s: kept 6, dropped 3",
+                         }));
+}
+
+// In a round without an end nothing is passed over: after 3.5 s the workers have taken 3, 2 and 1 steps and lost the
+// one under way. The last round ends by the budget, with 2, 2 and 1 steps at 10.0, 10.8 and 10.0 s.
+TEST(DropLocalSgd, ARoundThatLastsUntilTheBudgetIsUsedUpPassesNothingOver) {
+  SimulatedRun setup = uneven;
+  setup.budget = {.seconds = 10};
+  auto once = make_constant_period(std::numeric_limits<std::int64_t>::max() / 2);
+  const auto outcome = setup.run(DropLocalSgd(std::move(once), {.threshold = from_seconds(3.5)}));
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{
+                             "step 4 at 4.000 s: kept 6, dropped 3",
+                             "step 8 at 8.000 s: kept 6, dropped 3",
+                             "step 10 at 11.300 s: kept 5, dropped 0",
                          }));
 }
 

@@ -114,6 +114,19 @@ TEST(ElasticAveraging, AsynchronousExchangesDoNotWaitForSlowWorkers) {
   EXPECT_EQ(outcome.totals.messages, 4 * 3);
 }
 
+// An exchange takes 0.5 s, steps 1 s each. At 3.5 s the budget is used up in the middle of a period, which all can only
+// agree on at their next exchange, from 3.5 to 4 s; with its step, and the barrier, the run ends at 5.5 s.
+TEST(ElasticAveraging, ABudgetOfSecondsEndsBetweenExchangesWithEveryStepCounted) {
+  const SimulatedRun setup{.workers = 2, .budget = {.seconds = 3}};
+  const auto outcome = setup.run(ElasticAveraging({.alpha = 0.2, .period = 10}));
+  EXPECT_EQ(outcome.log, (std::vector<std::string>{
+                             "step 0 at 0.500 s: kept 0, dropped 0",
+                             "step 3 at 4.000 s: kept 6, dropped 0",
+                             "step 4 at 5.500 s: kept 2, dropped 0",
+                         }));
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{4, 4}));
+}
+
 TEST(ElasticAveraging, AWorkerThatLeavesDoesNotHoldTheOthers) {
   const SimulatedRun setup{.workers = 3, .budget = {.steps = 6}, .data_of = {Step{2}, std::nullopt, std::nullopt}};
   const auto outcome = setup.run(ElasticAveraging({.exchange = Exchange::asynchronous, .alpha = 0.2, .period = 2}));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -174,6 +175,11 @@ TEST(OuterOptimizerSettings, FaultsNameTheKey) {
               AllOf(HasSubstr("dilocco"), HasSubstr("diloco"), HasSubstr("slowmo")));
   EXPECT_THAT(read_method(method(R"({ name = "diloco", rate = 0, momentum = 1 })")).faults,
               AllOf(HasSubstr("rate = 0"), HasSubstr("momentum = 1")));
+  const std::string misspelt = read_method(method(R"({ name = "dilocco", rate = 1 })")).faults;
+  EXPECT_EQ(std::ranges::count(misspelt, '\n'), 0) << misspelt;  // its keys follow from the name
+  for (const std::string name : {"plain", "slowmo", "diloco"})
+    EXPECT_THAT(read_method(method("{ name = \"" + name + "\", rate = inf, momentum = 0.5 }")).faults,
+                HasSubstr("rate = inf; must be"));
   EXPECT_THAT(read_method(method(R"({ name = "plain", momentum = 0.5 })")).faults, HasSubstr("momentum"));
   EXPECT_THAT(read_method("algorithm = \"outer-local-sgd\"\nperiod = { rule = \"constant\", steps = 0 }").faults,
               AllOf(HasSubstr("steps = 0"), HasSubstr("name")));

@@ -145,6 +145,22 @@ TEST(StochasticGradientPush, TheOthersGoOnWithoutAWorkerThatHasLeft) {
     }
 }
 
+// Of four workers 2 and 3, from whom worker 0 hears, leave after 2 steps and hand what they have to their receivers.
+// Worker 0 then halves its weight at every second step until it is below an eighth.
+TEST(StochasticGradientPush, AWorkerThatNobodySendsToEndsWithThatReason) {
+  const SimulatedRun setup{.workers = 4,
+                           .budget = {.steps = 60},
+                           .data_of = {std::nullopt, std::nullopt, Step{2}, Step{2}},
+                           .objective = nullptr};
+  try {
+    setup.run(StochasticGradientPush());
+    FAIL() << "it came to an end";
+  } catch (const RunFailure& failure) {
+    EXPECT_THAT(failure.what(), testing::ContainsRegex("worker 0 has a weight of 0\\.(0[6-9]|1[0-2])[0-9]* left"));
+    EXPECT_THAT(failure.what(), testing::HasSubstr("have left"));
+  }
+}
+
 TEST(StochasticGradientPush, ABudgetOfSecondsEndsForAll) {
   for (const int overlap : {0, 1, 3})
     for (const int slow : {0, 2, 4}) {

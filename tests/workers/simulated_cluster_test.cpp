@@ -78,6 +78,41 @@ TEST(SimulatedCluster, AReceiverWaitsUntilTheMessageArrives) {
   EXPECT_EQ(receiver[Activity::communicate], from_seconds(0.5));
 }
 
+// A model of 16 bytes takes 2 s on the way, a message without values 1 s: it comes with what was sent before it.
+TEST(SimulatedCluster, AMessageWithoutValuesDoesNotOvertakeAModel) {
+  std::vector<std::string> log;
+  const std::shared_ptr<const NetworkModel> network = make_ring_network(1, 16);
+  const SimulatedRun setup{.workers = 2, .network = network};
+  setup.run(Script([&](Worker& worker) {
+    if (worker.rank() == Rank{1}) {
+      worker.send(Rank{0}, {.model = worker.model(), .carries_model = true});
+      worker.send(Rank{0}, {});
+      return;
+    }
+    while (const auto message = worker.receive())
+      log.push_back(
+          fmt::format("{} at {:.1f} s", message->carries_model ? "model" : "empty", to_seconds(worker.now())));
+  }));
+  EXPECT_EQ(log, (std::vector<std::string>{"model at 2.0 s", "empty at 2.0 s"}));
+}
+
+// Worker 2 goes on long after worker 1, the only one that worker 0 wants to hear from, has left.
+TEST(SimulatedCluster, WhoWaitsForOneWorkerLearnsThatItHasLeft) {
+  std::vector<std::string> log;
+  const SimulatedRun setup{};
+  setup.run(Script([&](Worker& worker) {
+    if (worker.rank() == Rank{2}) return compute(worker, 9);
+    if (worker.rank() == Rank{1}) {
+      compute(worker, 2);
+      worker.send(Rank{0}, {});
+      return;
+    }
+    while (worker.receive_from(Rank{1})) log.push_back(fmt::format("message at {:.1f} s", to_seconds(worker.now())));
+    log.push_back(fmt::format("end at {:.1f} s", to_seconds(worker.now())));
+  }));
+  EXPECT_EQ(log, (std::vector<std::string>{"message at 2.5 s", "end at 2.5 s"}));
+}
+
 TEST(SimulatedCluster, EqualTimesAreOrderedByNumber) {
   std::vector<int> order;
   const SimulatedRun setup{.workers = 6};

@@ -10,9 +10,12 @@ namespace syncopate {
 
 namespace {
 
-constexpr std::size_t stack_bytes = 128 * 1024;
-// Each guard page splits a mapping in two; the kernel's default limit is 65,530 mappings.
-constexpr std::size_t most_guarded_fibers = 16'000;
+constexpr std::size_t guarded_stack_bytes = 128 * 1024;
+// An odd number of cache lines, which spreads the tops over all sets of the caches.
+constexpr std::size_t dense_stack_bytes = 32 * 1024 + 64;
+// More fibers than that have dense stacks: guards split a mapping, whose parts the kernel counts, and the page tables
+// of tops that lie far apart are what a switch then waits for.
+constexpr std::size_t most_guarded_fibers = 1024;
 
 // Hands out a slice of the pool; the pool frees the memory.
 struct PooledStack {
@@ -23,29 +26,27 @@ struct PooledStack {
 
 }  // namespace
 
-StackPool::StackPool(std::size_t fibers) : count_(fibers) {
+StackPool::StackPool(std::size_t fibers) : count_(fibers), guarded_(fibers <= most_guarded_fibers) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  guard_ = fibers <= most_guarded_fibers ? page : 0;
-  // An odd number of pages, guarded or not: stacks a power of two apart would share their cache sets.
-  stride_ = stack_bytes + page;
+  const std::size_t guard = guarded_ ? page : 0;
+  stack_bytes_ = guarded_ ? guarded_stack_bytes : dense_stack_bytes;
+  stride_ = stack_bytes_ + guard;
   void* memory = mmap(nullptr, count_ * stride_, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   memory_ = static_cast<char*>(memory);
-  // A huge page would make every fiber touch 2 MB.
+  // A huge page would be there as a whole, however few fibers go how deep.
   madvise(memory_, count_ * stride_, MADV_NOHUGEPAGE);
-  if (guard_ > 0)
-    for (std::size_t i = 0; i < count_; ++i) mprotect(memory_ + i * stride_, guard_, PROT_NONE);
+  for (std::size_t i = 0; guarded_ && i < count_; ++i) mprotect(memory_ + i * stride_, guard, PROT_NONE);
 }
 
 StackPool::~StackPool() { munmap(memory_, count_ * stride_); }
 
 boost::context::stack_context StackPool::stack(std::size_t fiber) const {
   boost::context::stack_context context;
-  // Stacks grow downwards, towards their guard page. Their tops are spread over a page, or all fibers
-  // would compete for the same few sets of the caches.
-  const std::size_t offset = fiber % 32 * 128;
-  context.size = stack_bytes - offset;
+  // Stacks grow downwards. Guarded ones have tops that are spread over a page, for the same reason as above.
+  const std::size_t offset = guarded_ ? fiber % 32 * 128 : 0;
+  context.size = stack_bytes_ - offset;
   context.sp = memory_ + (fiber + 1) * stride_ - offset;
   return context;
 }

@@ -11,8 +11,8 @@
 
 namespace syncopate {
 
-// Memory for the stacks of many fibers: guard pages while their number allows it (the kernel limits
-// the number of mappings), one plain mapping beyond. Pages are touched only as deep as a fiber goes.
+// Memory for the stacks of many fibers. Up to 1,024 have 128 KB each behind a guard page; more have 32 KB each without
+// guards, close to each other. Pages are touched only as deep as a fiber goes.
 class StackPool {
  public:
   explicit StackPool(std::size_t fibers);
@@ -24,8 +24,9 @@ class StackPool {
 
  private:
   std::size_t count_;
+  bool guarded_;
+  std::size_t stack_bytes_;
   std::size_t stride_;  // bytes from one stack to the next, guard page included
-  std::size_t guard_;   // 0 without guard pages
   char* memory_;
 };
 

@@ -121,12 +121,14 @@ void SimulatedCluster::handle(const Event& event) {
 
 void SimulatedCluster::leave(Rank rank) {
   self(rank).left = true;
-  if (!is_server(rank)) {
+  if (is_server(rank)) {
+    ++servers_left_;
+  } else {
     ++leaves_;
     if (gathering_.arrived > 0) fail_for_who_left(gathering_.place);
     if (has_partial_rounds_) start_partial_round_if_due();
   }
-  wake_who_waits_in_vain();
+  wake_who_waits_in_vain(rank);
 }
 
 int SimulatedCluster::workers_left(Rank rank) {
@@ -206,21 +208,45 @@ void SimulatedCluster::check_clock(Rank rank, Time now) const {
 }
 
 Gradient SimulatedCluster::compute_gradients(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
-  drawn_.resize(static_cast<std::size_t>(count));
-  options_.compute_time.durations(rank, first.step, static_cast<std::uint32_t>(first.index), drawn_);
+  const Duration spent = step_time(first, count);
+  if (spent >= longest_duration) return Cluster::compute_gradients(rank, at, first, count);
   Participant& participant = self(rank);
-  Time end = participant.now;
-  for (const Duration duration : drawn_) {
-    if (duration >= longest_duration) return Cluster::compute_gradients(rank, at, first, count);
-    end = later(end, duration);
-  }
-  check_clock(rank, end);
-  const Duration spent = end - participant.now;
-  participant.now = end;
+  participant.now = later(participant.now, spent);
+  check_clock(rank, participant.now);
   participant.account[Activity::compute] += spent;
   participant.computed += count;
   poll_interrupt();
   return Gradient(at, first, count, spent);
+}
+
+// Of micro-batches first.index .. first.index + count - 1; longest_duration if one of them never ends.
+Duration SimulatedCluster::step_time(const MicroBatch& first, int count) {
+  StepTimes& ahead = step_times_;
+  const int place = first.worker.value - ahead.first_worker;
+  const bool is_drawn = place >= 0 && place < ahead.workers && first.step == ahead.asked.step &&
+                        first.index == ahead.asked.index && count == ahead.count;
+  if (!is_drawn) draw_step_times(first, count);
+  ahead.asked.worker = first.worker;
+  return ahead.times[static_cast<std::size_t>(first.worker.value - ahead.first_worker)];
+}
+
+void SimulatedCluster::draw_step_times(const MicroBatch& first, int count) {
+  StepTimes& ahead = step_times_;
+  const bool in_order = first.worker.value == ahead.asked.worker.value + 1 && first.step == ahead.asked.step &&
+                        first.index == ahead.asked.index && count == ahead.count;
+  ahead.asked = first;
+  ahead.count = count;
+  ahead.first_worker = first.worker.value;
+  ahead.workers = in_order ? std::min(StepTimes::most_workers, options_.workers - first.worker.value) : 1;
+  ahead.drawn.resize(static_cast<std::size_t>(count));
+  for (int i = 0; i < ahead.workers; ++i) {
+    options_.compute_time.durations(Rank{first.worker.value + i}, first.step, static_cast<std::uint32_t>(first.index),
+                                    ahead.drawn);
+    Duration sum{};
+    for (const Duration duration : ahead.drawn)
+      sum = std::min(sum, longest_duration) + std::min(duration, longest_duration);
+    ahead.times[static_cast<std::size_t>(i)] = sum;
+  }
 }
 
 // Durations are drawn for several micro-batches of a step at once, which is much cheaper.

@@ -4,6 +4,7 @@
 // this machine's speed.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <exception>
 #include <map>
@@ -93,6 +94,7 @@ class SimulatedCluster : public Cluster {
     std::optional<Rank> from;    // while receiving: from whom alone
     int in_flight = 0;           // sent to it, not yet arrived
     int leaves_told = 0;         // a server: of workers that have left
+    int awaited = 0;             // who waits for a message from here alone
     Delivery* handed = nullptr;  // what ends its present wait for a message
     Inbox<Delivery> inbox;       // arrived while it did not wait, in (time, number) order
     // What only some methods touch.
@@ -104,6 +106,18 @@ class SimulatedCluster : public Cluster {
     Step next_round{};                // of partial all-reduces: the first whose result it has not got
     Gradient late;                    // to be added to the next round
     Contribution late_part;
+  };
+
+  // What a whole step takes, for some workers in a row: where all ask for the same step one after another, the
+  // draws for several of them are made at once, on one stack. Durations are pure functions of their place.
+  struct StepTimes {
+    static constexpr int most_workers = 32;
+    MicroBatch asked;  // last
+    int count = 0;
+    int first_worker = 0;
+    int workers = 0;
+    std::array<Duration, most_workers> times;
+    std::vector<Duration> drawn;  // scratch
   };
 
   // The collective that workers are gathering for. Sums are formed as they arrive.
@@ -197,6 +211,8 @@ class SimulatedCluster : public Cluster {
   void check_clock(Rank rank, Time now) const;
   Duration draw(Participant& participant, const MicroBatch& micro_batch);
   void draw_ahead(Participant& participant, const MicroBatch& first, int count);
+  Duration step_time(const MicroBatch& first, int count);
+  [[gnu::noinline]] void draw_step_times(const MicroBatch& first, int count);
   static void book_as_discarded(Participant& participant, const Gradient& gradient);
   Gathering& arrive(Rank rank, Collective operation, const Contribution& contribution, const Place& place);
   [[gnu::always_inline]] Agreement meet(Rank rank, const Place& place);
@@ -222,7 +238,8 @@ class SimulatedCluster : public Cluster {
   void deliver(Rank to, Delivery* delivery);
   std::optional<Message> take_first(Participant& participant, std::optional<Rank> from);
   bool nobody_can_send_to(Rank rank, std::optional<Rank> from) const;
-  void wake_who_waits_in_vain();
+  void wake_who_waits_in_vain(Rank left);
+  void wake_if_in_vain(Rank rank);
   void close_rows();
   std::string explain_deadlock() const;
   RunTotals totals();
@@ -238,6 +255,7 @@ class SimulatedCluster : public Cluster {
   std::exception_ptr failure_;
   int ended_workers_ = 0;  // whose programs have ended
   int leaves_ = 0;         // workers that have left
+  int servers_left_ = 0;
   Gathering gathering_;
   Meeting meeting_;
   std::map<int, Group> groups_;  // by their first rank
@@ -245,7 +263,7 @@ class SimulatedCluster : public Cluster {
   bool has_partial_rounds_ = false;
   std::map<Step, OpenRow> open_rows_;
   std::map<Step, int> ended_after_row_;  // workers whose programs have ended, by their last row
-  std::vector<Duration> drawn_;          // scratch of compute_gradients
+  StepTimes step_times_;
   Time last_round_end_{};
   Bytes last_round_bytes_{};
   Bytes bytes_{};

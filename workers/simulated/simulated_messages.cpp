@@ -39,9 +39,11 @@ std::optional<Message> SimulatedCluster::receive(Rank rank, std::optional<Rank> 
   // Others may be behind in virtual time: let them catch up, at least to this worker's time.
   participant.receiving = true;
   participant.from = from;
+  if (from) ++self(*from).awaited;
   if (until != never) resume_at(rank, std::max(until, participant.now));
   suspend(participant, place);
   participant.receiving = false;
+  if (from) --self(*from).awaited;
   participant.leaves_told = leaves_;
   if (participant.handed) return open(std::exchange(participant.handed, nullptr));
   return take_first(participant, from);
@@ -119,20 +121,24 @@ bool SimulatedCluster::nobody_can_send_to(Rank rank, std::optional<Rank> from) c
                      [&](const Participant& other) { return &other == &receiver || other.left; });
 }
 
-// Somebody has left: those who waited for a message from there, and servers, learn of it now.
-void SimulatedCluster::wake_who_waits_in_vain() {
-  for (std::size_t i = 0; i < participants_.size(); ++i) {
-    const Rank rank{static_cast<int>(i)};
-    Participant& participant = participants_[i];
-    if (!participant.receiving) continue;
-    const bool has_news = is_server(rank) && participant.leaves_told != leaves_;
-    if (!has_news && !nobody_can_send_to(rank, participant.from)) continue;
-    if (global_ > participant.now) {
-      participant.account[Activity::wait] += global_ - participant.now;
-      participant.now = participant.met_at = global_;
-    }
-    resume(rank);  // also from a timed wait, whose event is then stale
+// Somebody has left: those who waited for a message from there, and servers, learn of it now. All are asked only
+// where it may concern them: thousands of workers that leave one after another would be millions of questions.
+void SimulatedCluster::wake_who_waits_in_vain(Rank left) {
+  const auto participants = static_cast<int>(participants_.size());
+  const bool concerns_all = is_server(left) || self(left).awaited > 0 || leaves_ + servers_left_ >= participants - 1;
+  for (int i = concerns_all ? 0 : options_.workers; i < participants; ++i) wake_if_in_vain(Rank{i});
+}
+
+void SimulatedCluster::wake_if_in_vain(Rank rank) {
+  Participant& participant = self(rank);
+  if (!participant.receiving) return;
+  const bool has_news = is_server(rank) && participant.leaves_told != leaves_;
+  if (!has_news && !nobody_can_send_to(rank, participant.from)) return;
+  if (global_ > participant.now) {
+    participant.account[Activity::wait] += global_ - participant.now;
+    participant.now = participant.met_at = global_;
   }
+  resume(rank);  // also from a timed wait, whose event is then stale
 }
 
 void SimulatedCluster::finish_round(Rank rank, const Contribution& contribution) {
