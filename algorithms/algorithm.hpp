@@ -5,7 +5,9 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "algorithms/prediction.hpp"
 #include "experiments/settings.hpp"
 #include "workers/server.hpp"
 #include "workers/worker.hpp"
@@ -18,6 +20,14 @@ class Algorithm {
   virtual void run(Worker& worker) const = 0;
   virtual int servers() const { return 0; }
   virtual void serve(Server& server) const;  // called on each server
+
+  // What formulas say of its time, as many as there are for it; empty where there is none, or none for its
+  // settings.
+  virtual std::vector<Prediction> predict(const PredictionInput&) const { return {}; }
+  // Steps after which the pace is that of the rest of the run, so that a short simulation can be drawn out.
+  virtual Step settles_after() const { return 0; }
+  // Whether its course depends on what is computed (losses, norms, distances), so that time alone says nothing.
+  virtual bool looks_at_values() const { return false; }
 };
 
 // What an algorithm may need to know to check its settings.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -42,6 +43,15 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
   return factors;
 }
 
+// A maximum is at most the sum, so the expected time of the slowest worker exists exactly where each one's does.
+void check_mean(Settings& delay, const DelayProcess& process) {
+  if (std::isfinite(process.mean_s())) return;
+  const char* const key = delay.has("shape") ? "shape" : "kind";
+  delay.fault(key,
+              "must give delays a finite mean (a Pareto law has one above shape 1): without it no worker's step has an "
+              "expected time, and neither has the slowest of them, so there is nothing to predict; a run can be made");
+}
+
 // Who leaves the run, and after how many steps of its own.
 std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bool known) {
   constexpr std::int64_t most_steps = 100'000'000'000;  // times micro_batches, still an integer
@@ -64,7 +74,7 @@ std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bo
 
 }  // namespace
 
-ClusterSection read_cluster(Settings& root, std::uint64_t seed) {
+ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means) {
   constexpr std::size_t most_delays = 255;  // each has a random stream of its own
   constexpr std::array<std::string_view, 2> paces = {"inject", "emulate"};
 
@@ -80,7 +90,10 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed) {
   std::vector<double> factors = read_worker_factors(cluster, result.workers, result.workers_known);
 
   std::vector<std::shared_ptr<const DelayProcess>> delays;
-  for (Settings& delay : root.sections("delays")) delays.push_back(make_delay(delay, micro_batch_s));
+  for (Settings& delay : root.sections("delays")) {
+    delays.push_back(make_delay(delay, micro_batch_s));
+    if (finite_means) check_mean(delay, *delays.back());
+  }
   if (delays.size() > most_delays) {
     root.fault("delays", fmt::format("must be at most {} entries", most_delays));
     delays.clear();

@@ -22,7 +22,8 @@ struct ClusterSection {
   std::shared_ptr<const NetworkModel> network;
 };
 
-// Never has null members; faults are collected by `root`. `seed` is that of the delays.
-ClusterSection read_cluster(Settings& root, std::uint64_t seed);
+// Never has null members; faults are collected by `root`. `seed` is that of the delays; with `finite_means` a delay
+// without an expected value is a fault.
+ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means = false);
 
 }  // namespace syncopate

@@ -32,7 +32,7 @@ Stage::Stage(const Run& run, const Machinery& machinery)
   const Training::Options options{
       .clip_norm = run.clip_norm, .train_samples = run.evaluation.train_samples, .seed = run.seed};
   training.emplace(objective, run.optimizer, options, executor);
-  if (!objective) training->set_parameter_bytes(run.time_only_parameter_bytes);
+  if (!objective) training->set_parameter_bytes(run.parameter_bytes);
 }
 
 // The rank that publishes the model: the server's, but worker 0 where several servers hold parts of it.
@@ -110,7 +110,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
                   const std::function<void(const Outcome&)>& before_abort) {
   Stage stage(run, machinery);
   outcome.samples_per_micro_batch =
-      stage.objective ? stage.objective->samples_per_micro_batch() : run.time_only_samples_per_micro_batch;
+      stage.objective ? stage.objective->samples_per_micro_batch() : run.samples_per_micro_batch;
   Recorder* listened = nullptr;
   Recorder recorder({.plan = run.evaluation,
                      .defer = machinery.mpi != nullptr,
@@ -140,6 +140,7 @@ Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort) {
   Outcome outcome;
   outcome.start = std::chrono::system_clock::now();
+  outcome.on_virtual_clock = machinery.mpi == nullptr;
   try {
     execute_into(outcome, run, machinery, progress, before_abort);
   } catch (const Interrupted&) {
@@ -158,6 +159,10 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
   if (!outcome.failure.empty()) {
     summary.status = RunStatus::failed;
     summary.reason = outcome.failure;
+  }
+  // What stands beside it goes by the virtual clock.
+  if (summary.status == RunStatus::finished && outcome.on_virtual_clock) {
+    if (const auto times = sample_times(run)) summary.predicted = predict_by_formula(run, *times);
   }
   return summary;
 }

@@ -27,6 +27,7 @@ struct Outcome {
   Recording recording;
   std::optional<RunTotals> totals;  // none if the run was ended early
   std::string failure;              // empty: finished, or diverged
+  bool on_virtual_clock = true;     // simulated
   std::int64_t samples_per_micro_batch = 1;
   double host_s = 0;  // without loading data
   std::chrono::system_clock::time_point start;

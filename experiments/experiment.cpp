@@ -105,7 +105,7 @@ void check_who_leaves(Settings& root, const Definition& definition) {
 }
 
 // Reads everything with the seed that stands first.
-Definition read_definition(TomlNode document_root, const std::string& file) {
+Definition read_definition(TomlNode document_root, const std::string& file, const LoadOptions& options) {
   // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
   constexpr std::int64_t unknown_epoch = 1'000'000;
   constexpr std::int64_t unknown_budget = 1'000'000'000'000'000;
@@ -116,7 +116,7 @@ Definition read_definition(TomlNode document_root, const std::string& file) {
   result.name = read_name(root, file);
   result.description = root.text("description", "");
   result.seeds = read_seeds(root);
-  result.cluster = read_cluster(root, result.seeds.front());
+  result.cluster = read_cluster(root, result.seeds.front(), options.finite_means);
 
   const std::size_t faults_before = document.faults().size();
   result.training = read_training(root, {result.seeds.front(), result.cluster.workers, result.cluster.micro_batches});
@@ -159,6 +159,9 @@ Run make_run(const Definition& definition) {
   run.seed = definition.seeds.front();
   run.resolved_toml = write_toml(definition.resolved);
   run.hash = hash_of(definition.resolved);
+  TomlNode setting = definition.resolved;
+  setting.erase("methods");
+  run.setting = hash_of(std::move(setting));
   run.workers = definition.cluster.workers;
   run.micro_batches = definition.cluster.micro_batches;
   run.data_of = definition.cluster.data_of;
@@ -167,8 +170,8 @@ Run make_run(const Definition& definition) {
   run.network = definition.cluster.network;
   run.make_objective = definition.training.objective.load;
   if (definition.training.time_only) run.make_objective = [] { return nullptr; };
-  run.time_only_parameter_bytes = definition.training.time_only_parameter_bytes;
-  run.time_only_samples_per_micro_batch = definition.training.objective.samples_per_micro_batch;
+  run.parameter_bytes = definition.training.parameter_bytes;
+  run.samples_per_micro_batch = definition.training.objective.samples_per_micro_batch;
   run.optimizer = definition.training.optimizer;
   run.clip_norm = definition.training.clip_norm;
   run.learning_rate = definition.learning_rate;
@@ -184,12 +187,12 @@ void throw_if_any(const FaultList& faults) {
 
 // The runs of one point of the sweep; those that another point has already (because what is swept
 // concerns another method) are left out.
-void add_runs(const TomlNode& root, const std::string& file, const Definition& definition,
+void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& options, const Definition& definition,
               const std::vector<SweepAxis>& axes, const SweepPoint& point, std::set<std::string>& hashes,
               std::vector<Run>& runs) {
   for (std::size_t method = 0; method < definition.methods.size(); ++method) {
     for (const std::uint64_t seed : definition.seeds) {
-      const Definition one = read_definition(document_of_run(root, method, seed), file);
+      const Definition one = read_definition(document_of_run(root, method, seed), file, options);
       throw_if_any(one.faults);
       Run run = make_run(one);
       run.method_index = method;
@@ -209,7 +212,8 @@ TomlNode load_document(const std::string& file) {
 
 }  // namespace
 
-Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides) {
+Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
+                           const LoadOptions& options) {
   TomlNode root = load_document(file);
   FaultList faults;
   apply_overrides(root, overrides, faults);
@@ -224,7 +228,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   for (const SweepPoint& point : points) {
     documents.push_back(root);
     apply_sweep(documents.back(), axes, point, faults);
-    definitions.push_back(read_definition(documents.back(), file));
+    definitions.push_back(read_definition(documents.back(), file, options));
     faults.add(definitions.back().faults);
   }
   throw_if_any(faults);
@@ -240,7 +244,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   for (const Method& method : first.methods) experiment.methods.push_back(method.label);
   std::set<std::string> hashes;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    add_runs(documents[i], file, definitions[i], axes, points[i], hashes, experiment.runs);
+    add_runs(documents[i], file, options, definitions[i], axes, points[i], hashes, experiment.runs);
   }
   return experiment;
 }

@@ -42,6 +42,7 @@ struct Run {
   std::uint64_t seed = 0;
   std::string resolved_toml;  // the whole resolved configuration of this run alone
   std::string hash;           // 16 hexadecimal digits of resolved_toml without its description; names the directory
+  std::string setting;        // likewise, also without the method: runs that share it meet the same delays
 
   int workers = 1;
   int micro_batches = 1;
@@ -50,8 +51,8 @@ struct Run {
   std::shared_ptr<const ComputeTime> compute_time;
   std::shared_ptr<const NetworkModel> network;
   std::function<std::shared_ptr<const Objective>()> make_objective;  // loads data; null result: time-only
-  Bytes time_only_parameter_bytes{};                                 // payload of collectives in time-only runs
-  std::int64_t time_only_samples_per_micro_batch = 1;                // where there is no objective to say it
+  Bytes parameter_bytes{};                                           // 4 P: what collectives carry
+  std::int64_t samples_per_micro_batch = 1;
   std::shared_ptr<const Optimizer> optimizer;
   double clip_norm = 0;
   std::shared_ptr<const LearningRate> learning_rate;
@@ -77,6 +78,11 @@ struct ConfigurationFault : std::runtime_error {
 
 // Reads, overrides (key.sub=value), checks and expands an experiment. Throws ConfigurationFault with
 // all faults at once. Reads the sizes of data sets (for epochs), not their contents.
-Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides);
+// finite_means: delays without an expected value are faults, because predictions need one.
+struct LoadOptions {
+  bool finite_means = false;
+};
+Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
+                           const LoadOptions& options = {});
 
 }  // namespace syncopate

@@ -11,8 +11,11 @@
 #include "experiments/experiment.hpp"
 #include "experiments/listing.hpp"
 #include "experiments/participants.hpp"
+#include "experiments/predict.hpp"
 #include "experiments/runner.hpp"
+#include "results/prediction_table.hpp"
 #include "workers/blas_kernel.hpp"
+#include "workers/interrupt.hpp"
 #include "workers/mpi/mpi_session.hpp"
 
 namespace {
@@ -21,9 +24,11 @@ using namespace syncopate;  // NOLINT: the program's own namespace, in its main 
 
 constexpr int exit_failed = 1;
 constexpr int exit_usage = 2;
+constexpr int exit_interrupted = 130;
 
 constexpr const char* examples = R"(Examples:
   syncopate check experiments/quickstart.toml
+  syncopate predict experiments/quickstart.toml
   syncopate run experiments/quickstart.toml
   syncopate run experiments/quickstart.toml training.model=cnn seeds=[1] budget.epochs=2
   syncopate run experiments/quickstart.toml methods.dropcompute.threshold_s=0.05
@@ -42,6 +47,7 @@ struct CommandLine {
   std::vector<std::string> overrides;
   std::string kind;
   bool ranks = false;
+  bool json = false;
   RunOptions options;
 };
 
@@ -91,12 +97,32 @@ int ranks_of(const Experiment& experiment) {
   return ranks_needed(workers, servers);
 }
 
+int print_predictions(const Experiment& experiment, bool json, const MpiSession& session) {
+  install_interrupt_handlers();
+  try {
+    const auto methods = predict(experiment);
+    print(session, stdout, json ? predictions_json(experiment.name, methods) : prediction_table(methods));
+    int status = 0;
+    for (const PredictedMethod& method : methods) {
+      if (!method.failed) continue;
+      print(session, stderr, fmt::format("{}: {}\n", method.method, method.not_simulated));
+      status = exit_failed;
+    }
+    return status;
+  } catch (const Interrupted&) {
+    print(session, stderr, "interrupted\n");
+    return exit_interrupted;
+  }
+}
+
 int execute(const CLI::App& app, CommandLine& line, const MpiSession& session) {
   if (app.got_subcommand("list")) {
     print(session, stdout, listing(line.kind));
     return 0;
   }
-  const Experiment experiment = load_experiment(line.file, line.overrides);
+  const bool predicts = app.got_subcommand("predict");
+  const Experiment experiment = load_experiment(line.file, line.overrides, {.finite_means = predicts});
+  if (predicts) return print_predictions(experiment, line.json, session);
   if (app.got_subcommand("check")) {
     print(session, stdout, line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment));
     return 0;
@@ -122,6 +148,10 @@ int parse_and_execute(int argc, char** argv, const MpiSession& session) {
   CLI::App* check = app.add_subcommand("check", "print the resolved experiment and its runs, run nothing");
   add_experiment(*check, line);
   check->add_flag("--ranks", line.ranks, "print only the number of processes that it needs under MPI");
+  CLI::App* foretell = app.add_subcommand(
+      "predict", "what the methods will take, by formulas and a short simulation of time; nothing is trained");
+  add_experiment(*foretell, line);
+  foretell->add_flag("--json", line.json, "for programs");
   app.add_subcommand("list", "what an experiment file may name, with a sentence each")
       ->add_option("kind", line.kind, "algorithms, delays, models, datasets or schedules; all if left out")
       ->check(CLI::IsMember(std::vector<std::string>(listed_kinds.begin(), listed_kinds.end())));

@@ -64,8 +64,9 @@ TrainingSection read_training(Settings& root, const ObjectiveContext& context) {
     if (!training.has("dataset")) training.leave_out("dataset");
     const std::int64_t most = std::numeric_limits<std::int32_t>::max();
     const std::int64_t parameters = training.integer("parameters", 0, most * std::int64_t{sizeof(float)});
-    result.time_only_parameter_bytes = parameters * static_cast<std::int64_t>(sizeof(float));
+    result.objective.parameters = parameters;
   }
+  result.parameter_bytes = result.objective.parameters * static_cast<std::int64_t>(sizeof(float));
   result.clip_norm = training.number("clip_norm", {.low = 0, .high_open = true}, 0.0);
   result.optimizer = read_optimizer(training.section("optimizer"), result.time_only);
   return result;

@@ -18,7 +18,7 @@ namespace syncopate {
 struct TrainingSection {
   ObjectivePlan objective;
   bool time_only = false;             // model = "none"
-  Bytes time_only_parameter_bytes{};  // 4 x training.parameters
+  Bytes parameter_bytes{};  // 4 P: of the model, or as training.parameters says in a time-only run
   double clip_norm = 0;
   std::shared_ptr<const Optimizer> optimizer;
 };

@@ -70,15 +70,30 @@ struct Column {
   std::string heading;
   std::string (*text)(const Statistics&);
   Value value;
-  bool shows_zeros = true;  // false: left out where it is 0 in all rows
+  bool shows_zeros = true;                                         // false: left out where it is 0 in all rows
+  std::string (*of_seeds)(std::span<const RunSummary>) = nullptr;  // instead of `text`, where it is no mean
+  bool shows_alone = true;                                         // false: left out where no run has a prediction
 };
+
+// Simulated, and in brackets what the method's formula says, each as the mean over seeds.
+std::string step_time_text(std::span<const RunSummary> seeds) {
+  const auto simulated = over(seeds, [](const RunSummary& run) { return std::optional(run.step_time_s()); });
+  const auto predicted = over(seeds, [](const RunSummary& run) {
+    return run.predicted.empty() ? std::nullopt : std::optional(run.predicted.front().prediction.step_time_s);
+  });
+  const std::string text = seconds_text(simulated.mean);
+  return predicted.n == 0 ? text + " (-)" : fmt::format("{} ({})", text, seconds_text(predicted.mean));
+}
+
+bool has_prediction(const RunSummary& run) { return !run.predicted.empty(); }
 
 std::vector<Column> columns_of_values(const std::string& clock) {
   return {
       {"accuracy\n%", in_percent, [](const RunSummary& run) { return run.final_test_accuracy; }},
       {"test\nloss", plain, [](const RunSummary& run) { return run.final_test_loss; }},
       {"time\ns", plain, [](const RunSummary& run) { return std::optional(run.end_time_s); }},
-      {"to target\ns", nullptr, {}},  // censored, so not a mean over seeds
+      {"to target\ns", nullptr, {}, true, time_to_target_text},  // censored, so not a mean over seeds
+      {"s/step\n(formula)", nullptr, {}, true, step_time_text, false},
       {"dropped\n%", in_percent, [](const RunSummary& run) { return std::optional(run.drop_rate()); }},
       {"staleness\nsteps", plain, [](const RunSummary& run) { return run.mean_staleness(); }, false},
       {"sent\nbytes", scaled_text,
@@ -103,7 +118,7 @@ std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> r
 }
 
 std::string cell(const Column& column, const Seeds& seeds) {
-  return column.text ? column.text(over(seeds, column.value)) : time_to_target_text(seeds);
+  return column.text ? column.text(over(seeds, column.value)) : column.of_seeds(seeds);
 }
 
 // "88.12 +- 0.10" without the blanks, for tables that would be too wide.
@@ -157,7 +172,7 @@ std::string result_table(std::span<const RunSummary> runs, const std::string& cl
     const bool means_nothing = std::all_of(rows.begin(), rows.end(), [&column](const auto& row) {
       return cell(column, row.second) == "-" || (!column.shows_zeros && over(row.second, column.value).mean == 0);
     });
-    if (means_nothing) continue;
+    if (means_nothing || (!column.shows_alone && std::ranges::none_of(runs, has_prediction))) continue;
     shown.push_back(&column);
     for (TextTable* table : {&wide, &narrow}) table->add_column(column.heading, Align::right);
   }

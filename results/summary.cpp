@@ -101,6 +101,8 @@ std::string to_string(RunStatus status) {
   throw std::logic_error("unknown status of a run");
 }
 
+double RunSummary::step_time_s() const { return ratio(end_time_s, static_cast<double>(steps)); }
+
 double RunSummary::drop_rate() const {
   const auto dropped = static_cast<double>(dropped_micro_batches);
   return ratio(dropped, static_cast<double>(kept_micro_batches) + dropped);

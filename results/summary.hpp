@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiments/experiment.hpp"
+#include "experiments/run_prediction.hpp"
 #include "results/recording.hpp"
 #include "workers/cluster.hpp"
 
@@ -65,6 +66,7 @@ struct RunSummary {
   std::int64_t communicated_bytes = 0;
   double host_s = 0;  // without loading data
 
+  double step_time_s() const;            // T / steps; 0 without steps
   double drop_rate() const;              // dropped / (kept + dropped); 0 if there is neither
   double samples_per_virtual_s() const;  // 0 if no time has passed
   double samples_per_host_s() const;
@@ -78,6 +80,9 @@ struct RunSummary {
   // methods without a server.
   std::vector<std::int64_t> staleness;
   std::optional<double> mean_staleness() const;
+
+  // What formulas say of the run's time, the paper's own first; empty where there is none, and on the wall clock.
+  std::vector<FormulaTime> predicted;
 };
 
 // `totals` is null for a run that was ended before its time: then rounds and the last evaluation

@@ -69,6 +69,30 @@ Json staleness_of(const RunSummary& summary) {
   return json;
 }
 
+Json json_of(const FormulaTime& formula) {
+  const Prediction& prediction = formula.prediction;
+  return {{"formula", prediction.formula},
+          {"step_time_s", prediction.step_time_s},
+          {"communication_s", prediction.communication_s},
+          {"kept", prediction.kept},
+          {"drop_rate", json_of(prediction.drop_rate)},
+          {"sync_step_time_s", prediction.sync_step_time_s},
+          {"effective_speedup", prediction.effective_speedup()},
+          {"total_time_s", json_of(formula.total_time_s)}};
+}
+
+FormulaTime formula_of(const Json& json) {
+  FormulaTime formula;
+  json.at("formula").get_to(formula.prediction.formula);
+  json.at("step_time_s").get_to(formula.prediction.step_time_s);
+  json.at("communication_s").get_to(formula.prediction.communication_s);
+  json.at("kept").get_to(formula.prediction.kept);
+  formula.prediction.drop_rate = optional_at<double>(json, "drop_rate");
+  json.at("sync_step_time_s").get_to(formula.prediction.sync_step_time_s);
+  formula.total_time_s = optional_at<double>(json, "total_time_s");
+  return formula;
+}
+
 RunStatus status_of(const std::string& name) {
   for (const RunStatus status : {RunStatus::finished, RunStatus::diverged, RunStatus::failed}) {
     if (name == to_string(status)) return status;
@@ -107,6 +131,10 @@ std::string to_json(const RunSummary& summary) {
   json["host_s"] = summary.host_s;
   json["samples_per_virtual_s"] = summary.samples_per_virtual_s();
   json["samples_per_host_s"] = summary.samples_per_host_s();
+  if (!summary.predicted.empty()) {
+    json["predicted"] = Json::array();
+    for (const FormulaTime& formula : summary.predicted) json["predicted"].push_back(json_of(formula));
+  }
   json["worker_seconds"] = summary.accounts.empty() ? Json(nullptr) : worker_seconds(summary.accounts);
   json["kept_micro_batches_per_worker"] = summary.kept_per_worker;
   json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
@@ -135,6 +163,8 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     summary.final_train_loss = optional_at<double>(json, "final_train_loss");
     json.at("end_time_s").get_to(summary.end_time_s);
     if (!json.at("time_to_target").is_null()) summary.time_to_target = target_of(json.at("time_to_target"));
+    if (json.contains("predicted"))
+      for (const Json& formula : json.at("predicted")) summary.predicted.push_back(formula_of(formula));
     json.at("steps").get_to(summary.steps);
     json.at("rounds").get_to(summary.rounds);
     json.at("samples").get_to(summary.samples);

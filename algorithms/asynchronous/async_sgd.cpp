@@ -45,6 +45,11 @@ void AsyncSgd::serve(Server& server) const {
   }
 }
 
+std::vector<Prediction> AsyncSgd::predict(const PredictionInput& input) const {
+  const bool drops = options_.maximum_staleness || options_.maximum_age < longest_duration;
+  return drops ? std::vector<Prediction>{} : predict_own_pace(input);
+}
+
 std::unique_ptr<Algorithm> make_async_sgd(Settings& settings, const AlgorithmContext&) {
   AsyncSgd::Options options;
   if (settings.has("maximum_staleness"))

@@ -31,6 +31,7 @@ class AsyncSgd : public Algorithm {
   int servers() const override { return 1; }
   // Throws RunFailure if for very long all gradients have been too old, because that does not change.
   void serve(Server& server) const override;
+  std::vector<Prediction> predict(const PredictionInput& input) const override;
 
  private:
   Options options_;

@@ -21,6 +21,7 @@ class Softsync : public Algorithm {
   void run(Worker& worker) const override;
   int servers() const override { return 1; }
   void serve(Server& server) const override;
+  std::vector<Prediction> predict(const PredictionInput& input) const override { return predict_own_pace(input); }
 
  private:
   int splitting_;

@@ -19,6 +19,7 @@ class LocalSgd : public Algorithm {
       : period_(std::move(period)), policies_(policies) {}
 
   void run(Worker& worker) const override;
+  std::vector<Prediction> predict(const PredictionInput& input) const override;
 
  private:
   std::shared_ptr<const SyncPeriod> period_;
@@ -28,6 +29,10 @@ class LocalSgd : public Algorithm {
 // What the methods of this family have in common.
 // Takes `count` steps on this worker alone, fewer where the budget or its own data end.
 void take_local_steps(Worker& worker, Step count);
+// Rounds as long as the rule makes them over the whole run, each waiting for the slowest sum of its steps, taken
+// as normal, and for an average. None where the rounds cannot be told beforehand.
+std::vector<Prediction> predict_rounds(const SyncPeriod& period, const AveragePolicy& policy,
+                                       const PredictionInput& input);
 // Reads the table `period`; never null.
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context);
 

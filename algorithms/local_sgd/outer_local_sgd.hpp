@@ -20,6 +20,9 @@ class OuterLocalSgd : public Algorithm {
       : period_(std::move(period)), outer_(std::move(outer)), policies_(policies) {}
 
   void run(Worker& worker) const override;
+  std::vector<Prediction> predict(const PredictionInput& input) const override {
+    return predict_rounds(*period_, policies_.average, input);
+  }
 
  private:
   std::shared_ptr<const SyncPeriod> period_;

@@ -14,6 +14,10 @@ void BackupAllReduce::run(Worker& worker) const {
   }
 }
 
+std::vector<Prediction> BackupAllReduce::predict(const PredictionInput& input) const {
+  return predict_quorum(quorum_, input.all_reduce_s(), false, input);
+}
+
 std::unique_ptr<Algorithm> make_backup_all_reduce(Settings& settings, const AlgorithmContext& context) {
   const auto backups = settings.integer("backups", 0, context.workers - 1);  // at least one gradient makes a step
   return std::make_unique<BackupAllReduce>(context.workers - static_cast<int>(backups));

@@ -17,6 +17,7 @@ class BackupAllReduce : public Algorithm {
   explicit BackupAllReduce(int quorum) : quorum_(quorum) {}
 
   void run(Worker& worker) const override;
+  std::vector<Prediction> predict(const PredictionInput& input) const override;
 
  private:
   int quorum_;

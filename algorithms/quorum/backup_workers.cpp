@@ -75,6 +75,13 @@ int BackupWorkers::quorum_of_step(Server& server, const std::vector<Rank>& accep
   return std::min(quorum_, left + static_cast<int>(gave));
 }
 
+// Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.
+std::vector<Prediction> BackupWorkers::predict(const PredictionInput& input) const {
+  if (options_.servers > 1) return {};
+  const bool cancels = options_.late == BackupOptions::Late::cancel;
+  return predict_quorum(quorum_, input.exchange_s(), cancels, input);
+}
+
 std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context) {
   static constexpr std::string_view late[] = {"finish", "cancel"};
   static constexpr std::string_view averaged[] = {"before-update", "after-update"};

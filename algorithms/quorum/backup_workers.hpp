@@ -43,6 +43,7 @@ class BackupWorkers : public Algorithm {
   void run(Worker& worker) const override;
   int servers() const override { return options_.servers; }
   void serve(Server& server) const override;
+  std::vector<Prediction> predict(const PredictionInput& input) const override;
 
  private:
   int gather(Server& server, Gradient& sum) const;

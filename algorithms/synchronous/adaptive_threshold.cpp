@@ -54,6 +54,7 @@ class AdaptiveThreshold final : public DropThreshold {
   explicit AdaptiveThreshold(const AdaptiveThresholdOptions& options) : options_(options) {}
 
   std::unique_ptr<Course> begin() const override { return std::make_unique<SlidingWindow>(*this); }
+  Step settles_after() const override { return options_.window_steps; }
 
  private:
   class SlidingWindow final : public Course {

@@ -169,6 +169,14 @@ class CarryOver final : public Course {
   std::vector<MicroBatch> carried_;
 };
 
+class NoCompensation final : public DropCompensation {
+ public:
+  std::unique_ptr<Course> begin(Worker& worker) const override {
+    return std::make_unique<FreshWork>(worker.micro_batches());
+  }
+  bool is_none() const override { return true; }
+};
+
 std::shared_ptr<const DropCompensation> read_none(Settings&, const DropCompensationContext&) {
   return make_no_compensation();
 }
@@ -217,10 +225,7 @@ constexpr std::array rows = {
 
 }  // namespace
 
-std::shared_ptr<const DropCompensation> make_no_compensation() {
-  return std::make_shared<Compensation>(
-      [](const Worker& worker) { return std::make_unique<FreshWork>(worker.micro_batches()); });
-}
+std::shared_ptr<const DropCompensation> make_no_compensation() { return std::make_shared<NoCompensation>(); }
 
 std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy,
                                                          ExtraStepsSchedule schedule) {

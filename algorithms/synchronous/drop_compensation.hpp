@@ -47,6 +47,7 @@ class DropCompensation {
 
   virtual ~DropCompensation() = default;
   virtual std::unique_ptr<Course> begin(Worker& worker) const = 0;
+  virtual bool is_none() const { return false; }
 };
 
 std::shared_ptr<const DropCompensation> make_no_compensation();

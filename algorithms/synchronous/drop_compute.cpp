@@ -52,6 +52,45 @@ double DropCompute::all_reduce_sum(Worker& worker, Gradient& sum, const DropThre
 
 namespace {
 
+// E[M~] / M by Eq. 5, over workers that may differ.
+double kept_until(double threshold_s, const PredictionInput& input) {
+  const auto kept = [&](const MicroBatchLaw& law) {
+    return expected_micro_batches(input.micro_batches, threshold_s, law) / input.micro_batches;
+  };
+  if (input.times.alike()) return kept(input.times.law);
+  double sum = 0;
+  for (const MicroBatchLaw& law : input.times.laws) sum += kept(law);
+  return sum / static_cast<double>(input.times.laws.size());
+}
+
+}  // namespace
+
+// Eq. 6 with the expectations of Eq. 4, or sampled ones, and of Eq. 5; steps without a threshold come first.
+std::vector<Prediction> DropCompute::predict(const PredictionInput& input) const {
+  if (options_.preempt != Preempt::discard || !options_.compensation->is_none()) return {};
+  const double serial_s = input.all_reduce_s();
+  std::vector<Prediction> predictions;
+  for (const auto& [formula, slowest_s] : slowest_workers(input)) {
+    const ThresholdQuestion question{input.micro_batches, input.times.law, slowest_s, serial_s};
+    const auto forecast = options_.threshold->forecast(question);
+    const bool depends_on_one_law = options_.threshold->expects_a_drop_rate();
+    if (!forecast || (depends_on_one_law && !input.times.alike())) return {};
+    // With a budget that does not count steps the first ones are left out.
+    const auto steps = input.steps();
+    const double share = steps && *steps > forecast->from
+                             ? static_cast<double>(forecast->from.value()) / static_cast<double>(steps->value())
+                             : 0;
+    const bool drops = forecast->threshold_s < to_seconds(longest_duration);
+    const double kept = drops ? share + (1 - share) * kept_until(forecast->threshold_s, input) : 1;
+    const double computing_s = share * slowest_s + (1 - share) * std::min(forecast->threshold_s, slowest_s);
+    const std::string name = formula == "Eq. 4" ? "Eqs. 4 to 6" : "Eqs. 5 and 6, " + formula;
+    predictions.push_back({name, computing_s + serial_s, serial_s, kept, 1 - kept, slowest_s + serial_s});
+  }
+  return predictions;
+}
+
+namespace {
+
 Preempt read_preempt(Settings& settings) {
   static constexpr std::string_view names[] = {"discard", "microbatch", "backward"};
   const std::string name = settings.choice("preempt", names, "discard");

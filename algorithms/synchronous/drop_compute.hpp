@@ -40,6 +40,8 @@ class DropCompute : public Algorithm {
             {.threshold = make_fixed_threshold(threshold), .preempt = preempt, .forward_share = forward_share}) {}
 
   void run(Worker& worker) const override;
+  std::vector<Prediction> predict(const PredictionInput& input) const override;
+  Step settles_after() const override { return options_.threshold->settles_after(); }
 
  private:
   // A step's threshold and how many micro-batches it offers to each worker.

@@ -15,6 +15,9 @@ class FixedThreshold final : public DropThreshold {
   explicit FixedThreshold(Duration threshold) : threshold_(threshold) {}
 
   std::unique_ptr<Course> begin() const override { return std::make_unique<Constant>(threshold_); }
+  std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const override {
+    return ThresholdForecast{.threshold_s = to_seconds(threshold_)};
+  }
 
  private:
   class Constant final : public Course {

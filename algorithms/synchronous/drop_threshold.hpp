@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "experiments/settings.hpp"
+#include "workers/theory/drop_compute_theory.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {
@@ -23,6 +24,18 @@ struct TimedStep {
   std::vector<Time> ends{};  // of the micro-batches that were computed
   Time arrival{};            // at the all-reduce
   int offered = 0;           // micro-batches of a usual step without a threshold
+};
+
+// What a formula knows of a run before it has begun, to say which threshold a rule will set.
+struct ThresholdQuestion {
+  int micro_batches = 1;
+  MicroBatchLaw law{};
+  double slowest_s = 0;  // E[T], without a threshold
+  double serial_s = 0;   // T^c
+};
+struct ThresholdForecast {
+  double threshold_s = 0;  // infinite: none
+  Step from{};             // steps without one come first
 };
 
 class DropThreshold {
@@ -43,6 +56,10 @@ class DropThreshold {
   // Runs do not share what their courses learn.
   virtual std::unique_ptr<Course> begin() const = 0;
   virtual bool expects_a_drop_rate() const { return false; }
+  // None where no formula says it.
+  virtual std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const { return std::nullopt; }
+  // Steps before the first threshold that the rule means to keep.
+  virtual Step settles_after() const { return 0; }
 };
 
 // The same for ever; longest_duration: none.

@@ -1,7 +1,10 @@
 #include "algorithms/synchronous/random_drop.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
+
+#include "algorithms/synchronous/sync_sgd.hpp"
 
 namespace syncopate {
 
@@ -14,6 +17,19 @@ void RandomDrop::run(Worker& worker) const {
     worker.descend(sum / (worker.size() * worker.micro_batches()));
     worker.publish();
   }
+}
+
+// No time is saved: that of synchronous SGD, with fewer micro-batches.
+std::vector<Prediction> RandomDrop::predict(const PredictionInput& input) const {
+  double rate = rate_;
+  if (const auto steps = input.steps(); steps && *steps > 0)
+    rate *= std::max(0.0, 1 - static_cast<double>(from_step_.value()) / static_cast<double>(steps->value()));
+  std::vector<Prediction> predictions = SyncSgd().predict(input);
+  for (Prediction& prediction : predictions) {
+    prediction.kept = 1 - rate;
+    prediction.drop_rate = rate;
+  }
+  return predictions;
 }
 
 std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmContext& context) {

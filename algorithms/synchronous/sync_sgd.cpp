@@ -11,6 +11,16 @@ void SyncSgd::run(Worker& worker) const {
   }
 }
 
+std::vector<Prediction> SyncSgd::predict(const PredictionInput& input) const {
+  const double communication_s = input.all_reduce_s();
+  std::vector<Prediction> predictions;
+  for (const auto& [formula, slowest_s] : slowest_workers(input)) {
+    const double step_s = slowest_s + communication_s;
+    predictions.push_back({formula, step_s, communication_s, 1, 0, step_s});
+  }
+  return predictions;
+}
+
 std::unique_ptr<Algorithm> make_sync_sgd(Settings&, const AlgorithmContext&) { return std::make_unique<SyncSgd>(); }
 
 }  // namespace syncopate

@@ -13,6 +13,7 @@ namespace syncopate {
 class SyncSgd : public Algorithm {
  public:
   void run(Worker& worker) const override;
+  std::vector<Prediction> predict(const PredictionInput& input) const override;
 };
 
 std::unique_ptr<Algorithm> make_sync_sgd(Settings& settings, const AlgorithmContext& context);

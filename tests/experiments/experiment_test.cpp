@@ -196,7 +196,7 @@ algorithm = "sync-sgd"
   EXPECT_EQ(experiment.name, file.stem().string());
   EXPECT_EQ(run.seed, 1u);
   EXPECT_EQ(run.make_objective(), nullptr);
-  EXPECT_EQ(run.time_only_parameter_bytes, Bytes{4000});
+  EXPECT_EQ(run.parameter_bytes, Bytes{4000});
   EXPECT_EQ(run.method, "sync-sgd");
   EXPECT_THAT(run.resolved_toml, testing::Not(HasSubstr("dataset =")));  // read back, it would have to exist
 }

@@ -270,8 +270,8 @@ TEST_F(RunnerTest, QuietPrintsOnlyTheTable) {
 TEST_F(RunnerTest, RunsWithoutAModel) {
   auto& run = add("A", 1, std::make_shared<Synchronous>());
   run.make_objective = nullptr;
-  run.time_only_parameter_bytes = Bytes{1000};
-  run.time_only_samples_per_micro_batch = 16;
+  run.parameter_bytes = Bytes{1000};
+  run.samples_per_micro_batch = 16;
   EXPECT_EQ(start(), 0);
   EXPECT_EQ(summary(0)["samples"], 2 * 2 * 10 * 16);
   EXPECT_TRUE(summary(0)["final_test_loss"].is_null());

@@ -41,12 +41,29 @@ TEST(DropComputeTheory, TheBestThresholdOfTheScaleSweep) {
     int workers;
     double slowest, speedup;
   };
-  for (const Row& row :
-       {Row{8, 20.94, 1.096}, Row{64, 22.77, 1.188}, Row{200, 23.57, 1.228}, Row{2048, 24.95, 1.298}}) {
+  for (const Row& row : {Row{8, 20.94, 1.096}, Row{16, 21.62, 1.131}, Row{32, 22.23, 1.161}, Row{64, 22.77, 1.188},
+                         Row{112, 23.17, 1.209}, Row{200, 23.57, 1.228}, Row{512, 24.16, 1.258},
+                         Row{1024, 24.56, 1.278}, Row{2048, 24.95, 1.298}}) {
     const double slowest = expected_slowest_worker(row.workers, 12, delayed);
     EXPECT_NEAR(slowest, row.slowest, 0.0051) << row.workers;
     EXPECT_NEAR(best_threshold(12, delayed, slowest, 0.9).speedup, row.speedup, 0.0011) << row.workers;
   }
+}
+
+TEST(DropComputeTheory, ACapOnTheDropRateIsKept) {
+  const auto free = best_threshold(12, delayed, 22, 0.9), capped = best_threshold(12, delayed, 22, 0.9, 0.05);
+  EXPECT_GT(free.drop_rate, 0.05);
+  EXPECT_LE(capped.drop_rate, 0.05);
+  EXPECT_GT(capped.drop_rate, 0.04);  // as near to it as the grid comes
+  EXPECT_GT(capped.threshold, free.threshold);
+  EXPECT_LT(capped.speedup, free.speedup);
+}
+
+TEST(DropComputeTheory, WithoutSpreadNoThresholdIsTheBest) {
+  const auto none = best_threshold(12, {.mean = 1, .deviation = 0}, 12, 1);
+  EXPECT_TRUE(std::isinf(none.threshold));
+  EXPECT_EQ(none.speedup, 1);
+  EXPECT_EQ(none.drop_rate, 0);
 }
 
 TEST(DropComputeTheory, TheBestThresholdIsBetterThanItsNeighbours) {

@@ -77,6 +77,10 @@ Duration ComputeTime::added(Rank worker, Step step, std::uint32_t index) const {
   return from_seconds(added_s < 0 ? 0 : added_s);
 }
 
+bool ComputeTime::has_finite_mean() const {
+  return std::ranges::all_of(delays_, [](const auto& delay) { return std::isfinite(delay->mean_s()); });
+}
+
 double ComputeTime::declared(Rank worker) const {
   if (worker_factors_.empty()) return base_s_;
   return base_s_ * worker_factors_.at(static_cast<std::size_t>(worker.value));

@@ -49,6 +49,9 @@ class ComputeTime {
 
   std::uint64_t seed() const { return seed_; }
 
+  // Whether the expected duration of a micro-batch exists: without it, neither does that of the slowest of many.
+  bool has_finite_mean() const;
+
  private:
   double declared(Rank worker) const;  // seconds without added delays
   void add_delays(Rank worker, Step step, std::uint32_t first, std::span<double> sums_s) const;

@@ -147,7 +147,8 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   const auto data = read_datasets(root, dataset, network || (model == "none" && dataset_named), context.seed);
 
   if (model == "quadratic")
-    return {.load = [q = options.quadratic, seed = context.seed] { return std::make_shared<Quadratic>(q, seed); }};
+    return {.load = [q = options.quadratic, seed = context.seed] { return std::make_shared<Quadratic>(q, seed); },
+            .parameters = options.quadratic.dimension};
 
   ObjectivePlan plan{.load = {}, .samples_per_micro_batch = batch_size};
   if (!data) return plan;
@@ -172,7 +173,9 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
     return plan;
   }
   const auto chunk = model == "cnn" ? convolution_chunk : dense_chunk;
-  plan.load = [network = build_network(model, options, data->size), load = data->load, sampling, chunk] {
+  const Network built = build_network(model, options, data->size);
+  plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
+  plan.load = [network = built, load = data->load, sampling, chunk] {
     return std::make_shared<TorchObjective>(network, load(), sampling, chunk);
   };
   return plan;

@@ -135,9 +135,7 @@ SharedNumbers MpiCluster::Process::all_gather(std::span<const double> numbers, c
 }
 
 Bytes MpiCluster::Process::averaged_bytes(const AveragePolicy& policy) const {
-  const Training& training = options_.training;
-  if (training.time_only()) return training.parameter_bytes();
-  return Bytes{static_cast<Bytes::Rep>(sizeof(float) * training.averaged_size(policy))};
+  return Bytes{static_cast<Bytes::Rep>(sizeof(float) * options_.training.averaged_size(policy))};
 }
 
 Agreement MpiCluster::Process::average(ModelStatePtr& state, const Averaging& averaging,

@@ -69,7 +69,7 @@ Gradient sum_over(MPI_Comm workers, Training& training, const Gradient& gradient
 ModelStatePtr mean_over(MPI_Comm workers, Training& training, const ModelStatePtr& state, const AveragePolicy& policy,
                         std::optional<double> share) {
   if (training.time_only()) {
-    FlatVector payload = zeros_of(training.parameter_bytes());
+    FlatVector payload = zeros_of(Bytes{static_cast<Bytes::Rep>(sizeof(float) * training.averaged_size(policy))});
     sum_in_place(workers, payload.span());
     return nullptr;
   }

@@ -141,9 +141,7 @@ void SimulatedCluster::fail_for_who_left(const Place& place) const {
 }
 
 Bytes SimulatedCluster::average_payload(const AveragePolicy& policy) const {
-  Training& training = options_.training;
-  if (training.time_only()) return training.parameter_bytes();
-  return Bytes{static_cast<Bytes::Rep>(4 * training.averaged_size(policy))};
+  return Bytes{static_cast<Bytes::Rep>(4 * options_.training.averaged_size(policy))};
 }
 
 Bytes SimulatedCluster::payload() const {

@@ -4,6 +4,7 @@
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/tools/minima.hpp>
 #include <cmath>
+#include <limits>
 
 #include "workers/theory/order_statistics.hpp"
 
@@ -28,23 +29,27 @@ double effective_speedup(double completed, int micro_batches, double threshold, 
   return completed * (slowest + serial) / (micro_batches * (std::min(threshold, slowest) + serial));
 }
 
-BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial) {
+BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
+                             double maximum_drop_rate) {
+  const auto drop_rate = [&](double threshold) {
+    return 1 - expected_micro_batches(micro_batches, threshold, law) / micro_batches;
+  };
   const auto speedup = [&](double threshold) {
-    return effective_speedup(expected_micro_batches(micro_batches, threshold, law), micro_batches, threshold, slowest,
-                             serial);
+    return effective_speedup(micro_batches * (1 - drop_rate(threshold)), micro_batches, threshold, slowest, serial);
   };
   // The function has several local maxima, one behind each m mu, where micro-batches vary little: a grid finds the
   // best, Brent's method its top.
   constexpr int grid = 400;
   const double step = slowest / grid;
-  double best = slowest;
-  for (int i = 1; i <= grid; ++i)
-    if (speedup(i * step) > speedup(best)) best = i * step;
-  const auto [threshold, negative] = boost::math::tools::brent_find_minima(
-      [&](double t) { return -speedup(t); }, std::max(best - step, step / 2), std::min(best + step, slowest), 40);
-  return {.threshold = threshold,
-          .speedup = -negative,
-          .drop_rate = 1 - expected_micro_batches(micro_batches, threshold, law) / micro_batches};
+  double best = std::numeric_limits<double>::infinity();
+  const auto try_it = [&](double threshold) {
+    if (drop_rate(threshold) <= maximum_drop_rate && speedup(threshold) > speedup(best)) best = threshold;
+  };
+  for (int i = 1; i <= grid; ++i) try_it(i * step);
+  if (std::isinf(best)) return {.threshold = best, .speedup = 1, .drop_rate = 0};
+  const double low = std::max(best - step, step / 2), high = std::min(best + step, slowest);
+  try_it(boost::math::tools::brent_find_minima([&](double t) { return -speedup(t); }, low, high, 40).first);
+  return {.threshold = best, .speedup = speedup(best), .drop_rate = drop_rate(best)};
 }
 
 }  // namespace syncopate

@@ -27,7 +27,9 @@ struct BestThreshold {
   double drop_rate = 0;  // 1 - E[M~] / M
 };
 
-// The threshold that maximises the analytical S_eff, given E[T].
-BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial);
+// The threshold that maximises the analytical S_eff, given E[T], among those that drop at most
+// `maximum_drop_rate`; an infinite one where none gains anything.
+BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
+                             double maximum_drop_rate = 1);
 
 }  // namespace syncopate

@@ -1,10 +1,12 @@
 #include "workers/theory/order_statistics.hpp"
 
+#include <algorithm>
 #include <boost/math/constants/constants.hpp>
 #include <boost/math/distributions/beta.hpp>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/quadrature/gauss_kronrod.hpp>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <stdexcept>
 #include <vector>
@@ -58,6 +60,21 @@ double expected_order_statistic(const Quantile& quantile, int k, int workers) {
   return mean;
 }
 
+double expected_order_statistic(std::span<const double> ascending, int k, int workers) {
+  check(k, workers);
+  if (ascending.empty()) throw std::invalid_argument("an order statistic needs at least one value of the law");
+  const boost::math::beta_distribution<double> place(k, workers - k + 1);
+  const auto values = static_cast<double>(ascending.size());
+  // The i-th smallest value is the result where the place lies between (i - 1) and i of so many.
+  double sum = 0, above = 1;
+  for (std::size_t i = ascending.size(); i-- > 0 && above > 1e-15;) {
+    const double below = i == 0 ? 0 : boost::math::cdf(place, static_cast<double>(i) / values);
+    sum += ascending[i] * (above - below);
+    above = below;
+  }
+  return sum + above * ascending.front();
+}
+
 double draw_order_statistic(const Quantile& quantile, int k, int workers, double uniform) {
   check(k, workers);
   return quantile(boost::math::quantile(boost::math::beta_distribution<double>(k, workers - k + 1), uniform));
@@ -86,6 +103,33 @@ double blom_normal(int k, int workers, double mean, double deviation) {
 
 double blom_lognormal(int k, int workers, double mu, double sigma) {
   return std::exp(mu + sigma * blom_score(k, workers));
+}
+
+double expected_maximum(std::span<const NormalTime> times) {
+  if (times.empty()) throw std::invalid_argument("a maximum needs at least one worker");
+  // Below `low` somebody is certain to be still at work, above `high` nobody is.
+  constexpr double certain = 9;  // deviations
+  double low = -std::numeric_limits<double>::infinity(), high = low;
+  for (const NormalTime& time : times) {
+    low = std::max(low, time.mean - certain * time.deviation);
+    high = std::max(high, time.mean + certain * time.deviation);
+  }
+  if (high <= low) return low;
+  const auto somebody_is_at_work = [&](double t) {
+    double all_done = 1;
+    for (const NormalTime& time : times) {
+      if (time.deviation > 0)
+        all_done *= 0.5 * std::erfc((time.mean - t) / (std::numbers::sqrt2 * time.deviation));
+      else if (t < time.mean)
+        return 1.0;
+      if (all_done == 0) break;
+    }
+    return 1 - all_done;
+  };
+  constexpr unsigned depth = 12;
+  constexpr double tolerance = 1e-8;
+  return low + boost::math::quadrature::gauss_kronrod<double, 31>::integrate(somebody_is_at_work, low, high, depth,
+                                                                             tolerance);
 }
 
 double bailey_normal_maximum(int workers, double mean, double deviation) {

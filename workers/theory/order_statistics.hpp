@@ -18,6 +18,11 @@ inline double expected_maximum(const Quantile& quantile, int workers) {
   return expected_order_statistic(quantile, workers, workers);
 }
 
+// The same of the law that a sample stands for, each of its values equally likely: exact, without quadrature.
+// `ascending` is sorted and not empty. Of the extremes of many workers a sample tells little: give many times
+// as many values as there are workers.
+double expected_order_statistic(std::span<const double> ascending, int k, int workers);
+
 // One exact draw of X_(k:M) out of one uniform number: Q(U) with U the Beta(k, M - k + 1) quantile of `uniform`.
 double draw_order_statistic(const Quantile& quantile, int k, int workers, double uniform);
 
@@ -28,6 +33,15 @@ double expected_pareto(int k, int workers, double scale, double shape);  // need
 double expected_uniform(int k, int workers, double low, double high);
 double blom_normal(int k, int workers, double mean, double deviation);  // approximation
 double blom_lognormal(int k, int workers, double mu, double sigma);     // of the underlying normal; biased low
+
+// A normal time of one worker.
+struct NormalTime {
+  double mean = 0;
+  double deviation = 0;
+};
+// E[max] of independent normal times that need not be alike, exact up to quadrature: how the simulated curve of
+// Giladi et al. 2023, Figure 2, takes workers that differ for good. At least one.
+double expected_maximum(std::span<const NormalTime> times);
 
 // Bailey's approximation of the maximum of N normal times, N >= 2 (Eq. 4 of Giladi et al. 2023).
 double bailey_normal_maximum(int workers, double mean, double deviation);

@@ -95,11 +95,12 @@ CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size) {
 }
 
 std::size_t Training::averaged_size(const AveragePolicy& policy) const {
-  if (!objective_) return 0;
-  std::size_t size = objective_->parameters();
-  for (int i = 0; i < optimizer_->moments(); ++i)
-    if (averages(policy, i)) size += objective_->parameters();
-  if (policy.buffers == StatePolicy::average) size += objective_->buffers();
+  const auto declared = static_cast<std::size_t>(declared_bytes_.value()) / sizeof(float);
+  const std::size_t parameters = objective_ ? objective_->parameters() : declared;
+  std::size_t size = parameters;
+  for (int i = 0; optimizer_ && i < optimizer_->moments(); ++i)
+    if (averages(policy, i)) size += parameters;
+  if (objective_ && policy.buffers == StatePolicy::average) size += objective_->buffers();
   return size;
 }
 

@@ -1,0 +1,71 @@
+#include "algorithms/prediction.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace syncopate {
+
+double PredictionInput::all_reduce_s() const { return to_seconds(network.all_reduce(workers, parameter_bytes)); }
+
+double PredictionInput::average_s(const AveragePolicy& policy) const {
+  const auto averaged = std::count(policy.moments.begin(), policy.moments.begin() + moments, StatePolicy::average);
+  return to_seconds(network.all_reduce(workers, Bytes{(1 + averaged) * parameter_bytes.value()}));
+}
+
+double PredictionInput::exchange_s() const { return 2 * to_seconds(network.message(parameter_bytes)); }
+
+std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
+  std::vector<SlowestWorker> result;
+  if (!input.times.alike())
+    result.push_back({"normal workers, unlike", expected_slowest_sum(input.times, input.workers, input.micro_batches)});
+  else if (input.workers > 1)
+    result.push_back({"Eq. 4", expected_slowest_worker(input.workers, input.micro_batches, input.times.law)});
+  if (input.times.slowest_s) result.push_back({"sampled E[T]", *input.times.slowest_s});
+  return result;
+}
+
+std::vector<Prediction> predict_quorum(int quorum, double communication_s, bool cancels, const PredictionInput& input) {
+  if (!input.times.alike() || !input.times.slowest_s) return {};
+  const double step_s = expected_order_statistic(input.times.steps, quorum, input.workers) + communication_s;
+  return {{.formula = cancels ? "order statistic" : "order statistic (lower bound)",
+           .step_time_s = step_s,
+           .communication_s = communication_s,
+           .kept = static_cast<double>(quorum) / input.workers,
+           .drop_rate = {},
+           .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s()}};
+}
+
+std::vector<Prediction> predict_own_pace(const PredictionInput& input) {
+  if (!input.times.slowest_s) return {};
+  // Gradients per second; N of them are a step of the experiment file.
+  const double exchange_s = input.exchange_s();
+  const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + exchange_s); };
+  double total = input.workers * pace(input.times.law);
+  if (!input.times.alike()) {
+    total = 0;
+    for (const MicroBatchLaw& law : input.times.laws) total += pace(law);
+  }
+  const double step_s = input.workers / total;
+  return {{.formula = "mean pace",
+           .step_time_s = step_s,
+           .communication_s = exchange_s,
+           .kept = 1,
+           .drop_rate = 0,
+           .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s()}};
+}
+
+std::optional<double> time_of_budget(const PredictionInput& input, const Prediction& prediction) {
+  const Budget& budget = input.budget;
+  double time_s = std::numeric_limits<double>::infinity();
+  if (budget.steps) time_s = static_cast<double>(budget.steps->value()) * prediction.step_time_s;
+  if (budget.seconds) time_s = std::min(time_s, *budget.seconds);
+  if (budget.samples) {
+    const double samples_per_step =
+        prediction.kept * input.workers * input.micro_batches * static_cast<double>(input.samples_per_micro_batch);
+    time_s = std::min(time_s, static_cast<double>(*budget.samples) / samples_per_step * prediction.step_time_s);
+  }
+  if (time_s == std::numeric_limits<double>::infinity()) return std::nullopt;
+  return time_s;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,71 @@
+// Prediction: what a formula says of a method's time, before it runs or beside what a run took.
+// Units:   seconds; times are means over the run, per step of the experiment file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "workers/delays/network.hpp"
+#include "workers/participant.hpp"
+#include "workers/theory/sampled_times.hpp"
+
+namespace syncopate {
+
+// What formulas go by. The references outlive it.
+struct PredictionInput {
+  int workers = 1;
+  int micro_batches = 1;
+  const SampledTimes& times;
+  const NetworkModel& network;
+  Bytes parameter_bytes{};
+  int moments = 0;  // vectors of the optimizer's state
+  Budget budget{};
+  std::int64_t samples_per_micro_batch = 1;
+  const LearningRate& learning_rate;
+
+  double all_reduce_s() const;                                // of a gradient
+  double average_s(const AveragePolicy& policy) const;        // of models
+  double exchange_s() const;                                  // a model from a server and a gradient back
+  std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
+};
+
+// A law of the slowest worker's step, by which a method and synchronous SGD are compared.
+struct SlowestWorker {
+  std::string formula;
+  double step_s = 0;  // E[T]
+};
+// Those that can be given: Eq. 4 where workers are alike, independent normal workers where they are not; and the
+// mean of the sampled maxima. At least one for up to some thousand workers.
+std::vector<SlowestWorker> slowest_workers(const PredictionInput& input);
+
+struct Prediction {
+  std::string formula;                // where it comes from, such as "Eqs. 4 to 6"
+  double step_time_s = 0;             // mean over the run
+  double communication_s = 0;         // of it
+  double kept = 1;                    // share of the N x M micro-batches of a step that end up in the model
+  std::optional<double> drop_rate{};  // of what is computed; none: the formula does not say
+  double sync_step_time_s = 0;        // of synchronous SGD by the same formula
+
+  // S_eff of Eq. 6: micro-batches per time, in multiples of synchronous SGD's.
+  double effective_speedup() const { return kept * sync_step_time_s / step_time_s; }
+  double communication_share() const { return communication_s / step_time_s; }
+  bool operator==(const Prediction&) const = default;
+};
+
+// Steps that wait for the first `quorum` of N workers who all begin with them, by the order statistic of the
+// sampled law; where late work is not cancelled they do not, and it is a lower bound. None where workers differ
+// or were not all drawn.
+std::vector<Prediction> predict_quorum(int quorum, double communication_s, bool cancels, const PredictionInput& input);
+
+// Workers that go at their own pace and meet a server alone, which steps along all they send.
+std::vector<Prediction> predict_own_pace(const PredictionInput& input);
+
+// The time of a run that takes `step_time_s` per step and keeps `kept_per_step` micro-batches in it, up to the
+// first limit of its budget; none where only bytes limit it.
+std::optional<double> time_of_budget(const PredictionInput& input, const Prediction& prediction);
+
+}  // namespace syncopate

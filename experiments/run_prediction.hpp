@@ -1,0 +1,24 @@
+// What formulas say of a run's time, without running anything.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "algorithms/prediction.hpp"
+#include "experiments/experiment.hpp"
+
+namespace syncopate {
+
+struct FormulaTime {
+  Prediction prediction;
+  std::optional<double> total_time_s;  // of the budget; none where bytes alone limit it
+};
+
+// A sample of the run's compute times; nothing where a micro-batch has no expected duration, or a
+// trace has too few.
+std::optional<SampledTimes> sample_times(const Run& run);
+
+// As many as there are for the run's method; `times` is a sample of it.
+std::vector<FormulaTime> predict_by_formula(const Run& run, const SampledTimes& times);
+
+}  // namespace syncopate

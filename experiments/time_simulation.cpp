@@ -1,0 +1,197 @@
+#include "experiments/time_simulation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "workers/simulated/simulated_cluster.hpp"
+
+namespace syncopate {
+namespace {
+
+// Where the run was after each publication: that of the global model, at which the budget is counted.
+struct Waypoint {
+  double step = 0;
+  double time_s = 0;
+  double micro_batches = 0;
+  double bytes = 0;
+};
+
+class Waypoints : public RunObserver {
+ public:
+  explicit Waypoints(std::int64_t samples_per_micro_batch) : samples_(static_cast<double>(samples_per_micro_batch)) {}
+  void on_round(const Round& round) override {
+    rounds.push_back({to_seconds(round.end), static_cast<double>(round.kept), static_cast<double>(round.dropped)});
+  }
+  void on_publish(const Publication& publication) override {
+    const auto step = static_cast<double>(publication.step.value());
+    // Several models of one step: the last counts.
+    if (all.back().step == step && all.size() > 1) all.pop_back();
+    all.push_back({step, to_seconds(publication.time), static_cast<double>(publication.samples) / samples_,
+                   static_cast<double>(publication.bytes.value())});
+  }
+
+  struct Counts {
+    double time_s;
+    double kept;
+    double dropped;
+  };
+  std::vector<Counts> rounds{};
+  std::vector<Waypoint> all{{}};  // ascending; the first is the start
+
+ private:
+  double samples_;
+};
+
+// The pace between two waypoints.
+struct Rates {
+  double step_s = 0;
+  double micro_batches_per_s = 0;
+  double bytes_per_s = 0;
+};
+
+Rates rates_between(const Waypoint& from, const Waypoint& to) {
+  const double time_s = to.time_s - from.time_s;
+  return {time_s / (to.step - from.step), (to.micro_batches - from.micro_batches) / time_s,
+          (to.bytes - from.bytes) / time_s};
+}
+
+// Standard error of the time per step by the means of batches of consecutive steps, which are nearly independent
+// also where single steps are not.
+std::optional<double> standard_error(const std::vector<Waypoint>& all, std::size_t first) {
+  constexpr std::size_t most_batches = 25, fewest_batches = 4;
+  const std::size_t batches = std::min(most_batches, all.size() - 1 - first);
+  if (batches < fewest_batches) return std::nullopt;
+  std::vector<double> means;
+  for (std::size_t batch = 0; batch < batches; ++batch) {
+    const std::size_t begin = first + batch * (all.size() - 1 - first) / batches;
+    const std::size_t end = first + (batch + 1) * (all.size() - 1 - first) / batches;
+    means.push_back(rates_between(all[begin], all[end]).step_s);
+  }
+  double mean = 0, squares = 0;
+  for (const double value : means) mean += value / static_cast<double>(batches);
+  for (const double value : means) squares += (value - mean) * (value - mean);
+  const auto count = static_cast<double>(batches);
+  return std::sqrt(squares / (count - 1) / count);
+}
+
+// When a run that has come so far, and goes on at this pace, meets the first limit of its budget.
+std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, const Rates& rates) {
+  double time_s = std::numeric_limits<double>::infinity();
+  const auto limit = [&](double left, double per_s) {
+    if (per_s > 0) time_s = std::min(time_s, so_far.time_s + std::max(left, 0.0) / per_s);
+  };
+  const Budget& budget = run.budget;
+  if (budget.steps) limit(static_cast<double>(budget.steps->value()) - so_far.step, 1 / rates.step_s);
+  if (budget.seconds) limit(*budget.seconds - so_far.time_s, 1);
+  if (budget.samples) {
+    const auto micro_batches = static_cast<double>(*budget.samples) / static_cast<double>(run.samples_per_micro_batch);
+    limit(micro_batches - so_far.micro_batches, rates.micro_batches_per_s);
+  }
+  if (budget.bytes) limit(static_cast<double>(budget.bytes->value()) - so_far.bytes, rates.bytes_per_s);
+  if (std::isinf(time_s)) return std::nullopt;
+  return time_s;
+}
+
+RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& observer) {
+  Executor executor(0);
+  Training training(nullptr, run.optimizer, {}, executor);
+  training.set_parameter_bytes(run.parameter_bytes);
+  SimulatedCluster cluster({.workers = run.workers,
+                            .servers = run.algorithm->servers(),
+                            .micro_batches = run.micro_batches,
+                            .compute_time = *run.compute_time,
+                            .network = *run.network,
+                            .training = training,
+                            .observer = &observer});
+  const RunContext context{.cluster = cluster,
+                           .training = training,
+                           .learning_rate = *run.learning_rate,
+                           .budget = budget,
+                           .micro_batches = run.micro_batches,
+                           .samples_per_micro_batch = run.samples_per_micro_batch,
+                           .observer = &observer,
+                           .initial_model = nullptr,
+                           .seed = run.seed,
+                           .data_of = run.data_of};
+  return run_algorithm(*run.algorithm, context);
+}
+
+// Micro-batches that were lost, as a share of those that were not or were: at first, and at the pace of the rest.
+double drop_rate(const RunTotals& totals, const Waypoints& waypoints, double settled_s, double times_the_rest) {
+  const auto sum = [](const std::vector<std::int64_t>& counts) {
+    double result = 0;
+    for (const std::int64_t count : counts) result += static_cast<double>(count);
+    return result;
+  };
+  double kept = sum(totals.kept), dropped = sum(totals.dropped);
+  for (const auto& round : waypoints.rounds) {
+    if (round.time_s <= settled_s) continue;
+    kept += times_the_rest * round.kept;
+    dropped += times_the_rest * round.dropped;
+  }
+  return kept + dropped > 0 ? dropped / (kept + dropped) : 0;
+}
+
+double communication_share(const RunTotals& totals) {
+  Duration communicating{}, all{};
+  for (const Account& account : totals.accounts) {
+    communicating += account[Activity::communicate];
+    all += account.total();
+  }
+  return all > Duration{} ? to_seconds(communicating) / to_seconds(all) : 0;
+}
+
+}  // namespace
+
+std::int64_t work_of(const Run& run, Step steps) {
+  constexpr std::int64_t meeting = 15;  // what a worker's step costs beside its micro-batches
+  return steps.value() * run.workers * (run.micro_batches + meeting);
+}
+
+std::optional<Step> planned_steps(const Run& run) {
+  std::optional<Step> planned = run.budget.steps;
+  if (run.budget.samples) {
+    const std::int64_t per_step =
+        static_cast<std::int64_t>(run.workers) * run.micro_batches * run.samples_per_micro_batch;
+    const Step by_samples = std::max<std::int64_t>(1, *run.budget.samples / per_step);
+    planned = planned ? std::min(*planned, by_samples) : by_samples;
+  }
+  return planned;
+}
+
+SimulatedTime simulate_time(const Run& run, Step at_most) {
+  Budget budget = run.budget;
+  budget.steps = std::min(budget.steps.value_or(at_most), at_most);
+  Waypoints waypoints(run.samples_per_micro_batch);
+  const RunTotals totals = run_time_only(run, budget, waypoints);
+  const std::vector<Waypoint>& all = waypoints.all;
+  const Waypoint& last = all.back();
+  const double end_s = to_seconds(totals.end);
+  if (last.step == 0 || end_s == 0) throw RunFailure("its simulation has come to no step");
+
+  // The pace of the rest is that after the method has settled.
+  const auto settles_after = static_cast<double>(run.algorithm->settles_after().value());
+  std::size_t first = 0;
+  while (first + 1 < all.size() && all[first].step < settles_after) ++first;
+  if (first + 1 == all.size()) first = 0;
+  const Rates steady = rates_between(all[first], last);
+
+  SimulatedTime result;
+  result.steps = static_cast<Step::Rep>(last.step);
+  result.whole = last.step < static_cast<double>(at_most.value()) || (run.budget.steps && at_most >= *run.budget.steps);
+  result.error_s = standard_error(all, first);
+  result.total_time_s = result.whole ? end_s : end_of_budget(run, last, steady);
+  const double rest_s = result.whole ? 0 : std::max(result.total_time_s.value_or(last.time_s) - last.time_s, 0.0);
+  const double simulated_s = result.whole ? end_s : last.time_s;
+  result.step_time_s = (simulated_s + rest_s) / (last.step + rest_s / steady.step_s);
+  result.micro_batches_per_s = (last.micro_batches + rest_s * steady.micro_batches_per_s) / (simulated_s + rest_s);
+  result.drop_rate = drop_rate(totals, waypoints, all[first].time_s, rest_s / (last.time_s - all[first].time_s));
+  // As much per step at the pace of the rest.
+  result.communication_share = communication_share(totals) * (simulated_s / last.step) / result.step_time_s;
+  return result;
+}
+
+}  // namespace syncopate

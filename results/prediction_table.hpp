@@ -1,0 +1,31 @@
+// Predictions of an experiment's methods, as a table and as JSON.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/run_prediction.hpp"
+#include "experiments/time_simulation.hpp"
+
+namespace syncopate {
+
+struct PredictedMethod {
+  std::string method;
+  std::vector<std::pair<std::string, std::string>> sweep;
+  std::uint64_t seed = 0;
+  std::optional<Step> planned_steps;  // of the budget
+  std::optional<SimulatedTime> simulated;
+  std::optional<double> simulated_speedup;  // S_eff against synchronous SGD's simulation
+  std::string not_simulated;                // why not; empty if it was
+  bool failed = false;                      // because the simulation failed
+  std::vector<FormulaTime> formulas;
+};
+
+// A row for the simulation of each method, and one for each of its formulas.
+std::string prediction_table(std::span<const PredictedMethod> methods);
+std::string predictions_json(const std::string& experiment, std::span<const PredictedMethod> methods);
+
+}  // namespace syncopate
