@@ -12,7 +12,7 @@ double PredictionInput::average_s(const AveragePolicy& policy) const {
   return to_seconds(network.all_reduce(workers, Bytes{(1 + averaged) * parameter_bytes.value()}));
 }
 
-double PredictionInput::exchange_s() const { return 2 * to_seconds(network.message(parameter_bytes)); }
+double PredictionInput::message_s() const { return to_seconds(network.message(parameter_bytes)); }
 
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
   std::vector<SlowestWorker> result;
@@ -24,12 +24,13 @@ std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
   return result;
 }
 
-std::vector<Prediction> predict_quorum(int quorum, double communication_s, bool cancels, const PredictionInput& input) {
+std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCosts& costs,
+                                       const PredictionInput& input) {
   if (!input.times.alike() || !input.times.slowest_s) return {};
-  const double step_s = expected_order_statistic(input.times.steps, quorum, input.workers) + communication_s;
+  const double step_s = expected_order_statistic(input.times.steps, quorum, input.workers) + costs.around_s;
   return {{.formula = cancels ? "order statistic" : "order statistic (lower bound)",
            .step_time_s = step_s,
-           .communication_s = communication_s,
+           .communication_s = costs.communication_s,
            .kept = static_cast<double>(quorum) / input.workers,
            .drop_rate = {},
            .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s()}};
@@ -38,7 +39,7 @@ std::vector<Prediction> predict_quorum(int quorum, double communication_s, bool 
 std::vector<Prediction> predict_own_pace(const PredictionInput& input) {
   if (!input.times.slowest_s) return {};
   // Gradients per second; N of them are a step of the experiment file.
-  const double exchange_s = input.exchange_s();
+  const double exchange_s = 2 * input.message_s();
   const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + exchange_s); };
   double total = input.workers * pace(input.times.law);
   if (!input.times.alike()) {
@@ -48,7 +49,7 @@ std::vector<Prediction> predict_own_pace(const PredictionInput& input) {
   const double step_s = input.workers / total;
   return {{.formula = "mean pace",
            .step_time_s = step_s,
-           .communication_s = exchange_s,
+           .communication_s = input.message_s(),
            .kept = 1,
            .drop_rate = 0,
            .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s()}};

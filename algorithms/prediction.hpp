@@ -29,7 +29,7 @@ struct PredictionInput {
 
   double all_reduce_s() const;                                // of a gradient
   double average_s(const AveragePolicy& policy) const;        // of models
-  double exchange_s() const;                                  // a model from a server and a gradient back
+  double message_s() const;                                   // a model from a server, or a gradient to it
   std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
 };
 
@@ -45,7 +45,7 @@ std::vector<SlowestWorker> slowest_workers(const PredictionInput& input);
 struct Prediction {
   std::string formula;                // where it comes from, such as "Eqs. 4 to 6"
   double step_time_s = 0;             // mean over the run
-  double communication_s = 0;         // of it
+  double communication_s = 0;         // of it, as accounts book it: in collectives, and until a model has come
   double kept = 1;                    // share of the N x M micro-batches of a step that end up in the model
   std::optional<double> drop_rate{};  // of what is computed; none: the formula does not say
   double sync_step_time_s = 0;        // of synchronous SGD by the same formula
@@ -59,7 +59,12 @@ struct Prediction {
 // Steps that wait for the first `quorum` of N workers who all begin with them, by the order statistic of the
 // sampled law; where late work is not cancelled they do not, and it is a lower bound. None where workers differ
 // or were not all drawn.
-std::vector<Prediction> predict_quorum(int quorum, double communication_s, bool cancels, const PredictionInput& input);
+struct QuorumCosts {
+  double around_s = 0;         // what a step takes besides
+  double communication_s = 0;  // of that
+};
+std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCosts& costs,
+                                       const PredictionInput& input);
 
 // Workers that go at their own pace and meet a server alone, which steps along all they send.
 std::vector<Prediction> predict_own_pace(const PredictionInput& input);

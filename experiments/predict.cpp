@@ -18,7 +18,7 @@ namespace {
 // In the units of work_of: all simulations together, and one that needs more to show anything.
 constexpr std::int64_t most_work = 8'000'000;
 constexpr std::int64_t most_work_of_one = 12'000'000;
-constexpr std::int64_t fewest_steps = 2;
+constexpr std::int64_t fewest_steps = 8;
 constexpr std::int64_t steps_after_settling = 30;
 
 // How many steps each run is simulated for: all that it plans where the bound on work allows; what the short ones

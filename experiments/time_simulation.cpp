@@ -59,21 +59,23 @@ Rates rates_between(const Waypoint& from, const Waypoint& to) {
 }
 
 // Standard error of the time per step by the means of batches of consecutive steps, which are nearly independent
-// also where single steps are not.
+// also where single steps are not. A pace that changes for good in the course of the run is part of it.
 std::optional<double> standard_error(const std::vector<Waypoint>& all, std::size_t first) {
-  constexpr std::size_t most_batches = 25, fewest_batches = 4;
-  const std::size_t batches = std::min(most_batches, all.size() - 1 - first);
-  if (batches < fewest_batches) return std::nullopt;
+  constexpr int most_batches = 25;
+  constexpr std::size_t fewest_batches = 4;
+  const double steps = all.back().step - all[first].step;
   std::vector<double> means;
-  for (std::size_t batch = 0; batch < batches; ++batch) {
-    const std::size_t begin = first + batch * (all.size() - 1 - first) / batches;
-    const std::size_t end = first + (batch + 1) * (all.size() - 1 - first) / batches;
+  std::size_t begin = first;
+  for (std::size_t end = first; end < all.size(); ++end) {
+    if (all[end].step - all[begin].step < steps / most_batches || end == begin) continue;
     means.push_back(rates_between(all[begin], all[end]).step_s);
+    begin = end;
   }
+  if (means.size() < fewest_batches) return std::nullopt;
+  const auto count = static_cast<double>(means.size());
   double mean = 0, squares = 0;
-  for (const double value : means) mean += value / static_cast<double>(batches);
+  for (const double value : means) mean += value / count;
   for (const double value : means) squares += (value - mean) * (value - mean);
-  const auto count = static_cast<double>(batches);
   return std::sqrt(squares / (count - 1) / count);
 }
 

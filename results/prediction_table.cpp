@@ -12,8 +12,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// An error that six digits do not show is left out.
 std::string seconds(std::optional<double> value, double error = 0) {
-  return value ? mean_and_deviation({1, *value, error}) : "-";
+  if (!value) return "-";
+  return mean_and_deviation({1, *value, error > 1e-6 * *value ? error : 0});
 }
 
 std::string percent(std::optional<double> share) { return share ? fmt::format("{:.1f}", 100 * *share) : "-"; }

@@ -79,7 +79,7 @@ int BackupWorkers::quorum_of_step(Server& server, const std::vector<Rank>& accep
 std::vector<Prediction> BackupWorkers::predict(const PredictionInput& input) const {
   if (options_.servers > 1) return {};
   const bool cancels = options_.late == BackupOptions::Late::cancel;
-  return predict_quorum(quorum_, input.exchange_s(), cancels, input);
+  return predict_quorum(quorum_, cancels, {2 * input.message_s(), input.message_s()}, input);
 }
 
 std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context) {

@@ -206,7 +206,10 @@ TEST(DelayEnvironments, TheBestThresholdsOfTwoMeasuredHistograms) {
         const auto best =
             search_threshold({times, c.workers, steps, micro_batches}, 0.05 * k * mean, SpeedupForm::effective);
         EXPECT_NEAR(best.effective_speedup, expected[k], 0.01);
-        if (c.workers == 160 && k > 0 && micro_batches == 12) EXPECT_NEAR(best.drop_rate, 0.014, 0.005);
+        const bool is_tabulated = c.workers == 160 && k > 0 && micro_batches == 12;
+        if (is_tabulated) {
+          EXPECT_NEAR(best.drop_rate, 0.014, 0.005);
+        }
       }
     }
   }

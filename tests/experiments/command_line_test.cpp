@@ -79,6 +79,24 @@ TEST_F(CommandLine, CheckPrintsAnExperimentThatChecksToItselfAndRunsNothing) {
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
+TEST_F(CommandLine, PredictsWithoutRunning) {
+  const std::string file = write("e.toml", time_only);
+  const Outcome table = syncopate("predict " + file);
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("sampled E[T]"));
+  const Outcome json = syncopate("predict --json " + file + " budget.steps=7");
+  EXPECT_EQ(json.status, 0) << json.err;
+  EXPECT_THAT(json.out, HasSubstr("\"total_time_s\": 0.07"));  // constant micro-batches of 0.01 s, a free network
+  EXPECT_EQ(syncopate("predict " + file + " cluster.workers=0").status, 2);
+  // Nobody can go on in a collective once a worker has left.
+  const Outcome stuck =
+      syncopate("predict " + write("leave.toml", std::string(time_only) + "[[cluster.leave]]\nworkers = [1]\n"
+                                                                          "after_steps = 2\n"));
+  EXPECT_EQ(stuck.status, 1) << stuck.out;
+  EXPECT_THAT(stuck.err, HasSubstr("sync-sgd: "));
+  EXPECT_FALSE(std::filesystem::exists(directory / "results"));
+}
+
 TEST_F(CommandLine, CheckSaysHowManyProcessesItNeeds) {
   const std::string file = write("e.toml", std::string(time_only) +
                                                "[[methods]]\nalgorithm = \"backup-workers\"\n"

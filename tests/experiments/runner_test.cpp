@@ -278,6 +278,23 @@ TEST_F(RunnerTest, RunsWithoutAModel) {
   EXPECT_EQ(summary(0)["communicated_bytes"], 10 * 2 * (2 - 1) * 1000);
 }
 
+// Steps of 2 s and a network of 0.5 s, without delays: the formula is exact.
+TEST_F(RunnerTest, FinishedRunsHaveTheirPredictionsBesideThem) {
+  add("A", 1, std::make_shared<SyncSgd>());
+  add("B", 1, std::make_shared<Synchronous>());
+  EXPECT_EQ(start(), 0);
+  const auto predicted = summary(0)["predicted"];
+  ASSERT_EQ(predicted.size(), 2u);
+  for (const auto& formula : predicted) {
+    EXPECT_DOUBLE_EQ(formula["step_time_s"], 2.5);
+    EXPECT_DOUBLE_EQ(formula["total_time_s"], summary(0)["end_time_s"]);
+    EXPECT_EQ(formula["drop_rate"], 0);
+  }
+  EXPECT_FALSE(summary(1).contains("predicted"));
+  EXPECT_THAT(out_, HasSubstr("2.500 (2.500)"));
+  EXPECT_THAT(out_, HasSubstr("2.500 (-)"));
+}
+
 TEST_F(RunnerTest, TheMpiClusterNeedsALauncher) {
   add("A", 1, std::make_shared<Synchronous>());
   options_.cluster = ClusterChoice::mpi;

@@ -189,5 +189,18 @@ TEST(TextTable, AlignsCodePointsNotBytes) {
   EXPECT_EQ(table.text(), "a       b\n---------\n\xC3\xA9t\xC3\xA9     1\nhiver  10\n");
 }
 
+TEST(ResultTable, ShowsTheFormulasStepTimeInBracketsWhereAMethodHasOne) {
+  std::vector<RunSummary> runs = {finished("A", 1, 0.9, 10.0), finished("A", 2, 0.9, 10.0),
+                                  finished("B", 1, 0.9, 10.0)};
+  for (RunSummary& run : runs) run.steps = 600;
+  EXPECT_THAT(result_table(runs), Not(HasSubstr("formula")));
+  runs[0].predicted = {{.prediction = {.formula = "f", .step_time_s = 0.12}, .total_time_s = {}}};
+  runs[1].predicted = {{.prediction = {.formula = "f", .step_time_s = 0.14}, .total_time_s = {}}};
+  const std::string table = result_table(runs);
+  EXPECT_THAT(table, HasSubstr("(formula)"));
+  EXPECT_THAT(table, HasSubstr("0.1000 (0.1300)"));
+  EXPECT_THAT(table, HasSubstr("0.1000 (-)"));
+}
+
 }  // namespace
 }  // namespace syncopate

@@ -200,6 +200,33 @@ TEST(SummaryJson, ReadsBackWhatItWrote) {
   EXPECT_EQ(to_json(*copy), to_json(expected));
 }
 
+FormulaTime formula() {
+  return {.prediction = {.formula = "Eqs. 4 to 6",
+                         .step_time_s = 2,
+                         .communication_s = 0.5,
+                         .kept = 0.9,
+                         .drop_rate = {},
+                         .sync_step_time_s = 3},
+          .total_time_s = 60};
+}
+
+TEST(SummaryJson, PredictionsStandBesideWhatTheRunTook) {
+  const RunTotals all = totals();
+  RunSummary summary = summarise(plan(), four_rows(), &all, 8, 2);
+  EXPECT_DOUBLE_EQ(summary.step_time_s(), 3.0 / 30);
+  EXPECT_FALSE(nlohmann::json::parse(to_json(summary)).contains("predicted"));
+  summary.predicted = {formula()};
+  const auto json = nlohmann::json::parse(to_json(summary))["predicted"][0];
+  EXPECT_EQ(json["formula"], "Eqs. 4 to 6");
+  EXPECT_DOUBLE_EQ(json["effective_speedup"], 0.9 * 3 / 2);
+  EXPECT_TRUE(json["drop_rate"].is_null());
+  const auto copy = summary_from_json(to_json(summary));
+  ASSERT_TRUE(copy.has_value());
+  ASSERT_EQ(copy->predicted.size(), 1u);
+  EXPECT_EQ(copy->predicted[0].prediction, formula().prediction);
+  EXPECT_EQ(copy->predicted[0].total_time_s, 60);
+}
+
 TEST(SummaryJson, AValueThatIsNotANumberIsNull) {
   Recording recording;
   recording.metrics = {row(0, nan, nan)};

@@ -1,0 +1,213 @@
+// Predictions against the runs that they are about.
+#include "experiments/predict.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "experiments/time_simulation.hpp"
+#include "tests/experiments/experiment_file.hpp"
+#include "workers/delays/registry.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* delayed = R"(
+[[delays]]
+kind = "exponential"
+mean = 0.005
+)";
+constexpr const char* others = R"(
+[[methods]]
+label = "backup"
+algorithm = "backup-workers"
+backups = 1
+[[methods]]
+label = "local"
+algorithm = "local-sgd"
+period = { rule = "constant", steps = 5 }
+moments = "average"
+[[methods]]
+label = "async"
+algorithm = "async-sgd"
+[[methods]]
+label = "dynamic"
+algorithm = "dynamic-averaging"
+threshold = 0.1
+check_every = 4
+)";
+
+struct Predict : ExperimentFile {
+  // The small experiment with delays, a network by bytes, momentum and more methods.
+  Experiment all_methods(Overrides overrides = {}) {
+    write(std::string(small) + others + delayed);
+    overrides.insert(overrides.end(), {"network.kind=ring", "network.latency_s=1e-4",
+                                       "network.bandwidth_bytes_per_s=1e7", "training.optimizer.momentum=0.9"});
+    return load(overrides);
+  }
+};
+
+// The real run of the same model, data and all.
+double trained_time_s(const Run& run) {
+  Executor executor(1);
+  Training training(run.make_objective(), run.optimizer, {.seed = run.seed}, executor);
+  SimulatedCluster cluster({.workers = run.workers,
+                            .servers = run.algorithm->servers(),
+                            .micro_batches = run.micro_batches,
+                            .compute_time = *run.compute_time,
+                            .network = *run.network,
+                            .training = training});
+  const RunContext context{.cluster = cluster,
+                           .training = training,
+                           .learning_rate = *run.learning_rate,
+                           .budget = run.budget,
+                           .micro_batches = run.micro_batches,
+                           .samples_per_micro_batch = run.samples_per_micro_batch,
+                           .initial_model = training.initial_state(),
+                           .seed = run.seed};
+  const RunTotals totals = run_algorithm(*run.algorithm, context);
+  executor.wait_all();
+  return to_seconds(totals.end);
+}
+
+// To the nanosecond: the model's size and what its averages carry are known without it.
+TEST_F(Predict, TheSimulatedTimeIsThatOfTheTrainedRun) {
+  const Experiment experiment = all_methods();
+  const auto methods = predict(experiment);
+  ASSERT_EQ(methods.size(), 6u);  // one seed of two
+  for (std::size_t i = 0; i + 1 < methods.size(); ++i) {
+    const Run& run = experiment.runs[2 * i];
+    SCOPED_TRACE(run.method);
+    ASSERT_EQ(methods[i].method, run.method);
+    ASSERT_TRUE(methods[i].simulated);
+    EXPECT_TRUE(methods[i].simulated->whole);
+    EXPECT_EQ(methods[i].simulated->total_time_s, trained_time_s(run));
+    EXPECT_EQ(methods[i].simulated->steps, Step{60});
+    EXPECT_NEAR(methods[i].simulated->step_time_s, *methods[i].simulated->total_time_s / 60, 1e-12);
+  }
+  EXPECT_EQ(*methods[0].simulated_speedup, 1);
+  EXPECT_EQ(methods.back().not_simulated, "needs training");
+  EXPECT_FALSE(methods.back().simulated);
+  EXPECT_TRUE(methods.back().formulas.empty());
+}
+
+TEST_F(Predict, FormulasStandBesideTheSimulation) {
+  const auto methods = predict(all_methods({"budget.epochs=60"}));
+  for (const PredictedMethod& method : methods) {
+    SCOPED_TRACE(method.method);
+    for (const FormulaTime& formula : method.formulas) {
+      // Eq. 4 is for normal times: 10 % off at most for these.
+      EXPECT_NEAR(formula.prediction.step_time_s / method.simulated->step_time_s, 1, 0.1) << formula.prediction.formula;
+      EXPECT_NEAR(*formula.total_time_s, 600 * formula.prediction.step_time_s, 1e-9);
+    }
+  }
+  const auto count = [&](std::size_t i) { return methods[i].formulas.size(); };
+  EXPECT_EQ(count(0), 2u);
+  EXPECT_EQ(count(1), 2u);
+  EXPECT_EQ(count(2), 1u);
+  EXPECT_EQ(count(3), 1u);
+  EXPECT_EQ(count(4), 1u);
+}
+
+// A part of a run, drawn out, is near the whole: within four standard errors of it.
+TEST_F(Predict, APartOfARunIsDrawnOut) {
+  const Experiment experiment = all_methods({"budget.epochs=200"});
+  for (std::size_t i = 0; i + 2 < experiment.runs.size(); i += 2) {
+    const Run& run = experiment.runs[i];
+    SCOPED_TRACE(run.method);
+    const SimulatedTime part = simulate_time(run, 300), whole = simulate_time(run, 100'000);
+    EXPECT_FALSE(part.whole);
+    EXPECT_TRUE(whole.whole);
+    ASSERT_TRUE(part.error_s);
+    EXPECT_GT(*part.error_s, 0);
+    EXPECT_NEAR(part.step_time_s, whole.step_time_s, 4 * *part.error_s + 0.002 * whole.step_time_s);
+    EXPECT_NEAR(*part.total_time_s, *whole.total_time_s, 2000 * (4 * *part.error_s + 0.002 * whole.step_time_s));
+    EXPECT_NEAR(part.drop_rate, whole.drop_rate, 0.03);
+    EXPECT_NEAR(part.communication_share, whole.communication_share, 0.02);
+  }
+}
+
+// The first steps of an automatic threshold are not those of the rest: 10 of 1,000, not 10 of 100.
+TEST_F(Predict, StepsBeforeAMethodSettlesCountOnce) {
+  std::string text = std::string(small) + delayed;
+  text.replace(text.find("threshold_s = 0.015"), 19,
+               "threshold = { rule = \"automatic\", warmup_steps = 2, calibration_steps = 8 }");
+  write(text);
+  const Experiment experiment = load({"cluster.micro_batches=8", "training.micro_batch_size=2", "budget.epochs=100"});
+  const Run& run = experiment.runs.at(2);
+  ASSERT_EQ(run.method, "drop");
+  const SimulatedTime part = simulate_time(run, 100), whole = simulate_time(run, 100'000);
+  EXPECT_GT(whole.drop_rate, 0.03);
+  EXPECT_NEAR(part.step_time_s / whole.step_time_s, 1, 0.01);
+  EXPECT_NEAR(part.drop_rate, whole.drop_rate, 0.015);
+  EXPECT_NEAR(part.communication_share, whole.communication_share, 0.01);
+}
+
+TEST_F(Predict, BudgetsThatDoNotCountSteps) {
+  for (const char* budget : {"budget.seconds=3", "budget.samples=3000", "budget.bytes=20000000"}) {
+    std::string text = std::string(small) + delayed;
+    text.erase(text.find("epochs = 6"), 10);
+    write(text);
+    const Experiment experiment = load({budget, "training.learning_rate.schedule=constant", "network.latency_s=0.005"});
+    const Run& run = experiment.runs.front();
+    const double trained = trained_time_s(run);
+    EXPECT_EQ(simulate_time(run, 1'000'000).total_time_s, trained) << budget;
+    EXPECT_NEAR(*simulate_time(run, 20).total_time_s / trained, 1, 0.1) << budget;
+  }
+}
+
+TEST_F(Predict, TheTableNamesMethodsAndSources) {
+  const auto methods = predict(all_methods());
+  const std::string table = prediction_table(methods);
+  for (const char* text :
+       {"sync-sgd", "simulation", "Eq. 4", "sampled E[T]", "Eqs. 4 to 6", "order statistic (lower bound)",
+        "rounds of normal sums", "mean pace", "needs training", "S_eff", "+-"})
+    EXPECT_THAT(table, HasSubstr(text));
+  const auto json = nlohmann::json::parse(predictions_json("small", methods));
+  EXPECT_EQ(json["experiment"], "small");
+  ASSERT_EQ(json["predictions"].size(), methods.size());
+  const auto& drop = json["predictions"][1];
+  EXPECT_EQ(drop["method"], "drop");
+  EXPECT_EQ(drop["simulated"]["total_time_s"], *methods[1].simulated->total_time_s);
+  EXPECT_EQ(drop["formulas"][0]["formula"], "Eqs. 4 to 6");
+  EXPECT_EQ(drop["formulas"][0]["drop_rate"], *methods[1].formulas[0].prediction.drop_rate);
+  EXPECT_EQ(drop["planned_steps"], 60);
+  EXPECT_TRUE(json["predictions"][5]["simulated"].is_null());
+  EXPECT_EQ(json["predictions"][5]["not_simulated"], "needs training");
+}
+
+// Synchronous SGD stands behind S_eff also where the file does not have it, and at each point of a sweep anew.
+TEST_F(Predict, EachPointOfASweepHasABaselineOfItsOwn) {
+  std::string text = std::string(small) + delayed + "[sweep]\n\"cluster.workers\" = [2, 8]\n";
+  text.erase(text.find("[[methods]]\nalgorithm = \"sync-sgd\""), 34);
+  write(text);
+  const auto methods = predict(load({"datasets.gaussian-mixture.train=1280"}));
+  ASSERT_EQ(methods.size(), 2u);
+  EXPECT_EQ(methods[0].sweep.at(0).second, "2");
+  EXPECT_GT(*methods[1].simulated_speedup, *methods[0].simulated_speedup);  // more gain with more workers
+  EXPECT_THAT(prediction_table(methods), HasSubstr("drop, workers = 8"));
+}
+
+TEST_F(Predict, DelaysWithoutAMeanAreRefusedWithTheirPlace) {
+  if (std::ranges::none_of(delays(), [](const DelayRow& row) { return row.name == "pareto"; }))
+    GTEST_SKIP() << "there is no Pareto delay";
+  write(std::string(small) + "[[delays]]\nkind = \"pareto\"\nshape = 0.9\nminimum = 0.001\n");
+  EXPECT_NO_THROW(load());  // can be run
+  try {
+    load_experiment(file, {}, {.finite_means = true});
+    ADD_FAILURE() << "must be refused";
+  } catch (const ConfigurationFault& fault) {
+    EXPECT_THAT(fault.what(), HasSubstr(file.string() + ":31:9: delays.0.shape = 0.9; must give delays a finite mean"));
+  }
+  EXPECT_NO_THROW(load_experiment(file, {"delays.0.shape=1.1"}, {.finite_means = true}));
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,52 @@
+// A hundred thousand workers in one process, and how long a prediction may take: bars of the project.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "tests/experiments/program.hpp"
+
+namespace syncopate {
+namespace {
+
+using Scale = ProgramTest;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// The largest resident memory of any program started so far.
+double peak_gib() {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  return static_cast<double>(usage.ru_maxrss) / (1 << 20);
+}
+
+TEST_F(Scale, AHundredThousandSynchronousWorkersTakeLessThanTwoGibAndHalfAMinute) {
+  const auto start = Clock::now();
+  const auto run =
+      syncopate("run '" SYNCOPATE_SOURCE_DIR "/experiments/examples/hundred_thousand.toml' --quiet --results results");
+  const double took_s = seconds_since(start);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, testing::HasSubstr("synchronous SGD"));
+  EXPECT_LT(took_s, 30);  // with DropCompute beside it
+  EXPECT_LT(peak_gib(), 2);
+  RecordProperty("seconds", std::to_string(took_s));
+  RecordProperty("peak_gib", std::to_string(peak_gib()));
+}
+
+// The best of five, because other programs may be at work.
+TEST_F(Scale, TheQuickStartIsPredictedInLessThanASecond) {
+  double best_s = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = Clock::now();
+    const auto run = syncopate("predict '" SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml'");
+    best_s = std::min(best_s, seconds_since(start));
+    ASSERT_EQ(run.status, 0) << run.err;
+  }
+  EXPECT_LT(best_s, 1);
+  RecordProperty("seconds", std::to_string(best_s));
+}
+
+}  // namespace
+}  // namespace syncopate
