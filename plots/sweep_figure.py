@@ -127,18 +127,24 @@ def draw_formula(axis, there: list[tuple[float, list[Run]]], panel: Panel, look:
 
 
 def draw_linear(axis, xs: list[float], panel: Panel, smallest: Comparison) -> list[float]:
-    """What as many workers would do if each were as fast as synchronous SGD's on the fewest; returns its values."""
+    """What as many workers would do if nobody waited, by synchronous SGD's on the fewest; returns its values."""
     first = next((method for method in smallest.methods if method.algorithm == BASELINE), smallest.methods[0])
-    one = float(np.mean([samples_per_s(run) for run in first.runs])) / xs[0]
+    one = float(np.mean([samples_per_s(run) / busy_share(run) for run in first.runs])) / xs[0]
     line = [panel.linear(x, one) for x in xs]
     axis.plot(xs, line, color=style.FAINT, linewidth=1.1, linestyle=style.DASHES[1], gid="linear", zorder=1)
     return line
 
 
+def busy_share(run: Run) -> float:
+    """The share of the workers' time in which they do not wait; 1 where the summary does not say."""
+    seconds = (run.summary.get("worker_seconds") or {}).get("summed")
+    return 1 - seconds["wait"] / seconds["total"] if seconds and seconds["total"] > 0 else 1.0
+
+
 def explain_thin_lines(axis) -> None:
     """Says what lines without dots are, where there are any."""
     kinds = {line.get_gid() for line in axis.lines}
-    lines = [(THIN, style.INK, "by formula"), (style.DASHES[1], style.FAINT, "linear scaling")]
+    lines = [(THIN, style.INK, "by formula"), (style.DASHES[1], style.FAINT, "linear scaling: nobody waits")]
     shown = [line for line, kind in zip(lines, ("formula", "linear")) if kind in kinds]
     if shown:
         axis.legend([plt.Line2D([], [], linestyle=dash, color=colour, linewidth=1.1) for dash, colour, _ in shown],

@@ -83,7 +83,7 @@ TEST_F(Predict, TheSimulatedTimeIsThatOfTheTrainedRun) {
   const auto methods = predict(experiment);
   ASSERT_EQ(methods.size(), 6u);  // one seed of two
   for (std::size_t i = 0; i + 1 < methods.size(); ++i) {
-    const Run& run = experiment.runs[2 * i];
+    const syncopate::Run& run = experiment.runs[2 * i];
     SCOPED_TRACE(run.method);
     ASSERT_EQ(methods[i].method, run.method);
     ASSERT_TRUE(methods[i].simulated);
@@ -120,7 +120,7 @@ TEST_F(Predict, FormulasStandBesideTheSimulation) {
 TEST_F(Predict, APartOfARunIsDrawnOut) {
   const Experiment experiment = all_methods({"budget.epochs=200"});
   for (std::size_t i = 0; i + 2 < experiment.runs.size(); i += 2) {
-    const Run& run = experiment.runs[i];
+    const syncopate::Run& run = experiment.runs[i];
     SCOPED_TRACE(run.method);
     const SimulatedTime part = simulate_time(run, 300), whole = simulate_time(run, 100'000);
     EXPECT_FALSE(part.whole);
@@ -140,8 +140,9 @@ TEST_F(Predict, StepsBeforeAMethodSettlesCountOnce) {
   text.replace(text.find("threshold_s = 0.015"), 19,
                "threshold = { rule = \"automatic\", warmup_steps = 2, calibration_steps = 8 }");
   write(text);
-  const Experiment experiment = load({"cluster.micro_batches=8", "training.micro_batch_size=2", "budget.epochs=100"});
-  const Run& run = experiment.runs.at(2);
+  const Experiment experiment =
+      load({"network.latency_s=0.005", "cluster.micro_batches=8", "training.micro_batch_size=2", "budget.epochs=100"});
+  const syncopate::Run& run = experiment.runs.at(2);
   ASSERT_EQ(run.method, "drop");
   const SimulatedTime part = simulate_time(run, 100), whole = simulate_time(run, 100'000);
   EXPECT_GT(whole.drop_rate, 0.03);
@@ -156,7 +157,7 @@ TEST_F(Predict, BudgetsThatDoNotCountSteps) {
     text.erase(text.find("epochs = 6"), 10);
     write(text);
     const Experiment experiment = load({budget, "training.learning_rate.schedule=constant", "network.latency_s=0.005"});
-    const Run& run = experiment.runs.front();
+    const syncopate::Run& run = experiment.runs.front();
     const double trained = trained_time_s(run);
     EXPECT_EQ(simulate_time(run, 1'000'000).total_time_s, trained) << budget;
     EXPECT_NEAR(*simulate_time(run, 20).total_time_s / trained, 1, 0.1) << budget;

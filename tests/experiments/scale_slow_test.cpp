@@ -35,13 +35,22 @@ TEST_F(Scale, AHundredThousandSynchronousWorkersTakeLessThanTwoGibAndHalfAMinute
   RecordProperty("peak_gib", std::to_string(peak_gib()));
 }
 
-// The best of five, because other programs may be at work.
+// Processor time, because other programs may be at work: the program computes on one thread.
+double processor_s() {
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 TEST_F(Scale, TheQuickStartIsPredictedInLessThanASecond) {
   double best_s = 1e9;
-  for (int i = 0; i < 5; ++i) {
-    const auto start = Clock::now();
+  for (int i = 0; i < 3; ++i) {
+    const double before_s = processor_s();
     const auto run = syncopate("predict '" SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml'");
-    best_s = std::min(best_s, seconds_since(start));
+    best_s = std::min(best_s, processor_s() - before_s);
     ASSERT_EQ(run.status, 0) << run.err;
   }
   EXPECT_LT(best_s, 1);
