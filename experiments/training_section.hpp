@@ -17,7 +17,7 @@ namespace syncopate {
 
 struct TrainingSection {
   ObjectivePlan objective;
-  bool time_only = false;             // model = "none"
+  bool time_only = false;   // model = "none"
   Bytes parameter_bytes{};  // 4 P: of the model, or as training.parameters says in a time-only run
   double clip_norm = 0;
   std::shared_ptr<const Optimizer> optimizer;

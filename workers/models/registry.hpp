@@ -36,7 +36,7 @@ struct ObjectiveContext {
 // An objective whose keys are checked but whose data is not loaded yet.
 struct ObjectivePlan {
   std::function<std::shared_ptr<const Objective>()> load;  // empty: time-only (model = "none"), or faults
-  std::int64_t parameters = 0;  // P; 0: time-only, or faults
+  std::int64_t parameters = 0;                             // P; 0: time-only, or faults
   std::int64_t samples_per_micro_batch = 1;
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
   bool has_accuracy = false;
