@@ -205,7 +205,7 @@ TEST_F(Predict, DelaysWithoutAMeanAreRefusedWithTheirPlace) {
     load_experiment(file, {}, {.finite_means = true});
     ADD_FAILURE() << "must be refused";
   } catch (const ConfigurationFault& fault) {
-    EXPECT_THAT(fault.what(), HasSubstr(file.string() + ":31:9: delays.0.shape = 0.9; must give delays a finite mean"));
+    EXPECT_THAT(fault.what(), HasSubstr(file.string() + ":32:9: delays.0.shape = 0.9; must give delays a finite mean"));
   }
   EXPECT_NO_THROW(load_experiment(file, {"delays.0.shape=1.1"}, {.finite_means = true}));
 }
