@@ -1,6 +1,8 @@
 // What an event of a method with a server costs on the simulated cluster, without any arithmetic.
 #include <benchmark/benchmark.h>
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
 
 #include "algorithms/asynchronous/async_sgd.hpp"
@@ -9,35 +11,41 @@
 #include "algorithms/asynchronous/stale_synchronous.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
+#ifdef SYNCOPATE_WITH_SIMGRID
+#include "tests/benchmarks/simgrid_actors.hpp"
+#endif
 
 namespace syncopate {
 namespace {
 
 constexpr std::int64_t gradients = 2'000'000;
 
-// Events are deliveries: a gradient to the server, a model to a worker. Exponential delays, fixed network costs.
-void simulate(benchmark::State& state, const Algorithm& algorithm) {
-  const auto workers = static_cast<int>(state.range(0));
+constexpr double message_s = 0.001;
+const ComputeTime compute_time(1, 0.010, {}, {exponential_delay(0.005)});
+
+// The number of events, which are deliveries: a gradient to the server, a model to a worker.
+std::int64_t simulate(int workers, const Algorithm& algorithm) {
   Executor executor(0);
   Training training(nullptr, nullptr, {}, executor);
   training.set_parameter_bytes(1'000'000);
-  const ComputeTime compute_time(1, 0.010, {}, {exponential_delay(0.005)});
-  const auto network = make_fixed_network(0.001);
+  const auto network = make_fixed_network(message_s);
   const LearningRate rate(LearningRate::Options{.peak = 0.01});
+  SimulatedCluster cluster({.workers = workers,
+                            .servers = 1,
+                            .micro_batches = 1,
+                            .compute_time = compute_time,
+                            .network = *network,
+                            .training = training});
+  return run_algorithm(algorithm, {.cluster = cluster,
+                                   .training = training,
+                                   .learning_rate = rate,
+                                   .budget = {.steps = gradients / workers}})
+      .messages;
+}
+
+void simulate(benchmark::State& state, const Algorithm& algorithm) {
   std::int64_t events = 0;
-  for (auto _ : state) {
-    SimulatedCluster cluster({.workers = workers,
-                              .servers = 1,
-                              .micro_batches = 1,
-                              .compute_time = compute_time,
-                              .network = *network,
-                              .training = training});
-    events +=
-        run_algorithm(
-            algorithm,
-            {.cluster = cluster, .training = training, .learning_rate = rate, .budget = {.steps = gradients / workers}})
-            .messages;
-  }
+  for (auto _ : state) events += simulate(static_cast<int>(state.range(0)), algorithm);
   state.counters["events_per_s"] = benchmark::Counter(static_cast<double>(events), benchmark::Counter::kIsRate);
   state.counters["bar_per_s"] = 5e6;
 }
@@ -53,6 +61,26 @@ BENCHMARK(TimeOnlyStaleSynchronous)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 void TimeOnlyBoundedDelay(benchmark::State& state) { simulate(state, BoundedDelay(16384)); }
 BENCHMARK(TimeOnlyBoundedDelay)->Arg(4096)->Unit(benchmark::kMillisecond);
+
+#ifdef SYNCOPATE_WITH_SIMGRID
+// How many times as many events as SimGrid handles per second, both in this run.
+void TimeOnlyAsyncSgdAgainstSimGrid(benchmark::State& state) {
+  constexpr int workers = 4096;
+  constexpr std::int64_t gradients_on_simgrid = 50'000;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto events = static_cast<double>(simulate(workers, AsyncSgd({})));
+    const double ours = events / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double host_s = run_on_simgrid(workers, gradients_on_simgrid, compute_time, message_s);
+    const double simgrids = 2 * static_cast<double>(gradients_on_simgrid) / host_s;
+    state.counters["events_per_s"] = ours;
+    state.counters["simgrid_events_per_s"] = simgrids;
+    state.counters["ratio"] = ours / simgrids;
+    state.counters["bar_ratio"] = 3;
+  }
+}
+BENCHMARK(TimeOnlyAsyncSgdAgainstSimGrid)->Iterations(1)->Unit(benchmark::kMillisecond);
+#endif
 
 }  // namespace
 }  // namespace syncopate

@@ -1,0 +1,14 @@
+// The worker and the server of asynchronous SGD as actors of SimGrid, a general simulator of distributed programs.
+#pragma once
+
+#include <cstdint>
+
+#include "workers/delays/compute_time.hpp"
+
+namespace syncopate {
+
+// Host seconds that SimGrid takes for `gradients` gradients: each a message to the server and one back, `message_s`
+// on the way, between computations of the given times. Once per process: SimGrid has one engine.
+double run_on_simgrid(int workers, std::int64_t gradients, const ComputeTime& compute_time, double message_s);
+
+}  // namespace syncopate
