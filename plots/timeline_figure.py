@@ -18,7 +18,7 @@ ACTIVITIES = {"compute": "#0072B2", "discarded": "#D55E00", "wait": "#E2E2E2", "
 ROUNDS = 4
 MOST_ROWS = 32  # of a panel
 WIDTH, LEFT, RIGHT = 13.0, 0.95, 0.3  # inches: of the figure, and its margins
-TOP, BOTTOM, GAP = 1.35, 0.62, 0.52  # above the panels with heading and legend, below them, between them
+TOP, BOTTOM, GAP = 1.45, 0.62, 0.52  # above the panels with heading and legend, below them, between them
 SMALLEST_EDGE = 4  # points: bars narrower than this, on average, have no edges
 
 
@@ -29,11 +29,13 @@ class Panel:
     trace: Trace
 
     def rows(self) -> list[int]:
-        """Threads that are shown: the first workers, and the servers."""
+        """Threads that are shown: of many workers the first and the last, where slow ones stand, and the servers."""
         threads = sorted(self.trace.names)
         workers, servers = threads[:self.trace.workers], threads[self.trace.workers:]
         servers = servers[:MOST_ROWS // 4]
-        return workers[:MOST_ROWS - len(servers)] + servers
+        left_out = max(0, len(workers) + len(servers) - MOST_ROWS)
+        first = (len(workers) - left_out) // 2
+        return workers[:first] + workers[first + left_out:] + servers
 
     def round_end(self, number: int) -> float:
         """The end of that round of the run, or of its last one; nan without rounds."""
@@ -89,15 +91,20 @@ def draw_panel(axes, panel: Panel, window: float, scale: float) -> None:
         begin = group["begin_s"].to_numpy() / scale
         lengths = group["end_s"].clip(upper=window).to_numpy() / scale - begin
         axes.broken_barh(list(zip(begin, lengths)), (place[thread] - 0.42, 0.84), facecolor=ACTIVITIES[activity], **edges)
+    for above, (thread, following) in enumerate(zip(rows, rows[1:])):
+        if following > thread + 1:  # workers between them are not shown
+            axes.axhline(above + 0.5, color=style.INK, linewidth=1, zorder=3)
     for end in panel.run.steps["time_s"]:
         if end <= window:
             axes.axvline(end / scale, color=style.INK, linewidth=0.8, linestyle=(0, (2, 2)), zorder=3)
     if panel.trace.until_s < window:
         axes.axvspan(panel.trace.until_s / scale, window / scale, facecolor="none", edgecolor=style.FAINT, hatch="////",
                      linewidth=0)
-        axes.text((panel.trace.until_s + window) / 2 / scale, len(rows) / 2 - 0.5,
-                  "not recorded" if panel.trace.capped else "the run has ended", ha="center", va="center",
-                  fontsize=9, bbox={"facecolor": "white", "edgecolor": "none", "pad": 2})
+        is_narrow = window - panel.trace.until_s < 0.12 * window
+        axes.text((window if is_narrow else (panel.trace.until_s + window) / 2) / scale, len(rows) / 2 - 0.5,
+                  "not recorded" if panel.trace.capped else "the run has ended",
+                  ha="right" if is_narrow else "center", va="center", fontsize=9,
+                  bbox={"facecolor": "white", "edgecolor": "none", "pad": 2})
     axes.set_xlim(0, window / scale)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(visible=False)
@@ -116,15 +123,20 @@ def describe_panel(axes, panel: Panel, look: dict) -> None:
     axes.set_title(panel.method.label, loc="left", fontsize=11, fontweight="bold", color=look["color"])
     seconds = (panel.run.summary.get("worker_seconds") or {}).get("summed") or {}
     if seconds.get("total"):
-        shares = [f"{name} {100 * seconds[name] / seconds['total']:.0f} %" for name in ACTIVITIES if seconds.get(name)]
+        shares = [f"{name} {share_text(seconds[name] / seconds['total'])}" for name in ACTIVITIES if seconds.get(name)]
         axes.set_title("whole run: " + ", ".join(shares), loc="right", fontsize=9, color="#666666")
+
+
+def share_text(share: float) -> str:
+    """Without decimals, but never 0 % for what there is."""
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{max(100 * share, 0.1):.1f} %"
 
 
 def draw_legend(figure, panels: list[Panel], height: float) -> None:
     shown = {activity for panel in panels for activity in panel.trace.spans["activity"].unique()}
     marks = [Patch(facecolor=colour, label=activity) for activity, colour in ACTIVITIES.items() if activity in shown]
     marks.append(Line2D([], [], color=style.INK, linewidth=0.8, linestyle=(0, (2, 2)), label="end of a round"))
-    figure.legend(handles=marks, loc="upper left", bbox_to_anchor=(LEFT / WIDTH, 1 - 0.72 / height), ncols=len(marks),
+    figure.legend(handles=marks, loc="upper left", bbox_to_anchor=(LEFT / WIDTH, 1 - 0.83 / height), ncols=len(marks),
                   frameon=False, fontsize=9.5, handlelength=1.4, columnspacing=1.6, borderaxespad=0, borderpad=0)
 
 
@@ -133,7 +145,7 @@ def parts_shown(panels: list[Panel]) -> str:
     parts = ["the first rounds"]
     most = max(len(panel.trace.names) for panel in panels)
     if any(len(panel.rows()) < len(panel.trace.names) for panel in panels):
-        parts.append(f"{max(len(panel.rows()) for panel in panels)} of {most} rows")
+        parts.append(f"{max(len(panel.rows()) for panel in panels)} of {most} rows, the first and the last workers")
     if any(len(panel.method.runs) > 1 for panel in panels):
         parts.append("first seed")
     return "  ·  " + ", ".join(parts)
