@@ -85,12 +85,14 @@ def draw_panel(axes, panel: Panel, window: float, scale: float) -> None:
     spans = spans[spans["thread"].isin(rows) & (spans["begin_s"] < window)]
     points = (WIDTH - LEFT - RIGHT) * 72 / window
     widths = points * (spans["end_s"].clip(upper=window) - spans["begin_s"])
-    edges = {"edgecolor": "white", "linewidth": 0.5} if len(widths) and widths.mean() > SMALLEST_EDGE else {"linewidth": 0}
+    has_edges = len(widths) and widths.mean() > SMALLEST_EDGE
+    edges = {"edgecolor": "white", "linewidth": 0.5} if has_edges else {"linewidth": 0}
     place = {thread: number for number, thread in enumerate(rows)}
     for (thread, activity), group in spans.groupby(["thread", "activity"], sort=True):
         begin = group["begin_s"].to_numpy() / scale
         lengths = group["end_s"].clip(upper=window).to_numpy() / scale - begin
-        axes.broken_barh(list(zip(begin, lengths)), (place[thread] - 0.42, 0.84), facecolor=ACTIVITIES[activity], **edges)
+        axes.broken_barh(list(zip(begin, lengths)), (place[thread] - 0.42, 0.84), facecolor=ACTIVITIES[activity],
+                         **edges)
     for above, (thread, following) in enumerate(zip(rows, rows[1:])):
         if following > thread + 1:  # workers between them are not shown
             axes.axhline(above + 0.5, color=style.INK, linewidth=1, zorder=3)

@@ -11,7 +11,8 @@ SpanRecorder::SpanRecorder(int workers, int servers, const Limits& limits)
   const std::int64_t of_workers = servers > 0 ? limits.spans / 2 : limits.spans;
   for (std::size_t i = 0; i < tracks_.size(); ++i) {
     const bool is_worker = static_cast<int>(i) < workers;
-    tracks_[i].most_spans = is_worker ? of_workers / workers : (limits.spans - of_workers) / servers;
+    const std::int64_t share = is_worker ? of_workers / workers : (limits.spans - of_workers) / servers;
+    tracks_[i].most_spans = std::max<std::int64_t>(share, 1);
   }
 }
 

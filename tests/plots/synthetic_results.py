@@ -67,7 +67,8 @@ def write_trace(run: Path, workers: int = 2, servers: int = 0, until_s: float = 
             events.append({"name": activity, "ph": "X", "pid": 1, "tid": thread, "ts": 1e6 * begin_s,
                            "dur": 1e6 * (end_s - begin_s), "args": {"what": "x"}})
     with gzip.open(run / "trace.json.gz", "wt", encoding="utf-8") as file:
-        json.dump({"otherData": {"workers": workers, "until_s": until_s, "capped": capped}, "traceEvents": events}, file)
+        about = {"workers": workers, "until_s": until_s, "capped": capped}
+        json.dump({"otherData": about, "traceEvents": events}, file)
 
 
 def write_experiment(directory: Path, seeds: int = 3, accuracy: bool = True) -> Path:

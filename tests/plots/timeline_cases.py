@@ -64,7 +64,8 @@ class Timelines(WithDirectory):
         rows = self.bars(figure.axes[0], "compute")
         self.assertEqual(len(rows), 32)
         labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-        self.assertEqual(labels, [f"worker {rank}" for rank in (0, 4, 8, 12, 86, 90, 94, 98)] + ["server 0", "server 1"])
+        workers = [f"worker {rank}" for rank in (0, 4, 8, 12, 86, 90, 94, 98)]
+        self.assertEqual(labels, [*workers, "server 0", "server 1"])
         self.assertTrue(any("32 of 102 rows" in text.get_text() for text in figure.texts))
 
     def test_where_the_trace_was_cut_nothing_is_drawn(self):

@@ -37,108 +37,107 @@ INSTANTIATE_TEST_SUITE_P(Mpi, PartialContract, testing::ValuesIn([] { return std
 INSTANTIATE_TEST_SUITE_P(Mpi, RecordContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 
 class MpiRanks : public ClusterContract {};
-  INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, testing::ValuesIn([] { return std::vector{mpi()}; }()));
+INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 
-  TEST_P(MpiRanks, RanksThatAMethodDoesNotNeedStayIdleAndLearnTheTotals) {
-    const int workers = participants() - 1;
-    bool worked = false;
-    const RunTotals totals = run(workers, [&](Cluster& cluster, Rank self) {
-      worked = true;
-      Gradient sum = gradient(cluster, self, 1);
-      cluster.all_reduce_sum(self, sum, {}, {.kept = 1, .planned = 1}, here());
-      EXPECT_EQ(sum.micro_batches(), workers);
-    });
-    EXPECT_EQ(worked, session->rank() < workers);
-    EXPECT_EQ(totals.accounts.size(), static_cast<std::size_t>(workers));
-    EXPECT_EQ(totals.kept, std::vector<std::int64_t>(static_cast<std::size_t>(workers), 1));
-    EXPECT_GE(totals.end, start_time + from_seconds(base_s));
+TEST_P(MpiRanks, RanksThatAMethodDoesNotNeedStayIdleAndLearnTheTotals) {
+  const int workers = participants() - 1;
+  bool worked = false;
+  const RunTotals totals = run(workers, [&](Cluster& cluster, Rank self) {
+    worked = true;
+    Gradient sum = gradient(cluster, self, 1);
+    cluster.all_reduce_sum(self, sum, {}, {.kept = 1, .planned = 1}, here());
+    EXPECT_EQ(sum.micro_batches(), workers);
+  });
+  EXPECT_EQ(worked, session->rank() < workers);
+  EXPECT_EQ(totals.accounts.size(), static_cast<std::size_t>(workers));
+  EXPECT_EQ(totals.kept, std::vector<std::int64_t>(static_cast<std::size_t>(workers), 1));
+  EXPECT_GE(totals.end, start_time + from_seconds(base_s));
+}
+
+TEST_P(MpiRanks, TooFewRanksAreAnErrorOnEveryRank) {
+  const ComputeTime compute_time(7, base_s, {}, {});
+  EXPECT_THROW(make_mpi({.workers = participants(), .servers = 1, .compute_time = compute_time, .training = training}),
+               std::invalid_argument);
+}
+
+// Its gradients take a while to compute, by the wall clock.
+class SlowObjective : public KnownObjective {
+ public:
+  explicit SlowObjective(Duration takes) : takes_(takes) {}
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override {
+    std::this_thread::sleep_for(takes_);
+    return KnownObjective::gradient(parameters, buffers, micro_batches);
   }
 
-  TEST_P(MpiRanks, TooFewRanksAreAnErrorOnEveryRank) {
-    const ComputeTime compute_time(7, base_s, {}, {});
-    EXPECT_THROW(
-        make_mpi({.workers = participants(), .servers = 1, .compute_time = compute_time, .training = training}),
-        std::invalid_argument);
+ private:
+  Duration takes_;
+};
+
+RunTotals run_with(Duration real, double drawn_s, int workers) {
+  Executor executor{0};
+  Training training{std::make_shared<SlowObjective>(real), make_sgd({}), {}, executor};
+  const ComputeTime compute_time(7, drawn_s, {}, {});
+  const auto cluster = make_mpi({.workers = workers, .compute_time = compute_time, .training = training});
+  return cluster->run(
+      [&](Rank self) {
+        for (int i = 0; i <= self.value; ++i)
+          cluster->compute_gradient(self, training.initial_state(), {self, 0, i}, {self, 0, i}, {});
+      },
+      nullptr);
+}
+
+TEST_P(MpiRanks, MicroBatchesThatDoNotFitIntoTheirDrawnTimeAreCounted) {
+  const int n = participants();
+  const RunTotals slow = run_with(std::chrono::milliseconds(5), 0.001, n);
+  const RunTotals fitting = run_with(std::chrono::milliseconds(1), 0.15, n);
+  for (int w = 0; w < n; ++w) {
+    EXPECT_EQ(slow.emulated.at(static_cast<std::size_t>(w)), w + 1);
+    EXPECT_EQ(slow.overruns.at(static_cast<std::size_t>(w)), w + 1);
+    EXPECT_EQ(fitting.emulated.at(static_cast<std::size_t>(w)), w + 1);
+    EXPECT_EQ(fitting.overruns.at(static_cast<std::size_t>(w)), 0);
   }
+  EXPECT_GE(slow.overrun_excess, n * (n + 1) / 2 * std::chrono::milliseconds(4));
+  EXPECT_LE(slow.overrun_excess, n * (n + 1) / 2 * std::chrono::milliseconds(4) + tolerance());
+  EXPECT_EQ(fitting.overrun_excess, Duration{});
+}
 
-  // Its gradients take a while to compute, by the wall clock.
-  class SlowObjective : public KnownObjective {
-   public:
-    explicit SlowObjective(Duration takes) : takes_(takes) {}
-    PartialGradient gradient(const float* parameters, const float* buffers,
-                             std::span<const MicroBatch> micro_batches) const override {
-      std::this_thread::sleep_for(takes_);
-      return KnownObjective::gradient(parameters, buffers, micro_batches);
-    }
-
-   private:
-    Duration takes_;
-  };
-
-  RunTotals run_with(Duration real, double drawn_s, int workers) {
-    Executor executor{0};
-    Training training{std::make_shared<SlowObjective>(real), make_sgd({}), {}, executor};
-    const ComputeTime compute_time(7, drawn_s, {}, {});
-    const auto cluster = make_mpi({.workers = workers, .compute_time = compute_time, .training = training});
-    return cluster->run(
-        [&](Rank self) {
-          for (int i = 0; i <= self.value; ++i)
-            cluster->compute_gradient(self, training.initial_state(), {self, 0, i}, {self, 0, i}, {});
-        },
-        nullptr);
-  }
-
-  TEST_P(MpiRanks, MicroBatchesThatDoNotFitIntoTheirDrawnTimeAreCounted) {
-    const int n = participants();
-    const RunTotals slow = run_with(std::chrono::milliseconds(5), 0.001, n);
-    const RunTotals fitting = run_with(std::chrono::milliseconds(1), 0.15, n);
-    for (int w = 0; w < n; ++w) {
-      EXPECT_EQ(slow.emulated.at(static_cast<std::size_t>(w)), w + 1);
-      EXPECT_EQ(slow.overruns.at(static_cast<std::size_t>(w)), w + 1);
-      EXPECT_EQ(fitting.emulated.at(static_cast<std::size_t>(w)), w + 1);
-      EXPECT_EQ(fitting.overruns.at(static_cast<std::size_t>(w)), 0);
-    }
-    EXPECT_GE(slow.overrun_excess, n * (n + 1) / 2 * std::chrono::milliseconds(4));
-    EXPECT_LE(slow.overrun_excess, n * (n + 1) / 2 * std::chrono::milliseconds(4) + tolerance());
-    EXPECT_EQ(fitting.overrun_excess, Duration{});
-  }
-
-  // Micro-batches take an hour; those of step 1 never end, on worker 1 alone or, in one way, on all.
-  int fail_as(const std::string& way) {
-    Executor executor{0};
-    Training training{std::make_shared<KnownObjective>(), make_sgd({}), {}, executor};
-    std::vector<std::shared_ptr<const DelayProcess>> delays;
-    for (int w = 0; w < session->size(); ++w)
-      if (w == 1 || way == "all endless") delays.push_back(std::make_shared<EndlessStep>(Rank{w}, 1));
-    const ComputeTime compute_time(7, 3600, {}, delays);
-    const auto cluster = make_mpi({.workers = session->size(), .compute_time = compute_time, .training = training});
-    cluster->run(
-        [&](Rank self) {
-          const Place here{"test", std::source_location::current()};
-          const auto compute = [&](Step step) {
-            cluster->compute_gradient(self, training.initial_state(), {self, step, 0}, {self, step, 0}, {});
-          };
-          Gradient none;
-          ModelStatePtr state = training.initial_state();
-          if (way == "exception on one rank" && self.value == 1) throw std::runtime_error("the milk has boiled over");
-          if (way == "exception on all ranks") throw std::runtime_error("the milk has boiled over");
-          if (way == "exception on one rank" && self.value == 0) compute(0);
-          if (way == "all endless") compute(1);
-          const bool is_odd_one_out = self.value == 1;
-          if (is_odd_one_out && (way == "early end" || way == "early end in a group")) return;
-          if (is_odd_one_out && (way == "endless" || way == "endless in a partial all-reduce")) compute(1);
-          if (is_odd_one_out && way == "mismatch")
-            cluster->barrier(self, here);
-          else if (way == "early end in a group")
-            cluster->average(self, state, {.policy = {}, .group_size = 3}, {}, here);
-          else if (way == "endless in a partial all-reduce")
-            cluster->partial_all_reduce(self, none, {.quorum = 3}, LateGradient::drop, {}, here);
-          else
-            cluster->all_reduce_sum(self, none, {}, {}, here);
-        },
-        nullptr);
-    return 0;
-  }
+// Micro-batches take an hour; those of step 1 never end, on worker 1 alone or, in one way, on all.
+int fail_as(const std::string& way) {
+  Executor executor{0};
+  Training training{std::make_shared<KnownObjective>(), make_sgd({}), {}, executor};
+  std::vector<std::shared_ptr<const DelayProcess>> delays;
+  for (int w = 0; w < session->size(); ++w)
+    if (w == 1 || way == "all endless") delays.push_back(std::make_shared<EndlessStep>(Rank{w}, 1));
+  const ComputeTime compute_time(7, 3600, {}, delays);
+  const auto cluster = make_mpi({.workers = session->size(), .compute_time = compute_time, .training = training});
+  cluster->run(
+      [&](Rank self) {
+        const Place here{"test", std::source_location::current()};
+        const auto compute = [&](Step step) {
+          cluster->compute_gradient(self, training.initial_state(), {self, step, 0}, {self, step, 0}, {});
+        };
+        Gradient none;
+        ModelStatePtr state = training.initial_state();
+        if (way == "exception on one rank" && self.value == 1) throw std::runtime_error("the milk has boiled over");
+        if (way == "exception on all ranks") throw std::runtime_error("the milk has boiled over");
+        if (way == "exception on one rank" && self.value == 0) compute(0);
+        if (way == "all endless") compute(1);
+        const bool is_odd_one_out = self.value == 1;
+        if (is_odd_one_out && (way == "early end" || way == "early end in a group")) return;
+        if (is_odd_one_out && (way == "endless" || way == "endless in a partial all-reduce")) compute(1);
+        if (is_odd_one_out && way == "mismatch")
+          cluster->barrier(self, here);
+        else if (way == "early end in a group")
+          cluster->average(self, state, {.policy = {}, .group_size = 3}, {}, here);
+        else if (way == "endless in a partial all-reduce")
+          cluster->partial_all_reduce(self, none, {.quorum = 3}, LateGradient::drop, {}, here);
+        else
+          cluster->all_reduce_sum(self, none, {}, {}, here);
+      },
+      nullptr);
+  return 0;
+}
 
 }  // namespace
 }  // namespace syncopate
