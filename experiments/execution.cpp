@@ -3,9 +3,12 @@
 #include <utility>
 
 #include "experiments/mpi_exchange.hpp"
+#include "results/durations_csv.hpp"
+#include "results/gzip.hpp"
 #include "results/metadata.hpp"
 #include "results/recorder.hpp"
 #include "results/summary_json.hpp"
+#include "results/trace_events.hpp"
 #include "workers/blas_kernel.hpp"
 #include "workers/interrupt.hpp"
 #include "workers/models/registry.hpp"
@@ -40,8 +43,25 @@ int publishing_rank(const Run& run) { return run.algorithm->servers() == 1 ? run
 // The rank that books rounds: the first server's where there is one.
 int booking_rank(const Run& run) { return run.algorithm->servers() > 0 ? run.workers : 0; }
 
+// What the run is to record; alike on all ranks.
+RunRecord make_record(const Run& run, const Machinery& machinery) {
+  const RecordingPlan& plan = run.recording;
+  RunRecord record;
+  SpanRecorder::Limits limits{.spans = plan.trace_events};
+  if (plan.trace_seconds) limits.time = from_seconds(*plan.trace_seconds);
+  if (plan.trace) record.spans.emplace(run.workers, run.algorithm->servers(), limits);
+  if (plan.records_durations(machinery.mpi != nullptr)) record.durations.emplace();
+  return record;
+}
+
+void take_record(RunRecord& record, Outcome& outcome) {
+  if (record.spans) outcome.timeline = record.spans->finish(outcome.totals->end);
+  outcome.durations = std::move(record.durations);
+}
+
 std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery, Training& training,
-                                      RunObserver* observer, std::function<void(const std::string&)> before_abort) {
+                                      RunObserver* observer, RunRecord* record,
+                                      std::function<void(const std::string&)> before_abort) {
   const int servers = run.algorithm->servers();
   if (!machinery.mpi) {
     return std::make_unique<SimulatedCluster>(SimulatedCluster::Options{.workers = run.workers,
@@ -50,7 +70,8 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
                                                                         .compute_time = *run.compute_time,
                                                                         .network = *run.network,
                                                                         .training = training,
-                                                                        .observer = observer});
+                                                                        .observer = observer,
+                                                                        .record = record});
   }
   MpiCluster::Options options{.workers = run.workers,
                               .servers = servers,
@@ -59,6 +80,7 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
                               .session = *machinery.mpi};
   options.pace = run.pace == Pace::inject ? MpiCluster::Pace::inject : MpiCluster::Pace::emulate;
   options.observer = observer;
+  options.record = record;
   options.before_abort = std::move(before_abort);
   return std::make_unique<MpiCluster>(options);
 }
@@ -69,7 +91,9 @@ void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Reco
   const bool publishes = !machinery.mpi || machinery.mpi->rank() == publishing_rank(run);
   const bool records = publishes || machinery.mpi->rank() == booking_rank(run);
   RunObserver* observer = records ? &recorder : nullptr;
-  const auto cluster = make_cluster(run, machinery, *stage.training, observer, before_abort);
+  RunRecord record = make_record(run, machinery);
+  RunRecord* const wanted = record.spans || record.durations ? &record : nullptr;
+  const auto cluster = make_cluster(run, machinery, *stage.training, observer, wanted, before_abort);
   const RunContext context{.cluster = *cluster,
                            .training = *stage.training,
                            .learning_rate = *run.learning_rate,
@@ -83,6 +107,7 @@ void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Reco
   if (publishes) recorder.begin(context.initial_model, run.learning_rate->at(Step{0}));
   try {
     outcome.totals = run_algorithm(*run.algorithm, context);
+    if (!machinery.mpi || machinery.mpi->rank() == 0) take_record(record, outcome);
   } catch (const Interrupted&) {
     throw;
   } catch (const Diverged&) {  // the recording says so
@@ -164,6 +189,9 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
   if (summary.status == RunStatus::finished && outcome.on_virtual_clock) {
     if (const auto times = sample_times(run)) summary.predicted = predict_by_formula(run, *times);
   }
+  summary.recorded = run.recording;
+  summary.recorded.trace = outcome.timeline.has_value();
+  summary.recorded.durations = outcome.durations.has_value();
   return summary;
 }
 
@@ -177,11 +205,17 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
                              .end = outcome.end,
                              .exit = to_string(summary.status),
                              .hash = run.hash};
-  return {{"config.toml", run.resolved_toml},
-          {"metadata.json", to_json(metadata)},
-          {"metrics.csv", metrics_csv(outcome.recording.metrics)},
-          {"steps.csv", steps_csv(outcome.recording.rounds)},
-          {"summary.json", to_json(summary)}};
+  FileContents files{{"config.toml", run.resolved_toml},
+                     {"metadata.json", to_json(metadata)},
+                     {"metrics.csv", metrics_csv(outcome.recording.metrics)},
+                     {"steps.csv", steps_csv(outcome.recording.rounds)},
+                     {"summary.json", to_json(summary)}};
+  if (outcome.timeline) {
+    const TraceTitle title{run.experiment, run.method, run.seed, run.hash, metadata.cluster};
+    files["trace.json.gz"] = gzip(trace_events(*outcome.timeline, title));
+  }
+  if (outcome.durations) files["durations.csv.gz"] = gzip(durations_csv(*outcome.durations));
+  return files;
 }
 
 }  // namespace syncopate

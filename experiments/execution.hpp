@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "experiments/experiment.hpp"
 #include "results/progress.hpp"
@@ -14,6 +15,7 @@
 #include "results/run_directory.hpp"
 #include "results/summary.hpp"
 #include "workers/mpi/mpi_session.hpp"
+#include "workers/run_record.hpp"
 
 namespace syncopate {
 
@@ -25,9 +27,11 @@ struct Machinery {
 
 struct Outcome {
   Recording recording;
-  std::optional<RunTotals> totals;  // none if the run was ended early
-  std::string failure;              // empty: finished, or diverged
-  bool on_virtual_clock = true;     // simulated
+  std::optional<RunTotals> totals;   // none if the run was ended early
+  std::optional<Timeline> timeline;  // these two only of runs that came to their end
+  std::optional<std::vector<MicroBatchTime>> durations;
+  std::string failure;           // empty: finished, or diverged
+  bool on_virtual_clock = true;  // simulated
   std::int64_t samples_per_micro_batch = 1;
   double host_s = 0;  // without loading data
   std::chrono::system_clock::time_point start;

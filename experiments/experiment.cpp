@@ -11,6 +11,7 @@
 
 #include "experiments/budget_section.hpp"
 #include "experiments/cluster_section.hpp"
+#include "experiments/recording_section.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/sweep.hpp"
 #include "experiments/training_section.hpp"
@@ -33,6 +34,7 @@ struct Definition {
   Budget budget;
   std::shared_ptr<const LearningRate> learning_rate;
   EvaluationPlan evaluation;
+  RecordingPlan recording;
   std::vector<Method> methods;
   TomlNode resolved{};
   FaultList faults;
@@ -128,6 +130,7 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   if (result.budget.steps && !document.faults().empty()) result.budget.steps = unknown_budget;
   result.learning_rate = read_learning_rate(root, result.budget, steps_per_epoch, result.training.time_only);
   result.evaluation = read_evaluation(root, result.training);
+  result.recording = read_recording(root);
   document.record_as_written("sweep");
   result.methods = read_methods(root, algorithm_context(result));
   check_who_leaves(root, result);
@@ -136,9 +139,11 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   return result;
 }
 
-// Of all that decides what a run computes; a new description does not make another run of it.
+// Of all that decides what a run computes; a new description does not make another run of it, nor does what is
+// recorded beside it.
 std::string hash_of(TomlNode resolved) {
   resolved.erase("description");
+  resolved.erase("recording");
   const std::string text = write_toml(resolved);
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
@@ -177,6 +182,7 @@ Run make_run(const Definition& definition) {
   run.learning_rate = definition.learning_rate;
   run.budget = definition.budget;
   run.evaluation = definition.evaluation;
+  run.recording = definition.recording;
   run.algorithm = definition.methods.front().algorithm;
   return run;
 }

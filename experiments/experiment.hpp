@@ -33,6 +33,17 @@ struct EvaluationPlan {
   std::optional<double> target_loss;      // on the test set
 };
 
+// What a run leaves beside its rows. It decides nothing that a run computes, so it is not hashed: a finished run is
+// repeated only where it lacks what is asked for.
+struct RecordingPlan {
+  bool trace = false;                     // trace.json.gz, which goes on until the first of
+  std::optional<double> trace_seconds{};  // on the cluster's clock
+  std::int64_t trace_events = 100'000;
+  std::optional<bool> durations{};  // durations.csv.gz; not said: under MPI
+
+  bool records_durations(bool mpi) const { return durations.value_or(mpi); }
+};
+
 // One run: a method at one point of the sweep with one seed. All fields are resolved.
 struct Run {
   std::string experiment;                                  // name of the experiment
@@ -41,8 +52,8 @@ struct Run {
   std::vector<std::pair<std::string, std::string>> sweep;  // key and value of what is swept
   std::uint64_t seed = 0;
   std::string resolved_toml;  // the whole resolved configuration of this run alone
-  std::string hash;           // 16 hexadecimal digits of resolved_toml without its description; names the directory
-  std::string setting;        // likewise, also without the method: runs that share it meet the same delays
+  std::string hash;     // 16 hexadecimal digits of resolved_toml without description and recording; names the directory
+  std::string setting;  // likewise, also without the method: runs that share it meet the same delays
 
   int workers = 1;
   int micro_batches = 1;
@@ -58,6 +69,7 @@ struct Run {
   std::shared_ptr<const LearningRate> learning_rate;
   Budget budget;  // epochs are already steps
   EvaluationPlan evaluation;
+  RecordingPlan recording;  // not hashed
   std::shared_ptr<const Algorithm> algorithm;
 };
 

@@ -41,6 +41,7 @@ std::optional<RunSummary> finished_before(const std::filesystem::path& directory
   if (!text) return {};
   auto summary = summary_from_json(*text);
   if (!summary || summary->status != RunStatus::finished || summary->hash != run.hash) return {};
+  if (!covers(summary->recorded, run.recording)) return {};
   summary->method_index = run.method_index;
   return summary;
 }
@@ -202,7 +203,7 @@ int ExperimentRunner::print_tables() const {
   }
   const std::string results = result_table(runs, clock());
   const std::string failures = failure_table(runs);
-  if (!results.empty()) fmt::print("\n{}", results);
+  if (!results.empty()) fmt::print("\n{}{}", results, overrun_warnings(runs));
   if (!failures.empty()) fmt::print("\nRuns that did not finish; they are repeated next time:\n\n{}", failures);
   std::fflush(stdout);
   return failures.empty() ? exit_success : exit_failure;

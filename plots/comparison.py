@@ -7,7 +7,7 @@ from plots.methods import Method, group_methods
 from plots.runs import Run
 from plots.variation import flat, varying
 
-NOT_COMPARED = {"name", "description", "seeds", "methods"}
+NOT_COMPARED = {"name", "description", "seeds", "methods", "recording"}
 
 
 @dataclass

@@ -23,6 +23,7 @@ def draw_figures(comparisons: list[Comparison]):
     from plots.rounds_figure import rounds_figure
     from plots.style import line_styles
     from plots.sweep_figure import sweep_figures
+    from plots.timeline_figure import timeline_figure
 
     algorithms = defaultdict(dict)
     for comparison in comparisons:
@@ -34,7 +35,7 @@ def draw_figures(comparisons: list[Comparison]):
         yield file_name("sweep", experiment if several else ""), figure
     for comparison in comparisons:
         point = as_words(comparison.point)
-        for kind, draw in (("curves", curves_figure), ("rounds", rounds_figure)):
+        for kind, draw in (("curves", curves_figure), ("rounds", rounds_figure), ("timeline", timeline_figure)):
             figure = draw(comparison.methods, styles[comparison.experiment], heading(comparison),
                           subtitle(comparison, point))
             if figure is not None:

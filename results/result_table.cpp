@@ -194,6 +194,15 @@ std::string result_table(std::span<const RunSummary> runs, const std::string& cl
   return text;
 }
 
+std::string overrun_warnings(std::span<const RunSummary> runs) {
+  std::string text;
+  for (const RunSummary& run : runs) {
+    const std::string warning = run.status == RunStatus::finished ? run.overrun_warning() : std::string{};
+    if (!warning.empty()) text += fmt::format("{}, seed {}: {}\n", row_label(run), run.seed, warning);
+  }
+  return text;
+}
+
 std::string failure_table(std::span<const RunSummary> runs) {
   TextTable table;
   table.add_column("method", Align::left);

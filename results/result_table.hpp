@@ -16,6 +16,9 @@ std::string result_table(std::span<const RunSummary> runs, const std::string& cl
 // Runs that are not finished: method, seed, reason. Empty if there are none.
 std::string failure_table(std::span<const RunSummary> runs);
 
+// A line for each finished run whose times are not those declared. Empty if there are none.
+std::string overrun_warnings(std::span<const RunSummary> runs);
+
 // "DropCompute, threshold_s = 0.07": the method and the swept values.
 std::string row_label(const RunSummary& run);
 

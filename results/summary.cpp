@@ -1,5 +1,7 @@
 #include "results/summary.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -84,6 +86,9 @@ void add_totals(RunSummary& summary, const RunTotals& totals) {
   summary.dropped_micro_batches = sum(totals.dropped);
   summary.communicated_bytes = totals.bytes.value();
   summary.staleness = totals.staleness;
+  summary.emulated_micro_batches = sum(totals.emulated);
+  summary.overruns = sum(totals.overruns);
+  summary.overrun_excess_s = exact_seconds(totals.overrun_excess);
   while (!summary.staleness.empty() && summary.staleness.back() == 0) summary.staleness.pop_back();
 }
 
@@ -117,6 +122,20 @@ std::optional<double> RunSummary::mean_staleness() const {
   for (std::size_t k = 0; k < staleness.size(); ++k)
     steps += static_cast<double>(k) * static_cast<double>(staleness[k]);
   return steps / static_cast<double>(sum(staleness));
+}
+
+std::string RunSummary::overrun_warning() const {
+  constexpr double most_share = 0.01;
+  const double share = ratio(static_cast<double>(overruns), static_cast<double>(emulated_micro_batches));
+  if (share <= most_share) return {};
+  return fmt::format("times are not those declared: {:.1f} % of the micro-batches took longer than drawn", 100 * share);
+}
+
+bool covers(const RecordingPlan& recorded, const RecordingPlan& wanted) {
+  if (wanted.durations.value_or(false) && !recorded.durations.value_or(false)) return false;
+  if (!wanted.trace) return true;
+  return recorded.trace && recorded.trace_seconds == wanted.trace_seconds &&
+         recorded.trace_events == wanted.trace_events;
 }
 
 RunSummary summarise(const Run& run, const Recording& recording, const RunTotals* totals,

@@ -83,7 +83,20 @@ struct RunSummary {
 
   // What formulas say of the run's time, the paper's own first; empty where there is none, and on the wall clock.
   std::vector<FormulaTime> predicted;
+
+  // Of all workers, where real arithmetic was to fit into drawn durations; else 0.
+  std::int64_t emulated_micro_batches = 0;
+  std::int64_t overruns = 0;  // those of them that took longer
+  double overrun_excess_s = 0;
+  // Why the run's times are not those declared; empty if they are.
+  std::string overrun_warning() const;
+
+  // What was recorded beside the rows, so that a run need not be repeated for it.
+  RecordingPlan recorded{.durations = false};
 };
+
+// Whether the files of a run that has recorded `recorded` are all that `wanted` asks for.
+bool covers(const RecordingPlan& recorded, const RecordingPlan& wanted);
 
 // `totals` is null for a run that was ended before its time: then rounds and the last evaluation
 // say how far it came.

@@ -93,6 +93,34 @@ FormulaTime formula_of(const Json& json) {
   return formula;
 }
 
+Json overruns_of(const RunSummary& summary) {
+  Json json;
+  json["micro_batches"] = summary.overruns;
+  json["of"] = summary.emulated_micro_batches;
+  json["excess_s"] = summary.overrun_excess_s;
+  const std::string warning = summary.overrun_warning();
+  json["warning"] = warning.empty() ? Json(nullptr) : Json(warning);
+  return json;
+}
+
+Json json_of(const RecordingPlan& recorded) {
+  Json json;
+  json["trace"] = nullptr;
+  if (recorded.trace) json["trace"] = {{"seconds", json_of(recorded.trace_seconds)}, {"events", recorded.trace_events}};
+  json["durations"] = recorded.durations.value_or(false);
+  return json;
+}
+
+RecordingPlan recorded_of(const Json& json) {
+  RecordingPlan recorded{.durations = json.at("durations").get<bool>()};
+  const Json& trace = json.at("trace");
+  recorded.trace = !trace.is_null();
+  if (!recorded.trace) return recorded;
+  recorded.trace_seconds = optional_at<double>(trace, "seconds");
+  trace.at("events").get_to(recorded.trace_events);
+  return recorded;
+}
+
 RunStatus status_of(const std::string& name) {
   for (const RunStatus status : {RunStatus::finished, RunStatus::diverged, RunStatus::failed}) {
     if (name == to_string(status)) return status;
@@ -139,6 +167,9 @@ std::string to_json(const RunSummary& summary) {
   json["kept_micro_batches_per_worker"] = summary.kept_per_worker;
   json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
   if (!summary.staleness.empty()) json["staleness"] = staleness_of(summary);
+  if (summary.emulated_micro_batches > 0) json["overruns"] = overruns_of(summary);
+  if (summary.recorded.trace || summary.recorded.durations.value_or(false))
+    json["recorded"] = json_of(summary.recorded);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -175,6 +206,13 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     json.at("kept_micro_batches_per_worker").get_to(summary.kept_per_worker);
     json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
     if (json.contains("staleness")) json.at("staleness").at("histogram").get_to(summary.staleness);
+    if (json.contains("overruns")) {
+      const Json& overruns = json.at("overruns");
+      overruns.at("micro_batches").get_to(summary.overruns);
+      overruns.at("of").get_to(summary.emulated_micro_batches);
+      overruns.at("excess_s").get_to(summary.overrun_excess_s);
+    }
+    if (json.contains("recorded")) summary.recorded = recorded_of(json.at("recorded"));
     return summary;
   } catch (const std::exception&) {  // not JSON, a missing key, a wrong type
     return {};

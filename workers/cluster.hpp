@@ -174,6 +174,10 @@ struct RunTotals {
   Bytes bytes{};
   std::int64_t collectives = 0;
   std::int64_t messages = 0;
+  // Where real arithmetic is to fit into drawn durations (pace = "emulate" under MPI); else empty or 0.
+  std::vector<std::int64_t> emulated;  // such micro-batches per worker
+  std::vector<std::int64_t> overruns;  // those of them that took longer
+  Duration overrun_excess{};           // by so much, together
 };
 
 // A run that cannot go on: what, which worker, when. Exit status 1.

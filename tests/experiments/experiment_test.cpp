@@ -70,6 +70,30 @@ TEST_F(ExperimentFile, ADescriptionMakesNoOtherRuns) {
   EXPECT_NE(load({"training.clip_norm=1"}).runs[0].hash, plain.runs[0].hash);
 }
 
+// What is recorded beside a run decides nothing in it.
+TEST_F(ExperimentFile, RecordingMakesNoOtherRuns) {
+  const Experiment plain = load();
+  EXPECT_THAT(plain.resolved_toml, testing::Not(HasSubstr("recording")));
+  EXPECT_FALSE(plain.runs[0].recording.trace);
+  EXPECT_TRUE(plain.runs[0].recording.records_durations(true));  // under MPI
+  EXPECT_FALSE(plain.runs[0].recording.records_durations(false));
+  const Experiment recorded = load(
+      {"recording.trace=true", "recording.trace_seconds=2.5", "recording.trace_events=50", "recording.durations=true"});
+  EXPECT_EQ(recorded.runs[0].hash, plain.runs[0].hash);
+  const RecordingPlan& plan = recorded.runs[0].recording;
+  EXPECT_TRUE(plan.trace);
+  EXPECT_EQ(plan.trace_seconds, 2.5);
+  EXPECT_EQ(plan.trace_events, 50);
+  EXPECT_TRUE(plan.records_durations(false));
+  write(recorded.runs[0].resolved_toml);
+  EXPECT_EQ(load().runs.at(0).recording.trace_seconds, 2.5);
+  EXPECT_FALSE(load({"recording.durations=false"}).runs[0].recording.records_durations(true));
+  EXPECT_THAT(
+      faults({"recording.trace_events=0", "recording.trace_seconds=0", "recording.trce=true"}),
+      testing::AllOf(HasSubstr("trace_events = 0; must be an integer of at least 1"), HasSubstr("trace_seconds = 0"),
+                     HasSubstr("trce = true; unknown key; did you mean \"trace\"?")));
+}
+
 TEST_F(ExperimentFile, EpochsBecomeSteps) {
   const syncopate::Run run = load().runs.at(0);
   EXPECT_EQ(run.budget.steps, Step{60});

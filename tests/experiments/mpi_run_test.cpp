@@ -70,6 +70,29 @@ TEST_F(MpiRun, RowsAndModelsComeTogetherWhoeverRecordsThem) {
   }
 }
 
+// No arithmetic fits into a nanosecond; that of a small quadratic fits into 100 ms.
+TEST_F(MpiRun, ARunWhoseArithmeticDoesNotFitIntoItsTimesSaysSo) {
+  const std::string file = write("e.toml", with_servers);
+  const std::string command = "run " + file + " --quiet --results results cluster.pace=emulate ";
+  const auto outcome = syncopate(command + "cluster.micro_batch_s=1e-9", 3);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, testing::HasSubstr("backup-workers, seed 1: times are not those declared: 100.0 % of"));
+  const auto slow = nlohmann::json::parse(read(run_directory() / "summary.json"))["overruns"];
+  EXPECT_EQ(slow["micro_batches"], slow["of"]);
+  EXPECT_GE(slow["of"], 2 * 6);
+  EXPECT_GT(slow["excess_s"], 0);
+  EXPECT_THAT(slow["warning"], testing::HasSubstr("times are not those declared"));
+  std::filesystem::remove_all(directory / "results");
+
+  const auto fitting = syncopate(command + "cluster.micro_batch_s=0.1", 3);
+  ASSERT_EQ(fitting.status, 0) << fitting.err;
+  EXPECT_THAT(fitting.out, testing::Not(testing::HasSubstr("declared")));
+  const auto overruns = nlohmann::json::parse(read(run_directory() / "summary.json"))["overruns"];
+  EXPECT_EQ(overruns["micro_batches"], 0);
+  EXPECT_EQ(overruns["excess_s"], 0.0);
+  EXPECT_TRUE(overruns["warning"].is_null());
+}
+
 TEST_F(MpiRun, AWrongNumberOfProcessesIsBadUsage) {
   const std::string file = write("e.toml", with_servers);
   const auto outcome = syncopate("run " + file + " --results results methods.backup-workers.servers=2", 3);

@@ -91,6 +91,33 @@ TEST_F(RunnerTest, RepeatsOnlyWhatIsMissing) {
   EXPECT_EQ(algorithm->runs, 2 * 2);
 }
 
+TEST_F(RunnerTest, RepeatsARunThatLacksARecordingThatIsAskedForExplicitly) {
+  const auto algorithm = std::make_shared<Synchronous>();
+  RecordingPlan& recording = add("A", 1, algorithm).recording;
+  const auto has = [&](const char* name) { return fs::exists(directory(0) / name); };
+  const auto runs_again = [&] {
+    const int before = algorithm->runs;
+    EXPECT_EQ(start(), 0);
+    return algorithm->runs > before;
+  };
+  EXPECT_TRUE(runs_again());
+  EXPECT_FALSE(has("trace.json.gz") || has("durations.csv.gz"));
+  recording.trace = true;
+  EXPECT_TRUE(runs_again());
+  EXPECT_TRUE(has("trace.json.gz") && !has("durations.csv.gz"));
+  EXPECT_FALSE(runs_again());
+  recording.trace_events = 10;
+  EXPECT_TRUE(runs_again());
+  recording.trace = false;
+  EXPECT_FALSE(runs_again());
+  EXPECT_TRUE(has("trace.json.gz"));
+  recording.durations = true;
+  EXPECT_TRUE(runs_again());
+  EXPECT_TRUE(has("durations.csv.gz"));
+  recording.durations = false;
+  EXPECT_FALSE(runs_again());
+}
+
 TEST_F(RunnerTest, RepeatsEverythingWhenAsked) {
   const auto algorithm = std::make_shared<Synchronous>();
   add("A", 1, algorithm);

@@ -1,5 +1,6 @@
 """Result directories with known content, in the layout that the program writes."""
 
+import gzip
 import json
 from pathlib import Path
 from zlib import crc32
@@ -54,6 +55,20 @@ def write_run(directory: Path, label: str, seed: int, speed: float = 1.0, period
         '[training]\nmodel = "mlp"\ndataset = "fashion-mnist"\n[evaluation]\ntarget_accuracy = 0.85\n'
         f'[[methods]]\nlabel = "{label}"\nalgorithm = "{algorithm}"\n', encoding="utf-8")
     return run
+
+
+def write_trace(run: Path, workers: int = 2, servers: int = 0, until_s: float = 1.0, capped: bool = False) -> None:
+    """Every participant computes for 0.3 s, loses 0.1 s and waits until the end."""
+    names = [f"worker {rank}" for rank in range(workers)] + [f"server {rank}" for rank in range(servers)]
+    events = [{"name": "thread_name", "ph": "M", "pid": 1, "tid": thread, "args": {"name": name}}
+              for thread, name in enumerate(names, 1)]
+    for thread in range(1, workers + servers + 1):
+        for activity, begin_s, end_s in (("compute", 0, 0.3), ("discarded", 0.3, 0.4), ("wait", 0.4, until_s)):
+            events.append({"name": activity, "ph": "X", "pid": 1, "tid": thread, "ts": 1e6 * begin_s,
+                           "dur": 1e6 * (end_s - begin_s), "args": {"what": "x"}})
+    with gzip.open(run / "trace.json.gz", "wt", encoding="utf-8") as file:
+        about = {"workers": workers, "until_s": until_s, "capped": capped}
+        json.dump({"otherData": about, "traceEvents": events}, file)
 
 
 def write_experiment(directory: Path, seeds: int = 3, accuracy: bool = True) -> Path:

@@ -35,6 +35,19 @@ RunSummary finished(const std::string& method, std::uint64_t seed, double accura
   return run;
 }
 
+TEST(OverrunWarnings, NameTheFinishedRunsWhoseTimesAreNotThoseDeclared) {
+  std::vector<RunSummary> runs(3);
+  runs[0].method = "A";
+  runs[1].method = "B";
+  runs[1].seed = 2;
+  for (RunSummary& run : runs) run.emulated_micro_batches = 50;
+  EXPECT_EQ(overrun_warnings(runs), "");
+  runs[1].overruns = runs[2].overruns = 5;
+  runs[2].status = RunStatus::failed;
+  EXPECT_EQ(overrun_warnings(runs),
+            "B, seed 2: times are not those declared: 10.0 % of the micro-batches took longer than drawn\n");
+}
+
 RunSummary failed(const std::string& method, std::uint64_t seed, RunStatus status, const std::string& reason) {
   RunSummary run = finished(method, seed, 0.1, {});
   run.status = status;

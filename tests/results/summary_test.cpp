@@ -189,6 +189,24 @@ TEST(SummaryJson, HasStalenessOnlyWhereGradientsHadOne) {
   EXPECT_EQ(summary_from_json(text)->staleness, (std::vector<std::int64_t>{3, 0, 1}));
 }
 
+TEST(SummaryJson, SaysWhereTimesAreNotThoseDeclared) {
+  RunSummary summary;
+  EXPECT_FALSE(nlohmann::json::parse(to_json(summary)).contains("overruns"));  // nothing was emulated
+  summary.emulated_micro_batches = 1000;
+  summary.overruns = 10;  // 1 %, which is not yet too much
+  summary.overrun_excess_s = 0.25;
+  auto json = nlohmann::json::parse(to_json(summary));
+  EXPECT_EQ(json["overruns"],
+            nlohmann::json::parse(R"({"micro_batches": 10, "of": 1000, "excess_s": 0.25, "warning": null})"));
+  summary.overruns = 32;
+  json = nlohmann::json::parse(to_json(summary));
+  EXPECT_EQ(json["overruns"]["warning"],
+            "times are not those declared: 3.2 % of the micro-batches took longer than drawn");
+  const auto again = summary_from_json(to_json(summary));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->overrun_warning(), summary.overrun_warning());
+}
+
 TEST(SummaryJson, ReadsBackWhatItWrote) {
   RunTotals all = totals();
   all.staleness = {3, 0, 1};

@@ -20,6 +20,7 @@
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/delays/network.hpp"
+#include "workers/run_record.hpp"
 #include "workers/training/optimizer.hpp"
 
 namespace syncopate {
@@ -93,6 +94,7 @@ struct ContractSetup {
   const ComputeTime& compute_time;
   Training& training;
   RunObserver* observer = nullptr;
+  RunRecord* record = nullptr;
 };
 
 struct ClusterKind {
@@ -119,7 +121,8 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
                                           .servers = serve ? servers : 0,
                                           .compute_time = compute_time,
                                           .training = is_time_only ? time_only : training,
-                                          .observer = observer});
+                                          .observer = observer,
+                                          .record = record});
     Cluster::Program serve_here;
     if (serve) serve_here = [&](Rank rank) { serve(*cluster, rank); };
     return cluster->run([&](Rank rank) { work(*cluster, rank); }, serve_here);
@@ -167,6 +170,7 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
   double base_s = 1e-3;
   std::vector<std::shared_ptr<const DelayProcess>> delays;
   RunObserver* observer = nullptr;
+  RunRecord* record = nullptr;
   bool is_time_only = false;  // runs without a model
   Executor executor{0};
   Training time_only{nullptr, nullptr, {}, executor};
@@ -183,5 +187,6 @@ inline void expect_near(const std::vector<float>& found, const std::vector<float
 #include "tests/workers/cluster_contract_collectives.hpp"
 #include "tests/workers/cluster_contract_messages.hpp"
 #include "tests/workers/cluster_contract_partial.hpp"
+#include "tests/workers/cluster_contract_records.hpp"
 #include "tests/workers/cluster_contract_servers.hpp"
 #include "tests/workers/cluster_contract_sums.hpp"

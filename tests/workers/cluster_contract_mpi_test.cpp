@@ -20,6 +20,7 @@ std::unique_ptr<Cluster> make_mpi(const ContractSetup& setup) {
                                                           .pace = MpiCluster::Pace::emulate,
                                                           .training = setup.training,
                                                           .observer = setup.observer,
+                                                          .record = setup.record,
                                                           .session = *session});
 }
 
@@ -33,6 +34,7 @@ ClusterKind mpi() {
 
 INSTANTIATE_TEST_SUITE_P(Mpi, ClusterContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 INSTANTIATE_TEST_SUITE_P(Mpi, PartialContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
+INSTANTIATE_TEST_SUITE_P(Mpi, RecordContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 
 class MpiRanks : public ClusterContract {};
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, testing::ValuesIn([] { return std::vector{mpi()}; }()));
@@ -56,6 +58,48 @@ TEST_P(MpiRanks, TooFewRanksAreAnErrorOnEveryRank) {
   const ComputeTime compute_time(7, base_s, {}, {});
   EXPECT_THROW(make_mpi({.workers = participants(), .servers = 1, .compute_time = compute_time, .training = training}),
                std::invalid_argument);
+}
+
+// Its gradients take a while to compute, by the wall clock.
+class SlowObjective : public KnownObjective {
+ public:
+  explicit SlowObjective(Duration takes) : takes_(takes) {}
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override {
+    std::this_thread::sleep_for(takes_);
+    return KnownObjective::gradient(parameters, buffers, micro_batches);
+  }
+
+ private:
+  Duration takes_;
+};
+
+RunTotals run_with(Duration real, double drawn_s, int workers) {
+  Executor executor{0};
+  Training training{std::make_shared<SlowObjective>(real), make_sgd({}), {}, executor};
+  const ComputeTime compute_time(7, drawn_s, {}, {});
+  const auto cluster = make_mpi({.workers = workers, .compute_time = compute_time, .training = training});
+  return cluster->run(
+      [&](Rank self) {
+        for (int i = 0; i <= self.value; ++i)
+          cluster->compute_gradient(self, training.initial_state(), {self, 0, i}, {self, 0, i}, {});
+      },
+      nullptr);
+}
+
+TEST_P(MpiRanks, MicroBatchesThatDoNotFitIntoTheirDrawnTimeAreCounted) {
+  const int n = participants();
+  const RunTotals slow = run_with(std::chrono::milliseconds(5), 0.001, n);
+  const RunTotals fitting = run_with(std::chrono::milliseconds(1), 0.15, n);
+  for (int w = 0; w < n; ++w) {
+    EXPECT_EQ(slow.emulated.at(static_cast<std::size_t>(w)), w + 1);
+    EXPECT_EQ(slow.overruns.at(static_cast<std::size_t>(w)), w + 1);
+    EXPECT_EQ(fitting.emulated.at(static_cast<std::size_t>(w)), w + 1);
+    EXPECT_EQ(fitting.overruns.at(static_cast<std::size_t>(w)), 0);
+  }
+  EXPECT_GE(slow.overrun_excess, n * (n + 1) / 2 * std::chrono::milliseconds(4));
+  EXPECT_LE(slow.overrun_excess, n * (n + 1) / 2 * std::chrono::milliseconds(4) + tolerance());
+  EXPECT_EQ(fitting.overrun_excess, Duration{});
 }
 
 // Micro-batches take an hour; those of step 1 never end, on worker 1 alone or, in one way, on all.

@@ -14,7 +14,8 @@ std::unique_ptr<Cluster> make_simulated(const ContractSetup& setup) {
                                                                       .compute_time = setup.compute_time,
                                                                       .network = *network,
                                                                       .training = setup.training,
-                                                                      .observer = setup.observer});
+                                                                      .observer = setup.observer,
+                                                                      .record = setup.record});
 }
 
 ClusterKind simulated(int participants) {
@@ -29,6 +30,7 @@ const auto numbers_of_participants = testing::Values(simulated(2), simulated(3),
 const auto name_of = [](const auto& info) { return std::to_string(info.param.participants) + "Participants"; };
 INSTANTIATE_TEST_SUITE_P(Simulated, ClusterContract, numbers_of_participants, name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, PartialContract, numbers_of_participants, name_of);
+INSTANTIATE_TEST_SUITE_P(Simulated, RecordContract, numbers_of_participants, name_of);
 
 class SimulatedFailures : public ClusterContract {};
 INSTANTIATE_TEST_SUITE_P(Simulated, SimulatedFailures, testing::Values(simulated(3)));

@@ -19,6 +19,7 @@
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/mpi/mpi_session.hpp"
+#include "workers/run_record.hpp"
 
 namespace syncopate {
 
@@ -37,6 +38,7 @@ class MpiCluster : public Cluster {
     Pace pace = Pace::inject;         // time-only runs compute nothing and so always emulate
     Training& training;               // its executor should have no threads: a rank computes at once
     RunObserver* observer = nullptr;  // may be null; worker 0 reports rounds
+    RunRecord* record = nullptr;      // alike on all ranks; null: nothing is recorded. Complete on rank 0 after the run
     const MpiSession& session;
     MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
     // Called on a rank that fails, before all ranks end: the last chance to save what there is.

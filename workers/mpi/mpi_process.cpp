@@ -48,6 +48,7 @@ void MpiCluster::Process::start() {
   mailbox_.emplace(*post_, options_.training);
   tallies_.assign(static_cast<std::size_t>(options_.workers), {});
   rows_.clear();
+  fates_.clear();
   staleness_.clear();
   end_ = met_at_ = last_round_end_ = start_time;
   has_ended_ = is_lost_ = partial_used_ = false;
@@ -66,7 +67,7 @@ void MpiCluster::Process::start() {
                 .buffers = options_.training.objective().buffers()};
     rounds_.emplace(options_.workers, layout);
   }
-  clock_.restart(communicators_.common_start_ns());
+  clock_.restart(communicators_.common_start_ns(), is_worker() || is_server() ? spans() : nullptr, self_);
 }
 
 // After its program a participant says so, and takes in what the others still send.

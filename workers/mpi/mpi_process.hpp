@@ -21,6 +21,13 @@
 
 namespace syncopate {
 
+// What became of a worker's gradient, for the spans that rank 0 puts together.
+struct GradientFate {
+  Rank worker{};
+  Duration compute_time{};
+  bool kept = false;
+};
+
 class MpiCluster::Process {
  public:
   explicit Process(const Options& options);
@@ -66,6 +73,9 @@ class MpiCluster::Process {
     std::int64_t kept_ns = 0;      // with servers: time spent on what they kept
     std::int64_t lost_ns = 0;      // without servers: time spent on what was dropped
     std::int64_t cut_ns = 0;       // computed beyond the end of the run, and so in none of the accounts
+    std::int64_t emulated = 0;     // micro-batches whose arithmetic had a drawn duration to fit into
+    std::int64_t overruns = 0;     // those of them that did not
+    std::int64_t excess_ns = 0;    // by so much, together
   };
 
   // What the coordinator says of a partial all-reduce; the sum is the letter's body.
@@ -100,10 +110,15 @@ class MpiCluster::Process {
   std::vector<std::int64_t> own_sums(std::size_t staleness_size);
   RunTotals read_totals(std::span<const std::int64_t> sums, std::size_t staleness_size) const;
   void report_rows();
+  void gather_record();
+  std::vector<std::int64_t> own_record();
   [[noreturn]] void fail(const std::string& what);
 
   std::shared_ptr<GradientSum> evaluate(const ModelStatePtr& at, const MicroBatch& samples);
-  std::optional<Gradient> cancel();
+  std::optional<Gradient> cancel(const MicroBatch& slot);
+  void count_overrun(Duration drawn, Duration measured);
+  void record_duration(const MicroBatch& slot, Duration spent, Duration injected);
+  SpanRecorder* spans() const { return options_.record && options_.record->spans ? &*options_.record->spans : nullptr; }
   bool is_cancelled(const Deadline& deadline);
   void sleep_until(Time end, const Deadline& deadline, bool is_endless);
   [[noreturn]] void sleep_for_ever();
@@ -114,7 +129,7 @@ class MpiCluster::Process {
   std::vector<Arrival> meet_group(Arrival own, int first, int count, const Place& place);
   void stamp(Arrival& own, const Place& place);
   // Books the reduction itself, counts it and reports the round.
-  Agreement conclude(const std::vector<Arrival>& arrivals, Bytes moved, bool is_round);
+  Agreement conclude(const std::vector<Arrival>& arrivals, Bytes moved, bool is_round, const Place& place);
   Agreement average_in_group(ModelStatePtr& state, const Averaging& averaging, Arrival own, const Place& place);
   void report(Round round, Bytes bytes_so_far);
   Bytes averaged_bytes(const AveragePolicy& policy) const;
@@ -140,6 +155,7 @@ class MpiCluster::Process {
   int workers_gone_told_ = 0;  // a server: of workers that have ended
   std::vector<Tally> tallies_;
   std::vector<StepRow> rows_;
+  std::vector<GradientFate> fates_;
   std::vector<std::int64_t> staleness_;
   std::int64_t kept_in_collectives_ = 0;
   Bytes collective_bytes_{};           // of all workers, known to each

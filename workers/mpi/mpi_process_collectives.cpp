@@ -37,7 +37,9 @@ std::vector<Arrival> MpiCluster::Process::meet(Arrival own, const Contribution& 
         throw RunFailure(explain_absence(own, Rank{worker}, "is in a micro-batch that never ends"));
   });
   if (const std::string mismatch = explain_mismatch(arrivals); !mismatch.empty()) throw RunFailure(mismatch);
-  clock_.book_until(Activity::wait, std::min(last_arrival(arrivals), now()));
+  const bool at_the_end = own.operation == Collective::end;
+  clock_.book_until(Activity::wait, std::min(last_arrival(arrivals), now()),
+                    {at_the_end ? "end of the run" : place.operation});
   return arrivals;
 }
 
@@ -67,12 +69,13 @@ std::vector<Arrival> MpiCluster::Process::meet_group(Arrival own, int first, int
     return awaited.empty();
   });
   if (const std::string mismatch = explain_mismatch(arrivals, first); !mismatch.empty()) throw RunFailure(mismatch);
-  clock_.book_until(Activity::wait, std::min(last_arrival(arrivals), now()));
+  clock_.book_until(Activity::wait, std::min(last_arrival(arrivals), now()), {place.operation});
   return arrivals;
 }
 
-Agreement MpiCluster::Process::conclude(const std::vector<Arrival>& arrivals, Bytes moved, bool is_round) {
-  clock_.book(Activity::communicate);
+Agreement MpiCluster::Process::conclude(const std::vector<Arrival>& arrivals, Bytes moved, bool is_round,
+                                        const Place& place) {
+  clock_.book(Activity::communicate, {place.operation});
   met_at_ = clock_.booked();
   if (self_.value == 0) ++collectives_;
   collective_bytes_ += moved;
@@ -122,7 +125,7 @@ Agreement MpiCluster::Process::all_reduce_sum(Gradient& gradient, std::span<doub
   gradient = sum_over(communicators_.workers(), options_.training, gradient, micro_batches, wide);
   if (!numbers.empty()) sum_over(communicators_.workers(), numbers);
   const Bytes payload = options_.training.parameter_bytes() + Bytes{4 * count};
-  return conclude(arrivals, all_reduce_bytes(workers(), payload), true);
+  return conclude(arrivals, all_reduce_bytes(workers(), payload), true, place);
 }
 
 SharedNumbers MpiCluster::Process::all_gather(std::span<const double> numbers, const Place& place) {
@@ -130,7 +133,7 @@ SharedNumbers MpiCluster::Process::all_gather(std::span<const double> numbers, c
   const auto arrivals = meet({.operation = Collective::all_gather, .detail = count}, {}, place);
   auto all = std::make_shared<std::vector<double>>(numbers.size() * arrivals.size());
   MPI_Allgather(numbers.data(), count, MPI_DOUBLE, all->data(), count, MPI_DOUBLE, communicators_.workers());
-  conclude(arrivals, all_gather_bytes(workers(), Bytes{static_cast<Bytes::Rep>(8 * all->size())}), false);
+  conclude(arrivals, all_gather_bytes(workers(), Bytes{static_cast<Bytes::Rep>(8 * all->size())}), false, place);
   return all;
 }
 
@@ -147,7 +150,7 @@ Agreement MpiCluster::Process::average(ModelStatePtr& state, const Averaging& av
   if (averaging.group_size > 0) return average_in_group(state, averaging, own, place);
   const auto arrivals = meet(own, contribution, place);
   state = mean_over(communicators_.workers(), options_.training, state, policy, share_of(own, arrivals));
-  return conclude(arrivals, all_reduce_bytes(workers(), averaged_bytes(policy)), true);
+  return conclude(arrivals, all_reduce_bytes(workers(), averaged_bytes(policy)), true, place);
 }
 
 // The first member counts it for the group, as its own bytes: the other workers do not know of it.
@@ -158,7 +161,7 @@ Agreement MpiCluster::Process::average_in_group(ModelStatePtr& state, const Aver
   const auto arrivals = meet_group(own, first, count, place);
   state = mean_over(communicators_.group(first, count), options_.training, state, averaging.policy,
                     share_of(own, arrivals));
-  clock_.book(Activity::communicate);
+  clock_.book(Activity::communicate, {place.operation});
   met_at_ = clock_.booked();
   if (self_.value == first) {
     ++collectives_;
@@ -172,11 +175,11 @@ Agreement MpiCluster::Process::broadcast(ModelStatePtr& state, Rank root, const 
     throw RunFailure(fmt::format("a broadcast from rank {}, but the workers are 0 to {}", root.value, workers() - 1));
   const auto arrivals = meet({.operation = Collective::broadcast_model, .detail = root.value}, {}, place);
   state = copy_from(communicators_.workers(), options_.training, state, root.value);
-  return conclude(arrivals, Bytes{(workers() - 1) * options_.training.parameter_bytes().value()}, false);
+  return conclude(arrivals, Bytes{(workers() - 1) * options_.training.parameter_bytes().value()}, false, place);
 }
 
 Agreement MpiCluster::Process::barrier(const Place& place, const Contribution& contribution) {
-  return conclude(meet({.operation = Collective::barrier}, contribution, place), Bytes{0}, false);
+  return conclude(meet({.operation = Collective::barrier}, contribution, place), Bytes{0}, false, place);
 }
 
 }  // namespace syncopate

@@ -14,7 +14,7 @@ std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePt
   if (interrupted()) throw Interrupted();
   if (options_.servers > 0 || partial_used_ || deadline.at_message) progress();
   const Time start = clock_.booked();
-  if (is_cancelled(deadline)) return cancel();
+  if (is_cancelled(deadline)) return cancel(slot);
   if (!end_of_micro_batch(start, Duration{0}, deadline).kept) return std::nullopt;  // not begun
 
   const bool emulates = options_.pace == Pace::emulate || options_.training.time_only();
@@ -28,6 +28,7 @@ std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePt
   MicroBatchEnd end = end_of_micro_batch(start, drawn, deadline);
   const bool is_endless = options_.servers == 0 && end.at - start >= longest_duration;
   const bool certain = emulates || deadline.preempt == Preempt::discard;
+  Duration injected{};
   std::shared_ptr<GradientSum> sum;
   if ((end.kept || !certain) && !is_endless && !servers_are_gone()) {
     sum = evaluate(at, samples);
@@ -36,17 +37,20 @@ std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePt
     const Duration total = emulates
                                ? std::max(drawn, measured)
                                : drawn + measured + from_seconds((std::max(factor, 1.0) - 1) * to_seconds(measured));
+    injected = total - measured;
+    if (emulates && sum) count_overrun(drawn, measured);
     end = end_of_micro_batch(start, total, deadline);
   }
   if (is_endless && !deadline.at_message) sleep_for_ever();
   sleep_until(end.at, deadline, is_endless);
-  if (is_cancelled(deadline)) return cancel();
+  if (is_cancelled(deadline)) return cancel(slot);
   if (is_endless) sleep_for_ever();  // nobody is left who could send
-  clock_.book(end.kept ? Activity::compute : Activity::discarded);
+  clock_.book(end.kept ? Activity::compute : Activity::discarded, {micro_batch_name, slot.step, slot.index});
   if (!end.kept) return std::nullopt;
   const Duration spent = clock_.booked() - start;
   ++tally(self_).computed;
   tally(self_).computed_ns += spent.count();
+  if (options_.record && options_.record->durations) record_duration(slot, spent, injected);
   return sum ? Gradient(std::move(sum), 1, spent) : Gradient(at, samples, spent);
 }
 
@@ -66,10 +70,25 @@ bool MpiCluster::Process::is_cancelled(const Deadline& deadline) {
   return deadline.at_message && post_->has_first(MpiPost::Kind::message);
 }
 
-std::optional<Gradient> MpiCluster::Process::cancel() {
-  clock_.book(Activity::discarded);
+std::optional<Gradient> MpiCluster::Process::cancel(const MicroBatch& slot) {
+  clock_.book(Activity::discarded, {micro_batch_name, slot.step, slot.index});
   ++tally(self_).cancelled;
   return std::nullopt;
+}
+
+void MpiCluster::Process::count_overrun(Duration drawn, Duration measured) {
+  Tally& own = tally(self_);
+  ++own.emulated;
+  if (measured <= drawn) return;
+  ++own.overruns;
+  own.excess_ns += (measured - drawn).count();
+}
+
+void MpiCluster::Process::record_duration(const MicroBatch& slot, Duration spent, Duration injected) {
+  const bool emulates = options_.pace == Pace::emulate || options_.training.time_only();
+  const Duration added =
+      emulates ? options_.compute_time.added(self_, slot.step, static_cast<std::uint32_t>(slot.index)) : injected;
+  options_.record->durations->push_back({self_, slot.step, slot.index, spent, added});
 }
 
 // In slices, so that messages keep flowing, an interrupt is heard, and the end of the servers ends a
@@ -100,7 +119,7 @@ void MpiCluster::Process::sleep_for_ever() {
     progress();
     sleep_until_monotonic(clock_.to_monotonic_ns(later(now(), std::chrono::milliseconds(2))));
   }
-  clock_.book(Activity::discarded);
+  clock_.book(Activity::discarded, {"a micro-batch that never ends"});
   if (post_->count_announced(MpiPost::News::ended, 0, options_.workers) == 0)
     throw RunFailure("no worker can go on: all are in a micro-batch that never ends");
   throw NeverHeardOfAgain();

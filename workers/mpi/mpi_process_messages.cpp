@@ -32,7 +32,7 @@ void MpiCluster::Process::send(Rank to, Message message) {
     if (server != to.value) known += bytes_received_[static_cast<std::size_t>(server)];
   // What is sent to somebody who has ended is sent all the same, as far as the counts are concerned.
   if (to == self_ || !post_->has_announced(News::ended, to)) mailbox_->send(to, message, clock_.booked(), known);
-  clock_.book(Activity::communicate);
+  clock_.book(Activity::communicate, {"send"});
 }
 
 // Workers of a method with servers hear from nobody else once these have ended; servers only answer.
@@ -59,11 +59,11 @@ std::optional<Message> MpiCluster::Process::receive(std::optional<Rank> from, Ti
       until);
   if (!delivery) {
     workers_gone_told_ = workers_gone();
-    clock_.book(Activity::wait);
+    clock_.book(Activity::wait, {"receive"});
     return std::nullopt;
   }
-  clock_.book_until(Activity::wait, std::min(delivery->sent, now()));
-  clock_.book(Activity::communicate);
+  clock_.book_until(Activity::wait, std::min(delivery->sent, now()), {"receive"});
+  clock_.book(Activity::communicate, {"receive"});
   met_at_ = clock_.booked();
   const Message& message = delivery->message;
   const auto sender = static_cast<std::size_t>(message.from.value);
@@ -82,11 +82,18 @@ void MpiCluster::Process::keep(const Message& message, Step staleness) {
   Tally& sender = tally(message.from);
   sender.kept += message.gradient.micro_batches();
   sender.kept_ns += message.gradient.compute_time().count();
+  if (spans()) fates_.push_back({message.from, message.gradient.compute_time(), true});
 }
 
 // With servers, what was computed and not kept counts as discarded in the totals.
 void MpiCluster::Process::discard(const Message& message) {
-  if (options_.servers == 0) tally(message.from).lost_ns += message.gradient.compute_time().count();
+  const Duration compute_time = message.gradient.compute_time();
+  if (options_.servers == 0) {
+    tally(message.from).lost_ns += compute_time.count();
+    if (spans()) spans()->lose(self_, compute_time);
+  } else if (spans() && message.slice.index == 0) {
+    fates_.push_back({message.from, compute_time, false});
+  }
 }
 
 void MpiCluster::Process::finish_round(const Contribution& contribution) {

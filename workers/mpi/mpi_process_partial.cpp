@@ -40,8 +40,11 @@ std::vector<PartialSum> MpiCluster::Process::partial_all_reduce(const Gradient& 
 
   // The result of the round says whether this worker came to it in time; if not, later ones may be there.
   wait([&] { return !results_.empty(); });
-  if (!knows_it_is_late) clock_.book_until(Activity::wait, std::min(results_.front().sum.agreement.time, now()));
-  clock_.book(Activity::communicate);
+  constexpr const char* operation = "partial_all_reduce_sum";
+  if (!knows_it_is_late)
+    clock_.book_until(Activity::wait, std::min(results_.front().sum.agreement.time, now()), {operation});
+  clock_.book(Activity::communicate, {operation});
+  if (spans() && late == LateGradient::drop && !results_.front().in_time) spans()->lose(self_, gradient.compute_time());
   if (!knows_it_is_late) met_at_ = clock_.booked();
   const std::size_t count = results_.front().in_time ? 1 : results_.size();
   std::vector<PartialSum> sums;

@@ -47,6 +47,7 @@ RunTotals MpiCluster::Process::totals() {
   RunTotals totals = read_totals(sums, staleness_size);
   totals.end = end;
   report_rows();
+  if (options_.record) gather_record();
   return totals;
 }
 
@@ -61,8 +62,9 @@ std::vector<std::int64_t> MpiCluster::Process::own_sums(std::size_t staleness_si
       known.lost_ns += share.lost.count();
     }
     for (const Duration time : clock_.account().time) sums.push_back(worker == self_.value ? time.count() : 0);
-    sums.insert(sums.end(), {known.kept, known.dropped, known.computed, known.cancelled, known.computed_ns,
-                             known.kept_ns, known.lost_ns, known.cut_ns});
+    sums.insert(sums.end(),
+                {known.kept, known.dropped, known.computed, known.cancelled, known.computed_ns, known.kept_ns,
+                 known.lost_ns, known.cut_ns, known.emulated, known.overruns, known.excess_ns});
   }
   const Bytes collective_bytes = self_.value == 0 ? collective_bytes_ : Bytes{0};
   sums.insert(sums.end(), {(sent_bytes_ + collective_bytes).value(), collectives_, messages_});
@@ -78,8 +80,9 @@ RunTotals MpiCluster::Process::read_totals(std::span<const std::int64_t> sums, s
     Account account;
     for (Duration& time : account.time) time = Duration{*next++};
     Tally sum;
-    for (std::int64_t* const value : {&sum.kept, &sum.dropped, &sum.computed, &sum.cancelled, &sum.computed_ns,
-                                      &sum.kept_ns, &sum.lost_ns, &sum.cut_ns})
+    for (std::int64_t* const value :
+         {&sum.kept, &sum.dropped, &sum.computed, &sum.cancelled, &sum.computed_ns, &sum.kept_ns, &sum.lost_ns,
+          &sum.cut_ns, &sum.emulated, &sum.overruns, &sum.excess_ns})
       *value = *next++;
     // What was computed and not kept, as far as it lies within the run.
     const std::int64_t lost_ns = options_.servers > 0 ? sum.computed_ns - sum.kept_ns : sum.lost_ns;
@@ -88,6 +91,9 @@ RunTotals MpiCluster::Process::read_totals(std::span<const std::int64_t> sums, s
     account[Activity::discarded] += lost;
     totals.accounts.push_back(account);
     totals.kept.push_back(sum.kept);
+    totals.emulated.push_back(sum.emulated);
+    totals.overruns.push_back(sum.overruns);
+    totals.overrun_excess += Duration{sum.excess_ns};
     totals.dropped.push_back(options_.servers > 0 ? sum.computed + sum.cancelled - sum.kept : sum.dropped);
   }
   totals.bytes = Bytes{*next++};

@@ -105,6 +105,11 @@ std::string PartialRounds::explain_standstill(const std::vector<char>& lost) con
   return fmt::format("partial all-reduce {} waits for workers in a micro-batch that never ends: {}", open_ + 1, who);
 }
 
+Duration PartialRounds::pending_of(Rank worker) const {
+  const auto waiting = parts_.find(worker.value);
+  return waiting == parts_.end() ? Duration{} : waiting->second.compute_time;
+}
+
 PartialRounds::Share PartialRounds::share_of(Rank worker) const {
   Share share = shares_.at(index(worker));
   const auto waiting = parts_.find(worker.value);

@@ -65,6 +65,8 @@ class PartialRounds {
     Duration lost{};  // time spent on gradients that were dropped
   };
   Share share_of(Rank worker) const;
+  // The part of `lost` that came too late and still waited for a round.
+  Duration pending_of(Rank worker) const;
 
  private:
   // What one worker contributes to the round that is open.

@@ -14,6 +14,7 @@ SimulatedCluster::SimulatedCluster(const Options& options) : options_(options) {
   const auto count = static_cast<std::size_t>(options_.workers + options_.servers);
   stacks_ = std::make_unique<StackPool>(count);
   participants_ = std::vector<Participant>(count);
+  if (options_.record && options_.record->spans) spans_ = &*options_.record->spans;
 }
 
 SimulatedCluster::~SimulatedCluster() = default;
@@ -92,6 +93,7 @@ void SimulatedCluster::handle(const Event& event) {
       Participant& participant = self(event.rank);
       if (participant.wake != event.number) break;
       if (!participant.interruptible) {  // who computes books its time itself
+        record(event.rank, Activity::wait, event.at, participant.waits_for->operation);
         participant.account[Activity::wait] += std::max(event.at - participant.now, Duration{});
         participant.now = participant.met_at = std::max(participant.now, event.at);
       }
@@ -155,6 +157,7 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
   const MicroBatchEnd end = end_of_micro_batch(participant.now, draw(participant, slot), deadline);
   check_clock(rank, end.at);
   const Duration spent = end.at - participant.now;
+  record(rank, slot, end.kept && spent < longest_duration ? Activity::compute : Activity::discarded, end.at);
   participant.now = end.at;
   poll_interrupt();
   if (spent >= longest_duration) {  // an infinite delay: this worker is never heard of again
@@ -184,11 +187,13 @@ std::optional<Gradient> SimulatedCluster::compute_until_message(Rank rank, const
   }
   if (!participant.inbox.empty()) {
     const Duration spent = std::max(global_ - participant.now, Duration{});
+    record(rank, slot, Activity::discarded, participant.now + spent);
     participant.account[Activity::discarded] += spent;
     participant.now += spent;
     ++participant.cancelled;
     return std::nullopt;
   }
+  record(rank, slot, Activity::compute, later(participant.now, duration));
   participant.now = later(participant.now, duration);
   check_clock(rank, participant.now);
   participant.account[Activity::compute] += duration;
@@ -196,7 +201,9 @@ std::optional<Gradient> SimulatedCluster::compute_until_message(Rank rank, const
   return Gradient(at, samples, duration);
 }
 
-void SimulatedCluster::book_as_discarded(Participant& participant, const Gradient& gradient) {
+void SimulatedCluster::book_as_discarded(Rank rank, const Gradient& gradient) {
+  Participant& participant = self(rank);
+  if (spans_) spans_->lose(rank, gradient.compute_time());
   participant.account[Activity::compute] -= gradient.compute_time();
   participant.account[Activity::discarded] += gradient.compute_time();
 }
@@ -208,6 +215,7 @@ void SimulatedCluster::check_clock(Rank rank, Time now) const {
 }
 
 Gradient SimulatedCluster::compute_gradients(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
+  if (options_.record) return Cluster::compute_gradients(rank, at, first, count);  // each is recorded
   const Duration spent = step_time(first, count);
   if (spent >= longest_duration) return Cluster::compute_gradients(rank, at, first, count);
   Participant& participant = self(rank);
@@ -334,7 +342,7 @@ RunTotals SimulatedCluster::totals() {
   for (int i = 0; i < options_.workers; ++i) {
     Participant& participant = participants_[static_cast<std::size_t>(i)];
     if (participant.late.micro_batches() > 0) {  // nobody took it any more
-      book_as_discarded(participant, participant.late);
+      book_as_discarded(Rank{i}, participant.late);
       participant.dropped += participant.late.micro_batches();
     }
     Account account = participant.account;

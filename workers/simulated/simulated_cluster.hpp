@@ -16,6 +16,7 @@
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/network.hpp"
+#include "workers/run_record.hpp"
 #include "workers/simulated/event_queue.hpp"
 #include "workers/simulated/fiber.hpp"
 #include "workers/simulated/inbox.hpp"
@@ -33,6 +34,7 @@ class SimulatedCluster : public Cluster {
     const NetworkModel& network;
     Training& training;
     RunObserver* observer = nullptr;  // may be null
+    RunRecord* record = nullptr;      // null: nothing is recorded
   };
 
   explicit SimulatedCluster(const Options& options);
@@ -213,7 +215,15 @@ class SimulatedCluster : public Cluster {
   void draw_ahead(Participant& participant, const MicroBatch& first, int count);
   Duration step_time(const MicroBatch& first, int count);
   [[gnu::noinline]] void draw_step_times(const MicroBatch& first, int count);
-  static void book_as_discarded(Participant& participant, const Gradient& gradient);
+  void book_as_discarded(Rank rank, const Gradient& gradient);
+  // What the record is told; called before the clock moves on. Inlined, they cost a branch where there is none.
+  void record(Rank rank, Activity activity, Time end, const char* what) {
+    if (spans_) spans_->add(rank, activity, end, what);
+  }
+  void record(Rank rank, const MicroBatch& slot, Activity activity, Time end) {
+    if (options_.record) record_micro_batch(rank, slot, activity, end);
+  }
+  void record_micro_batch(Rank rank, const MicroBatch& slot, Activity activity, Time end);
   Gathering& arrive(Rank rank, Collective operation, const Contribution& contribution, const Place& place);
   [[gnu::always_inline]] Agreement meet(Rank rank, const Place& place);
   void add_model(Rank rank, Gathering& gathering, std::size_t place_in_group, ModelStatePtr& state,
@@ -245,6 +255,7 @@ class SimulatedCluster : public Cluster {
   RunTotals totals();
 
   Options options_;
+  SpanRecorder* spans_ = nullptr;      // of the record; null: none are asked for
   std::unique_ptr<StackPool> stacks_;  // outlives the fibers
   std::vector<Participant> participants_;
   EventQueue<Event> events_;

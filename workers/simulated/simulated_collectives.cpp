@@ -16,6 +16,8 @@ inline Agreement SimulatedCluster::meet(Rank rank, const Place& place) {
   if (gathering_.arrived == options_.workers) schedule_collective_end();
   Participant& participant = self(rank);
   suspend(participant, place);
+  record(rank, Activity::wait, meeting_.last_arrival, place.operation);
+  record(rank, Activity::communicate, meeting_.end, place.operation);
   participant.account[Activity::wait] += meeting_.last_arrival - participant.now;
   participant.account[Activity::communicate] += meeting_.end - meeting_.last_arrival;
   participant.now = participant.met_at = meeting_.end;
@@ -231,6 +233,8 @@ void SimulatedCluster::average_in_group(Rank rank, ModelStatePtr& state, const A
     schedule(later(gathering.last_arrival, cost), Event::Kind::finish_group, Rank{first});
   }
   suspend(participant, place);
+  record(rank, Activity::wait, group.meeting.last_arrival, place.operation);
+  record(rank, Activity::communicate, group.meeting.end, place.operation);
   participant.account[Activity::wait] += group.meeting.last_arrival - participant.now;
   participant.account[Activity::communicate] += group.meeting.end - group.meeting.last_arrival;
   participant.now = participant.met_at = group.meeting.end;

@@ -84,6 +84,8 @@ void SimulatedCluster::deliver(Rank to, Delivery* delivery) {
   const bool awaited = receiver.receiving && (!receiver.from || *receiver.from == message.from);
   if (awaited && global_ > receiver.now) {
     const Time sent = std::clamp(delivery->sent, receiver.now, global_);
+    record(to, Activity::wait, sent, receiver.waits_for->operation);
+    record(to, Activity::communicate, global_, receiver.waits_for->operation);
     receiver.account[Activity::wait] += sent - receiver.now;
     receiver.account[Activity::communicate] += global_ - sent;
     receiver.now = receiver.met_at = global_;
@@ -104,11 +106,15 @@ void SimulatedCluster::keep(Rank, const Message& message, Step staleness) {
   Participant& sender = self(message.from);
   sender.kept += message.gradient.micro_batches();
   sender.kept_time += message.gradient.compute_time();
+  if (spans_) spans_->keep(message.from, message.gradient.compute_time());
 }
 
 // With servers, what was computed and not kept counts as discarded in the totals.
 void SimulatedCluster::discard(Rank, const Message& message) {
-  if (options_.servers == 0) book_as_discarded(self(message.from), message.gradient);
+  if (options_.servers == 0)
+    book_as_discarded(message.from, message.gradient);
+  else if (spans_ && message.slice.index == 0)
+    spans_->lose(message.from, message.gradient.compute_time());
 }
 
 // Workers of a method with servers hear from nobody else once these have ended.
@@ -135,6 +141,7 @@ void SimulatedCluster::wake_if_in_vain(Rank rank) {
   const bool has_news = is_server(rank) && participant.leaves_told != leaves_;
   if (!has_news && !nobody_can_send_to(rank, participant.from)) return;
   if (global_ > participant.now) {
+    record(rank, Activity::wait, global_, participant.waits_for->operation);
     participant.account[Activity::wait] += global_ - participant.now;
     participant.now = participant.met_at = global_;
   }

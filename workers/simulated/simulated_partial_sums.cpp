@@ -24,7 +24,7 @@ std::vector<PartialSum> SimulatedCluster::partial_all_reduce(Rank rank, Gradient
       contribute(rank, std::exchange(participant.late, {}), std::exchange(participant.late_part, {}));
     contribute(rank, std::move(gradient), part);
   } else if (late == LateGradient::drop) {
-    book_as_discarded(participant, gradient);
+    book_as_discarded(rank, gradient);
     participant.dropped += part.planned;
     partial_.round.dropped += part.planned;
   } else {
@@ -39,6 +39,8 @@ std::vector<PartialSum> SimulatedCluster::partial_all_reduce(Rank rank, Gradient
     if (in_time) start_partial_round_if_due();
     suspend(participant, place);
     const Time began = std::max(partial_.taken_place, participant.now);
+    record(rank, Activity::wait, began, place.operation);
+    record(rank, Activity::communicate, global_, place.operation);
     participant.account[Activity::wait] += began - participant.now;
     participant.account[Activity::communicate] += global_ - began;
     participant.now = participant.met_at = global_;

@@ -1,0 +1,161 @@
+"""What the program records, read back with Python's own json, gzip and csv: trace.json.gz keeps to the rules of the
+viewers that open it and adds up to summary.json; durations.csv.gz has every micro-batch that came to its end.
+
+Needs SYNCOPATE_PROGRAM and SYNCOPATE_MPIEXEC.
+"""
+
+import csv
+import gzip
+import json
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from collections import defaultdict
+from decimal import Decimal
+from pathlib import Path
+
+ACTIVITIES = ["compute", "discarded", "wait", "communicate", "down"]
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "examples" / "timeline.toml"
+
+
+def ns(microseconds: float) -> int:
+    """As viewers do that truncate: the program writes numbers that this does not change."""
+    return int(microseconds * 1000)
+
+
+class RecordedFiles(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.directory = Path(temporary.name)
+
+    def run_program(self, *overrides: str, ranks: int = 0) -> list[Path]:
+        """The runs' directories."""
+        environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        launcher = [os.environ["SYNCOPATE_MPIEXEC"], "--quiet", "--oversubscribe", "-n", str(ranks)] if ranks else []
+        done = subprocess.run([*launcher, os.environ["SYNCOPATE_PROGRAM"], "run", str(EXPERIMENT), "--results",
+                               str(self.directory), *overrides], capture_output=True, text=True, env=environment,
+                              check=False, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return sorted(path.parent for path in self.directory.rglob("summary.json"))
+
+    def read_trace(self, run: Path) -> dict:
+        with gzip.open(run / "trace.json.gz", "rt", encoding="utf-8") as file:
+            return json.load(file)
+
+    def tracks_of(self, trace: dict) -> dict[int, list[dict]]:
+        """Complete events by thread, after a check of each event by itself."""
+        tracks = defaultdict(list)
+        for event in trace["traceEvents"]:
+            self.assertGreater(event["pid"], 0)
+            if event["ph"] == "M":
+                continue
+            self.assertEqual(event["ph"], "X")
+            self.assertGreater(event["tid"], 0)
+            self.assertIn(event["name"], ACTIVITIES)
+            self.assertIsInstance(event["ts"], (int, float))
+            self.assertGreater(ns(event["dur"]), 0)  # viewers drop events without a length
+            self.assertTrue(event["args"]["what"])
+            tracks[event["tid"]].append(event)
+        return tracks
+
+    def check_track(self, track: list[dict], until_ns: int) -> dict[str, int]:
+        """Nanoseconds by activity of a track without gaps and overlaps."""
+        sums = dict.fromkeys(ACTIVITIES, 0)
+        reached = 0
+        for event, following in zip(track, [*track[1:], None]):
+            begin, end = ns(event["ts"]), ns(following["ts"]) if following else until_ns
+            self.assertEqual(begin, reached)
+            self.assertEqual(round(event["dur"] * 1000), end - begin)
+            if following:
+                # Added as floating-point numbers, too, the end is not beyond the next begin.
+                self.assertLessEqual(event["ts"] + event["dur"], following["ts"])
+                # speedscope tells what follows without a gap from what is nested by name and arguments.
+                self.assertNotEqual((event["name"], event["args"]), (following["name"], following["args"]))
+            sums[event["name"]] += end - begin
+            reached = end
+        self.assertEqual(reached, until_ns)
+        return sums
+
+    def check_trace(self, run: Path, servers: int) -> int:
+        """Number of complete events."""
+        trace, summary = self.read_trace(run), json.loads((run / "summary.json").read_text())
+        workers, until_ns = trace["otherData"]["workers"], round(trace["otherData"]["until_s"] * 1e9)
+        self.assertEqual(trace["displayTimeUnit"], "ms")
+        names = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"]
+        self.assertEqual(names, [f"worker {worker}" for worker in range(workers)] + ["server"] * servers)
+        tracks = self.tracks_of(trace)
+        self.assertEqual(sorted(tracks), list(range(1, workers + servers + 1)))
+        for thread, track in tracks.items():
+            sums = self.check_track(track, until_ns)
+            if thread > workers or trace["otherData"]["capped"]:
+                continue
+            for activity, total in sums.items():
+                booked = summary["worker_seconds"]["per_worker"][activity][thread - 1]
+                self.assertEqual(total, round(booked * 1e9), f"{run.parent.name}, worker {thread - 1}, {activity}")
+        return sum(len(track) for track in tracks.values())
+
+    def check_durations(self, run: Path) -> list[dict]:
+        with gzip.open(run / "durations.csv.gz", "rt", encoding="utf-8", newline="") as file:
+            self.assertEqual(file.readline(), "worker,step,micro_batch,duration_s,added_s,kept\n")
+            file.seek(0)
+            rows = list(csv.DictReader(file))
+        slots = [tuple(int(row[key]) for key in ("worker", "step", "micro_batch")) for row in rows]
+        self.assertEqual(slots, sorted(slots))
+        for row in rows:
+            self.assertRegex(row["duration_s"], r"^\d+\.\d{9}$")
+            self.assertRegex(row["added_s"], r"^\d+\.\d{9}$")
+            self.assertEqual(row["kept"], "1")
+        return rows
+
+    def test_simulated_runs(self):
+        runs = self.run_program("budget.steps=30")
+        self.assertEqual(len(runs), 5)
+        for run in runs:
+            with self.subTest(run.parent.name):
+                has_server = run.parent.name in ("backup-workers", "asynchronous-sgd")
+                self.check_trace(run, servers=int(has_server))
+                trace = self.read_trace(run)
+                self.assertFalse(trace["otherData"]["capped"])
+                rows = self.check_durations(run)
+                took = {(int(row["worker"]), int(row["step"]), int(row["micro_batch"])): Decimal(row["duration_s"])
+                        for row in rows}
+                for row in rows:
+                    slow = Decimal("1.5") if row["worker"] == "7" else 1
+                    base = Decimal(row["duration_s"]) - Decimal(row["added_s"])
+                    self.assertLessEqual(abs(base - slow * Decimal("0.05")), Decimal("1e-9"))
+                # What the timeline shows in full is what was recorded, the nanosecond included.
+                end = max(event["ts"] + event["dur"] for event in trace["traceEvents"] if event["ph"] == "X")
+                for event in trace["traceEvents"]:
+                    if event["name"] == "compute" and event["ts"] + event["dur"] < end:
+                        slot = (event["tid"] - 1, event["args"]["step"], event["args"]["micro_batch"])
+                        self.assertEqual(Decimal(round(event["dur"] * 1000)) / 10**9, took[slot])
+
+    def test_a_limit_of_events_is_said_and_kept(self):
+        for run in self.run_program("budget.steps=60", "recording.trace_events=400", "recording.durations=false"):
+            with self.subTest(run.parent.name):
+                events = self.check_trace(run, servers=len(re.findall("backup|asynchronous", run.parent.name)))
+                about = self.read_trace(run)["otherData"]
+                self.assertLessEqual(events, 400 + 9 * 4)  # steps that had begun
+                self.assertTrue(about["capped"])
+                self.assertLess(about["until_s"], about["end_s"])
+                self.assertFalse((run / "durations.csv.gz").exists())
+
+    def test_runs_under_mpi(self):
+        runs = self.run_program("cluster.workers=2", "methods.backup workers.backups=1", "cluster.micro_batch_s=0.002",
+                                "network.latency_s=0", "methods.DropCompute.threshold_s=0.013", "budget.steps=8",
+                                ranks=3)
+        self.assertEqual(len(runs), 5)
+        for run in runs:
+            with self.subTest(run.parent.name):
+                self.check_trace(run, servers=len(re.findall("backup|asynchronous", run.parent.name)))
+                rows = self.check_durations(run)
+                self.assertEqual({row["worker"] for row in rows}, {"0", "1"})
+                for row in rows:
+                    self.assertGreaterEqual(Decimal(row["duration_s"]), Decimal(row["added_s"]) + Decimal("0.002"))
+
+
+if __name__ == "__main__":
+    unittest.main()

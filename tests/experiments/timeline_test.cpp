@@ -1,0 +1,269 @@
+// The spans of a simulated run are its accounts, told in order: for methods of every family, without tensors.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <tuple>
+
+#include "experiments/experiment.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr const char* experiment_text = R"(
+[cluster]
+workers = 6
+micro_batch_s = 0.010
+micro_batches = 3
+slow_workers = {{ count = 1, factor = 2.5 }}
+[network]
+kind = "ring"
+latency_s = 1e-3
+bandwidth_bytes_per_s = 1e8
+[[delays]]
+kind = "{}"
+{} = 0.006
+[training]
+model = "none"
+parameters = 10_000
+[budget]
+steps = 30
+)";
+
+// Methods that lose work in every way that there is.
+constexpr const char* methods_text = R"(
+[[methods]]
+algorithm = "sync-sgd"
+[[methods]]
+algorithm = "dropcompute"
+threshold_s = 0.040
+[[methods]]
+label = "dropcompute backward"
+algorithm = "dropcompute"
+threshold_s = 0.040
+preempt = "backward"
+[[methods]]
+algorithm = "random-drop"
+drop_rate = 0.3
+[[methods]]
+algorithm = "backup-workers"
+backups = 2
+[[methods]]
+label = "backup-workers cancel"
+algorithm = "backup-workers"
+backups = 2
+late = "cancel"
+[[methods]]
+label = "backup-workers two servers"
+algorithm = "backup-workers"
+backups = 2
+servers = 2
+[[methods]]
+algorithm = "backup-tokens"
+backups = 2
+[[methods]]
+algorithm = "backup-all-reduce"
+backups = 2
+[[methods]]
+algorithm = "eager-sgd"
+activation = "solo"
+[[methods]]
+label = "eager-sgd majority, drop"
+algorithm = "eager-sgd"
+activation = "majority"
+late = "drop"
+[[methods]]
+algorithm = "async-sgd"
+[[methods]]
+label = "async-sgd cut"
+algorithm = "async-sgd"
+maximum_staleness = 3
+[[methods]]
+algorithm = "softsync"
+splitting = 2
+[[methods]]
+algorithm = "stale-synchronous"
+slack = 2
+[[methods]]
+algorithm = "bounded-delay"
+maximum_delay = 3
+[[methods]]
+algorithm = "local-sgd"
+period = { rule = "constant", steps = 4 }
+[[methods]]
+algorithm = "hierarchical-sgd"
+group_size = 2
+group_period = 2
+period = { rule = "constant", steps = 4 }
+[[methods]]
+algorithm = "dropcompute-local-sgd"
+threshold_s = 0.040
+period = { rule = "constant", steps = 4 }
+[[methods]]
+label = "gradient-coding"
+algorithm = "gradient-coding"
+code = "cyclic"
+stragglers = 2
+[[methods]]
+label = "gradient-coding cancel"
+algorithm = "gradient-coding"
+code = "fractional"
+stragglers = 1
+late = "cancel"
+[[methods]]
+algorithm = "decentralized-sgd"
+[[methods]]
+algorithm = "stochastic-gradient-push"
+)";
+
+struct Recorded {
+  RunTotals totals;
+  RunRecord record;
+};
+
+Recorded run_recorded(const Run& run, const SpanRecorder::Limits& limits = {}) {
+  Recorded result;
+  result.record.spans.emplace(run.workers, run.algorithm->servers(), limits);
+  result.record.durations.emplace();
+  Executor executor(0);
+  Training training(nullptr, run.optimizer, {}, executor);
+  training.set_parameter_bytes(run.time_only_parameter_bytes);
+  SimulatedCluster cluster({.workers = run.workers,
+                            .servers = run.algorithm->servers(),
+                            .micro_batches = run.micro_batches,
+                            .compute_time = *run.compute_time,
+                            .network = *run.network,
+                            .training = training,
+                            .record = &result.record});
+  result.totals = run_algorithm(*run.algorithm, {.cluster = cluster,
+                                                 .training = training,
+                                                 .learning_rate = *run.learning_rate,
+                                                 .budget = run.budget,
+                                                 .micro_batches = run.micro_batches,
+                                                 .seed = run.seed});
+  return result;
+}
+
+void expect_without_gaps(const std::vector<Span>& track, Time end) {
+  Time reached = start_time;
+  for (const Span& span : track) {
+    ASSERT_EQ(span.begin, reached);
+    ASSERT_GT(span.end, span.begin);
+    reached = span.end;
+  }
+  EXPECT_EQ(reached, end);
+}
+
+void expect_spans_to_be_the_accounts(const Run& run, Recorded recorded) {
+  const Timeline timeline = recorded.record.spans->finish(recorded.totals.end);
+  ASSERT_EQ(timeline.tracks.size(), static_cast<std::size_t>(run.workers + run.algorithm->servers()));
+  for (std::size_t rank = 0; rank < timeline.tracks.size(); ++rank) {
+    SCOPED_TRACE(fmt::format("rank {}", rank));
+    const auto& track = timeline.tracks[rank];
+    expect_without_gaps(track, recorded.totals.end);
+    if (rank >= recorded.totals.accounts.size()) continue;  // a server
+    const Account account = account_of(track);
+    for (std::size_t i = 0; i < activities; ++i)
+      EXPECT_EQ(account.time[i], recorded.totals.accounts[rank].time[i]) << activity_names[i];
+  }
+}
+
+std::vector<std::string> texts_of(const std::vector<Span>& track) {
+  std::vector<std::string> texts;
+  for (const Span& span : track)
+    texts.push_back(fmt::format("{} {} to {}, {}, step {}, micro-batch {}", static_cast<int>(span.activity),
+                                span.begin.time_since_epoch().count(), span.end.time_since_epoch().count(), span.what,
+                                span.step.value(), span.micro_batch));
+  return texts;
+}
+
+// Each has been computed within the run, or is cut off where that ends; each has its declared duration.
+void expect_durations_to_be_those_drawn(const Run& run, const Recorded& recorded) {
+  std::map<std::tuple<Rank, Step, int>, int> seen;
+  for (const MicroBatchTime& time : *recorded.record.durations) {
+    Duration drawn{};
+    run.compute_time->durations(time.worker, time.step, static_cast<std::uint32_t>(time.index), {&drawn, 1});
+    ASSERT_EQ(time.duration, drawn);
+    ASSERT_LE(abs(time.duration - time.added - run.compute_time->base(time.worker)), Duration{1});  // rounded apart
+    EXPECT_EQ(++seen[std::tuple(time.worker, time.step, time.index)], 1);
+  }
+  EXPECT_GE(std::ssize(seen), run.budget.steps->value());
+}
+
+class Timelines : public testing::Test {
+ protected:
+  void SetUp() override {
+    file_ = std::filesystem::temp_directory_path() / fmt::format("syncopate-timeline-{}.toml", getpid());
+  }
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  Experiment load(const char* delay, const char* parameter) {
+    std::ofstream(file_) << fmt::format(fmt::runtime(experiment_text), delay, parameter) << methods_text;
+    return load_experiment(file_.string(), {});
+  }
+
+  std::filesystem::path file_;
+};
+
+// With equal durations nothing but their order tells gradients apart.
+TEST_F(Timelines, SpansOfAWorkerAreItsAccountToTheNanosecond) {
+  for (const auto& [delay, parameter] : {std::pair("exponential", "mean"), std::pair("constant", "value")}) {
+    const Experiment experiment = load(delay, parameter);
+    for (const auto& run : experiment.runs) {
+      SCOPED_TRACE(run.method + ", " + delay);
+      const Recorded recorded = run_recorded(run);
+      expect_durations_to_be_those_drawn(run, recorded);
+      expect_spans_to_be_the_accounts(run, recorded);
+    }
+  }
+}
+
+// A second way to count: a server's books say how many micro-batches it has kept of each worker.
+TEST_F(Timelines, AsManyMicroBatchesAreDrawnAsComputedAsWereKept) {
+  const Experiment experiment = load("exponential", "mean");
+  for (const auto& run : experiment.runs) {
+    const bool has_copies = run.method.starts_with("gradient-coding");  // of which one alone is kept
+    if (has_copies || run.algorithm->servers() == 0) continue;
+    SCOPED_TRACE(run.method);
+    Recorded recorded = run_recorded(run);
+    const Timeline timeline = recorded.record.spans->finish(recorded.totals.end);
+    for (std::size_t worker = 0; worker < recorded.totals.kept.size(); ++worker) {
+      std::int64_t kept = 0;
+      for (const Span& span : timeline.tracks[worker])
+        kept += span.micro_batch >= 0 && span.activity == Activity::compute;
+      EXPECT_EQ(kept, recorded.totals.kept[worker]) << "worker " << worker;
+    }
+  }
+}
+
+TEST_F(Timelines, ATimelineThatIsCutShowsTheSameUntilThere) {
+  const Experiment experiment = load("exponential", "mean");
+  for (const auto& run : experiment.runs) {
+    SCOPED_TRACE(run.method);
+    Recorded whole = run_recorded(run);
+    const Timeline cut = [&] {
+      Recorded part = run_recorded(run, {.spans = 120});
+      return part.record.spans->finish(part.totals.end);
+    }();
+    EXPECT_TRUE(cut.capped);
+    EXPECT_LT(cut.until, cut.end);
+    Timeline all = whole.record.spans->finish(whole.totals.end);
+    std::int64_t spans = 0;
+    for (std::size_t rank = 0; rank < all.tracks.size(); ++rank) {
+      auto& expected = all.tracks[rank];
+      while (!expected.empty() && expected.back().begin >= cut.until) expected.pop_back();
+      if (!expected.empty()) expected.back().end = std::min(expected.back().end, cut.until);
+      EXPECT_EQ(texts_of(cut.tracks[rank]), texts_of(expected)) << "rank " << rank;
+      spans += std::ssize(cut.tracks[rank]);
+    }
+    EXPECT_GT(spans, 30);
+    EXPECT_LE(spans, 120 + 3 * 8);  // steps that had begun
+  }
+}
+
+}  // namespace
+}  // namespace syncopate

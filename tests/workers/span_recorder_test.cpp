@@ -1,0 +1,131 @@
+#include "workers/span_recorder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+using testing::ElementsAre;
+
+Time at(std::int64_t ns) { return Time{Duration{ns}}; }
+
+void compute(SpanRecorder& recorder, Rank worker, std::int64_t end_ns, int step, int index) {
+  recorder.add(worker, Activity::compute, at(end_ns), micro_batch_name, step, index);
+}
+
+// "compute 0-10 micro-batch" and so on.
+std::vector<std::string> lines(const std::vector<Span>& spans) {
+  std::vector<std::string> result;
+  for (const Span& span : spans)
+    result.push_back(std::string(activity_names[static_cast<std::size_t>(span.activity)]) + " " +
+                     std::to_string(span.begin.time_since_epoch().count()) + "-" +
+                     std::to_string(span.end.time_since_epoch().count()) + " " + span.what);
+  return result;
+}
+
+TEST(SpanRecorder, JoinsWhatIsOneAndLeavesOutWhatTakesNoTime) {
+  SpanRecorder recorder(1, 0);
+  compute(recorder, Rank{0}, 10, 0, 0);
+  recorder.add(Rank{0}, Activity::wait, at(10), "barrier");
+  recorder.add(Rank{0}, Activity::communicate, at(12), "barrier");
+  recorder.add(Rank{0}, Activity::communicate, at(15), "barrier");
+  const Timeline timeline = recorder.finish(at(20));
+  EXPECT_THAT(lines(timeline.tracks.at(0)),
+              ElementsAre("compute 0-10 micro-batch", "communicate 10-15 barrier", "wait 15-20 end of the run"));
+  EXPECT_FALSE(timeline.capped);
+  EXPECT_EQ(timeline.until, at(20));
+}
+
+TEST(SpanRecorder, WithServersTheFirstGradientOfATotalIsTheOneThatIsMeant) {
+  SpanRecorder recorder(1, 1);
+  for (int step = 0; step < 3; ++step)  // durations 4 and 6, 4 and 7, 4 and 6
+    for (int index = 0; index < 2; ++index)
+      compute(recorder, Rank{0}, std::vector{4, 10, 14, 21, 25, 31}.at(2 * step + index), step, index);
+  recorder.keep(Rank{0}, Duration{11});
+  recorder.keep(Rank{0}, Duration{10});
+  const Timeline timeline = recorder.finish(at(31));
+  EXPECT_THAT(lines(timeline.tracks.at(0)),
+              ElementsAre("compute 0-4 micro-batch", "compute 4-10 micro-batch", "compute 10-14 micro-batch",
+                          "compute 14-21 micro-batch", "discarded 21-25 micro-batch", "discarded 25-31 micro-batch"));
+}
+
+TEST(SpanRecorder, WithoutServersTheLastOneIs) {
+  SpanRecorder recorder(2, 0);
+  for (int step = 0; step < 3; ++step) compute(recorder, Rank{1}, 10 * (step + 1), step, 0);
+  recorder.lose(Rank{1}, Duration{10});
+  compute(recorder, Rank{1}, 35, 3, 0);
+  recorder.lose(Rank{1}, Duration{15});  // of two steps
+  const Timeline timeline = recorder.finish(at(35));
+  EXPECT_THAT(lines(timeline.tracks.at(1)), ElementsAre("compute 0-10 micro-batch", "discarded 10-20 micro-batch",
+                                                        "discarded 20-30 micro-batch", "discarded 30-35 micro-batch"));
+}
+
+// Whatever a method books: the sums are right, and there are neither gaps nor overlaps.
+TEST(SpanRecorder, AnAmountThatNoMicroBatchesMakeUpDividesOne) {
+  for (const int servers : {0, 1}) {
+    SpanRecorder recorder(1, servers);
+    for (int i = 0; i < 3; ++i) compute(recorder, Rank{0}, 10 * (i + 1), i, 0);
+    if (servers > 0)
+      recorder.keep(Rank{0}, Duration{17});
+    else
+      recorder.lose(Rank{0}, Duration{13});
+    compute(recorder, Rank{0}, 40, 3, 0);
+    if (servers == 0) recorder.lose(Rank{0}, Duration{10});
+    const auto track = recorder.finish(at(40)).tracks.at(0);
+    EXPECT_EQ(account_of(track)[Activity::compute], Duration{17}) << servers;
+    EXPECT_EQ(account_of(track)[Activity::discarded], Duration{23}) << servers;
+    Time end = start_time;
+    for (const Span& span : track) EXPECT_EQ(std::exchange(end, span.end), span.begin);
+    EXPECT_EQ(end, at(40));
+  }
+}
+
+TEST(SpanRecorder, WhatIsCutOffCountsAsItWasAdded) {
+  SpanRecorder recorder(1, 0);
+  compute(recorder, Rank{0}, 10, 0, 0);
+  compute(recorder, Rank{0}, 20, 0, 1);
+  recorder.lose(Rank{0}, Duration{10});
+  recorder.add(Rank{0}, Activity::wait, at(25), "barrier");
+  const auto removed = recorder.remove_beyond(Rank{0}, at(14));
+  ASSERT_TRUE(removed);
+  EXPECT_EQ(removed->account[Activity::compute], Duration{6});
+  EXPECT_EQ(removed->micro_batches, Duration{6});
+  EXPECT_EQ(removed->account[Activity::wait], Duration{5});
+  EXPECT_THAT(lines(recorder.finish(at(14)).tracks.at(0)),
+              ElementsAre("compute 0-10 micro-batch", "discarded 10-14 micro-batch"));
+}
+
+// Worker 0 is far ahead when worker 1 begins: both get as many spans, and the timeline ends with the earlier one.
+TEST(SpanRecorder, ALimitCutsAllWorkersAtOneTime) {
+  SpanRecorder recorder(2, 0, {.spans = 8});
+  for (int step = 0; step < 100; ++step) compute(recorder, Rank{0}, 10 * (step + 1), step, 0);
+  for (int step = 0; step < 100; ++step) compute(recorder, Rank{1}, 25 * (step + 1), step, 0);
+  recorder.lose(Rank{0}, Duration{10});  // the last one, which is not there
+  const Timeline timeline = recorder.finish(at(2500));
+  EXPECT_TRUE(timeline.capped);
+  EXPECT_EQ(timeline.until, at(40));
+  EXPECT_EQ(timeline.end, at(2500));
+  EXPECT_EQ(timeline.tracks.at(0).size(), 4u);
+  EXPECT_EQ(account_of(timeline.tracks.at(0))[Activity::discarded], Duration{0});
+  EXPECT_THAT(lines(timeline.tracks.at(1)), ElementsAre("compute 0-25 micro-batch", "compute 25-40 micro-batch"));
+}
+
+TEST(SpanRecorder, ALimitOfTimeLetsAStepEndAndThenCutsIt) {
+  SpanRecorder recorder(1, 1, {.time = Duration{15}});
+  for (int i = 0; i < 4; ++i) compute(recorder, Rank{0}, 10 * (i + 1), 0, i);
+  compute(recorder, Rank{0}, 50, 1, 0);
+  recorder.keep(Rank{0}, Duration{40});  // finds the whole gradient
+  recorder.add(Rank{1}, Activity::wait, at(50), "receive");
+  const Timeline timeline = recorder.finish(at(60));
+  EXPECT_TRUE(timeline.capped);
+  EXPECT_EQ(timeline.until, at(15));
+  EXPECT_THAT(lines(timeline.tracks.at(0)), ElementsAre("compute 0-10 micro-batch", "compute 10-15 micro-batch"));
+  EXPECT_THAT(lines(timeline.tracks.at(1)), ElementsAre("wait 0-15 receive"));
+}
+
+}  // namespace
+}  // namespace syncopate
