@@ -22,6 +22,8 @@ enum class Purpose : std::uint8_t {
   synthetic_data = 6,      // generated data sets
   network = 7,             // jitter
   algorithm = 8,           // a method's own random choices
+  delay_of_run = 9,        // a delay drawn once per worker
+  delay_burst = 10,        // when delays come in bursts
 };
 
 // One stream of uniform numbers: everything but the index.

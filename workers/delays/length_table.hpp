@@ -27,6 +27,7 @@ class LengthTable {
   }
 
   double mean() const { return mean_; }
+  double variance() const { return variance_; }
   double cumulative(std::size_t length) const { return std::bit_cast<double>(cumulative_bits_[length - 1]); }
 
  private:
@@ -38,6 +39,7 @@ class LengthTable {
   std::array<std::int64_t, lengths> cumulative_bits_;
   std::array<std::uint16_t, guides> guide_;  // [g] = first index whose cumulative exceeds g / guides
   double mean_;
+  double variance_;
 };
 
 }  // namespace syncopate
