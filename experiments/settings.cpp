@@ -164,7 +164,8 @@ std::filesystem::path Settings::file(std::string_view key) {
   std::error_code ignored;
   for (const fs::path& place : places)
     if (fs::is_regular_file(place, ignored)) return place;
-  fault(key, named.empty() ? "must be the name of a file" : fmt::format("there is no file {}", places.front().string()));
+  fault(key,
+        named.empty() ? "must be the name of a file" : fmt::format("there is no file {}", places.front().string()));
   return {};
 }
 

@@ -33,7 +33,8 @@ class TraceReplayFile : public ExperimentFile {
 workers = 3
 micro_batches = 2
 [cluster.trace]
-file = ")" + name + R"("
+file = ")" +
+          name + R"("
 end = "error"
 [network]
 kind = "free"

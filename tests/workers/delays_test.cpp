@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/workers/instruction_sets.hpp"
 #include "workers/delays/bernoulli.hpp"
 #include "workers/delays/bounded_lognormal.hpp"
 #include "workers/delays/constant.hpp"
@@ -104,8 +105,8 @@ std::vector<Family> families() {
       {"Weibull, shape 2/3", weibull_delay(2.0 / 3, 0.4), cdf_of(weibull(2.0 / 3, 0.4)), 0.4 * gamma_2_5,
        0.16 * (gamma_4 - gamma_2_5 * gamma_2_5)},
       {"Pareto", pareto_delay(10, 0.6), cdf_of(pareto(0.6, 10)), 6.0 / 9, 0.36 * 10 / (81.0 * 8), 0.6},
-      {"Bernoulli", bernoulli_delay(0.4255, 1.175), [](double x) { return x < 1.175 ? 1 - 0.4255 : 1; },
-       0.4255 * 1.175, 0.4255 * 0.5745 * 1.175 * 1.175},
+      {"Bernoulli", bernoulli_delay(0.4255, 1.175), [](double x) { return x < 1.175 ? 1 - 0.4255 : 1; }, 0.4255 * 1.175,
+       0.4255 * 0.5745 * 1.175 * 1.175},
       // ln X ~ N(-1, 1/2): mean e^(-3/4), variance (e^(1/2) - 1) e^(-3/2).
       {"log-normal", lognormal_delay(-1, std::sqrt(0.5), 3), cdf_of(lognormal(std::log(3) - 1, std::sqrt(0.5))),
        3 * std::pow(e, -0.75), 9 * (std::sqrt(e) - 1) * std::pow(e, -1.5)},
@@ -288,6 +289,22 @@ TEST(Delays, AddToWhatIsThere) {
   const std::vector<double> alone = draws(*exponential_delay(0.5), 3);
   exponential_delay(0.5)->add(test_stream, 0, sums);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(sums[i], 1.25 + i + alone[i]);
+}
+
+// Bit by bit, for batches of any length, with far tails and cells that have no polynomial (a very skewed gamma).
+TEST(Delays, InstructionSetsAgree) {
+  std::vector<Family> all = families();
+  all.push_back({"very skewed gamma", gamma_delay(0.05, 2), {}, 0, 0});
+  for (const Family& family : all) {
+    for (const std::size_t n : {1, 3, 4, 12, 31, 64, 100, 200'000}) {
+      std::vector<double> scalar;
+      with_each_instruction_set([&](const std::string& name) {
+        const std::vector<double> sample = draws(*family.process, n, 2);
+        if (scalar.empty()) scalar = sample;
+        ASSERT_EQ(sample, scalar) << family.name << ", " << name;
+      });
+    }
+  }
 }
 
 TEST(Delays, BatchesAndSingleDrawsAgree) {

@@ -38,8 +38,8 @@ TEST(Histogram, QuantilesAreThoseOfUniformBins) {
 
 TEST(Histogram, FilesOfTheProjectHaveTheMomentsOfTheirSource) {
   // As many digits as the source gives; its standard deviations are those of the bins' centres.
-  for (const auto& [name, mean, digit, deviation, bin_s] :
-       {std::tuple{"dropcompute-160", 34.37, 0.01, 1.679, 0.16197}, {"dropcompute-192", 8.142, 0.001, 0.424, 0.01877}}) {
+  for (const auto& [name, mean, digit, deviation, bin_s] : {std::tuple{"dropcompute-160", 34.37, 0.01, 1.679, 0.16197},
+                                                            {"dropcompute-192", 8.142, 0.001, 0.424, 0.01877}}) {
     const auto& files = embedded_histograms();
     const auto file = std::ranges::find(files, name, &EmbeddedFile::name);
     ASSERT_NE(file, files.end());
@@ -94,10 +94,9 @@ TEST_F(HistogramFiles, AreFoundBesideTheExperimentScaledAndShifted) {
   const auto plain = read("kind = \"histogram\"\nfile = \"gap.csv\"");
   EXPECT_EQ(plain.faults, "");
   EXPECT_DOUBLE_EQ(plain.delay->mean_s(), 3.75);
-  EXPECT_EQ(added(*plain.delay, 1, 2, 50),
-            added(*read("kind = \"histogram\"\nfile = \"gap.csv.gz\"").delay, 1, 2, 50));
-  const auto absolute = read("kind = \"histogram\"\nscale = 2\nshift = -100\nunit = \"micro_batch\"\nfile = \"" +
-                             path("gap.csv") + "\"");
+  EXPECT_EQ(added(*plain.delay, 1, 2, 50), added(*read("kind = \"histogram\"\nfile = \"gap.csv.gz\"").delay, 1, 2, 50));
+  const auto absolute =
+      read("kind = \"histogram\"\nscale = 2\nshift = -100\nunit = \"micro_batch\"\nfile = \"" + path("gap.csv") + "\"");
   EXPECT_EQ(absolute.faults, "");
   EXPECT_DOUBLE_EQ(absolute.delay->mean_s(), 2 * 3.75 - 100 * 0.010);
   EXPECT_DOUBLE_EQ(absolute.delay->variance_s2(), 4 * plain.delay->variance_s2());

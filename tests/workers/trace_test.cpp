@@ -119,9 +119,9 @@ TEST_F(TraceFiles, AreReadPlainAndCompressedAsADelay) {
   write_compressed("run.csv.gz", recorded);
   for (const std::string name : {"run.csv", "run.csv.gz"}) {
     std::vector<TraceLimit> limits;
-    const auto entry = read("kind = \"trace\"\nend = \"stop\"\nscale = 10\nshift = -2\nunit = \"micro_batch\"\nfile = \"" +
-                                name + "\"",
-                            {0.010, 2, &limits});
+    const auto entry = read(
+        "kind = \"trace\"\nend = \"stop\"\nscale = 10\nshift = -2\nunit = \"micro_batch\"\nfile = \"" + name + "\"",
+        {0.010, 2, &limits});
     EXPECT_EQ(entry.faults, "");
     EXPECT_DOUBLE_EQ(added(*entry.delay, 1, 1, 1)[0], 21 - 0.02);
     ASSERT_EQ(limits.size(), 1u);
@@ -153,10 +153,9 @@ TEST_F(TraceFiles, FaultsNameFileAndLine) {
   std::vector<TraceLimit> limits;
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 4, &limits}).faults,
               HasSubstr("no rows for worker 3: it has 1 workers"));
-  EXPECT_EQ(
-      read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\ngroup_size = 4", {0.01, 4, &limits}).faults, "");
-  EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nworkers = [0]", {0.01, 4, &limits}).faults,
+  EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\ngroup_size = 4", {0.01, 4, &limits}).faults,
             "");
+  EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nworkers = [0]", {0.01, 4, &limits}).faults, "");
 }
 
 }  // namespace

@@ -10,9 +10,8 @@ class BernoulliDelay final : public DelayProcess {
  public:
   BernoulliDelay(double probability, double value_s) : probability_(probability), value_s_(value_s) {}
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    add_draws(stream, first, added_s, [probability = probability_, value_s = value_s_](double u) {
-      return u < probability ? value_s : 0.0;
-    });
+    add_draws(stream, first, added_s,
+              [probability = probability_, value_s = value_s_](double u) { return u < probability ? value_s : 0.0; });
   }
   double mean_s() const override { return probability_ * value_s_; }
   double variance_s2() const override { return probability_ * (1 - probability_) * value_s_ * value_s_; }

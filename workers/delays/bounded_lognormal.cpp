@@ -19,8 +19,8 @@ class TabulatedLogNormal final : public DelayProcess {
  public:
   explicit TabulatedLogNormal(double scale_s) : scale_s_(scale_s), per_length_s_(scale_s / lengths_.mean()) {}
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    add_draws(stream, first, added_s, [&lengths = lengths_, per_length_s = per_length_s_](double u) {
-      return per_length_s * lengths.quantile(u);
+    add_batches(stream, first, added_s, [this](std::span<const double> uniform, std::span<double> now) {
+      lengths_.add(uniform, per_length_s_, now);
     });
   }
   double mean_s() const override { return scale_s_; }
@@ -43,10 +43,10 @@ class FormulaLogNormal final : public DelayProcess {
         mean_s_(form.mean() * scale_s),
         variance_s2_(form.variance() * scale_s * scale_s) {}
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    add_draws(stream, first, added_s,
-              [quantile = quantile_.reader(), scale_s = scale_s_, bound_s = bound_s_](double u) {
-                return std::min(scale_s * quantile(u), bound_s);
-              });
+    add_batches(stream, first, added_s,
+                [quantile = quantile_.reader(), this](std::span<const double> uniform, std::span<double> now) {
+                  quantile.add(uniform, {.scale = scale_s_, .bound = bound_s_}, now);
+                });
   }
   double mean_s() const override { return mean_s_; }
   double variance_s2() const override { return variance_s2_; }

@@ -8,6 +8,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "workers/instruction_set.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace syncopate {
 namespace {
 
@@ -20,9 +26,33 @@ Duration round_ns(double nanoseconds) {
   return Duration{std::bit_cast<std::int64_t>(std::max(nanoseconds, 1.0) + shift) - std::bit_cast<std::int64_t>(shift)};
 }
 
+#if defined(__x86_64__)
+// Four at a time, as from_seconds would round them; returns how many, and clears all_exact where one is too large.
+[[gnu::target("avx2")]] std::size_t round_by_fours(double declared_s, std::span<const double> added_s,
+                                                   std::span<Duration> out, bool& all_exact) {
+  const __m256d declared = _mm256_set1_pd(declared_s), shifted = _mm256_set1_pd(shift);
+  __m256d exact = _mm256_castsi256_pd(_mm256_set1_epi64x(-1));
+  std::size_t i = 0;
+  for (; i + 4 <= out.size(); i += 4) {
+    const __m256d seconds = _mm256_add_pd(declared, _mm256_loadu_pd(added_s.data() + i));
+    const __m256d nanoseconds = _mm256_mul_pd(seconds, _mm256_set1_pd(1e9));
+    exact = _mm256_and_pd(exact, _mm256_cmp_pd(nanoseconds, _mm256_set1_pd(exact_below_ns), _CMP_LT_OQ));
+    const __m256d rounded = _mm256_add_pd(_mm256_max_pd(nanoseconds, _mm256_set1_pd(1)), shifted);
+    const __m256i counts = _mm256_sub_epi64(_mm256_castpd_si256(rounded), _mm256_castpd_si256(shifted));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.data() + i), counts);
+  }
+  all_exact = _mm256_movemask_pd(exact) == 0xf;
+  return i;
+}
+#endif
+
 void round_all(double declared_s, std::span<const double> added_s, std::span<Duration> out) {
   bool all_exact = true;
-  for (std::size_t i = 0; i < out.size(); ++i) {
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  if (instruction_set != InstructionSet::scalar) done = round_by_fours(declared_s, added_s, out, all_exact);
+#endif
+  for (std::size_t i = done; i < out.size(); ++i) {
     const double nanoseconds = (declared_s + added_s[i]) * 1e9;
     all_exact &= nanoseconds < exact_below_ns;
     out[i] = round_ns(nanoseconds);

@@ -34,8 +34,7 @@ std::string file_content(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::ostringstream content;
   if (in && in.peek() != std::ifstream::traits_type::eof()) content << in.rdbuf();
-  if (!in && !in.eof())
-    throw FileFault(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
+  if (!in && !in.eof()) throw FileFault(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
   return std::move(content).str();
 }
 

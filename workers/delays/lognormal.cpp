@@ -10,9 +10,9 @@ namespace syncopate {
 
 std::shared_ptr<const DelayProcess> lognormal_delay(double mu, double sigma, double scale_s) {
   using boost::math::lognormal;
-  const auto standard = std::make_shared<const QuantileTable>(
-      [sigma](double p) { return quantile(lognormal(0, sigma), p); },
-      [sigma](double p) { return quantile(complement(lognormal(0, sigma), p)); });
+  const auto standard =
+      std::make_shared<const QuantileTable>([sigma](double p) { return quantile(lognormal(0, sigma), p); },
+                                            [sigma](double p) { return quantile(complement(lognormal(0, sigma), p)); });
   const double square = sigma * sigma;
   const StandardMoments moments{std::exp(square / 2), std::expm1(square) * std::exp(square), 0};
   return std::make_shared<QuantileDelay>(standard, moments, 0.0, scale_s * std::exp(mu));

@@ -15,9 +15,10 @@ QuantileDelay::QuantileDelay(std::shared_ptr<const QuantileTable> standard, cons
 }
 
 void QuantileDelay::add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const {
-  add_draws(stream, first, added_s, [quantile = standard_->reader(), shift_s = shift_s_, scale_s = scale_s_](double u) {
-    return shift_s + scale_s * quantile(u);
-  });
+  add_batches(stream, first, added_s,
+              [quantile = standard_->reader(), this](std::span<const double> uniform, std::span<double> now) {
+                quantile.add(uniform, {.shift = shift_s_, .scale = scale_s_}, now);
+              });
 }
 
 }  // namespace syncopate

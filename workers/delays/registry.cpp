@@ -64,10 +64,11 @@ constexpr std::array delay_rows = {
              "\"dropcompute-160\", \"dropcompute-192\".",
              in_units<read_histogram_delay>},
     DelayRow{"drift", "Grows by per_step with each step, up to maximum.", in_units<read_drift_delay>, true},
-    DelayRow{"trace",
-             "Recorded durations from a file with worker, step, micro_batch, duration_s, times scale, plus shift; end = "
-             "\"error\", \"stop\", \"wrap\".",
-             read_trace_delay, true},
+    DelayRow{
+        "trace",
+        "Recorded durations from a file with worker, step, micro_batch, duration_s, times scale, plus shift; end = "
+        "\"error\", \"stop\", \"wrap\".",
+        read_trace_delay, true},
 };
 
 // The workers, or groups, of the cluster that a trace has no rows for.
@@ -75,9 +76,9 @@ void check_trace_workers(Settings& settings, const DelayReach& reach, const Dela
   const TraceLimit& limit = context.traces->back();
   const int last = reach.workers.empty() ? context.workers - 1 : std::ranges::max(reach.workers);
   if (last / reach.group_size < limit.workers) return;
-  settings.fault("file", fmt::format("the trace has no rows for {} {}: it has {} workers",
-                                     reach.group_size > 1 ? "group" : "worker", last / reach.group_size,
-                                     limit.workers));
+  settings.fault("file",
+                 fmt::format("the trace has no rows for {} {}: it has {} workers",
+                             reach.group_size > 1 ? "group" : "worker", last / reach.group_size, limit.workers));
 }
 
 std::unique_ptr<NetworkModel> read_fixed_network(Settings& settings) {

@@ -32,8 +32,10 @@ class ScopedDelay final : public DelayProcess {
     const RandomStream own = of_group(stream);
     if (bursts_ && !bursts_->is_on(of_bursts(own))) return;
     switch (scope_) {
-      case DelayScope::micro_batch: return process_->add(own, first, added_s);
-      case DelayScope::step: return process_->add(own, 0, added_s.first(1));
+      case DelayScope::micro_batch:
+        return process_->add(own, first, added_s);
+      case DelayScope::step:
+        return process_->add(own, 0, added_s.first(1));
       case DelayScope::worker: {
         const double value_s = of_run(own);
         for (double& sum_s : added_s) sum_s += value_s;
@@ -42,9 +44,7 @@ class ScopedDelay final : public DelayProcess {
   }
 
   double mean_s() const override { return share() * process_->mean_s(); }
-  double variance_s2() const override {
-    return in_bursts({process_->mean_s(), process_->variance_s2()}).variance_s2;
-  }
+  double variance_s2() const override { return in_bursts({process_->mean_s(), process_->variance_s2()}).variance_s2; }
   double minimum_s() const override {
     return bursts_ || scope_ == DelayScope::step ? std::min(process_->minimum_s(), 0.0) : process_->minimum_s();
   }
@@ -53,9 +53,12 @@ class ScopedDelay final : public DelayProcess {
     if (!concerns(stream.worker)) return {};
     const RandomStream own = of_group(stream);
     switch (scope_) {
-      case DelayScope::micro_batch: return in_bursts(process_->step_law(own, micro_batches));
-      case DelayScope::step: return in_bursts(process_->step_law(own, 1));
-      case DelayScope::worker: return in_bursts({micro_batches * of_run(own), 0});
+      case DelayScope::micro_batch:
+        return in_bursts(process_->step_law(own, micro_batches));
+      case DelayScope::step:
+        return in_bursts(process_->step_law(own, 1));
+      case DelayScope::worker:
+        return in_bursts({micro_batches * of_run(own), 0});
     }
     return {};
   }

@@ -50,9 +50,10 @@ class TraceDelay final : public DelayProcess {
     const Step::Rep steps = trace_->steps().value(), step = stream.step.value();
     if (step < steps) return step;
     if (replay_.end == TraceEnd::wrap) return step % steps;
-    throw RunFailure(fmt::format("worker {}, step {}: the trace {} ends after {} steps; choose end = \"wrap\" to start "
-                                 "again, or a budget of at most {} steps",
-                                 stream.worker.value, step, trace_->file(), steps, steps));
+    throw RunFailure(
+        fmt::format("worker {}, step {}: the trace {} ends after {} steps; choose end = \"wrap\" to start "
+                    "again, or a budget of at most {} steps",
+                    stream.worker.value, step, trace_->file(), steps, steps));
   }
   std::span<const double> find(const RandomStream& stream, std::uint32_t first, std::size_t most) const {
     return trace_->durations_s(rows_of(stream.worker), recorded(stream), first, most);
