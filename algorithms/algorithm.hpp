@@ -39,6 +39,7 @@ struct AlgorithmContext {
   Step learning_rate_warmup{};
   std::optional<Step> steps_per_epoch{};  // none: without a data set
   std::optional<Step> total_steps{};      // none: the budget is not counted in steps
+  double shortest_micro_batch_s = 0;      // no worker's micro-batch is shorter
   bool budget_ends_alone = true;          // false: it counts bytes alone, and never ends for who sends nothing
 };
 

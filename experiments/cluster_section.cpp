@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "workers/delays/registry.hpp"
@@ -52,6 +54,34 @@ void check_mean(Settings& delay, const DelayProcess& process) {
               "expected time, and neither has the slowest of them, so there is nothing to predict; a run can be made");
 }
 
+// Durations that a trace has, instead of micro_batch_s; null without one, or after a fault.
+std::shared_ptr<const DelayProcess> read_base_durations(Settings& cluster, ClusterSection& result) {
+  if (!cluster.has("trace")) return nullptr;
+  if (cluster.has("micro_batch_s"))
+    cluster.fault("micro_batch_s", "must not be given together with cluster.trace, which has all durations");
+  if (result.pace == Pace::inject && cluster.has("pace"))
+    cluster.fault("pace", "must be \"emulate\" or left out: cluster.trace has whole durations, not what to add");
+  result.pace = Pace::emulate;
+  Settings table = cluster.section("trace");
+  return read_base_trace(table, result.workers_known ? result.workers : 0, result.micro_batches, result.traces);
+}
+
+std::vector<std::shared_ptr<const DelayProcess>> read_delays(Settings& root, double micro_batch_s, bool finite_means,
+                                                             ClusterSection& result) {
+  constexpr std::size_t most_delays = 255;  // each has a random stream of its own
+  std::vector<std::shared_ptr<const DelayProcess>> delays;
+  const int workers = result.workers_known ? result.workers : 0;
+  for (Settings& delay : root.sections("delays")) {
+    delays.push_back(make_delay(delay, {micro_batch_s, workers, &result.traces}));
+    if (finite_means) check_mean(delay, *delays.back());
+  }
+  if (delays.size() > most_delays) {
+    root.fault("delays", fmt::format("must be at most {} entries", most_delays));
+    delays.clear();
+  }
+  return delays;
+}
+
 // Who leaves the run, and after how many steps of its own.
 std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bool known) {
   constexpr std::int64_t most_steps = 100'000'000'000;  // times micro_batches, still an integer
@@ -75,7 +105,6 @@ std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bo
 }  // namespace
 
 ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means) {
-  constexpr std::size_t most_delays = 255;  // each has a random stream of its own
   constexpr std::array<std::string_view, 2> paces = {"inject", "emulate"};
 
   ClusterSection result;
@@ -83,26 +112,38 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   Settings cluster = root.section("cluster");
   result.workers = static_cast<int>(cluster.integer("workers", 1, most_workers));
   result.workers_known = root.faults_so_far() == faults;
-  const double micro_batch_s = cluster.number("micro_batch_s", positive_and_finite);
+  double micro_batch_s = 1;
+  if (!cluster.has("trace")) micro_batch_s = cluster.number("micro_batch_s", positive_and_finite);
   result.micro_batches = static_cast<int>(cluster.integer("micro_batches", 1, most_micro_batches, 1));
   result.data_of = read_leaving(cluster, result.workers, result.workers_known);
-  result.pace = cluster.choice("pace", paces, "inject") == "emulate" ? Pace::emulate : Pace::inject;
+  const char* const usual_pace = cluster.has("trace") ? "emulate" : "inject";
+  result.pace = cluster.choice("pace", paces, usual_pace) == "emulate" ? Pace::emulate : Pace::inject;
   std::vector<double> factors = read_worker_factors(cluster, result.workers, result.workers_known);
 
-  std::vector<std::shared_ptr<const DelayProcess>> delays;
-  for (Settings& delay : root.sections("delays")) {
-    delays.push_back(make_delay(delay, micro_batch_s));
-    if (finite_means) check_mean(delay, *delays.back());
-  }
-  if (delays.size() > most_delays) {
-    root.fault("delays", fmt::format("must be at most {} entries", most_delays));
-    delays.clear();
-  }
-  result.compute_time = std::make_shared<ComputeTime>(seed, micro_batch_s, std::move(factors), std::move(delays));
+  auto durations = read_base_durations(cluster, result);
+  if (durations) micro_batch_s = std::max(durations->mean_s(), 1e-9);
+  auto delays = read_delays(root, micro_batch_s, finite_means, result);
+  result.compute_time =
+      durations ? std::make_shared<ComputeTime>(seed, std::move(durations), std::move(factors), std::move(delays))
+                : std::make_shared<ComputeTime>(seed, micro_batch_s, std::move(factors), std::move(delays));
 
   Settings network = root.section("network");
   result.network = make_network(network);
   return result;
+}
+
+void fit_budget_to_traces(ClusterSection& cluster, Budget& budget) {
+  for (TraceLimit& trace : cluster.traces) {
+    if (trace.end == TraceEnd::wrap) continue;
+    if (trace.end == TraceEnd::stop) {
+      budget.steps = std::min(budget.steps.value_or(trace.steps), trace.steps);
+    } else if (budget.steps && *budget.steps > trace.steps) {
+      trace.table.fault(
+          "end", fmt::format("{} ends after {} steps, and the budget is of {}; must be \"wrap\" to start again there, "
+                             "\"stop\" to end the run there, or budget.steps at most {}",
+                             trace.file, trace.steps.value(), budget.steps->value(), trace.steps.value()));
+    }
+  }
 }
 
 }  // namespace syncopate

@@ -9,6 +9,7 @@
 
 #include "experiments/experiment.hpp"
 #include "experiments/settings.hpp"
+#include "workers/delays/trace_section.hpp"
 
 namespace syncopate {
 
@@ -18,9 +19,13 @@ struct ClusterSection {
   int micro_batches = 1;
   std::vector<std::optional<Step>> data_of;  // one per worker: steps that its own data last; empty: all last for ever
   Pace pace = Pace::inject;
+  std::vector<TraceLimit> traces;  // to be checked against the budget
   std::shared_ptr<const ComputeTime> compute_time;
   std::shared_ptr<const NetworkModel> network;
 };
+
+// Checks the traces' lengths against the budget; one that is to stop where a trace ends is cut there.
+void fit_budget_to_traces(ClusterSection& cluster, Budget& budget);
 
 // Never has null members; faults are collected by `root`. `seed` is that of the delays; with `finite_means` a delay
 // without an expected value is a fault.

@@ -78,7 +78,14 @@ std::vector<Method> read_methods(Settings& root, const AlgorithmContext& context
   return methods;
 }
 
-AlgorithmContext algorithm_context(const Definition& definition) {
+double shortest_micro_batch_s(const ClusterSection& cluster) {
+  double shortest_s = std::numeric_limits<double>::infinity();
+  for (int n = 0; n < cluster.workers; ++n) shortest_s = std::min(shortest_s, cluster.compute_time->shortest(Rank{n}));
+  return shortest_s;
+}
+
+// `certain`: there have been no faults so far, so nothing stands in for what is faulty.
+AlgorithmContext algorithm_context(const Definition& definition, bool certain) {
   constexpr int unknown_workers = 1'000'000;  // so many that no check fails on them
   const ClusterSection& cluster = definition.cluster;
   const TrainingSection& training = definition.training;
@@ -91,6 +98,7 @@ AlgorithmContext algorithm_context(const Definition& definition) {
           .learning_rate_warmup = definition.learning_rate->options().warmup_steps,
           .steps_per_epoch = steps_per_epoch > 0 ? std::optional<Step>(steps_per_epoch) : std::nullopt,
           .total_steps = budget.steps,
+          .shortest_micro_batch_s = certain ? shortest_micro_batch_s(cluster) : 0,
           .budget_ends_alone = !budget.bytes || budget.steps || budget.seconds || budget.samples};
 }
 
@@ -127,12 +135,13 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
 
   // The budget may count epochs, and the learning rate needs the number of steps of the budget.
   result.budget = read_budget(root, steps_per_epoch);
+  if (document.faults().empty()) fit_budget_to_traces(result.cluster, result.budget);
   if (result.budget.steps && !document.faults().empty()) result.budget.steps = unknown_budget;
   result.learning_rate = read_learning_rate(root, result.budget, steps_per_epoch, result.training.time_only);
   result.evaluation = read_evaluation(root, result.training);
   result.recording = read_recording(root);
   document.record_as_written("sweep");
-  result.methods = read_methods(root, algorithm_context(result));
+  result.methods = read_methods(root, algorithm_context(result, document.faults().empty()));
   check_who_leaves(root, result);
   result.faults = document.check();
   result.resolved = document.resolved();

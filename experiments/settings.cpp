@@ -150,6 +150,32 @@ std::vector<std::int64_t> Settings::integers(std::string_view key, std::int64_t 
       describe_integer(low, high));
 }
 
+std::filesystem::path Settings::file(std::string_view key) {
+  namespace fs = std::filesystem;
+  const std::size_t faults = faults_so_far();
+  const fs::path named = text(key);
+  if (faults_so_far() > faults) return {};
+  std::vector<fs::path> places = {named};
+  // What was written on the command line still belongs to a table of the file, mostly.
+  for (const SourcePlace& place : {node_->place, node_->find(key)->place}) {
+    if (named.is_absolute() || place.source.empty() || place.source == command_line_source) continue;
+    places.insert(places.begin(), fs::path(place.source).parent_path() / named);
+  }
+  std::error_code ignored;
+  for (const fs::path& place : places)
+    if (fs::is_regular_file(place, ignored)) return place;
+  fault(key,
+        named.empty() ? "must be the name of a file" : fmt::format("there is no file {}", places.front().string()));
+  return {};
+}
+
+std::vector<std::string> Settings::keys() const {
+  std::vector<std::string> result;
+  if (node_->written)
+    for (const TomlNode::Member& member : node_->written->table()) result.push_back(member.key);
+  return result;
+}
+
 bool Settings::has(std::string_view key) const {
   node_->entry(key);  // whoever asks knows the key, so it can be suggested
   return node_->find(key) != nullptr;

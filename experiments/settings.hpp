@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -48,6 +49,13 @@ class Settings {
   std::vector<double> numbers(std::string_view key, Range range, std::optional<std::vector<double>> fallback = {});
   std::vector<std::int64_t> integers(std::string_view key, std::int64_t low, std::int64_t high,
                                      std::optional<std::vector<std::int64_t>> fallback = {});
+
+  // The path of an existing file that the key names: relative to the experiment file's folder, or else to the
+  // working directory. Empty after a fault.
+  std::filesystem::path file(std::string_view key);
+
+  // The keys that are written, in their order, for tables whose keys are names.
+  std::vector<std::string> keys() const;
 
   // Whether the key is written. A key that was asked about is known and need not be read.
   bool has(std::string_view key) const;

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "workers/instruction_set.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -17,14 +19,18 @@ using Block = std::array<std::uint32_t, 4>;
 using Key = std::array<std::uint32_t, 2>;
 
 // The counter's words: block, worker, low half of the step, and purpose | stream << 8 | step's next 16 bits << 16.
-Block counter_of(const RandomStream& stream, std::uint32_t block) {
-  const auto step = static_cast<std::uint64_t>(stream.step.value());
+std::uint32_t last_word(const RandomStream& stream) {
   const auto user = static_cast<std::uint32_t>(stream.purpose) | static_cast<std::uint32_t>(stream.stream) << 8;
-  return {block, static_cast<std::uint32_t>(stream.worker.value), static_cast<std::uint32_t>(step),
-          user | static_cast<std::uint32_t>(step >> 32) << 16};
+  return user | static_cast<std::uint32_t>(static_cast<std::uint64_t>(stream.step.value()) >> 32) << 16;
+}
+Block counter_of(const RandomStream& stream, std::uint32_t block) {
+  return {block, static_cast<std::uint32_t>(stream.worker.value), static_cast<std::uint32_t>(stream.step.value()),
+          last_word(stream)};
 }
 
-Key key_of(std::uint64_t seed) { return {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}; }
+constexpr Key key_of(std::uint64_t seed) {
+  return {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
+}
 
 Block philox(const Block& counter, const Key& key) {
   const auto random = r123::Philox4x32()({{counter[0], counter[1], counter[2], counter[3]}}, {{key[0], key[1]}});
@@ -108,6 +114,70 @@ template <std::size_t groups>
   for (; out.size() > 16; out = out.subspan(16), counter[0] += 8) fill_groups<2>(counter, key, out);
   out.size() > 8 ? fill_groups<2>(counter, key, out) : fill_groups<1>(counter, key, out);
 }
+
+// to_uniform in eight lanes, whose upper halves are garbage.
+[[gnu::target("avx512f")]] inline __m512d to_uniforms(__m512i low, __m512i high) {
+  constexpr __mmask16 upper = 0xaaaa;
+  const __m512i bits = _mm512_mask_blend_epi32(upper, low, _mm512_slli_epi64(high, 32));
+  const __m512i number = _mm512_or_epi64(_mm512_srli_epi64(bits, 12), _mm512_set1_epi64(one_bits));
+  return _mm512_sub_pd(_mm512_castsi512_pd(number), _mm512_set1_pd(below_one));
+}
+
+// As many as there is room for. Without masks, which make stores slow.
+[[gnu::target("avx512f")]] inline void store_eight(__m512d numbers, std::span<double> out) {
+  if (out.size() >= 8) return _mm512_storeu_pd(out.data(), numbers);
+  Uniforms four = reinterpret_cast<Uniforms>(_mm512_castpd512_pd256(numbers));
+  store(four, out);
+  if (out.size() <= 4) return;
+  four = reinterpret_cast<Uniforms>(_mm512_extractf64x4_pd(numbers, 1));
+  store(four, out.subspan(4));
+}
+
+// The keys of all rounds, in memory, where a vector instruction takes them from as if they stood in all lanes.
+struct RoundKeys {
+  std::uint64_t seed = 0;
+  std::array<std::uint64_t, 10> key0{}, key1{};
+
+  constexpr explicit RoundKeys(std::uint64_t seed) : seed(seed) {
+    auto [low, high] = key_of(seed);
+    for (std::size_t round = 0; round < 10; ++round, low += PHILOX_W32_0, high += PHILOX_W32_1)
+      key0[round] = low, key1[round] = high;
+  }
+};
+
+// Eight blocks side by side: 16 numbers.
+[[gnu::target("avx512f")]] void fill_from_avx512(const RandomStream& stream, std::uint32_t block,
+                                                 std::span<double> out) {
+  thread_local constinit RoundKeys keys(0);
+  if (keys.seed != stream.seed) [[unlikely]]
+    keys = RoundKeys(stream.seed);
+  const __m512i multiplier0 = _mm512_set1_epi64(PHILOX_M4x32_0), multiplier1 = _mm512_set1_epi64(PHILOX_M4x32_1);
+  const __m512i even = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);  // of the two halves of blocks 0 to 3
+  const __m512i odd = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+  constexpr int exclusive_or = 0x96;  // of three
+  // 32-bit words in 64-bit lanes, whose upper halves mean nothing.
+  const __m512i worker = _mm512_set1_epi32(stream.worker.value);
+  const __m512i step = _mm512_set1_epi32(static_cast<int>(stream.step.value()));
+  const __m512i last = _mm512_set1_epi32(static_cast<int>(last_word(stream)));
+  __m512i blocks = _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(block));
+  for (;; blocks = _mm512_add_epi64(blocks, _mm512_set1_epi64(8))) {
+    __m512i a = blocks, b = worker, c = step, d = last;
+#pragma GCC unroll 10
+    for (int round = 0; round < 10; ++round) {
+      const __m512i key0 = _mm512_set1_epi64(keys.key0[round]), key1 = _mm512_set1_epi64(keys.key1[round]);
+      const __m512i p = _mm512_mul_epu32(a, multiplier0), q = _mm512_mul_epu32(c, multiplier1);
+      a = _mm512_ternarylogic_epi64(_mm512_srli_epi64(q, 32), b, key0, exclusive_or), b = q;
+      c = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p, 32), d, key1, exclusive_or), d = p;
+    }
+    const __m512d first = to_uniforms(a, b), second = to_uniforms(c, d);
+    const __m512d low = _mm512_permutex2var_pd(first, even, second), high = _mm512_permutex2var_pd(first, odd, second);
+    store_eight(low, out);
+    if (out.size() <= 8) return;
+    store_eight(high, out.subspan(8));
+    if (out.size() <= 16) return;
+    out = out.subspan(16);
+  }
+}
 #endif
 
 }  // namespace
@@ -131,10 +201,12 @@ void RandomStream::fill_uniform(std::uint32_t first, std::span<double> out) cons
     out[0] = uniform(first);
     return;
   }
+#if defined(__x86_64__)
+  if (instruction_set == InstructionSet::avx512) return fill_from_avx512(*this, first / 2, out);
+#endif
   const Block counter = counter_of(*this, first / 2);
 #if defined(__x86_64__)
-  static const bool has_avx2 = __builtin_cpu_supports("avx2");
-  if (has_avx2) return fill_from_avx2(counter, key_of(seed), out);
+  if (instruction_set == InstructionSet::avx2) return fill_from_avx2(counter, key_of(seed), out);
 #endif
   fill_from(counter, key_of(seed), out);
 }

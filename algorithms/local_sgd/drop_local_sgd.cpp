@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/synchronous/drop_threshold.hpp"
 
 namespace syncopate {
 namespace {
@@ -52,6 +53,7 @@ std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const Algorit
   auto period = read_sync_period(settings, context);
   DropLocalOptions options;
   options.threshold = from_seconds(settings.number("threshold_s", Range::positive()));
+  check_threshold(settings, options.threshold, context.shortest_micro_batch_s);
   if (settings.choice("clock", clocks, "period") == "step") options.clock = DropLocalOptions::Clock::step;
   if (settings.choice("weights", weights, "equal") == "steps") options.weights = DropLocalOptions::Weights::steps;
   options.state = read_state_policies(settings);

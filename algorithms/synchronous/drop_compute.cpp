@@ -118,6 +118,11 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
   options.threshold = read_drop_threshold(settings, {.total_steps = context.total_steps});
   options.preempt = read_preempt(settings);
   options.forward_share = settings.number("forward_share", Range::between(0, 1), options.forward_share);
+  // A micro-batch that has begun finishes with preempt = "microbatch", and after its forward pass with "backward".
+  const double needed = options.preempt == Preempt::discard    ? 1
+                        : options.preempt == Preempt::backward ? options.forward_share
+                                                               : 0;
+  check_threshold(settings, options.threshold->begin()->current(), needed * context.shortest_micro_batch_s);
   read_normalisation(settings, options);
   options.compensation = read_drop_compensation(settings, {.micro_batches = context.micro_batches,
                                                            .steps_per_epoch = context.steps_per_epoch,

@@ -1,5 +1,7 @@
 #include "algorithms/synchronous/drop_threshold.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -73,6 +75,14 @@ std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, con
   const std::string rule = table.choice("rule", names);
   const auto* const row = std::ranges::find(rules, rule, &DropThresholdRow::name);
   return row == rules.end() ? make_fixed_threshold(longest_duration) : row->make(table, context);
+}
+
+void check_threshold(Settings& settings, Duration threshold, double shortest_s) {
+  if (threshold >= from_seconds(shortest_s)) return;
+  Settings table = settings.has("threshold") ? settings.section("threshold") : settings;
+  table.fault("threshold_s", fmt::format("must be at least {:.6g} s, the shortest that a micro-batch can take: under "
+                                         "{:.6g} s nobody would ever finish one",
+                                         shortest_s, to_seconds(threshold)));
 }
 
 }  // namespace syncopate

@@ -82,4 +82,8 @@ std::span<const DropThresholdRow> drop_thresholds();
 // Never null: what is faulty reads as no threshold.
 std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, const DropThresholdContext& context);
 
+// A threshold that no micro-batch can meet, the shortest of which takes `shortest_s`, is a fault of the key
+// threshold_s, which may stand in a table `threshold`.
+void check_threshold(Settings& settings, Duration threshold, double shortest_s);
+
 }  // namespace syncopate

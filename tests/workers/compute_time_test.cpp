@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/workers/instruction_sets.hpp"
 #include "workers/delays/bounded_lognormal.hpp"
 #include "workers/delays/constant.hpp"
 #include "workers/delays/exponential.hpp"
@@ -54,28 +55,34 @@ TEST(ComputeTime, FactorsScaleTheBaseAndNotTheAddedDelay) {
 }
 
 TEST(ComputeTime, RoundsToTheNearestNanosecond) {
-  const auto listed = std::make_shared<ListedDelay>(
-      std::vector<double>{0.4e-9, 0.6e-9, 1.49e-9, 2.51e-9, 123456789.4e-9, 86400 + 0.6e-9, 1e6});
-  const ComputeTime time(1, 1e-9, {}, {listed});
-  EXPECT_THAT(durations(time, Rank{0}, Step{0}, 7),
-              testing::ElementsAre(Duration{1}, Duration{2}, Duration{2}, Duration{4}, Duration{123456790},
-                                   Duration{86'400'000'000'002}, Duration{1'000'000'000'000'001}));
+  with_each_instruction_set([](const std::string&) {
+    const auto listed = std::make_shared<ListedDelay>(
+        std::vector<double>{0.4e-9, 0.6e-9, 1.49e-9, 2.51e-9, 123456789.4e-9, 86400 + 0.6e-9, 1e6});
+    const ComputeTime time(1, 1e-9, {}, {listed});
+    EXPECT_THAT(durations(time, Rank{0}, Step{0}, 7),
+                testing::ElementsAre(Duration{1}, Duration{2}, Duration{2}, Duration{4}, Duration{123456790},
+                                     Duration{86'400'000'000'002}, Duration{1'000'000'000'000'001}));
+  });
 }
 
 TEST(ComputeTime, LastsAtLeastANanosecondAndAtMostTheLongestDuration) {
-  const auto listed = std::make_shared<ListedDelay>(std::vector<double>{-1, -0.001, -infinity, infinity, 1e300, 0.001});
-  const ComputeTime time(1, 0.001, {}, {listed});
-  EXPECT_THAT(durations(time, Rank{0}, Step{0}, 6),
-              testing::ElementsAre(Duration{1}, Duration{1}, Duration{1}, longest_duration, longest_duration,
-                                   Duration{2'000'000}));
-  EXPECT_EQ(time.added(Rank{0}, Step{0}, 0), Duration{0});  // nobody can sleep a negative time
-  EXPECT_EQ(time.added(Rank{0}, Step{0}, 3), longest_duration);
+  with_each_instruction_set([](const std::string&) {
+    const auto listed =
+        std::make_shared<ListedDelay>(std::vector<double>{-1, -0.001, -infinity, infinity, 1e300, 0.001});
+    const ComputeTime time(1, 0.001, {}, {listed});
+    EXPECT_THAT(durations(time, Rank{0}, Step{0}, 6),
+                testing::ElementsAre(Duration{1}, Duration{1}, Duration{1}, longest_duration, longest_duration,
+                                     Duration{2'000'000}));
+    EXPECT_EQ(time.added(Rank{0}, Step{0}, 0), Duration{0});  // nobody can sleep a negative time
+    EXPECT_EQ(time.added(Rank{0}, Step{0}, 3), longest_duration);
+  });
 }
 
 TEST(ComputeTime, DelayThatIsNotANumberIsAnErrorAndNoTime) {
-  const auto listed = std::make_shared<ListedDelay>(std::vector<double>{0, std::nan(""), 0});
+  const auto listed = std::make_shared<ListedDelay>(std::vector<double>{0, std::nan(""), 0, 0, 0, 0, 0, 0});
   const ComputeTime time(1, 0.001, {}, {listed});
-  EXPECT_THROW(durations(time, Rank{0}, Step{0}, 3), std::invalid_argument);
+  with_each_instruction_set(
+      [&](const std::string&) { EXPECT_THROW(durations(time, Rank{0}, Step{0}, 8), std::invalid_argument); });
 }
 
 TEST(ComputeTime, NormalDelaysNeverMakeAMicroBatchFree) {

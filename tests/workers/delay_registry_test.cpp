@@ -42,6 +42,13 @@ const std::vector<Example> examples = {
     {"uniform", "low = 1\nhigh = 4", 2.5},
     {"normal", "mean = 2\nstandard_deviation = 0.1", 2},
     {"exponential", "mean = 0.7", 0.7},
+    {"shifted-exponential", "shift = 0.2\nmean = 0.7", 0.9},
+    {"weibull", "shape = 1\nscale = 0.5", 0.5},
+    {"pareto", "shape = 3\nminimum = 2", 3},
+    {"bernoulli", "probability = 0.25\nvalue = 2", 0.5},
+    {"lognormal", "mu = -0.125\nsigma = 0.5", 1},
+    {"lognormal", "mu = -0.125\nsigma = 0.5\nscale = 3", 3},
+    {"drift", "per_step = 0.5\nmaximum = 4", 4},
     {"gamma", "shape = 4\nscale = 0.5", 2},
     {"bounded-lognormal", "", 0.5},
     {"bounded-lognormal", "form = \"table\"\nscale = 2", 2},
@@ -57,6 +64,7 @@ TEST(DelayRegistry, ExamplesCoverEveryRow) {
     EXPECT_FALSE(row.sentence.empty());
   }
   for (const Example& example : examples) covered.insert(example.kind);
+  covered.insert({"histogram", "trace"});  // which have tests of their own: their unit is that of the file
   EXPECT_EQ(rows, covered);
 }
 
@@ -84,6 +92,23 @@ TEST(DelayRegistry, BadParametersAreFaultsAtTheirPlace) {
       {"kind = \"exponential\"\nmean = -0.5", "mean"},
       {"kind = \"gamma\"\nshape = 0\nscale = 1", "shape"},
       {"kind = \"gamma\"\nshape = 1\nscale = -1", "scale"},
+      {"kind = \"shifted-exponential\"\nmean = 1", "shift"},
+      {"kind = \"weibull\"\nshape = 0\nscale = 1", "shape"},
+      {"kind = \"pareto\"\nshape = 0.01\nminimum = 1", "shape"},
+      {"kind = \"pareto\"\nshape = 2\nminimum = -1", "minimum"},
+      {"kind = \"bernoulli\"\nprobability = 1.5\nvalue = 1", "probability"},
+      {"kind = \"lognormal\"\nmu = 0\nsigma = 0", "sigma"},
+      {"kind = \"lognormal\"\nsigma = 1", "mu"},
+      {"kind = \"drift\"\nper_step = -1\nmaximum = 1", "per_step"},
+      {"kind = \"drift\"\nper_step = 1", "maximum"},
+      {"kind = \"drift\"\nper_step = 1\nmaximum = 2\nscope = \"worker\"", "changes from step to step"},
+      {"kind = \"constant\"\nvalue = 1\nscope = \"server\"", "micro-batch"},
+      {"kind = \"constant\"\nvalue = 1\ngroup_size = 0", "delays.toml:3:"},
+      {"kind = \"constant\"\nvalue = 1\nworkers = []", "at least one worker"},
+      {"kind = \"constant\"\nvalue = 1\nworkers = [-1]", "workers"},
+      {"kind = \"constant\"\nvalue = 1\nbursts = { mean_on_steps = 0.5, mean_off_steps = 2 }", "mean_on_steps"},
+      {"kind = \"constant\"\nvalue = 1\nbursts = { mean_on_steps = 2 }", "mean_off_steps"},
+      {"kind = \"constant\"\nvalue = 1\nbursts = 3", "bursts"},
       {"kind = \"bounded-lognormal\"\nform = \"formula\"\nsigma = 0", "sigma"},
       {"kind = \"bounded-lognormal\"\nform = \"formula\"\nalpha = 0", "alpha"},
       {"kind = \"bounded-lognormal\"\nform = \"formula\"\nbeta = -1", "beta"},

@@ -10,6 +10,8 @@
 #include <set>
 #include <vector>
 
+#include "tests/workers/instruction_sets.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -46,18 +48,28 @@ double reference_uniform(const RandomStream& stream, std::uint32_t index) {
 
 TEST(Random, BatchesOfAnyLengthAndStartHoldTheDefinedNumbers) {
   const RandomStream stream{0x123456789abcdef0, Purpose::delay, 3, Rank{70000}, Step{0x1234567890}};
-  for (const std::uint32_t first : {0u, 1u, 2u, 7u, 12u, 0x7ffffff1u, 0xffffff00u}) {
-    for (std::size_t size = 0; size <= 41; ++size) {
-      std::vector<double> batch(size + 1, -1.0);
-      stream.fill_uniform(first, {batch.data(), size});
-      for (std::size_t i = 0; i < size; ++i) {
-        const auto index = first + static_cast<std::uint32_t>(i);
-        ASSERT_EQ(batch[i], reference_uniform(stream, index)) << "first " << first << " size " << size << " i " << i;
-        ASSERT_EQ(batch[i], stream.uniform(index));
+  with_each_instruction_set([&](const std::string& name) {
+    for (const std::uint32_t first : {0u, 1u, 2u, 7u, 12u, 0x7ffffff1u, 0xffffff00u}) {
+      for (std::size_t size = 0; size <= 41; ++size) {
+        std::vector<double> batch(size + 1, -1.0);
+        stream.fill_uniform(first, {batch.data(), size});
+        for (std::size_t i = 0; i < size; ++i) {
+          const auto index = first + static_cast<std::uint32_t>(i);
+          ASSERT_EQ(batch[i], reference_uniform(stream, index))
+              << name << ": " << size << " from " << first << ", " << i;
+          ASSERT_EQ(batch[i], stream.uniform(index));
+        }
+        ASSERT_EQ(batch[size], -1.0) << "wrote past the end";
       }
-      ASSERT_EQ(batch[size], -1.0) << "wrote past the end";
     }
-  }
+    // The keys of the seed before are of no use.
+    for (const std::uint64_t seed : {std::uint64_t{1}, std::uint64_t{0}, ~std::uint64_t{0}}) {
+      std::vector<double> batch(3);
+      const RandomStream other{seed, Purpose::delay_burst, 255, Rank{1}, Step{2}};
+      other.fill_uniform(0, batch);
+      for (std::uint32_t i = 0; i < 3; ++i) ASSERT_EQ(batch[i], reference_uniform(other, i)) << name;
+    }
+  });
 }
 
 TEST(Random, NumbersAreOddMultiplesOfTheSmallestStepInsideTheOpenInterval) {

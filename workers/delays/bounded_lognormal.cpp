@@ -19,11 +19,13 @@ class TabulatedLogNormal final : public DelayProcess {
  public:
   explicit TabulatedLogNormal(double scale_s) : scale_s_(scale_s), per_length_s_(scale_s / lengths_.mean()) {}
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    add_draws(stream, first, added_s, [&lengths = lengths_, per_length_s = per_length_s_](double u) {
-      return per_length_s * lengths.quantile(u);
+    add_batches(stream, first, added_s, [this](std::span<const double> uniform, std::span<double> now) {
+      lengths_.add(uniform, per_length_s_, now);
     });
   }
   double mean_s() const override { return scale_s_; }
+  double variance_s2() const override { return per_length_s_ * per_length_s_ * lengths_.variance(); }
+  double minimum_s() const override { return per_length_s_; }
 
  private:
   const LengthTable& lengths_ = LengthTable::of_reference_code();
@@ -38,14 +40,17 @@ class FormulaLogNormal final : public DelayProcess {
                   [d = distribution(form)](double p) { return quantile(complement(d, p)); }),
         bound_s_(form.beta * scale_s),
         scale_s_(scale_s),
-        mean_s_(form.mean() * scale_s) {}
+        mean_s_(form.mean() * scale_s),
+        variance_s2_(form.variance() * scale_s * scale_s) {}
   void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    add_draws(stream, first, added_s,
-              [quantile = quantile_.reader(), scale_s = scale_s_, bound_s = bound_s_](double u) {
-                return std::min(scale_s * quantile(u), bound_s);
-              });
+    add_batches(stream, first, added_s,
+                [quantile = quantile_.reader(), this](std::span<const double> uniform, std::span<double> now) {
+                  quantile.add(uniform, {.scale = scale_s_, .bound = bound_s_}, now);
+                });
   }
   double mean_s() const override { return mean_s_; }
+  double variance_s2() const override { return variance_s2_; }
+  double minimum_s() const override { return 0; }
 
  private:
   // Of Z / alpha, which is log-normal too.
@@ -57,15 +62,17 @@ class FormulaLogNormal final : public DelayProcess {
   double bound_s_;
   double scale_s_;
   double mean_s_;
+  double variance_s2_;
 };
 
 }  // namespace
 
-// With d = (ln(alpha beta) - mu) / sigma: E[Z; Z < alpha beta] / alpha + beta P(Z > alpha beta).
-double BoundedLogNormal::mean() const {
+// With d = (ln(alpha beta) - mu) / sigma: E[Z^k; Z < alpha beta] / alpha^k + beta^k P(Z > alpha beta).
+double BoundedLogNormal::moment(int k) const {
   const boost::math::normal standard;
   const double d = (std::log(alpha * beta) - mu) / sigma;
-  return std::exp(mu + sigma * sigma / 2) / alpha * cdf(standard, d - sigma) + beta * cdf(complement(standard, d));
+  const double below = std::exp(k * (mu - std::log(alpha)) + k * k * sigma * sigma / 2);
+  return below * cdf(standard, d - k * sigma) + std::pow(beta, k) * cdf(complement(standard, d));
 }
 
 std::shared_ptr<const DelayProcess> tabulated_lognormal_delay(double scale_s) {

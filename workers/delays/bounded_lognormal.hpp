@@ -22,7 +22,9 @@ struct BoundedLogNormal {
   double alpha = 180.034262601043628;  // 2 e^4.5
   double beta = 5.5;
 
-  double mean() const;  // E[min(Z / alpha, beta)], in closed form
+  double moment(int k) const;  // E[min(Z / alpha, beta)^k], in closed form
+  double mean() const { return moment(1); }
+  double variance() const { return moment(2) - moment(1) * moment(1); }
 };
 std::shared_ptr<const DelayProcess> bounded_lognormal_delay(const BoundedLogNormal& distribution, double scale_s);
 

@@ -8,6 +8,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "workers/instruction_set.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace syncopate {
 namespace {
 
@@ -20,9 +26,33 @@ Duration round_ns(double nanoseconds) {
   return Duration{std::bit_cast<std::int64_t>(std::max(nanoseconds, 1.0) + shift) - std::bit_cast<std::int64_t>(shift)};
 }
 
+#if defined(__x86_64__)
+// Four at a time, as from_seconds would round them; returns how many, and clears all_exact where one is too large.
+[[gnu::target("avx2")]] std::size_t round_by_fours(double declared_s, std::span<const double> added_s,
+                                                   std::span<Duration> out, bool& all_exact) {
+  const __m256d declared = _mm256_set1_pd(declared_s), shifted = _mm256_set1_pd(shift);
+  __m256d exact = _mm256_castsi256_pd(_mm256_set1_epi64x(-1));
+  std::size_t i = 0;
+  for (; i + 4 <= out.size(); i += 4) {
+    const __m256d seconds = _mm256_add_pd(declared, _mm256_loadu_pd(added_s.data() + i));
+    const __m256d nanoseconds = _mm256_mul_pd(seconds, _mm256_set1_pd(1e9));
+    exact = _mm256_and_pd(exact, _mm256_cmp_pd(nanoseconds, _mm256_set1_pd(exact_below_ns), _CMP_LT_OQ));
+    const __m256d rounded = _mm256_add_pd(_mm256_max_pd(nanoseconds, _mm256_set1_pd(1)), shifted);
+    const __m256i counts = _mm256_sub_epi64(_mm256_castpd_si256(rounded), _mm256_castpd_si256(shifted));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.data() + i), counts);
+  }
+  all_exact = _mm256_movemask_pd(exact) == 0xf;
+  return i;
+}
+#endif
+
 void round_all(double declared_s, std::span<const double> added_s, std::span<Duration> out) {
   bool all_exact = true;
-  for (std::size_t i = 0; i < out.size(); ++i) {
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  if (instruction_set != InstructionSet::scalar) done = round_by_fours(declared_s, added_s, out, all_exact);
+#endif
+  for (std::size_t i = done; i < out.size(); ++i) {
     const double nanoseconds = (declared_s + added_s[i]) * 1e9;
     all_exact &= nanoseconds < exact_below_ns;
     out[i] = round_ns(nanoseconds);
@@ -34,15 +64,31 @@ void round_all(double declared_s, std::span<const double> added_s, std::span<Dur
   }
 }
 
+bool positive(double value) { return value > 0 && std::isfinite(value); }
+
 }  // namespace
 
 ComputeTime::ComputeTime(std::uint64_t seed, double base_s, std::vector<double> worker_factors,
                          std::vector<std::shared_ptr<const DelayProcess>> delays)
     : seed_(seed), base_s_(base_s), worker_factors_(std::move(worker_factors)), delays_(std::move(delays)) {
-  const auto positive = [](double value) { return value > 0 && std::isfinite(value); };
   if (!positive(base_s_)) {
     throw std::invalid_argument("a micro-batch must take more than 0 s, found " + std::to_string(base_s_));
   }
+  check();
+}
+
+ComputeTime::ComputeTime(std::uint64_t seed, std::shared_ptr<const DelayProcess> base,
+                         std::vector<double> worker_factors, std::vector<std::shared_ptr<const DelayProcess>> delays)
+    : seed_(seed),
+      base_s_(0),
+      base_(std::move(base)),
+      worker_factors_(std::move(worker_factors)),
+      delays_(std::move(delays)) {
+  if (!base_) throw std::invalid_argument("the base times are missing");
+  check();
+}
+
+void ComputeTime::check() const {
   for (const double factor : worker_factors_) {
     if (!positive(factor)) {
       throw std::invalid_argument("a worker's factor must be greater than 0, found " + std::to_string(factor));
@@ -63,13 +109,44 @@ void ComputeTime::durations(Rank worker, Step step, std::uint32_t first, std::sp
     const auto now = out.first(std::min(out.size(), added_s.size()));
     const std::span<double> sums_s(added_s.data(), now.size());
     add_delays(worker, step, first, sums_s);
+    if (base_) add_base(worker, step, first, sums_s);
     round_all(declared_s, sums_s, now);
     first += static_cast<std::uint32_t>(now.size());
     out = out.subspan(now.size());
   }
 }
 
-Duration ComputeTime::base(Rank worker) const { return std::max(from_seconds(declared(worker)), Duration{1}); }
+std::size_t ComputeTime::known_ahead(Rank worker, Step step, std::uint32_t first, std::size_t most) const {
+  if (base_) most = base_->known_ahead(stream(0, worker, step), first, most);
+  for (std::size_t position = 0; position < delays_.size(); ++position)
+    most = delays_[position]->known_ahead(stream(position, worker, step), first, most);
+  return most;
+}
+
+Duration ComputeTime::base(Rank worker) const {
+  const double base_s = base_ ? base_->mean_s() * factor(worker) : declared(worker);
+  return std::max(from_seconds(base_s), Duration{1});
+}
+
+double ComputeTime::shortest(Rank worker) const {
+  double shortest_s = base_ ? base_->shortest_s(worker) * factor(worker) : declared(worker);
+  for (const auto& delay : delays_) shortest_s += delay->shortest_s(worker);
+  return std::max(shortest_s, 1e-9);
+}
+
+StepLaw ComputeTime::step_law(Rank worker, int micro_batches) const {
+  StepLaw law{micro_batches * declared(worker), 0};
+  if (base_) {
+    const StepLaw base = base_->step_law(stream(0, worker, {}), micro_batches);
+    law = {factor(worker) * base.mean_s, factor(worker) * factor(worker) * base.variance_s2};
+  }
+  for (std::size_t position = 0; position < delays_.size(); ++position) {
+    const StepLaw added = delays_[position]->step_law(stream(position, worker, {}), micro_batches);
+    law.mean_s += added.mean_s;
+    law.variance_s2 += added.variance_s2;
+  }
+  return law;
+}
 
 Duration ComputeTime::added(Rank worker, Step step, std::uint32_t index) const {
   double added_s = 0;
@@ -89,8 +166,14 @@ double ComputeTime::declared(Rank worker) const {
 void ComputeTime::add_delays(Rank worker, Step step, std::uint32_t first, std::span<double> sums_s) const {
   std::ranges::fill(sums_s, 0.0);
   for (std::size_t position = 0; position < delays_.size(); ++position) {
-    delays_[position]->add({seed_, Purpose::delay, static_cast<std::uint8_t>(position), worker, step}, first, sums_s);
+    delays_[position]->add(stream(position, worker, step), first, sums_s);
   }
+}
+
+void ComputeTime::add_base(Rank worker, Step step, std::uint32_t first, std::span<double> sums_s) const {
+  std::array<double, 64> base_s{};  // no more are asked for at a time
+  base_->add(stream(0, worker, step), first, {base_s.data(), sums_s.size()});
+  for (std::size_t i = 0; i < sums_s.size(); ++i) sums_s[i] += factor(worker) * base_s[i];
 }
 
 }  // namespace syncopate

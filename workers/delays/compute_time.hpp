@@ -1,4 +1,5 @@
-// How long a micro-batch takes:  base time x persistent factor of the worker + added delays.
+// How long a micro-batch takes:  base time x persistent factor of the worker + added delays. The base time
+// is one number, or a trace's, micro-batch by micro-batch.
 // Units: seconds outside, integer nanoseconds inside. A micro-batch without a declared time is an
 // error when the model is built, never a zero.
 #pragma once
@@ -8,24 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "workers/delays/delay_process.hpp"
 #include "workers/random.hpp"
 #include "workers/units.hpp"
 
 namespace syncopate {
-
-// One source of added delay. Processes compose by addition.
-class DelayProcess {
- public:
-  virtual ~DelayProcess() = default;
-
-  // added_s[i] += the delay of micro-batch first + i, in seconds; `stream` addresses the worker and
-  // step and belongs to this process alone. Called from one thread; const and stateless, so that a
-  // delay is the same whoever asks, and in any order.
-  virtual void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const = 0;
-
-  // E[delay] of one micro-batch in seconds, for predictions and tests.
-  virtual double mean_s() const = 0;
-};
 
 class ComputeTime {
  public:
@@ -33,19 +21,34 @@ class ComputeTime {
   // at most 255, number i of the list draws from stream i. Throws std::invalid_argument otherwise.
   ComputeTime(std::uint64_t seed, double base_s, std::vector<double> worker_factors,
               std::vector<std::shared_ptr<const DelayProcess>> delays);
+  // The same with base times that a process gives, such as those of a trace; it is not null.
+  ComputeTime(std::uint64_t seed, std::shared_ptr<const DelayProcess> base, std::vector<double> worker_factors,
+              std::vector<std::shared_ptr<const DelayProcess>> delays);
 
   // out[i] = duration of micro-batch first + i of this worker's step, rounded to the nearest
   // nanosecond; infinity becomes longest_duration. A negative sum (a normal delay may be negative) is
   // raised to 1 ns: a micro-batch always takes time.
+  // Throws RunFailure for what a trace does not have.
   void durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const;
 
+  // How many micro-batches from `first` on can be asked for together without asking for more than a trace
+  // has; at least 1, at most `most`. For those who ask ahead of what they need.
+  std::size_t known_ahead(Rank worker, Step step, std::uint32_t first, std::size_t most) const;
+
   // The declared part, base x factor, and the added part of one micro-batch, for clusters that
-  // compute for real and only inject what is added (a negative delay cannot be injected: 0).
+  // compute for real and only inject what is added (a negative delay cannot be injected: 0). Where the base is a
+  // process, its mean stands for it.
   Duration base(Rank worker) const;
   double factor(Rank worker) const {
     return worker_factors_.empty() ? 1.0 : worker_factors_.at(static_cast<std::size_t>(worker.value));
   }
   Duration added(Rank worker, Step step, std::uint32_t index) const;
+
+  // No micro-batch of this worker is shorter, in seconds: the infimum of its duration.
+  double shortest(Rank worker) const;
+
+  // Mean and variance, from step to step, of the sum over a step's micro-batches (see DelayProcess::step_law).
+  StepLaw step_law(Rank worker, int micro_batches) const;
 
   std::uint64_t seed() const { return seed_; }
 
@@ -53,11 +56,17 @@ class ComputeTime {
   bool has_finite_mean() const;
 
  private:
-  double declared(Rank worker) const;  // seconds without added delays
+  void check() const;
+  double declared(Rank worker) const;  // seconds without added delays; 0 where the base is a process
+  RandomStream stream(std::size_t position, Rank worker, Step step) const {
+    return {seed_, Purpose::delay, static_cast<std::uint8_t>(position), worker, step};
+  }
+  void add_base(Rank worker, Step step, std::uint32_t first, std::span<double> sums_s) const;
   void add_delays(Rank worker, Step step, std::uint32_t first, std::span<double> sums_s) const;
 
   std::uint64_t seed_;
   double base_s_;
+  std::shared_ptr<const DelayProcess> base_;  // null: base_s_
   std::vector<double> worker_factors_;
   std::vector<std::shared_ptr<const DelayProcess>> delays_;
 };

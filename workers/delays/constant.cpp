@@ -12,6 +12,8 @@ class ConstantDelay final : public DelayProcess {
     for (double& sum_s : added_s) sum_s += value_s_;
   }
   double mean_s() const override { return value_s_; }
+  double variance_s2() const override { return 0; }
+  double minimum_s() const override { return value_s_; }
 
  private:
   double value_s_;

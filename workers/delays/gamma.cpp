@@ -12,7 +12,7 @@ std::shared_ptr<const DelayProcess> gamma_delay(double shape, double scale_s) {
   const auto standard = std::make_shared<const QuantileTable>(
       [shape](double p) { return quantile(gamma_distribution(shape), p); },
       [shape](double p) { return quantile(complement(gamma_distribution(shape), p)); });
-  return std::make_shared<QuantileDelay>(standard, 0.0, scale_s, shape * scale_s);
+  return std::make_shared<QuantileDelay>(standard, StandardMoments{shape, shape, 0}, 0.0, scale_s);
 }
 
 std::shared_ptr<const DelayProcess> read_gamma_delay(Settings& settings, double unit_s) {

@@ -1,6 +1,7 @@
 #include "workers/delays/normal.hpp"
 
 #include <boost/math/distributions/normal.hpp>
+#include <limits>
 
 #include "workers/delays/limits.hpp"
 #include "workers/delays/quantile_delay.hpp"
@@ -11,7 +12,8 @@ std::shared_ptr<const DelayProcess> normal_delay(double mean_s, double standard_
   static const auto standard =
       std::make_shared<const QuantileTable>([](double p) { return quantile(boost::math::normal(), p); },
                                             [](double p) { return quantile(complement(boost::math::normal(), p)); });
-  return std::make_shared<QuantileDelay>(standard, mean_s, standard_deviation_s, mean_s);
+  const StandardMoments moments{0, 1, -std::numeric_limits<double>::infinity()};
+  return std::make_shared<QuantileDelay>(standard, moments, mean_s, standard_deviation_s);
 }
 
 std::shared_ptr<const DelayProcess> read_normal_delay(Settings& settings, double unit_s) {

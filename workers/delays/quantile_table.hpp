@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -49,6 +51,14 @@ class QuantileTable {
 
 class QuantileTable::Reader {
  public:
+  // out[i] += min(shift + scale x the quantile of u[i], bound), with the widest instructions there are.
+  struct Transformation {
+    double shift = 0;
+    double scale = 1;
+    double bound = std::numeric_limits<double>::infinity();
+  };
+  void add(std::span<const double> u, const Transformation& form, std::span<double> out) const;
+
   // The quantile of u, 0 < u < 1, u != 1/2 (RandomStream never gives 1/2): the tails' value to 1e-12
   // of the largest magnitude within the cell, which reaches a sixteenth of u or less to either side.
   double operator()(double u) const {
@@ -67,6 +77,7 @@ class QuantileTable::Reader {
  private:
   friend class QuantileTable;
   explicit Reader(const QuantileTable& table) : table_(table), cells_(table.cells_.data()) {}
+  std::size_t add_by_fours(std::span<const double> u, const Transformation& form, std::span<double> out) const;
 
   const QuantileTable& table_;
   const Cell* cells_;

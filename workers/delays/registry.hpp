@@ -5,18 +5,30 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "experiments/settings.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/network.hpp"
+#include "workers/delays/trace_section.hpp"
 
 namespace syncopate {
 
-// `unit_s`: the seconds that one unit of the entry's quantities stands for.
+// What an entry of [[delays]] is read with.
+struct DelayContext {
+  DelayContext(double base_s, int workers = 0, std::vector<TraceLimit>* traces = nullptr)  // NOLINT
+      : base_s(base_s), workers(workers), traces(traces) {}
+  double base_s;                    // a micro-batch without delays, for entries whose unit it is
+  int workers;                      // of the cluster; 0: not known
+  std::vector<TraceLimit>* traces;  // may be null: nobody checks them against the budget
+  double unit_s = 1;                // the seconds that one unit of the entry's quantities stands for
+};
+
 struct DelayRow {
   std::string_view name;
   std::string_view sentence;
-  std::shared_ptr<const DelayProcess> (*make)(Settings& settings, double unit_s);
+  std::shared_ptr<const DelayProcess> (*make)(Settings& settings, const DelayContext& context);
+  bool follows_steps = false;  // tells step from step by itself
 };
 
 struct NetworkRow {
@@ -28,10 +40,10 @@ struct NetworkRow {
 std::span<const DelayRow> delays();
 std::span<const NetworkRow> networks();
 
-// One entry of [[delays]]: `kind`, the keys of that family, and `unit`: "seconds" (the default) or
-// "micro_batch", multiples of base_s (cluster.micro_batch_s). Faults are collected by `settings`;
-// with an unknown kind the result is a delay of 0 s, so it is never null.
-std::shared_ptr<const DelayProcess> make_delay(Settings& settings, double base_s);
+// One entry of [[delays]]: `kind`, the keys of that family, `unit`: "seconds" (the default) or
+// "micro_batch", multiples of base_s (cluster.micro_batch_s), and the keys of its reach (scoped_delay.hpp).
+// Faults are collected by `settings`; with an unknown kind the result is a delay of 0 s, so it is never null.
+std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext context);
 
 // The table [network]: `kind` and the keys of that model. Never null; faults as above.
 std::unique_ptr<NetworkModel> make_network(Settings& settings);

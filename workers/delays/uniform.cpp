@@ -13,6 +13,8 @@ class UniformDelay final : public DelayProcess {
     add_draws(stream, first, added_s, [low_s = low_s_, width_s = width_s_](double u) { return low_s + width_s * u; });
   }
   double mean_s() const override { return low_s_ + width_s_ / 2; }
+  double variance_s2() const override { return width_s_ * width_s_ / 12; }
+  double minimum_s() const override { return low_s_; }
 
  private:
   double low_s_;

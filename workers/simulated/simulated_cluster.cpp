@@ -269,7 +269,8 @@ Duration SimulatedCluster::draw(Participant& participant, const MicroBatch& micr
 }
 
 void SimulatedCluster::draw_ahead(Participant& participant, const MicroBatch& first, int count) {
-  participant.durations.resize(static_cast<std::size_t>(count));
+  participant.durations.resize(options_.compute_time.known_ahead(
+      first.worker, first.step, static_cast<std::uint32_t>(first.index), static_cast<std::size_t>(count)));
   participant.drawn_step = first.step;
   participant.drawn_first = first.index;
   options_.compute_time.durations(first.worker, first.step, static_cast<std::uint32_t>(first.index),

@@ -1,0 +1,58 @@
+// Entries of [[delays]] that name a file, read as the program reads them.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "experiments/settings_document.hpp"
+#include "workers/delays/registry.hpp"
+
+namespace syncopate {
+
+class DelayFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::temp_directory_path() / (std::string("syncopate_delays_") + test->name());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name) << text; }
+  void write_compressed(const std::string& name, const std::string& text) const {
+    gzFile file = gzopen(path(name).c_str(), "wb");
+    gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+    gzclose(file);
+  }
+
+  struct Read {
+    std::shared_ptr<const DelayProcess> delay;
+    std::string faults;
+    std::string resolved;
+  };
+  // As if it stood in a file of the folder.
+  Read read(const std::string& toml, DelayContext context = {0.010, 2}) const {
+    SettingsDocument document(parse_toml(toml, path("experiment.toml")));
+    Settings settings = document.root();
+    auto delay = make_delay(settings, context);
+    return {std::move(delay), document.check().report(), write_toml(document.resolved())};
+  }
+
+  std::filesystem::path folder_;
+};
+
+inline std::vector<double> added(const DelayProcess& process, int worker, Step step, std::size_t n,
+                                 std::uint32_t first = 0) {
+  std::vector<double> sums(n, 0.0);
+  process.add({.seed = 7, .worker = Rank{worker}, .step = step}, first, sums);
+  return sums;
+}
+
+}  // namespace syncopate

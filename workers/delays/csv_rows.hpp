@@ -1,0 +1,58 @@
+// Numbers in a file of comma-separated values, plain or compressed with gzip.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace syncopate {
+
+// What is wrong with a file, and where: "file:line: what".
+struct FileFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A file's content as it is stored. Throws FileFault.
+std::string file_content(const std::filesystem::path& file);
+// What tells files apart: 16 hexadecimal digits.
+std::string content_hash(std::string_view content);
+// `content` itself, or what it was before it was compressed. Throws FileFault, which names `file`.
+std::string uncompressed(std::string_view content, const std::string& file);
+
+// Reads row by row the columns that are asked for, in the order in which they are asked for; others are passed over.
+// The first line that is not empty and does not begin with # has the columns' names.
+class CsvRows {
+ public:
+  // `text` outlives the object. Throws FileFault if a column is missing.
+  CsvRows(std::string file, std::string_view text, std::initializer_list<std::string_view> columns);
+
+  // The next row's numbers, all finite; false at the end. Throws FileFault.
+  bool next();
+  std::span<const double> values() const { return values_; }
+  // Value `column` of the row as an integer from 0 to `most`.
+  std::int64_t integer(std::size_t column, std::int64_t most) const;
+  double number(std::size_t column) const { return values_[column]; }
+
+  std::int64_t line() const { return line_; }
+  [[noreturn]] void fail(const std::string& what) const { fail_at(line_, what); }
+  [[noreturn]] void fail_at(std::int64_t line, const std::string& what) const;
+
+ private:
+  bool next_line();
+  std::string_view cell(std::size_t position) const;
+
+  std::string file_;
+  std::string_view rest_;
+  std::string_view row_{};
+  std::int64_t line_ = 0;
+  std::vector<std::string> names_;
+  std::vector<std::size_t> positions_;  // of the columns within a row
+  std::vector<double> values_;
+};
+
+}  // namespace syncopate

@@ -1,0 +1,45 @@
+// A file that an experiment names with the key `file`, parsed once however often the experiment is read.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "experiments/settings.hpp"
+#include "workers/delays/csv_rows.hpp"
+
+namespace syncopate {
+
+struct DataFile {
+  std::string name;  // where it was found
+  std::string content;
+  std::string hash;
+};
+
+// Finds and reads the file; its hash becomes the key file_hash of the resolved configuration, and must be that if it
+// is written. Nothing after a fault.
+std::optional<DataFile> find_data_file(Settings& settings);
+
+// The file as a Parsed(name, text), whose FileFault becomes a fault of the settings; null after a fault.
+template <typename Parsed>
+std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<const Parsed>> parsed_before;
+  const auto file = find_data_file(settings);
+  if (!file) return nullptr;
+  const std::lock_guard lock(mutex);
+  auto& before = parsed_before[file->name + '\n' + file->hash];
+  if (auto parsed = before.lock()) return parsed;
+  try {
+    auto parsed = std::make_shared<const Parsed>(file->name, uncompressed(file->content, file->name));
+    before = parsed;
+    return parsed;
+  } catch (const FileFault& problem) {
+    settings.fault("file", problem.what());
+    return nullptr;
+  }
+}
+
+}  // namespace syncopate

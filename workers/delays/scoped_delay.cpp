@@ -1,0 +1,144 @@
+#include "workers/delays/scoped_delay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "workers/delays/bursts.hpp"
+
+namespace syncopate {
+namespace {
+
+class ScopedDelay final : public DelayProcess {
+ public:
+  ScopedDelay(std::shared_ptr<const DelayProcess> process, const DelayReach& reach)
+      : process_(std::move(process)), scope_(reach.scope), group_size_(reach.group_size) {
+    for (const int worker : reach.workers) {
+      const auto index = static_cast<std::size_t>(worker);
+      if (index >= concerned_.size()) concerned_.resize(index + 1);
+      concerned_[index] = true;
+    }
+    const auto groups = static_cast<std::size_t>((reach.cluster_size + group_size_ - 1) / group_size_);
+    if (reach.bursts) bursts_.emplace(reach.bursts->mean_on_steps, reach.bursts->mean_off_steps, groups);
+  }
+
+  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
+    if (added_s.empty() || !concerns(stream.worker)) return;
+    if (scope_ == DelayScope::step && first > 0) return;
+    const RandomStream own = of_group(stream);
+    if (bursts_ && !bursts_->is_on(of_bursts(own))) return;
+    switch (scope_) {
+      case DelayScope::micro_batch:
+        return process_->add(own, first, added_s);
+      case DelayScope::step:
+        return process_->add(own, 0, added_s.first(1));
+      case DelayScope::worker: {
+        const double value_s = of_run(own);
+        for (double& sum_s : added_s) sum_s += value_s;
+      }
+    }
+  }
+
+  double mean_s() const override { return share() * process_->mean_s(); }
+  double variance_s2() const override { return in_bursts({process_->mean_s(), process_->variance_s2()}).variance_s2; }
+  double minimum_s() const override {
+    return bursts_ || scope_ == DelayScope::step ? std::min(process_->minimum_s(), 0.0) : process_->minimum_s();
+  }
+
+  StepLaw step_law(const RandomStream& stream, int micro_batches) const override {
+    if (!concerns(stream.worker)) return {};
+    const RandomStream own = of_group(stream);
+    switch (scope_) {
+      case DelayScope::micro_batch:
+        return in_bursts(process_->step_law(own, micro_batches));
+      case DelayScope::step:
+        return in_bursts(process_->step_law(own, 1));
+      case DelayScope::worker:
+        return in_bursts({micro_batches * of_run(own), 0});
+    }
+    return {};
+  }
+  double shortest_s(Rank worker) const override { return concerns(worker) ? minimum_s() : 0; }
+  std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
+    if (scope_ != DelayScope::micro_batch || !concerns(stream.worker)) return most;
+    const RandomStream own = of_group(stream);
+    return bursts_ && !bursts_->is_on(of_bursts(own)) ? most : process_->known_ahead(own, first, most);
+  }
+
+ private:
+  bool concerns(Rank worker) const {
+    const auto index = static_cast<std::size_t>(worker.value);
+    return concerned_.empty() || (index < concerned_.size() && concerned_[index]);
+  }
+  RandomStream of_group(RandomStream stream) const {
+    stream.worker = Rank{stream.worker.value / group_size_};
+    return stream;
+  }
+  static RandomStream of_bursts(RandomStream stream) {
+    stream.purpose = Purpose::delay_burst;
+    return stream;
+  }
+  double of_run(RandomStream stream) const {
+    stream.purpose = Purpose::delay_of_run;
+    stream.step = 0;
+    double value_s = 0;
+    process_->add(stream, 0, {&value_s, 1});
+    return value_s;
+  }
+  double share() const { return bursts_ ? bursts_->share() : 1; }
+  // B X with B = 1 in a burst, else 0, independent of X.
+  StepLaw in_bursts(const StepLaw& law) const {
+    const double p = share();
+    if (p == 1) return law;
+    return {p * law.mean_s, p * law.variance_s2 + p * (1 - p) * law.mean_s * law.mean_s};
+  }
+
+  std::shared_ptr<const DelayProcess> process_;
+  DelayScope scope_;
+  int group_size_;
+  std::vector<bool> concerned_;  // empty: everybody
+  std::optional<Bursts> bursts_;
+};
+
+}  // namespace
+
+std::shared_ptr<const DelayProcess> scoped_delay(std::shared_ptr<const DelayProcess> process, DelayReach reach) {
+  if (reach.everything()) return process;
+  return std::make_shared<ScopedDelay>(std::move(process), reach);
+}
+
+// What is absent is left out of the resolved configuration.
+DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps) {
+  static constexpr std::array<std::string_view, 3> scopes = {"micro-batch", "step", "worker"};
+  constexpr int most_workers = 1 << 24;
+  constexpr Range lengths = Range::between(1, 1e6);
+  DelayReach reach{.cluster_size = workers};
+  if (settings.has("scope")) {
+    const std::string scope = settings.choice("scope", scopes);
+    if (scope == "step") reach.scope = DelayScope::step;
+    if (scope == "worker") reach.scope = DelayScope::worker;
+    if (scope == "worker" && follows_steps)
+      settings.fault("scope", "must be \"micro-batch\" or \"step\": this kind changes from step to step");
+  }
+  if (settings.has("group_size"))
+    reach.group_size = static_cast<int>(settings.integer("group_size", 1, std::numeric_limits<int>::max()));
+  if (settings.has("workers")) {
+    const std::size_t faults = settings.faults_so_far();
+    for (const std::int64_t rank : settings.integers("workers", 0, workers > 0 ? workers - 1 : most_workers))
+      reach.workers.push_back(static_cast<int>(rank));
+    if (reach.workers.empty() && settings.faults_so_far() == faults)
+      settings.fault("workers", "must name at least one worker; left out, the delay concerns all");
+  }
+  if (settings.has("bursts")) {
+    Settings bursts = settings.section("bursts");
+    reach.bursts = {.mean_on_steps = bursts.number("mean_on_steps", lengths),
+                    .mean_off_steps = bursts.number("mean_off_steps", lengths)};
+  }
+  return reach;
+}
+
+}  // namespace syncopate
