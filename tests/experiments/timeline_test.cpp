@@ -131,7 +131,7 @@ Recorded run_recorded(const Run& run, const SpanRecorder::Limits& limits = {}) {
   result.record.durations.emplace();
   Executor executor(0);
   Training training(nullptr, run.optimizer, {}, executor);
-  training.set_parameter_bytes(run.time_only_parameter_bytes);
+  training.set_parameter_bytes(run.parameter_bytes);
   SimulatedCluster cluster({.workers = run.workers,
                             .servers = run.algorithm->servers(),
                             .micro_batches = run.micro_batches,
