@@ -145,38 +145,72 @@ struct RoundKeys {
   }
 };
 
-// Eight blocks side by side: 16 numbers.
+// The numbers of 8 blocks, or of twice as many, which take turns. 32-bit words stand in 64-bit lanes.
+struct WideCounter {
+  __m512i block, worker, step, last;
+};
+template <int groups>
+[[gnu::target("avx512f")]] inline void draw_wide(const WideCounter& counter, const RoundKeys& keys, __m512d* numbers) {
+  const __m512i multiplier0 = _mm512_set1_epi64(PHILOX_M4x32_0), multiplier1 = _mm512_set1_epi64(PHILOX_M4x32_1);
+  constexpr int exclusive_or = 0x96;  // of three
+  __m512i a[groups], b[groups], c[groups], d[groups];
+  for (int g = 0; g < groups; ++g) {
+    a[g] = g == 0 ? counter.block : _mm512_add_epi64(counter.block, _mm512_set1_epi64(8 * g));
+    b[g] = counter.worker, c[g] = counter.step, d[g] = counter.last;
+  }
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; ++round) {
+    const __m512i key0 = _mm512_set1_epi64(keys.key0[round]), key1 = _mm512_set1_epi64(keys.key1[round]);
+#pragma GCC unroll 2
+    for (int g = 0; g < groups; ++g) {
+      const __m512i p = _mm512_mul_epu32(a[g], multiplier0), q = _mm512_mul_epu32(c[g], multiplier1);
+      a[g] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(q, 32), b[g], key0, exclusive_or), b[g] = q;
+      c[g] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p, 32), d[g], key1, exclusive_or), d[g] = p;
+    }
+  }
+  const __m512i low_blocks = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);  // first and second number of each in turn
+  const __m512i high_blocks = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+  for (int g = 0; g < groups; ++g) {
+    const __m512d first = to_uniforms(a[g], b[g]), second = to_uniforms(c[g], d[g]);
+    numbers[2 * g] = _mm512_permutex2var_pd(first, low_blocks, second);
+    numbers[2 * g + 1] = _mm512_permutex2var_pd(first, high_blocks, second);
+  }
+}
+
+[[gnu::target("avx512f"), gnu::noinline]] void fill_many(WideCounter counter, const RoundKeys& keys,
+                                                         std::span<double> out) {
+  while (out.size() >= 32) {
+    __m512d numbers[4];
+    draw_wide<2>(counter, keys, numbers);
+    for (int i = 0; i < 4; ++i) _mm512_storeu_pd(out.data() + 8 * i, numbers[i]);
+    counter.block = _mm512_add_epi64(counter.block, _mm512_set1_epi64(16));
+    out = out.subspan(32);
+  }
+  while (!out.empty()) {
+    __m512d numbers[2];
+    draw_wide<1>(counter, keys, numbers);
+    store_eight(numbers[0], out);
+    if (out.size() > 8) store_eight(numbers[1], out.subspan(8));
+    counter.block = _mm512_add_epi64(counter.block, _mm512_set1_epi64(8));
+    out = out.subspan(std::min<std::size_t>(out.size(), 16));
+  }
+}
+
 [[gnu::target("avx512f")]] void fill_from_avx512(const RandomStream& stream, std::uint32_t block,
                                                  std::span<double> out) {
   thread_local constinit RoundKeys keys(0);
   if (keys.seed != stream.seed) [[unlikely]]
     keys = RoundKeys(stream.seed);
-  const __m512i multiplier0 = _mm512_set1_epi64(PHILOX_M4x32_0), multiplier1 = _mm512_set1_epi64(PHILOX_M4x32_1);
-  const __m512i even = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);  // of the two halves of blocks 0 to 3
-  const __m512i odd = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
-  constexpr int exclusive_or = 0x96;  // of three
-  // 32-bit words in 64-bit lanes, whose upper halves mean nothing.
-  const __m512i worker = _mm512_set1_epi32(stream.worker.value);
-  const __m512i step = _mm512_set1_epi32(static_cast<int>(stream.step.value()));
-  const __m512i last = _mm512_set1_epi32(static_cast<int>(last_word(stream)));
-  __m512i blocks = _mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(block));
-  for (;; blocks = _mm512_add_epi64(blocks, _mm512_set1_epi64(8))) {
-    __m512i a = blocks, b = worker, c = step, d = last;
-#pragma GCC unroll 10
-    for (int round = 0; round < 10; ++round) {
-      const __m512i key0 = _mm512_set1_epi64(keys.key0[round]), key1 = _mm512_set1_epi64(keys.key1[round]);
-      const __m512i p = _mm512_mul_epu32(a, multiplier0), q = _mm512_mul_epu32(c, multiplier1);
-      a = _mm512_ternarylogic_epi64(_mm512_srli_epi64(q, 32), b, key0, exclusive_or), b = q;
-      c = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p, 32), d, key1, exclusive_or), d = p;
-    }
-    const __m512d first = to_uniforms(a, b), second = to_uniforms(c, d);
-    const __m512d low = _mm512_permutex2var_pd(first, even, second), high = _mm512_permutex2var_pd(first, odd, second);
-    store_eight(low, out);
-    if (out.size() <= 8) return;
-    store_eight(high, out.subspan(8));
-    if (out.size() <= 16) return;
-    out = out.subspan(16);
-  }
+  const WideCounter counter{_mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(block)),
+                            _mm512_set1_epi32(stream.worker.value),
+                            _mm512_set1_epi32(static_cast<int>(stream.step.value())),
+                            _mm512_set1_epi32(static_cast<int>(last_word(stream)))};
+  // One worker's step is drawn without a loop, before which the compiler would load all keys.
+  if (out.size() > 16) return fill_many(counter, keys, out);
+  __m512d numbers[2];
+  draw_wide<1>(counter, keys, numbers);
+  store_eight(numbers[0], out);
+  if (out.size() > 8) store_eight(numbers[1], out.subspan(8));
 }
 #endif
 

@@ -73,8 +73,8 @@ TEST_F(TraceReplayFile, TakesTheRecordedDurations) {
   EXPECT_DOUBLE_EQ(seconds({"cluster.trace.like.2=0"}), 2 * (2 + 2 + 2));  // what if worker 2 were healthy
   EXPECT_DOUBLE_EQ(seconds({"cluster.worker_factors=[1,1,2]"}), 4 * (3 + 13 + 23));
   EXPECT_DOUBLE_EQ(seconds({"delays=[{kind='constant',value=1}]"}), 2 * (4 + 14 + 24));
-  EXPECT_DOUBLE_EQ(seconds({"delays=[{kind='constant',value=0.5,unit='micro_batch',workers=[0]}]", "budget.steps=1"}),
-                   2 + 166.0 / 23);  // of the mean of all rows, once for each of worker 0's two
+  EXPECT_NEAR(seconds({"delays=[{kind='constant',value=0.5,unit='micro_batch',workers=[0]}]", "budget.steps=1"}),
+              2 + 166.0 / 23, 1e-8);  // of the mean of all rows, once for each of worker 0's two
   // Another method: local steps of which the slowest worker's sum counts.
   EXPECT_DOUBLE_EQ(seconds({"methods=[{algorithm='local-sgd',period={rule='constant',steps=3}}]"}), 2 * (3 + 13 + 23));
 }

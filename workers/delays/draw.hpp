@@ -13,7 +13,7 @@ namespace syncopate {
 // Calls add(uniforms, added_s) for the uniform numbers first, first + 1, ... of the stream, batch by batch.
 template <typename Add>
 void add_batches(const RandomStream& stream, std::uint32_t first, std::span<double> added_s, const Add& add) {
-  thread_local std::array<double, 64> uniform;  // one for all fibers: on their stacks it would never be in the cache
+  thread_local std::array<double, 256> uniform;  // one for all fibers: on their stacks it would never be in the cache
   while (!added_s.empty()) {
     const auto now = added_s.first(std::min(added_s.size(), uniform.size()));
     const std::span<double> numbers(uniform.data(), now.size());

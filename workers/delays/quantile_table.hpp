@@ -35,6 +35,7 @@ class QuantileTable {
   static constexpr int octaves = 15;
   static constexpr std::uint64_t cells_per_tail = octaves << cell_bits;
   static constexpr std::uint64_t first_cell = std::uint64_t{1023 - 1 - octaves} << cell_bits;
+  struct Wide;                                         // eight draws at a time
   struct alignas(64) Cell : std::array<double, 8> {};  // coefficients in -1 <= t < 1; NaN: ask the tail
 
   static double evaluate(const Cell& c, double t) {
@@ -77,6 +78,7 @@ class QuantileTable::Reader {
  private:
   friend class QuantileTable;
   explicit Reader(const QuantileTable& table) : table_(table), cells_(table.cells_.data()) {}
+  std::size_t add_by_eights(std::span<const double> u, const Transformation& form, std::span<double> out) const;
   std::size_t add_by_fours(std::span<const double> u, const Transformation& form, std::span<double> out) const;
 
   const QuantileTable& table_;
