@@ -10,6 +10,7 @@
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
 #include "workers/delays/exponential.hpp"
+#include "workers/network/fixed.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 #ifdef SYNCOPATE_WITH_SIMGRID
 #include "tests/benchmarks/simgrid_actors.hpp"

@@ -9,7 +9,6 @@
 #include "workers/delays/constant.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/delays/gamma.hpp"
-#include "workers/delays/limits.hpp"
 #include "workers/delays/normal.hpp"
 #include "workers/delays/uniform.hpp"
 
@@ -27,25 +26,6 @@ constexpr std::array delay_rows = {
              read_bounded_lognormal_delay},
 };
 
-std::unique_ptr<NetworkModel> read_fixed_network(Settings& settings) {
-  return make_fixed_network(settings.number("latency_s", Range::between(0, longest_delay)));
-}
-
-std::unique_ptr<NetworkModel> read_ring_network(Settings& settings) {
-  const double latency_s = settings.number("latency_s", Range::between(0, longest_delay));
-  const double bandwidth_bytes_per_s = settings.number("bandwidth_bytes_per_s", Range::positive());
-  return make_ring_network(latency_s, std::max(bandwidth_bytes_per_s, 1e-300));
-}
-
-std::unique_ptr<NetworkModel> make_free_network(Settings&) { return make_fixed_network(0); }
-
-constexpr std::array network_rows = {
-    NetworkRow{"fixed", "Every collective and message takes latency_s, whatever its size.", read_fixed_network},
-    NetworkRow{"ring", "latency_s per hop and bandwidth_bytes_per_s: ring all-reduce, direct messages.",
-               read_ring_network},
-    NetworkRow{"free", "Communication takes no time.", make_free_network},
-};
-
 // The row that `kind` names; nothing after a fault.
 template <typename Rows>
 auto chosen(Settings& settings, const Rows& rows) -> const typename Rows::value_type* {
@@ -59,18 +39,12 @@ auto chosen(Settings& settings, const Rows& rows) -> const typename Rows::value_
 }  // namespace
 
 std::span<const DelayRow> delays() { return delay_rows; }
-std::span<const NetworkRow> networks() { return network_rows; }
 
 std::shared_ptr<const DelayProcess> make_delay(Settings& settings, double base_s) {
   static constexpr std::array<std::string_view, 2> units = {"seconds", "micro_batch"};
   const DelayRow* row = chosen(settings, delay_rows);
   const double unit_s = settings.choice("unit", units, "seconds") == "micro_batch" ? base_s : 1.0;
   return row ? row->make(settings, unit_s) : constant_delay(0);
-}
-
-std::unique_ptr<NetworkModel> make_network(Settings& settings) {
-  const NetworkRow* row = chosen(settings, network_rows);
-  return row ? row->make(settings) : make_fixed_network(0);
 }
 
 }  // namespace syncopate

@@ -1,4 +1,4 @@
-// The delay families and network models that an experiment file may name. One row each: its name,
+// The delay families that an experiment file may name. One row each: its name,
 // one sentence for `syncopate list` and the messages, and the factory that reads its keys.
 #pragma once
 
@@ -8,7 +8,6 @@
 
 #include "experiments/settings.hpp"
 #include "workers/delays/compute_time.hpp"
-#include "workers/delays/network.hpp"
 
 namespace syncopate {
 
@@ -19,21 +18,11 @@ struct DelayRow {
   std::shared_ptr<const DelayProcess> (*make)(Settings& settings, double unit_s);
 };
 
-struct NetworkRow {
-  std::string_view name;
-  std::string_view sentence;
-  std::unique_ptr<NetworkModel> (*make)(Settings& settings);
-};
-
 std::span<const DelayRow> delays();
-std::span<const NetworkRow> networks();
 
 // One entry of [[delays]]: `kind`, the keys of that family, and `unit`: "seconds" (the default) or
 // "micro_batch", multiples of base_s (cluster.micro_batch_s). Faults are collected by `settings`;
 // with an unknown kind the result is a delay of 0 s, so it is never null.
 std::shared_ptr<const DelayProcess> make_delay(Settings& settings, double base_s);
-
-// The table [network]: `kind` and the keys of that model. Never null; faults as above.
-std::unique_ptr<NetworkModel> make_network(Settings& settings);
 
 }  // namespace syncopate
