@@ -79,7 +79,9 @@ struct Parity {
     const auto serve = [&](Rank self) {
       Server server(context, self);
       algorithm.serve(server);
-      if (server_takes_steps) EXPECT_EQ(server.file_step(), Step{20});
+      if (server_takes_steps) {
+        EXPECT_EQ(server.file_step(), Step{20});
+      }
       if (self.value == session->rank()) outcome.parameters = training.values(server.model());
     };
     outcome.totals = cluster.run(program, algorithm.servers() > 0 ? Cluster::Program(serve) : nullptr);

@@ -16,6 +16,7 @@ SimulatedCluster::SimulatedCluster(const Options& options)
   stacks_ = std::make_unique<StackPool>(count);
   participants_ = std::vector<Participant>(count);
   if (options_.record && options_.record->spans) spans_ = &*options_.record->spans;
+  if (!network_is_plain_) senders_.resize(count);
 }
 
 SimulatedCluster::~SimulatedCluster() = default;
@@ -55,7 +56,7 @@ void SimulatedCluster::start(Rank rank, const Program& program) {
 // After the last of its messages has arrived; while some are on shared links, that is not known.
 void SimulatedCluster::schedule_leave(Rank rank) {
   const Participant& participant = self(rank);
-  if (participant.on_links == 0)
+  if (network_is_plain_ || senders_[index(rank)].on_links == 0)
     schedule(std::max(participant.now, participant.last_arrival), Event::Kind::leave, rank);
 }
 

@@ -109,7 +109,11 @@ class SimulatedCluster : public Cluster {
     Step next_round{};                // of partial all-reduces: the first whose result it has not got
     Gradient late;                    // to be added to the next round
     Contribution late_part;
-    std::int64_t sent = 0;  // messages, where the network is not plain
+  };
+
+  // What a participant has sent where the network is not plain.
+  struct Sender {
+    std::int64_t sent = 0;  // messages
     int on_links = 0;       // of these: on shared links, so that their arrival is not known yet
   };
 
@@ -257,7 +261,7 @@ class SimulatedCluster : public Cluster {
   [[noreturn]] void fail_for_counts(Rank rank, std::size_t count, std::size_t expected) const;
   void schedule_collective_end();
   void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Rank rank);
-  void send_in_order(MessageCall call, Delivery* delivery);
+  [[gnu::noinline]] void send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery);
   Time in_order(Rank from, Rank to, std::size_t stage, Time at);
   void cross(Time at, Crossing crossing);
   void enter_link(std::uint64_t crossing);
@@ -313,6 +317,7 @@ class SimulatedCluster : public Cluster {
   std::int64_t calls_since_poll_ = 0;
 
   const bool network_is_plain_;                  // the cost of a message depends on nothing but its ends and size
+  std::vector<Sender> senders_;                  // by rank; none where the network is plain
   std::vector<Time> link_free_;                  // by link: the end of what it has taken on
   std::map<std::uint64_t, Crossing> crossings_;  // by the number of their next event
   std::map<std::tuple<int, int, std::size_t>, Time> sent_until_;  // from, to, stage: the latest on this connection

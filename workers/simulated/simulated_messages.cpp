@@ -22,9 +22,8 @@ void SimulatedCluster::send(Rank from, Rank to, Message message, Place place) {
     ++messages_;
   }
   ++self(to).in_flight;
-  const MessageCall call{.from = from, .to = to, .payload = bytes};
-  if (!network_is_plain_) return send_in_order(call, make_delivery(std::move(message), sent));
-  Time arrival = later(sent, options_.network.message(call));
+  if (!network_is_plain_) return send_in_order(from, to, bytes, make_delivery(std::move(message), sent));
+  Time arrival = later(sent, options_.network.message({.from = from, .to = to, .payload = bytes}));
   // A message without values does not overtake those that its sender has sent before it.
   const bool has_values = message.carries_model || message.gradient.micro_batches() > 0;
   if (!has_values) arrival = std::max(arrival, self(from).last_arrival);

@@ -18,19 +18,18 @@ void SimulatedCluster::begin_collective(Time at, const CollectiveCall& call, Eve
 }
 
 // Where the network is not plain: messages may wait on links, and their costs may vary.
-void SimulatedCluster::send_in_order(MessageCall call, Delivery* delivery) {
-  Participant& sender = self(call.from);
-  call.number = sender.sent++;
+void SimulatedCluster::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
+  Sender& sender = senders_[index(from)];
+  const MessageCall call{.from = from, .to = to, .payload = bytes, .number = sender.sent++};
   Route route = options_.network.route(call);
   if (route.empty()) {
-    const Time arrival = in_order(call.from, call.to, 0, later(delivery->sent, options_.network.message(call)));
-    sender.last_arrival = std::max(sender.last_arrival, arrival);
-    schedule(arrival, Event::Kind::deliver, call.to, delivery);
+    const Time arrival = in_order(from, to, 0, later(delivery->sent, options_.network.message(call)));
+    self(from).last_arrival = std::max(self(from).last_arrival, arrival);
+    schedule(arrival, Event::Kind::deliver, to, delivery);
     return;
   }
   ++sender.on_links;
-  cross(delivery->sent,
-        {.route = std::move(route), .then = Event::Kind::deliver, .rank = call.to, .delivery = delivery});
+  cross(delivery->sent, {.route = std::move(route), .then = Event::Kind::deliver, .rank = to, .delivery = delivery});
 }
 
 // On one connection nothing overtakes what was sent before it, however costs vary.
@@ -63,7 +62,7 @@ void SimulatedCluster::enter_link(std::uint64_t number) {
   const Rank from = delivery->message.from;
   Participant& sender = self(from);
   sender.last_arrival = std::max(sender.last_arrival, through);
-  if (--sender.on_links == 0 && sender.ended) schedule_leave(from);
+  if (--senders_[index(from)].on_links == 0 && sender.ended) schedule_leave(from);
 }
 
 }  // namespace syncopate
