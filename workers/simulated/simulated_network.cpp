@@ -1,6 +1,7 @@
 // Collectives and messages on the network of the simulated cluster. Where links are shared, whatever comes to one
 // does so in an event of its own: fibers run ahead of each other in virtual time, and a link serves in its order.
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "workers/simulated/simulated_cluster.hpp"
@@ -40,6 +41,7 @@ Time SimulatedCluster::in_order(Rank from, Rank to, std::size_t stage, Time at) 
 }
 
 void SimulatedCluster::cross(Time at, Crossing crossing) {
+  assert(at >= global_);  // a fiber that runs is never behind everybody's time, or links would serve out of order
   const std::uint64_t number = schedule(at, Event::Kind::enter_link, crossing.rank);
   crossings_.emplace_hint(crossings_.end(), number, std::move(crossing));
 }
