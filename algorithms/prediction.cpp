@@ -12,7 +12,9 @@ double PredictionInput::average_s(const AveragePolicy& policy) const {
   return to_seconds(network.all_reduce(workers, Bytes{(1 + averaged) * parameter_bytes.value()}));
 }
 
-double PredictionInput::message_s() const { return to_seconds(network.message(parameter_bytes)); }
+double PredictionInput::message_s() const {
+  return to_seconds(network.message({.from = Rank{0}, .to = Rank{workers}, .payload = parameter_bytes}));
+}
 
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
   std::vector<SlowestWorker> result;
@@ -26,7 +28,7 @@ std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
 
 std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCosts& costs,
                                        const PredictionInput& input) {
-  if (!input.times.alike() || !input.times.slowest_s) return {};
+  if (!input.times.alike() || !input.times.slowest_s || input.network.has_shared_links()) return {};
   const double step_s = expected_order_statistic(input.times.steps, quorum, input.workers) + costs.around_s;
   return {{.formula = cancels ? "order statistic" : "order statistic (lower bound)",
            .step_time_s = step_s,
@@ -37,7 +39,7 @@ std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCos
 }
 
 std::vector<Prediction> predict_own_pace(const PredictionInput& input) {
-  if (!input.times.slowest_s) return {};
+  if (!input.times.slowest_s || input.network.has_shared_links()) return {};
   // Gradients per second; N of them are a step of the experiment file.
   const double exchange_s = 2 * input.message_s();
   const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + exchange_s); };

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "workers/delays/network.hpp"
+#include "workers/network/network.hpp"
 #include "workers/participant.hpp"
 #include "workers/theory/sampled_times.hpp"
 
@@ -58,7 +58,7 @@ struct Prediction {
 
 // Steps that wait for the first `quorum` of N workers who all begin with them, by the order statistic of the
 // sampled law; where late work is not cancelled they do not, and it is a lower bound. None where workers differ
-// or were not all drawn.
+// or were not all drawn, and where messages wait for each other on shared links.
 struct QuorumCosts {
   double around_s = 0;         // what a step takes besides
   double communication_s = 0;  // of that
@@ -66,7 +66,8 @@ struct QuorumCosts {
 std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCosts& costs,
                                        const PredictionInput& input);
 
-// Workers that go at their own pace and meet a server alone, which steps along all they send.
+// Workers that go at their own pace and meet a server alone, which steps along all they send. None where they wait
+// for each other on shared links.
 std::vector<Prediction> predict_own_pace(const PredictionInput& input);
 
 // The time of a run that takes `step_time_s` per step and keeps `kept_per_step` micro-batches in it, up to the

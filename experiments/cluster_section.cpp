@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "workers/delays/registry.hpp"
+#include "workers/network/registry.hpp"
 
 namespace syncopate {
 namespace {
@@ -128,7 +129,8 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
                 : std::make_shared<ComputeTime>(seed, micro_batch_s, std::move(factors), std::move(delays));
 
   Settings network = root.section("network");
-  result.network = make_network(network);
+  const auto workers = result.workers_known ? std::optional(result.workers) : std::nullopt;
+  result.network = make_network(network, {.workers = workers, .seed = seed});
   return result;
 }
 

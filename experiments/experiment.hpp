@@ -12,7 +12,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "workers/delays/compute_time.hpp"
-#include "workers/delays/network.hpp"
+#include "workers/network/network.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/objective.hpp"
 #include "workers/training/optimizer.hpp"

@@ -14,6 +14,7 @@
 #include "experiments/training_section.hpp"
 #include "workers/delays/registry.hpp"
 #include "workers/models/registry.hpp"
+#include "workers/network/registry.hpp"
 
 namespace syncopate {
 namespace {
@@ -58,7 +59,7 @@ std::vector<Group> groups() {
   return {
       {"algorithms", "algorithms: [[methods]] algorithm", algorithm_rows()},
       {"delays", "delays: [[delays]] kind", rows_of(delays())},
-      {"delays", "network models: [network] kind", rows_of(networks())},
+      {"networks", "network models: [network] kind", rows_of(networks())},
       {"models", "models: training.model", rows_of(models())},
       {"datasets", "data sets: training.dataset", rows_of(datasets())},
       {"schedules", "synchronisation periods: [[methods]] period.rule", rows_of(sync_periods())},

@@ -8,8 +8,8 @@
 
 namespace syncopate {
 
-inline constexpr std::array<std::string_view, 5> listed_kinds = {"algorithms", "delays", "models", "datasets",
-                                                                 "schedules"};
+inline constexpr std::array<std::string_view, 6> listed_kinds = {"algorithms", "delays",   "networks",
+                                                                 "models",     "datasets", "schedules"};
 
 // Each row's name and sentence, in lines of a width to read; `kind` is one of listed_kinds, or empty for all of them.
 std::string listing(std::string_view kind);

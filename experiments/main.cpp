@@ -153,7 +153,7 @@ int parse_and_execute(int argc, char** argv, const MpiSession& session) {
   add_experiment(*foretell, line);
   foretell->add_flag("--json", line.json, "for programs");
   app.add_subcommand("list", "what an experiment file may name, with a sentence each")
-      ->add_option("kind", line.kind, "algorithms, delays, models, datasets or schedules; all if left out")
+      ->add_option("kind", line.kind, "algorithms, delays, networks, models, datasets or schedules; all if left out")
       ->check(CLI::IsMember(std::vector<std::string>(listed_kinds.begin(), listed_kinds.end())));
   try {
     app.parse(argc, argv);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "experiments/key_path.hpp"
 
@@ -42,7 +43,21 @@ bool concerns_method(const TomlNode& root, const SweepAxis& axis, std::size_t me
   return methods && methods->is_array() && element_index(*methods, axis.path[1]) == method;
 }
 
-std::string shown(const TomlNode& value) {
+const std::string* kind_of(const TomlNode& value) {
+  const TomlNode* kind = value.is_table() ? value.find("kind") : nullptr;
+  return kind ? std::get_if<std::string>(&kind->value) : nullptr;
+}
+
+// Where tables are swept that differ in their kinds, such as networks, the kind says which it is.
+bool kinds_tell_apart(const TomlNode::Array& values) {
+  std::set<std::string> kinds;
+  for (const TomlNode& value : values)
+    if (const std::string* kind = kind_of(value)) kinds.insert(*kind);
+  return kinds.size() == values.size();
+}
+
+std::string shown(const SweepAxis& axis, const TomlNode& value) {
+  if (kinds_tell_apart(axis.values)) return *kind_of(value);
   const auto* text = std::get_if<std::string>(&value.value);
   return text ? *text : inline_toml(value);
 }
@@ -108,7 +123,8 @@ std::vector<std::pair<std::string, std::string>> describe_point(const TomlNode& 
                                                                 const SweepPoint& point, std::size_t method) {
   std::vector<std::pair<std::string, std::string>> result;
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (concerns_method(root, axes[i], method)) result.emplace_back(axes[i].key, shown(axes[i].values[point[i]]));
+    if (concerns_method(root, axes[i], method))
+      result.emplace_back(axes[i].key, shown(axes[i], axes[i].values[point[i]]));
   }
   return result;
 }

@@ -85,6 +85,8 @@ void add_totals(RunSummary& summary, const RunTotals& totals) {
   summary.kept_micro_batches = sum(totals.kept);
   summary.dropped_micro_batches = sum(totals.dropped);
   summary.communicated_bytes = totals.bytes.value();
+  summary.collectives = totals.collectives;
+  summary.messages = totals.messages;
   summary.staleness = totals.staleness;
   summary.emulated_micro_batches = sum(totals.emulated);
   summary.overruns = sum(totals.overruns);

@@ -64,6 +64,8 @@ struct RunSummary {
   std::int64_t kept_micro_batches = 0;
   std::int64_t dropped_micro_batches = 0;
   std::int64_t communicated_bytes = 0;
+  std::optional<std::int64_t> collectives;  // none: the run did not come to its end
+  std::optional<std::int64_t> messages;
   double host_s = 0;  // without loading data
 
   double step_time_s() const;            // T / steps; 0 without steps

@@ -156,6 +156,8 @@ std::string to_json(const RunSummary& summary) {
   json["dropped_micro_batches"] = summary.dropped_micro_batches;
   json["drop_rate"] = summary.drop_rate();
   json["communicated_bytes"] = summary.communicated_bytes;
+  json["collectives"] = json_of(summary.collectives);
+  json["messages"] = json_of(summary.messages);
   json["host_s"] = summary.host_s;
   json["samples_per_virtual_s"] = summary.samples_per_virtual_s();
   json["samples_per_host_s"] = summary.samples_per_host_s();
@@ -202,6 +204,9 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     json.at("kept_micro_batches").get_to(summary.kept_micro_batches);
     json.at("dropped_micro_batches").get_to(summary.dropped_micro_batches);
     json.at("communicated_bytes").get_to(summary.communicated_bytes);
+    // Summaries of runs that were made before these were written have neither.
+    if (json.contains("collectives")) summary.collectives = optional_at<std::int64_t>(json, "collectives");
+    if (json.contains("messages")) summary.messages = optional_at<std::int64_t>(json, "messages");
     json.at("host_s").get_to(summary.host_s);
     json.at("kept_micro_batches_per_worker").get_to(summary.kept_per_worker);
     json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);

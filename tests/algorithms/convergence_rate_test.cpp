@@ -13,6 +13,7 @@
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/models/quadratic.hpp"
+#include "workers/network/fixed.hpp"
 
 namespace syncopate {
 namespace {

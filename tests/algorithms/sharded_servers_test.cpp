@@ -20,9 +20,8 @@ namespace {
 class ListedNetwork : public NetworkModel {
  public:
   explicit ListedNetwork(std::deque<double> times_s) : times_s_(std::move(times_s)) {}
-  Duration all_reduce(int, Bytes) const override { return {}; }
-  Duration all_gather(int, Bytes) const override { return {}; }
-  Duration message(Bytes) const override {
+  Duration collective(const CollectiveCall&) const override { return {}; }
+  Duration message(const MessageCall&) const override {
     double time_s = 1;
     if (!times_s_.empty()) {
       time_s = times_s_.front();
@@ -39,9 +38,8 @@ class ListedNetwork : public NetworkModel {
 class JitteryNetwork : public NetworkModel {
  public:
   explicit JitteryNetwork(std::uint64_t seed) : seed_(seed) {}
-  Duration all_reduce(int, Bytes) const override { return {}; }
-  Duration all_gather(int, Bytes) const override { return {}; }
-  Duration message(Bytes) const override {
+  Duration collective(const CollectiveCall&) const override { return {}; }
+  Duration message(const MessageCall&) const override {
     return from_seconds(0.5 / RandomStream{.seed = seed_, .purpose = Purpose::network}.uniform(next_++));
   }
 

@@ -9,6 +9,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "tests/workers/pull_objective.hpp"
+#include "workers/network/fixed.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {

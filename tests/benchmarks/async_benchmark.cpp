@@ -10,6 +10,8 @@
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
 #include "workers/delays/exponential.hpp"
+#include "workers/network/fixed.hpp"
+#include "workers/network/parameter_server.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 #ifdef SYNCOPATE_WITH_SIMGRID
 #include "tests/benchmarks/simgrid_actors.hpp"
@@ -24,17 +26,16 @@ constexpr double message_s = 0.001;
 const ComputeTime compute_time(1, 0.010, {}, {exponential_delay(0.005)});
 
 // The number of events, which are deliveries: a gradient to the server, a model to a worker.
-std::int64_t simulate(int workers, const Algorithm& algorithm) {
+std::int64_t simulate(int workers, const Algorithm& algorithm, const NetworkModel& network) {
   Executor executor(0);
   Training training(nullptr, nullptr, {}, executor);
   training.set_parameter_bytes(1'000'000);
-  const auto network = make_fixed_network(message_s);
   const LearningRate rate(LearningRate::Options{.peak = 0.01});
   SimulatedCluster cluster({.workers = workers,
                             .servers = 1,
                             .micro_batches = 1,
                             .compute_time = compute_time,
-                            .network = *network,
+                            .network = network,
                             .training = training});
   return run_algorithm(algorithm, {.cluster = cluster,
                                    .training = training,
@@ -43,15 +44,26 @@ std::int64_t simulate(int workers, const Algorithm& algorithm) {
       .messages;
 }
 
-void simulate(benchmark::State& state, const Algorithm& algorithm) {
+void simulate(benchmark::State& state, const Algorithm& algorithm, const NetworkModel& network) {
   std::int64_t events = 0;
-  for (auto _ : state) events += simulate(static_cast<int>(state.range(0)), algorithm);
+  for (auto _ : state) events += simulate(static_cast<int>(state.range(0)), algorithm, network);
   state.counters["events_per_s"] = benchmark::Counter(static_cast<double>(events), benchmark::Counter::kIsRate);
   state.counters["bar_per_s"] = 5e6;
 }
 
+void simulate(benchmark::State& state, const Algorithm& algorithm) {
+  simulate(state, algorithm, *make_fixed_network(message_s));
+}
+
 void TimeOnlyAsyncSgd(benchmark::State& state) { simulate(state, AsyncSgd({})); }
 BENCHMARK(TimeOnlyAsyncSgd)->Arg(64)->Arg(1024)->Arg(4096)->Arg(16384)->Unit(benchmark::kMillisecond);
+
+// The server's link carries a model in 4 us: it is what 4,096 workers wait for.
+void TimeOnlyAsyncSgdOnASharedLink(benchmark::State& state) {
+  const auto workers = static_cast<int>(state.range(0));
+  simulate(state, AsyncSgd({}), *make_parameter_server_network(workers, {message_s, 250e9}));
+}
+BENCHMARK(TimeOnlyAsyncSgdOnASharedLink)->Arg(1024)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 void TimeOnlySoftsync(benchmark::State& state) { simulate(state, Softsync(8)); }
 BENCHMARK(TimeOnlySoftsync)->Arg(4096)->Unit(benchmark::kMillisecond);
@@ -69,7 +81,7 @@ void TimeOnlyAsyncSgdAgainstSimGrid(benchmark::State& state) {
   constexpr std::int64_t gradients_on_simgrid = 50'000;
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
-    const auto events = static_cast<double>(simulate(workers, AsyncSgd({})));
+    const auto events = static_cast<double>(simulate(workers, AsyncSgd({}), *make_fixed_network(message_s)));
     const double ours = events / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double host_s = run_on_simgrid(workers, gradients_on_simgrid, compute_time, message_s);
     const double simgrids = 2 * static_cast<double>(gradients_on_simgrid) / host_s;

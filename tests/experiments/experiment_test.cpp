@@ -194,10 +194,10 @@ TEST_F(ExperimentFile, ALearningRateMustHaveAPeakAbove0) {
 }
 
 TEST_F(ExperimentFile, TheNetworkIsThatOfTheFileAndMustBeChosen) {
-  EXPECT_EQ(load().runs.at(0).network->message(Bytes{100}), from_seconds(0.5));
-  EXPECT_EQ(load({"network={kind=\"free\"}"}).runs.at(0).network->message(Bytes{100}), Duration{0});
+  EXPECT_EQ(load().runs.at(0).network->message({.payload = Bytes{100}}), from_seconds(0.5));
+  EXPECT_EQ(load({"network={kind=\"free\"}"}).runs.at(0).network->message({.payload = Bytes{100}}), Duration{0});
   EXPECT_THAT(faults({"network={}"}),
-              HasSubstr("network.kind is missing; must be one of \"fixed\", \"ring\", \"free\""));
+              HasSubstr("network.kind is missing; must be one of \"fixed\", \"ring\", \"tree\", "));
 }
 
 TEST_F(ExperimentFile, TimeOnlyRunsNeedNeitherDataNorOptimizerButADeclaredSize) {

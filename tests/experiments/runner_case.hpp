@@ -16,6 +16,7 @@
 #include "results/run_directory.hpp"
 #include "workers/interrupt.hpp"
 #include "workers/models/quadratic.hpp"
+#include "workers/network/fixed.hpp"
 
 namespace syncopate {
 

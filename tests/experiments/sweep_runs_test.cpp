@@ -53,5 +53,20 @@ TEST_F(ExperimentFile, FaultsOfAllSweepPointsAreReportedAtOnce) {
   EXPECT_THAT(faults({"sweep.seeds=[[1],[2]]"}), HasSubstr("sweep.\"seeds\"; must not be swept"));
 }
 
+TEST_F(ExperimentFile, SweptTablesAreShownByTheirKindsWhereTheseDiffer) {
+  const auto shown = [&](const std::string& networks) {
+    const Experiment experiment = load({"sweep.network=" + networks, "seeds=[1]"});
+    std::vector<std::string> values;
+    for (const syncopate::Run& run : experiment.runs) {
+      EXPECT_THAT(run.sweep, ElementsAre(Pair("network", testing::_)));
+      if (values.empty() || values.back() != run.sweep[0].second) values.push_back(run.sweep[0].second);
+    }
+    return values;
+  };
+  EXPECT_THAT(shown("[{kind=\"free\"},{kind=\"fixed\",latency_s=0.5}]"), ElementsAre("free", "fixed"));
+  EXPECT_THAT(shown("[{kind=\"fixed\",latency_s=1.5},{kind=\"fixed\",latency_s=0.5}]"),
+              ElementsAre(HasSubstr("1.5"), HasSubstr("0.5")));
+}
+
 }  // namespace
 }  // namespace syncopate

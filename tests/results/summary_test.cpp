@@ -70,6 +70,8 @@ RunTotals totals() {
   totals.kept = {50, 40};
   totals.dropped = {0, 10};
   totals.bytes = 1000;
+  totals.collectives = 6;
+  totals.messages = 7;
   return totals;
 }
 
@@ -94,8 +96,28 @@ TEST(Summary, CountsWhatTheTotalsSay) {
   EXPECT_EQ(summary.dropped_micro_batches, 10);
   EXPECT_DOUBLE_EQ(summary.drop_rate(), 0.1);
   EXPECT_EQ(summary.samples, 90 * 8);
+  EXPECT_EQ(summary.collectives, 6);
+  EXPECT_EQ(summary.messages, 7);
   EXPECT_DOUBLE_EQ(summary.samples_per_virtual_s(), 240);
   EXPECT_DOUBLE_EQ(summary.samples_per_host_s(), 360);
+}
+
+TEST(Summary, CountsOfCommunicationAreWrittenAndReadAndMayBeMissing) {
+  const RunTotals all = totals();
+  const std::string written = to_json(summarise(plan(), four_rows(), &all, 8, 2));
+  auto json = nlohmann::json::parse(written);
+  EXPECT_EQ(json["collectives"], 6);
+  EXPECT_EQ(json["messages"], 7);
+  EXPECT_EQ(summary_from_json(written)->collectives, 6);
+  EXPECT_EQ(summary_from_json(written)->messages, 7);
+  json.erase("collectives");
+  json.erase("messages");
+  const auto older = summary_from_json(json.dump());
+  ASSERT_TRUE(older.has_value());
+  EXPECT_FALSE(older->collectives || older->messages);
+  const std::string ended_early = to_json(summarise(plan(), four_rows(), nullptr, 8, 2));
+  EXPECT_TRUE(nlohmann::json::parse(ended_early)["messages"].is_null());
+  EXPECT_FALSE(summary_from_json(ended_early)->messages.has_value());
 }
 
 TEST(Summary, TimeToTargetIsTheFirstEvaluationThatMeetsIt) {

@@ -19,7 +19,7 @@
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/exponential.hpp"
-#include "workers/delays/network.hpp"
+#include "workers/network/network.hpp"
 #include "workers/run_record.hpp"
 #include "workers/training/optimizer.hpp"
 

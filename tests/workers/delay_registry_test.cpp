@@ -24,13 +24,6 @@ Read read_delay(const std::string& toml, double base_s = 0.010) {
   return {std::move(delay), document.check().report()};
 }
 
-std::string network_faults(const std::string& toml) {
-  SettingsDocument document(parse_toml(toml, "network.toml"));
-  Settings settings = document.root();
-  EXPECT_NE(make_network(settings), nullptr);
-  return document.check().report();
-}
-
 // Every family once, with its mean in its own unit.
 struct Example {
   std::string kind;
@@ -125,28 +118,6 @@ TEST(DelayRegistry, BadParametersAreFaultsAtTheirPlace) {
     EXPECT_THAT(read.faults, HasSubstr(expected)) << entry;
     EXPECT_NE(read.delay, nullptr) << entry;
   }
-}
-
-TEST(DelayRegistry, NetworksReadTheirKeys) {
-  SettingsDocument document(
-      parse_toml("kind = \"ring\"\nlatency_s = 1e-3\nbandwidth_bytes_per_s = 1e6", "network.toml"));
-  Settings settings = document.root();
-  const auto ring = make_network(settings);
-  EXPECT_EQ(document.check().report(), "");
-  EXPECT_EQ(ring->all_reduce(2, Bytes{1000}), Duration{3'000'000});  // 2 x 1 ms + 1 ms
-
-  EXPECT_EQ(network_faults("kind = \"fixed\"\nlatency_s = 0.9"), "");
-  EXPECT_EQ(network_faults("kind = \"free\""), "");
-  EXPECT_EQ(networks().size(), 3u);
-}
-
-TEST(DelayRegistry, BadNetworksAreFaults) {
-  EXPECT_THAT(network_faults("kind = \"ring\"\nlatency_s = -1\nbandwidth_bytes_per_s = 0"),
-              testing::AllOf(HasSubstr("latency_s"), HasSubstr("bandwidth_bytes_per_s")));
-  EXPECT_THAT(network_faults("kind = \"fixed\""), HasSubstr("latency_s"));
-  EXPECT_THAT(network_faults("kind = \"free\"\nlatency_s = 1"), HasSubstr("latency_s"));
-  EXPECT_THAT(network_faults("kind = \"rign\""), HasSubstr("ring"));
-  EXPECT_THAT(network_faults("latency_s = 1"), HasSubstr("kind"));
 }
 
 }  // namespace

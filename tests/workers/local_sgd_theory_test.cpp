@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "workers/delays/network.hpp"
+#include "workers/network/ring.hpp"
 
 namespace syncopate {
 namespace {

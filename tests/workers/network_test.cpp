@@ -1,13 +1,32 @@
-#include "workers/delays/network.hpp"
+// Costs of the network models, from formulas and from transfers that are counted one by one.
+#include "workers/network/network.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "workers/network/fixed.hpp"
+#include "workers/network/jitter.hpp"
+#include "workers/network/parameter_server.hpp"
+#include "workers/network/ring.hpp"
+#include "workers/network/serial_latency.hpp"
+#include "workers/network/tree.hpp"
+#include "workers/network/two_level.hpp"
 
 namespace syncopate {
 namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr Link us_and_gb{50e-6, 1e9};
+
+Duration broadcast(const NetworkModel& network, int members, Bytes payload) {
+  return network.collective({.operation = Operation::broadcast, .members = members, .payload = payload});
+}
 
 TEST(Network, RingAllReduceCostsTwoPassesOverTheVector) {
   const auto ring = make_ring_network(50e-6, 1e9);
@@ -15,25 +34,221 @@ TEST(Network, RingAllReduceCostsTwoPassesOverTheVector) {
   EXPECT_EQ(ring->all_reduce(4, Bytes{8'000'000}), Duration{300'000 + 12'000'000});
   // 2 workers: 2 rounds, the vector once.
   EXPECT_EQ(ring->all_reduce(2, Bytes{8'000'000}), Duration{100'000 + 8'000'000});
+  EXPECT_EQ(ring->all_gather(4, Bytes{8'000'000}), Duration{150'000 + 6'000'000});
+  EXPECT_EQ(broadcast(*ring, 5, Bytes{8'000'000}), Duration{3 * (50'000 + 8'000'000)});
 }
-
-TEST(Network, RingOfOneWorkerIsFree) { EXPECT_EQ(make_ring_network(1, 1)->all_reduce(1, Bytes{1000}), Duration{0}); }
 
 TEST(Network, RingTransferApproachesTwiceTheVectorAsWorkersGrow) {
   const auto ring = make_ring_network(0, 1e6);
   EXPECT_EQ(ring->all_reduce(1000, Bytes{1'000'000}), Duration{1'998'000'000});
 }
 
-TEST(Network, MessageOverTheRingsLinksCostsLatencyAndTransfer) {
-  EXPECT_EQ(make_ring_network(50e-6, 1e9)->message(Bytes{1'000'000}), Duration{1'050'000});
-  EXPECT_EQ(make_ring_network(50e-6, inf)->message(Bytes{1'000'000}), Duration{50'000});
+TEST(Network, MessageOverOneLinkCostsLatencyAndTransfer) {
+  const MessageCall call{.from = Rank{0}, .to = Rank{1}, .payload = Bytes{1'000'000}};
+  EXPECT_EQ(make_ring_network(50e-6, 1e9)->message(call), Duration{1'050'000});
+  EXPECT_EQ(make_tree_network(50e-6, 1e9)->message(call), Duration{1'050'000});
+  EXPECT_EQ(make_ring_network(50e-6, inf)->message(call), Duration{50'000});
 }
 
 TEST(Network, FixedLatencyIgnoresSizeAndWorkers) {
   const auto fixed = make_fixed_network(0.9);
-  for (const int workers : {1, 2, 1000}) EXPECT_EQ(fixed->all_reduce(workers, Bytes{workers}), Duration{900'000'000});
-  EXPECT_EQ(fixed->message(Bytes{1 << 30}), Duration{900'000'000});
+  for (const int workers : {1, 2, 1000}) {
+    EXPECT_EQ(fixed->all_reduce(workers, Bytes{workers}), Duration{900'000'000});
+    EXPECT_EQ(broadcast(*fixed, workers, Bytes{workers}), Duration{900'000'000});
+  }
+  EXPECT_EQ(fixed->message({.payload = Bytes{1 << 30}}), Duration{900'000'000});
   EXPECT_EQ(make_fixed_network(0)->all_reduce(16, Bytes{1 << 30}), Duration{0});
+}
+
+TEST(Network, OneWorkerAloneSendsNothing) {
+  for (const auto& network : {make_ring_network(1, 1), make_tree_network(1, 1),
+                              make_two_level_network(4, {.group_size = 2, .inside = {1, 1}, .between = {1, 1}}),
+                              make_parameter_server_network(1, {1, 1})})
+    for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::broadcast})
+      EXPECT_EQ(network->collective({.operation = operation, .members = 1, .payload = Bytes{1000}}), Duration{0});
+}
+
+// Transfers that take place at the same time, round by round: from, to, and how many Nths of the payload.
+struct Transfer {
+  int from, to;
+  double parts;
+};
+using Schedule = std::vector<std::vector<Transfer>>;
+
+// Who has heard of whom is followed along, so that a schedule that forgets somebody is seen.
+Schedule gathering_on_tree(int members, bool sums) {
+  Schedule schedule;
+  std::vector<double> has(static_cast<std::size_t>(members), 1);
+  for (int distance = 1; distance < members; distance *= 2) {
+    auto& round = schedule.emplace_back();
+    for (int rank = distance; rank < members; rank += 2 * distance) {
+      auto& parts = has[static_cast<std::size_t>(rank)];
+      round.push_back({rank, rank - distance, sums ? members : parts});
+      has[static_cast<std::size_t>(rank - distance)] += parts;
+      parts = 0;
+    }
+  }
+  EXPECT_EQ(has.front(), members);  // the root has all
+  return schedule;
+}
+
+Schedule broadcast_on_tree(int members) {
+  Schedule schedule = gathering_on_tree(members, true);
+  std::reverse(schedule.begin(), schedule.end());
+  for (auto& round : schedule)
+    for (Transfer& transfer : round) std::swap(transfer.from, transfer.to);
+  return schedule;
+}
+
+Schedule ring(int members, int passes) {
+  Schedule schedule(static_cast<std::size_t>(passes * (members - 1)));
+  for (auto& round : schedule)
+    for (int rank = 0; rank < members; ++rank) round.push_back({rank, (rank + 1) % members, 1});
+  return schedule;
+}
+
+double seconds(const Schedule& schedule, const Link& link, int members, double payload) {
+  double time = 0;
+  for (const auto& round : schedule) {
+    double slowest = 0;
+    for (const Transfer& transfer : round)
+      slowest = std::max(slowest, link.latency_s + transfer.parts / members * payload / link.bandwidth_bytes_per_s);
+    time += slowest;
+  }
+  return time;
+}
+
+double bytes_moved(const Schedule& schedule, int members, double payload) {
+  double bytes = 0;
+  for (const auto& round : schedule)
+    for (const Transfer& transfer : round) bytes += transfer.parts / members * payload;
+  return bytes;
+}
+
+Schedule operator+(Schedule a, const Schedule& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST(Network, RingAndTreeTakeAndMoveWhatTheirTransfersDo) {
+  constexpr Bytes payload{7'207'200};  // divisible by 2 .. 16
+  const auto p = static_cast<double>(payload.value());
+  const auto tree = make_tree_network(50e-6, 1e9), on_ring = make_ring_network(50e-6, 1e9);
+  const auto expect_equal = [](Duration found, double expected_s) {
+    EXPECT_NEAR(to_seconds(found), expected_s, 1e-9);  // a nanosecond
+  };
+  for (int n = 2; n <= 16; ++n) {
+    const Schedule to_root = gathering_on_tree(n, true) + broadcast_on_tree(n);
+    const Schedule gathered = gathering_on_tree(n, false) + broadcast_on_tree(n);
+    expect_equal(tree->all_reduce(n, payload), seconds(to_root, us_and_gb, n, p));
+    expect_equal(tree->all_gather(n, payload), seconds(gathered, us_and_gb, n, p));
+    expect_equal(broadcast(*tree, n, payload), seconds(broadcast_on_tree(n), us_and_gb, n, p));
+    expect_equal(on_ring->all_reduce(n, payload), seconds(ring(n, 2), us_and_gb, n, p));
+    expect_equal(on_ring->all_gather(n, payload), seconds(ring(n, 1), us_and_gb, n, p));
+    for (const Schedule& schedule : {to_root, ring(n, 2)})
+      EXPECT_NEAR(bytes_moved(schedule, n, p), static_cast<double>(all_reduce_bytes(n, payload).value()), 1e-3);
+    EXPECT_NEAR(bytes_moved(ring(n, 1), n, p), static_cast<double>(all_gather_bytes(n, payload).value()), 1e-3);
+    EXPECT_NEAR(bytes_moved(broadcast_on_tree(n), n, p), static_cast<double>(broadcast_bytes(n, payload).value()),
+                1e-3);
+  }
+}
+
+TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
+  using Between = TwoLevelOptions::Between;
+  constexpr Bytes payload{9'000'000};
+  const TwoLevelOptions options{.group_size = 4, .inside = {5e-6, 20e9}, .between = {50e-6, 1e9}};
+  TwoLevelOptions with_tree = options;
+  with_tree.leaders = Between::tree;
+  const auto ring = make_two_level_network(12, options), tree = make_two_level_network(12, with_tree);
+  // 12 workers on 3 servers of 4. Inside: 2 rounds up, 2 down, of 5 us and 450 us each. Between, a ring of 3: 4 rounds
+  // of 50 us and 4/3 of 9 ms; a tree of 3: 4 rounds of 50 us and 9 ms.
+  EXPECT_EQ(ring->all_reduce(12, payload), Duration{4 * 455'000 + 4 * 50'000 + 12'000'000});
+  EXPECT_EQ(tree->all_reduce(12, payload), Duration{4 * 455'000 + 4 * 9'050'000});
+  EXPECT_EQ(broadcast(*ring, 12, payload), Duration{2 * 455'000 + 2 * 9'050'000});
+  // Gathering: 3 of 12 parts up inside, 2 rounds of 4 of 12 parts between, all of it down inside.
+  EXPECT_EQ(ring->all_gather(12, payload), Duration{2 * 5'000 + 112'500 + 2 * (50'000 + 3'000'000) + 2 * 455'000});
+  // Ranks 4 .. 7 are one server: nothing goes between. Ranks 2 .. 5 are two halves; 3 .. 8 one, four and one.
+  const auto of = [&](int first, int members) {
+    return ring->collective({.members = members, .payload = payload, .first = Rank{first}});
+  };
+  EXPECT_EQ(of(4, 4), Duration{4 * 455'000});
+  EXPECT_EQ(of(2, 4), Duration{2 * 455'000 + 2 * 50'000 + 9'000'000});
+  EXPECT_EQ(of(3, 6), Duration{4 * 455'000 + 4 * 50'000 + 12'000'000});
+
+  const auto message = [&](int from, int to) {
+    return ring->message({.from = Rank{from}, .to = Rank{to}, .payload = payload});
+  };
+  EXPECT_EQ(message(4, 7), Duration{455'000});
+  EXPECT_EQ(message(3, 4), Duration{9'050'000});
+  for (const int server : {12, 13}) {  // on servers of their own, though 12 and 13 would be of one group of four
+    EXPECT_EQ(message(11, server), Duration{9'050'000});
+    EXPECT_EQ(message(server, 0), Duration{9'050'000});
+  }
+  EXPECT_EQ(message(12, 13), Duration{9'050'000});
+  // Bytes: each of N - S followers sends to its leader and gets the sum, the S leaders exchange.
+  for (const auto& [workers, servers] : {std::pair{12, 3}, {11, 3}, {5, 2}})
+    EXPECT_EQ(2 * (workers - servers) * payload.value() + all_reduce_bytes(servers, payload).value(),
+              all_reduce_bytes(workers, payload).value());
+}
+
+TEST(Network, ParameterServersCollectivesGoThroughItsLinkTwice) {
+  const auto star = make_parameter_server_network(4, us_and_gb);
+  constexpr Bytes payload{1'000'000};  // a millisecond
+  EXPECT_EQ(star->all_reduce(4, payload), Duration{2 * 50'000 + 8 * 1'000'000});
+  EXPECT_EQ(star->all_gather(4, payload), Duration{2 * 50'000 + 5 * 1'000'000});
+  EXPECT_EQ(broadcast(*star, 4, payload), Duration{2 * 50'000 + 4 * 1'000'000});
+  EXPECT_EQ(star->message({.from = Rank{0}, .to = Rank{4}, .payload = payload}), Duration{1'050'000});
+  EXPECT_EQ(star->message({.from = Rank{0}, .to = Rank{1}, .payload = payload}), Duration{2'100'000});
+}
+
+TEST(Network, JitterIsExponentialAndAddsToTheCost) {
+  constexpr double jitter = 0.5;
+  const auto network = with_jitter(make_fixed_network(1), jitter, 7);
+  const auto other_seed = with_jitter(make_fixed_network(1), jitter, 8);
+  constexpr int count = 4000;
+  std::vector<double> excess;
+  int equal = 0;
+  for (int i = 0; i < count; ++i) {
+    const MessageCall message{.from = Rank{i % 5}, .to = Rank{9}, .number = i / 5};
+    excess.push_back((to_seconds(network->message(message)) - 1) / jitter);
+    equal += network->message(message) == other_seed->message(message);
+    EXPECT_EQ(network->message(message), network->message(message));  // a pure function
+  }
+  EXPECT_LE(equal, 2);
+  // Mean 1, standard error 1 / sqrt(4000) = 0.016.
+  EXPECT_NEAR(std::accumulate(excess.begin(), excess.end(), 0.0) / count, 1, 4 * 0.016);
+  // Kolmogorov-Smirnov distance to 1 - exp(-x): beyond 1.95 / sqrt(n) in one of a thousand.
+  std::sort(excess.begin(), excess.end());
+  double distance = 0;
+  for (int i = 0; i < count; ++i) {
+    const double expected = 1 - std::exp(-excess[static_cast<std::size_t>(i)]);
+    distance = std::max({distance, std::abs(expected - static_cast<double>(i) / count),
+                         std::abs(expected - static_cast<double>(i + 1) / count)});
+  }
+  EXPECT_LT(distance, 1.95 / std::sqrt(count));
+  // Without a number: the mean.
+  EXPECT_EQ(network->all_reduce(3, Bytes{}), from_seconds(1.5));
+  EXPECT_EQ(network->message({}), from_seconds(1.5));
+  // Collectives have draws of their own, by number, first member and size.
+  const CollectiveCall call{.members = 4, .first = Rank{0}, .number = 3};
+  CollectiveCall next = call, group = call, smaller = call;
+  next.number = 4;
+  group.first = Rank{4};
+  smaller.members = 2;
+  for (const CollectiveCall& different : {next, group, smaller})
+    EXPECT_NE(network->collective(call), network->collective(different));
+}
+
+TEST(Network, SerialLatencyComesOnTopOfCollectivesAlone) {
+  const auto network = with_serial_latency(with_jitter(make_ring_network(1, inf), 0.25, 1), 0.3);
+  EXPECT_EQ(network->all_reduce(2, Bytes{100}), from_seconds(2 * 1.25 + 0.3));  // the mean
+  EXPECT_EQ(network->message({.payload = Bytes{100}}), from_seconds(1.25));
+  const auto star = with_serial_latency(make_parameter_server_network(2, {1, 100}), 0.3);
+  EXPECT_EQ(star->all_reduce(2, Bytes{100}), from_seconds(2 * 1 + 4 * 1 + 0.3));
+  Duration of_hops{};
+  for (const Hop& hop : star->route(CollectiveCall{.members = 2, .payload = Bytes{100}}))
+    of_hops += hop.occupied + hop.latency;
+  EXPECT_EQ(of_hops, from_seconds(6.3));
 }
 
 TEST(Network, BytesOfAnAllReduceAreTwoPassesOfAllButOneWorker) {
@@ -43,9 +258,16 @@ TEST(Network, BytesOfAnAllReduceAreTwoPassesOfAllButOneWorker) {
 
 TEST(Network, RefusesWhatIsNoLatencyOrBandwidth) {
   EXPECT_THROW(make_fixed_network(-1), std::invalid_argument);
-  EXPECT_THROW(make_ring_network(-1, 1), std::invalid_argument);
-  EXPECT_THROW(make_ring_network(0, 0), std::invalid_argument);
-  EXPECT_THROW(make_ring_network(0, -5), std::invalid_argument);
+  for (const Link& link : {Link{-1, 1}, Link{0, 0}, Link{0, -5}, Link{0, std::nan("")}}) {
+    EXPECT_THROW(make_ring_network(link.latency_s, link.bandwidth_bytes_per_s), std::invalid_argument);
+    EXPECT_THROW(make_tree_network(link.latency_s, link.bandwidth_bytes_per_s), std::invalid_argument);
+    EXPECT_THROW(make_parameter_server_network(2, link), std::invalid_argument);
+    EXPECT_THROW(make_two_level_network(4, {.inside = link, .between = us_and_gb}), std::invalid_argument);
+    EXPECT_THROW(make_two_level_network(4, {.inside = us_and_gb, .between = link}), std::invalid_argument);
+  }
+  EXPECT_THROW(make_two_level_network(4, {.group_size = 0}), std::invalid_argument);
+  EXPECT_THROW(with_jitter(make_fixed_network(0), -0.1, 1), std::invalid_argument);
+  EXPECT_THROW(with_serial_latency(make_fixed_network(0), -0.1), std::invalid_argument);
 }
 
 }  // namespace

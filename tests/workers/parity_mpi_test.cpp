@@ -10,13 +10,17 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/softsync.hpp"
+#include "algorithms/asynchronous/stale_synchronous.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gradient_coding/coded_sgd.hpp"
 #include "algorithms/gradient_coding/cyclic_repetition.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
+#include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
@@ -28,9 +32,9 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/workers/mpi_test_main.hpp"
 #include "workers/delays/exponential.hpp"
-#include "workers/delays/network.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
+#include "workers/network/fixed.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
@@ -55,6 +59,7 @@ struct Parity {
   std::unique_ptr<NetworkModel> network = make_fixed_network(50e-6);
   LearningRate learning_rate{
       LearningRate::Options{.shape = LearningRate::Shape::cosine, .peak = 0.05, .total_steps = Step{20}}};
+  bool server_takes_steps = true;  // false: its workers do
 
   Outcome run(Cluster& cluster, const Algorithm& algorithm) {
     const RunContext context{.cluster = cluster,
@@ -74,7 +79,9 @@ struct Parity {
     const auto serve = [&](Rank self) {
       Server server(context, self);
       algorithm.serve(server);
-      EXPECT_EQ(server.file_step(), Step{20});
+      if (server_takes_steps) {
+        EXPECT_EQ(server.file_step(), Step{20});
+      }
       if (self.value == session->rank()) outcome.parameters = training.values(server.model());
     };
     outcome.totals = cluster.run(program, algorithm.servers() > 0 ? Cluster::Program(serve) : nullptr);
@@ -124,6 +131,7 @@ void expect_parity(const Algorithm& algorithm) {
   EXPECT_NEAR(to_seconds(found.totals.end), simulated_s, tolerance * simulated_s);
   EXPECT_EQ(found.totals.bytes, expected.totals.bytes);
   EXPECT_EQ(found.totals.collectives, expected.totals.collectives);
+  EXPECT_EQ(found.totals.messages, expected.totals.messages);
   EXPECT_EQ(found.totals.kept, expected.totals.kept);
   EXPECT_EQ(found.totals.dropped, expected.totals.dropped);
   if (session->rank() == 0)
@@ -229,6 +237,24 @@ TEST(Parity, EagerSgdLosesNothingOnEitherClusterWhereLateGradientsAreAccumulated
       EXPECT_GE(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * micro_batches);
       for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
     }
+  }
+}
+
+// Whose gradient comes when is for the clock to say, but not how many come and are answered before the end.
+TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
+  const std::vector<std::shared_ptr<const Algorithm>> algorithms = {
+      std::make_shared<AsyncSgd>(AsyncSgd::Options{}), std::make_shared<Softsync>(2),
+      std::make_shared<StaleSynchronous>(100), std::make_shared<BoundedDelay>(100),
+      std::make_shared<ElasticAveraging>(
+          ElasticOptions{.exchange = ElasticOptions::Exchange::asynchronous, .alpha = 0.2, .period = 4})};
+  for (const auto& algorithm : algorithms) {
+    Parity parity;
+    parity.server_takes_steps = !dynamic_cast<const ElasticAveraging*>(algorithm.get());
+    const RunTotals expected = parity.simulated(*algorithm).totals, found = parity.mpi(*algorithm).totals;
+    EXPECT_EQ(found.bytes, expected.bytes);
+    EXPECT_EQ(found.messages, expected.messages);
+    EXPECT_EQ(found.collectives, expected.collectives);
+    EXPECT_GT(found.messages, 0);
   }
 }
 

@@ -9,6 +9,9 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/interrupt.hpp"
+#include "workers/network/jitter.hpp"
+#include "workers/network/parameter_server.hpp"
+#include "workers/network/ring.hpp"
 
 namespace syncopate {
 namespace {
@@ -238,6 +241,21 @@ TEST(SimulatedCluster, ThousandsOfWorkersAreCheap) {
   EXPECT_EQ(outcome.totals.end, start_time + from_seconds(4.5));
 }
 
+// The fixed cost of the run, or one of those under which messages wait for each other or vary.
+std::shared_ptr<const NetworkModel> any_network(int workers) {
+  const Link link{0.1, 20};  // a model of 16 bytes takes 0.8 s
+  switch (*rc::gen::inRange(0, 4)) {
+    case 1:
+      return make_parameter_server_network(workers, link);
+    case 2:
+      return with_jitter(make_ring_network(link.latency_s, link.bandwidth_bytes_per_s), 3, 1);
+    case 3:
+      return with_jitter(make_parameter_server_network(workers, link), 3, 1);
+    default:
+      return nullptr;
+  }
+}
+
 // Any program of computations, collectives and messages: the five activities of each worker sum to T.
 TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
   EXPECT_TRUE(rc::check("accounts sum to N x T", [] {
@@ -248,6 +266,7 @@ TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
     for (int i = 0; i < workers; ++i) delays.push_back(*rc::gen::inRange(0, 3000) * 1e-3);
     SimulatedRun setup{.workers = workers,
                        .network_s = *rc::gen::inRange(0, 900) * 1e-3,
+                       .network = any_network(workers),
                        .delays = {std::make_shared<DelayOfWorker>(delays)},
                        .objective = nullptr};
     const auto work = [&](Worker& worker) {
@@ -256,7 +275,7 @@ TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
         for (int i = 0; i < kind; ++i) worker.compute_gradient(deadline);
         if (kind == 0) worker.barrier();
         if (kind == 1) worker.average_model({});
-        if (kind == 2 && worker.rank() != Rank{0}) worker.send(Rank{0}, {});
+        if (kind == 2 && worker.rank() != Rank{0}) worker.send(Rank{0}, {.carries_model = worker.rank() > Rank{1}});
         if (kind == 3) worker.receive_until(later(worker.now(), from_seconds(0.4)));
         Gradient sum;
         if (kind == 4) worker.all_reduce_sum(sum);

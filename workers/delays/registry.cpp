@@ -81,25 +81,6 @@ void check_trace_workers(Settings& settings, const DelayReach& reach, const Dela
                              reach.group_size > 1 ? "group" : "worker", last / reach.group_size, limit.workers));
 }
 
-std::unique_ptr<NetworkModel> read_fixed_network(Settings& settings) {
-  return make_fixed_network(settings.number("latency_s", Range::between(0, longest_delay)));
-}
-
-std::unique_ptr<NetworkModel> read_ring_network(Settings& settings) {
-  const double latency_s = settings.number("latency_s", Range::between(0, longest_delay));
-  const double bandwidth_bytes_per_s = settings.number("bandwidth_bytes_per_s", Range::positive());
-  return make_ring_network(latency_s, std::max(bandwidth_bytes_per_s, 1e-300));
-}
-
-std::unique_ptr<NetworkModel> make_free_network(Settings&) { return make_fixed_network(0); }
-
-constexpr std::array network_rows = {
-    NetworkRow{"fixed", "Every collective and message takes latency_s, whatever its size.", read_fixed_network},
-    NetworkRow{"ring", "latency_s per hop and bandwidth_bytes_per_s: ring all-reduce, direct messages.",
-               read_ring_network},
-    NetworkRow{"free", "Communication takes no time.", make_free_network},
-};
-
 // The row that `kind` names; nothing after a fault.
 template <typename Rows>
 auto chosen(Settings& settings, const Rows& rows) -> const typename Rows::value_type* {
@@ -113,7 +94,6 @@ auto chosen(Settings& settings, const Rows& rows) -> const typename Rows::value_
 }  // namespace
 
 std::span<const DelayRow> delays() { return delay_rows; }
-std::span<const NetworkRow> networks() { return network_rows; }
 
 std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext context) {
   static constexpr std::array<std::string_view, 2> units = {"seconds", "micro_batch"};
@@ -125,11 +105,6 @@ std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext 
   if (context.workers > 0 && context.traces && context.traces->size() > traces)
     check_trace_workers(settings, reach, context);
   return scoped_delay(std::move(process), reach);
-}
-
-std::unique_ptr<NetworkModel> make_network(Settings& settings) {
-  const NetworkRow* row = chosen(settings, network_rows);
-  return row ? row->make(settings) : make_fixed_network(0);
 }
 
 }  // namespace syncopate

@@ -1,4 +1,4 @@
-// The delay families and network models that an experiment file may name. One row each: its name,
+// The delay families that an experiment file may name. One row each: its name,
 // one sentence for `syncopate list` and the messages, and the factory that reads its keys.
 #pragma once
 
@@ -9,7 +9,6 @@
 
 #include "experiments/settings.hpp"
 #include "workers/delays/compute_time.hpp"
-#include "workers/delays/network.hpp"
 #include "workers/delays/trace_section.hpp"
 
 namespace syncopate {
@@ -31,21 +30,11 @@ struct DelayRow {
   bool follows_steps = false;  // tells step from step by itself
 };
 
-struct NetworkRow {
-  std::string_view name;
-  std::string_view sentence;
-  std::unique_ptr<NetworkModel> (*make)(Settings& settings);
-};
-
 std::span<const DelayRow> delays();
-std::span<const NetworkRow> networks();
 
 // One entry of [[delays]]: `kind`, the keys of that family, `unit`: "seconds" (the default) or
 // "micro_batch", multiples of base_s (cluster.micro_batch_s), and the keys of its reach (scoped_delay.hpp).
 // Faults are collected by `settings`; with an unknown kind the result is a delay of 0 s, so it is never null.
 std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext context);
-
-// The table [network]: `kind` and the keys of that model. Never null; faults as above.
-std::unique_ptr<NetworkModel> make_network(Settings& settings);
 
 }  // namespace syncopate

@@ -55,7 +55,7 @@ void MpiCluster::Process::start() {
   workers_gone_told_ = 0;
   meetings_ = 0;
   kept_in_collectives_ = collectives_ = messages_ = partial_kept_ = next_round_ = 0;
-  collective_bytes_ = sent_bytes_ = bytes_at_last_round_ = Bytes{0};
+  collective_bytes_ = sent_bytes_ = bytes_at_last_round_ = bytes_to_servers_ = bytes_from_workers_ = Bytes{0};
   bytes_told_.assign(static_cast<std::size_t>(participants), Bytes{0});
   bytes_received_.assign(static_cast<std::size_t>(participants), Bytes{0});
   results_.clear();

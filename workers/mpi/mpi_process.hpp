@@ -165,7 +165,10 @@ class MpiCluster::Process {
   Bytes bytes_at_last_round_{};
   Time last_round_end_{};
   std::int64_t collectives_ = 0;  // that this rank counts
+  // Messages count where the simulated cluster counts them: those to a server once it has taken them, others when sent.
   std::int64_t messages_ = 0;
+  Bytes bytes_to_servers_{};    // of sent_bytes_: as a worker
+  Bytes bytes_from_workers_{};  // taken as a server
 
   bool partial_used_ = false;
   std::optional<PartialRounds> rounds_;  // worker 0

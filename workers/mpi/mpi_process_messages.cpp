@@ -25,8 +25,12 @@ void MpiCluster::Process::send(Rank to, Message message) {
   clock_.book(Activity::compute);
   progress();
   message.from = self_;
-  sent_bytes_ += message_bytes(message, options_.training.parameter_bytes());
-  ++messages_;
+  const Bytes bytes = message_bytes(message, options_.training.parameter_bytes());
+  sent_bytes_ += bytes;
+  if (is_worker() && to.value >= options_.workers)
+    bytes_to_servers_ += bytes;
+  else
+    ++messages_;
   Bytes known = sent_bytes_;
   for (int server = options_.workers; is_worker() && server < post_->participants(); ++server)
     if (server != to.value) known += bytes_received_[static_cast<std::size_t>(server)];
@@ -68,8 +72,13 @@ std::optional<Message> MpiCluster::Process::receive(std::optional<Rank> from, Ti
   const Message& message = delivery->message;
   const auto sender = static_cast<std::size_t>(message.from.value);
   bytes_told_[sender] = delivery->bytes;
-  if (message.from.value >= options_.workers)
-    bytes_received_[sender] += message_bytes(message, options_.training.parameter_bytes());
+  const Bytes bytes = message_bytes(message, options_.training.parameter_bytes());
+  if (message.from.value >= options_.workers) {
+    bytes_received_[sender] += bytes;
+  } else if (is_server()) {
+    bytes_from_workers_ += bytes;
+    ++messages_;
+  }
   return std::move(delivery->message);
 }
 

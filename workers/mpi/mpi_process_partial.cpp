@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "workers/delays/network.hpp"
 #include "workers/mpi/mpi_process.hpp"
 #include "workers/mpi/mpi_reduction.hpp"
+#include "workers/network/network.hpp"
 
 namespace syncopate {
 

@@ -67,7 +67,8 @@ std::vector<std::int64_t> MpiCluster::Process::own_sums(std::size_t staleness_si
                  known.lost_ns, known.cut_ns, known.emulated, known.overruns, known.excess_ns});
   }
   const Bytes collective_bytes = self_.value == 0 ? collective_bytes_ : Bytes{0};
-  sums.insert(sums.end(), {(sent_bytes_ + collective_bytes).value(), collectives_, messages_});
+  const Bytes message_bytes = sent_bytes_ - bytes_to_servers_ + bytes_from_workers_;
+  sums.insert(sums.end(), {(message_bytes + collective_bytes).value(), collectives_, messages_});
   staleness_.resize(staleness_size);
   sums.insert(sums.end(), staleness_.begin(), staleness_.end());
   return sums;

@@ -10,11 +10,13 @@
 
 namespace syncopate {
 
-SimulatedCluster::SimulatedCluster(const Options& options) : options_(options) {
+SimulatedCluster::SimulatedCluster(const Options& options)
+    : options_(options), network_is_plain_(!options.network.has_shared_links() && !options.network.varies()) {
   const auto count = static_cast<std::size_t>(options_.workers + options_.servers);
   stacks_ = std::make_unique<StackPool>(count);
   participants_ = std::vector<Participant>(count);
   if (options_.record && options_.record->spans) spans_ = &*options_.record->spans;
+  if (!network_is_plain_) senders_.resize(count);
 }
 
 SimulatedCluster::~SimulatedCluster() = default;
@@ -47,8 +49,15 @@ void SimulatedCluster::start(Rank rank, const Program& program) {
       ++ended_after_row_[self(rank).last_row];
       close_rows();
     }
-    schedule(std::max(self(rank).now, self(rank).last_arrival), Event::Kind::leave, rank);
+    schedule_leave(rank);
   });
+}
+
+// After the last of its messages has arrived; while some are on shared links, that is not known.
+void SimulatedCluster::schedule_leave(Rank rank) {
+  const Participant& participant = self(rank);
+  if (network_is_plain_ || senders_[index(rank)].on_links == 0)
+    schedule(std::max(participant.now, participant.last_arrival), Event::Kind::leave, rank);
 }
 
 void SimulatedCluster::event_loop() {
@@ -114,6 +123,9 @@ void SimulatedCluster::handle(const Event& event) {
       break;
     case Event::Kind::finish_partial:
       end_partial_round();
+      break;
+    case Event::Kind::enter_link:
+      enter_link(event.number);
       break;
     case Event::Kind::leave:
       leave(event.rank);

@@ -11,11 +11,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
-#include "workers/delays/network.hpp"
+#include "workers/network/network.hpp"
 #include "workers/run_record.hpp"
 #include "workers/simulated/event_queue.hpp"
 #include "workers/simulated/fiber.hpp"
@@ -110,6 +111,12 @@ class SimulatedCluster : public Cluster {
     Contribution late_part;
   };
 
+  // What a participant has sent where the network is not plain.
+  struct Sender {
+    std::int64_t sent = 0;  // messages
+    int on_links = 0;       // of these: on shared links, so that their arrival is not known yet
+  };
+
   // What a whole step takes, for some workers in a row: where all ask for the same step one after another, the
   // draws for several of them are made at once, on one stack. Durations are pure functions of their place.
   struct StepTimes {
@@ -151,6 +158,7 @@ class SimulatedCluster : public Cluster {
   // A group of consecutive ranks that average among themselves.
   struct Group {
     int members = 0;
+    std::int64_t averages = 0;  // begun
     Gathering gathering;
     Meeting meeting;
   };
@@ -177,13 +185,31 @@ class SimulatedCluster : public Cluster {
   };
 
   struct Event {
-    enum class Kind { resume, deliver, finish_collective, finish_group, arrive_partial, finish_partial, leave };
+    enum class Kind {
+      resume,
+      deliver,
+      finish_collective,
+      finish_group,
+      arrive_partial,
+      finish_partial,
+      enter_link,
+      leave
+    };
     Time at;
     std::uint64_t number;
     Delivery* delivery;  // of the pool
     Rank rank{};
     Kind kind;
     bool before(const Event& other) const { return at != other.at ? at < other.at : number < other.number; }
+  };
+
+  // A collective or message on its way over shared links, and the event at its end.
+  struct Crossing {
+    Route route;
+    Event::Kind then{};
+    Rank rank{};                   // of that event
+    Delivery* delivery = nullptr;  // null: a collective
+    std::size_t passed = 0;        // hops
   };
 
   std::size_t index(Rank rank) const { return static_cast<std::size_t>(rank.value); }
@@ -234,6 +260,12 @@ class SimulatedCluster : public Cluster {
   [[noreturn]] void fail_for_who_left(const Place& place) const;
   [[noreturn]] void fail_for_counts(Rank rank, std::size_t count, std::size_t expected) const;
   void schedule_collective_end();
+  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Rank rank);
+  [[gnu::noinline]] void send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery);
+  Time in_order(Rank from, Rank to, std::size_t stage, Time at);
+  void cross(Time at, Crossing crossing);
+  void enter_link(std::uint64_t crossing);
+  void schedule_leave(Rank rank);
   void end_collective();
   std::optional<Gradient> compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                 const MicroBatch& samples);
@@ -283,6 +315,13 @@ class SimulatedCluster : public Cluster {
   std::int64_t collectives_ = 0;
   std::int64_t messages_ = 0;
   std::int64_t calls_since_poll_ = 0;
+
+  const bool network_is_plain_;                  // the cost of a message depends on nothing but its ends and size
+  std::vector<Sender> senders_;                  // by rank; none where the network is plain
+  std::vector<Time> link_free_;                  // by link: the end of what it has taken on
+  std::map<std::uint64_t, Crossing> crossings_;  // by the number of their next event
+  std::map<std::tuple<int, int, std::size_t>, Time> sent_until_;  // from, to, stage: the latest on this connection
+  std::int64_t collectives_begun_ = 0;                            // of all workers
 };
 
 }  // namespace syncopate

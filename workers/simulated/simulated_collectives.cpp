@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "workers/simulated/simulated_cluster.hpp"
@@ -161,22 +160,12 @@ Bytes SimulatedCluster::payload() const {
 }
 
 void SimulatedCluster::schedule_collective_end() {
-  const Bytes bytes = payload();
-  const int workers = options_.workers;
-  Duration cost{};
-  if (gathering_.operation == Collective::broadcast) {
-    // A binomial tree: as many messages in a row as it takes to double the informed up to N.
-    const int depth = std::bit_width(static_cast<unsigned>(workers - 1));
-    cost = depth * options_.network.message(bytes);
-    bytes_ += (workers - 1) * bytes.value();
-  } else if (gathering_.operation == Collective::all_gather) {
-    cost = options_.network.all_gather(workers, bytes);
-    bytes_ += all_gather_bytes(workers, bytes);
-  } else {
-    cost = options_.network.all_reduce(workers, bytes);
-    bytes_ += all_reduce_bytes(workers, bytes);
-  }
-  schedule(later(gathering_.last_arrival, cost), Event::Kind::finish_collective, Rank{});
+  Operation operation = Operation::all_reduce;
+  if (gathering_.operation == Collective::broadcast) operation = Operation::broadcast;
+  if (gathering_.operation == Collective::all_gather) operation = Operation::all_gather;
+  const CollectiveCall call{
+      .operation = operation, .members = options_.workers, .payload = payload(), .number = collectives_begun_++};
+  begin_collective(gathering_.last_arrival, call, Event::Kind::finish_collective, Rank{});
 }
 
 void SimulatedCluster::end_collective() {
@@ -227,10 +216,14 @@ void SimulatedCluster::average_in_group(Rank rank, ModelStatePtr& state, const A
   gathering.weights.resize(static_cast<std::size_t>(members));
   add_model(rank, gathering, place_in_group, state, averaging);
   if (gathering.arrived == members) {
-    const Bytes bytes = average_payload(averaging.policy);
-    bytes_ += all_reduce_bytes(members, bytes);
-    const Duration cost = members > 1 ? options_.network.all_reduce(members, bytes) : Duration{};  // alone: nothing
-    schedule(later(gathering.last_arrival, cost), Event::Kind::finish_group, Rank{first});
+    const CollectiveCall call{.members = members,
+                              .payload = average_payload(averaging.policy),
+                              .first = Rank{first},
+                              .number = group.averages++};
+    if (members > 1)
+      begin_collective(gathering.last_arrival, call, Event::Kind::finish_group, Rank{first});
+    else  // alone: nothing
+      schedule(gathering.last_arrival, Event::Kind::finish_group, Rank{first});
   }
   suspend(participant, place);
   record(rank, Activity::wait, group.meeting.last_arrival, place.operation);

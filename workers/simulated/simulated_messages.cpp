@@ -17,10 +17,13 @@ void SimulatedCluster::send(Rank from, Rank to, Message message, Place place) {
   const Bytes bytes = message_bytes(message, options_.training.parameter_bytes());
   const Time sent = self(from).now;
   // A worker may have run ahead of everybody's time: its message counts when it arrives.
-  if (is_server(from)) bytes_ += bytes;
-  ++messages_;
+  if (is_server(from)) {
+    bytes_ += bytes;
+    ++messages_;
+  }
   ++self(to).in_flight;
-  Time arrival = later(sent, options_.network.message(bytes));
+  if (!network_is_plain_) return send_in_order(from, to, bytes, make_delivery(std::move(message), sent));
+  Time arrival = later(sent, options_.network.message({.from = from, .to = to, .payload = bytes}));
   // A message without values does not overtake those that its sender has sent before it.
   const bool has_values = message.carries_model || message.gradient.micro_batches() > 0;
   if (!has_values) arrival = std::max(arrival, self(from).last_arrival);
@@ -80,7 +83,10 @@ void SimulatedCluster::deliver(Rank to, Delivery* delivery) {
   --receiver.in_flight;
   // Who sends to a server that has ended has run ahead beyond the end of the run.
   const bool in_time = !(is_server(to) && receiver.ended);
-  if (in_time && !is_server(message.from)) bytes_ += message_bytes(message, options_.training.parameter_bytes());
+  if (in_time && !is_server(message.from)) {
+    bytes_ += message_bytes(message, options_.training.parameter_bytes());
+    ++messages_;
+  }
   const bool awaited = receiver.receiving && (!receiver.from || *receiver.from == message.from);
   if (awaited && global_ > receiver.now) {
     const Time sent = std::clamp(delivery->sent, receiver.now, global_);

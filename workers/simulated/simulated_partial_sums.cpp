@@ -77,9 +77,9 @@ void SimulatedCluster::start_partial_round_if_due() {
     contribute(rank, std::exchange(participant.late, {}), std::exchange(participant.late_part, {}));
     ++round.contributors;
   }
-  const Bytes bytes = options_.training.parameter_bytes();
-  bytes_ += all_reduce_bytes(options_.workers, bytes);
-  schedule(later(global_, options_.network.all_reduce(options_.workers, bytes)), Event::Kind::finish_partial, Rank{});
+  const CollectiveCall call{
+      .members = options_.workers, .payload = options_.training.parameter_bytes(), .number = collectives_begun_++};
+  begin_collective(global_, call, Event::Kind::finish_partial, Rank{});
 }
 
 void SimulatedCluster::end_partial_round() {

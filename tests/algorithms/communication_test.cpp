@@ -1,0 +1,130 @@
+// What each method sends, in closed form. N = 6 workers of equal speed, S = 12 steps of M = 2 micro-batches, payload
+// P = 16 bytes; A = 2 (N - 1) P is an all-reduce. The counts do not depend on what communication costs.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/simulated_run.hpp"
+#include "workers/network/parameter_server.hpp"
+#include "workers/network/ring.hpp"
+#include "workers/network/two_level.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr std::int64_t N = 6, S = 12, M = 2, P = 16;
+constexpr std::int64_t A = 2 * (N - 1) * P;
+constexpr std::int64_t K = N * S;                 // gradients, where each makes a step of the server
+constexpr std::int64_t M_and_G = 2 * K + N - 1;   // K gradients and N + K - 1 models: the last one is not answered
+constexpr std::int64_t ends = (N - 1) * (P + 8);  // gossip: the other models and their weights come to worker 0
+
+struct Method {
+  std::string name;
+  std::string keys;
+  std::int64_t collectives;
+  std::int64_t messages;
+  std::int64_t bytes;
+  bool is_timed = false;  // the count of one of these depends on the order in which messages come
+  bool needs_a_model = false;
+};
+
+const std::vector<Method> methods = {
+    {"sync-sgd", "", S, 0, S* A},
+    {"dropcompute", "threshold_s = 1.5", S, 0, S* A},
+    {"dropcompute", "threshold_s = 1.5\nnormalisation = \"computed\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // and a count
+    // After two steps of warm-up, all gather the times of three steps' micro-batches and the mean step.
+    {"dropcompute", "threshold = { rule = \"automatic\", warmup_steps = 2, calibration_steps = 3 }", S + 1, 0,
+     S* A + (N - 1) * N*(3 * M + 1) * 8},
+    {"random-drop", "drop_rate = 0.5", S, 0, S* A},
+    {"backup-workers", "backups = 0", 0, 2 * N* S, 2 * N* S* P},
+    // Late gradients come too, except those of the last step, after which the server is gone.
+    {"backup-workers", "backups = 2", 0, 2 * N* S - 2, (2 * N * S - 2) * P, true},
+    // Of two servers' slices each is half of a vector; worker 0 gets the last model, marked by a number of 8 bytes.
+    {"backup-workers", "backups = 0\nservers = 2", 0, 2 * (2 * N * S) + 2, 2 * N* S* P + P + 2 * 8},
+    {"backup-tokens", "backups = 0\ninitial_tokens = 0", 0, 2 * N* S, 2 * N* S* P},
+    // N tokens at the start let everybody compute once more at the first model, in vain.
+    {"backup-tokens", "backups = 0", 0, 2 * N*(S + 1), 2 * N*(S + 1) * P},
+    {"backup-all-reduce", "backups = 2", S, 0, S* A},
+    {"eager-sgd", "activation = \"solo\"", S, 0, S* A},
+    {"eager-sgd", "activation = \"majority\"", S, 0, S* A},
+    {"async-sgd", "", 0, M_and_G, M_and_G* P},
+    {"softsync", "splitting = 3", 0, M_and_G, M_and_G* P},
+    // With slack 0 the N - 1 first of a round wait for its end; those of the last round get no model any more.
+    {"stale-synchronous", "slack = 0", 0, 2 * K, 2 * K* P},
+    {"stale-synchronous", "slack = 3", 0, M_and_G, M_and_G* P},
+    {"bounded-delay", "maximum_delay = 0", 0, 2 * K, 2 * K* P},  // one at a time
+    {"bounded-delay", "maximum_delay = 5", 0, M_and_G, M_and_G* P},
+    {"local-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
+    {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5)
+    {"outer-local-sgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"slowmo\", momentum = 0.5 }",
+     S / 4, 0, S / 4 * A},
+    // Groups of 4 and 2 average every 2 steps, all every 6: twice 2 groups' averages, 2 (3 + 1) P, and one of all.
+    {"hierarchical-sgd", "group_size = 4\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 6 }",
+     S / 6 * (2 * 2 + 1), 0, S / 6 * (2 * 2 * (3 + 1) * P + A)},
+    {"branch-train-merge", "seed_steps = 5", 5 + 1, 0, (5 + 1) * A},
+    // All send their models to worker 0, and a barrier ends the run.
+    {"branch-train-merge", "seed_steps = 5\nmerge = \"ensemble\"", 5 + 1, N - 1, 5 * A + (N - 1) * P},
+    // Each check gathers two numbers of each worker; with threshold 0 an average follows every time.
+    {"dynamic-averaging", "threshold = 0\ncheck_every = 3", 2 * S / 3, 0, S / 3 * ((N - 1) * N * 2 * 8 + A), false,
+     true},
+    {"dynamic-averaging", "threshold = 1e9\ncheck_every = 3", S / 3 + 1, 0, S / 3 * (N - 1) * N * 2 * 8 + A, false,
+     true},
+    {"dropcompute-local-sgd", "threshold_s = 3\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
+    {"elastic-averaging", "beta = 0.9\nperiod = 4", S / 4 + 1, 0, S / 4 * A},  // and a barrier
+    // A request without values, the centre, the difference.
+    {"elastic-averaging", "exchange = \"asynchronous\"\nbeta = 0.9\nperiod = 4", 0, 3 * N* S / 4, 2 * N* S / 4 * P},
+    {"gradient-coding", "code = \"fractional\"\nstragglers = 0", 0, 2 * N* S, 2 * N* S* P},
+    {"gradient-coding", "code = \"ignore-stragglers\"\nstragglers = 2", 0, 2 * N* S - 2, (2 * N * S - 2) * P, true},
+    // The last group's second message is late in every step.
+    {"gradient-coding", "code = \"fractional\"\nstragglers = 1", 0, 2 * N* S - 1, (2 * N * S - 1) * P, true},
+    {"gradient-coding", "code = \"cyclic\"\nstragglers = 1", 0, 2 * N* S - 1, N* S* P + (N * S - 1) * 2 * P, true},
+    {"gradient-coding", "code = \"stochastic\"\ncopies = 2\nstragglers = 0\nplacement = \"balanced\"", 0, 2 * N* S,
+     2 * N* S* P},
+    {"decentralized-sgd", "", 0, 2 * N* S + N - 1, 2 * N* S* P + ends},
+    {"stochastic-gradient-push", "", 0, N* S + N - 1, N* S*(P + 8) + ends},
+};
+
+RunTotals totals_of(const Method& method, const std::shared_ptr<const NetworkModel>& network, const std::string& text) {
+  const auto reading = read_method(text, {.workers = N, .micro_batches = M, .total_steps = Step{S}});
+  EXPECT_EQ(reading.faults, "");
+  if (!reading.algorithm || !reading.faults.empty()) return {};
+  SimulatedRun setup{.workers = N, .micro_batches = M, .network = network, .budget = {.steps = S}};
+  if (!method.needs_a_model) setup.objective = nullptr;
+  const auto outcome = setup.run(*reading.algorithm);
+  expect_exact_accounts(outcome);
+  return outcome.totals;
+}
+
+TEST(Communication, OfEveryMethodIsThatOfAClosedFormUnderEveryNetwork) {
+  using Between = TwoLevelOptions::Between;
+  const std::vector<std::shared_ptr<const NetworkModel>> networks = {
+      make_fixed_network(0.5), make_ring_network(1e-3, 1e4),
+      make_two_level_network(
+          N, {.group_size = 4, .inside = {1e-4, 1e6}, .between = {1e-3, 1e4}, .leaders = Between::tree}),
+      make_parameter_server_network(N, {1e-3, 1e4})};
+  for (const Method& method : methods) {
+    const std::string text = "algorithm = \"" + method.name + "\"\n" + method.keys;
+    for (const auto& network : networks) {
+      const RunTotals totals = totals_of(method, network, text);
+      EXPECT_EQ(totals.collectives, method.collectives) << text;
+      EXPECT_EQ(totals.messages, method.messages) << text;
+      EXPECT_EQ(totals.bytes.value(), method.bytes) << text;
+      if (method.is_timed) break;
+    }
+  }
+}
+
+TEST(Communication, TheTableHasEveryMethod) {
+  std::set<std::string_view> rows, covered;
+  for (const AlgorithmRow& row : algorithms()) rows.insert(row.name);
+  for (const Method& method : methods) covered.insert(method.name);
+  EXPECT_EQ(rows, covered);
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,250 @@
+// A link that several share serves in the order of sending, whichever fiber runs first; nothing overtakes on a
+// connection.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/gossip/stochastic_gradient_push.hpp"
+#include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "workers/delays/exponential.hpp"
+#include "workers/network/jitter.hpp"
+#include "workers/network/parameter_server.hpp"
+#include "workers/network/ring.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr double latency_s = 0.25;
+constexpr Bytes payload{1000};
+constexpr double transfer_s = 1;  // of the payload
+constexpr Link link{latency_s, 1000};
+
+Place here() { return {"a call of the test", std::source_location::current()}; }
+Message model() { return {.carries_model = true}; }
+
+// Raw programs on a simulated cluster without a model, whose parameters are `payload` bytes.
+struct Programs {
+  int workers = 5;
+  int servers = 1;
+  std::shared_ptr<const NetworkModel> network = make_parameter_server_network(workers, link);
+  std::vector<std::shared_ptr<const DelayProcess>> delays{};
+
+  using Program = std::function<void(Cluster&, Rank)>;
+  RunTotals run(const Program& work, const Program& serve = nullptr) const {
+    Executor executor(0);
+    Training training(nullptr, make_sgd({}), {}, executor);
+    training.set_parameter_bytes(payload.value());
+    const ComputeTime compute_time(3, 1, {}, delays);
+    SimulatedCluster cluster({.workers = workers,
+                              .servers = servers,
+                              .compute_time = compute_time,
+                              .network = *network,
+                              .training = training});
+    return cluster.run([&](Rank self) { work(cluster, self); },
+                       serve ? Cluster::Program([&](Rank self) { serve(cluster, self); }) : nullptr);
+  }
+};
+
+double now_s(const Cluster& cluster, Rank self) { return to_seconds(cluster.now(self)); }
+
+TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
+  const Programs setup;
+  const int n = setup.workers;
+  const double all_there_s = latency_s + n * transfer_s;
+  setup.run(
+      [&](Cluster& cluster, Rank self) {
+        cluster.send(self, cluster.server(), model(), here());
+        ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+        EXPECT_DOUBLE_EQ(now_s(cluster, self), all_there_s + latency_s + (self.value + 1) * transfer_s);
+      },
+      [&](Cluster& cluster, Rank self) {
+        for (int k = 1; k <= n; ++k) {
+          const auto message = cluster.receive(self, {}, never, here());
+          ASSERT_TRUE(message);
+          EXPECT_EQ(message->from, Rank{k - 1});
+          EXPECT_DOUBLE_EQ(now_s(cluster, self), latency_s + k * transfer_s);
+        }
+        for (int w = 0; w < n; ++w) cluster.send(self, Rank{w}, model(), here());
+      });
+}
+
+struct Sent {
+  double at_s;
+  int from;
+  int number;
+  auto operator<=>(const Sent&) const = default;
+};
+
+// Fibers run ahead: all sends of a worker are executed before those of the next one. Against the recursion
+// end(k) = max(sent(k), end(k - 1)) + transfer, in the order of sending.
+TEST(SharedLinks, ServeInTheOrderOfSendingWhicheverFiberRunsFirst) {
+  constexpr int messages = 30;
+  const Programs setup{
+      .delays = {exponential_delay(4)}};  // 5 seconds a message and 5 workers: the link is near its limit
+  std::vector<Sent> sent;
+  std::vector<std::tuple<int, int, double>> arrived;
+  const RunTotals totals = setup.run(
+      [&](Cluster& cluster, Rank self) {
+        for (int i = 0; i < messages; ++i) {
+          cluster.compute_gradient(self, nullptr, {self, i, 0}, {self, i, 0}, {});
+          Message message = model();
+          message.step = i;
+          sent.push_back({now_s(cluster, self), self.value, i});
+          cluster.send(self, cluster.server(), std::move(message), here());
+        }  // and leaves, while its last messages wait for the link
+      },
+      [&](Cluster& cluster, Rank self) {
+        while (true) {
+          const auto message = cluster.receive(self, {}, never, here());
+          if (message)
+            arrived.emplace_back(message->from.value, static_cast<int>(message->step.value()), now_s(cluster, self));
+          else if (cluster.workers_left(self) == 0)
+            break;
+        }
+      });
+  ASSERT_EQ(arrived.size(), sent.size());
+  EXPECT_EQ(totals.messages, 5 * messages);
+  EXPECT_EQ(totals.bytes, Bytes{5 * messages * payload.value()});
+  std::sort(sent.begin(), sent.end());
+  double end_s = 0, waited_s = 0;
+  for (std::size_t k = 0; k < sent.size(); ++k) {
+    const double begin_s = std::max(sent[k].at_s, end_s);
+    waited_s += begin_s - sent[k].at_s;
+    end_s = begin_s + transfer_s;
+    EXPECT_EQ(std::get<0>(arrived[k]), sent[k].from);
+    EXPECT_EQ(std::get<1>(arrived[k]), sent[k].number);
+    EXPECT_NEAR(std::get<2>(arrived[k]), end_s + latency_s, 1e-8);
+    if (k > 0) {  // the link never carries more than it can
+      EXPECT_GE(std::get<2>(arrived[k]) - std::get<2>(arrived[k - 1]), transfer_s - 1e-8);
+    }
+  }
+  EXPECT_GT(waited_s, 10 * transfer_s);  // there was something to wait for
+}
+
+TEST(SharedLinks, CarryMessagesBetweenWorkersInAndOut) {
+  const Programs setup{.workers = 4, .servers = 0, .network = make_parameter_server_network(4, link)};
+  setup.run([&](Cluster& cluster, Rank self) {
+    if (self.value < 2) {
+      cluster.send(self, Rank{self.value + 2}, model(), here());
+      cluster.send(self, Rank{self.value + 2}, {}, here());  // without values, right behind it
+      return;
+    }
+    // In during [0, 1] and [1, 2]; out from 1.25 and, the second, from 2.25.
+    const double arrival_s = self.value == 2 ? 2.5 : 3.5;
+    const auto first = cluster.receive(self, {}, never, here());
+    ASSERT_TRUE(first);
+    EXPECT_TRUE(first->carries_model);
+    EXPECT_DOUBLE_EQ(now_s(cluster, self), arrival_s);
+    EXPECT_TRUE(cluster.receive(self, {}, never, here()));
+    EXPECT_DOUBLE_EQ(now_s(cluster, self), arrival_s);  // its own transfers take no time
+  });
+}
+
+TEST(SharedLinks, GroupsAverageOneAfterTheOther) {
+  const Programs setup{.workers = 4, .servers = 0, .network = make_parameter_server_network(4, link)};
+  setup.run([&](Cluster& cluster, Rank self) {
+    ModelStatePtr none;
+    cluster.average(self, none, {.group_size = 2}, {}, here());
+    // In during [0, 2] and [2, 4], out during [2.25, 4.25] and [4.25, 6.25].
+    EXPECT_DOUBLE_EQ(now_s(cluster, self), self.value < 2 ? 4.5 : 6.5);
+    cluster.average(self, none, {}, {}, here());
+    EXPECT_DOUBLE_EQ(now_s(cluster, self), 6.5 + 2 * (4 * transfer_s + latency_s));
+  });
+}
+
+// Costs of up to many times the mean, and yet what is sent first arrives first; the last message too, before its
+// sender has left.
+TEST(SharedLinks, NothingOvertakesOnAConnectionHoweverCostsVary) {
+  constexpr int messages = 300;
+  for (const bool star : {false, true}) {
+    auto network = star ? make_parameter_server_network(2, {1, 1e4}) : make_ring_network(1, 1e4);
+    const Programs setup{.workers = 2, .servers = 0, .network = with_jitter(std::move(network), 20, 5)};
+    int out_of_turn = 0;
+    setup.run([&](Cluster& cluster, Rank self) {
+      if (self.value == 0) {
+        for (int i = 0; i < messages; ++i) {
+          Message message = i % 3 == 0 ? Message{} : model();
+          message.step = i;
+          cluster.compute_gradient(self, nullptr, {self, i, 0}, {self, i, 0}, {});
+          cluster.send(self, Rank{1}, std::move(message), here());
+        }
+        return;
+      }
+      Time before{};
+      int together = 0;
+      for (int i = 0; i < messages; ++i) {
+        const auto message = cluster.receive(self, Rank{0}, never, here());
+        ASSERT_TRUE(message) << i;
+        out_of_turn += message->step != Step{i};
+        together += std::exchange(before, cluster.now(self)) == before;
+      }
+      EXPECT_GT(together, messages / 10);  // would have overtaken, had they been allowed to
+      EXPECT_FALSE(cluster.receive(self, Rank{0}, never, here()));
+    });
+    EXPECT_EQ(out_of_turn, 0);
+  }
+}
+
+// s: a transfer, c: a gradient, L: latency. N s > c + 2 L + 2 s: the server's outgoing link is busy from the start, so
+// that model j reaches its worker at j s + L, and gradient j the server at (j + 1) s + 2 L + c. Gradients come at
+// bandwidth / bytes, whatever c is. The N - 1 models that are under way then arrive after the server's end.
+TEST(SharedLinks, BoundAsynchronousSgdByTheirBandwidth) {
+  constexpr double s = 0.5, L = 0.25, c = 1;
+  constexpr int n = 8;
+  SimulatedRun setup{
+      .workers = n, .base_s = c, .network = make_parameter_server_network(n, {L, 16 / s}), .objective = nullptr};
+  for (const int steps : {1, 2, 10, 60}) {
+    setup.budget = {.steps = steps};
+    const auto outcome = setup.run(AsyncSgd({}));
+    const int gradients = n * steps;
+    EXPECT_NEAR(to_seconds(outcome.rounds.back().end), (gradients + 1) * s + 2 * L + c, 1e-9);
+    EXPECT_NEAR(to_seconds(outcome.totals.end), (n + gradients - 1) * s + L, 1e-9);
+    // Bytes each way per second of that link: at most its bandwidth.
+    const double each_way = static_cast<double>(outcome.totals.bytes.value()) / 2;
+    EXPECT_LE(each_way / to_seconds(outcome.totals.end), 16 / s);
+    expect_exact_accounts(outcome);
+  }
+  // N s < c + 2 L + 2 s: nobody waits for the link but at the start; a worker's gradients come every c + 2 L + 2 s.
+  constexpr double shorter = 0.125;
+  setup.workers = 4;
+  setup.network = make_parameter_server_network(4, {L, 16 / shorter});
+  setup.budget = {.steps = 20};
+  EXPECT_NEAR(to_seconds(setup.run(AsyncSgd({})).rounds.back().end),
+              4 * shorter + shorter + 2 * L + c + 19 * (c + 2 * L + 2 * shorter), 1e-9);
+}
+
+// With a server the N-th worker starts N s after the first, and its gradient follows the one before it: a step takes
+// c + 2 L + (N + 1) s. An all-reduce waits for the last worker on both ways: c + 2 L + 2 N s.
+TEST(SharedLinks, GiveSynchronousStepsAClosedForm) {
+  constexpr double s = 0.5, L = 0.25, c = 3;
+  constexpr int n = 6, steps = 7;
+  const SimulatedRun setup{
+      .workers = n, .base_s = c, .network = make_parameter_server_network(n, {L, 16 / s}), .budget = {.steps = steps}};
+  const auto served = setup.run(BackupWorkers(n)), reduced = setup.run(SyncSgd());
+  EXPECT_NEAR(to_seconds(served.totals.end), steps * (c + 2 * L + (n + 1) * s), 1e-9);
+  EXPECT_NEAR(to_seconds(reduced.totals.end), steps * (c + 2 * L + 2 * n * s), 1e-9);
+  EXPECT_EQ(served.parameters, reduced.parameters);
+  expect_exact_accounts(served);
+  expect_exact_accounts(reduced);
+  // The same with jitter: parameters do not depend on when messages come, and collectives vary in length.
+  SimulatedRun jittery = setup;
+  jittery.network = with_jitter(make_parameter_server_network(n, {L, 16 / s}), 2, 1);
+  const auto late = jittery.run(BackupWorkers(n)), longer = jittery.run(SyncSgd());
+  EXPECT_EQ(late.parameters, served.parameters);
+  EXPECT_EQ(longer.parameters, served.parameters);
+  EXPECT_GT(longer.totals.end, reduced.totals.end);
+  EXPECT_NE(longer.rounds[0].duration, longer.rounds[1].duration);
+  expect_exact_accounts(late);
+  // Gossip takes messages by their order.
+  const auto pushed = setup.run(StochasticGradientPush());
+  EXPECT_EQ(jittery.run(StochasticGradientPush()).parameters, pushed.parameters);
+}
+
+}  // namespace
+}  // namespace syncopate
