@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/outages_section.hpp"
 #include "workers/delays/registry.hpp"
 #include "workers/network/registry.hpp"
 
@@ -127,6 +128,8 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   result.compute_time =
       durations ? std::make_shared<ComputeTime>(seed, std::move(durations), std::move(factors), std::move(delays))
                 : std::make_shared<ComputeTime>(seed, micro_batch_s, std::move(factors), std::move(delays));
+
+  result.outages = read_outages(root, seed, result.workers, result.workers_known);
 
   Settings network = root.section("network");
   const auto workers = result.workers_known ? std::optional(result.workers) : std::nullopt;

@@ -1,4 +1,4 @@
-// The tables [cluster], [[delays]] and [network]: who works, how long a micro-batch takes, and what
+// The tables [cluster], [[delays]], [[outages]] and [network]: who works, how long a micro-batch takes, and what
 // communication costs.
 #pragma once
 
@@ -21,13 +21,14 @@ struct ClusterSection {
   Pace pace = Pace::inject;
   std::vector<TraceLimit> traces;  // to be checked against the budget
   std::shared_ptr<const ComputeTime> compute_time;
+  std::shared_ptr<const OutagePlan> outages;  // null: there are none
   std::shared_ptr<const NetworkModel> network;
 };
 
 // Checks the traces' lengths against the budget; one that is to stop where a trace ends is cut there.
 void fit_budget_to_traces(ClusterSection& cluster, Budget& budget);
 
-// Never has null members; faults are collected by `root`. `seed` is that of the delays; with `finite_means` a delay
+// Has no other null members; faults are collected by `root`. `seed` is that of the delays; with `finite_means` a delay
 // without an expected value is a fault.
 ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means = false);
 

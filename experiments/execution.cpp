@@ -71,12 +71,14 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
                                                                         .network = *run.network,
                                                                         .training = training,
                                                                         .observer = observer,
-                                                                        .record = record});
+                                                                        .record = record,
+                                                                        .outages = run.outages.get()});
   }
   MpiCluster::Options options{.workers = run.workers,
                               .servers = servers,
                               .compute_time = *run.compute_time,
                               .training = training,
+                              .outages = run.outages.get(),
                               .session = *machinery.mpi};
   options.pace = run.pace == Pace::inject ? MpiCluster::Pace::inject : MpiCluster::Pace::emulate;
   options.observer = observer;

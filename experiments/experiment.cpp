@@ -181,6 +181,7 @@ Run make_run(const Definition& definition) {
   run.data_of = definition.cluster.data_of;
   run.pace = definition.cluster.pace;
   run.compute_time = definition.cluster.compute_time;
+  run.outages = definition.cluster.outages;
   run.network = definition.cluster.network;
   run.make_objective = definition.training.objective.load;
   if (definition.training.time_only) run.make_objective = [] { return nullptr; };

@@ -20,6 +20,8 @@
 
 namespace syncopate {
 
+class OutagePlan;
+
 // How the MPI cluster paces a micro-batch (the simulated one always takes the drawn duration).
 enum class Pace {
   inject,   // real computation, then a sleep of the added delay
@@ -60,6 +62,7 @@ struct Run {
   std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: none does
   Pace pace = Pace::inject;
   std::shared_ptr<const ComputeTime> compute_time;
+  std::shared_ptr<const OutagePlan> outages;  // null: there are none
   std::shared_ptr<const NetworkModel> network;
   std::function<std::shared_ptr<const Objective>()> make_objective;  // loads data; null result: time-only
   Bytes parameter_bytes{};                                           // 4 P: what collectives carry

@@ -107,7 +107,9 @@ RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& obser
                             .compute_time = *run.compute_time,
                             .network = *run.network,
                             .training = training,
-                            .observer = &observer});
+                            .observer = &observer,
+                            .record = nullptr,
+                            .outages = run.outages.get()});
   const RunContext context{.cluster = cluster,
                            .training = training,
                            .learning_rate = *run.learning_rate,

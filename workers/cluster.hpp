@@ -217,12 +217,19 @@ class Cluster {
   // Whether a worker has, as far as is known here.
   virtual bool has_left(Rank self, Rank worker) const = 0;
 
-  // The gradient of the micro-batch `samples`, or nothing if the deadline stopped it. `slot` decides how
-  // long it takes; the two differ where a worker computes what was another's, or was dropped before.
+  // The gradient of the micro-batch `samples`, or nothing if the deadline stopped it, or if an outage took the
+  // worker's state (see has_lost_state). `slot` decides how long it takes; the two differ where a worker computes
+  // what was another's, or was dropped before.
   virtual std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                                    const MicroBatch& samples, const Deadline& deadline) = 0;
 
-  // The sum over micro-batches first.index .. first.index + count - 1 of a step, without a deadline.
+  // Outages (workers/outages.hpp): whether one of this worker's may take its state.
+  virtual bool may_lose_state(Rank) const { return false; }
+  // Whether one has in the last compute_gradient. The worker is up again; the micro-batch was lost. Asked once.
+  virtual bool has_lost_state(Rank) { return false; }
+
+  // The sum over micro-batches first.index .. first.index + count - 1 of a step, without a deadline. Not for a
+  // worker that may lose its state.
   virtual Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count);
 
   // Collectives: all workers (not the servers) must take part, with the same operation; those of a group

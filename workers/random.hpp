@@ -26,6 +26,7 @@ enum class Purpose : std::uint32_t {
   algorithm = 8,           // a method's own random choices
   delay_of_run = 9,        // a delay drawn once per worker
   delay_burst = 10,        // when delays come in bursts
+  outage = 11,             // when workers are down
 };
 
 // One stream of uniform numbers: everything but the index.

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "workers/outages.hpp"
+
 namespace syncopate {
 
 Server::Server(const RunContext& context, Rank rank)
@@ -19,6 +21,11 @@ Server::Server(const RunContext& context, Rank rank)
 
 std::optional<Message> Server::receive_until(Time until, Here at) {
   auto message = context_.cluster.receive(rank_, {}, until, {"receive", at});
+  // A worker that has lost its state: it computes at this model instead of that which it was sent before.
+  while (message && message->step == asks_for_model) {
+    send_model(message->from, at);
+    message = context_.cluster.receive(rank_, {}, until, {"receive", at});
+  }
   if (!message) return message;
   const auto from = static_cast<std::size_t>(message->from.value);
   if (!is_listed_[from]) (version_of_[from] == step_ ? waiting_for_next_ : waiting_).push_back(message->from.value);

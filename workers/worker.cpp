@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "workers/outages.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -17,7 +19,10 @@ std::int64_t data_of(const RunContext& context, Rank rank) {
 
 }  // namespace
 
-Worker::Worker(const RunContext& context, Rank rank) : Participant(context, rank), data_(data_of(context, rank)) {}
+Worker::Worker(const RunContext& context, Rank rank)
+    : Participant(context, rank),
+      data_(data_of(context, rank)),
+      may_lose_state_(context.cluster.may_lose_state(rank)) {}
 
 bool Worker::budget_left_alone() const { return data_left() && budget_left_at(now()); }
 
@@ -37,10 +42,65 @@ std::optional<Gradient> Worker::compute_gradient(const Deadline& deadline) {
 std::optional<Gradient> Worker::compute_gradient_on(const MicroBatch& samples, const Deadline& deadline) {
   const MicroBatch slot{rank_, step_, next_micro_batch_++};
   ++taken_;
-  return context_.cluster.compute_gradient(rank_, model_, slot, samples, deadline);
+  while (true) {
+    auto gradient = context_.cluster.compute_gradient(rank_, model_, slot, samples, deadline);
+    if (gradient || !loses_state()) return gradient;
+    go_back_to_agreed();
+  }
+}
+
+// A step's gradient belongs to one version of a server's model, so that it begins anew at a newer one.
+template <typename Slot>
+Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
+  Gradient sum;
+  for (int m = 0; m < micro_batches();) {
+    const MicroBatch slot = slot_of(m);
+    const auto gradient = context_.cluster.compute_gradient(rank_, model_, slot, slot, {});
+    if (gradient) {
+      sum += *gradient;
+      ++m;
+    } else if (loses_state() && context_.cluster.servers() != 1) {
+      go_back_to_agreed();
+    } else {
+      discard(std::exchange(sum, {}));
+      m = 0;
+      ask_server_for_model(Here::current());
+    }
+  }
+  return sum;
+}
+
+// Local steps since the last agreement are gone: their time was for nothing, and they count as planned alone.
+void Worker::go_back_to_agreed() {
+  if (!agreed_model_) return;
+  const auto lost = static_cast<int>(since_sync_.kept - agreed_model_->kept);
+  const Duration lost_time = since_sync_.compute_time - agreed_model_->compute_time;
+  if (lost > 0) discard(Gradient(nullptr, MicroBatch{rank_, step_, 0}, lost, lost_time));
+  since_sync_.kept = agreed_model_->kept;
+  since_sync_.compute_time = agreed_model_->compute_time;
+  kept_total_ = agreed_model_->kept_total;
+  model_ = agreed_model_->model;
+  agreed_model_.reset();
+}
+
+// The server answers with its model as it is then (Server::receive_until). Where steps are versions of the model,
+// the worker's is that one's; the micro-batches of the step keep their numbers.
+void Worker::ask_server_for_model(Here at) {
+  send_to_server({.step = asks_for_model}, at);
+  const auto message = context_.cluster.receive(rank_, context_.cluster.server(), never, {"ask_server_for_model", at});
+  if (!message) return;  // it has ended, and takes no gradient any more
+  has_last_model_ |= !message->numbers.empty();
+  kept_total_ = message->kept;
+  if (model_) model_ = context_.training.adopt(model_, message->model);
+  if (steps_are_versions_) step_ = message->step;
 }
 
 Gradient Worker::compute_step_gradient() {
+  if (may_lose_state_) {
+    taken_ += micro_batches();
+    const int first = std::exchange(next_micro_batch_, next_micro_batch_ + micro_batches());
+    return compute_step_with_outages([&](int m) { return MicroBatch{rank_, step_, first + m}; });
+  }
   const MicroBatch first{rank_, step_, next_micro_batch_};
   next_micro_batch_ += micro_batches();
   taken_ += micro_batches();
@@ -50,6 +110,7 @@ Gradient Worker::compute_step_gradient() {
 Gradient Worker::compute_own_step_gradient() {
   const MicroBatch first{rank_, taken_ / micro_batches(), 0};
   taken_ += micro_batches();
+  if (may_lose_state_) return compute_step_with_outages([&](int m) { return MicroBatch{rank_, first.step, m}; });
   return context_.cluster.compute_gradients(rank_, model_, first, micro_batches());
 }
 
@@ -68,6 +129,8 @@ void Worker::descend(const Gradient& gradient) {
   if (reduced_sums_ > 0) {
     --reduced_sums_;
   } else {
+    if (may_lose_state_ && !agreed_model_)
+      agreed_model_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
     since_sync_.kept += gradient.micro_batches();
     since_sync_.planned += take_planned();
     since_sync_.compute_time += gradient.compute_time();
@@ -102,6 +165,7 @@ void Worker::all_reduce_sum(Gradient& gradient, std::span<double> numbers, Here 
   const Contribution contribution = contribution_with(gradient);
   agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, numbers, contribution, {"all_reduce_sum", at});
   check_progress();
+  agreed_model_.reset();
   reduced_sums_ = 1;
   since_sync_.period = -1;  // the step along the reduced gradient belongs to this round
 }
@@ -111,6 +175,7 @@ void Worker::average_model(const AveragePolicy& policy, double weight, Here at) 
   contribution.step = step_;
   agreed_ = context_.cluster.average(rank_, model_, {.policy = policy, .weight = weight}, contribution,
                                      {"average_model", at});
+  agreed_model_.reset();
   check_progress();
 }
 
@@ -118,6 +183,7 @@ void Worker::average_model(const AveragePolicy& policy, double weight, Here at) 
 bool Worker::average_in_group(const AveragePolicy& policy, int group_size, Here at) {
   const Agreement agreed = context_.cluster.average(rank_, model_, {.policy = policy, .group_size = group_size}, {},
                                                     {"average_in_group", at});
+  agreed_model_.reset();
   return budget_left_at(agreed.time);
 }
 
@@ -136,12 +202,14 @@ void Worker::check_progress() {
 
 void Worker::broadcast_model(Rank root, Here at) {
   agreed_ = context_.cluster.broadcast(rank_, model_, root, {"broadcast_model", at});
+  agreed_model_.reset();
 }
 
 void Worker::barrier(Here at) {
   Contribution contribution = std::exchange(since_sync_, {});
   contribution.step = step_;
   agreed_ = context_.cluster.barrier(rank_, {"barrier", at}, contribution);
+  agreed_model_.reset();  // its steps are booked
 }
 
 SharedNumbers Worker::all_gather(std::span<const double> numbers, Here at) {
@@ -154,6 +222,7 @@ std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const 
   auto sums = context_.cluster.partial_all_reduce(rank_, std::move(gradient), activation, late, contribution,
                                                   {"partial_all_reduce_sum", at});
   if (!sums.empty()) agreed_ = sums.back().agreement;
+  agreed_model_.reset();
   reduced_sums_ = static_cast<std::int64_t>(sums.size());
   since_sync_.period = -reduced_sums_;
   return sums;
@@ -163,10 +232,12 @@ void Worker::finish_round() {
   Contribution contribution = std::exchange(since_sync_, {});
   contribution.step = step_;
   context_.cluster.finish_round(rank_, contribution);
+  agreed_model_.reset();
 }
 
 bool Worker::receive_model(Versions versions, Here at) {
-  if (!data_left()) return false;
+  if (!data_left() || has_last_model_) return false;
+  steps_are_versions_ = true;
   return context_.cluster.servers() == 1 ? receive_whole_model(at) : receive_slices(versions, at);
 }
 

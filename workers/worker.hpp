@@ -1,5 +1,15 @@
 // What an algorithm sees: a worker with its own clock, model and progress. Everything here works alike on
 // the simulated cluster and under MPI. (The server, where a method has one, is in server.hpp.)
+//
+// A worker that loses its state in an outage (workers/outages.hpp) takes up the newest model and computes the
+// micro-batch anew; algorithms do not notice. The newest model is
+// - that of the last agreement: the last step along an all-reduce, average, group's average, or broadcast, with
+//   the moments that the worker had then, since these are what a copy made at that time holds (and where all step
+//   along sums, what every other worker holds). Its local steps since then are lost: dropped, their time discarded;
+//   their places in the round have passed, so that nobody waits for them again.
+// - with one server, where a whole step's gradient is computed without a deadline: the server's. The worker asks
+//   for it, which costs a message each way, and computes the whole step at it.
+// - else the model that it received last, or, where steps end in finish_round, that of its last step.
 #pragma once
 
 #include <algorithm>
@@ -104,6 +114,18 @@ class Worker : public Participant {
   std::optional<Message> receive_until(Time until, Here at = Here::current());
 
  private:
+  // What a worker goes back to that loses its state: where its local steps since the last agreement began.
+  struct Agreed {
+    ModelStatePtr model;
+    std::int64_t kept = 0;  // these three: of the counts below
+    std::int64_t kept_total = 0;
+    Duration compute_time{};
+  };
+  bool loses_state() { return may_lose_state_ && context_.cluster.has_lost_state(rank_); }
+  void go_back_to_agreed();
+  void ask_server_for_model(Here at);
+  template <typename Slot>
+  Gradient compute_step_with_outages(const Slot& slot_of);
   Contribution contribution_with(const Gradient& gradient);
   bool receive_whole_model(Here at);
   bool receive_slices(Versions versions, Here at);
@@ -121,6 +143,10 @@ class Worker : public Participant {
   std::int64_t data_;                    // micro-batches this worker has
   std::vector<Step> slice_steps_;        // with several servers: version of each slice
   Contribution since_sync_{};
+  std::optional<Agreed> agreed_model_;  // where state may be lost: from the first local step on
+  bool may_lose_state_;
+  bool steps_are_versions_ = false;  // its step is that of the server's model
+  bool has_last_model_ = false;      // of a server that has ended
 };
 
 }  // namespace syncopate

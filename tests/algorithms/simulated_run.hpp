@@ -41,6 +41,7 @@ struct SimulatedRun {
   Budget budget{.steps = 2};
   std::vector<std::shared_ptr<const DelayProcess>> delays{};
   std::vector<std::optional<Step>> data_of{};                                      // steps after which workers leave
+  std::shared_ptr<const OutagePlan> outages{};                                     // null: none
   std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>();  // null: time-only
 
   // What happened.
@@ -90,7 +91,9 @@ struct SimulatedRun {
                               .compute_time = compute_time,
                               .network = cost,
                               .training = training,
-                              .observer = &outcome});
+                              .observer = &outcome,
+                              .record = nullptr,
+                              .outages = outages.get()});
     const LearningRate constant(LearningRate::Options{.peak = rate});
     const RunContext context{.cluster = cluster,
                              .training = training,

@@ -20,6 +20,7 @@
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/network/network.hpp"
+#include "workers/outages.hpp"
 #include "workers/run_record.hpp"
 #include "workers/training/optimizer.hpp"
 
@@ -95,6 +96,7 @@ struct ContractSetup {
   Training& training;
   RunObserver* observer = nullptr;
   RunRecord* record = nullptr;
+  const OutagePlan* outages = nullptr;
 };
 
 struct ClusterKind {
@@ -122,7 +124,8 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
                                           .compute_time = compute_time,
                                           .training = is_time_only ? time_only : training,
                                           .observer = observer,
-                                          .record = record});
+                                          .record = record,
+                                          .outages = outages});
     Cluster::Program serve_here;
     if (serve) serve_here = [&](Rank rank) { serve(*cluster, rank); };
     return cluster->run([&](Rank rank) { work(*cluster, rank); }, serve_here);
@@ -171,6 +174,7 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
   std::vector<std::shared_ptr<const DelayProcess>> delays;
   RunObserver* observer = nullptr;
   RunRecord* record = nullptr;
+  const OutagePlan* outages = nullptr;
   bool is_time_only = false;  // runs without a model
   Executor executor{0};
   Training time_only{nullptr, nullptr, {}, executor};
@@ -190,3 +194,6 @@ inline void expect_near(const std::vector<float>& found, const std::vector<float
 #include "tests/workers/cluster_contract_records.hpp"
 #include "tests/workers/cluster_contract_servers.hpp"
 #include "tests/workers/cluster_contract_sums.hpp"
+
+// After the records.
+#include "tests/workers/cluster_contract_outages.hpp"

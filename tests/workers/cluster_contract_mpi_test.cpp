@@ -21,6 +21,7 @@ std::unique_ptr<Cluster> make_mpi(const ContractSetup& setup) {
                                                           .training = setup.training,
                                                           .observer = setup.observer,
                                                           .record = setup.record,
+                                                          .outages = setup.outages,
                                                           .session = *session});
 }
 
@@ -35,6 +36,7 @@ ClusterKind mpi() {
 INSTANTIATE_TEST_SUITE_P(Mpi, ClusterContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 INSTANTIATE_TEST_SUITE_P(Mpi, PartialContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 INSTANTIATE_TEST_SUITE_P(Mpi, RecordContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
+INSTANTIATE_TEST_SUITE_P(Mpi, OutageContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 
 class MpiRanks : public ClusterContract {};
 INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, testing::ValuesIn([] { return std::vector{mpi()}; }()));

@@ -15,7 +15,8 @@ std::unique_ptr<Cluster> make_simulated(const ContractSetup& setup) {
                                                                       .network = *network,
                                                                       .training = setup.training,
                                                                       .observer = setup.observer,
-                                                                      .record = setup.record});
+                                                                      .record = setup.record,
+                                                                      .outages = setup.outages});
 }
 
 ClusterKind simulated(int participants) {
@@ -31,6 +32,7 @@ const auto name_of = [](const auto& info) { return std::to_string(info.param.par
 INSTANTIATE_TEST_SUITE_P(Simulated, ClusterContract, numbers_of_participants, name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, PartialContract, numbers_of_participants, name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, RecordContract, numbers_of_participants, name_of);
+INSTANTIATE_TEST_SUITE_P(Simulated, OutageContract, numbers_of_participants, name_of);
 
 class SimulatedFailures : public ClusterContract {};
 INSTANTIATE_TEST_SUITE_P(Simulated, SimulatedFailures, testing::Values(simulated(3)));

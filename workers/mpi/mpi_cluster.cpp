@@ -22,6 +22,9 @@ std::optional<Gradient> MpiCluster::compute_gradient(Rank, const ModelStatePtr& 
   return process_->compute_gradient(at, slot, samples, deadline);
 }
 
+bool MpiCluster::may_lose_state(Rank) const { return process_->may_lose_state(); }
+bool MpiCluster::has_lost_state(Rank) { return process_->has_lost_state(); }
+
 Agreement MpiCluster::all_reduce_sum(Rank, Gradient& gradient, std::span<double> numbers,
                                      const Contribution& contribution, Place place) {
   return process_->all_reduce_sum(gradient, numbers, contribution, place);

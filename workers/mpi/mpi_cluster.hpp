@@ -19,6 +19,7 @@
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/mpi/mpi_session.hpp"
+#include "workers/outages.hpp"
 #include "workers/run_record.hpp"
 
 namespace syncopate {
@@ -39,6 +40,7 @@ class MpiCluster : public Cluster {
     Training& training;               // its executor should have no threads: a rank computes at once
     RunObserver* observer = nullptr;  // may be null; worker 0 reports rounds
     RunRecord* record = nullptr;      // alike on all ranks; null: nothing is recorded. Complete on rank 0 after the run
+    const OutagePlan* outages = nullptr;  // alike on all ranks; null: there are none. They are slept through
     const MpiSession& session;
     MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
     // Called on a rank that fails, before all ranks end: the last chance to save what there is.
@@ -62,6 +64,8 @@ class MpiCluster : public Cluster {
   bool has_left(Rank self, Rank worker) const override;
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                            const MicroBatch& samples, const Deadline& deadline) override;
+  bool may_lose_state(Rank self) const override;
+  bool has_lost_state(Rank self) override;
   Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
                            Place place) override;
   Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,

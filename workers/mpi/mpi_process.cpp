@@ -52,6 +52,9 @@ void MpiCluster::Process::start() {
   staleness_.clear();
   end_ = met_at_ = last_round_end_ = start_time;
   has_ended_ = is_lost_ = partial_used_ = false;
+  outages_.reset();
+  if (options_.outages && is_worker()) outages_ = options_.outages->of(self_);
+  has_lost_state_ = false;
   workers_gone_told_ = 0;
   meetings_ = 0;
   kept_in_collectives_ = collectives_ = messages_ = partial_kept_ = next_round_ = 0;

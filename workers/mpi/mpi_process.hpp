@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workers/mpi/mpi_arrival.hpp"
@@ -43,6 +44,8 @@ class MpiCluster::Process {
   bool has_left(Rank worker) const;
   std::optional<Gradient> compute_gradient(const ModelStatePtr& at, const MicroBatch& slot, const MicroBatch& samples,
                                            const Deadline& deadline);
+  bool may_lose_state() const { return outages_ && options_.outages->loses_state(self_); }
+  bool has_lost_state() { return std::exchange(has_lost_state_, false); }
   Agreement all_reduce_sum(Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
                            const Place& place);
   Agreement average(ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
@@ -116,6 +119,8 @@ class MpiCluster::Process {
 
   std::shared_ptr<GradientSum> evaluate(const ModelStatePtr& at, const MicroBatch& samples);
   std::optional<Gradient> cancel(const MicroBatch& slot);
+  Duration book_passage(const MicroBatch& slot, const Passage& passage, bool kept);
+  Passage pass(Time start, Duration duration, const Deadline& deadline);
   void count_overrun(Duration drawn, Duration measured);
   void record_duration(const MicroBatch& slot, Duration spent, Duration injected);
   SpanRecorder* spans() const { return options_.record && options_.record->spans ? &*options_.record->spans : nullptr; }
@@ -151,6 +156,8 @@ class MpiCluster::Process {
   Time met_at_{};  // last time it met other workers
   bool has_ended_ = false;
   bool is_lost_ = false;
+  std::optional<WorkerOutages> outages_;
+  bool has_lost_state_ = false;
   std::int64_t meetings_ = 0;  // of all workers that this one has come to
   int workers_gone_told_ = 0;  // a server: of workers that have ended
   std::vector<Tally> tallies_;

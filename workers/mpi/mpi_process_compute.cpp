@@ -14,8 +14,9 @@ std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePt
   if (interrupted()) throw Interrupted();
   if (options_.servers > 0 || partial_used_ || deadline.at_message) progress();
   const Time start = clock_.booked();
-  if (is_cancelled(deadline)) return cancel(slot);
-  if (!end_of_micro_batch(start, Duration{0}, deadline).kept) return std::nullopt;  // not begun
+  const bool is_up = !outages_ || outages_->next(start).begin > start;
+  if (is_up && is_cancelled(deadline)) return cancel(slot);
+  if (is_up && !end_of_micro_batch(start, Duration{0}, deadline).kept) return std::nullopt;  // not begun
 
   const bool emulates = options_.pace == Pace::emulate || options_.training.time_only();
   Duration drawn{};
@@ -25,12 +26,12 @@ std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePt
     drawn = options_.compute_time.added(self_, slot.step, static_cast<std::uint32_t>(slot.index));
 
   // Work that will certainly be lost is slept through, not computed: the time is the same.
-  MicroBatchEnd end = end_of_micro_batch(start, drawn, deadline);
-  const bool is_endless = options_.servers == 0 && end.at - start >= longest_duration;
+  Passage passage = pass(start, drawn, deadline);
+  const bool is_endless = options_.servers == 0 && passage.worked >= longest_duration;
   const bool certain = emulates || deadline.preempt == Preempt::discard;
   Duration injected{};
   std::shared_ptr<GradientSum> sum;
-  if ((end.kept || !certain) && !is_endless && !servers_are_gone()) {
+  if ((passage.kept || !certain) && !passage.lost_state && !is_endless && !servers_are_gone()) {
     sum = evaluate(at, samples);
     const Duration measured = clock_.now() - start;
     const double factor = options_.compute_time.factor(self_);
@@ -39,19 +40,44 @@ std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePt
                                : drawn + measured + from_seconds((std::max(factor, 1.0) - 1) * to_seconds(measured));
     injected = total - measured;
     if (emulates && sum) count_overrun(drawn, measured);
-    end = end_of_micro_batch(start, total, deadline);
+    passage = pass(start, total, deadline);
   }
   if (is_endless && !deadline.at_message) sleep_for_ever();
-  sleep_until(end.at, deadline, is_endless);
-  if (is_cancelled(deadline)) return cancel(slot);
+  for (const auto& [end, down] : passage.pieces) {
+    sleep_until(end, down ? Deadline() : deadline, is_endless);
+    if (down || !is_cancelled(deadline)) continue;
+    book_passage(slot, passage, false);
+    ++tally(self_).cancelled;
+    return std::nullopt;
+  }
   if (is_endless) sleep_for_ever();  // nobody is left who could send
-  clock_.book(end.kept ? Activity::compute : Activity::discarded, {micro_batch_name, slot.step, slot.index});
-  if (!end.kept) return std::nullopt;
-  const Duration spent = clock_.booked() - start;
+  const Duration spent = book_passage(slot, passage, passage.kept);
+  has_lost_state_ = passage.lost_state;
+  if (!passage.kept) return std::nullopt;
   ++tally(self_).computed;
   tally(self_).computed_ns += spent.count();
   if (options_.record && options_.record->durations) record_duration(slot, spent, injected);
   return sum ? Gradient(std::move(sum), 1, spent) : Gradient(at, samples, spent);
+}
+
+Passage MpiCluster::Process::pass(Time start, Duration duration, const Deadline& deadline) {
+  return syncopate::pass(outages_ ? &*outages_ : nullptr, start, duration, deadline);
+}
+
+// Books what has passed until now: as work lies in the passage, and as outages do. How long the work was.
+Duration MpiCluster::Process::book_passage(const MicroBatch& slot, const Passage& passage, bool kept) {
+  const Activity work = kept ? Activity::compute : Activity::discarded;
+  const Time now = clock_.now();
+  Duration worked{};
+  for (std::size_t i = 0; i < passage.pieces.size(); ++i) {
+    const auto& [planned, down] = passage.pieces[i];
+    const bool is_last = i + 1 == passage.pieces.size();
+    const Time begin = clock_.booked();
+    clock_.book_until(down ? Activity::down : work, is_last ? now : std::min(planned, now),
+                      down ? SpanLabel{outage_name} : SpanLabel{micro_batch_name, slot.step, slot.index});
+    if (!down) worked += clock_.booked() - begin;
+  }
+  return worked;
 }
 
 // The value now, left where the backward pass put it.

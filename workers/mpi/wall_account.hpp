@@ -46,7 +46,8 @@ class WallAccount {
     }
     const Duration computed = account_[Activity::compute];
     Duration beyond = booked_ - end;
-    for (const Activity activity : {Activity::wait, Activity::communicate, Activity::compute, Activity::discarded}) {
+    for (const Activity activity :
+         {Activity::wait, Activity::communicate, Activity::compute, Activity::discarded, Activity::down}) {
       const Duration taken = std::min(beyond, account_[activity]);
       account_[activity] -= taken;
       beyond -= taken;

@@ -17,6 +17,12 @@ SimulatedCluster::SimulatedCluster(const Options& options)
   participants_ = std::vector<Participant>(count);
   if (options_.record && options_.record->spans) spans_ = &*options_.record->spans;
   if (!network_is_plain_) senders_.resize(count);
+  one_by_one_ = options_.record || options_.outages;
+  for (int i = 0; options_.outages && i < options_.workers; ++i)
+    outages_.push_back({.outages = options_.outages->of(Rank{i}),
+                        .may_lose_state = options_.outages->loses_state(Rank{i}),
+                        .has_lost_state = false,
+                        .met = {}});
 }
 
 SimulatedCluster::~SimulatedCluster() = default;
@@ -101,7 +107,7 @@ void SimulatedCluster::handle(const Event& event) {
     case Event::Kind::resume: {
       Participant& participant = self(event.rank);
       if (participant.wake != event.number) break;
-      if (!participant.interruptible) {  // who computes books its time itself
+      if (!participant.computing) {  // who computes books its time itself
         record(event.rank, Activity::wait, event.at, participant.waits_for->operation);
         participant.account[Activity::wait] += std::max(event.at - participant.now, Duration{});
         participant.now = participant.met_at = std::max(participant.now, event.at);
@@ -164,6 +170,8 @@ void SimulatedCluster::resume_at(Rank rank, Time at) { self(rank).wake = schedul
 
 std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                            const MicroBatch& samples, const Deadline& deadline) {
+  if (!outages_.empty())
+    if (const auto passage = meet_outages(rank, slot, deadline)) return pass_through(rank, at, slot, samples, *passage);
   if (deadline.at_message) return compute_until_message(rank, at, slot, samples);
   Participant& participant = self(rank);
   const MicroBatchEnd end = end_of_micro_batch(participant.now, draw(participant, slot), deadline);
@@ -191,11 +199,11 @@ std::optional<Gradient> SimulatedCluster::compute_until_message(Rank rank, const
   Participant& participant = self(rank);
   const Duration duration = draw(participant, slot);
   if (participant.inbox.empty()) {
-    participant.interruptible = true;
+    participant.computing = participant.interruptible = true;
     participant.lost = duration >= longest_duration;
     if (!participant.lost) resume_at(rank, later(participant.now, duration));
     suspend(participant, {"a micro-batch", std::source_location::current()});
-    participant.interruptible = participant.lost = false;
+    participant.computing = participant.interruptible = participant.lost = false;
   }
   if (!participant.inbox.empty()) {
     const Duration spent = std::max(global_ - participant.now, Duration{});
@@ -227,7 +235,7 @@ void SimulatedCluster::check_clock(Rank rank, Time now) const {
 }
 
 Gradient SimulatedCluster::compute_gradients(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
-  if (options_.record) return Cluster::compute_gradients(rank, at, first, count);  // each is recorded
+  if (one_by_one_) return Cluster::compute_gradients(rank, at, first, count);
   const Duration spent = step_time(first, count);
   if (spent >= longest_duration) return Cluster::compute_gradients(rank, at, first, count);
   Participant& participant = self(rank);
@@ -365,8 +373,10 @@ RunTotals SimulatedCluster::totals() {
       participant.dropped = participant.computed + participant.cancelled - participant.kept;
     }
     const Duration beyond = participant.now - totals.end;
+    const Duration down_beyond = outages_.empty() ? Duration{} : outages_[index(Rank{i})].down_beyond(totals.end);
+    account[Activity::down] -= down_beyond;
     if (beyond > Duration{})
-      account[Activity::discarded] -= beyond;
+      account[Activity::discarded] -= beyond - down_beyond;
     else
       account[Activity::wait] -= beyond;
     totals.accounts.push_back(account);

@@ -17,6 +17,7 @@
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/network/network.hpp"
+#include "workers/outages.hpp"
 #include "workers/run_record.hpp"
 #include "workers/simulated/event_queue.hpp"
 #include "workers/simulated/fiber.hpp"
@@ -34,8 +35,9 @@ class SimulatedCluster : public Cluster {
     const ComputeTime& compute_time;
     const NetworkModel& network;
     Training& training;
-    RunObserver* observer = nullptr;  // may be null
-    RunRecord* record = nullptr;      // null: nothing is recorded
+    RunObserver* observer = nullptr;      // may be null
+    RunRecord* record = nullptr;          // null: nothing is recorded
+    const OutagePlan* outages = nullptr;  // null: there are none
   };
 
   explicit SimulatedCluster(const Options& options);
@@ -49,6 +51,8 @@ class SimulatedCluster : public Cluster {
   bool has_left(Rank, Rank worker) const override { return participants_[index(worker)].left; }
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                            const MicroBatch& samples, const Deadline& deadline) override;
+  bool may_lose_state(Rank self) const override;
+  bool has_lost_state(Rank self) override;
   Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override;
   Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
                            Place place) override;
@@ -87,7 +91,8 @@ class SimulatedCluster : public Cluster {
     std::uint64_t wake = 0;            // number of the event that ends its present wait; 0: none
     const Place* waits_for = nullptr;  // on its stack; null: it runs
     bool receiving = false;            // waits for a message
-    bool interruptible = false;        // computes, until a message comes
+    bool computing = false;            // waits for its own end of a micro-batch, or of an outage,
+    bool interruptible = false;        // or for a message that comes before
     bool ended = false;                // its program has
     bool left = false;                 // and the clock has come to that
     bool lost = false;                 // in a micro-batch that never ends
@@ -250,6 +255,7 @@ class SimulatedCluster : public Cluster {
     if (options_.record) record_micro_batch(rank, slot, activity, end);
   }
   void record_micro_batch(Rank rank, const MicroBatch& slot, Activity activity, Time end);
+  void record_passage(Rank rank, const MicroBatch& slot, const Passage& passage);
   Gathering& arrive(Rank rank, Collective operation, const Contribution& contribution, const Place& place);
   [[gnu::always_inline]] Agreement meet(Rank rank, const Place& place);
   void add_model(Rank rank, Gathering& gathering, std::size_t place_in_group, ModelStatePtr& state,
@@ -267,6 +273,11 @@ class SimulatedCluster : public Cluster {
   void enter_link(std::uint64_t crossing);
   void schedule_leave(Rank rank);
   void end_collective();
+  std::optional<Passage> meet_outages(Rank rank, const MicroBatch& slot, const Deadline& deadline);
+  std::optional<Gradient> pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                       const MicroBatch& samples, const Passage& passage);
+  Passage wait_for_message(Rank rank, const Passage& planned);
+  void wait_until(Rank rank, Time until, bool interruptible);
   std::optional<Gradient> compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                 const MicroBatch& samples);
   Bytes payload() const;
@@ -290,6 +301,8 @@ class SimulatedCluster : public Cluster {
   SpanRecorder* spans_ = nullptr;      // of the record; null: none are asked for
   std::unique_ptr<StackPool> stacks_;  // outlives the fibers
   std::vector<Participant> participants_;
+  std::vector<OutageProgress> outages_;  // by worker; empty: there are none
+  bool one_by_one_ = false;              // micro-batches of a step, because each may be seen
   EventQueue<Event> events_;
   std::deque<Delivery> deliveries_;  // a pool: they do not move
   std::vector<Delivery*> free_deliveries_;

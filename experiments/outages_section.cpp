@@ -1,0 +1,66 @@
+#include "experiments/outages_section.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "workers/delays/limits.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr Range from_zero{.low = 0, .high = longest_delay};
+constexpr Range positive{.low = 0, .high = longest_delay, .low_open = true};
+
+// An entry says when its outage is, or how often there is one.
+bool is_random(Settings& table) {
+  const bool scheduled = table.has("at_s") || table.has("duration_s");
+  const bool random = table.has("mean_time_between_s") || table.has("mean_duration_s");
+  if (scheduled && random) {
+    const char* const other = table.has("mean_time_between_s") ? "mean_time_between_s" : "mean_duration_s";
+    table.fault(other, "must not be given together with at_s or duration_s: an outage is scheduled or random");
+  }
+  return random && !scheduled;
+}
+
+OutageEntry read_entry(Settings& table, int most_rank) {
+  constexpr std::array<std::string_view, 2> states = {"kept", "lost"};
+  OutageEntry entry;
+  const bool random = is_random(table);
+  if (!random || table.has("workers")) {
+    const std::size_t faults = table.faults_so_far();
+    for (const std::int64_t rank : table.integers("workers", 0, most_rank))
+      entry.workers.emplace_back(static_cast<int>(rank));
+    if (entry.workers.empty() && table.faults_so_far() == faults)
+      table.fault("workers", "must name at least one worker");
+  }
+  if (random) {
+    entry.when = RandomOutages{.mean_time_between_s = table.number("mean_time_between_s", positive),
+                               .mean_duration_s = table.number("mean_duration_s", positive)};
+  } else {
+    const double at_s = table.number("at_s", from_zero);
+    entry.when =
+        ScheduledOutage{.at = from_seconds(at_s), .duration = from_seconds(table.number("duration_s", positive))};
+  }
+  entry.loses_state = table.choice("state", states, "kept") == "lost";
+  return entry;
+}
+
+}  // namespace
+
+std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t seed, int workers, bool workers_known) {
+  const std::size_t faults = root.faults_so_far();
+  std::vector<OutageEntry> entries;
+  for (Settings& table : root.sections("outages"))
+    entries.push_back(read_entry(table, workers_known ? workers - 1 : std::numeric_limits<int>::max()));
+  if (entries.size() > OutagePlan::most_entries)
+    root.fault("outages", fmt::format("must be at most {} entries", OutagePlan::most_entries));
+  // What follows from a fault need not be fit for a plan.
+  if (entries.empty() || root.faults_so_far() > faults) return nullptr;
+  return std::make_shared<OutagePlan>(seed, std::move(entries));
+}
+
+}  // namespace syncopate

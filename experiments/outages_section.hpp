@@ -1,0 +1,15 @@
+// The tables [[outages]]: when workers make no progress, and whether they lose their state then.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "experiments/settings.hpp"
+#include "workers/outages.hpp"
+
+namespace syncopate {
+
+// Null where there are none; faults are collected by `root`. `workers_known`: whether the number of workers is.
+std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t seed, int workers, bool workers_known);
+
+}  // namespace syncopate

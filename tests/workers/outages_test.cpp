@@ -1,0 +1,206 @@
+#include "workers/outages.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stdexcept>
+
+namespace syncopate {
+namespace {
+
+using std::chrono::seconds;
+
+OutageEntry scheduled(std::int64_t at, std::int64_t duration, bool loses_state = false) {
+  return {.workers = {Rank{0}}, .when = ScheduledOutage{Duration{at}, Duration{duration}}, .loses_state = loses_state};
+}
+
+std::int64_t ns(Time time) { return time.time_since_epoch().count(); }
+
+// A number from 0 to below `end`.
+class Numbers {
+ public:
+  explicit Numbers(int test) : stream_{.seed = 17, .purpose = Purpose::algorithm, .worker = {}, .step = Step{test}} {}
+  std::int64_t below(std::int64_t end) {
+    return static_cast<std::int64_t>(stream_.uniform(next_++) * static_cast<double>(end));
+  }
+
+ private:
+  RandomStream stream_;
+  std::uint32_t next_ = 0;
+};
+
+// Marks every nanosecond by itself: 0 up, 1 down, 2 down in an outage that loses the state.
+std::vector<int> marked(const std::vector<OutageEntry>& entries, std::size_t end) {
+  std::vector<int> marks(end, 0);
+  for (const OutageEntry& entry : entries) {
+    const auto& when = std::get<ScheduledOutage>(entry.when);
+    for (auto t = when.at.count(); t < (when.at + when.duration).count(); ++t)
+      marks.at(static_cast<std::size_t>(t)) = 1;
+  }
+  // Outages that touch are one: where one of them loses the state, all of it does.
+  for (const OutageEntry& entry : entries) {
+    if (!entry.loses_state) continue;
+    auto first = static_cast<std::size_t>(std::get<ScheduledOutage>(entry.when).at.count());
+    while (first > 0 && marks[first - 1] > 0) --first;
+    for (; first < end && marks[first] > 0; ++first) marks[first] = 2;
+  }
+  return marks;
+}
+
+std::vector<OutageEntry> some_entries(Numbers& numbers) {
+  std::vector<OutageEntry> entries;
+  for (std::int64_t i = numbers.below(6); i > 0; --i)
+    entries.push_back(scheduled(numbers.below(60), 1 + numbers.below(12), numbers.below(5) == 0));
+  return entries;
+}
+
+TEST(Outages, OfOneWorkerThatOverlapOrTouchAreOne) {
+  constexpr std::size_t end = 200;
+  for (int test = 0; test < 500; ++test) {
+    SCOPED_TRACE(test);
+    Numbers numbers(test);
+    const auto entries = some_entries(numbers);
+    const auto marks = marked(entries, end);
+    WorkerOutages outages = OutagePlan(1, entries).of(Rank{0});
+    for (std::size_t t = 0; t + 1 < end; ++t) {
+      const Outage& outage = outages.next(Time{Duration{t}});
+      const bool is_down = outage.begin <= Time{Duration{t}};
+      ASSERT_EQ(is_down, marks[t] > 0) << t;
+      if (is_down) ASSERT_EQ(outage.loses_state, marks[t] == 2) << t;
+      if (is_down) ASSERT_EQ(marks[static_cast<std::size_t>(ns(outage.end))], 0) << t;
+    }
+    EXPECT_EQ(outages.next(Time{Duration{end}}).begin, never);
+    EXPECT_EQ(OutagePlan(1, entries).of(Rank{1}).next(start_time).begin, never);
+  }
+}
+
+// The same passage, a nanosecond at a time.
+Passage step_by_step(const std::vector<int>& marks, std::int64_t start, std::int64_t duration, std::int64_t deadline) {
+  Passage passage;
+  for (std::int64_t t = start;;) {
+    const auto mark = [&](std::int64_t at) { return marks.at(static_cast<std::size_t>(at)); };
+    if (mark(t) > 0) {
+      passage.lost_state = mark(t) == 2;
+      while (mark(t) > 0) ++t;
+      passage.end = Time{Duration{t}};
+      if (passage.lost_state) return passage;
+      continue;
+    }
+    if (t >= deadline) {
+      passage.end = Time{Duration{t}};
+      return passage;
+    }
+    ++t;
+    ++passage.worked;
+    if (passage.worked.count() < duration) continue;
+    passage.kept = t < deadline;
+    passage.end = Time{Duration{t}};
+    return passage;
+  }
+}
+
+TEST(Outages, PauseAMicroBatchOrEndIt) {
+  int kept = 0, lost = 0, stopped = 0;
+  for (int test = 0; test < 3000; ++test) {
+    SCOPED_TRACE(test);
+    Numbers numbers(test);
+    const auto entries = some_entries(numbers);
+    const std::int64_t start = numbers.below(50), duration = 1 + numbers.below(30);
+    const std::int64_t deadline = test % 2 == 0 ? start + numbers.below(50) : 100'000;
+    WorkerOutages outages = OutagePlan(1, entries).of(Rank{0});
+    outages.next(Time{Duration{start}});
+    const Passage found = pass(&outages, Time{Duration{start}}, Duration{duration}, Deadline(Time{Duration{deadline}}));
+    const Passage expected = step_by_step(marked(entries, 400), start, duration, deadline);
+    ASSERT_EQ(ns(found.end), ns(expected.end));
+    ASSERT_EQ(found.kept, expected.kept);
+    ASSERT_EQ(found.lost_state, expected.lost_state);
+    ASSERT_EQ(found.worked, expected.worked);
+    Duration up{};
+    Time begin{Duration{start}};
+    for (const auto& [end, down] : found.pieces) {
+      ASSERT_LT(begin, end);
+      if (!down) up += end - begin;
+      begin = end;
+    }
+    ASSERT_EQ(begin, found.end);
+    ASSERT_EQ(up, found.worked);
+    ++(found.kept ? kept : found.lost_state ? lost : stopped);
+  }
+  EXPECT_GT(std::min({kept, lost, stopped}), 100);  // all three have been met
+}
+
+TEST(Outages, DoNotStopWhatADeadlineLetsFinish) {
+  const WorkerOutages outages = OutagePlan(1, {scheduled(40, 20)}).of(Rank{0});
+  const auto end_of = [&](Preempt preempt, std::int64_t deadline) {
+    return pass(&outages, start_time, Duration{90}, Deadline(Time{Duration{deadline}}, preempt));
+  };
+  // 40 before the outage, 50 after it; the forward pass is the first 30.
+  EXPECT_TRUE(end_of(Preempt::microbatch, 50).kept);
+  EXPECT_EQ(ns(end_of(Preempt::microbatch, 50).end), 110);
+  EXPECT_TRUE(end_of(Preempt::backward, 50).kept);
+  EXPECT_EQ(ns(end_of(Preempt::backward, 50).end), 110);
+  EXPECT_FALSE(end_of(Preempt::backward, 20).kept);
+  EXPECT_EQ(ns(end_of(Preempt::backward, 20).end), 30);
+  EXPECT_FALSE(end_of(Preempt::discard, 50).kept);
+  EXPECT_EQ(ns(end_of(Preempt::discard, 50).end), 60);
+  EXPECT_EQ(end_of(Preempt::discard, 50).worked, Duration{40});
+}
+
+TEST(Outages, AMicroBatchThatNeverEndsMeetsThemOnlyUntilItsDeadline) {
+  const OutagePlan plan(1, {{.workers = {}, .when = RandomOutages{1, 1}}});
+  const WorkerOutages outages = plan.of(Rank{0});
+  EXPECT_EQ(pass(&outages, start_time, longest_duration, {}).pieces.size(), 1u);
+  const Passage stopped = pass(&outages, start_time, longest_duration, Deadline(Time{seconds(1000)}));
+  EXPECT_FALSE(stopped.kept);
+  EXPECT_GT(stopped.pieces.size(), 100u);
+}
+
+TEST(Outages, RandomOnesHaveTheirMeansAndAvailability) {
+  constexpr int count = 20000;
+  constexpr double up_s = 3, down_s = 1;
+  const OutagePlan plan(5, {{.workers = {}, .when = RandomOutages{up_s, down_s}, .loses_state = true}});
+  WorkerOutages outages = plan.of(Rank{2});
+  double up = 0, down = 0;
+  Time before{};
+  for (int i = 0; i < count; ++i) {
+    const Outage outage = outages.next(before);
+    ASSERT_TRUE(outage.loses_state);
+    up += to_seconds(outage.begin) - to_seconds(before);
+    down += to_seconds(outage.end) - to_seconds(outage.begin);
+    before = outage.end;
+  }
+  // Standard errors: of an exponential law's mean, mean / sqrt(n); of the availability A by the delta method,
+  // A (1 - A) sqrt(2 / n) = 0.0019.
+  const double n = count, availability = up_s / (up_s + down_s);
+  EXPECT_NEAR(up / n, up_s, 4 * up_s / std::sqrt(n));
+  EXPECT_NEAR(down / n, down_s, 4 * down_s / std::sqrt(n));
+  EXPECT_NEAR(up / (up + down), availability, 4 * availability * (1 - availability) * std::sqrt(2 / n));
+}
+
+TEST(Outages, RandomOnesAreAFunctionOfSeedEntryWorkerAndNumber) {
+  const OutageEntry random{.workers = {}, .when = RandomOutages{10, 1}};
+  const auto first = [&](std::uint64_t seed, int worker, const std::vector<OutageEntry>& entries) {
+    return OutagePlan(seed, entries).of(Rank{worker}).next(start_time);
+  };
+  const OutageEntry of_another{.workers = {Rank{9}}, .when = RandomOutages{10, 1}};
+  EXPECT_EQ(first(1, 0, {random}).begin, first(1, 0, {random, of_another}).begin);
+  EXPECT_NE(first(1, 0, {random}).begin, first(2, 0, {random}).begin);
+  EXPECT_NE(first(1, 0, {random}).begin, first(1, 1, {random}).begin);
+  EXPECT_NE(first(1, 0, {random}).begin, first(1, 0, {of_another, random}).begin);
+  // From whatever time one begins to ask, and however often.
+  const OutagePlan plan(1, {random});
+  WorkerOutages slowly = plan.of(Rank{0}), at_once = plan.of(Rank{0});
+  for (int t = 0; t < 1000; ++t) slowly.next(Time{seconds(t)});
+  EXPECT_EQ(slowly.next(Time{seconds(1000)}).begin, at_once.next(Time{seconds(1000)}).begin);
+}
+
+TEST(Outages, MustHaveADuration) {
+  EXPECT_THROW(OutagePlan(1, {scheduled(0, 0)}), std::invalid_argument);
+  EXPECT_THROW(OutagePlan(1, {scheduled(-1, 5)}), std::invalid_argument);
+  EXPECT_THROW(OutagePlan(1, {{.workers = {}, .when = RandomOutages{0, 1}}}), std::invalid_argument);
+  EXPECT_THROW(OutagePlan(1, {{.workers = {}, .when = RandomOutages{1, INFINITY}}}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace syncopate
