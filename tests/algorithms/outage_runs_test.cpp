@@ -227,7 +227,9 @@ TEST(OutageRuns, DownIsTheOverlapOfTheOutagesWithTheRun) {
     }
     EXPECT_GT(down, from_seconds(20));
     EXPECT_EQ(outcome.totals.accounts.front()[Activity::down], down);
-    if (!loses_state) EXPECT_EQ(end - start_time, from_seconds(200) + down);
+    if (!loses_state) {
+      EXPECT_EQ(end - start_time, from_seconds(200) + down);
+    }
     expect_exact_accounts(outcome);
   }
 }

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "experiments/experiment.hpp"
+#include "workers/outages.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
@@ -138,7 +139,8 @@ Recorded run_recorded(const Run& run, const SpanRecorder::Limits& limits = {}) {
                             .compute_time = *run.compute_time,
                             .network = *run.network,
                             .training = training,
-                            .record = &result.record});
+                            .record = &result.record,
+                            .outages = run.outages.get()});
   result.totals = run_algorithm(*run.algorithm, {.cluster = cluster,
                                                  .training = training,
                                                  .learning_rate = *run.learning_rate,
@@ -218,6 +220,24 @@ TEST_F(Timelines, SpansOfAWorkerAreItsAccountToTheNanosecond) {
       const Recorded recorded = run_recorded(run);
       expect_durations_to_be_those_drawn(run, recorded);
       expect_spans_to_be_the_accounts(run, recorded);
+    }
+  }
+}
+
+TEST_F(Timelines, OutagesArePartsOfThem) {
+  load("exponential", "mean");
+  for (const auto* const state : {"kept", "lost"}) {
+    const Experiment experiment = load_experiment(
+        file_.string(),
+        {fmt::format("outages=[{{mean_time_between_s=0.2, mean_duration_s=0.05, state=\"{}\"}}]", state)});
+    for (const auto& run : experiment.runs) {
+      SCOPED_TRACE(fmt::format("{}, state {}", run.method, state));
+      Recorded recorded = run_recorded(run);
+      if (!run.outages->loses_state(Rank{0})) expect_durations_to_be_those_drawn(run, recorded);
+      Duration down{};
+      for (const Account& account : recorded.totals.accounts) down += account[Activity::down];
+      EXPECT_GT(down, Duration{});
+      expect_spans_to_be_the_accounts(run, std::move(recorded));
     }
   }
 }

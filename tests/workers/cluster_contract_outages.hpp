@@ -49,7 +49,9 @@ TEST_P(OutageContract, AnOutagePausesAMicroBatchOrTakesIt) {
     auto values = values_with_buffers(sum);
     values.resize(expected.size());
     EXPECT_EQ(values, expected);
-    if (self.value < 2) EXPECT_GE(sum.compute_time(), from_seconds(3 * base_s));
+    if (self.value < 2) {
+      EXPECT_GE(sum.compute_time(), from_seconds(3 * base_s));
+    }
     EXPECT_LE(sum.compute_time(), from_seconds(3 * base_s) + tolerance());
     cluster.all_reduce_sum(self, sum, {}, {.kept = 3, .planned = 3}, here());
   });
@@ -62,7 +64,9 @@ TEST_P(OutageContract, AnOutagePausesAMicroBatchOrTakesIt) {
     expect_about(account[Activity::down], w < 2 ? duration_s : 0, w);
     // What worker 1 had of the second; under MPI less where it began late.
     EXPECT_LE(account[Activity::discarded], w == 1 ? from_seconds(0.1) + tolerance() : Duration{});
-    if (w == 1) EXPECT_GT(account[Activity::discarded], Duration{});
+    if (w == 1) {
+      EXPECT_GT(account[Activity::discarded], Duration{});
+    }
   }
   EXPECT_EQ(recorded.durations->size(), static_cast<std::size_t>(3 * n));
 }
@@ -75,7 +79,9 @@ TEST_P(OutageContract, AMessageThatEndsAMicroBatchWaitsUntilTheWorkerIsUp) {
         const bool goes_down = self.value == 0;
         compute(cluster, self, {self, 0, 0});
         EXPECT_FALSE(compute(cluster, self, {self, 0, 1}, Deadline::until_message()));
-        if (goes_down) EXPECT_GE(cluster.now(self), start_time + from_seconds(0.5));
+        if (goes_down) {
+          EXPECT_GE(cluster.now(self), start_time + from_seconds(0.5));
+        }
         while (cluster.receive(self, {}, never, here())) continue;
       },
       [&](Cluster& cluster, Rank self) {

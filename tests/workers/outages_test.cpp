@@ -67,8 +67,12 @@ TEST(Outages, OfOneWorkerThatOverlapOrTouchAreOne) {
       const Outage& outage = outages.next(Time{Duration{t}});
       const bool is_down = outage.begin <= Time{Duration{t}};
       ASSERT_EQ(is_down, marks[t] > 0) << t;
-      if (is_down) ASSERT_EQ(outage.loses_state, marks[t] == 2) << t;
-      if (is_down) ASSERT_EQ(marks[static_cast<std::size_t>(ns(outage.end))], 0) << t;
+      if (is_down) {
+        ASSERT_EQ(outage.loses_state, marks[t] == 2) << t;
+      }
+      if (is_down) {
+        ASSERT_EQ(marks[static_cast<std::size_t>(ns(outage.end))], 0) << t;
+      }
     }
     EXPECT_EQ(outages.next(Time{Duration{end}}).begin, never);
     EXPECT_EQ(OutagePlan(1, entries).of(Rank{1}).next(start_time).begin, never);
@@ -93,7 +97,7 @@ Passage step_by_step(const std::vector<int>& marks, std::int64_t start, std::int
     }
     ++t;
     ++passage.worked;
-    if (passage.worked.count() < duration) continue;
+    if (passage.worked.count() < duration && t < deadline) continue;
     passage.kept = t < deadline;
     passage.end = Time{Duration{t}};
     return passage;
