@@ -48,7 +48,7 @@ TEST_F(ExperimentFile, FaultsOfOutagesAreToldWithTheirPlace) {
   fault("mean_time_between_s=0, mean_duration_s=1", "outages.0.mean_time_between_s = 0; must be");
   fault("mean_time_between_s=5", "outages.0.mean_duration_s is missing");
   fault("workers=[1], at_s=1, duration_s=1, mean_duration_s=1", "an outage is scheduled or random");
-  fault("workers=[1], at=1, duration_s=1", "did you mean \"at_s\"?");
+  fault("workers=[1], at_s=1, duration=1", "did you mean \"duration_s\"?");
   EXPECT_THAT(faults({"outages=3"}), HasSubstr("must be an array of tables, [[outages]]"));
   // What follows from a fault is none.
   const std::string report = faults({entry("workers=[3], at_s=1, duration_s=1"), "cluster.workers=0"});
