@@ -6,6 +6,7 @@
 #include "results/durations_csv.hpp"
 #include "results/gzip.hpp"
 #include "results/metadata.hpp"
+#include "results/npy.hpp"
 #include "results/recorder.hpp"
 #include "results/summary_json.hpp"
 #include "results/trace_events.hpp"
@@ -139,6 +140,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
   Recorder* listened = nullptr;
   Recorder recorder({.plan = run.evaluation,
                      .defer = machinery.mpi != nullptr,
+                     .keep_parameters = run.recording.parameters,
                      .on_change =
                          [&] {
                            if (progress.due()) progress.show(listened->position());
@@ -192,6 +194,7 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
   summary.recorded = run.recording;
   summary.recorded.trace = outcome.timeline.has_value();
   summary.recorded.durations = outcome.durations.has_value();
+  summary.recorded.parameters = !outcome.recording.parameters.empty();
   return summary;
 }
 
@@ -204,7 +207,8 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
                              .start = outcome.start,
                              .end = outcome.end,
                              .exit = to_string(summary.status),
-                             .hash = run.hash};
+                             .hash = run.hash,
+                             .measured_micro_batch_s = run.measured_micro_batch_s};
   FileContents files{{"config.toml", run.resolved_toml},
                      {"metadata.json", to_json(metadata)},
                      {"metrics.csv", metrics_csv(outcome.recording.metrics)},
@@ -214,6 +218,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
     const TraceTitle title{run.experiment, run.method, run.seed, run.hash, metadata.cluster};
     files["trace.json.gz"] = gzip(trace_events(*outcome.timeline, title));
   }
+  if (!outcome.recording.parameters.empty()) files["parameters.npy"] = npy(outcome.recording.parameters);
   if (outcome.durations) files["durations.csv.gz"] = gzip(durations_csv(*outcome.durations));
   return files;
 }
