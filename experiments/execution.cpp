@@ -1,5 +1,6 @@
 #include "experiments/execution.hpp"
 
+#include <span>
 #include <utility>
 
 #include "experiments/mpi_exchange.hpp"
@@ -86,6 +87,15 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
   return std::make_unique<MpiCluster>(options);
 }
 
+// The first gradient of a process takes several times as long as the others (libraries set themselves up); on the
+// wall clock that would be a straggler that nobody declared.
+void warm_up(const Run& run, const Objective& objective) {
+  const MicroBatch micro_batch{};
+  const auto parameters = objective.initial_parameters(run.seed);
+  const auto buffers = objective.initial_buffers();
+  objective.gradient(parameters.data(), buffers.empty() ? nullptr : buffers.data(), std::span(&micro_batch, 1));
+}
+
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
 void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Recorder& recorder, Outcome& outcome,
                   const std::function<void(const std::string&)>& before_abort) {
@@ -105,6 +115,7 @@ void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Reco
                            .initial_model = stage.training->initial_state(),
                            .seed = run.seed,
                            .data_of = run.data_of};
+  if (machinery.mpi && stage.objective) warm_up(run, *stage.objective);
   if (publishes) recorder.begin(context.initial_model, run.learning_rate->at(Step{0}));
   try {
     outcome.totals = run_algorithm(*run.algorithm, context);

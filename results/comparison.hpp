@@ -15,9 +15,9 @@ namespace syncopate {
 struct ComparedRun {
   RunSummary simulated;  // also names the run
   RunSummary mpi;
-  std::string failure;  // why there is nothing to compare: which cluster, and its reason; empty if there is
+  std::string failure{};  // why there is nothing to compare: which cluster, and its reason; empty if there is
   // ||a - b|| / ||b|| of the last models' parameters, b being MPI's; none without a model.
-  std::optional<double> parameter_error;
+  std::optional<double> parameter_error{};
   // What is computed depends on who comes first, so that the models differ although both clusters are right.
   bool depends_on_clock = false;
 };
