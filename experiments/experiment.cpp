@@ -98,7 +98,7 @@ AlgorithmContext algorithm_context(const Definition& definition, bool certain) {
           .learning_rate_warmup = definition.learning_rate->options().warmup_steps,
           .steps_per_epoch = steps_per_epoch > 0 ? std::optional<Step>(steps_per_epoch) : std::nullopt,
           .total_steps = budget.steps,
-          .shortest_micro_batch_s = certain ? shortest_micro_batch_s(cluster) : 0,
+          .shortest_micro_batch_s = certain && !cluster.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
           .budget_ends_alone = !budget.bytes || budget.steps || budget.seconds || budget.samples};
 }
 
