@@ -28,6 +28,9 @@ class Algorithm {
   virtual Step settles_after() const { return 0; }
   // Whether its course depends on what is computed (losses, norms, distances), so that time alone says nothing.
   virtual bool looks_at_values() const { return false; }
+  // Whether what is computed depends on who comes first, or on what is done by when. Where it does not, two runs
+  // with equal budgets in steps end with the same model, up to rounding, on any cluster.
+  virtual bool depends_on_clock() const { return true; }
 };
 
 // What an algorithm may need to know to check its settings.

@@ -104,6 +104,19 @@ std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bo
   return data_of;
 }
 
+// A second stands for what is still to be measured.
+double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
+  if (const auto word = cluster.word("micro_batch_s")) {
+    result.to_be_measured = cluster.text("micro_batch_s") == "measured";
+    if (!result.to_be_measured) cluster.fault("micro_batch_s", "must be a finite number above 0, or \"measured\"");
+    return 1;
+  }
+  const double micro_batch_s = cluster.number("micro_batch_s", positive_and_finite);
+  if (cluster.has("micro_batch_measured") && cluster.flag("micro_batch_measured"))
+    result.measured_micro_batch_s = micro_batch_s;
+  return micro_batch_s;
+}
+
 }  // namespace
 
 ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means) {
@@ -115,7 +128,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   result.workers = static_cast<int>(cluster.integer("workers", 1, most_workers));
   result.workers_known = root.faults_so_far() == faults;
   double micro_batch_s = 1;
-  if (!cluster.has("trace")) micro_batch_s = cluster.number("micro_batch_s", positive_and_finite);
+  if (!cluster.has("trace")) micro_batch_s = read_micro_batch_s(cluster, result);
   result.micro_batches = static_cast<int>(cluster.integer("micro_batches", 1, most_micro_batches, 1));
   result.data_of = read_leaving(cluster, result.workers, result.workers_known);
   const char* const usual_pace = cluster.has("trace") ? "emulate" : "inject";

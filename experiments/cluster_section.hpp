@@ -17,6 +17,8 @@ struct ClusterSection {
   int workers = 1;
   bool workers_known = true;  // false: what is written is a fault, and `workers` stands in for it
   int micro_batches = 1;
+  bool to_be_measured = false;                   // micro_batch_s = "measured": its time is not known yet
+  std::optional<double> measured_micro_batch_s;  // micro_batch_s, where it is a result of measuring
   std::vector<std::optional<Step>> data_of;  // one per worker: steps that its own data last; empty: all last for ever
   Pace pace = Pace::inject;
   std::vector<TraceLimit> traces;  // to be checked against the budget

@@ -1,11 +1,13 @@
 #include "experiments/execution.hpp"
 
+#include <span>
 #include <utility>
 
 #include "experiments/mpi_exchange.hpp"
 #include "results/durations_csv.hpp"
 #include "results/gzip.hpp"
 #include "results/metadata.hpp"
+#include "results/npy.hpp"
 #include "results/recorder.hpp"
 #include "results/summary_json.hpp"
 #include "results/trace_events.hpp"
@@ -87,6 +89,15 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
   return std::make_unique<MpiCluster>(options);
 }
 
+// The first gradient of a process takes several times as long as the others (libraries set themselves up); on the
+// wall clock that would be a straggler that nobody declared.
+void warm_up(const Run& run, const Objective& objective) {
+  const MicroBatch micro_batch{};
+  const auto parameters = objective.initial_parameters(run.seed);
+  const auto buffers = objective.initial_buffers();
+  objective.gradient(parameters.data(), buffers.empty() ? nullptr : buffers.data(), std::span(&micro_batch, 1));
+}
+
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
 void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Recorder& recorder, Outcome& outcome,
                   const std::function<void(const std::string&)>& before_abort) {
@@ -106,6 +117,7 @@ void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Reco
                            .initial_model = stage.training->initial_state(),
                            .seed = run.seed,
                            .data_of = run.data_of};
+  if (machinery.mpi && stage.objective) warm_up(run, *stage.objective);
   if (publishes) recorder.begin(context.initial_model, run.learning_rate->at(Step{0}));
   try {
     outcome.totals = run_algorithm(*run.algorithm, context);
@@ -141,6 +153,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
   Recorder* listened = nullptr;
   Recorder recorder({.plan = run.evaluation,
                      .defer = machinery.mpi != nullptr,
+                     .keep_parameters = run.recording.parameters,
                      .on_change =
                          [&] {
                            if (progress.due()) progress.show(listened->position());
@@ -194,6 +207,7 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
   summary.recorded = run.recording;
   summary.recorded.trace = outcome.timeline.has_value();
   summary.recorded.durations = outcome.durations.has_value();
+  summary.recorded.parameters = !outcome.recording.parameters.empty();
   return summary;
 }
 
@@ -206,7 +220,8 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
                              .start = outcome.start,
                              .end = outcome.end,
                              .exit = to_string(summary.status),
-                             .hash = run.hash};
+                             .hash = run.hash,
+                             .measured_micro_batch_s = run.measured_micro_batch_s};
   FileContents files{{"config.toml", run.resolved_toml},
                      {"metadata.json", to_json(metadata)},
                      {"metrics.csv", metrics_csv(outcome.recording.metrics)},
@@ -216,6 +231,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
     const TraceTitle title{run.experiment, run.method, run.seed, run.hash, metadata.cluster};
     files["trace.json.gz"] = gzip(trace_events(*outcome.timeline, title));
   }
+  if (!outcome.recording.parameters.empty()) files["parameters.npy"] = npy(outcome.recording.parameters);
   if (outcome.durations) files["durations.csv.gz"] = gzip(durations_csv(*outcome.durations));
   return files;
 }

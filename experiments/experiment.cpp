@@ -98,7 +98,7 @@ AlgorithmContext algorithm_context(const Definition& definition, bool certain) {
           .learning_rate_warmup = definition.learning_rate->options().warmup_steps,
           .steps_per_epoch = steps_per_epoch > 0 ? std::optional<Step>(steps_per_epoch) : std::nullopt,
           .total_steps = budget.steps,
-          .shortest_micro_batch_s = certain ? shortest_micro_batch_s(cluster) : 0,
+          .shortest_micro_batch_s = certain && !cluster.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
           .budget_ends_alone = !budget.bytes || budget.steps || budget.seconds || budget.samples};
 }
 
@@ -137,6 +137,9 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   result.budget = read_budget(root, steps_per_epoch);
   if (document.faults().empty()) fit_budget_to_traces(result.cluster, result.budget);
   if (result.budget.steps && !document.faults().empty()) result.budget.steps = unknown_budget;
+  if (result.cluster.to_be_measured && result.training.time_only)
+    root.section("cluster").fault(
+        "micro_batch_s", "must be a number of seconds where training.model = \"none\": there is no model to measure");
   result.learning_rate = read_learning_rate(root, result.budget, steps_per_epoch, result.training.time_only);
   result.evaluation = read_evaluation(root, result.training);
   result.recording = read_recording(root);
@@ -180,6 +183,8 @@ Run make_run(const Definition& definition) {
   run.micro_batches = definition.cluster.micro_batches;
   run.data_of = definition.cluster.data_of;
   run.pace = definition.cluster.pace;
+  run.to_be_measured = definition.cluster.to_be_measured;
+  run.measured_micro_batch_s = definition.cluster.measured_micro_batch_s;
   run.compute_time = definition.cluster.compute_time;
   run.outages = definition.cluster.outages;
   run.network = definition.cluster.network;
@@ -193,8 +198,32 @@ Run make_run(const Definition& definition) {
   run.budget = definition.budget;
   run.evaluation = definition.evaluation;
   run.recording = definition.recording;
+  run.recording.parameters &= !definition.training.time_only;
   run.algorithm = definition.methods.front().algorithm;
   return run;
+}
+
+MicroBatchWork work_of(const Definition& definition) {
+  const TomlNode& training = *definition.resolved.find("training");
+  TomlNode decisive;
+  for (const char* key : {"model", "dataset", "micro_batch_size"})
+    if (const TomlNode* value = training.find(key)) decisive.set(key, {}, *value);
+  for (const auto& [tables, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
+    const TomlNode* name = decisive.find(chosen);
+    const TomlNode* table = definition.resolved.find(tables);
+    if (name && table) table = table->find(std::get<std::string>(name->value));
+    if (name && table) decisive.set(tables, {}, *table);
+  }
+  return {.experiment = definition.name,
+          .key = inline_toml(decisive),
+          .load = definition.training.objective.load,
+          .seed = definition.seeds.front()};
+}
+
+void write_measured(TomlNode& root, double micro_batch_s) {
+  TomlNode& cluster = *root.find("cluster");
+  cluster.set("micro_batch_s", {}, {micro_batch_s, {}});
+  cluster.set("micro_batch_measured", {}, {true, {}});
 }
 
 void throw_if_any(const FaultList& faults) {
@@ -208,8 +237,14 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
               std::vector<Run>& runs) {
   for (std::size_t method = 0; method < definition.methods.size(); ++method) {
     for (const std::uint64_t seed : definition.seeds) {
-      const Definition one = read_definition(document_of_run(root, method, seed), file, options);
+      TomlNode document = document_of_run(root, method, seed);
+      Definition one = read_definition(document, file, options);
       throw_if_any(one.faults);
+      if (one.cluster.to_be_measured && options.measure) {
+        write_measured(document, options.measure(work_of(one)));
+        one = read_definition(std::move(document), file, options);
+        throw_if_any(one.faults);
+      }
       Run run = make_run(one);
       run.method_index = method;
       run.sweep = describe_point(root, axes, point, method);

@@ -42,6 +42,7 @@ struct RecordingPlan {
   std::optional<double> trace_seconds{};  // on the cluster's clock
   std::int64_t trace_events = 100'000;
   std::optional<bool> durations{};  // durations.csv.gz; not said: under MPI
+  bool parameters = false;          // parameters.npy: of the last model; nothing where there is no model
 
   bool records_durations(bool mpi) const { return durations.value_or(mpi); }
 };
@@ -61,6 +62,8 @@ struct Run {
   int micro_batches = 1;
   std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: none does
   Pace pace = Pace::inject;
+  bool to_be_measured = false;                   // the time of a micro-batch is: such a run cannot be made
+  std::optional<double> measured_micro_batch_s;  // that time, where it was
   std::shared_ptr<const ComputeTime> compute_time;
   std::shared_ptr<const OutagePlan> outages;  // null: there are none
   std::shared_ptr<const NetworkModel> network;
@@ -86,6 +89,14 @@ struct Experiment {
   std::vector<std::uint64_t> seeds;
 };
 
+// A micro-batch whose time is to be measured.
+struct MicroBatchWork {
+  std::string experiment;
+  std::string key;  // all that decides the time but the machine: model, batch size, data set
+  std::function<std::shared_ptr<const Objective>()> load;
+  std::uint64_t seed = 0;
+};
+
 // Bad configuration: `what()` is the complete report, one fault per line. Exit status 2.
 struct ConfigurationFault : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -94,8 +105,11 @@ struct ConfigurationFault : std::runtime_error {
 // Reads, overrides (key.sub=value), checks and expands an experiment. Throws ConfigurationFault with
 // all faults at once. Reads the sizes of data sets (for epochs), not their contents.
 // finite_means: delays without an expected value are faults, because predictions need one.
+// measure: gives the time that cluster.micro_batch_s = "measured" stands for, in seconds; without it such runs are
+// left to_be_measured.
 struct LoadOptions {
   bool finite_means = false;
+  std::function<double(const MicroBatchWork&)> measure{};
 };
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
                            const LoadOptions& options = {});

@@ -2,14 +2,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "experiments/compare.hpp"
 #include "experiments/experiment.hpp"
 #include "experiments/listing.hpp"
+#include "experiments/micro_batch_meter.hpp"
 #include "experiments/participants.hpp"
 #include "experiments/predict.hpp"
 #include "experiments/runner.hpp"
@@ -33,6 +36,7 @@ constexpr const char* examples = R"(Examples:
   syncopate run experiments/quickstart.toml training.model=cnn seeds=[1] budget.epochs=2
   syncopate run experiments/quickstart.toml methods.dropcompute.threshold_s=0.05
   mpirun -n 4 syncopate run experiments/quickstart.toml cluster.workers=4
+  syncopate compare experiments/examples/reality.toml
   syncopate list algorithms
 
 Exit status:
@@ -48,7 +52,9 @@ struct CommandLine {
   std::string kind;
   bool ranks = false;
   bool json = false;
+  std::vector<std::string> only;
   RunOptions options;
+  CompareOptions compare;
 };
 
 void print(const MpiSession& session, std::FILE* stream, const std::string& text) {
@@ -61,25 +67,52 @@ void add_experiment(CLI::App& command, CommandLine& line) {
 }
 
 void add_run_options(CLI::App& command, RunOptions& options) {
-  const std::map<std::string, ClusterChoice> clusters = {
-      {"auto", ClusterChoice::automatic}, {"simulated", ClusterChoice::simulated}, {"mpi", ClusterChoice::mpi}};
   command.add_option("--results", options.results_directory, "where the runs' directories go")
       ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; })
       ->option_text(fmt::format("DIR [{}]", options.results_directory));
   command.add_option("--threads", options.threads, "threads that compute; 0: one per core")
       ->check(CLI::Range(0, 4096))
       ->option_text("N [0]");
-  command.add_option("--cluster", options.cluster, "auto: mpi when started by mpirun or srun, else simulated")
-      ->transform(CLI::CheckedTransformer(clusters))
-      ->option_text("auto|simulated|mpi [auto]");
   command.add_flag("--rerun", options.rerun, "repeat runs that are already there");
   command.add_flag("--quiet", options.quiet, "only the final table and errors");
+}
+
+void add_choice_of_runs(CLI::App& command, CommandLine& line) {
+  const std::map<std::string, ClusterChoice> clusters = {
+      {"auto", ClusterChoice::automatic}, {"simulated", ClusterChoice::simulated}, {"mpi", ClusterChoice::mpi}};
+  command.add_option("--cluster", line.options.cluster, "auto: mpi when started by mpirun or srun, else simulated")
+      ->transform(CLI::CheckedTransformer(clusters))
+      ->option_text("auto|simulated|mpi [auto]");
+  command.add_option("--only", line.only, "only the runs whose hash begins so; `check` shows them")
+      ->allow_extra_args(false)
+      ->option_text("HASH ...");
+}
+
+void add_compare_options(CLI::App& command, CompareOptions& options) {
+  const auto add_tolerance = [&command](const char* name, double& tolerance, const char* text) {
+    command
+        .add_option_function<double>(
+            name, [&tolerance](double percent) { tolerance = percent / 100; }, text)
+        ->check(CLI::Range(0.0, 100.0))
+        ->option_text(fmt::format("PERCENT [{}]", 100 * tolerance));
+  };
+  add_tolerance("--step-time-tolerance", options.tolerances.step_time, "how far times per step may differ");
+  add_tolerance("--drop-rate-tolerance", options.tolerances.drop_rate, "and drop rates, in percentage points");
+  command.add_flag("--check", options.check, "exit status 1 also where something differs by more");
+  command.add_flag("--all-seeds", options.all_seeds, "all seeds of the file; default: the first");
+  command.add_option("--mpiexec", options.mpiexec, "what starts MPI programs; default: MPIEXEC, or as built")
+      ->option_text("COMMAND");
+  command.add_option("--json", options.json, "also write the result there; it always stands beside the runs")
+      ->option_text("FILE");
+  command.add_option("--markdown", options.markdown, "also write it there, as a table for readers")
+      ->option_text("FILE");
 }
 
 std::string describe(const Run& run) {
   std::string sweep;
   for (const auto& [key, value] : run.sweep) sweep += fmt::format(", {}={}", key, value);
-  return fmt::format("{}{}, seed={}, {}", run.method, sweep, run.seed, run.hash);
+  return fmt::format("{}{}, seed={}, {}", run.method, sweep, run.seed,
+                     run.to_be_measured ? "its micro-batch to be measured" : run.hash);
 }
 
 // The resolved experiment as TOML, the runs as comments: the output is an experiment file again.
@@ -115,13 +148,45 @@ int print_predictions(const Experiment& experiment, bool json, const MpiSession&
   }
 }
 
+// `check` measures nothing, and `predict` leaves nothing behind.
+Experiment loaded(const CommandLine& line, bool predicts, bool checks, const MpiSession& session) {
+  MicroBatchMeter meter({.results_directory = line.options.results_directory,
+                         .remeasure = line.options.rerun,
+                         .keep = !predicts,
+                         .mpi = &session});
+  LoadOptions options{.finite_means = predicts};
+  if (!checks) options.measure = [&meter](const MicroBatchWork& work) { return meter.seconds(work); };
+  return load_experiment(line.file, line.overrides, options);
+}
+
+// Leaves the runs that are named; all, if none is.
+void choose(Experiment& experiment, const std::vector<std::string>& only) {
+  if (only.empty()) return;
+  for (const std::string& hash : only) {
+    const auto is_named = [&](const Run& run) { return !hash.empty() && run.hash.starts_with(hash); };
+    if (std::ranges::none_of(experiment.runs, is_named))
+      throw ConfigurationFault(fmt::format("--only {}: no run has a hash that begins so; `check` shows them", hash));
+  }
+  std::erase_if(experiment.runs, [&](const Run& run) {
+    return std::ranges::none_of(only, [&](const std::string& hash) { return run.hash.starts_with(hash); });
+  });
+}
+
 int execute(const CLI::App& app, CommandLine& line, const MpiSession& session) {
   if (app.got_subcommand("list")) {
     print(session, stdout, listing(line.kind));
     return 0;
   }
   const bool predicts = app.got_subcommand("predict");
-  const Experiment experiment = load_experiment(line.file, line.overrides, {.finite_means = predicts});
+  const bool compares = app.got_subcommand("compare");
+  if (compares) {
+    if (session.active())
+      throw ConfigurationFault("compare starts processes under MPI itself: start it without mpirun");
+    line.compare.run = line.options;
+    line.compare.overrides = line.overrides;
+    line.overrides.emplace_back(compare_override);
+  }
+  Experiment experiment = loaded(line, predicts, app.got_subcommand("check"), session);
   if (predicts) return print_predictions(experiment, line.json, session);
   if (app.got_subcommand("check")) {
     print(session, stdout, line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment));
@@ -131,6 +196,8 @@ int execute(const CLI::App& app, CommandLine& line, const MpiSession& session) {
     print(session, stderr,
           "warning: BLAS is the reference library, slower by an order of magnitude; install OpenBLAS\n");
   }
+  if (compares) return compare(experiment, line.compare);
+  choose(experiment, line.only);
   line.options.mpi = &session;
   return run_experiment(experiment, line.options);
 }
@@ -145,6 +212,7 @@ int parse_and_execute(int argc, char** argv, const MpiSession& session) {
   CLI::App* run = app.add_subcommand("run", "run an experiment and print its table");
   add_experiment(*run, line);
   add_run_options(*run, line.options);
+  add_choice_of_runs(*run, line);
   CLI::App* check = app.add_subcommand("check", "print the resolved experiment and its runs, run nothing");
   add_experiment(*check, line);
   check->add_flag("--ranks", line.ranks, "print only the number of processes that it needs under MPI");
@@ -152,6 +220,11 @@ int parse_and_execute(int argc, char** argv, const MpiSession& session) {
       "predict", "what the methods will take, by formulas and a short simulation of time; nothing is trained");
   add_experiment(*foretell, line);
   foretell->add_flag("--json", line.json, "for programs");
+  CLI::App* both = app.add_subcommand(
+      "compare", "run an experiment on the simulated cluster and under mpirun, and print the error of the first");
+  add_experiment(*both, line);
+  add_run_options(*both, line.options);
+  add_compare_options(*both, line.compare);
   app.add_subcommand("list", "what an experiment file may name, with a sentence each")
       ->add_option("kind", line.kind, "algorithms, delays, networks, models, datasets or schedules; all if left out")
       ->check(CLI::IsMember(std::vector<std::string>(listed_kinds.begin(), listed_kinds.end())));

@@ -13,6 +13,7 @@ RecordingPlan read_recording(Settings& root) {
   if (recording.has("trace_seconds"))
     plan.trace_seconds = recording.number("trace_seconds", {.low = 0, .low_open = true, .high_open = true});
   if (recording.has("durations")) plan.durations = recording.flag("durations");
+  if (recording.has("parameters")) plan.parameters = recording.flag("parameters");
   return plan;
 }
 

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -16,10 +14,10 @@
 #include "experiments/mpi_exchange.hpp"
 #include "experiments/participants.hpp"
 #include "results/build_info.hpp"
+#include "results/finished_run.hpp"
 #include "results/progress.hpp"
 #include "results/result_table.hpp"
 #include "results/run_directory.hpp"
-#include "results/summary_json.hpp"
 #include "workers/datasets/dataset.hpp"
 #include "workers/interrupt.hpp"
 
@@ -27,24 +25,6 @@ namespace syncopate {
 namespace {
 
 constexpr int exit_success = 0, exit_failure = 1, exit_usage = 2, exit_interrupted = 130;
-
-std::optional<std::string> read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
-// The summary of a finished run of this configuration, if it is there. The hash stands for all of it but
-// the description, which may have been another one.
-std::optional<RunSummary> finished_before(const std::filesystem::path& directory, const Run& run) {
-  const auto text = read_file(directory / "summary.json");
-  if (!text) return {};
-  auto summary = summary_from_json(*text);
-  if (!summary || summary->status != RunStatus::finished || summary->hash != run.hash) return {};
-  if (!covers(summary->recorded, run.recording)) return {};
-  summary->method_index = run.method_index;
-  return summary;
-}
 
 class ExperimentRunner {
  public:
@@ -201,10 +181,11 @@ int ExperimentRunner::print_tables() const {
   for (const auto& summary : summaries_) {
     if (summary) runs.push_back(*summary);
   }
-  const std::string results = result_table(runs, clock());
+  const std::string results = options_.tables ? result_table(runs, clock()) : "";
   const std::string failures = failure_table(runs);
   if (!results.empty()) fmt::print("\n{}{}", results, overrun_warnings(runs));
-  if (!failures.empty()) fmt::print("\nRuns that did not finish; they are repeated next time:\n\n{}", failures);
+  if (!failures.empty() && options_.tables)
+    fmt::print("\nRuns that did not finish; they are repeated next time:\n\n{}", failures);
   std::fflush(stdout);
   return failures.empty() ? exit_success : exit_failure;
 }

@@ -20,6 +20,7 @@ struct RunOptions {
   int threads = 0;     // of the executor; 0: all cores
   bool rerun = false;  // repeat runs that are already there
   bool quiet = false;  // only the final table and errors
+  bool tables = true;  // print it, and which runs failed
   ClusterChoice cluster = ClusterChoice::automatic;
   const MpiSession* mpi = nullptr;  // null: run_experiment opens its own where it needs one
 };

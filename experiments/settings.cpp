@@ -181,6 +181,11 @@ bool Settings::has(std::string_view key) const {
   return node_->find(key) != nullptr;
 }
 
+std::optional<std::string> Settings::word(std::string_view key) const {
+  const TomlNode* written = node_->find(key);
+  return written ? as<std::string>(*written) : std::nullopt;
+}
+
 std::size_t Settings::faults_so_far() const { return node_->faults->size(); }
 
 void Settings::leave_out(std::string_view key) { node_->entry(key).value.reset(); }

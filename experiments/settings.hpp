@@ -60,6 +60,9 @@ class Settings {
   // Whether the key is written. A key that was asked about is known and need not be read.
   bool has(std::string_view key) const;
 
+  // The value where it is written as a string, for keys that take a number or a word.
+  std::optional<std::string> word(std::string_view key) const;
+
   // Leaves a value that was read out of the resolved configuration, because its default means nothing here
   // and would mean something once it is written.
   void leave_out(std::string_view key);

@@ -28,6 +28,7 @@ std::string to_json(const RunMetadata& metadata) {
   json["end"] = iso_time(metadata.end);
   json["exit"] = metadata.exit;
   json["configuration_hash"] = metadata.hash;
+  if (metadata.measured_micro_batch_s) json["measured_micro_batch_s"] = *metadata.measured_micro_batch_s;
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

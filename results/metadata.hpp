@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 namespace syncopate {
@@ -14,8 +15,9 @@ struct RunMetadata {
   std::string libtorch_version;
   std::chrono::system_clock::time_point start;
   std::chrono::system_clock::time_point end;
-  std::string exit;  // status of the run: finished, diverged, failed
-  std::string hash;  // of the resolved configuration
+  std::string exit;                                // status of the run: finished, diverged, failed
+  std::string hash;                                // of the resolved configuration
+  std::optional<double> measured_micro_batch_s{};  // cluster.micro_batch_s, where it was measured
 };
 
 // Adds what the build and the machine say about themselves.

@@ -88,6 +88,7 @@ void Recorder::on_publish(const Publication& publication) {
       entry.models = models_of(publication);
       entry.recalibration = publication.recalibration;
     }
+    if (options_.keep_parameters) last_models_ = entry.models;
     last_.reset();
     if (due(step)) {
       record(std::move(entry));
@@ -161,6 +162,7 @@ void Recorder::finish() {
     const std::size_t recorded = entries_->all.size();  // only this thread adds to them
     for (std::size_t index = 0; index < recorded; ++index) evaluate(index);
     training_.executor().wait_all();
+    for (const ModelStatePtr& model : last_models_) parameters_.push_back(training_.values(model));
   } catch (...) {
     set_listener(nullptr);
     throw;
@@ -174,7 +176,7 @@ void Recorder::set_listener(std::function<void()> listener) {
 }
 
 Recording Recorder::recording() const {
-  Recording recording{.metrics = {}, .rounds = rounds_};
+  Recording recording{.metrics = {}, .rounds = rounds_, .parameters = parameters_};
   {
     const std::lock_guard lock(entries_->mutex);
     for (const Entry& entry : entries_->all) {

@@ -42,6 +42,7 @@ class Recorder : public RunObserver {
     // True: states are kept, and evaluated by finish(). For runs on a wall clock, which an evaluation
     // in between would slow down. False: evaluated by the executor while the run goes on.
     bool defer = false;
+    bool keep_parameters = false;  // finish() reads those of the last model
     // After each round and publication, and after each evaluation that finish() waits for; may be null.
     // Called by one thread at a time.
     std::function<void()> on_change;
@@ -85,7 +86,9 @@ class Recorder : public RunObserver {
   Training& training_;
   std::shared_ptr<Entries> entries_;
   std::vector<Round> rounds_;
-  std::optional<Entry> last_;  // the newest publication, if it is not recorded yet
+  std::optional<Entry> last_;                   // the newest publication, if it is not recorded yet
+  std::vector<ModelStatePtr> last_models_;      // the newest publication's, if their parameters are asked for
+  std::vector<std::vector<float>> parameters_;  // of these
   Step recorded_step_{-1};
   Time recorded_time_{};
   RunPosition position_;

@@ -28,6 +28,8 @@ struct Recording {
   std::vector<MetricsRow> metrics;  // ascending in step and time
   std::vector<Round> rounds;        // in the order in which they ended
   bool diverged = false;            // the last row of `metrics` is the first one that is not finite
+  // (P,) of the last model, or of each member of the last ensemble; empty unless asked for.
+  std::vector<std::vector<float>> parameters{};
 };
 
 // Ends the recording at its first model that is not finite. How far a run goes on after it depends

@@ -1,7 +1,9 @@
 #include "results/recording_bytes.hpp"
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 namespace syncopate {
 namespace {
@@ -50,6 +52,22 @@ Round round_of(const Json& json) {
           .bytes = number(6)};
 }
 
+Json json_of(const std::vector<std::vector<float>>& vectors) {
+  Json list = Json::array();
+  for (const std::vector<float>& vector : vectors) {
+    std::vector<std::uint8_t> bytes(vector.size() * sizeof(float));
+    if (!bytes.empty()) std::memcpy(bytes.data(), vector.data(), bytes.size());
+    list.push_back(Json::binary(std::move(bytes)));
+  }
+  return list;
+}
+
+std::vector<float> floats_of(const std::vector<std::uint8_t>& bytes) {
+  std::vector<float> vector(bytes.size() / sizeof(float));
+  if (!vector.empty()) std::memcpy(vector.data(), bytes.data(), vector.size() * sizeof(float));
+  return vector;
+}
+
 }  // namespace
 
 std::vector<std::uint8_t> to_bytes(const Recording& recording) {
@@ -57,7 +75,10 @@ std::vector<std::uint8_t> to_bytes(const Recording& recording) {
   Json rounds = Json::array();
   for (const MetricsRow& row : recording.metrics) metrics.push_back(json_of(row));
   for (const Round& round : recording.rounds) rounds.push_back(json_of(round));
-  return Json::to_cbor({{"metrics", metrics}, {"rounds", rounds}, {"diverged", recording.diverged}});
+  return Json::to_cbor({{"metrics", metrics},
+                        {"rounds", rounds},
+                        {"diverged", recording.diverged},
+                        {"parameters", json_of(recording.parameters)}});
 }
 
 Recording recording_from_bytes(std::span<const std::uint8_t> bytes) {
@@ -67,6 +88,7 @@ Recording recording_from_bytes(std::span<const std::uint8_t> bytes) {
     for (const Json& row : json.at("metrics")) recording.metrics.push_back(row_of(row));
     for (const Json& round : json.at("rounds")) recording.rounds.push_back(round_of(round));
     json.at("diverged").get_to(recording.diverged);
+    for (const Json& vector : json.at("parameters")) recording.parameters.push_back(floats_of(vector.get_binary()));
     return recording;
   } catch (const Json::exception& problem) {
     throw std::runtime_error(std::string("not a recording: ") + problem.what());

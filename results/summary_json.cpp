@@ -108,11 +108,12 @@ Json json_of(const RecordingPlan& recorded) {
   json["trace"] = nullptr;
   if (recorded.trace) json["trace"] = {{"seconds", json_of(recorded.trace_seconds)}, {"events", recorded.trace_events}};
   json["durations"] = recorded.durations.value_or(false);
+  if (recorded.parameters) json["parameters"] = true;
   return json;
 }
 
 RecordingPlan recorded_of(const Json& json) {
-  RecordingPlan recorded{.durations = json.at("durations").get<bool>()};
+  RecordingPlan recorded{.durations = json.at("durations").get<bool>(), .parameters = json.value("parameters", false)};
   const Json& trace = json.at("trace");
   recorded.trace = !trace.is_null();
   if (!recorded.trace) return recorded;
@@ -170,7 +171,7 @@ std::string to_json(const RunSummary& summary) {
   json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
   if (!summary.staleness.empty()) json["staleness"] = staleness_of(summary);
   if (summary.emulated_micro_batches > 0) json["overruns"] = overruns_of(summary);
-  if (summary.recorded.trace || summary.recorded.durations.value_or(false))
+  if (summary.recorded.trace || summary.recorded.durations.value_or(false) || summary.recorded.parameters)
     json["recorded"] = json_of(summary.recorded);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

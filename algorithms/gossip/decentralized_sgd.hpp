@@ -18,6 +18,7 @@ namespace syncopate {
 class DecentralizedSgd : public Algorithm {
  public:
   void run(Worker& worker) const override;
+  bool depends_on_clock() const override { return false; }
 };
 
 std::unique_ptr<Algorithm> make_decentralized_sgd(Settings& settings, const AlgorithmContext& context);

@@ -23,6 +23,7 @@ class StochasticGradientPush : public Algorithm {
   explicit StochasticGradientPush(Step overlap = 0) : overlap_(overlap) {}
 
   void run(Worker& worker) const override;
+  bool depends_on_clock() const override { return overlap_ > Step{0}; }
 
  private:
   void check_weight(const Worker& worker, double weight) const;

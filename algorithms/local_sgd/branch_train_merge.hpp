@@ -21,6 +21,7 @@ class BranchTrainMerge : public Algorithm {
       : seed_steps_(seed_steps), merge_(merge), policies_(policies) {}
 
   void run(Worker& worker) const override;
+  bool depends_on_clock() const override { return false; }
 
  private:
   void train_together(Worker& worker) const;

@@ -30,6 +30,7 @@ class ElasticAveraging : public Algorithm {
   explicit ElasticAveraging(const ElasticOptions& options) : options_(options) {}
 
   void run(Worker& worker) const override;
+  bool depends_on_clock() const override { return options_.exchange == ElasticOptions::Exchange::asynchronous; }
   int servers() const override { return options_.exchange == ElasticOptions::Exchange::asynchronous ? 1 : 0; }
   void serve(Server& server) const override;
 

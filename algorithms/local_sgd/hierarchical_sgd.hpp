@@ -23,6 +23,7 @@ class HierarchicalSgd : public Algorithm {
  public:
   explicit HierarchicalSgd(HierarchicalOptions options) : options_(std::move(options)) {}
   void run(Worker& worker) const override;
+  bool depends_on_clock() const override { return false; }
 
  private:
   HierarchicalOptions options_;

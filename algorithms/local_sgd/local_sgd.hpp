@@ -19,6 +19,7 @@ class LocalSgd : public Algorithm {
       : period_(std::move(period)), policies_(policies) {}
 
   void run(Worker& worker) const override;
+  bool depends_on_clock() const override { return false; }
   std::vector<Prediction> predict(const PredictionInput& input) const override;
 
  private:

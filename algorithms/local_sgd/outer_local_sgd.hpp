@@ -20,6 +20,7 @@ class OuterLocalSgd : public Algorithm {
       : period_(std::move(period)), outer_(std::move(outer)), policies_(policies) {}
 
   void run(Worker& worker) const override;
+  bool depends_on_clock() const override { return false; }
   std::vector<Prediction> predict(const PredictionInput& input) const override {
     return predict_rounds(*period_, policies_.average, input);
   }

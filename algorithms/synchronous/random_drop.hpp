@@ -17,6 +17,7 @@ class RandomDrop : public Algorithm {
   RandomDrop(double rate, Step from_step) : rate_(rate), from_step_(from_step) {}
 
   void run(Worker& worker) const override;
+  bool depends_on_clock() const override { return false; }
   std::vector<Prediction> predict(const PredictionInput& input) const override;
 
  private:

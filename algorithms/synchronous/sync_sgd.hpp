@@ -13,6 +13,7 @@ namespace syncopate {
 class SyncSgd : public Algorithm {
  public:
   void run(Worker& worker) const override;
+  bool depends_on_clock() const override { return false; }
   std::vector<Prediction> predict(const PredictionInput& input) const override;
 };
 

@@ -1,5 +1,6 @@
 """What the program records, read back with Python's own json, gzip and csv: trace.json.gz keeps to the rules of the
-viewers that open it and adds up to summary.json; durations.csv.gz has every micro-batch that came to its end.
+viewers that open it and adds up to summary.json; durations.csv.gz has every micro-batch that came to its end;
+parameters.npy opens in NumPy.
 
 Needs SYNCOPATE_PROGRAM and SYNCOPATE_MPIEXEC.
 """
@@ -11,13 +12,17 @@ import os
 import re
 import subprocess
 import tempfile
+import tomllib
 import unittest
 from collections import defaultdict
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
+
 ACTIVITIES = ["compute", "discarded", "wait", "communicate", "down"]
-EXPERIMENT = Path(__file__).parents[2] / "experiments" / "examples" / "timeline.toml"
+EXAMPLES = Path(__file__).parents[2] / "experiments" / "examples"
+EXPERIMENT, REALITY = EXAMPLES / "timeline.toml", EXAMPLES / "reality.toml"
 
 
 def ns(microseconds: float) -> int:
@@ -31,11 +36,11 @@ class RecordedFiles(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.directory = Path(temporary.name)
 
-    def run_program(self, *overrides: str, ranks: int = 0) -> list[Path]:
+    def run_program(self, *overrides: str, ranks: int = 0, experiment: Path = EXPERIMENT) -> list[Path]:
         """The runs' directories."""
         environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         launcher = [os.environ["SYNCOPATE_MPIEXEC"], "--quiet", "--oversubscribe", "-n", str(ranks)] if ranks else []
-        done = subprocess.run([*launcher, os.environ["SYNCOPATE_PROGRAM"], "run", str(EXPERIMENT), "--results",
+        done = subprocess.run([*launcher, os.environ["SYNCOPATE_PROGRAM"], "run", str(experiment), "--results",
                                str(self.directory), *overrides], capture_output=True, text=True, env=environment,
                               check=False, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -132,6 +137,19 @@ class RecordedFiles(unittest.TestCase):
                     if event["name"] == "compute" and event["ts"] + event["dur"] < end:
                         slot = (event["tid"] - 1, event["args"]["step"], event["args"]["micro_batch"])
                         self.assertEqual(Decimal(round(event["dur"] * 1000)) / 10**9, took[slot])
+
+    def test_parameters_are_arrays_of_numpy(self):
+        """A linear model's P = (features + 1) x classes; of an ensemble, a row for each of the four members. The mean of
+        the members is what the same training ends with where it averages them."""
+        methods = ("methods=[{label='mean',algorithm='branch-train-merge'},"
+                   "{label='members',algorithm='branch-train-merge',merge='ensemble'}]")
+        runs = self.run_program(methods, "budget.steps=6", "recording.parameters=true", experiment=REALITY)
+        mean, members = (np.load(run / "parameters.npy", allow_pickle=False) for run in runs)
+        config = tomllib.loads((runs[0] / "config.toml").read_text())["datasets"]["gaussian-mixture"]
+        size = (config["dimension"] + 1) * config["classes"]
+        self.assertEqual((mean.dtype, mean.shape, members.shape), (np.float32, (size,), (4, size)))
+        np.testing.assert_allclose(members.mean(axis=0, dtype=np.float64), mean, rtol=0, atol=1e-6)
+        self.assertGreater(np.ptp(members, axis=0).max(), 1e-3)
 
     def test_a_limit_of_events_is_said_and_kept(self):
         for run in self.run_program("budget.steps=60", "recording.trace_events=400", "recording.durations=false"):

@@ -1,0 +1,21 @@
+// What a run has left in its directory, for those who need not repeat it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "experiments/experiment.hpp"
+#include "results/summary.hpp"
+
+namespace syncopate {
+
+std::optional<std::string> read_file(const std::filesystem::path& path);
+
+// The summary in the directory, if it is one of this configuration, however the run ended.
+std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const Run& run);
+
+// The same, if the run is finished and has all files that are asked for.
+std::optional<RunSummary> finished_before(const std::filesystem::path& directory, const Run& run);
+
+}  // namespace syncopate

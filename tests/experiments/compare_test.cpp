@@ -1,0 +1,170 @@
+// The built program compares its two clusters, and measures what a micro-batch takes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "results/npy.hpp"
+#include "tests/experiments/program.hpp"
+
+namespace syncopate {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// Two workers, 12 steps of 20 ms of which next to nothing is arithmetic.
+constexpr const char* two_methods = R"(name = "two"
+[cluster]
+workers = 2
+micro_batch_s = 0.020
+pace = "emulate"
+[network]
+kind = "fixed"
+latency_s = 0.0002
+[[delays]]
+kind = "uniform"
+low = 0.0
+high = 0.020
+[training]
+model = "quadratic"
+[training.learning_rate]
+schedule = "constant"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+[budget]
+steps = 12
+[evaluation]
+every_steps = 4
+[[methods]]
+algorithm = "sync-sgd"
+[[methods]]
+label = "served"
+algorithm = "backup-workers"
+backups = 0
+)";
+
+class Compare : public ProgramTest {
+ protected:
+  std::vector<std::filesystem::path> files_named(const std::string& name) const {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory))
+      if (entry.path().filename() == name) found.push_back(entry.path());
+    return found;
+  }
+  json result() const { return json::parse(read("results/two/compare.json")); }
+};
+
+// Nothing here depends on who comes first but the order of a sum of two terms. The loose bound on the time is for a
+// busy machine; what one run must take at the least is the sum of its drawn times.
+TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
+  const std::string file = write("e.toml", two_methods);
+  const std::string command = "compare " + file + " --results results ";
+  const auto outcome = syncopate(command + "--markdown table.md --json table.json --step-time-tolerance 100");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("sync-sgd"), HasSubstr("served"), HasSubstr("within")));
+  EXPECT_THAT(outcome.err, HasSubstr("under MPI, 2 of 2: served"));
+  EXPECT_THAT(read("table.md"), HasSubstr("| sync-sgd | "));
+  EXPECT_EQ(read("table.json"), read("results/two/compare.json"));
+
+  const json compared = result();
+  ASSERT_EQ(compared["runs"].size(), 2u);
+  for (const json& run : compared["runs"]) {
+    SCOPED_TRACE(run["method"]);
+    const double simulated = run["simulated"]["step_time_s"], mpi = run["mpi"]["step_time_s"];
+    EXPECT_GT(mpi, 0.95 * simulated);
+    EXPECT_DOUBLE_EQ(run["step_time_error"].get<double>(), (simulated - mpi) / mpi);
+    EXPECT_EQ(run["drop_rate_error"], 0.0);
+    EXPECT_LT(run["parameter_error"], 1e-5);
+    EXPECT_EQ(run["depends_on_clock"], run["method"] == "served");
+    EXPECT_EQ(run["simulated"]["mean_staleness"].is_null(), run["method"] == "sync-sgd");
+  }
+  const auto saved = files_named("parameters.npy");
+  ASSERT_EQ(saved.size(), 4u);
+  EXPECT_FALSE(floats_from_npy(read(saved[0])).empty());
+
+  // All is there already: nothing is started, so that a launcher that does not exist is not missed.
+  const auto again = syncopate(command + "--mpiexec /nowhere/mpirun --step-time-tolerance 0 --check");
+  EXPECT_EQ(again.status, 1) << again.err;
+  EXPECT_THAT(again.err, Not(HasSubstr("under MPI")));
+  EXPECT_THAT(again.out, HasSubstr("0 of 2 within 0 % of the time per step"));
+  EXPECT_EQ(result()["runs"][0]["mpi"], compared["runs"][0]["mpi"]);
+  EXPECT_FALSE(result()["all_within"]);
+}
+
+TEST_F(Compare, WhatCannotBeRunIsSaid) {
+  const std::string file = write("e.toml", two_methods);
+  const auto missing = syncopate("compare " + file + " --results results --mpiexec /nowhere/mpirun");
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_THAT(missing.err, HasSubstr("/nowhere/mpirun: no such program to start MPI with"));
+  EXPECT_EQ(syncopate("compare " + file, 2).status, 2);  // under mpirun itself
+  EXPECT_EQ(syncopate("run " + file + " --only 0123456789").status, 2);
+
+  // A launcher that fails for one method (it is asked for three processes) leaves the other alone.
+  const std::string launcher = write("launcher",
+                                     "#!/bin/sh\nfor word; do if [ \"$word\" = 3 ]; then echo too many >&2; "
+                                     "exit 7; fi; done\nexec " SYNCOPATE_MPIEXEC " --oversubscribe \"$@\"\n");
+  std::filesystem::permissions(launcher, std::filesystem::perms::owner_all);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  const auto outcome =
+      syncopate("compare " + file + " --results results --step-time-tolerance 100 --mpiexec " + launcher);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("too many"));
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("Not compared:\nserved: under MPI: the processes under MPI ended with status 7"),
+                    HasSubstr("1 of 2 within")));
+  EXPECT_EQ(result()["runs"][0]["verdict"], "within");
+  EXPECT_EQ(result()["runs"][1]["verdict"], "failed");
+}
+
+TEST_F(Compare, AMeasuredMicroBatchIsMeasuredOnceAndTheSameOnAllRanks) {
+  const std::string file = write("e.toml", two_methods);
+  const std::string options = " --quiet --results results cluster.micro_batch_s=measured methods.served.backups=1";
+  const auto checked = syncopate("check " + file + " cluster.micro_batch_s=measured");
+  EXPECT_THAT(checked.out, AllOf(HasSubstr("micro_batch_s = \"measured\""), HasSubstr("to be measured")));
+  EXPECT_TRUE(files_named("measured.json").empty());
+
+  ASSERT_EQ(syncopate("run " + file + options).status, 0) << read("err.txt");
+  const json kept = json::parse(read("results/two/measured.json"));
+  ASSERT_EQ(kept.size(), 1u);
+  const double measured = kept[0]["micro_batch_s"];
+  EXPECT_GT(measured, 0);
+  EXPECT_LT(measured, 1);
+  const auto metadata = files_named("metadata.json");
+  ASSERT_EQ(metadata.size(), 2u);
+  for (const auto& path : metadata) {
+    EXPECT_EQ(json::parse(read(path))["measured_micro_batch_s"], measured);
+    const std::string configuration = read(path.parent_path() / "config.toml");
+    EXPECT_THAT(configuration, HasSubstr("micro_batch_measured = true"));
+  }
+  // Kept, the times are those of the same runs, whoever asks.
+  const auto again =
+      syncopate("run " + file + " --results results cluster.micro_batch_s=measured methods.served.backups=1");
+  EXPECT_THAT(again.err, HasSubstr("2 of 2 runs are there already"));
+  ASSERT_EQ(syncopate("run " + file + options, 3).status, 0) << read("err.txt");
+  EXPECT_EQ(files_named("metadata.json").size(), 4u);
+  EXPECT_EQ(json::parse(read("results/two/measured.json")), kept);
+
+  write("results/two/measured.json", "[1]");
+  EXPECT_EQ(syncopate("run " + file + options).status, 2);
+  EXPECT_THAT(read("err.txt"), HasSubstr("results/two/measured.json"));
+  EXPECT_EQ(syncopate("run " + file + options + " --rerun").status, 2);
+  std::filesystem::remove(directory / "results/two/measured.json");
+
+  const auto nothing = syncopate("check " + file + " cluster.micro_batch_s=measured training.model=none");
+  EXPECT_EQ(nothing.status, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("there is no model to measure"));
+  const auto other = syncopate("check " + file + " cluster.micro_batch_s=mesured");
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("must be a finite number above 0, or \"measured\""));
+}
+
+}  // namespace
+}  // namespace syncopate
