@@ -12,10 +12,8 @@
 
 namespace syncopate {
 
-// What a number is drawn for. Values are part of the reproducibility contract: append, never renumber, up to 255.
-// Four bytes wide: were it one, it would be read together with the stream's number, which the processor cannot do
-// before both have left its store buffer, and a batch of numbers would take half as long again.
-enum class Purpose : std::uint32_t {
+// What a number is drawn for. Values are part of the reproducibility contract: append, never renumber.
+enum class Purpose : std::uint8_t {
   delay = 1,               // duration of a micro-batch
   worker_factor = 2,       // persistent speed of a worker
   data_order = 3,          // permutation of an epoch

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -22,8 +23,8 @@ class ProgramTest : public testing::Test {
  protected:
   void SetUp() override {
     const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
-    directory =
-        std::filesystem::temp_directory_path() / (std::string("syncopate_") + test->test_suite_name() + test->name());
+    directory = std::filesystem::temp_directory_path() /
+                (std::string("syncopate_") + test->test_suite_name() + test->name() + std::to_string(getpid()));
     std::filesystem::remove_all(directory);
     std::filesystem::create_directories(directory);
   }

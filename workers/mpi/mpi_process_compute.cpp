@@ -56,7 +56,8 @@ std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePt
   if (!passage.kept) return std::nullopt;
   ++tally(self_).computed;
   tally(self_).computed_ns += spent.count();
-  if (options_.record && options_.record->durations) record_duration(slot, spent, injected);
+  const bool is_through = passage.end <= clock_.booked();  // not cut short by the servers' end
+  if (is_through && options_.record && options_.record->durations) record_duration(slot, spent, injected);
   return sum ? Gradient(std::move(sum), 1, spent) : Gradient(at, samples, spent);
 }
 
