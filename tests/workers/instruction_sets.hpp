@@ -11,9 +11,8 @@
 namespace syncopate {
 
 inline void with_each_instruction_set(const std::function<void(const std::string&)>& body) {
-  const std::vector<std::pair<InstructionSet, std::string>> sets = {{InstructionSet::scalar, "scalar"},
-                                                                    {InstructionSet::avx2, "AVX2"},
-                                                                    {InstructionSet::avx512, "AVX-512"}};
+  const std::vector<std::pair<InstructionSet, std::string>> sets = {
+      {InstructionSet::scalar, "scalar"}, {InstructionSet::avx2, "AVX2"}, {InstructionSet::avx512, "AVX-512"}};
   const InstructionSet usual = instruction_set;
   for (const auto& [set, name] : sets) {
     if (set > widest_instruction_set()) continue;

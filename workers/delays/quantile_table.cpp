@@ -31,8 +31,7 @@ void QuantileTable::Reader::add(std::span<const double> u, const Transformation&
   std::size_t done = 0;
 #if defined(__x86_64__)
   if (instruction_set == InstructionSet::avx512) done = add_by_eights(u, form, out);
-  if (instruction_set != InstructionSet::scalar)
-    done += add_by_fours(u.subspan(done), form, out.subspan(done));
+  if (instruction_set != InstructionSet::scalar) done += add_by_fours(u.subspan(done), form, out.subspan(done));
 #endif
   for (std::size_t i = done; i < u.size(); ++i) out[i] += std::min(form.shift + form.scale * (*this)(u[i]), form.bound);
 }
