@@ -23,6 +23,25 @@ TEST(DropComputeTheory, TheSlowestWorkerByTheCentralLimit) {
   EXPECT_NEAR(expected_slowest_worker(16, 12, delayed), 21.623354127, 1e-8);
 }
 
+// The table of S_eff: 16 workers, t_0 = 350 ms, T^c = 800 ms, and the mean T of the search case.
+TEST(DropComputeTheory, TheAnalyticalSpeedupsMatchTheTable) {
+  struct Row {
+    double threshold, given_slowest, analytical;
+  };
+  constexpr Row rows[] = {{4000, 1.063243628228, 1.045147803345},
+                          {5000, 1.111989254253, 1.093063805483},
+                          {6000, 1.129321653356, 1.110101216635},
+                          {7000, 1.073396055982, 1.055127442333},
+                          {8000, 0.999300537637, 0.999300537637}};
+  const MicroBatchLaw law{.mean = 350 * delayed.mean, .deviation = 350 * delayed.deviation};
+  for (const Row& row : rows) {
+    const double completed = expected_micro_batches(12, row.threshold, law);
+    EXPECT_NEAR(effective_speedup(completed, 12, row.threshold, 7713.061595614, 800), row.given_slowest, 1e-10);
+    EXPECT_NEAR(effective_speedup(completed, 12, row.threshold, expected_slowest_worker(16, 12, law), 800),
+                row.analytical, 1e-10);
+  }
+}
+
 TEST(DropComputeTheory, ConstantMicroBatchesAreCounted) {
   EXPECT_EQ(expected_micro_batches(12, 5.5, {.mean = 1, .deviation = 0}), 5);
   EXPECT_EQ(expected_micro_batches(12, 100, {.mean = 1, .deviation = 0}), 12);

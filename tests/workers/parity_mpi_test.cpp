@@ -19,6 +19,7 @@
 #include "algorithms/gradient_coding/coded_sgd.hpp"
 #include "algorithms/gradient_coding/cyclic_repetition.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
+#include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
@@ -29,6 +30,7 @@
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/workers/mpi_test_main.hpp"
 #include "workers/delays/exponential.hpp"
@@ -159,6 +161,15 @@ TEST(Parity, DropComputeWithALargerBatchDividedByWhatWasComputed) {
                              .normalisation = DropComputeOptions::Normalisation::computed,
                              .compensation = make_larger_batch(0.5)}));
 }
+
+TEST(Parity, RandomDrop) { expect_parity(RandomDrop(0.3, Step{2})); }
+
+TEST(Parity, DropComputeInsideLocalSgdWithoutAThreshold) {
+  for (const auto clock : {DropLocalOptions::Clock::period, DropLocalOptions::Clock::step})
+    expect_parity(DropLocalSgd(make_constant_period(Step{5}), {.clock = clock}));
+}
+
+TEST(Parity, SynchronousElasticAveraging) { expect_parity(ElasticAveraging({.alpha = 0.2, .period = 2})); }
 
 TEST(Parity, OuterOptimizers) {
   expect_parity(OuterLocalSgd(make_constant_period(Step{6}), make_slowmo(0.9, 0.5), {}));
