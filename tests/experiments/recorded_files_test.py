@@ -174,6 +174,42 @@ class RecordedFiles(unittest.TestCase):
                 for row in rows:
                     self.assertGreaterEqual(Decimal(row["duration_s"]), Decimal(row["added_s"]) + Decimal("0.002"))
 
+    def test_a_recorded_run_replayed_is_itself(self):
+        file = """[cluster]
+workers = 4
+micro_batches = 3
+{base}
+[network]
+kind = "fixed"
+latency_s = 0.001
+{delays}
+[training]
+model = "none"
+parameters = 1000
+[budget]
+steps = 30
+[recording]
+durations = true
+[[methods]]
+algorithm = "sync-sgd"
+"""
+        recorded, replayed = self.directory / "recorded.toml", self.directory / "replayed.toml"
+        recorded.write_text(file.format(base="micro_batch_s = 0.01",
+                                        delays='[[delays]]\nkind = "exponential"\nmean = 0.005'))
+        [first] = self.run_program(experiment=recorded)
+        replayed.write_text(file.format(base=f'[cluster.trace]\nfile = "{first / "durations.csv.gz"}"\nend = "error"',
+                                        delays=""))
+        [second] = set(self.run_program(experiment=replayed)) - {first}
+        for name in ["steps.csv", "metrics.csv"]:
+            self.assertEqual((first / name).read_text(), (second / name).read_text())
+        # All like worker 0: nobody waits for anybody else, and a step takes what worker 0 takes.
+        overrides = [f"cluster.trace.like.{worker}=0" for worker in [1, 2, 3]]
+        [third] = set(self.run_program(*overrides, experiment=replayed)) - {first, second}
+        summary = json.loads((third / "summary.json").read_text())
+        with gzip.open(first / "durations.csv.gz", "rt", encoding="utf-8") as rows:
+            own = sum(Decimal(row["duration_s"]) for row in csv.DictReader(rows) if row["worker"] == "0")
+        self.assertAlmostEqual(float(own) + 30 * 0.001, summary["end_time_s"], places=8)
+
 
 if __name__ == "__main__":
     unittest.main()
