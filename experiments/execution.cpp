@@ -15,7 +15,7 @@
 #include "workers/interrupt.hpp"
 #include "workers/models/registry.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
-#include "workers/simulated/simulated_cluster.hpp"
+#include "workers/simulated/lockstep_cluster.hpp"
 
 namespace syncopate {
 namespace {
@@ -66,15 +66,16 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
                                       std::function<void(const std::string&)> before_abort) {
   const int servers = run.algorithm->servers();
   if (!machinery.mpi) {
-    return std::make_unique<SimulatedCluster>(SimulatedCluster::Options{.workers = run.workers,
-                                                                        .servers = servers,
-                                                                        .micro_batches = run.micro_batches,
-                                                                        .compute_time = *run.compute_time,
-                                                                        .network = *run.network,
-                                                                        .training = training,
-                                                                        .observer = observer,
-                                                                        .record = record,
-                                                                        .outages = run.outages.get()});
+    return make_simulated_cluster({.workers = run.workers,
+                                   .servers = servers,
+                                   .micro_batches = run.micro_batches,
+                                   .compute_time = *run.compute_time,
+                                   .network = *run.network,
+                                   .training = training,
+                                   .observer = observer,
+                                   .record = record,
+                                   .outages = run.outages.get()},
+                                  run.workers_act_alike());
   }
   MpiCluster::Options options{.workers = run.workers,
                               .servers = servers,

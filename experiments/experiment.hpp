@@ -77,6 +77,9 @@ struct Run {
   EvaluationPlan evaluation;
   RecordingPlan recording;  // not hashed
   std::shared_ptr<const Algorithm> algorithm;
+
+  // Whether one program can stand for all workers of a time-only run.
+  bool workers_act_alike() const { return data_of.empty() && algorithm->workers_act_alike(budget); }
 };
 
 struct Experiment {

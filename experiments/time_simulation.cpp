@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "workers/simulated/simulated_cluster.hpp"
+#include "workers/simulated/lockstep_cluster.hpp"
 
 namespace syncopate {
 namespace {
@@ -101,16 +101,17 @@ RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& obser
   Executor executor(0);
   Training training(nullptr, run.optimizer, {}, executor);
   training.set_parameter_bytes(run.parameter_bytes);
-  SimulatedCluster cluster({.workers = run.workers,
-                            .servers = run.algorithm->servers(),
-                            .micro_batches = run.micro_batches,
-                            .compute_time = *run.compute_time,
-                            .network = *run.network,
-                            .training = training,
-                            .observer = &observer,
-                            .record = nullptr,
-                            .outages = run.outages.get()});
-  const RunContext context{.cluster = cluster,
+  const auto cluster = make_simulated_cluster({.workers = run.workers,
+                                               .servers = run.algorithm->servers(),
+                                               .micro_batches = run.micro_batches,
+                                               .compute_time = *run.compute_time,
+                                               .network = *run.network,
+                                               .training = training,
+                                               .observer = &observer,
+                                               .record = nullptr,
+                                               .outages = run.outages.get()},
+                                              run.workers_act_alike());
+  const RunContext context{.cluster = *cluster,
                            .training = training,
                            .learning_rate = *run.learning_rate,
                            .budget = budget,

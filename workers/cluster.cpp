@@ -31,16 +31,6 @@ Gradient Cluster::compute_gradients(Rank self, const ModelStatePtr& at, const Mi
   return sum;
 }
 
-Bytes message_bytes(const Message& message, Bytes parameter_bytes) {
-  const bool has_values = message.carries_model || message.gradient.micro_batches() > 0;
-  Bytes::Rep bytes = 8 * static_cast<Bytes::Rep>(message.numbers.size());
-  if (has_values) {
-    const Bytes::Rep floats = parameter_bytes.value() / 4;
-    bytes += (message.gradient.wide() ? 8 : 4) * (message.slice.end(floats) - message.slice.begin(floats));
-  }
-  return Bytes{bytes};
-}
-
 Duration Account::total() const { return std::accumulate(time.begin(), time.end(), Duration{}); }
 
 }  // namespace syncopate

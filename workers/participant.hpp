@@ -108,18 +108,19 @@ class Participant {
   void publish(Publication publication);  // fills in where and when
 
  protected:
+  double steps_per_file_step_ = 1;
+  double schedule_stretch_ = 1;
+  Step extra_steps_{};
+  Step added_steps_{};
+  double rate_factor_ = 1;
+  std::optional<Agreement> agreed_;
+  // What every step touches, together.
   const RunContext& context_;  // one for all workers, so that it stays in the cache
   Rank rank_;
   int size_;
   Step step_{};
   ModelStatePtr model_;
-  std::optional<Agreement> agreed_;
   std::int64_t kept_total_ = 0;  // without collectives: micro-batches descended along
-  double rate_factor_ = 1;
-  double steps_per_file_step_ = 1;
-  double schedule_stretch_ = 1;
-  Step extra_steps_{};
-  Step added_steps_{};
 };
 
 }  // namespace syncopate

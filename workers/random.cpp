@@ -4,41 +4,24 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "workers/instruction_set.hpp"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "workers/philox_lanes.hpp"
 
 namespace syncopate {
 namespace {
 
 using Block = std::array<std::uint32_t, 4>;
-using Key = std::array<std::uint32_t, 2>;
 
-// The counter's words: block, worker, low half of the step, and purpose | stream << 8 | step's next 16 bits << 16.
-std::uint32_t last_word(const RandomStream& stream) {
-  const auto user = static_cast<std::uint32_t>(stream.purpose) | static_cast<std::uint32_t>(stream.stream) << 8;
-  return user | static_cast<std::uint32_t>(static_cast<std::uint64_t>(stream.step.value()) >> 32) << 16;
-}
 Block counter_of(const RandomStream& stream, std::uint32_t block) {
   return {block, static_cast<std::uint32_t>(stream.worker.value), static_cast<std::uint32_t>(stream.step.value()),
           last_word(stream)};
 }
 
-constexpr Key key_of(std::uint64_t seed) {
-  return {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
-}
-
-Block philox(const Block& counter, const Key& key) {
+Block philox(const Block& counter, const PhiloxKey& key) {
   const auto random = r123::Philox4x32()({{counter[0], counter[1], counter[2], counter[3]}}, {{key[0], key[1]}});
   return {random[0], random[1], random[2], random[3]};
 }
-
-constexpr std::uint64_t one_bits = std::bit_cast<std::uint64_t>(1.0);
-constexpr double below_one = 1 - 0x1p-53;
 
 // 52 of 64 random bits become the mantissa of a number in [1, 2); the subtraction is exact, so every
 // processor gives the same (k + 1/2) 2^-52.
@@ -48,7 +31,7 @@ double to_uniform(std::uint32_t low, std::uint32_t high) {
 }
 
 // out[i] = number i of the blocks that begin with `counter`.
-void fill_from(Block counter, const Key& key, std::span<double> out) {
+void fill_from(Block counter, const PhiloxKey& key, std::span<double> out) {
   for (std::size_t i = 0; i < out.size(); i += 2, ++counter[0]) {
     const Block random = philox(counter, key);
     out[i] = to_uniform(random[0], random[1]);
@@ -95,7 +78,7 @@ struct Blocks {
 
 // The numbers of the blocks that begin with `counter`: more than 8 (groups - 1), at most 8 groups.
 template <std::size_t groups>
-[[gnu::target("avx2")]] inline void fill_groups(const Block& counter, const Key& key, std::span<double> out) {
+[[gnu::target("avx2")]] inline void fill_groups(const Block& counter, const PhiloxKey& key, std::span<double> out) {
   Blocks blocks[groups];
   for (std::size_t g = 0; g < groups; ++g) {
     blocks[g] = {Lanes{0, 1, 2, 3} + counter[0] + 4 * g, Lanes{} + counter[1], Lanes{} + counter[2],
@@ -110,17 +93,9 @@ template <std::size_t groups>
 
 // The same numbers as fill_from in a third of the time: the inner loop of time-only runs. Two groups
 // take turns, since one alone waits for its multiplications.
-[[gnu::target("avx2")]] void fill_from_avx2(Block counter, const Key& key, std::span<double> out) {
+[[gnu::target("avx2")]] void fill_from_avx2(Block counter, const PhiloxKey& key, std::span<double> out) {
   for (; out.size() > 16; out = out.subspan(16), counter[0] += 8) fill_groups<2>(counter, key, out);
   out.size() > 8 ? fill_groups<2>(counter, key, out) : fill_groups<1>(counter, key, out);
-}
-
-// to_uniform in eight lanes, whose upper halves are garbage.
-[[gnu::target("avx512f")]] inline __m512d to_uniforms(__m512i low, __m512i high) {
-  constexpr __mmask16 upper = 0xaaaa;
-  const __m512i bits = _mm512_mask_blend_epi32(upper, low, _mm512_slli_epi64(high, 32));
-  const __m512i number = _mm512_or_epi64(_mm512_srli_epi64(bits, 12), _mm512_set1_epi64(one_bits));
-  return _mm512_sub_pd(_mm512_castsi512_pd(number), _mm512_set1_pd(below_one));
 }
 
 // As many as there is room for. Without masks, which make stores slow.
@@ -133,62 +108,20 @@ template <std::size_t groups>
   store(four, out.subspan(4));
 }
 
-// The keys of all rounds, in memory, where a vector instruction takes them from as if they stood in all lanes.
-struct RoundKeys {
-  std::uint64_t seed = 0;
-  std::array<std::uint64_t, 10> key0{}, key1{};
-
-  constexpr explicit RoundKeys(std::uint64_t seed) : seed(seed) {
-    auto [low, high] = key_of(seed);
-    for (std::size_t round = 0; round < 10; ++round, low += PHILOX_W32_0, high += PHILOX_W32_1)
-      key0[round] = low, key1[round] = high;
-  }
-};
-
-// The numbers of 8 blocks, or of twice as many, which take turns. 32-bit words stand in 64-bit lanes.
-struct WideCounter {
-  __m512i block, worker, step, last;
-};
-template <int groups>
-[[gnu::target("avx512f")]] inline void draw_wide(const WideCounter& counter, const RoundKeys& keys, __m512d* numbers) {
-  const __m512i multiplier0 = _mm512_set1_epi64(PHILOX_M4x32_0), multiplier1 = _mm512_set1_epi64(PHILOX_M4x32_1);
-  constexpr int exclusive_or = 0x96;  // of three
-  __m512i a[groups], b[groups], c[groups], d[groups];
-  for (int g = 0; g < groups; ++g) {
-    a[g] = g == 0 ? counter.block : _mm512_add_epi64(counter.block, _mm512_set1_epi64(8 * g));
-    b[g] = counter.worker, c[g] = counter.step, d[g] = counter.last;
-  }
-#pragma GCC unroll 10
-  for (int round = 0; round < 10; ++round) {
-    const __m512i key0 = _mm512_set1_epi64(keys.key0[round]), key1 = _mm512_set1_epi64(keys.key1[round]);
-#pragma GCC unroll 2
-    for (int g = 0; g < groups; ++g) {
-      const __m512i p = _mm512_mul_epu32(a[g], multiplier0), q = _mm512_mul_epu32(c[g], multiplier1);
-      a[g] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(q, 32), b[g], key0, exclusive_or), b[g] = q;
-      c[g] = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p, 32), d[g], key1, exclusive_or), d[g] = p;
-    }
-  }
-  const __m512i low_blocks = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);  // first and second number of each in turn
-  const __m512i high_blocks = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
-  for (int g = 0; g < groups; ++g) {
-    const __m512d first = to_uniforms(a[g], b[g]), second = to_uniforms(c[g], d[g]);
-    numbers[2 * g] = _mm512_permutex2var_pd(first, low_blocks, second);
-    numbers[2 * g + 1] = _mm512_permutex2var_pd(first, high_blocks, second);
-  }
-}
-
 [[gnu::target("avx512f"), gnu::noinline]] void fill_many(WideCounter counter, const RoundKeys& keys,
                                                          std::span<double> out) {
   while (out.size() >= 32) {
+    WideCounter next = counter;
+    next.block = _mm512_add_epi64(counter.block, _mm512_set1_epi64(8));
     __m512d numbers[4];
-    draw_wide<2>(counter, keys, numbers);
+    draw_wide<2>({counter, next}, keys, numbers);
     for (int i = 0; i < 4; ++i) _mm512_storeu_pd(out.data() + 8 * i, numbers[i]);
     counter.block = _mm512_add_epi64(counter.block, _mm512_set1_epi64(16));
     out = out.subspan(32);
   }
   while (!out.empty()) {
     __m512d numbers[2];
-    draw_wide<1>(counter, keys, numbers);
+    draw_wide<1>({counter}, keys, numbers);
     store_eight(numbers[0], out);
     if (out.size() > 8) store_eight(numbers[1], out.subspan(8));
     counter.block = _mm512_add_epi64(counter.block, _mm512_set1_epi64(8));
@@ -198,9 +131,7 @@ template <int groups>
 
 [[gnu::target("avx512f")]] void fill_from_avx512(const RandomStream& stream, std::uint32_t block,
                                                  std::span<double> out) {
-  thread_local constinit RoundKeys keys(0);
-  if (keys.seed != stream.seed) [[unlikely]]
-    keys = RoundKeys(stream.seed);
+  const RoundKeys& keys = RoundKeys::of(stream.seed);
   const WideCounter counter{_mm512_add_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(block)),
                             _mm512_set1_epi32(stream.worker.value),
                             _mm512_set1_epi32(static_cast<int>(stream.step.value())),
@@ -208,7 +139,7 @@ template <int groups>
   // One worker's step is drawn without a loop, before which the compiler would load all keys.
   if (out.size() > 16) return fill_many(counter, keys, out);
   __m512d numbers[2];
-  draw_wide<1>(counter, keys, numbers);
+  draw_wide<1>({counter}, keys, numbers);
   store_eight(numbers[0], out);
   if (out.size() > 8) store_eight(numbers[1], out.subspan(8));
 }

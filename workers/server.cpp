@@ -19,7 +19,7 @@ Server::Server(const RunContext& context, Rank rank)
   std::iota(waiting_.begin(), waiting_.end(), 0);
 }
 
-std::optional<Message> Server::receive_until(Time until, Here at) {
+ReceivedMessage Server::receive_until(Time until, Here at) {
   auto message = context_.cluster.receive(rank_, {}, until, {"receive", at});
   // A worker that has lost its state: it computes at this model instead of that which it was sent before.
   while (message && message->step == asks_for_model) {
@@ -33,7 +33,7 @@ std::optional<Message> Server::receive_until(Time until, Here at) {
   return message;
 }
 
-std::optional<Message> Server::receive_until_all_left(const std::function<void(Rank)>& on_leave, Here at) {
+ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& on_leave, Here at) {
   while (true) {
     const int left = workers_left();
     for (int w = 0; on_leave && left < reported_left_ && w < size(); ++w) {
@@ -44,11 +44,11 @@ std::optional<Message> Server::receive_until_all_left(const std::function<void(R
       on_leave(Rank{w});
     }
     if (auto message = receive(at)) return message;
-    if (left == 0) return std::nullopt;
+    if (left == 0) return nullptr;
   }
 }
 
-void Server::send(Rank to, Message message, Here at) {
+void Server::send(Rank to, Message&& message, Here at) {
   message.kept = kept_total_;
   message.slice = slice_;
   context_.cluster.send(rank_, to, std::move(message), {"send", at});

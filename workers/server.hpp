@@ -23,12 +23,11 @@ class Server : public Participant {
   bool has_left(Rank worker) const { return context_.cluster.has_left(rank_, worker); }
 
   // The next message to arrive; nothing if, instead, a worker has left: look at workers_left() again.
-  std::optional<Message> receive(Here at = Here::current()) { return receive_until(never, at); }
-  std::optional<Message> receive_until(Time until, Here at = Here::current());
+  ReceivedMessage receive(Here at = Here::current()) { return receive_until(never, at); }
+  ReceivedMessage receive_until(Time until, Here at = Here::current());
   // The next message to arrive; nothing once all workers have left and nothing is under way. Calls `on_leave`,
   // if there is one, for each that has left, once.
-  std::optional<Message> receive_until_all_left(const std::function<void(Rank)>& on_leave = {},
-                                                Here at = Here::current());
+  ReceivedMessage receive_until_all_left(const std::function<void(Rank)>& on_leave = {}, Here at = Here::current());
 
   // Sends the current model, labelled with its step unless another label is given.
   void send_model(Rank to, Here at = Here::current()) { send_model(to, step_, at); }
@@ -39,7 +38,7 @@ class Server : public Participant {
   // Sends it to each worker that has delivered its gradient (or not begun yet) and does not have this
   // version: those that were accepted wait for the next version, late ones get the newest at once.
   void send_model_to_waiting(Here at = Here::current());
-  void send(Rank to, Message message, Here at = Here::current());
+  void send(Rank to, Message&& message, Here at = Here::current());
 
   // Steps since the model that a gradient was computed at.
   Step staleness(const Message& message) const { return step_ - message.step; }

@@ -142,7 +142,7 @@ void Worker::descend(const Gradient& gradient) {
 }
 
 void Worker::discard(const Gradient& gradient) {
-  context_.cluster.discard(rank_, {.from = rank_, .gradient = gradient});
+  context_.cluster.discard(rank_, {.gradient = gradient, .from = rank_});
 }
 
 void Worker::skip_steps(Step steps) {
@@ -291,6 +291,11 @@ bool Worker::receive_slices(Versions versions, Here at) {
 }
 
 void Worker::send_gradient(Gradient gradient, Here at) {
+  if (context_.cluster.servers() > 1) return send_slices(gradient, at);
+  send(context_.cluster.server(), {.step = step_, .gradient = std::move(gradient)}, at);
+}
+
+void Worker::send_slices(const Gradient& gradient, Here at) {
   const int servers = context_.cluster.servers();
   for (int shard = 0; shard < servers; ++shard) {
     const Step version = slice_steps_.empty() ? step_ : slice_steps_[static_cast<std::size_t>(shard)];
@@ -298,21 +303,19 @@ void Worker::send_gradient(Gradient gradient, Here at) {
   }
 }
 
-void Worker::send(Rank to, Message message, Here at) {
+void Worker::send(Rank to, Message&& message, Here at) {
   context_.cluster.send(rank_, to, std::move(message), {"send", at});
 }
 
-std::optional<Message> Worker::receive(Here at) { return context_.cluster.receive(rank_, {}, never, {"receive", at}); }
+ReceivedMessage Worker::receive(Here at) { return context_.cluster.receive(rank_, {}, never, {"receive", at}); }
 
-std::optional<Message> Worker::receive_from(Rank from, Here at) {
+ReceivedMessage Worker::receive_from(Rank from, Here at) {
   return context_.cluster.receive(rank_, from, never, {"receive_from", at});
 }
 
-std::optional<Message> Worker::try_receive(Here at) {
-  return context_.cluster.receive(rank_, {}, now(), {"try_receive", at});
-}
+ReceivedMessage Worker::try_receive(Here at) { return context_.cluster.receive(rank_, {}, now(), {"try_receive", at}); }
 
-std::optional<Message> Worker::receive_until(Time until, Here at) {
+ReceivedMessage Worker::receive_until(Time until, Here at) {
   return context_.cluster.receive(rank_, {}, until, {"receive_until", at});
 }
 

@@ -104,14 +104,14 @@ class Worker : public Participant {
   bool has_left(Rank worker) const { return context_.cluster.has_left(rank_, worker); }
 
   // Messages between any two participants.
-  void send(Rank to, Message message, Here at = Here::current());
+  void send(Rank to, Message&& message, Here at = Here::current());
   void send_to_server(Message message, Here at = Here::current()) {
     send(context_.cluster.server(), std::move(message), at);
   }
-  std::optional<Message> receive(Here at = Here::current());
-  std::optional<Message> receive_from(Rank from, Here at = Here::current());
-  std::optional<Message> try_receive(Here at = Here::current());
-  std::optional<Message> receive_until(Time until, Here at = Here::current());
+  ReceivedMessage receive(Here at = Here::current());
+  ReceivedMessage receive_from(Rank from, Here at = Here::current());
+  ReceivedMessage try_receive(Here at = Here::current());
+  ReceivedMessage receive_until(Time until, Here at = Here::current());
 
  private:
   // What a worker goes back to that loses its state: where its local steps since the last agreement began.
@@ -125,28 +125,30 @@ class Worker : public Participant {
   void go_back_to_agreed();
   void ask_server_for_model(Here at);
   template <typename Slot>
-  Gradient compute_step_with_outages(const Slot& slot_of);
+  [[gnu::noinline]] Gradient compute_step_with_outages(const Slot& slot_of);
   Contribution contribution_with(const Gradient& gradient);
   bool receive_whole_model(Here at);
   bool receive_slices(Versions versions, Here at);
+  void send_slices(const Gradient& gradient, Here at);
   void start_from(Step version);
   void check_progress();
   bool budget_left_at(Time time) const;
   std::int64_t take_planned() { return std::exchange(planned_, std::nullopt).value_or(micro_batches()); }
 
+  // What every step touches stands together, also with what Participant has last.
+  std::int64_t taken_ = 0;  // micro-batches begun
+  std::int64_t data_;       // micro-batches this worker has
   int next_micro_batch_ = 0;
+  bool may_lose_state_;
+  bool steps_are_versions_ = false;  // its step is that of the server's model
+  bool has_last_model_ = false;      // of a server that has ended
+  std::vector<Step> slice_steps_;    // with several servers: version of each slice
+  Contribution since_sync_{};
   std::optional<std::int64_t> planned_;  // of the step under way; none: M
   std::int64_t reduced_sums_ = 0;        // sums over the workers along which the next steps go
   std::int64_t kept_before_ = 0;         // by the agreement before
   int idle_rounds_ = 0;                  // collectives in a row that added nothing
-  std::int64_t taken_ = 0;               // micro-batches begun
-  std::int64_t data_;                    // micro-batches this worker has
-  std::vector<Step> slice_steps_;        // with several servers: version of each slice
-  Contribution since_sync_{};
-  std::optional<Agreed> agreed_model_;  // where state may be lost: from the first local step on
-  bool may_lose_state_;
-  bool steps_are_versions_ = false;  // its step is that of the server's model
-  bool has_last_model_ = false;      // of a server that has ended
+  std::optional<Agreed> agreed_model_;   // where state may be lost: from the first local step on
 };
 
 }  // namespace syncopate

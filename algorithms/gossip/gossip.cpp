@@ -11,21 +11,21 @@ constexpr Step the_end{-1};
 
 }  // namespace
 
-std::optional<Message> Gossip::receive_from(Rank from, Worker::Here at) {
-  if (last_.contains(from)) return std::nullopt;
+ReceivedMessage Gossip::receive_from(Rank from, Worker::Here at) {
+  if (last_.contains(from)) return nullptr;
   return unless_last(worker_.receive_from(from, at));
 }
 
-std::optional<Message> Gossip::try_receive(Worker::Here at) {
+ReceivedMessage Gossip::try_receive(Worker::Here at) {
   while (auto message = worker_.try_receive(at))
     if (auto usual = unless_last(std::move(message))) return usual;
-  return std::nullopt;
+  return nullptr;
 }
 
-std::optional<Message> Gossip::unless_last(std::optional<Message> message) {
+ReceivedMessage Gossip::unless_last(ReceivedMessage message) {
   if (!message || message->step != the_end) return message;
-  last_[message->from] = *std::move(message);
-  return std::nullopt;
+  last_[message->from] = std::move(*message);
+  return nullptr;
 }
 
 void Gossip::publish_own() {

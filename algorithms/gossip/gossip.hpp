@@ -15,9 +15,9 @@ class Gossip {
   explicit Gossip(Worker& worker) : worker_(worker) {}
 
   // The next message of this worker; nothing once it has stopped.
-  std::optional<Message> receive_from(Rank from, Worker::Here at = Worker::Here::current());
+  ReceivedMessage receive_from(Rank from, Worker::Here at = Worker::Here::current());
   // A message that has arrived, of any worker that has not stopped.
-  std::optional<Message> try_receive(Worker::Here at = Worker::Here::current());
+  ReceivedMessage try_receive(Worker::Here at = Worker::Here::current());
   // As far as is known here.
   bool has_stopped(Rank worker) const { return last_.contains(worker) || worker_.has_left(worker); }
 
@@ -30,7 +30,7 @@ class Gossip {
   void stop(std::span<const Rank> listeners, double weight = 1, Worker::Here at = Worker::Here::current());
 
  private:
-  std::optional<Message> unless_last(std::optional<Message> message);
+  ReceivedMessage unless_last(ReceivedMessage message);
   void publish_mean(Message own, Worker::Here at);
 
   Worker& worker_;

@@ -49,7 +49,7 @@ class Pushes {
     std::vector<Message> messages;
     if (early_.erase(step) == 0) awaited_[step] = sender;
     if (overlap_ > Step{0})
-      while (auto message = gossip_.try_receive()) take(*std::move(message), messages);
+      while (auto message = gossip_.try_receive()) take(std::move(*message), messages);
     await(step - overlap_, messages);
     return messages;
   }
@@ -65,7 +65,7 @@ class Pushes {
   void await(Step step, std::vector<Message>& messages) {
     while (!awaited_.empty() && awaited_.begin()->first <= step) {
       if (auto message = gossip_.receive_from(awaited_.begin()->second))
-        take(*std::move(message), messages);
+        take(std::move(*message), messages);
       else
         awaited_.erase(awaited_.begin());  // its sender has stopped
     }

@@ -74,7 +74,7 @@ CodedSgd::Answers CodedSgd::gather(Server& server, std::vector<Step>& answered) 
     Step& group_answered = answered[at(code_.group[at(message->from)])];
     if (message->step == server.step() && group_answered < server.step()) {
       group_answered = server.step();
-      add(server, *std::move(message), answers);
+      add(server, std::move(*message), answers);
     } else {
       server.discard(*message);
     }
@@ -91,7 +91,7 @@ void CodedSgd::add(Server& server, Message message, Answers& answers) const {
   const int copies = static_cast<int>(message.gradient.micro_batches()) - kept;
   const auto booked = [&](int count, Duration time) {
     return Message{
-        .from = message.from, .step = message.step, .gradient = Gradient(nullptr, MicroBatch{}, count, time)};
+        .step = message.step, .gradient = Gradient(nullptr, MicroBatch{}, count, time), .from = message.from};
   };
   server.keep(booked(kept, message.gradient.compute_time()));
   if (copies > 0) server.discard(booked(copies, Duration{}));

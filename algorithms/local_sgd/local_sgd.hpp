@@ -20,6 +20,7 @@ class LocalSgd : public Algorithm {
 
   void run(Worker& worker) const override;
   bool depends_on_clock() const override { return false; }
+  bool workers_act_alike(const Budget& budget) const override { return !budget.seconds; }
   std::vector<Prediction> predict(const PredictionInput& input) const override;
 
  private:

@@ -21,6 +21,7 @@ class OuterLocalSgd : public Algorithm {
 
   void run(Worker& worker) const override;
   bool depends_on_clock() const override { return false; }
+  bool workers_act_alike(const Budget& budget) const override { return !budget.seconds; }
   std::vector<Prediction> predict(const PredictionInput& input) const override {
     return predict_rounds(*period_, policies_.average, input);
   }

@@ -42,6 +42,10 @@ class DropCompute : public Algorithm {
   void run(Worker& worker) const override;
   std::vector<Prediction> predict(const PredictionInput& input) const override;
   Step settles_after() const override { return options_.threshold->settles_after(); }
+  bool workers_act_alike(const Budget&) const override {
+    return options_.threshold->is_fixed() && options_.compensation->is_none() &&
+           options_.normalisation != DropComputeOptions::Normalisation::computed;
+  }
 
  private:
   // A step's threshold and how many micro-batches it offers to each worker.

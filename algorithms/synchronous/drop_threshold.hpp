@@ -56,6 +56,8 @@ class DropThreshold {
   // Runs do not share what their courses learn.
   virtual std::unique_ptr<Course> begin() const = 0;
   virtual bool expects_a_drop_rate() const { return false; }
+  // Whether nothing is ever learnt.
+  virtual bool is_fixed() const { return false; }
   // None where no formula says it.
   virtual std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const { return std::nullopt; }
   // Steps before the first threshold that the rule means to keep.

@@ -10,7 +10,7 @@
 #include "algorithms/algorithm.hpp"
 #include "tests/workers/pull_objective.hpp"
 #include "workers/network/fixed.hpp"
-#include "workers/simulated/simulated_cluster.hpp"
+#include "workers/simulated/lockstep_cluster.hpp"
 
 namespace syncopate {
 
@@ -39,9 +39,11 @@ struct SimulatedRun {
   std::shared_ptr<const LearningRate> learning_rate{};  // instead of the constant `rate`
   std::shared_ptr<const Optimizer> optimizer{};         // instead of SGD with `momentum`
   Budget budget{.steps = 2};
+  std::vector<double> worker_factors{};
   std::vector<std::shared_ptr<const DelayProcess>> delays{};
   std::vector<std::optional<Step>> data_of{};                                      // steps after which workers leave
   std::shared_ptr<const OutagePlan> outages{};                                     // null: none
+  bool in_lockstep = false;                                                        // where that is possible
   std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>();  // null: time-only
 
   // What happened.
@@ -82,20 +84,21 @@ struct SimulatedRun {
     Executor executor(threads);
     Training training(objective, optimizer ? optimizer : make_sgd({.momentum = momentum}), {}, executor);
     training.set_parameter_bytes(16);
-    const ComputeTime compute_time(1, base_s, {}, delays);
+    const ComputeTime compute_time(1, base_s, worker_factors, delays);
     const auto fixed = make_fixed_network(network_s);
     const NetworkModel& cost = network ? *network : *fixed;
-    SimulatedCluster cluster({.workers = workers,
-                              .servers = algorithm.servers(),
-                              .micro_batches = micro_batches,
-                              .compute_time = compute_time,
-                              .network = cost,
-                              .training = training,
-                              .observer = &outcome,
-                              .record = nullptr,
-                              .outages = outages.get()});
+    const auto cluster = make_simulated_cluster({.workers = workers,
+                                                 .servers = algorithm.servers(),
+                                                 .micro_batches = micro_batches,
+                                                 .compute_time = compute_time,
+                                                 .network = cost,
+                                                 .training = training,
+                                                 .observer = &outcome,
+                                                 .record = nullptr,
+                                                 .outages = outages.get()},
+                                                in_lockstep);
     const LearningRate constant(LearningRate::Options{.peak = rate});
-    const RunContext context{.cluster = cluster,
+    const RunContext context{.cluster = *cluster,
                              .training = training,
                              .learning_rate = learning_rate ? *learning_rate : constant,
                              .budget = budget,

@@ -103,6 +103,28 @@ void duration(benchmark::State& state, const std::shared_ptr<const DelayProcess>
 BENCHMARK_CAPTURE(duration, bounded_lognormal_table, tabulated_lognormal_delay(0.005));
 BENCHMARK_CAPTURE(duration, bounded_lognormal_formula, bounded_lognormal_delay({}, 0.010));
 
+// The same for the steps of 32 workers at once, as the simulated cluster asks, and for those of one worker.
+void duration_rows(benchmark::State& state, RandomRows::Along along, const std::shared_ptr<const DelayProcess>& process,
+                   std::size_t rows, std::size_t length) {
+  const ComputeTime compute_time(1, 0.010, {}, {process});
+  std::vector<Duration> out(rows * length);
+  ComputeTime::Steps steps{.along = along, .count = rows};
+  for (auto _ : state) {
+    ++steps.step;
+    compute_time.durations(steps, 0, out);
+    benchmark::DoNotOptimize(out.data());
+    benchmark::ClobberMemory();
+  }
+  state.counters["per_draw"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * static_cast<double>(rows * length),
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+BENCHMARK_CAPTURE(duration_rows, of_workers_table, RandomRows::Along::workers, tabulated_lognormal_delay(0.005), 32,
+                  micro_batches);
+BENCHMARK_CAPTURE(duration_rows, of_workers_formula, RandomRows::Along::workers, bounded_lognormal_delay({}, 0.010), 32,
+                  micro_batches);
+BENCHMARK_CAPTURE(duration_rows, of_steps_exponential, RandomRows::Along::steps, exponential_delay(0.005), 8, 1);
+
 // The same with bursts, steps in order on one worker.
 void bursts(benchmark::State& state) {
   const DelayReach reach{.bursts = BurstLengths{10, 90}, .cluster_size = 1};

@@ -57,7 +57,7 @@ TEST_P(RecordContract, SpansOfCollectivesAndDeadlinesAreTheAccounts) {
       compute(cluster, self, {self, round, 9}, Deadline(cluster.now(self) + from_seconds(0.001)));
       cluster.all_reduce_sum(self, sum, {}, {.kept = 1 + self.value % 3, .planned = 4}, here());
     }
-    cluster.discard(self, {.from = self, .gradient = gradient(cluster, self, 2, 7)});
+    cluster.discard(self, {.gradient = gradient(cluster, self, 2, 7), .from = self});
     if (self.value == n - 1) gradient(cluster, self, 3, 8);  // the others wait for the end
   });
   if (!known) return;

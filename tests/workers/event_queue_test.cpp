@@ -48,17 +48,23 @@ TEST(EventQueue, GivesTheEarliestAndOfEqualTimesTheFirst) {
 }
 
 TEST(Inbox, GivesTheFirstThatFitsAndKeepsTheOrderOfTheOthers) {
-  int items[] = {0, 1, 2, 3, 4};
-  Inbox<int> inbox;
+  struct Item {
+    int number;
+    Item* next = nullptr;
+  };
+  Item items[] = {{0}, {1}, {2}, {3}, {4}};
+  Inbox<Item> inbox;
   EXPECT_TRUE(inbox.empty());
-  for (int& item : items) inbox.put(&item);
-  const auto any = [](const int*) { return true; };
-  EXPECT_EQ(*inbox.take_first([](const int* item) { return *item == 3; }), 3);
-  EXPECT_EQ(*inbox.take_first(any), 0);
-  EXPECT_EQ(*inbox.take_first([](const int* item) { return *item % 2 == 0; }), 2);
-  EXPECT_EQ(inbox.take_first([](const int* item) { return *item == 0; }), nullptr);
+  for (Item& item : items) inbox.put(&item);
+  const auto any = [](const Item*) { return true; };
+  const auto is = [](int number) { return [number](const Item* item) { return item->number == number; }; };
+  EXPECT_EQ(inbox.take_first(is(3))->number, 3);
+  EXPECT_EQ(inbox.take_first(any)->number, 0);
+  EXPECT_EQ(inbox.take_first([](const Item* item) { return item->number % 2 == 0; })->number, 2);
+  EXPECT_EQ(inbox.take_first(is(0)), nullptr);
+  EXPECT_EQ(inbox.take_first(is(4))->number, 4);  // the last
   inbox.put(&items[0]);
-  for (const int left : {1, 4, 0}) EXPECT_EQ(*inbox.take_first(any), left);
+  for (const int left : {1, 0}) EXPECT_EQ(inbox.take_first(any)->number, left);
   EXPECT_TRUE(inbox.empty());
   EXPECT_EQ(inbox.take_first(any), nullptr);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/workers/instruction_sets.hpp"
+#include "workers/random_rows.hpp"
 
 namespace syncopate {
 namespace {
@@ -68,6 +69,36 @@ TEST(Random, BatchesOfAnyLengthAndStartHoldTheDefinedNumbers) {
       const RandomStream other{seed, Purpose::delay_burst, 255, Rank{1}, Step{2}};
       other.fill_uniform(0, batch);
       for (std::uint32_t i = 0; i < 3; ++i) ASSERT_EQ(batch[i], reference_uniform(other, i)) << name;
+    }
+  });
+}
+
+TEST(Random, RowsHoldTheNumbersOfTheirOwnStreams) {
+  using Along = RandomRows::Along;
+  const RandomStream first{0x123456789abcdef0, Purpose::delay, 3, Rank{70000}, Step{0x12fffffffe}};
+  with_each_instruction_set([&](const std::string& name) {
+    for (const Along along : {Along::workers, Along::steps}) {
+      for (const Step step : {Step{5}, first.step}) {  // the second one's low half overflows within the rows
+        for (const std::size_t count : {1u, 2u, 3u, 7u, 8u, 32u}) {
+          for (const std::size_t length : {1u, 2u, 3u, 5u, 8u, 12u, 16u, 33u}) {
+            for (const std::uint32_t number : {0u, 1u, 6u}) {
+              RandomRows rows{first, along, count};
+              rows.first.step = step;
+              std::vector<double> batch(count * length + 1, -1.0);
+              rows.fill_uniform(number, {batch.data(), count * length});
+              for (std::size_t i = 0; i < count * length; ++i) {
+                RandomStream own = rows.first;
+                const auto row = static_cast<int>(i / length);
+                if (along == Along::workers) own.worker.value += row;
+                if (along == Along::steps) own.step += row;
+                ASSERT_EQ(batch[i], reference_uniform(own, number + static_cast<std::uint32_t>(i % length)))
+                    << name << ": " << count << " rows of " << length << " from " << number << ", number " << i;
+              }
+              ASSERT_EQ(batch.back(), -1.0) << "wrote past the end";
+            }
+          }
+        }
+      }
     }
   });
 }

@@ -1,23 +1,24 @@
 #include "workers/delays/bernoulli.hpp"
 
-#include "workers/delays/draw.hpp"
+#include "workers/delays/drawn_delay.hpp"
 #include "workers/delays/limits.hpp"
 
 namespace syncopate {
 namespace {
 
-class BernoulliDelay final : public DelayProcess {
+class BernoulliDelay final : public DrawnDelay {
  public:
   BernoulliDelay(double probability, double value_s) : probability_(probability), value_s_(value_s) {}
-  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    add_draws(stream, first, added_s,
-              [probability = probability_, value_s = value_s_](double u) { return u < probability ? value_s : 0.0; });
-  }
   double mean_s() const override { return probability_ * value_s_; }
   double variance_s2() const override { return probability_ * (1 - probability_) * value_s_ * value_s_; }
   double minimum_s() const override { return probability_ < 1 ? 0 : value_s_; }
 
  private:
+  void add_quantiles(std::span<const double> uniform, std::span<double> added_s) const override {
+    add_each(uniform, added_s,
+             [probability = probability_, value_s = value_s_](double u) { return u < probability ? value_s : 0.0; });
+  }
+
   double probability_;
   double value_s_;
 };

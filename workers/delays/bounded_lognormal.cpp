@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "workers/delays/draw.hpp"
+#include "workers/delays/drawn_delay.hpp"
 #include "workers/delays/length_table.hpp"
 #include "workers/delays/limits.hpp"
 #include "workers/delays/quantile_table.hpp"
@@ -15,25 +15,24 @@
 namespace syncopate {
 namespace {
 
-class TabulatedLogNormal final : public DelayProcess {
+class TabulatedLogNormal final : public DrawnDelay {
  public:
   explicit TabulatedLogNormal(double scale_s) : scale_s_(scale_s), per_length_s_(scale_s / lengths_.mean()) {}
-  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    add_batches(stream, first, added_s, [this](std::span<const double> uniform, std::span<double> now) {
-      lengths_.add(uniform, per_length_s_, now);
-    });
-  }
   double mean_s() const override { return scale_s_; }
   double variance_s2() const override { return per_length_s_ * per_length_s_ * lengths_.variance(); }
   double minimum_s() const override { return per_length_s_; }
 
  private:
+  void add_quantiles(std::span<const double> uniform, std::span<double> added_s) const override {
+    lengths_.add(uniform, per_length_s_, added_s);
+  }
+
   const LengthTable& lengths_ = LengthTable::of_reference_code();
   double scale_s_;
   double per_length_s_;
 };
 
-class FormulaLogNormal final : public DelayProcess {
+class FormulaLogNormal final : public DrawnDelay {
  public:
   FormulaLogNormal(const BoundedLogNormal& form, double scale_s)
       : quantile_([d = distribution(form)](double p) { return quantile(d, p); },
@@ -42,17 +41,15 @@ class FormulaLogNormal final : public DelayProcess {
         scale_s_(scale_s),
         mean_s_(form.mean() * scale_s),
         variance_s2_(form.variance() * scale_s * scale_s) {}
-  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    add_batches(stream, first, added_s,
-                [quantile = quantile_.reader(), this](std::span<const double> uniform, std::span<double> now) {
-                  quantile.add(uniform, {.scale = scale_s_, .bound = bound_s_}, now);
-                });
-  }
   double mean_s() const override { return mean_s_; }
   double variance_s2() const override { return variance_s2_; }
   double minimum_s() const override { return 0; }
 
  private:
+  void add_quantiles(std::span<const double> uniform, std::span<double> added_s) const override {
+    quantile_.reader().add(uniform, {.scale = scale_s_, .bound = bound_s_}, added_s);
+  }
+
   // Of Z / alpha, which is log-normal too.
   static boost::math::lognormal distribution(const BoundedLogNormal& form) {
     return boost::math::lognormal(form.mu - std::log(form.alpha), form.sigma);

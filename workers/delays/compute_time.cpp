@@ -64,9 +64,18 @@ void round_all(double declared_s, std::span<const double> added_s, std::span<Dur
   }
 }
 
+constexpr std::size_t most_at_once = 512;
+
 bool positive(double value) { return value > 0 && std::isfinite(value); }
 
 }  // namespace
+
+Duration sum_of(std::span<const Duration> durations) {
+  Duration sum{};
+  for (const Duration duration : durations)
+    sum = std::min(sum, longest_duration) + std::min(duration, longest_duration);
+  return sum;
+}
 
 ComputeTime::ComputeTime(std::uint64_t seed, double base_s, std::vector<double> worker_factors,
                          std::vector<std::shared_ptr<const DelayProcess>> delays)
@@ -103,17 +112,43 @@ void ComputeTime::check() const {
 }
 
 void ComputeTime::durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const {
-  const double declared_s = declared(worker);
-  thread_local std::array<double, 64> added_s;  // not on the stack of the thousandth fiber, so it stays in the cache
-  while (!out.empty()) {
-    const auto now = out.first(std::min(out.size(), added_s.size()));
-    const std::span<double> sums_s(added_s.data(), now.size());
-    add_delays(worker, step, first, sums_s);
-    if (base_) add_base(worker, step, first, sums_s);
-    round_all(declared_s, sums_s, now);
-    first += static_cast<std::uint32_t>(now.size());
-    out = out.subspan(now.size());
+  durations({.worker = worker, .step = step}, first, out);
+}
+
+void ComputeTime::durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const {
+  if (out.empty()) return;
+  const std::size_t length = out.size() / steps.count;
+  const std::size_t rows_at_once = std::max<std::size_t>(most_at_once / length, 1);
+  for (std::size_t begin = 0; begin < steps.count; begin += rows_at_once) {
+    Steps part = steps;
+    part.count = std::min(rows_at_once, steps.count - begin);
+    if (steps.along == RandomRows::Along::workers)
+      part.worker.value += static_cast<int>(begin);
+    else
+      part.step += static_cast<Step::Rep>(begin);
+    const auto rows = out.subspan(begin * length, part.count * length);
+    for (std::size_t done = 0; done < rows.size(); done += most_at_once)  // more than once for one long row alone
+      few_durations(part, first + static_cast<std::uint32_t>(done),
+                    rows.subspan(done, std::min(most_at_once, rows.size() - done)));
   }
+}
+
+void ComputeTime::few_durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const {
+  thread_local std::array<double, most_at_once> added_s;  // not on a fiber's stack, so that it stays in the cache
+  const std::span<double> sums_s(added_s.data(), out.size());
+  add_delays(steps, first, sums_s);
+  if (base_) add_base(steps, first, sums_s);
+  if (worker_factors_.empty() || base_) return round_all(base_s_, sums_s, out);
+  const std::size_t length = out.size() / steps.count;
+  for (std::size_t row = 0; row < steps.count; ++row) {
+    const Rank worker = rows(0, steps)[row].worker;
+    round_all(declared(worker), sums_s.subspan(row * length, length), out.subspan(row * length, length));
+  }
+}
+
+bool ComputeTime::can_run_out() const {
+  return (base_ && base_->can_run_out()) ||
+         std::ranges::any_of(delays_, [](const auto& delay) { return delay->can_run_out(); });
 }
 
 std::size_t ComputeTime::known_ahead(Rank worker, Step step, std::uint32_t first, std::size_t most) const {
@@ -150,7 +185,7 @@ StepLaw ComputeTime::step_law(Rank worker, int micro_batches) const {
 
 Duration ComputeTime::added(Rank worker, Step step, std::uint32_t index) const {
   double added_s = 0;
-  add_delays(worker, step, index, {&added_s, 1});
+  add_delays({.worker = worker, .step = step}, index, {&added_s, 1});
   return from_seconds(added_s < 0 ? 0 : added_s);
 }
 
@@ -163,17 +198,26 @@ double ComputeTime::declared(Rank worker) const {
   return base_s_ * worker_factors_.at(static_cast<std::size_t>(worker.value));
 }
 
-void ComputeTime::add_delays(Rank worker, Step step, std::uint32_t first, std::span<double> sums_s) const {
+void ComputeTime::add_delays(const Steps& steps, std::uint32_t first, std::span<double> sums_s) const {
   std::ranges::fill(sums_s, 0.0);
   for (std::size_t position = 0; position < delays_.size(); ++position) {
-    delays_[position]->add(stream(position, worker, step), first, sums_s);
+    if (steps.count == 1)
+      delays_[position]->add(stream(position, steps.worker, steps.step), first, sums_s);
+    else
+      delays_[position]->add_rows(rows(position, steps), first, sums_s);
   }
 }
 
-void ComputeTime::add_base(Rank worker, Step step, std::uint32_t first, std::span<double> sums_s) const {
-  std::array<double, 64> base_s{};  // no more are asked for at a time
-  base_->add(stream(0, worker, step), first, {base_s.data(), sums_s.size()});
-  for (std::size_t i = 0; i < sums_s.size(); ++i) sums_s[i] += factor(worker) * base_s[i];
+void ComputeTime::add_base(const Steps& steps, std::uint32_t first, std::span<double> sums_s) const {
+  thread_local std::array<double, most_at_once> base_s;
+  std::fill_n(base_s.begin(), sums_s.size(), 0.0);
+  const RandomRows streams = rows(0, steps);
+  base_->add_rows(streams, first, {base_s.data(), sums_s.size()});
+  const std::size_t length = sums_s.size() / steps.count;
+  for (std::size_t row = 0; row < steps.count; ++row) {
+    const double of_worker = factor(streams[row].worker);
+    for (std::size_t i = row * length; i < (row + 1) * length; ++i) sums_s[i] += of_worker * base_s[i];
+  }
 }
 
 }  // namespace syncopate

@@ -15,6 +15,9 @@
 
 namespace syncopate {
 
+// No less than longest_duration where one of them is infinite.
+Duration sum_of(std::span<const Duration> durations);
+
 class ComputeTime {
  public:
   // base_s > 0; worker_factors: empty (all 1) or one factor per worker, each > 0; delays: none null,
@@ -31,9 +34,22 @@ class ComputeTime {
   // Throws RunFailure for what a trace does not have.
   void durations(Rank worker, Step step, std::uint32_t first, std::span<Duration> out) const;
 
+  // The same for as many micro-batches of each of several steps, row after row, which is much cheaper: equal steps
+  // of `count` consecutive workers, or consecutive steps of one worker.
+  struct Steps {
+    Rank worker{};
+    Step step{};
+    RandomRows::Along along = RandomRows::Along::workers;
+    std::size_t count = 1;
+  };
+  void durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const;
+
   // How many micro-batches from `first` on can be asked for together without asking for more than a trace
   // has; at least 1, at most `most`. For those who ask ahead of what they need.
   std::size_t known_ahead(Rank worker, Step step, std::uint32_t first, std::size_t most) const;
+
+  // Whether there are ends to what can be asked for.
+  bool can_run_out() const;
 
   // The declared part, base x factor, and the added part of one micro-batch, for clusters that
   // compute for real and only inject what is added (a negative delay cannot be injected: 0). Where the base is a
@@ -61,8 +77,12 @@ class ComputeTime {
   RandomStream stream(std::size_t position, Rank worker, Step step) const {
     return {seed_, Purpose::delay, static_cast<std::uint8_t>(position), worker, step};
   }
-  void add_base(Rank worker, Step step, std::uint32_t first, std::span<double> sums_s) const;
-  void add_delays(Rank worker, Step step, std::uint32_t first, std::span<double> sums_s) const;
+  RandomRows rows(std::size_t position, const Steps& steps) const {
+    return {stream(position, steps.worker, steps.step), steps.along, steps.count};
+  }
+  void few_durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const;
+  void add_base(const Steps& steps, std::uint32_t first, std::span<double> sums_s) const;
+  void add_delays(const Steps& steps, std::uint32_t first, std::span<double> sums_s) const;
 
   std::uint64_t seed_;
   double base_s_;

@@ -6,7 +6,7 @@
 #include <limits>
 #include <span>
 
-#include "workers/random.hpp"
+#include "workers/random_rows.hpp"
 #include "workers/units.hpp"
 
 namespace syncopate {
@@ -25,6 +25,8 @@ class DelayProcess {
   // step and belongs to this process alone. Called from one thread; const and stateless, so that a
   // delay is the same whoever asks, and in any order. Throws RunFailure for what a trace does not have.
   virtual void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const = 0;
+  // The same for as many micro-batches of each row; added_s holds row after row.
+  virtual void add_rows(const RandomRows& rows, std::uint32_t first, std::span<double> added_s) const;
 
   // Mean, variance and infimum of one delay in seconds, for predictions, checks and tests. The mean may be
   // +infinity, as the variance, and the infimum -infinity. Where a process does not say, nothing is known.
@@ -50,6 +52,13 @@ class DelayProcess {
     static_cast<void>(stream), static_cast<void>(first);
     return most;
   }
+  // Whether some are not there to be asked for: nobody may then ask for what he may not need.
+  virtual bool can_run_out() const { return false; }
 };
+
+inline void DelayProcess::add_rows(const RandomRows& rows, std::uint32_t first, std::span<double> added_s) const {
+  const std::size_t length = added_s.size() / rows.count;
+  for (std::size_t row = 0; row < rows.count; ++row) add(rows[row], first, added_s.subspan(row * length, length));
+}
 
 }  // namespace syncopate

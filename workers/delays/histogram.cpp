@@ -7,27 +7,28 @@
 #include "workers/delays/constant.hpp"
 #include "workers/delays/csv_rows.hpp"
 #include "workers/delays/data_file.hpp"
-#include "workers/delays/draw.hpp"
+#include "workers/delays/drawn_delay.hpp"
 #include "workers/delays/embedded.hpp"
 #include "workers/delays/limits.hpp"
 
 namespace syncopate {
 namespace {
 
-class HistogramDelay final : public DelayProcess {
+class HistogramDelay final : public DrawnDelay {
  public:
   HistogramDelay(std::shared_ptr<const Histogram> histogram, double scale, double shift_s)
       : histogram_(std::move(histogram)), scale_(scale), shift_s_(shift_s) {}
-  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    add_draws(stream, first, added_s, [&histogram = *histogram_, scale = scale_, shift_s = shift_s_](double u) {
-      return shift_s + scale * histogram.quantile(u);
-    });
-  }
   double mean_s() const override { return shift_s_ + scale_ * histogram_->mean_s(); }
   double variance_s2() const override { return scale_ * scale_ * histogram_->variance_s2(); }
   double minimum_s() const override { return shift_s_ + scale_ * histogram_->minimum_s(); }
 
  private:
+  void add_quantiles(std::span<const double> uniform, std::span<double> added_s) const override {
+    add_each(uniform, added_s, [&histogram = *histogram_, scale = scale_, shift_s = shift_s_](double u) {
+      return shift_s + scale * histogram.quantile(u);
+    });
+  }
+
   std::shared_ptr<const Histogram> histogram_;
   double scale_;
   double shift_s_;

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "workers/delays/draw.hpp"
-
 namespace syncopate {
 
 QuantileDelay::QuantileDelay(std::shared_ptr<const QuantileTable> standard, const StandardMoments& moments,
@@ -14,11 +12,8 @@ QuantileDelay::QuantileDelay(std::shared_ptr<const QuantileTable> standard, cons
                 shift_s + scale_s * moments.minimum};
 }
 
-void QuantileDelay::add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const {
-  add_batches(stream, first, added_s,
-              [quantile = standard_->reader(), this](std::span<const double> uniform, std::span<double> now) {
-                quantile.add(uniform, {.shift = shift_s_, .scale = scale_s_}, now);
-              });
+void QuantileDelay::add_quantiles(std::span<const double> uniform, std::span<double> added_s) const {
+  standard_->reader().add(uniform, {.shift = shift_s_, .scale = scale_s_}, added_s);
 }
 
 }  // namespace syncopate

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "workers/delays/delay_process.hpp"
+#include "workers/delays/drawn_delay.hpp"
 #include "workers/delays/quantile_table.hpp"
 
 namespace syncopate {
@@ -15,18 +15,19 @@ struct StandardMoments {
   double minimum = 0;
 };
 
-class QuantileDelay final : public DelayProcess {
+class QuantileDelay final : public DrawnDelay {
  public:
   // scale_s >= 0; with 0 the delay is shift_s, whatever the moments.
   QuantileDelay(std::shared_ptr<const QuantileTable> standard, const StandardMoments& moments, double shift_s,
                 double scale_s);
 
-  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override;
   double mean_s() const override { return moments_s_.mean; }
   double variance_s2() const override { return moments_s_.variance; }
   double minimum_s() const override { return moments_s_.minimum; }
 
  private:
+  void add_quantiles(std::span<const double> uniform, std::span<double> added_s) const override;
+
   std::shared_ptr<const QuantileTable> standard_;  // of the distribution before shift and scale
   double shift_s_;
   double scale_s_;

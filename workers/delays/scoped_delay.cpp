@@ -68,6 +68,7 @@ class ScopedDelay final : public DelayProcess {
     const RandomStream own = of_group(stream);
     return bursts_ && !bursts_->is_on(of_bursts(own)) ? most : process_->known_ahead(own, first, most);
   }
+  bool can_run_out() const override { return process_->can_run_out(); }
 
  private:
   bool concerns(Rank worker) const {

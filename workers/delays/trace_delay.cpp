@@ -36,6 +36,7 @@ class TraceDelay final : public DelayProcess {
   std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
     return std::max<std::size_t>(find(stream, first, most).size(), 1);
   }
+  bool can_run_out() const override { return true; }
 
  private:
   int rows_of(Rank worker) const {

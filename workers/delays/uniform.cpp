@@ -1,22 +1,23 @@
 #include "workers/delays/uniform.hpp"
 
-#include "workers/delays/draw.hpp"
+#include "workers/delays/drawn_delay.hpp"
 #include "workers/delays/limits.hpp"
 
 namespace syncopate {
 namespace {
 
-class UniformDelay final : public DelayProcess {
+class UniformDelay final : public DrawnDelay {
  public:
   UniformDelay(double low_s, double high_s) : low_s_(low_s), width_s_(high_s - low_s) {}
-  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
-    add_draws(stream, first, added_s, [low_s = low_s_, width_s = width_s_](double u) { return low_s + width_s * u; });
-  }
   double mean_s() const override { return low_s_ + width_s_ / 2; }
   double variance_s2() const override { return width_s_ * width_s_ / 12; }
   double minimum_s() const override { return low_s_; }
 
  private:
+  void add_quantiles(std::span<const double> uniform, std::span<double> added_s) const override {
+    add_each(uniform, added_s, [low_s = low_s_, width_s = width_s_](double u) { return low_s + width_s * u; });
+  }
+
   double low_s_;
   double width_s_;
 };

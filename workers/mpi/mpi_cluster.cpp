@@ -53,8 +53,8 @@ std::vector<PartialSum> MpiCluster::partial_all_reduce(Rank, Gradient gradient, 
 }
 
 void MpiCluster::finish_round(Rank, const Contribution& contribution) { process_->finish_round(contribution); }
-void MpiCluster::send(Rank, Rank to, Message message, Place) { process_->send(to, std::move(message)); }
-std::optional<Message> MpiCluster::receive(Rank, std::optional<Rank> from, Time until, Place) {
+void MpiCluster::send(Rank, Rank to, Message&& message, Place) { process_->send(to, std::move(message)); }
+ReceivedMessage MpiCluster::receive(Rank, std::optional<Rank> from, Time until, Place) {
   return process_->receive(from, until);
 }
 void MpiCluster::discard(Rank, const Message& message) { process_->discard(message); }

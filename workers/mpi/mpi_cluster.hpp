@@ -76,8 +76,8 @@ class MpiCluster : public Cluster {
   std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
                                              LateGradient late, const Contribution& contribution, Place place) override;
   void finish_round(Rank self, const Contribution& contribution) override;
-  void send(Rank self, Rank to, Message message, Place place) override;
-  std::optional<Message> receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
+  void send(Rank self, Rank to, Message&& message, Place place) override;
+  ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
   void discard(Rank self, const Message& message) override;
   void keep(Rank self, const Message& message, Step staleness) override;
   Bytes bytes_sent() const override;

@@ -81,9 +81,9 @@ std::optional<MpiMailbox::Delivery> MpiMailbox::take(std::optional<Rank> from) {
   auto letter = post_.take(MpiPost::Kind::message, from);
   if (!letter) return std::nullopt;
   const auto head = read_bytes<Head>(letter->contents);
-  Message message{.from = letter->from,
-                  .step = Step{head.step},
+  Message message{.step = Step{head.step},
                   .carries_model = head.carries_model,
+                  .from = letter->from,
                   .numbers = numbers_after_head(letter->contents),
                   .kept = head.kept,
                   .slice = head.slice};

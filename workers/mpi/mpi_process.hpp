@@ -56,8 +56,8 @@ class MpiCluster::Process {
   std::vector<PartialSum> partial_all_reduce(const Gradient& gradient, const Activation& activation, LateGradient late,
                                              const Contribution& contribution);
   void finish_round(const Contribution& contribution);
-  void send(Rank to, Message message);
-  std::optional<Message> receive(std::optional<Rank> from, Time until);
+  void send(Rank to, Message&& message);
+  ReceivedMessage receive(std::optional<Rank> from, Time until);
   void keep(const Message& message, Step staleness);
   void discard(const Message& message);
 

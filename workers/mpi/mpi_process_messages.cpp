@@ -18,7 +18,7 @@ Bytes MpiCluster::Process::bytes_sent() const {
   return bytes;
 }
 
-void MpiCluster::Process::send(Rank to, Message message) {
+void MpiCluster::Process::send(Rank to, Message&& message) {
   if (to.value < 0 || to.value >= post_->participants())
     throw RunFailure(
         fmt::format("a message to rank {}, but there are ranks 0 to {}", to.value, post_->participants() - 1));
@@ -50,7 +50,7 @@ bool MpiCluster::Process::nobody_can_send(std::optional<Rank> from) const {
 }
 
 // Until the message was sent this is waiting, from then on communication.
-std::optional<Message> MpiCluster::Process::receive(std::optional<Rank> from, Time until) {
+ReceivedMessage MpiCluster::Process::receive(std::optional<Rank> from, Time until) {
   clock_.book(Activity::compute);
   std::optional<MpiMailbox::Delivery> delivery;
   wait(
@@ -64,7 +64,7 @@ std::optional<Message> MpiCluster::Process::receive(std::optional<Rank> from, Ti
   if (!delivery) {
     workers_gone_told_ = workers_gone();
     clock_.book(Activity::wait, {"receive"});
-    return std::nullopt;
+    return nullptr;
   }
   clock_.book_until(Activity::wait, std::min(delivery->sent, now()), {"receive"});
   clock_.book(Activity::communicate, {"receive"});
@@ -79,7 +79,7 @@ std::optional<Message> MpiCluster::Process::receive(std::optional<Rank> from, Ti
     bytes_from_workers_ += bytes;
     ++messages_;
   }
-  return std::move(delivery->message);
+  return ReceivedMessage(new Message(std::move(delivery->message)));
 }
 
 // Of several servers the first one speaks for all: each of them gets a slice of the same gradient.

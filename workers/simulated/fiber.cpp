@@ -51,14 +51,14 @@ boost::context::stack_context StackPool::stack(std::size_t fiber) const {
   return context;
 }
 
+// The body lives on the stack itself, in the frame below all others, until they are unwound.
 Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> body)
-    : body_(std::move(body)),
-      inside_(std::allocator_arg, PooledStack{pool.stack(number)}, [this](boost::context::fiber&& caller) {
-        outside_ = std::move(caller);
-        body_();
-        ended_ = true;
-        return std::move(outside_);
-      }) {}
+    : inside_(std::allocator_arg, PooledStack{pool.stack(number)},
+              [this, body = std::move(body)](boost::context::fiber&& caller) {
+                outside_ = std::move(caller);
+                body();
+                return std::move(outside_);
+              }) {}
 
 Fiber::~Fiber() = default;
 

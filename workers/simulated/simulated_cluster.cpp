@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "workers/interrupt.hpp"
+#include "workers/simulated/deadlock.hpp"
 
 namespace syncopate {
 
@@ -91,15 +91,17 @@ void SimulatedCluster::fetch_what_comes_next() const {
   };
   const auto next = events_.next_few();
   for (std::size_t i = 1; i < next.size(); ++i) {
-    fetch(&participants_[index(next[i].rank)], 4);
-    if (next[i].delivery) fetch(next[i].delivery, 3);
+    fetch(&participants_[index(next[i].rank)], 2);
+    if (next[i].delivery) fetch(next[i].delivery, 2);
   }
   if (next.empty() || next[0].kind != Event::Kind::deliver) return;
-  const Participant& receiver = participants_[index(next[0].rank)];
-  if (is_server(next[0].rank))
-    fetch(&participants_[index(next[0].delivery->message.from)], 4);  // where it is booked
-  else if (receiver.fiber)
-    receiver.fiber->prefetch();
+  const Rank receiver = next[0].rank;
+  if (is_server(receiver)) {
+    fetch(&participants_[index(next[0].delivery->from)].kept, 1);  // where it is booked
+    return;
+  }
+  if (const auto& fiber = participants_[index(receiver)].fiber) fiber->prefetch();
+  if (!steps_ahead_.empty()) fetch(&steps_ahead_[index(receiver)], 1);
 }
 
 void SimulatedCluster::handle(const Event& event) {
@@ -166,8 +168,6 @@ std::uint64_t SimulatedCluster::schedule(Time at, Event::Kind kind, Rank rank, D
   return next_event_++;
 }
 
-void SimulatedCluster::resume_at(Rank rank, Time at) { self(rank).wake = schedule(at, Event::Kind::resume, rank); }
-
 std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                            const MicroBatch& samples, const Deadline& deadline) {
   if (!outages_.empty())
@@ -201,8 +201,11 @@ std::optional<Gradient> SimulatedCluster::compute_until_message(Rank rank, const
   if (participant.inbox.empty()) {
     participant.computing = participant.interruptible = true;
     participant.lost = duration >= longest_duration;
-    if (!participant.lost) resume_at(rank, later(participant.now, duration));
-    suspend(participant, {"a micro-batch", std::source_location::current()});
+    const Place place{"a micro-batch", std::source_location::current()};
+    if (participant.lost)
+      suspend(participant, place);
+    else
+      suspend_until(rank, later(participant.now, duration), place);
     participant.computing = participant.interruptible = participant.lost = false;
   }
   if (!participant.inbox.empty()) {
@@ -251,30 +254,71 @@ Gradient SimulatedCluster::compute_gradients(Rank rank, const ModelStatePtr& at,
 Duration SimulatedCluster::step_time(const MicroBatch& first, int count) {
   StepTimes& ahead = step_times_;
   const int place = first.worker.value - ahead.first_worker;
-  const bool is_drawn = place >= 0 && place < ahead.workers && first.step == ahead.asked.step &&
-                        first.index == ahead.asked.index && count == ahead.count;
-  if (!is_drawn) draw_step_times(first, count);
-  ahead.asked.worker = first.worker;
-  return ahead.times[static_cast<std::size_t>(first.worker.value - ahead.first_worker)];
+  const bool is_same_step = first.step == ahead.asked.step && first.index == ahead.asked.index && count == ahead.count;
+  const bool is_drawn = is_same_step && place >= 0 && place < ahead.workers;
+  const bool is_next = is_same_step && first.worker.value == ahead.asked.worker.value + 1;
+  ahead.asked = first;
+  if (is_drawn) return ahead.times[static_cast<std::size_t>(place)];
+  ahead.count = count;
+  ahead.workers = 0;
+  if (!is_next) return own_step_time(first, count);
+  draw_step_times(first, count);
+  return ahead.times[0];
 }
 
+// For this worker and those after it.
 void SimulatedCluster::draw_step_times(const MicroBatch& first, int count) {
   StepTimes& ahead = step_times_;
-  const bool in_order = first.worker.value == ahead.asked.worker.value + 1 && first.step == ahead.asked.step &&
-                        first.index == ahead.asked.index && count == ahead.count;
-  ahead.asked = first;
-  ahead.count = count;
   ahead.first_worker = first.worker.value;
-  ahead.workers = in_order ? std::min(StepTimes::most_workers, options_.workers - first.worker.value) : 1;
-  ahead.drawn.resize(static_cast<std::size_t>(count));
-  for (int i = 0; i < ahead.workers; ++i) {
-    options_.compute_time.durations(Rank{first.worker.value + i}, first.step, static_cast<std::uint32_t>(first.index),
-                                    ahead.drawn);
-    Duration sum{};
-    for (const Duration duration : ahead.drawn)
-      sum = std::min(sum, longest_duration) + std::min(duration, longest_duration);
-    ahead.times[static_cast<std::size_t>(i)] = sum;
+  ahead.workers = options_.compute_time.can_run_out()
+                      ? 1
+                      : std::min(StepTimes::most_workers, options_.workers - first.worker.value);
+  draw_sums({.worker = first.worker, .step = first.step, .count = static_cast<std::size_t>(ahead.workers)}, first.index,
+            count, ahead.times);
+}
+
+Duration SimulatedCluster::own_step_time(const MicroBatch& first, int count) {
+  constexpr int most = StepsAhead::most_steps;
+  if (first.index != 0 || count != options_.micro_batches) {
+    Duration time{};
+    draw_sums({.worker = first.worker, .step = first.step}, first.index, count, {&time, 1});
+    return time;
   }
+  if (steps_ahead_.empty()) steps_ahead_.resize(static_cast<std::size_t>(options_.workers));
+  StepsAhead& ahead = steps_ahead_[index(first.worker)];
+  // Of a worker that has not asked for the step before, it is not known whether it goes on like this.
+  const bool goes_on = first.step == ahead.asked + 1 && !options_.compute_time.can_run_out();
+  ahead.asked = first.step;
+  const Step::Rep place = (first.step - (ahead.end - most)).value();
+  const bool is_drawn = place >= 0 && place < most && ahead.times[static_cast<std::size_t>(place)] > Duration{};
+  if (is_drawn) return ahead.times[static_cast<std::size_t>(place)];
+  const int steps = goes_on ? most : 1;
+  draw_own_steps(first.worker, first.step, steps);
+  return ahead.times[static_cast<std::size_t>(most - steps)];
+}
+
+void SimulatedCluster::draw_own_steps(Rank worker, Step first, int steps) {
+  StepsAhead& ahead = steps_ahead_[index(worker)];
+  ahead.end = first + steps;
+  ahead.times = {};
+  const auto drawn = std::span(ahead.times).last(static_cast<std::size_t>(steps));
+  draw_sums({.worker = worker, .step = first, .along = RandomRows::Along::steps, .count = drawn.size()}, 0,
+            options_.micro_batches, drawn);
+}
+
+// The same where the worker is going to ask, before it does: on the event loop's stack, which is in the cache.
+void SimulatedCluster::draw_ahead_of_time(Rank worker) {
+  const StepsAhead& ahead = steps_ahead_[index(worker)];
+  const bool goes_on = ahead.asked + 1 == ahead.end && ahead.times.front() > Duration{};
+  if (goes_on) draw_own_steps(worker, ahead.end, StepsAhead::most_steps);
+}
+
+// times[i] = what micro-batches first .. first + count - 1 take in row i.
+void SimulatedCluster::draw_sums(const ComputeTime::Steps& steps, int first, int count, std::span<Duration> times) {
+  const auto length = static_cast<std::size_t>(count);
+  drawn_.resize(steps.count * length);
+  options_.compute_time.durations(steps, static_cast<std::uint32_t>(first), drawn_);
+  for (std::size_t i = 0; i < steps.count; ++i) times[i] = sum_of(std::span(drawn_).subspan(i * length, length));
 }
 
 // Durations are drawn for several micro-batches of a step at once, which is much cheaper.
@@ -302,51 +346,17 @@ std::string SimulatedCluster::name(Rank rank) const {
   return options_.servers == 1 ? "the server" : fmt::format("server {}", rank.value - options_.workers);
 }
 
-// A method's file as the project has it; of others the last two parts of the path.
-std::string SimulatedCluster::short_path(std::string_view path) {
-  if (const auto methods = path.rfind("/algorithms/"); methods != path.npos)
-    return std::string(path.substr(methods + 1));
-  const auto file = path.rfind('/');
-  const auto folder = file == path.npos || file == 0 ? path.npos : path.rfind('/', file - 1);
-  return std::string(folder == path.npos ? path : path.substr(folder + 1));
-}
-
-namespace {
-
-// "0-3, 7": ranks in ascending order as ranges.
-std::string as_ranges(const std::vector<int>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    text += text.empty() ? "" : ", ";
-    text += last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-}  // namespace
-
 std::string SimulatedCluster::explain_deadlock() const {
-  std::map<std::string, std::vector<int>> workers_by_state;
-  std::string servers_state;
+  Deadlock deadlock{.at = global_};
   for (std::size_t i = 0; i < participants_.size(); ++i) {
-    const Participant& participant = participants_[i];
-    const Place* place = participant.waits_for;
-    const std::string state = !place ? "ended"
-                                     : fmt::format("waiting in {} ({}:{})", place->operation,
-                                                   short_path(place->at.file_name()), place->at.line());
-    if (static_cast<int>(i) < options_.workers)
-      workers_by_state[state].push_back(static_cast<int>(i));
+    const Rank rank{static_cast<int>(i)};
+    const std::string state = what_it_waits_for(participants_[i].waits_for);
+    if (is_server(rank))
+      deadlock.servers.emplace_back(options_.servers == 1 ? "server" : name(rank), state);
     else
-      servers_state +=
-          fmt::format("\n  {}: {}", options_.servers == 1 ? "server" : name(Rank{static_cast<int>(i)}), state);
+      deadlock.workers_by_state[state].push_back(rank.value);
   }
-  std::string text = fmt::format("deadlock at {:.6f} s: nobody can go on", to_seconds(global_));
-  for (const auto& [state, ranks] : workers_by_state)
-    text += fmt::format("\n  worker{} {}: {}", ranks.size() > 1 ? "s" : "", as_ranges(ranks), state);
-  return text + servers_state;
+  return explain(deadlock);
 }
 
 // T is the end of the last worker. With servers it is their end, or the last time that workers met after

@@ -26,7 +26,7 @@
 
 namespace syncopate {
 
-class SimulatedCluster : public Cluster {
+class SimulatedCluster : public Cluster, private MessagePool {
  public:
   struct Options {
     int workers = 1;
@@ -64,8 +64,8 @@ class SimulatedCluster : public Cluster {
   std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
                                              LateGradient late, const Contribution& contribution, Place place) override;
   void finish_round(Rank self, const Contribution& contribution) override;
-  void send(Rank self, Rank to, Message message, Place place) override;
-  std::optional<Message> receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
+  void send(Rank self, Rank to, Message&& message, Place place) override;
+  ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
   void discard(Rank self, const Message& message) override;
   void keep(Rank self, const Message& message, Step staleness) override;
   Bytes bytes_sent() const override { return bytes_; }
@@ -73,38 +73,44 @@ class SimulatedCluster : public Cluster {
  private:
   enum class Collective { none, all_reduce, average, broadcast, barrier, all_gather };
 
-  struct Delivery {
-    Message message;
-    Time sent;
-  };
+  static constexpr Rank anybody{-1};
 
-  // What every step touches fills the first three cache lines, what messages touch the fourth: with thousands
-  // of workers the cost of a step is that of fetching their memory.
+  // Two cache lines.
+  struct alignas(64) Delivery : Message {
+    union {
+      Time sent{};
+      Delivery* next;  // once it is in an inbox
+    };
+  };
+  static_assert(sizeof(Delivery) == 128);
+
+  // With thousands of workers the cost of a step is that of fetching their memory, so what is touched together stands
+  // in one cache line.
   struct alignas(64) Participant {
+    // When it runs.
     std::optional<Fiber> fiber;
     Time now{};
     Time met_at{};  // last time it met others: until then its clock is everybody's, after it it has run ahead
+    const Place* waits_for = nullptr;  // on its stack; null: it runs
+    Rank from = anybody;               // while receiving: from whom alone
+    bool receiving : 1 = false;        // waits for a message
+    bool computing : 1 = false;        // waits for its own end of a micro-batch, or of an outage,
+    bool interruptible : 1 = false;    // or for a message that comes before
+    bool ended : 1 = false;            // its program has
+    bool left : 1 = false;             // and the clock has come to that
+    bool lost : 1 = false;             // in a micro-batch that never ends
     Account account;
     std::int64_t computed = 0;  // micro-batches whose gradient exists
+    Time last_arrival{};        // of what it has sent: it leaves after that
+    Inbox<Delivery> inbox;      // in (time, number) order
+    // When a server keeps its gradient and answers, or when it arrives at a collective.
     std::int64_t kept = 0;
     std::int64_t dropped = 0;
-    std::uint64_t wake = 0;            // number of the event that ends its present wait; 0: none
-    const Place* waits_for = nullptr;  // on its stack; null: it runs
-    bool receiving = false;            // waits for a message
-    bool computing = false;            // waits for its own end of a micro-batch, or of an outage,
-    bool interruptible = false;        // or for a message that comes before
-    bool ended = false;                // its program has
-    bool left = false;                 // and the clock has come to that
-    bool lost = false;                 // in a micro-batch that never ends
-    // What messages touch.
-    Duration kept_time{};        // server methods: compute time of what the server kept
-    Time last_arrival{};         // of what it has sent: it leaves after that
-    std::optional<Rank> from;    // while receiving: from whom alone
-    int in_flight = 0;           // sent to it, not yet arrived
-    int leaves_told = 0;         // a server: of workers that have left
-    int awaited = 0;             // who waits for a message from here alone
-    Delivery* handed = nullptr;  // what ends its present wait for a message
-    Inbox<Delivery> inbox;       // arrived while it did not wait, in (time, number) order
+    Duration kept_time{};    // server methods: compute time of what the server kept
+    int in_flight = 0;       // messages sent to it, not yet arrived
+    int awaited = 0;         // who waits for a message from here alone
+    int leaves_told = 0;     // a server: of workers that have left
+    std::uint64_t wake = 0;  // number of the event that ends its present wait; 0: none
     // What only some methods touch.
     int drawn_first = 0;
     Step drawn_step{-1};
@@ -131,7 +137,15 @@ class SimulatedCluster : public Cluster {
     int first_worker = 0;
     int workers = 0;
     std::array<Duration, most_workers> times;
-    std::vector<Duration> drawn;  // scratch
+  };
+
+  // What the next whole steps of one worker take: where it asks for one after another, such as a worker that is
+  // alone with a server, the draws for several of them are made at once. One cache line.
+  struct alignas(64) StepsAhead {
+    static constexpr int most_steps = 6;
+    Step end{-1};                              // of those that are drawn
+    Step asked{-1};                            // for last
+    std::array<Duration, most_steps> times{};  // of steps end - 6 .. end - 1; 0: not drawn
   };
 
   // The collective that workers are gathering for. Sums are formed as they arrive.
@@ -220,7 +234,6 @@ class SimulatedCluster : public Cluster {
   std::size_t index(Rank rank) const { return static_cast<std::size_t>(rank.value); }
   Participant& self(Rank rank) { return participants_[index(rank)]; }
   std::string name(Rank rank) const;
-  static std::string short_path(std::string_view path);
 
   void start(Rank rank, const Program& program);
   void event_loop();
@@ -233,19 +246,28 @@ class SimulatedCluster : public Cluster {
     participant.waits_for = &place;
     participant.fiber->suspend();
     participant.waits_for = nullptr;
+  }
+  // Goes on at `at`, unless something else ends the wait before.
+  void suspend_until(Rank rank, Time at, const Place& place) {
+    Participant& participant = self(rank);
+    participant.wake = schedule(at, Event::Kind::resume, rank);
+    suspend(participant, place);
     participant.wake = 0;
   }
   void resume(Rank rank) {
     self(rank).fiber->resume();
     if (failure_) std::rethrow_exception(failure_);
   }
-  void resume_at(Rank rank, Time at);
 
   void check_clock(Rank rank, Time now) const;
   Duration draw(Participant& participant, const MicroBatch& micro_batch);
   void draw_ahead(Participant& participant, const MicroBatch& first, int count);
   Duration step_time(const MicroBatch& first, int count);
+  [[gnu::noinline]] Duration own_step_time(const MicroBatch& first, int count);
+  void draw_ahead_of_time(Rank worker);
+  void draw_own_steps(Rank worker, Step first, int steps);
   [[gnu::noinline]] void draw_step_times(const MicroBatch& first, int count);
+  void draw_sums(const ComputeTime::Steps& steps, int first, int count, std::span<Duration> times);
   void book_as_discarded(Rank rank, const Gradient& gradient);
   // What the record is told; called before the clock moves on. Inlined, they cost a branch where there is none.
   void record(Rank rank, Activity activity, Time end, const char* what) {
@@ -264,6 +286,7 @@ class SimulatedCluster : public Cluster {
   void average_in_group(Rank rank, ModelStatePtr& state, const Averaging& averaging, Place place);
   void end_group(Rank first);
   [[noreturn]] void fail_for_who_left(const Place& place) const;
+  [[noreturn, gnu::cold]] void fail_for_rank(Rank from, Rank to, const Place& place) const;
   [[noreturn]] void fail_for_counts(Rank rank, std::size_t count, std::size_t expected) const;
   void schedule_collective_end();
   void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Rank rank);
@@ -287,9 +310,10 @@ class SimulatedCluster : public Cluster {
   void end_partial_round();
   std::vector<PartialSum> results_for(Participant& participant);
   Delivery* make_delivery(Message&& message, Time sent);
-  Message open(Delivery* delivery);
+  ReceivedMessage open(Delivery* delivery) { return {delivery, GiveBack{this}}; }
+  void take_back(Message* message) override;
   void deliver(Rank to, Delivery* delivery);
-  std::optional<Message> take_first(Participant& participant, std::optional<Rank> from);
+  ReceivedMessage take_first(Participant& participant, Rank from);
   bool nobody_can_send_to(Rank rank, std::optional<Rank> from) const;
   void wake_who_waits_in_vain(Rank left);
   void wake_if_in_vain(Rank rank);
@@ -319,7 +343,9 @@ class SimulatedCluster : public Cluster {
   bool has_partial_rounds_ = false;
   std::map<Step, OpenRow> open_rows_;
   std::map<Step, int> ended_after_row_;  // workers whose programs have ended, by their last row
+  std::vector<Duration> drawn_;          // scratch
   StepTimes step_times_;
+  std::vector<StepsAhead> steps_ahead_;  // by worker; empty until somebody asks
   Time last_round_end_{};
   Bytes last_round_bytes_{};
   Bytes bytes_{};

@@ -9,10 +9,18 @@
 
 namespace syncopate {
 
-void SimulatedCluster::send(Rank from, Rank to, Message message, Place place) {
-  if (to.value < 0 || index(to) >= participants_.size())
-    throw RunFailure(fmt::format("{} sends to rank {} in {}, but there are ranks 0 to {}", name(from), to.value,
-                                 place.operation, participants_.size() - 1));
+// Inlined where messages are sent, as is all that a message passes: calls would reach deeper into a cold stack.
+inline SimulatedCluster::Delivery* SimulatedCluster::make_delivery(Message&& message, Time sent) {
+  if (free_deliveries_.empty()) free_deliveries_.push_back(&deliveries_.emplace_back());
+  Delivery* const delivery = free_deliveries_.back();
+  free_deliveries_.pop_back();
+  static_cast<Message&>(*delivery) = std::move(message);
+  delivery->sent = sent;
+  return delivery;
+}
+
+void SimulatedCluster::send(Rank from, Rank to, Message&& message, Place place) {
+  if (to.value < 0 || index(to) >= participants_.size()) fail_for_rank(from, to, place);
   message.from = from;
   const Bytes bytes = message_bytes(message, options_.training.parameter_bytes());
   const Time sent = self(from).now;
@@ -31,55 +39,50 @@ void SimulatedCluster::send(Rank from, Rank to, Message message, Place place) {
   schedule(arrival, Event::Kind::deliver, to, make_delivery(std::move(message), sent));
 }
 
-std::optional<Message> SimulatedCluster::receive(Rank rank, std::optional<Rank> from, Time until, Place place) {
+void SimulatedCluster::fail_for_rank(Rank from, Rank to, const Place& place) const {
+  throw RunFailure(fmt::format("{} sends to rank {} in {}, but there are ranks 0 to {}", name(from), to.value,
+                               place.operation, participants_.size() - 1));
+}
+
+ReceivedMessage SimulatedCluster::receive(Rank rank, std::optional<Rank> from, Time until, Place place) {
   Participant& participant = self(rank);
-  if (auto message = take_first(participant, from)) return message;
+  const Rank awaited = from.value_or(anybody);
+  if (auto message = take_first(participant, awaited)) return message;
   if (is_server(rank) && participant.leaves_told != leaves_) {
     participant.leaves_told = leaves_;
-    return std::nullopt;
+    return nullptr;
   }
-  if (nobody_can_send_to(rank, from)) return std::nullopt;
+  if (nobody_can_send_to(rank, from)) return nullptr;
   // Others may be behind in virtual time: let them catch up, at least to this worker's time.
   participant.receiving = true;
-  participant.from = from;
+  participant.from = awaited;
   if (from) ++self(*from).awaited;
-  if (until != never) resume_at(rank, std::max(until, participant.now));
-  suspend(participant, place);
+  if (until == never)
+    suspend(participant, place);
+  else
+    suspend_until(rank, std::max(until, participant.now), place);
   participant.receiving = false;
   if (from) --self(*from).awaited;
   participant.leaves_told = leaves_;
-  if (participant.handed) return open(std::exchange(participant.handed, nullptr));
-  return take_first(participant, from);
+  return take_first(participant, awaited);
 }
 
-SimulatedCluster::Delivery* SimulatedCluster::make_delivery(Message&& message, Time sent) {
-  Delivery* delivery = nullptr;
-  if (free_deliveries_.empty()) {
-    delivery = &deliveries_.emplace_back();
-  } else {
-    delivery = free_deliveries_.back();
-    free_deliveries_.pop_back();
-  }
-  delivery->message = std::move(message);
-  delivery->sent = sent;
-  return delivery;
+// Models are let go of at once, so that steps may go on in place.
+void SimulatedCluster::take_back(Message* message) {
+  message->model = nullptr;
+  if (!message->gradient.terms().empty()) message->gradient = {};
+  free_deliveries_.push_back(static_cast<Delivery*>(message));
 }
 
-Message SimulatedCluster::open(Delivery* delivery) {
-  free_deliveries_.push_back(delivery);
-  return std::move(delivery->message);
-}
-
-std::optional<Message> SimulatedCluster::take_first(Participant& participant, std::optional<Rank> from) {
+ReceivedMessage SimulatedCluster::take_first(Participant& participant, Rank from) {
   Delivery* first =
-      participant.inbox.take_first([&](const Delivery* delivery) { return !from || delivery->message.from == *from; });
-  if (!first) return std::nullopt;
-  return open(first);
+      participant.inbox.take_first([from](const Delivery* item) { return from == anybody || item->from == from; });
+  return first ? open(first) : nullptr;
 }
 
 void SimulatedCluster::deliver(Rank to, Delivery* delivery) {
   Participant& receiver = self(to);
-  const Message& message = delivery->message;
+  const Message& message = *delivery;
   --receiver.in_flight;
   // Who sends to a server that has ended has run ahead beyond the end of the run.
   const bool in_time = !(is_server(to) && receiver.ended);
@@ -87,7 +90,7 @@ void SimulatedCluster::deliver(Rank to, Delivery* delivery) {
     bytes_ += message_bytes(message, options_.training.parameter_bytes());
     ++messages_;
   }
-  const bool awaited = receiver.receiving && (!receiver.from || *receiver.from == message.from);
+  const bool awaited = receiver.receiving && (receiver.from == anybody || receiver.from == message.from);
   if (awaited && global_ > receiver.now) {
     const Time sent = std::clamp(delivery->sent, receiver.now, global_);
     record(to, Activity::wait, sent, receiver.waits_for->operation);
@@ -96,11 +99,10 @@ void SimulatedCluster::deliver(Rank to, Delivery* delivery) {
     receiver.account[Activity::communicate] += global_ - sent;
     receiver.now = receiver.met_at = global_;
   }
-  if (awaited)
-    receiver.handed = delivery;
-  else
-    receiver.inbox.put(delivery);
-  if (awaited || receiver.interruptible) resume(to);
+  receiver.inbox.put(delivery);
+  if (!awaited && !receiver.interruptible) return;
+  if (!steps_ahead_.empty() && !is_server(to)) draw_ahead_of_time(to);
+  resume(to);
 }
 
 // Of several servers the first one speaks for all: each of them gets a slice of the same gradient.
@@ -145,7 +147,8 @@ void SimulatedCluster::wake_if_in_vain(Rank rank) {
   Participant& participant = self(rank);
   if (!participant.receiving) return;
   const bool has_news = is_server(rank) && participant.leaves_told != leaves_;
-  if (!has_news && !nobody_can_send_to(rank, participant.from)) return;
+  const auto from = participant.from == anybody ? std::nullopt : std::optional(participant.from);
+  if (!has_news && !nobody_can_send_to(rank, from)) return;
   if (global_ > participant.now) {
     record(rank, Activity::wait, global_, participant.waits_for->operation);
     participant.account[Activity::wait] += global_ - participant.now;

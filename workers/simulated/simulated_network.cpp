@@ -57,11 +57,11 @@ void SimulatedCluster::enter_link(std::uint64_t number) {
   link_free_[link] = later(std::max(link_free_[link], global_), hop.occupied);
   Time through = later(link_free_[link], hop.latency);
   Delivery* const delivery = crossing.delivery;
-  if (delivery) through = in_order(delivery->message.from, crossing.rank, crossing.passed, through);
+  if (delivery) through = in_order(delivery->from, crossing.rank, crossing.passed, through);
   if (crossing.passed < crossing.route.size()) return cross(through, std::move(crossing));
   schedule(through, crossing.then, crossing.rank, delivery);
   if (!delivery) return;
-  const Rank from = delivery->message.from;
+  const Rank from = delivery->from;
   Participant& sender = self(from);
   sender.last_arrival = std::max(sender.last_arrival, through);
   if (--senders_[index(from)].on_links == 0 && sender.ended) schedule_leave(from);

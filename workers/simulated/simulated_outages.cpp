@@ -76,8 +76,7 @@ void SimulatedCluster::wait_until(Rank rank, Time until, bool interruptible) {
   Participant& participant = self(rank);
   participant.computing = true;
   participant.interruptible = interruptible;
-  resume_at(rank, until);
-  suspend(participant, {interruptible ? "a micro-batch" : "an outage", std::source_location::current()});
+  suspend_until(rank, until, {interruptible ? "a micro-batch" : "an outage", std::source_location::current()});
   participant.computing = participant.interruptible = false;
 }
 

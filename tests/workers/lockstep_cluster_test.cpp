@@ -1,0 +1,208 @@
+// Runs in lockstep against the same runs on fibers: two implementations that share the durations and the network,
+// but neither clocks, nor accounts, nor the order in which anything happens.
+#include "workers/simulated/lockstep_cluster.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/simulated_run.hpp"
+#include "workers/delays/bounded_lognormal.hpp"
+#include "workers/delays/exponential.hpp"
+#include "workers/delays/normal.hpp"
+#include "workers/delays/scoped_delay.hpp"
+#include "workers/network/jitter.hpp"
+#include "workers/network/parameter_server.hpp"
+
+namespace syncopate {
+namespace {
+
+using Outcome = SimulatedRun::Outcome;
+
+std::string text_of(const RunTotals& totals) {
+  std::string text = fmt::format("T {}, {} B, {} collectives, {} messages\n", totals.end.time_since_epoch().count(),
+                                 totals.bytes.value(), totals.collectives, totals.messages);
+  for (std::size_t i = 0; i < totals.accounts.size(); ++i) {
+    text += fmt::format("worker {}: kept {}, dropped {}", i, totals.kept[i], totals.dropped[i]);
+    for (const Duration time : totals.accounts[i].time) text += fmt::format(" {}", time.count());
+    text += '\n';
+  }
+  return text;
+}
+
+std::string text_of(const Outcome& outcome) {
+  std::string text;
+  for (const Round& round : outcome.rounds)
+    text += fmt::format("step {} (+{}) at {} for {}: kept {}, dropped {}, {} B\n", round.step.value(),
+                        round.period.value(), round.end.time_since_epoch().count(), round.duration.count(), round.kept,
+                        round.dropped, round.bytes.value());
+  for (const Publication& publication : outcome.publications)
+    text += fmt::format("published step {} at {}: {} samples, {} B\n", publication.step.value(),
+                        publication.time.time_since_epoch().count(), publication.samples, publication.bytes.value());
+  return text + text_of(outcome.totals);
+}
+
+// The clusters must be the two that are meant.
+void expect_equal_runs(SimulatedRun run, const Algorithm& algorithm, const std::string& what) {
+  ASSERT_TRUE(algorithm.workers_act_alike(run.budget)) << what;
+  run.objective = nullptr;
+  run.in_lockstep = false;
+  const std::string on_fibers = text_of(run.run(algorithm));
+  run.in_lockstep = true;
+  EXPECT_EQ(text_of(run.run(algorithm)), on_fibers) << what;
+}
+
+std::shared_ptr<const SyncPeriod> every(int steps) { return make_constant_period(steps); }
+
+struct Method {
+  std::string name;
+  std::shared_ptr<const Algorithm> algorithm;
+};
+
+std::vector<Method> methods() {
+  std::vector<Method> all = {{"sync", std::make_shared<SyncSgd>()},
+                             {"H = 1", std::make_shared<LocalSgd>(every(1), StatePolicies{})},
+                             {"H = 3", std::make_shared<LocalSgd>(every(3), StatePolicies{})}};
+  // In base times of a micro-batch: before the first one ends, in the midst of them, late, never.
+  for (const double threshold_s : {0.5, 6.5, 16.5, 1e9}) {
+    for (const Preempt preempt : {Preempt::discard, Preempt::microbatch, Preempt::backward})
+      all.push_back({fmt::format("threshold {}, preempt {}", threshold_s, static_cast<int>(preempt)),
+                     std::make_shared<DropCompute>(from_seconds(threshold_s), preempt, 0.4)});
+  }
+  all.push_back({"no threshold", std::make_shared<DropCompute>(longest_duration, Preempt::discard, 0.4)});
+  all.push_back({"mean rate", std::make_shared<DropCompute>(
+                                  DropComputeOptions{.threshold = make_fixed_threshold(from_seconds(15)),
+                                                     .normalisation = DropComputeOptions::Normalisation::mean_rate,
+                                                     .mean_drop_rate = 0.1})});
+  return all;
+}
+
+std::vector<std::pair<std::string, SimulatedRun>> environments() {
+  const DelayReach servers_in_bursts{.group_size = 4, .bursts = BurstLengths{2, 5}, .cluster_size = 70};
+  return {
+      {"alone", {.workers = 1, .micro_batches = 3, .delays = {exponential_delay(0.5)}}},
+      {"more micro-batches than are drawn at once",
+       {.workers = 3, .micro_batches = 70, .delays = {normal_delay(0, 0.2)}}},
+      {"one micro-batch", {.workers = 33, .micro_batches = 1, .delays = {exponential_delay(2)}}},
+      {"the environment of the paper",
+       {.workers = 70, .micro_batches = 12, .delays = {tabulated_lognormal_delay(0.5)}}},
+      {"slow workers, and servers in bursts",
+       {.workers = 5,
+        .micro_batches = 12,
+        .worker_factors = {1, 2, 1, 1, 0.5},
+        .delays = {exponential_delay(0.2), scoped_delay(exponential_delay(3), servers_in_bursts)}}},
+      {"no delays: everybody at once", {.workers = 9, .micro_batches = 4}},
+      {"a network that varies",
+       {.workers = 6,
+        .micro_batches = 2,
+        .network = with_jitter(make_fixed_network(0.5), 0.3, 3),
+        .delays = {exponential_delay(0.5)}}},
+  };
+}
+
+TEST(LockstepCluster, RunsEqualThoseOnFibersToTheNanosecond) {
+  for (auto& [where, run] : environments()) {
+    for (const auto& [name, algorithm] : methods()) {
+      run.budget = {.steps = 7};
+      expect_equal_runs(run, *algorithm, where + ", " + name);
+    }
+  }
+}
+
+TEST(LockstepCluster, EveryKindOfBudgetEndsAtTheSameStep) {
+  SimulatedRun run{.workers = 6, .micro_batches = 4, .delays = {exponential_delay(0.5)}};
+  for (const auto& [name, algorithm] : methods()) {
+    if (name == "threshold 0.5, preempt 0") continue;  // which keeps nothing, so that only steps and seconds end it
+    run.budget = {.samples = 500};
+    expect_equal_runs(run, *algorithm, name + ", samples");
+    run.budget = {.bytes = Bytes{2000}};
+    expect_equal_runs(run, *algorithm, name + ", bytes");
+    run.budget = {.seconds = 60};
+    if (algorithm->workers_act_alike(run.budget)) expect_equal_runs(run, *algorithm, name + ", seconds");
+  }
+}
+
+std::string failure_of(SimulatedRun run, const Algorithm& algorithm, bool in_lockstep) {
+  run.objective = nullptr;
+  run.in_lockstep = in_lockstep;
+  try {
+    run.run(algorithm);
+  } catch (const RunFailure& failure) {
+    const std::string what = failure.what();
+    const auto place = what.find("never ends (");  // in which file of this project is not compared
+    return place == what.npos ? what : what.substr(0, place) + what.substr(what.find(')', place));
+  }
+  return "none";
+}
+
+TEST(LockstepCluster, FailuresSayTheSame) {
+  const DelayReach of_one{.workers = {2}};
+  const SimulatedRun lost{
+      .workers = 5,
+      .micro_batches = 3,
+      .delays = {scoped_delay(
+          std::make_shared<DelayOfWorker>(std::vector<double>(5, std::numeric_limits<double>::infinity())), of_one)}};
+  const SimulatedRun late{.workers = 2, .base_s = 4e9, .budget = {.steps = 100}};  // 127 years per micro-batch
+  for (const auto& [name, algorithm] : methods()) {
+    if (name.starts_with("threshold") || name == "mean rate") continue;  // which go on without who is lost
+    for (const SimulatedRun& run : {lost, late}) {
+      const std::string on_fibers = failure_of(run, *algorithm, false);
+      EXPECT_NE(on_fibers, "none") << name;
+      EXPECT_EQ(failure_of(run, *algorithm, true), on_fibers) << name;
+    }
+  }
+}
+
+TEST(LockstepCluster, WhatItCannotSimulateRunsOnFibers) {
+  const auto network = make_fixed_network(0);
+  const auto shared = make_parameter_server_network(2, {1e-3, 1e9});
+  const ComputeTime compute_time(1, 1.0, {}, {});
+  Executor executor(0);
+  Training training(nullptr, nullptr, {}, executor);
+  Training with_tensors(std::make_shared<PullObjective>(), make_sgd({}), {}, executor);
+  const SimulatedCluster::Options usual{
+      .workers = 2, .compute_time = compute_time, .network = *network, .training = training};
+  const auto is_in_lockstep = [](const SimulatedCluster::Options& options, bool alike) {
+    return dynamic_cast<LockstepCluster*>(make_simulated_cluster(options, alike).get()) != nullptr;
+  };
+  EXPECT_TRUE(is_in_lockstep(usual, true));
+  EXPECT_FALSE(is_in_lockstep(usual, false));
+  RunRecord record;
+  EXPECT_FALSE(is_in_lockstep(
+      {.workers = 2, .compute_time = compute_time, .network = *network, .training = training, .record = &record},
+      true));
+  EXPECT_FALSE(is_in_lockstep(
+      {.workers = 2, .servers = 1, .compute_time = compute_time, .network = *network, .training = training}, true));
+  EXPECT_FALSE(
+      is_in_lockstep({.workers = 2, .compute_time = compute_time, .network = *shared, .training = training}, true));
+  EXPECT_FALSE(is_in_lockstep(
+      {.workers = 2, .compute_time = compute_time, .network = *network, .training = with_tensors}, true));
+}
+
+// A method that wrongly says that its workers act alike is found out where it asks for what differs between them.
+TEST(LockstepCluster, WhatDiffersBetweenWorkersIsAnErrorToAskFor) {
+  struct Gathers : Algorithm {
+    void run(Worker& worker) const override {
+      const double mine = worker.rank().value;
+      worker.all_gather({&mine, 1});
+    }
+  };
+  SimulatedRun run;
+  run.objective = nullptr;
+  run.in_lockstep = true;
+  EXPECT_THROW(run.run(Gathers()), std::logic_error);
+  const DropCompute counts_what_is_there(
+      DropComputeOptions{.threshold = make_fixed_threshold(from_seconds(1)),
+                         .normalisation = DropComputeOptions::Normalisation::computed});
+  EXPECT_FALSE(counts_what_is_there.workers_act_alike({}));
+  EXPECT_THROW(run.run(counts_what_is_there), std::logic_error);
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,44 @@
+#include "workers/simulated/deadlock.hpp"
+
+#include <fmt/format.h>
+
+namespace syncopate {
+namespace {
+
+// "0-3, 7": ranks in ascending order as ranges.
+std::string as_ranges(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += text.empty() ? "" : ", ";
+    text += last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string short_path(std::string_view path) {
+  if (const auto methods = path.rfind("/algorithms/"); methods != path.npos)
+    return std::string(path.substr(methods + 1));
+  const auto file = path.rfind('/');
+  const auto folder = file == path.npos || file == 0 ? path.npos : path.rfind('/', file - 1);
+  return std::string(folder == path.npos ? path : path.substr(folder + 1));
+}
+
+std::string what_it_waits_for(const Place* place) {
+  if (!place) return "ended";
+  return fmt::format("waiting in {} ({}:{})", place->operation, short_path(place->at.file_name()), place->at.line());
+}
+
+std::string explain(const Deadlock& deadlock) {
+  std::string text = fmt::format("deadlock at {:.6f} s: nobody can go on", to_seconds(deadlock.at));
+  for (const auto& [state, ranks] : deadlock.workers_by_state)
+    text += fmt::format("\n  worker{} {}: {}", ranks.size() > 1 ? "s" : "", as_ranges(ranks), state);
+  for (const auto& [name, state] : deadlock.servers) text += fmt::format("\n  {}: {}", name, state);
+  return text;
+}
+
+}  // namespace syncopate

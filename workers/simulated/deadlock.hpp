@@ -1,0 +1,28 @@
+// What to say when nobody can go on: every participant, and where in which method it waits.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "workers/cluster.hpp"
+
+namespace syncopate {
+
+struct Deadlock {
+  Time at{};
+  std::map<std::string, std::vector<int>> workers_by_state{};  // ranks in ascending order
+  std::vector<std::pair<std::string, std::string>> servers{};  // name and state
+};
+
+// "waiting in receive (algorithms/quorum/backup_workers.cpp:20)"; "ended" where there is no place.
+std::string what_it_waits_for(const Place* place);
+
+std::string explain(const Deadlock& deadlock);
+
+// A method's file as the project has it; of others the last two parts of the path.
+std::string short_path(std::string_view path);
+
+}  // namespace syncopate

@@ -1,0 +1,245 @@
+#include "workers/simulated/lockstep_cluster.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "workers/interrupt.hpp"
+#include "workers/simulated/deadlock.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr std::size_t rows_at_once = 32;  // workers whose durations are drawn together
+
+[[noreturn]] void fail_for_unlike(const Place& place) {
+  throw std::logic_error(fmt::format("workers that act alike do not call {}", place.operation));
+}
+
+void poll_interrupt() {
+  if (interrupted()) throw Interrupted();
+}
+
+}  // namespace
+
+bool LockstepCluster::can_simulate(const SimulatedCluster::Options& options) {
+  return options.training.time_only() && options.servers == 0 && !options.record && !options.outages &&
+         !options.compute_time.can_run_out() && !options.network.has_shared_links();
+}
+
+LockstepCluster::LockstepCluster(const SimulatedCluster::Options& options)
+    : options_(options),
+      spent_(size()),
+      is_stopped_(size()),
+      is_lost_(size()),
+      computed_(size()),
+      busy_(size()),
+      discarded_(size()),
+      kept_(size()),
+      dropped_(size()) {}
+
+RunTotals LockstepCluster::run(const Program& work, const Program&) {
+  work(Rank{0});
+  return totals();
+}
+
+Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
+  poll_interrupt();
+  const auto length = static_cast<std::size_t>(count);
+  rows_.resize(rows_at_once * length);
+  const Duration room = never - met_at_;
+  for (std::size_t begin = 0; begin < size(); begin += rows_at_once) {
+    const std::size_t workers = std::min(rows_at_once, size() - begin);
+    const std::span<Duration> rows(rows_.data(), workers * length);
+    options_.compute_time.durations({.worker = Rank{static_cast<int>(begin)}, .step = first.step, .count = workers},
+                                    static_cast<std::uint32_t>(first.index), rows);
+    for (std::size_t i = 0; i < workers; ++i) {
+      const Duration time = sum_of(rows.subspan(i * length, length));
+      Duration& spent = spent_[begin + i];
+      spent = time > room - spent ? room : spent + time;
+      if (time >= longest_duration) is_lost_[begin + i] = any_lost_ = true;
+    }
+  }
+  if (!any_lost_) check_clock();
+  computed_by_all_ += count;
+  return Gradient(at, first, count, {});
+}
+
+std::optional<Gradient> LockstepCluster::compute_gradient(Rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                                          const MicroBatch& samples, const Deadline& deadline) {
+  if (deadline.at_message) fail_for_unlike({.operation = "compute_gradient until a message", .at = {}});
+  poll_interrupt();
+  const bool is_drawn = drawn_.step == slot.step && slot.index >= drawn_.first && slot.index < drawn_.end();
+  if (!is_drawn) draw(slot);
+  const auto times = drawn_.of(slot.index, size());
+  bool is_computed = false;
+  if (deadline.preempt == Preempt::discard && deadline.at != never) {  // inlined: the inner loop of DropCompute
+    is_computed = add_times(times, [at = deadline.at](Time start, Duration time) {
+      if (time < at - start) return MicroBatchEnd{start + time, true};
+      return MicroBatchEnd{std::max(start, at), false};
+    });
+  } else {
+    is_computed =
+        add_times(times, [&deadline](Time start, Duration time) { return end_of_micro_batch(start, time, deadline); });
+  }
+  if (!any_lost_) check_clock();
+  if (!is_computed) return std::nullopt;
+  return Gradient(at, samples, {});
+}
+
+// Each worker that is still going takes its time. Whether somebody has computed the micro-batch to its end.
+template <typename End>
+bool LockstepCluster::add_times(std::span<const Duration> times, const End& end_of) {
+  bool is_computed = false;
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (is_stopped_[i]) continue;
+    const Time start = met_at_ + spent_[i];
+    const MicroBatchEnd end = end_of(start, times[i]);
+    const Duration taken = end.at - start;
+    spent_[i] += taken;
+    computed_[i] += end.kept;
+    is_computed |= end.kept;
+    if (end.kept && taken < longest_duration) continue;
+    is_stopped_[i] = true;
+    discarded_[i] += taken;
+    if (taken >= longest_duration) is_lost_[i] = any_lost_ = true;
+  }
+  return is_computed;
+}
+
+// From this one to the end of a usual step, for all workers.
+void LockstepCluster::draw(const MicroBatch& first) {
+  constexpr int most_ahead = 64;
+  drawn_.step = first.step;
+  drawn_.first = first.index;
+  drawn_.count = std::clamp(options_.micro_batches - first.index, 1, most_ahead);
+  const auto count = static_cast<std::size_t>(drawn_.count);
+  drawn_.times.resize(count * size());
+  rows_.resize(rows_at_once * count);
+  for (std::size_t begin = 0; begin < size(); begin += rows_at_once) {
+    const std::size_t workers = std::min(rows_at_once, size() - begin);
+    const std::span<Duration> rows(rows_.data(), workers * count);
+    options_.compute_time.durations({.worker = Rank{static_cast<int>(begin)}, .step = first.step, .count = workers},
+                                    static_cast<std::uint32_t>(first.index), rows);
+    for (std::size_t m = 0; m < count; ++m)
+      for (std::size_t i = 0; i < workers; ++i) drawn_.times[m * size() + begin + i] = rows[i * count + m];
+  }
+}
+
+void LockstepCluster::check_clock() const {
+  const auto latest = std::ranges::max_element(spent_);
+  if (*latest >= never - met_at_)
+    throw RunFailure(fmt::format("the virtual clock of worker {} has reached its end, after {:.0f} s (292 years)",
+                                 latest - spent_.begin(), to_seconds(never)));
+}
+
+Agreement LockstepCluster::all_reduce_sum(Rank, Gradient&, std::span<double> numbers, const Contribution& contribution,
+                                          Place place) {
+  if (!numbers.empty()) fail_for_unlike({.operation = "all_reduce_sum with numbers of their own", .at = place.at});
+  return meet(Operation::all_reduce, options_.training.parameter_bytes(), true, &contribution, place);
+}
+
+Agreement LockstepCluster::average(Rank, ModelStatePtr&, const Averaging& averaging, const Contribution& contribution,
+                                   Place place) {
+  if (averaging.group_size > 0) fail_for_unlike({.operation = "average in groups", .at = place.at});
+  const Bytes payload{static_cast<Bytes::Rep>(4 * options_.training.averaged_size(averaging.policy))};
+  return meet(Operation::all_reduce, payload, true, &contribution, place);
+}
+
+Agreement LockstepCluster::broadcast(Rank, ModelStatePtr&, Rank, Place place) {
+  return meet(Operation::broadcast, options_.training.parameter_bytes(), false, nullptr, place);
+}
+
+Agreement LockstepCluster::barrier(Rank, Place place, const Contribution& contribution) {
+  return meet(Operation::all_reduce, Bytes{0}, false, &contribution, place);
+}
+
+Agreement LockstepCluster::meet(Operation operation, Bytes payload, bool is_round, const Contribution* part,
+                                const Place& place) {
+  if (any_lost_) fail_for_lost(place);
+  const CollectiveCall call{
+      .operation = operation, .members = options_.workers, .payload = payload, .number = collectives_++};
+  const Duration until_arrival = *std::ranges::max_element(spent_);
+  const Time end = later(met_at_ + until_arrival, options_.network.collective(call));
+  until_arrivals_ += until_arrival;
+  communicating_ += end - (met_at_ + until_arrival);
+  for (std::size_t i = 0; i < size(); ++i) busy_[i] += spent_[i];
+  std::ranges::fill(spent_, Duration{});
+  std::ranges::fill(is_stopped_, false);
+  met_at_ = end;
+  bytes_ += collective_bytes(call);
+  Round round;
+  if (part) book(*part, round);
+  if (is_round || round.kept + round.dropped > 0) {
+    round.end = end;
+    round.duration = end - std::exchange(last_round_end_, end);
+    round.bytes = bytes_ - std::exchange(last_round_bytes_, bytes_);
+    if (options_.observer) options_.observer->on_round(round);
+  }
+  return {.time = end, .micro_batches = kept_in_all_, .bytes = bytes_};
+}
+
+void LockstepCluster::book(const Contribution& part, Round& round) {
+  round.step = part.step;
+  round.period = part.period;
+  for (std::size_t i = 0; i < size(); ++i) {
+    const std::int64_t kept = computed_by_all_ + computed_[i];
+    kept_[i] += kept;
+    dropped_[i] += part.planned - kept;
+    round.kept += kept;
+    round.dropped += part.planned - kept;
+  }
+  kept_in_all_ += round.kept;
+  computed_by_all_ = 0;
+  std::ranges::fill(computed_, 0);
+}
+
+void LockstepCluster::fail_for_lost(const Place& place) const {
+  const Place lost_in{.operation = "a micro-batch that never ends", .at = std::source_location::current()};
+  Deadlock deadlock{.at = met_at_};
+  for (int i = 0; i < options_.workers; ++i)
+    deadlock.workers_by_state[what_it_waits_for(is_lost_[static_cast<std::size_t>(i)] ? &lost_in : &place)].push_back(
+        i);
+  throw RunFailure(explain(deadlock));
+}
+
+RunTotals LockstepCluster::totals() const {
+  RunTotals totals;
+  const Duration since = *std::ranges::max_element(spent_);
+  totals.end = met_at_ + since;
+  for (std::size_t i = 0; i < size(); ++i) {
+    const Duration busy = busy_[i] + spent_[i];
+    Account account;
+    account[Activity::compute] = busy - discarded_[i];
+    account[Activity::discarded] = discarded_[i];
+    account[Activity::wait] = until_arrivals_ + since - busy;
+    account[Activity::communicate] = communicating_;
+    totals.accounts.push_back(account);
+  }
+  totals.kept = kept_;
+  totals.dropped = dropped_;
+  totals.bytes = bytes_;
+  totals.collectives = collectives_;
+  return totals;
+}
+
+SharedNumbers LockstepCluster::all_gather(Rank, std::span<const double>, Place place) { fail_for_unlike(place); }
+std::vector<PartialSum> LockstepCluster::partial_all_reduce(Rank, Gradient, const Activation&, LateGradient,
+                                                            const Contribution&, Place place) {
+  fail_for_unlike(place);
+}
+void LockstepCluster::finish_round(Rank, const Contribution&) {
+  fail_for_unlike({.operation = "finish_round", .at = {}});
+}
+void LockstepCluster::send(Rank, Rank, Message&&, Place place) { fail_for_unlike(place); }
+ReceivedMessage LockstepCluster::receive(Rank, std::optional<Rank>, Time, Place place) { fail_for_unlike(place); }
+void LockstepCluster::discard(Rank, const Message&) { fail_for_unlike({.operation = "discard", .at = {}}); }
+void LockstepCluster::keep(Rank, const Message&, Step) { fail_for_unlike({.operation = "keep", .at = {}}); }
+
+std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedCluster::Options& options, bool workers_act_alike) {
+  if (workers_act_alike && LockstepCluster::can_simulate(options)) return std::make_unique<LockstepCluster>(options);
+  return std::make_unique<SimulatedCluster>(options);
+}
+
+}  // namespace syncopate

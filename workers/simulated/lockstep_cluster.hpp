@@ -1,0 +1,108 @@
+// Time-only runs of methods whose workers act alike: none of them decides anything by its own clock, rank or
+// gradients between two collectives (Algorithm::workers_act_alike). One program, worker 0's, then stands for all,
+// and what differs between workers, how long they compute, stands in arrays. Results are those of SimulatedCluster,
+// to the nanosecond, which the tests compare; a worker's step costs little more than its random numbers, where
+// SimulatedCluster switches to a fiber that is in no near cache once there are thousands.
+//
+// What a call means for all workers:
+// - compute_gradients: each takes its own time.
+// - compute_gradient with a deadline: each that has not yet been stopped by one takes its own time, or is stopped.
+//   It gives a gradient as long as somebody has computed one, so that a loop over micro-batches that ends with the
+//   first that fails goes on until it has ended for all. Who is stopped computes no more until the workers meet.
+// - collectives: everybody brings what it has computed since the last one.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "workers/cluster.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
+
+namespace syncopate {
+
+class LockstepCluster : public Cluster {
+ public:
+  // Neither tensors, servers, a record, outages, traces nor shared links.
+  static bool can_simulate(const SimulatedCluster::Options& options);
+
+  explicit LockstepCluster(const SimulatedCluster::Options& options);
+
+  int workers() const override { return options_.workers; }
+  int servers() const override { return 0; }
+  RunTotals run(const Program& work, const Program& serve) override;
+  Time now(Rank) const override { return met_at_ + spent_.front(); }
+  int workers_left(Rank) override { return options_.workers; }
+  bool has_left(Rank, Rank) const override { return false; }
+  std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
+                                           const MicroBatch& samples, const Deadline& deadline) override;
+  Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override;
+  Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
+                           Place place) override;
+  Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
+                    Place place) override;
+  Agreement broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) override;
+  Agreement barrier(Rank self, Place place, const Contribution& contribution) override;
+  Bytes bytes_sent() const override { return bytes_; }
+
+  // What workers that act alike do not do: std::logic_error.
+  SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place) override;
+  std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
+                                             LateGradient late, const Contribution& contribution, Place place) override;
+  void finish_round(Rank self, const Contribution& contribution) override;
+  void send(Rank self, Rank to, Message&& message, Place place) override;
+  ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
+  void discard(Rank self, const Message& message) override;
+  void keep(Rank self, const Message& message, Step staleness) override;
+
+ private:
+  // Durations of some micro-batches of one step, one row of all workers' for each.
+  struct Drawn {
+    Step step{-1};
+    int first = 0;
+    int count = 0;
+    std::vector<Duration> times;
+    int end() const { return first + count; }
+    std::span<const Duration> of(int micro_batch, std::size_t workers) const {
+      return std::span(times).subspan(static_cast<std::size_t>(micro_batch - first) * workers, workers);
+    }
+  };
+
+  std::size_t size() const { return static_cast<std::size_t>(options_.workers); }
+  void draw(const MicroBatch& first);
+  template <typename End>
+  bool add_times(std::span<const Duration> times, const End& end_of);
+  // `part` is what one worker brings; null: nothing is booked, and what has been computed waits for the next one.
+  Agreement meet(Operation operation, Bytes payload, bool is_round, const Contribution* part, const Place& place);
+  void book(const Contribution& part, Round& round);
+  void check_clock() const;
+  [[noreturn]] void fail_for_lost(const Place& place) const;
+  RunTotals totals() const;
+
+  SimulatedCluster::Options options_;
+  Time met_at_{};  // last: then all clocks were equal
+  // Since then, by worker:
+  std::vector<Duration> spent_;
+  std::vector<char> is_stopped_;        // by a deadline
+  std::vector<char> is_lost_;           // in a micro-batch that never ends
+  std::vector<std::int64_t> computed_;  // micro-batches, beside those that all have computed, until they are booked
+  std::int64_t computed_by_all_ = 0;
+  bool any_lost_ = false;
+  // Since the start, by worker:
+  std::vector<Duration> busy_;  // until the last meeting
+  std::vector<Duration> discarded_;
+  std::vector<std::int64_t> kept_, dropped_;
+  Duration until_arrivals_{};  // from each meeting to the last arrival at the next one, in all
+  Duration communicating_{};
+  std::int64_t kept_in_all_ = 0;
+  std::int64_t collectives_ = 0;
+  Bytes bytes_{};
+  Time last_round_end_{};
+  Bytes last_round_bytes_{};
+  Drawn drawn_;
+  std::vector<Duration> rows_;  // scratch
+};
+
+// The fastest cluster that gives these results.
+std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedCluster::Options& options, bool workers_act_alike);
+
+}  // namespace syncopate
