@@ -74,7 +74,8 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
                                                                         .training = training,
                                                                         .observer = observer,
                                                                         .record = record,
-                                                                        .outages = run.outages.get()});
+                                                                        .outages = run.outages.get(),
+                                                                        .pauses = run.pauses.get()});
   }
   MpiCluster::Options options{.workers = run.workers,
                               .servers = servers,

@@ -42,6 +42,7 @@ struct SimulatedRun {
   std::vector<std::shared_ptr<const DelayProcess>> delays{};
   std::vector<std::optional<Step>> data_of{};                                      // steps after which workers leave
   std::shared_ptr<const OutagePlan> outages{};                                     // null: none
+  std::shared_ptr<const Pauses> pauses{};                                          // null: none
   std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>();  // null: time-only
 
   // What happened.
@@ -93,7 +94,8 @@ struct SimulatedRun {
                               .training = training,
                               .observer = &outcome,
                               .record = nullptr,
-                              .outages = outages.get()});
+                              .outages = outages.get(),
+                              .pauses = pauses.get()});
     const LearningRate constant(LearningRate::Options{.peak = rate});
     const RunContext context{.cluster = cluster,
                              .training = training,
