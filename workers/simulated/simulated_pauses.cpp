@@ -18,10 +18,11 @@ void SimulatedCluster::begin_pause(Rank rank, const MicroBatch& slot, const Dead
                           .trailing_until = later(now(rank), options_.pauses->trailing())};
 }
 
-// The sleep, of which the deadline leaves what lies before it, and the trailing work beside it.
+// The sleep, of which the deadline leaves what lies before it, and the trailing work beside it. A sleep that is cut
+// ends past the deadline, as real ones do, so that no check takes it for in time.
 void SimulatedCluster::end_pause(Rank rank) {
   const Pause pause = std::exchange(pauses_[index(rank)], {});
-  const Duration left = std::max(pause.cut_at - now(rank), Duration{});
+  const Duration left = std::max(later(pause.cut_at, Duration{1}) - now(rank), Duration{});
   pass_time(rank, std::max(later(now(rank), std::min(pause.sleep, left)), pause.trailing_until), "sleep");
 }
 
