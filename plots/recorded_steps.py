@@ -43,49 +43,54 @@ def step_figure(methods: list[Method], log, noise: Path):
     from plots import style
 
     begin = min(threshold_from(method.runs[0]) for method in methods)
-    palette = iter([style.ALGORITHMS["backup-workers"], style.ALGORITHMS["local-sgd"], *style.OTHERS])
-    looks = {method.name: {"color": style.ALGORITHMS["dropcompute"] if method.label == TWO_CLOCKS else next(palette)}
-             for method in methods} | {"log": {"color": "#000000"}}
-    names = {method.name: f"simulated, {method.name}" for method in methods} | {"log": "log"}
+    names, looks = look_of(methods)
     width = 9.2 + style.label_inches(names.values())
     figure, (whole, zoom) = plt.subplots(2, 1, figsize=(width, 7.2))
     figure.subplots_adjust(left=0.65 / width, right=8.6 / width, top=0.855, bottom=0.075, hspace=0.33)
-
-    ends = {}
+    ends, zoom_ends = {}, {}
     for method in methods:
         sleeps = own_sleeps(noise, method.runs[0])
         times = np.stack([as_logged(run, sleeps, begin) for run in method.runs])
-        steps = np.arange(1, times.shape[1] + 1)
-        panels = [(whole, slice(begin - 1, None))] if method.label != TWO_CLOCKS else [(whole, slice(1, None)),
-                                                                                     (zoom, slice(1, begin))]
-        for panel, shown in panels:
-            panel.plot(steps[shown], times.mean(0)[shown], linewidth=1.5, **looks[method.name])
-            panel.fill_between(steps[shown], times.min(0)[shown], times.max(0)[shown], alpha=0.2, linewidth=0,
-                               **looks[method.name])
-        ends[names[method.name]] = (steps[-1], times.mean(0)[-20:].mean())
+        is_recorded = method.label == TWO_CLOCKS
+        draw_times(whole, times, slice(1 if is_recorded else begin - 1, None), looks[names[method.name]])
+        ends[names[method.name]] = (times.shape[1], times.mean(0)[-20:].mean())
+        if is_recorded:
+            draw_times(zoom, times, slice(1, begin), looks[names[method.name]])
+            zoom_ends["simulated"] = (begin, times.mean(0)[begin - 1])
+            looks["simulated"] = looks[names[method.name]]
     iterations, logged = log["iteration"].to_numpy(), log["step_time_s"].to_numpy()
     for panel, shown in ((whole, logged < SHOWN_S[1]), (zoom, (logged < SHOWN_S[1]) & (iterations <= begin))):
         panel.plot(iterations[shown], logged[shown], linewidth=1.0, **looks["log"])
         panel.set_ylabel("step time (s)")
-    ends["log"] = (iterations[-1], logged[-20:].mean())
-
-    whole.set_xlim(1, len(logged) + 1)
-    whole.set_ylim(*SHOWN_S)
+    whole.set(xlim=(1, len(logged) + 1), ylim=SHOWN_S)
     whole.set_title(f"The whole run; the log's iteration {begin + 1} holds the search for the threshold", loc="left",
                     fontsize=10)
-    zoom.set_xlim(1, begin + 1)
-    zoom.set_ylim(7, SHOWN_S[1])
-    zoom.set_xlabel("iteration of the log")
+    zoom.set(xlim=(1, begin + 1), ylim=(SHOWN_S[0] + 1, SHOWN_S[1]), xlabel="iteration of the log")
     zoom.set_title("Before the threshold, where all methods are one", loc="left", fontsize=10)
-    label_styles = {names[name]: look for name, look in looks.items()}
-    style.label_lines(whole, ends, label_styles)
-    style.label_lines(zoom, {"log": (iterations[begin - 1], logged[begin - 1]),
-                             "simulated": (begin, times.mean(0)[begin - 1])},
-                      label_styles | {"simulated": looks[next(m.name for m in methods if m.label == TWO_CLOCKS)]})
-    seeds = len(methods[0].runs)
+    style.label_lines(whole, ends | {"log": (iterations[-1], logged[-20:].mean())}, looks)
+    style.label_lines(zoom, zoom_ends | {"log": (iterations[begin - 1], logged[begin - 1])}, looks)
     style.title(figure, "The reference code's run and its simulation",
-                f"16 workers, 12 micro-batches; simulated: mean over {seeds} seeds of the jitter, shaded: all of them")
+                f"16 workers, 12 micro-batches; simulated: mean over {len(methods[0].runs)} seeds of the jitter, "
+                "shaded: all of them")
     return figure
+
+
+def look_of(methods: list[Method]) -> tuple[dict[str, str], dict[str, dict]]:
+    """What the figure calls each method, and the colour of each of these names and of the log."""
+    from plots import style
+
+    palette = iter([style.ALGORITHMS["backup-workers"], style.ALGORITHMS["local-sgd"], *style.OTHERS])
+    names = {method.name: f"simulated, {method.name}" for method in methods}
+    looks = {names[method.name]: {"color": style.ALGORITHMS["dropcompute"] if method.label == TWO_CLOCKS
+                                  else next(palette)} for method in methods}
+    return names, looks | {"log": {"color": "#000000"}}
+
+
+def draw_times(panel, times: np.ndarray, shown: slice, look: dict) -> None:
+    """The mean over the seeds, times[seed, step], and the range that they span."""
+    iterations = np.arange(1, times.shape[1] + 1)[shown]
+    panel.plot(iterations, times.mean(0)[shown], linewidth=1.5, **look)
+    panel.fill_between(iterations, times.min(0)[shown], times.max(0)[shown], alpha=0.2, linewidth=0, **look)
 
 
 def main(arguments: list[str]) -> int:
@@ -96,7 +101,7 @@ def main(arguments: list[str]) -> int:
     try:
         methods = group_methods([read_run(path) for path in find_run_directories(directory)])
         figure = step_figure(methods, read_table(log, ["iteration", "step_time_s"]), noise)
-        figure.savefig(picture, dpi=150)
+        figure.savefig(picture, dpi=110)
     except ResultsFault as fault:
         print(f"plot: {fault}", file=sys.stderr)
         return 2
