@@ -1,6 +1,7 @@
 // Sleeps and trailing work as an experiment file declares them.
 #include <gmock/gmock.h>
 
+#include "experiments/execution.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "workers/delays/pauses.hpp"
 #include "workers/delays/uniform.hpp"
@@ -26,6 +27,25 @@ TEST_F(ExperimentFile, DelaysAreSleepsWhereTheySaySo) {
   EXPECT_TRUE(load({"cluster.trailing_s=0"}).runs.at(0).pauses);
   EXPECT_EQ(load({"delays=[{kind='constant',value=0.001,sleep=false}]"}).runs.at(0).pauses, nullptr);
   EXPECT_NE(load({sleep}).runs.at(0).hash, load({sleep, "cluster.trailing_s=0.25"}).runs.at(0).hash);
+}
+
+// Runs that an experiment file declares: three micro-batches of 1 s, sleeps of 2 s after each, 0.25 s of trailing work.
+TEST_F(ExperimentFile, RunsHaveTheirSleeps) {
+  const Overrides run = {"cluster={workers=2,micro_batches=3,micro_batch_s=1,trailing_s=0.25}",
+                         "delays=[{kind='constant',value=2,sleep=true}]", "training={model='none',parameters=10}",
+                         "datasets={}", "budget={steps=2}"};
+  for (const auto& [method, second_step_s] :
+       {std::pair{"{algorithm='sync-sgd'}", 9.75}, {"{algorithm='dropcompute',threshold_s=3.5}", 4.0}}) {
+    Overrides overrides = run;
+    overrides.push_back(std::string("methods=[") + method + "]");
+    const Experiment experiment = load(overrides);
+    Progress progress(Progress::Style::silent, 1, 1);
+    progress.begin_run(1, experiment.runs.at(0));
+    const Outcome outcome = execute(experiment.runs.at(0), {.threads = 1}, progress, [](const Outcome&) {});
+    ASSERT_EQ(outcome.failure, "");
+    // With the sleep that follows the all-reduce of the first; under the threshold that is cut to nothing.
+    EXPECT_NEAR(to_seconds(outcome.recording.rounds.at(1).duration), second_step_s, 1e-8) << method;
+  }
 }
 
 TEST_F(ExperimentFile, FaultsOfPausesAreToldWithTheirPlace) {
