@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "experiments/outages_section.hpp"
+#include "workers/delays/limits.hpp"
+#include "workers/delays/pauses.hpp"
 #include "workers/delays/registry.hpp"
 #include "workers/network/registry.hpp"
 
@@ -68,18 +70,25 @@ std::shared_ptr<const DelayProcess> read_base_durations(Settings& cluster, Clust
   return read_base_trace(table, result.workers_known ? result.workers : 0, result.micro_batches, result.traces);
 }
 
-std::vector<std::shared_ptr<const DelayProcess>> read_delays(Settings& root, double micro_batch_s, bool finite_means,
-                                                             ClusterSection& result) {
+// The entries of [[delays]]: those that are part of a micro-batch's computation, and those that follow it.
+struct Delays {
+  std::vector<std::shared_ptr<const DelayProcess>> computing;
+  std::vector<std::shared_ptr<const DelayProcess>> sleeps;
+};
+
+Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, ClusterSection& result) {
   constexpr std::size_t most_delays = 255;  // each has a random stream of its own
-  std::vector<std::shared_ptr<const DelayProcess>> delays;
+  Delays delays;
   const int workers = result.workers_known ? result.workers : 0;
   for (Settings& delay : root.sections("delays")) {
-    delays.push_back(make_delay(delay, {micro_batch_s, workers, &result.traces}));
-    if (finite_means) check_mean(delay, *delays.back());
+    auto process = make_delay(delay, {micro_batch_s, workers, &result.traces});
+    if (finite_means) check_mean(delay, *process);
+    const bool is_sleep = delay.has("sleep") && delay.flag("sleep");
+    (is_sleep ? delays.sleeps : delays.computing).push_back(std::move(process));
   }
-  if (delays.size() > most_delays) {
+  if (delays.computing.size() + delays.sleeps.size() > most_delays) {
     root.fault("delays", fmt::format("must be at most {} entries", most_delays));
-    delays.clear();
+    delays = {};
   }
   return delays;
 }
@@ -137,12 +146,18 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
 
   auto durations = read_base_durations(cluster, result);
   if (durations) micro_batch_s = std::max(durations->mean_s(), 1e-9);
-  auto delays = read_delays(root, micro_batch_s, finite_means, result);
+  auto [delays, sleeps] = read_delays(root, micro_batch_s, finite_means, result);
+  const bool has_trailing = cluster.has("trailing_s");
+  const double trailing_s = has_trailing ? cluster.number("trailing_s", Range::between(0, longest_delay)) : 0;
+  if (has_trailing || !sleeps.empty())
+    result.pauses = std::make_shared<Pauses>(seed, trailing_s, std::move(sleeps), delays.size());
   result.compute_time =
       durations ? std::make_shared<ComputeTime>(seed, std::move(durations), std::move(factors), std::move(delays))
                 : std::make_shared<ComputeTime>(seed, micro_batch_s, std::move(factors), std::move(delays));
 
   result.outages = read_outages(root, seed, result.workers, result.workers_known);
+  if (result.outages && result.pauses)
+    root.fault("outages", "must not be given together with delays that are sleeps, or with cluster.trailing_s");
 
   Settings network = root.section("network");
   const auto workers = result.workers_known ? std::optional(result.workers) : std::nullopt;

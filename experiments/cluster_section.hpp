@@ -23,6 +23,7 @@ struct ClusterSection {
   Pace pace = Pace::inject;
   std::vector<TraceLimit> traces;  // to be checked against the budget
   std::shared_ptr<const ComputeTime> compute_time;
+  std::shared_ptr<const Pauses> pauses;       // null: there are none
   std::shared_ptr<const OutagePlan> outages;  // null: there are none
   std::shared_ptr<const NetworkModel> network;
 };

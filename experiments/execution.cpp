@@ -74,7 +74,8 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
                                    .training = training,
                                    .observer = observer,
                                    .record = record,
-                                   .outages = run.outages.get()},
+                                   .outages = run.outages.get(),
+                                   .pauses = run.pauses.get()},
                                   run.workers_act_alike());
   }
   MpiCluster::Options options{.workers = run.workers,

@@ -114,6 +114,16 @@ void check_who_leaves(Settings& root, const Definition& definition) {
   }
 }
 
+// A server's accounts know micro-batches alone, and it may end one that is under way.
+void check_pauses(Settings& root, const Definition& definition) {
+  if (!definition.cluster.pauses) return;
+  for (const Method& method : definition.methods)
+    if (method.algorithm && method.algorithm->servers() > 0)
+      return root.fault("methods", fmt::format("\"{}\" has a server, which needs delays that are part of the "
+                                               "computation: no delays that are sleeps, and no cluster.trailing_s",
+                                               method.label));
+}
+
 // Reads everything with the seed that stands first.
 Definition read_definition(TomlNode document_root, const std::string& file, const LoadOptions& options) {
   // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
@@ -146,6 +156,7 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   document.record_as_written("sweep");
   result.methods = read_methods(root, algorithm_context(result, document.faults().empty()));
   check_who_leaves(root, result);
+  check_pauses(root, result);
   result.faults = document.check();
   result.resolved = document.resolved();
   return result;
@@ -186,6 +197,7 @@ Run make_run(const Definition& definition) {
   run.to_be_measured = definition.cluster.to_be_measured;
   run.measured_micro_batch_s = definition.cluster.measured_micro_batch_s;
   run.compute_time = definition.cluster.compute_time;
+  run.pauses = definition.cluster.pauses;
   run.outages = definition.cluster.outages;
   run.network = definition.cluster.network;
   run.make_objective = definition.training.objective.load;

@@ -21,6 +21,7 @@
 namespace syncopate {
 
 class OutagePlan;
+class Pauses;
 
 // How the MPI cluster paces a micro-batch (the simulated one always takes the drawn duration).
 enum class Pace {
@@ -65,6 +66,7 @@ struct Run {
   bool to_be_measured = false;                   // the time of a micro-batch is: such a run cannot be made
   std::optional<double> measured_micro_batch_s;  // that time, where it was
   std::shared_ptr<const ComputeTime> compute_time;
+  std::shared_ptr<const Pauses> pauses;       // null: there are none; on the simulated cluster alone
   std::shared_ptr<const OutagePlan> outages;  // null: there are none
   std::shared_ptr<const NetworkModel> network;
   std::function<std::shared_ptr<const Objective>()> make_objective;  // loads data; null result: time-only

@@ -23,8 +23,8 @@ std::vector<FormulaTime> predict_by_formula(const Run& run, const SampledTimes& 
                               .budget = run.budget,
                               .samples_per_micro_batch = run.samples_per_micro_batch,
                               .learning_rate = *run.learning_rate};
-  // Who leaves, or is down for a while, changes the maximum, which no formula follows.
-  if (!run.data_of.empty() || run.outages) return {};
+  // Who leaves, or is down for a while, changes the maximum, and so do sleeps; no formula follows that.
+  if (!run.data_of.empty() || run.outages || run.pauses) return {};
   std::vector<FormulaTime> result;
   for (Prediction& prediction : run.algorithm->predict(input)) {
     const auto total_time_s = time_of_budget(input, prediction);

@@ -190,9 +190,11 @@ int ExperimentRunner::print_tables() const {
   return failures.empty() ? exit_success : exit_failure;
 }
 
-// Empty if the ranks that mpirun started are those that the experiment needs.
-std::string wrong_ranks(const Experiment& experiment, const MpiSession& session) {
+// Empty if the experiment can run under MPI, and the ranks that mpirun started are those that it needs.
+std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
   const auto [workers, servers] = participants(experiment);
+  const bool has_pauses = std::ranges::any_of(experiment.runs, [](const Run& run) { return run.pauses != nullptr; });
+  if (has_pauses) return "delays that are sleeps, and cluster.trailing_s, are for the simulated cluster alone";
   return wrong_number_of_ranks(session.size(), workers, servers);
 }
 
@@ -214,7 +216,7 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
     fmt::print(stderr, "the MPI cluster needs a launcher: start the program with mpirun or srun\n");
     return exit_usage;
   }
-  if (const std::string wrong = wrong_ranks(experiment, *mpi); !wrong.empty()) {
+  if (const std::string wrong = wrong_for_mpi(experiment, *mpi); !wrong.empty()) {
     if (mpi->rank() == 0) fmt::print(stderr, "{}\n", wrong);
     return exit_usage;
   }

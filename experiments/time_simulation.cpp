@@ -109,7 +109,8 @@ RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& obser
                                                .training = training,
                                                .observer = &observer,
                                                .record = nullptr,
-                                               .outages = run.outages.get()},
+                                               .outages = run.outages.get(),
+                                               .pauses = run.pauses.get()},
                                               run.workers_act_alike());
   const RunContext context{.cluster = *cluster,
                            .training = training,

@@ -255,6 +255,9 @@ class Cluster {
   // worker that may lose its state.
   virtual Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count);
 
+  // The sleep that follows a micro-batch, where delays are sleeps (workers/delays/pauses.hpp); else none.
+  virtual Duration sleep_after(Rank, const MicroBatch&) const { return {}; }
+
   // Collectives: all workers (not the servers) must take part, with the same operation; those of a group
   // where an average is one over groups.
   // The agreement of a group is on its time alone.

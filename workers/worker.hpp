@@ -44,6 +44,9 @@ class Worker : public Participant {
   // Names the samples of the micro-batch that compute_gradient would take next.
   MicroBatch next_micro_batch() const { return {rank_, step_, next_micro_batch_}; }
 
+  // The sleep that follows the micro-batch computed last, where delays are sleeps of the program; else none.
+  Duration sleep_after() const { return context_.cluster.sleep_after(rank_, {rank_, step_, next_micro_batch_ - 1}); }
+
   // Declares how many micro-batches the step under way plans, where that is not M: those of them that are not
   // kept count as dropped.
   void plan_micro_batches(std::int64_t planned) { planned_ = planned; }

@@ -60,10 +60,17 @@ class AutomaticThreshold final : public DropThreshold {
     Duration current() const override { return found_ ? from_seconds(found_->threshold) : longest_duration; }
     std::optional<double> expected_drop_rate() const override { return found_ ? found_->drop_rate : 0; }
 
+    bool times_micro_batches() const override {
+      return !found_ && rule_.options_.clock == AutomaticThresholdOptions::Clock::micro_batch;
+    }
+
     void learn(Worker& worker, const TimedStep& step) override {
       if (found_ || ++steps_ <= rule_.options_.warmup_steps) return;
       Time before = step.start;
-      for (const Time end : step.ends) times_.push_back(to_seconds(end - std::exchange(before, end)));
+      for (std::size_t m = 0; m < step.ends.size(); ++m) {
+        const Duration by_step = step.ends[m] - std::exchange(before, step.ends[m]);
+        times_.push_back(to_seconds(times_micro_batches() ? step.times[m] : by_step));
+      }
       // To the start of the next step, so that what is neither computing nor waiting is T^c.
       duration_ += worker.now() - step.start;
       const Step recorded = steps_ - rule_.options_.warmup_steps;
@@ -94,6 +101,7 @@ std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThr
 
 std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings, const DropThresholdContext& context) {
   static constexpr std::string_view searches[] = {"s-eff", "reference"};
+  static constexpr std::string_view clocks[] = {"step", "micro-batch"};
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::size_t faults = settings.faults_so_far();
   AutomaticThresholdOptions options;
@@ -104,6 +112,8 @@ std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings
   if (settings.has("maximum_drop_rate"))
     options.maximum_drop_rate =
         settings.number("maximum_drop_rate", {.low = 0, .high = 1, .low_open = true, .high_open = true});
+  if (settings.has("calibration_clock") && settings.choice("calibration_clock", clocks, "step") == "micro-batch")
+    options.clock = AutomaticThresholdOptions::Clock::micro_batch;
   const bool is_clean = settings.faults_so_far() == faults;
   if (is_clean && context.total_steps && options.warmup_steps + options.calibration_steps >= *context.total_steps)
     settings.fault("calibration_steps", "must, with warmup_steps, end before the budget does");

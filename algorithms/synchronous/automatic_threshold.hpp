@@ -3,9 +3,10 @@
 // Source:  Giladi et al. 2023, "DropCompute", automatic selection of tau; its reference code.
 // Shapes:  what is shared: (N, I, M) times of I steps.   Units: seconds.
 // Cost:    I steps without a threshold, one all-gather of N (I M + 1) numbers, one search per process.
-// Differs: T^c is measured from the last worker's arrival at the all-reduce to the next step's start, by the
-//          clock that enforces tau; the reference code takes device times for the search and another clock for
-//          tau. search = "s-eff" (Eq. 6; default) or "reference". The cap on the drop rate is not in either.
+// Differs: the search sees the clock that enforces tau, which runs from the step's start, so that what it predicts
+//          comes true; T^c is what a step takes besides. The reference code takes the times of a timer around each
+//          micro-batch for the search and the step's clock for tau: calibration_clock = "micro-batch".
+//          search = "s-eff" (Eq. 6; default) or "reference". The cap on the drop rate is not in either.
 // Checks:  the threshold equals that of the search on the same delays; predicted and realised drop rates agree.
 #pragma once
 
@@ -15,14 +16,20 @@
 namespace syncopate {
 
 struct AutomaticThresholdOptions {
+  // What the search takes for the micro-batches' times.
+  enum class Clock {
+    step,         // their ends by the clock that enforces tau; all that a step holds counts
+    micro_batch,  // each one's own time, with the sleep after it; not what lies between or runs on behind them
+  };
   SpeedupForm form = SpeedupForm::effective;
   Step warmup_steps{6};        // first steps, which are not recorded
   Step calibration_steps{44};  // I; both as in the reference code
   std::optional<double> maximum_drop_rate{};
+  Clock clock = Clock::step;
 };
 std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThresholdOptions& options);
 
-// Keys: search, warmup_steps, calibration_steps, maximum_drop_rate.
+// Keys: search, warmup_steps, calibration_steps, maximum_drop_rate, calibration_clock.
 std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings, const DropThresholdContext& context);
 
 }  // namespace syncopate

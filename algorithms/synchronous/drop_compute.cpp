@@ -15,8 +15,10 @@ void DropCompute::run(Worker& worker) const {
     const StepWork work = compensation->next(worker);
     step.start = worker.now();
     step.ends.clear();
+    step.times.clear();
     step.offered = work.offered;
     const Duration tau = work.usual ? threshold->current() : longest_duration;
+    const bool times = threshold->times_micro_batches();
     const Deadline deadline(later(step.start, tau), options_.preempt, options_.forward_share);
     Gradient sum;
     for (const MicroBatch& samples : work.samples) {
@@ -24,6 +26,7 @@ void DropCompute::run(Worker& worker) const {
       if (!gradient) break;
       sum += *gradient;
       step.ends.push_back(worker.now());
+      if (times) step.times.push_back(gradient->compute_time() + worker.sleep_after());
     }
     step.arrival = worker.now();
     compensation->computed(worker, step.ends.size());

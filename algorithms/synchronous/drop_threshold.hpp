@@ -21,9 +21,11 @@ namespace syncopate {
 // How a step went for one worker, by the clock that enforces the threshold.
 struct TimedStep {
   Time start{};
-  std::vector<Time> ends{};  // of the micro-batches that were computed
-  Time arrival{};            // at the all-reduce
-  int offered = 0;           // micro-batches of a usual step without a threshold
+  std::vector<Time> ends{};       // of the micro-batches that were computed
+  std::vector<Duration> times{};  // of the same: what a timer around each of them and the sleep after it shows, if
+                                  // the rule asks for it
+  Time arrival{};                 // at the all-reduce
+  int offered = 0;                // micro-batches of a usual step without a threshold
 };
 
 // What a formula knows of a run before it has begun, to say which threshold a rule will set.
@@ -48,6 +50,8 @@ class DropThreshold {
     virtual Duration current() const = 0;
     // The share of micro-batches that is lost under it, where the rule has an expectation.
     virtual std::optional<double> expected_drop_rate() const { return std::nullopt; }
+    // Whether TimedStep::times are of use.
+    virtual bool times_micro_batches() const { return false; }
     // What the step that has just ended teaches. The same steps on all workers, who may have to meet for it.
     virtual void learn(Worker&, const TimedStep&) {}
   };

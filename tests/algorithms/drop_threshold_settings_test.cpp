@@ -70,6 +70,18 @@ TEST(DropThresholdSettings, FaultsOfTheAutomaticRule) {
               HasSubstr("maximum_drop_rate = 0"));
 }
 
+TEST(DropThresholdSettings, TheCalibrationHasAClock) {
+  for (const char* clock : {"step", "micro-batch"}) {
+    const auto reading =
+        read(std::string(R"(threshold = { rule = "automatic", calibration_clock = ")") + clock + R"(" })");
+    EXPECT_EQ(reading.faults, "");
+    EXPECT_EQ(reading.threshold->begin()->times_micro_batches(), clock == std::string("micro-batch"));
+  }
+  EXPECT_FALSE(read(R"(threshold = { rule = "automatic" })").threshold->begin()->times_micro_batches());
+  EXPECT_THAT(read(R"(threshold = { rule = "automatic", calibration_clock = "device" })").faults,
+              HasSubstr("calibration_clock = \"device\""));
+}
+
 TEST(DropThresholdSettings, TheCalibrationEndsBeforeTheBudget) {
   const std::string keys = R"(threshold = { rule = "automatic" })";
   EXPECT_THAT(read(keys, {.total_steps = 50}).faults, HasSubstr("calibration_steps = 44"));

@@ -15,6 +15,7 @@
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/delays/bounded_lognormal.hpp"
 #include "workers/delays/exponential.hpp"
+#include "workers/delays/pauses.hpp"
 
 namespace syncopate {
 namespace {
@@ -109,6 +110,45 @@ TEST(AutomaticThreshold, TheReferenceSearchAndTheCapAreThoseOfTheSearch) {
     const auto expected = search_threshold({times, 64, 44, 12}, 0.5, options.form, options.maximum_drop_rate);
     const auto outcome = setup.run(with(make_automatic_threshold(options)));
     EXPECT_NEAR(to_seconds(outcome.rounds.back().duration), expected.threshold + 0.5, 2e-9);
+  }
+}
+
+// Sleeps tell the clocks apart: a timer around micro-batches sees the one that follows a step's last, and the step's
+// clock does not.
+TEST(AutomaticThreshold, TheCalibrationTakesTheClockItIsGiven) {
+  using Clock = AutomaticThresholdOptions::Clock;
+  constexpr int warmup = 2, steps = 30, workers = 16, micro_batches = 4;
+  const auto sleeps =
+      std::make_shared<Pauses>(1, 0, std::vector<std::shared_ptr<const DelayProcess>>{exponential_delay(1)});
+  const SimulatedRun setup{.workers = workers,
+                           .micro_batches = micro_batches,
+                           .budget = {.steps = 60},
+                           .pauses = sleeps,
+                           .objective = nullptr};
+  for (const Clock clock : {Clock::step, Clock::micro_batch}) {
+    std::vector<double> times, slowest(steps);
+    double last_sleep = 0;  // ends the recorded steps, each worker's its own
+    for (int n = 0; n < workers; ++n)
+      for (int i = 0; i < steps; ++i) {
+        double sum = 0, before = 0;
+        for (std::uint32_t m = 0; m < micro_batches; ++m) {
+          const double sleep = to_seconds(sleeps->sleep(Rank{n}, Step{warmup + i}, m));
+          times.push_back(1 + (clock == Clock::step ? before : sleep));
+          sum += times.back();
+          before = sleep;
+        }
+        slowest[static_cast<std::size_t>(i)] = std::max(slowest[static_cast<std::size_t>(i)], sum);
+        if (i + 1 == steps) last_sleep += before / workers;
+        if (i == 0) last_sleep -= to_seconds(sleeps->sleep(Rank{n}, Step{warmup - 1}, micro_batches - 1)) / workers;
+      }
+    const auto outcome = setup.run(with(make_automatic_threshold(
+        {.form = SpeedupForm::reference, .warmup_steps = warmup, .calibration_steps = steps, .clock = clock})));
+    const double wall = to_seconds(outcome.rounds[warmup + steps - 1].end - outcome.rounds[warmup - 1].end);
+    const double computing = std::accumulate(slowest.begin(), slowest.end(), 0.0) / steps;
+    const auto expected = search_threshold({times, workers, steps, micro_batches},
+                                           (wall + last_sleep) / steps - computing, SpeedupForm::reference);
+    EXPECT_NEAR(to_seconds(outcome.rounds.back().duration), expected.threshold + 0.5, 5e-9);
+    EXPECT_GT(expected.drop_rate, 0.05);
   }
 }
 

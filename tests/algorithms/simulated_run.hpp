@@ -44,6 +44,7 @@ struct SimulatedRun {
   std::vector<std::optional<Step>> data_of{};                                      // steps after which workers leave
   std::shared_ptr<const OutagePlan> outages{};                                     // null: none
   bool in_lockstep = false;                                                        // where that is possible
+  std::shared_ptr<const Pauses> pauses{};                                          // null: none
   std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>();  // null: time-only
 
   // What happened.
@@ -95,7 +96,8 @@ struct SimulatedRun {
                                                  .training = training,
                                                  .observer = &outcome,
                                                  .record = nullptr,
-                                                 .outages = outages.get()},
+                                                 .outages = outages.get(),
+                                                 .pauses = pauses.get()},
                                                 in_lockstep);
     const LearningRate constant(LearningRate::Options{.peak = rate});
     const RunContext context{.cluster = *cluster,

@@ -101,5 +101,14 @@ TEST_F(MpiRun, AWrongNumberOfProcessesIsBadUsage) {
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
+TEST_F(MpiRun, WhatOnlyTheSimulatedClusterKnowsIsBadUsage) {
+  const std::string file = write("e.toml", with_servers);
+  const auto outcome =
+      syncopate("run " + file + " --results results cluster.trailing_s=0.1 \"methods=[{algorithm='sync-sgd'}]\"", 2);
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, testing::HasSubstr("cluster.trailing_s, are for the simulated cluster alone"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "results"));
+}
+
 }  // namespace
 }  // namespace syncopate

@@ -10,6 +10,7 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 import numpy as np
 from figures_cases import Drawing, Figures
 from methods_cases import Methods
+from recorded_cases import RecordedSteps
 from timeline_cases import Timelines
 from synthetic_results import STEPS, write_experiment, write_run
 from with_results import WithDirectory

@@ -25,7 +25,7 @@ void poll_interrupt() {
 
 bool LockstepCluster::can_simulate(const SimulatedCluster::Options& options) {
   return options.training.time_only() && options.servers == 0 && !options.record && !options.outages &&
-         !options.compute_time.can_run_out() && !options.network.has_shared_links();
+         !options.pauses && !options.compute_time.can_run_out() && !options.network.has_shared_links();
 }
 
 LockstepCluster::LockstepCluster(const SimulatedCluster::Options& options)

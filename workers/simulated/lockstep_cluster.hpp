@@ -22,7 +22,7 @@ namespace syncopate {
 
 class LockstepCluster : public Cluster {
  public:
-  // Neither tensors, servers, a record, outages, traces nor shared links.
+  // Neither tensors, servers, a record, outages, pauses, traces nor shared links.
   static bool can_simulate(const SimulatedCluster::Options& options);
 
   explicit LockstepCluster(const SimulatedCluster::Options& options);

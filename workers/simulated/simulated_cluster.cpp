@@ -17,7 +17,8 @@ SimulatedCluster::SimulatedCluster(const Options& options)
   participants_ = std::vector<Participant>(count);
   if (options_.record && options_.record->spans) spans_ = &*options_.record->spans;
   if (!network_is_plain_) senders_.resize(count);
-  one_by_one_ = options_.record || options_.outages;
+  one_by_one_ = options_.record || options_.outages || options_.pauses;
+  if (options_.pauses) pauses_.resize(static_cast<std::size_t>(options_.workers));
   for (int i = 0; options_.outages && i < options_.workers; ++i)
     outages_.push_back({.outages = options_.outages->of(Rank{i}),
                         .may_lose_state = options_.outages->loses_state(Rank{i}),
@@ -173,6 +174,7 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
   if (!outages_.empty())
     if (const auto passage = meet_outages(rank, slot, deadline)) return pass_through(rank, at, slot, samples, *passage);
   if (deadline.at_message) return compute_until_message(rank, at, slot, samples);
+  if (!pauses_.empty()) end_pause(rank);
   Participant& participant = self(rank);
   const MicroBatchEnd end = end_of_micro_batch(participant.now, draw(participant, slot), deadline);
   check_clock(rank, end.at);
@@ -191,6 +193,7 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
   }
   participant.account[Activity::compute] += spent;
   ++participant.computed;
+  if (!pauses_.empty()) begin_pause(rank, slot, deadline);
   return Gradient(at, samples, spent);
 }
 

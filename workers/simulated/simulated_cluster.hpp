@@ -16,6 +16,7 @@
 
 #include "workers/cluster.hpp"
 #include "workers/delays/compute_time.hpp"
+#include "workers/delays/pauses.hpp"
 #include "workers/network/network.hpp"
 #include "workers/outages.hpp"
 #include "workers/run_record.hpp"
@@ -38,6 +39,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
     RunObserver* observer = nullptr;      // may be null
     RunRecord* record = nullptr;          // null: nothing is recorded
     const OutagePlan* outages = nullptr;  // null: there are none
+    const Pauses* pauses = nullptr;       // null: there are none; not together with servers or outages
   };
 
   explicit SimulatedCluster(const Options& options);
@@ -54,6 +56,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
   bool may_lose_state(Rank self) const override;
   bool has_lost_state(Rank self) override;
   Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override;
+  Duration sleep_after(Rank self, const MicroBatch& slot) const override;
   Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
                            Place place) override;
   Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
@@ -197,6 +200,13 @@ class SimulatedCluster : public Cluster, private MessagePool {
     std::deque<PartialSum> results;  // of the rounds before `number`
   };
 
+  // What a micro-batch has left behind.
+  struct Pause {
+    Duration sleep{};
+    Time cut_at{};  // it does not go on beyond that
+    Time trailing_until{};
+  };
+
   // A row of steps.csv of a method without collectives, until all workers have done the step.
   struct OpenRow {
     Round round;
@@ -303,6 +313,10 @@ class SimulatedCluster : public Cluster, private MessagePool {
   void wait_until(Rank rank, Time until, bool interruptible);
   std::optional<Gradient> compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                 const MicroBatch& samples);
+  void begin_pause(Rank rank, const MicroBatch& slot, const Deadline& deadline);
+  void end_pause(Rank rank);
+  void end_trailing_work(Rank rank);
+  void pass_time(Rank rank, Time until, const char* what);
   Bytes payload() const;
   Bytes average_payload(const AveragePolicy& policy) const;
   void contribute(Rank rank, Gradient gradient, const Contribution& part);
@@ -326,6 +340,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
   std::unique_ptr<StackPool> stacks_;  // outlives the fibers
   std::vector<Participant> participants_;
   std::vector<OutageProgress> outages_;  // by worker; empty: there are none
+  std::vector<Pause> pauses_;            // by worker; empty: there are none
   bool one_by_one_ = false;              // micro-batches of a step, because each may be seen
   EventQueue<Event> events_;
   std::deque<Delivery> deliveries_;  // a pool: they do not move

@@ -21,6 +21,7 @@ inline Agreement SimulatedCluster::meet(Rank rank, const Place& place) {
   participant.account[Activity::wait] += meeting_.last_arrival - participant.now;
   participant.account[Activity::communicate] += meeting_.end - meeting_.last_arrival;
   participant.now = participant.met_at = meeting_.end;
+  if (!pauses_.empty()) end_pause(rank);
   return meeting_.agreement;
 }
 
@@ -108,6 +109,7 @@ SimulatedCluster::Gathering& SimulatedCluster::arrive(Rank rank, Collective oper
   Participant& participant = self(rank);
   if (is_server(rank)) throw RunFailure("a server cannot take part in a collective");
   if (ended_workers_ > 0) fail_for_who_left(place);
+  if (!pauses_.empty()) end_trailing_work(rank);
   if (gathering.arrived > 0 && operation != gathering.operation)
     throw RunFailure(
         fmt::format("{} calls {} while others gather for {}", name(rank), place.operation, gathering.place.operation));

@@ -11,6 +11,7 @@ namespace syncopate {
 std::vector<PartialSum> SimulatedCluster::partial_all_reduce(Rank rank, Gradient gradient, const Activation& activation,
                                                              LateGradient late, const Contribution& part, Place place) {
   has_partial_rounds_ = true;
+  if (!pauses_.empty()) end_trailing_work(rank);
   Participant& participant = self(rank);
   // This worker may have run ahead of everybody's time.
   schedule(participant.now, Event::Kind::arrive_partial, rank);
