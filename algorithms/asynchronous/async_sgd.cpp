@@ -40,7 +40,6 @@ void AsyncSgd::serve(Server& server) const {
       discarded_in_a_row = 0;
     }
     if (!server.budget_left()) return;
-    model_sent = server.now();
     server.send_model(message->from);
   }
 }

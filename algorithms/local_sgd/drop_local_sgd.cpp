@@ -31,7 +31,9 @@ void DropLocalSgd::run(Worker& worker) const {
     Step taken{}, passed{};
     while (passed < period && worker.budget_left_alone()) {
       if (options_.clock == DropLocalOptions::Clock::step) deadline = later(worker.now(), options_.threshold);
+      const int losses = worker.states_lost();
       const Gradient sum = compute_until(worker, deadline);
+      if (worker.states_lost() > losses) taken = 0;  // the steps of this round before it are lost
       const bool stops = options_.clock == DropLocalOptions::Clock::period && worker.now() >= deadline;
       const bool nothing = sum.micro_batches() == 0;
       nothing ? worker.skip_steps(1) : worker.descend(sum / worker.micro_batches());

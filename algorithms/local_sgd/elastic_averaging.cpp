@@ -9,12 +9,18 @@ void ElasticAveraging::run(Worker& worker) const {
   options_.exchange == ElasticOptions::Exchange::synchronous ? run_synchronously(worker) : run_asynchronously(worker);
 }
 
-// x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v.
-void ElasticAveraging::local_step(Worker& worker, ModelStatePtr& velocity) const {
-  const ModelStatePtr x = worker.model();
+// x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v. Whether the x it began with is lost:
+// the step is then a new worker's first, from the centre and without v.
+bool ElasticAveraging::local_step(Worker& worker, ModelStatePtr& velocity) const {
+  ModelStatePtr x = worker.model();
   if (velocity) worker.set_model(worker.combine({{1, x}, {options_.momentum, velocity}}, x));
-  worker.descend(worker.compute_step_gradient() / worker.micro_batches());
+  const int losses = worker.states_lost();
+  const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
+  const bool is_lost = worker.states_lost() > losses;
+  if (is_lost) x = worker.model();
+  worker.descend(gradient);
   if (options_.momentum > 0) velocity = worker.combine({{1, worker.model()}, {-1, x}}, x);
+  return is_lost;
 }
 
 void ElasticAveraging::run_synchronously(Worker& worker) const {
@@ -50,8 +56,8 @@ void ElasticAveraging::run_asynchronously(Worker& worker) const {
       difference = worker.combine({{alpha, worker.model()}, {-alpha, centre->model}});
       worker.send_to_server({.step = worker.step(), .model = difference, .carries_model = true});
     }
-    local_step(worker, velocity);
-    if (exchanges) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));
+    const bool is_lost = local_step(worker, velocity);
+    if (exchanges && !is_lost) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));
     worker.finish_round();
   }
 }
