@@ -49,6 +49,18 @@ void DropLocalSgd::run(Worker& worker) const {
   }
 }
 
+std::vector<Prediction> DropLocalSgd::predict(const PredictionInput& input) const {
+  const double threshold_s = to_seconds(options_.threshold);
+  const bool whole = options_.clock == DropLocalOptions::Clock::period;
+  const auto round = [&](Step length) {
+    return whole ? round_until(threshold_s, length, options_.state.average, input)
+                 : round_of_steps_until(threshold_s, length, options_.state.average, input);
+  };
+  return predict_rounds(*period_, "Eq. 5 over rounds of normal sums", round, input);
+}
+
+std::string DropLocalSgd::why_not_predicted(const PredictionInput&) const { return rounds_are_unknown; }
+
 std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
   static constexpr std::string_view clocks[] = {"period", "step"};
   static constexpr std::string_view weights[] = {"equal", "steps"};

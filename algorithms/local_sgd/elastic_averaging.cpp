@@ -1,9 +1,18 @@
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "algorithms/local_sgd/round_prediction.hpp"
+
 namespace syncopate {
+
+namespace {
+
+constexpr AveragePolicy parameters_alone{.buffers = StatePolicy::average};
+
+}  // namespace
 
 void ElasticAveraging::run(Worker& worker) const {
   options_.exchange == ElasticOptions::Exchange::synchronous ? run_synchronously(worker) : run_asynchronously(worker);
@@ -24,7 +33,6 @@ bool ElasticAveraging::local_step(Worker& worker, ModelStatePtr& velocity) const
 }
 
 void ElasticAveraging::run_synchronously(Worker& worker) const {
-  constexpr AveragePolicy parameters_alone{.buffers = StatePolicy::average};
   const double alpha = options_.alpha, beta = worker.size() * options_.alpha;
   ModelStatePtr centre = worker.model(), velocity;
   while (worker.budget_left()) {
@@ -32,9 +40,10 @@ void ElasticAveraging::run_synchronously(Worker& worker) const {
     worker.average_model(parameters_alone);
     const ModelStatePtr mean = worker.model();
     worker.set_model(x);
-    local_step(worker, velocity);
-    worker.set_model(worker.combine({{1, worker.model()}, {-alpha, x}, {alpha, centre}}, x));
-    centre = worker.combine({{1 - beta, centre}, {beta, mean}}, mean);
+    const ModelStatePtr before = std::exchange(centre, worker.combine({{1 - beta, centre}, {beta, mean}}, mean));
+    worker.declare_newest(centre);
+    if (!local_step(worker, velocity))
+      worker.set_model(worker.combine({{1, worker.model()}, {-alpha, x}, {alpha, before}}, x));
     worker.publish(centre);
     for (Step done = 1; done < options_.period && worker.budget_left_alone(); ++done) local_step(worker, velocity);
   }
@@ -77,6 +86,17 @@ void ElasticAveraging::serve(Server& server) const {
     server.advance_to(Step{steps.value() / server.size()}, steps.value() * server.micro_batches());
     server.publish();
   }
+}
+
+// A round of the synchronous form begins with the average that another would end with. In the asynchronous form a
+// worker asks for the centre and waits for it, and does not wait for what it sends back.
+std::vector<Prediction> ElasticAveraging::predict(const PredictionInput& input) const {
+  if (options_.exchange == ElasticOptions::Exchange::asynchronous) {
+    const double request_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
+    const auto period = static_cast<double>(options_.period.value());
+    return predict_own_pace({(request_s + input.message_s()) / period, input.message_s() / period}, input);
+  }
+  return predict_rounds(*make_constant_period(options_.period), parameters_alone, input);
 }
 
 std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, const AlgorithmContext& context) {

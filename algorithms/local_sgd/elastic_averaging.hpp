@@ -37,7 +37,7 @@ class ElasticAveraging : public Algorithm {
   std::string why_not_predicted(const PredictionInput& input) const override { return why_no_quorum(input); }
 
  private:
-  void local_step(Worker& worker, ModelStatePtr& velocity) const;
+  bool local_step(Worker& worker, ModelStatePtr& velocity) const;
   void run_synchronously(Worker& worker) const;
   void run_asynchronously(Worker& worker) const;
 
