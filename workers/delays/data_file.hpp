@@ -19,7 +19,8 @@ struct DataFile {
 };
 
 // Finds and reads the file; its hash becomes the key file_hash of the resolved configuration, and must be that if it
-// is written. Nothing after a fault.
+// is written. Nothing after a fault. (The path becomes absolute there, so that a recorded configuration finds the
+// file.)
 std::optional<DataFile> find_data_file(Settings& settings);
 
 // The file as a Parsed(name, text), whose FileFault becomes a fault of the settings; null after a fault.
