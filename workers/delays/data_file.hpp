@@ -23,6 +23,9 @@ struct DataFile {
 // file.)
 std::optional<DataFile> find_data_file(Settings& settings);
 
+// Each line of it becomes a fault of the settings.
+void report(const FileFault& problem, Settings& settings);
+
 // The file as a Parsed(name, text), whose FileFault becomes a fault of the settings; null after a fault.
 template <typename Parsed>
 std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
@@ -38,7 +41,7 @@ std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
     before = parsed;
     return parsed;
   } catch (const FileFault& problem) {
-    settings.fault("file", problem.what());
+    report(problem, settings);
     return nullptr;
   }
 }
