@@ -74,7 +74,7 @@ std::vector<std::shared_ptr<const DelayProcess>> read_delays(Settings& root, dou
   std::vector<std::shared_ptr<const DelayProcess>> delays;
   const int workers = result.workers_known ? result.workers : 0;
   for (Settings& delay : root.sections("delays")) {
-    delays.push_back(make_delay(delay, {micro_batch_s, workers, &result.traces}));
+    delays.push_back(make_delay(delay, {micro_batch_s, workers, &result.traces, result.micro_batches}));
     if (finite_means) check_mean(delay, *delays.back());
   }
   if (delays.size() > most_delays) {
