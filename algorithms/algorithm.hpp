@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +25,8 @@ class Algorithm {
   // What formulas say of its time, as many as there are for it; empty where there is none, or none for its
   // settings.
   virtual std::vector<Prediction> predict(const PredictionInput&) const { return {}; }
+  // Why there is none, for those who ask.
+  virtual std::string why_not_predicted(const PredictionInput&) const { return "none for these settings"; }
   // Steps after which the pace is that of the rest of the run, so that a short simulation can be drawn out.
   virtual Step settles_after() const { return 0; }
   // Whether its course depends on what is computed (losses, norms, distances), so that time alone says nothing.

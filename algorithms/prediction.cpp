@@ -8,18 +8,26 @@ namespace syncopate {
 double PredictionInput::all_reduce_s() const { return to_seconds(network.all_reduce(workers, parameter_bytes)); }
 
 double PredictionInput::average_s(const AveragePolicy& policy) const {
-  const auto averaged = std::count(policy.moments.begin(), policy.moments.begin() + moments, StatePolicy::average);
-  return to_seconds(network.all_reduce(workers, Bytes{(1 + averaged) * parameter_bytes.value()}));
+  return to_seconds(network.all_reduce(workers, averaged_bytes(policy)));
 }
 
-double PredictionInput::message_s() const {
-  return to_seconds(network.message({.from = Rank{0}, .to = Rank{workers}, .payload = parameter_bytes}));
+Bytes PredictionInput::averaged_bytes(const AveragePolicy& policy) const {
+  const auto averaged = std::count(policy.moments.begin(), policy.moments.begin() + moments, StatePolicy::average);
+  return Bytes{(1 + averaged) * parameter_bytes.value()};
+}
+
+double PredictionInput::message_s(int servers) const {
+  // A slice has whole parameters; the last of equal slices is never the smaller one.
+  const Slice last{.index = servers - 1, .count = servers};
+  const std::int64_t bytes_each = 4, parameters = parameter_bytes.value() / bytes_each;
+  const Bytes payload{bytes_each * (last.end(parameters) - last.begin(parameters))};
+  return to_seconds(network.message({.from = Rank{0}, .to = Rank{workers}, .payload = payload}));
 }
 
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
   std::vector<SlowestWorker> result;
   if (!input.times.alike())
-    result.push_back({"normal workers, unlike", expected_slowest_sum(input.times, input.workers, input.micro_batches)});
+    result.push_back({"normal workers, unlike", expected_slowest_sum(input.times)});
   else if (input.workers > 1)
     result.push_back({"Eq. 4", expected_slowest_worker(input.workers, input.micro_batches, input.times.law)});
   if (input.times.slowest_s) result.push_back({"sampled E[T]", *input.times.slowest_s});
@@ -28,9 +36,13 @@ std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
 
 std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCosts& costs,
                                        const PredictionInput& input) {
-  if (!input.times.alike() || !input.times.slowest_s || input.network.has_shared_links()) return {};
-  const double step_s = expected_order_statistic(input.times.steps, quorum, input.workers) + costs.around_s;
-  return {{.formula = cancels ? "order statistic" : "order statistic (lower bound)",
+  if (!why_no_quorum(input).empty()) return {};
+  const bool alike = input.times.alike();
+  const double computing_s = alike ? expected_order_statistic(input.times.steps, quorum, input.workers)
+                                   : sampled_order_statistic(input.times, quorum);
+  const double step_s = computing_s + costs.around_s;
+  const std::string formula = alike ? "order statistic" : "order statistic, unlike workers";
+  return {{.formula = cancels ? formula : formula + " (lower bound)",
            .step_time_s = step_s,
            .communication_s = costs.communication_s,
            .kept = static_cast<double>(quorum) / input.workers,
@@ -38,11 +50,20 @@ std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCos
            .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s()}};
 }
 
+std::string why_no_quorum(const PredictionInput& input) {
+  if (!input.times.slowest_s) return "too many workers to draw them all";
+  if (input.network.has_shared_links()) return "messages wait for each other on shared links";
+  return "";
+}
+
 std::vector<Prediction> predict_own_pace(const PredictionInput& input) {
-  if (!input.times.slowest_s || input.network.has_shared_links()) return {};
+  return predict_own_pace({2 * input.message_s(), input.message_s()}, input);
+}
+
+std::vector<Prediction> predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input) {
+  if (!why_no_quorum(input).empty()) return {};
   // Gradients per second; N of them are a step of the experiment file.
-  const double exchange_s = 2 * input.message_s();
-  const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + exchange_s); };
+  const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + costs.exchange_s); };
   double total = input.workers * pace(input.times.law);
   if (!input.times.alike()) {
     total = 0;
@@ -51,7 +72,7 @@ std::vector<Prediction> predict_own_pace(const PredictionInput& input) {
   const double step_s = input.workers / total;
   return {{.formula = "mean pace",
            .step_time_s = step_s,
-           .communication_s = input.message_s(),
+           .communication_s = costs.communication_s,
            .kept = 1,
            .drop_rate = 0,
            .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s()}};

@@ -27,9 +27,10 @@ struct PredictionInput {
   std::int64_t samples_per_micro_batch = 1;
   const LearningRate& learning_rate;
 
-  double all_reduce_s() const;                                // of a gradient
-  double average_s(const AveragePolicy& policy) const;        // of models
-  double message_s() const;                                   // a model from a server, or a gradient to it
+  double all_reduce_s() const;                          // of a gradient
+  double average_s(const AveragePolicy& policy) const;  // of models
+  Bytes averaged_bytes(const AveragePolicy& policy) const;
+  double message_s(int servers = 1) const;  // a model from a server, or a gradient to it; of several, a slice each
   std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
 };
 
@@ -57,8 +58,8 @@ struct Prediction {
 };
 
 // Steps that wait for the first `quorum` of N workers who all begin with them, by the order statistic of the
-// sampled law; where late work is not cancelled they do not, and it is a lower bound. None where workers differ
-// or were not all drawn, and where messages wait for each other on shared links.
+// sampled law, or, of unlike workers, of sampled steps; where late work is not cancelled they do not, and it is a
+// lower bound. None where workers were not all drawn, and where messages wait for each other on shared links.
 struct QuorumCosts {
   double around_s = 0;         // what a step takes besides
   double communication_s = 0;  // of that
@@ -66,8 +67,16 @@ struct QuorumCosts {
 std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCosts& costs,
                                        const PredictionInput& input);
 
-// Workers that go at their own pace and meet a server alone, which steps along all they send. None where they wait
-// for each other on shared links.
+std::string why_no_quorum(const PredictionInput& input);
+
+// Workers that go at their own pace and meet a server alone, which takes all they send. None where they wait for each
+// other on shared links.
+struct OwnPaceCosts {
+  double exchange_s = 0;       // with the server, per step
+  double communication_s = 0;  // of that
+};
+std::vector<Prediction> predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input);
+// The same where each step sends a gradient and waits for a model.
 std::vector<Prediction> predict_own_pace(const PredictionInput& input);
 
 // The time of a run that takes `step_time_s` per step and keeps `kept_per_step` micro-batches in it, up to the

@@ -81,7 +81,7 @@ Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, Clus
   Delays delays;
   const int workers = result.workers_known ? result.workers : 0;
   for (Settings& delay : root.sections("delays")) {
-    auto process = make_delay(delay, {micro_batch_s, workers, &result.traces});
+    auto process = make_delay(delay, {micro_batch_s, workers, &result.traces, result.micro_batches});
     if (finite_means) check_mean(delay, *process);
     const bool is_sleep = delay.has("sleep") && delay.flag("sleep");
     (is_sleep ? delays.sleeps : delays.computing).push_back(std::move(process));

@@ -203,9 +203,8 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
     summary.reason = outcome.failure;
   }
   // What stands beside it goes by the virtual clock.
-  if (summary.status == RunStatus::finished && outcome.on_virtual_clock) {
-    if (const auto times = sample_times(run)) summary.predicted = predict_by_formula(run, *times);
-  }
+  if (summary.status == RunStatus::finished && outcome.on_virtual_clock)
+    summary.predicted = predict_by_formula(run, sample_times(run)).all;
   summary.recorded = run.recording;
   summary.recorded.trace = outcome.timeline.has_value();
   summary.recorded.durations = outcome.durations.has_value();

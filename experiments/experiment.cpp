@@ -162,9 +162,19 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   return result;
 }
 
+// Where a file lies decides nothing; what it holds does, and is in `file_hash`.
+void erase_places_of_files(TomlNode& node) {
+  if (node.is_array())
+    for (TomlNode& element : node.array()) erase_places_of_files(element);
+  if (!node.is_table()) return;
+  if (node.find("file_hash")) node.erase("file");
+  for (TomlNode::Member& member : node.table()) erase_places_of_files(member.value);
+}
+
 // Of all that decides what a run computes; a new description does not make another run of it, nor does what is
 // recorded beside it.
 std::string hash_of(TomlNode resolved) {
+  erase_places_of_files(resolved);
   resolved.erase("description");
   resolved.erase("recording");
   const std::string text = write_toml(resolved);

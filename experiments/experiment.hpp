@@ -56,7 +56,9 @@ struct Run {
   std::vector<std::pair<std::string, std::string>> sweep;  // key and value of what is swept
   std::uint64_t seed = 0;
   std::string resolved_toml;  // the whole resolved configuration of this run alone
-  std::string hash;     // 16 hexadecimal digits of resolved_toml without description and recording; names the directory
+  // 16 hexadecimal digits of resolved_toml without description, recording, and the places of files, whose contents
+  // count; names the directory.
+  std::string hash;
   std::string setting;  // likewise, also without the method: runs that share it meet the same delays
 
   int workers = 1;

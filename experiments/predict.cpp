@@ -92,7 +92,7 @@ std::vector<PredictedMethod> predict(const Experiment& experiment) {
 
   const std::vector<Step> steps = shared_out(runs);
   std::vector<PredictedMethod> methods;
-  std::map<std::string, SampledTimes> samples;
+  std::map<std::string, std::optional<SampledTimes>> samples;
   std::map<std::string, double> paces;  // of synchronous SGD, in micro-batches per second
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run& run = runs[i];
@@ -101,12 +101,10 @@ std::vector<PredictedMethod> predict(const Experiment& experiment) {
       paces[run.setting] = methods.back().simulated->micro_batches_per_s;
     if (i >= shown) continue;
     auto sample = samples.find(run.setting);
-    if (sample == samples.end()) {
-      auto drawn = sample_times(run);
-      if (!drawn) continue;
-      sample = samples.emplace(run.setting, *std::move(drawn)).first;
-    }
-    methods.back().formulas = predict_by_formula(run, sample->second);
+    if (sample == samples.end()) sample = samples.emplace(run.setting, sample_times(run)).first;
+    FormulaTimes formulas = predict_by_formula(run, sample->second);
+    methods.back().formulas = std::move(formulas.all);
+    methods.back().why_no_formula = std::move(formulas.why_none);
   }
   methods.resize(shown);
   for (std::size_t i = 0; i < shown; ++i) {

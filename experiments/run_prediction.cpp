@@ -13,23 +13,31 @@ std::optional<SampledTimes> sample_times(const Run& run) {
   }
 }
 
-std::vector<FormulaTime> predict_by_formula(const Run& run, const SampledTimes& times) {
+FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times) {
+  // Who leaves, or is down for a while, changes the maximum, which no formula follows.
+  if (!run.data_of.empty()) return {.all = {}, .why_none = "workers that run out of data change who is waited for"};
+  if (run.outages) return {.all = {}, .why_none = "outages change who is waited for"};
+  if (run.pauses) return {.all = {}, .why_none = "sleeps and trailing work overlap with what comes next"};
+  if (run.algorithm->looks_at_values()) return {.all = {}, .why_none = "its course depends on what is computed"};
+  if (!times)
+    return {.all = {},
+            .why_none = run.compute_time->has_finite_mean() ? "the trace is too short for a sample of its steps"
+                                                            : "a micro-batch has no expected duration"};
   const PredictionInput input{.workers = run.workers,
                               .micro_batches = run.micro_batches,
-                              .times = times,
+                              .times = *times,
                               .network = *run.network,
                               .parameter_bytes = run.parameter_bytes,
                               .moments = run.optimizer->moments(),
                               .budget = run.budget,
                               .samples_per_micro_batch = run.samples_per_micro_batch,
                               .learning_rate = *run.learning_rate};
-  // Who leaves, or is down for a while, changes the maximum, and so do sleeps; no formula follows that.
-  if (!run.data_of.empty() || run.outages || run.pauses) return {};
-  std::vector<FormulaTime> result;
+  FormulaTimes result;
   for (Prediction& prediction : run.algorithm->predict(input)) {
     const auto total_time_s = time_of_budget(input, prediction);
-    result.push_back({std::move(prediction), total_time_s});
+    result.all.push_back({std::move(prediction), total_time_s});
   }
+  if (result.all.empty()) result.why_none = run.algorithm->why_not_predicted(input);
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "algorithms/prediction.hpp"
@@ -18,7 +19,12 @@ struct FormulaTime {
 // trace has too few.
 std::optional<SampledTimes> sample_times(const Run& run);
 
-// As many as there are for the run's method; `times` is a sample of it.
-std::vector<FormulaTime> predict_by_formula(const Run& run, const SampledTimes& times);
+struct FormulaTimes {
+  std::vector<FormulaTime> all;
+  std::string why_none;  // where there are none
+};
+
+// As many as there are for the run's method; `times` is a sample of it, if there is one.
+FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times);
 
 }  // namespace syncopate

@@ -162,8 +162,11 @@ std::filesystem::path Settings::file(std::string_view key) {
     places.insert(places.begin(), fs::path(place.source).parent_path() / named);
   }
   std::error_code ignored;
-  for (const fs::path& place : places)
-    if (fs::is_regular_file(place, ignored)) return place;
+  for (const fs::path& place : places) {
+    if (!fs::is_regular_file(place, ignored)) continue;
+    node_->record(key, fs::absolute(place).lexically_normal().string());
+    return place;
+  }
   fault(key,
         named.empty() ? "must be the name of a file" : fmt::format("there is no file {}", places.front().string()));
   return {};

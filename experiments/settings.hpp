@@ -51,7 +51,7 @@ class Settings {
                                      std::optional<std::vector<std::int64_t>> fallback = {});
 
   // The path of an existing file that the key names: relative to the experiment file's folder, or else to the
-  // working directory. Empty after a fault.
+  // working directory. Resolved to an absolute one, which is found from everywhere. Empty after a fault.
   std::filesystem::path file(std::string_view key);
 
   // The keys that are written, in their order, for tables whose keys are names.

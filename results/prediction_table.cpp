@@ -22,9 +22,9 @@ std::string percent(std::optional<double> share) { return share ? fmt::format("{
 
 std::string speedup(std::optional<double> value) { return value ? fmt::format("{:.3f}", *value) : "-"; }
 
-// Which part of the run was simulated, and whether nothing stands beside it.
+// Which part of the run was simulated.
 std::string source_of(const PredictedMethod& method) {
-  std::string source = method.formulas.empty() ? "simulation alone" : "simulation";
+  std::string source = "simulation";
   const SimulatedTime& simulated = *method.simulated;
   if (simulated.whole) return source;
   source += fmt::format(", {}", simulated.steps.value());
@@ -94,7 +94,8 @@ Json json_of(const PredictedMethod& method) {
           {"planned_steps", method.planned_steps ? Json(method.planned_steps->value()) : Json(nullptr)},
           {"simulated", std::move(simulated)},
           {"not_simulated", method.not_simulated.empty() ? Json(nullptr) : Json(method.not_simulated)},
-          {"formulas", std::move(formulas)}};
+          {"formulas", std::move(formulas)},
+          {"no_formula", method.why_no_formula.empty() ? Json(nullptr) : Json(method.why_no_formula)}};
 }
 
 }  // namespace
@@ -112,6 +113,7 @@ std::string prediction_table(std::span<const PredictedMethod> methods) {
   for (const PredictedMethod& method : methods) {
     add(label_of(method), row_of_simulation(method));
     for (const FormulaTime& formula : method.formulas) add("", row_of_formula(formula));
+    if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-"});
   }
   return table.text();
 }

@@ -22,9 +22,10 @@ struct PredictedMethod {
   std::string not_simulated;                // why not; empty if it was
   bool failed = false;                      // because the simulation failed
   std::vector<FormulaTime> formulas;
+  std::string why_no_formula;  // empty if there are some
 };
 
-// A row for the simulation of each method, and one for each of its formulas.
+// A row for the simulation of each method, and one for each of its formulas, or for why there is none.
 std::string prediction_table(std::span<const PredictedMethod> methods);
 std::string predictions_json(const std::string& experiment, std::span<const PredictedMethod> methods);
 

@@ -38,8 +38,9 @@ double microseconds(const Span& span) {
   return us;
 }
 
+// Some readers want a time of every event, also of these.
 std::string naming(const char* what, int thread, const Json& arguments) {
-  const Json event{{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", arguments}};
+  const Json event{{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"ts", 0}, {"args", arguments}};
   return event.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -14,6 +14,7 @@ Server::Server(const RunContext& context, Rank rank)
       reported_left_(size()),
       is_told_of_(static_cast<std::size_t>(size()), 0),
       version_of_(static_cast<std::size_t>(size()), Step{-1}),
+      sent_at_(static_cast<std::size_t>(size()), start_time),
       is_listed_(static_cast<std::size_t>(size()), 1),
       waiting_(static_cast<std::size_t>(size())) {
   std::iota(waiting_.begin(), waiting_.end(), 0);
@@ -56,6 +57,7 @@ void Server::send(Rank to, Message&& message, Here at) {
 
 void Server::send_model(Rank to, Step label, Here at) {
   version_of_[static_cast<std::size_t>(to.value)] = step_;
+  sent_at_[static_cast<std::size_t>(to.value)] = now();
   send(to, {.step = label, .model = model_, .carries_model = true}, at);
 }
 

@@ -40,6 +40,9 @@ class Server : public Participant {
   void send_model_to_waiting(Here at = Here::current());
   void send(Rank to, Message&& message, Here at = Here::current());
 
+  // When a worker was sent its last model, also because it had lost that of before.
+  Time model_sent_at(Rank worker) const { return sent_at_[static_cast<std::size_t>(worker.value)]; }
+
   // Steps since the model that a gradient was computed at.
   Step staleness(const Message& message) const { return step_ - message.step; }
 
@@ -63,6 +66,7 @@ class Server : public Participant {
   int reported_left_;                  // workers of whose leaving nobody has been told
   std::vector<char> is_told_of_;       // workers of whose leaving somebody has
   std::vector<Step> version_of_;       // of the last model sent to each worker
+  std::vector<Time> sent_at_;          // when that was
   std::vector<char> is_listed_;        // in one of the two lists
   std::vector<int> waiting_;           // workers without the current version, to be sent it
   std::vector<int> waiting_for_next_;  // workers that have delivered at the current version

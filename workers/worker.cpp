@@ -70,6 +70,18 @@ Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
   return sum;
 }
 
+bool Worker::loses_state() {
+  if (!may_lose_state_ || !context_.cluster.has_lost_state(rank_)) return false;
+  ++states_lost_;
+  return true;
+}
+
+void Worker::declare_newest(const ModelStatePtr& model) {
+  if (!may_lose_state_) return;
+  if (!agreed_model_) agreed_model_ = {model, since_sync_.kept, kept_total_, since_sync_.compute_time};
+  agreed_model_->model = model;
+}
+
 // Local steps since the last agreement are gone: their time was for nothing, and they count as planned alone.
 void Worker::go_back_to_agreed() {
   if (!agreed_model_) return;

@@ -2,13 +2,15 @@
 // the simulated cluster and under MPI. (The server, where a method has one, is in server.hpp.)
 //
 // A worker that loses its state in an outage (workers/outages.hpp) takes up the newest model and computes the
-// micro-batch anew; algorithms do not notice. The newest model is
+// micro-batch anew; algorithms do not notice, unless they keep something in variables (states_lost). The newest model
+// is
 // - that of the last agreement: the last step along an all-reduce, average, group's average, or broadcast, with
 //   the moments that the worker had then, since these are what a copy made at that time holds (and where all step
 //   along sums, what every other worker holds). Its local steps since then are lost: dropped, their time discarded;
 //   their places in the round have passed, so that nobody waits for them again.
 // - with one server, where a whole step's gradient is computed without a deadline: the server's. The worker asks
 //   for it, which costs a message each way, and computes the whole step at it.
+// - where a method declares it, that one;
 // - else the model that it received last, or, where steps end in finish_round, that of its last step.
 #pragma once
 
@@ -69,6 +71,12 @@ class Worker : public Participant {
   // budget: to end a long round of local steps. Workers may get different answers.
   bool budget_left_alone() const;
 
+  // How often this worker has lost its state: what a method keeps of its own work in variables is then gone too.
+  int states_lost() const { return states_lost_; }
+  // Declares the newest model where a method keeps that in a variable: a worker that loses its state before the
+  // next agreement takes up this one. Local steps since the last agreement are lost all the same.
+  void declare_newest(const ModelStatePtr& model);
+
   // Sums over all workers; afterwards all hold the same gradient, whose micro_batches() are those of all.
   // One step along it, `descend`, follows: in steps.csv the two are one row. `numbers` are summed along.
   void all_reduce_sum(Gradient& gradient, Here at = Here::current()) { all_reduce_sum(gradient, {}, at); }
@@ -124,7 +132,7 @@ class Worker : public Participant {
     std::int64_t kept_total = 0;
     Duration compute_time{};
   };
-  bool loses_state() { return may_lose_state_ && context_.cluster.has_lost_state(rank_); }
+  bool loses_state();
   void go_back_to_agreed();
   void ask_server_for_model(Here at);
   template <typename Slot>
@@ -151,6 +159,7 @@ class Worker : public Participant {
   std::int64_t reduced_sums_ = 0;        // sums over the workers along which the next steps go
   std::int64_t kept_before_ = 0;         // by the agreement before
   int idle_rounds_ = 0;                  // collectives in a row that added nothing
+  int states_lost_ = 0;
   std::optional<Agreed> agreed_model_;   // where state may be lost: from the first local step on
 };
 

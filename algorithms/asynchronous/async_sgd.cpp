@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <vector>
 
 namespace syncopate {
 namespace {
@@ -20,14 +19,12 @@ void AsyncSgd::run(Worker& worker) const {
 void AsyncSgd::serve(Server& server) const {
   server.count_steps_per_file_step(server.size());
   server.scale_learning_rate(options_.rate.of_update(1, server.size()));
-  std::vector<Time> sent(static_cast<std::size_t>(server.size()), server.now());
   std::int64_t discarded_in_a_row = 0;
   server.send_model_to_all();
   while (const auto message = server.receive_until_all_left()) {
-    Time& model_sent = sent[static_cast<std::size_t>(message->from.value)];
     const Step staleness = server.staleness(*message);
     const bool too_stale = options_.maximum_staleness && staleness > *options_.maximum_staleness;
-    if (too_stale || server.now() - model_sent > options_.maximum_age) {
+    if (too_stale || server.now() - server.model_sent_at(message->from) > options_.maximum_age) {
       server.discard(*message);
       if (++discarded_in_a_row > discarded_in_a_row_per_worker * server.size())
         throw RunFailure(
@@ -40,14 +37,16 @@ void AsyncSgd::serve(Server& server) const {
       discarded_in_a_row = 0;
     }
     if (!server.budget_left()) return;
-    model_sent = server.now();
     server.send_model(message->from);
   }
 }
 
 std::vector<Prediction> AsyncSgd::predict(const PredictionInput& input) const {
-  const bool drops = options_.maximum_staleness || options_.maximum_age < longest_duration;
-  return drops ? std::vector<Prediction>{} : predict_own_pace(input);
+  return drops() ? std::vector<Prediction>{} : predict_own_pace(input);
+}
+
+std::string AsyncSgd::why_not_predicted(const PredictionInput& input) const {
+  return drops() ? "which gradients are too old depends on the pace of all" : why_no_quorum(input);
 }
 
 std::unique_ptr<Algorithm> make_async_sgd(Settings& settings, const AlgorithmContext&) {

@@ -32,8 +32,11 @@ class AsyncSgd : public Algorithm {
   // Throws RunFailure if for very long all gradients have been too old, because that does not change.
   void serve(Server& server) const override;
   std::vector<Prediction> predict(const PredictionInput& input) const override;
+  std::string why_not_predicted(const PredictionInput& input) const override;
 
  private:
+  bool drops() const { return options_.maximum_staleness || options_.maximum_age < longest_duration; }
+
   Options options_;
 };
 

@@ -25,6 +25,9 @@ class BoundedDelay : public Algorithm {
   void run(Worker& worker) const override;
   int servers() const override { return 1; }
   void serve(Server& server) const override;
+  std::string why_not_predicted(const PredictionInput&) const override {
+    return "workers wait for the oldest task, whose age depends on all";
+  }
 
  private:
   std::int64_t maximum_delay_;

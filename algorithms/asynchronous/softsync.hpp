@@ -22,6 +22,7 @@ class Softsync : public Algorithm {
   int servers() const override { return 1; }
   void serve(Server& server) const override;
   std::vector<Prediction> predict(const PredictionInput& input) const override { return predict_own_pace(input); }
+  std::string why_not_predicted(const PredictionInput& input) const override { return why_no_quorum(input); }
 
  private:
   int splitting_;

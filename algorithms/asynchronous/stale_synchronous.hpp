@@ -23,6 +23,9 @@ class StaleSynchronous : public Algorithm {
   void run(Worker& worker) const override;
   int servers() const override { return 1; }
   void serve(Server& server) const override;
+  std::string why_not_predicted(const PredictionInput&) const override {
+    return "who waits for whom depends on how far all have come";
+  }
 
  private:
   std::int64_t slack_;

@@ -18,6 +18,9 @@ namespace syncopate {
 class DecentralizedSgd : public Algorithm {
  public:
   void run(Worker& worker) const override;
+  std::string why_not_predicted(const PredictionInput&) const override {
+    return "workers wait for neighbours, who wait for theirs";
+  }
   bool depends_on_clock() const override { return false; }
 };
 

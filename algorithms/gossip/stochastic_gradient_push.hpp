@@ -23,6 +23,9 @@ class StochasticGradientPush : public Algorithm {
   explicit StochasticGradientPush(Step overlap = 0) : overlap_(overlap) {}
 
   void run(Worker& worker) const override;
+  std::string why_not_predicted(const PredictionInput&) const override {
+    return "workers wait for neighbours, who wait for theirs";
+  }
   bool depends_on_clock() const override { return overlap_ > Step{0}; }
 
  private:

@@ -36,6 +36,9 @@ class CodedSgd : public Algorithm {
 
   void run(Worker& worker) const override;
   int servers() const override { return 1; }
+  std::string why_not_predicted(const PredictionInput&) const override {
+    return "which answers come first depends on who is late from the step before";
+  }
   // Throws RunFailure when so many workers have left that an exact code has no sum any more.
   void serve(Server& server) const override;
 

@@ -38,6 +38,12 @@ void BranchTrainMerge::publish_ensemble(Worker& worker) const {
   publish(worker, policies_, std::move(members));
 }
 
+// Steps together are rounds of one step, then all that is left is one.
+std::vector<Prediction> BranchTrainMerge::predict(const PredictionInput& input) const {
+  if (merge_ == Merge::ensemble) return {};
+  return predict_rounds(*make_swap_period(seed_steps_), policies_.average, input);
+}
+
 std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, const AlgorithmContext& context) {
   static constexpr std::string_view merges[] = {"average", "ensemble"};
   const Step seed_steps = settings.integer("seed_steps", 0, std::numeric_limits<Step::Rep>::max(), 0);

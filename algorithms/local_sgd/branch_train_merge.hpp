@@ -22,6 +22,7 @@ class BranchTrainMerge : public Algorithm {
 
   void run(Worker& worker) const override;
   bool depends_on_clock() const override { return false; }
+  std::vector<Prediction> predict(const PredictionInput& input) const override;
 
  private:
   void train_together(Worker& worker) const;

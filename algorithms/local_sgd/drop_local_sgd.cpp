@@ -31,7 +31,9 @@ void DropLocalSgd::run(Worker& worker) const {
     Step taken{}, passed{};
     while (passed < period && worker.budget_left_alone()) {
       if (options_.clock == DropLocalOptions::Clock::step) deadline = later(worker.now(), options_.threshold);
+      const int losses = worker.states_lost();
       const Gradient sum = compute_until(worker, deadline);
+      if (worker.states_lost() > losses) taken = 0;  // the steps of this round before it are lost
       const bool stops = options_.clock == DropLocalOptions::Clock::period && worker.now() >= deadline;
       const bool nothing = sum.micro_batches() == 0;
       nothing ? worker.skip_steps(1) : worker.descend(sum / worker.micro_batches());
@@ -46,6 +48,18 @@ void DropLocalSgd::run(Worker& worker) const {
     publish(worker, options_.state);
   }
 }
+
+std::vector<Prediction> DropLocalSgd::predict(const PredictionInput& input) const {
+  const double threshold_s = to_seconds(options_.threshold);
+  const bool whole = options_.clock == DropLocalOptions::Clock::period;
+  const auto round = [&](Step length) {
+    return whole ? round_until(threshold_s, length, options_.state.average, input)
+                 : round_of_steps_until(threshold_s, length, options_.state.average, input);
+  };
+  return predict_rounds(*period_, "Eq. 5 over rounds of normal sums", round, input);
+}
+
+std::string DropLocalSgd::why_not_predicted(const PredictionInput&) const { return rounds_are_unknown; }
 
 std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
   static constexpr std::string_view clocks[] = {"period", "step"};

@@ -31,6 +31,8 @@ class DropLocalSgd : public Algorithm {
       : period_(std::move(period)), options_(options) {}
 
   void run(Worker& worker) const override;
+  std::vector<Prediction> predict(const PredictionInput& input) const override;
+  std::string why_not_predicted(const PredictionInput&) const override;
 
  private:
   std::shared_ptr<const SyncPeriod> period_;

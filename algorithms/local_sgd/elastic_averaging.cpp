@@ -1,24 +1,38 @@
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "algorithms/local_sgd/round_prediction.hpp"
+
 namespace syncopate {
+
+namespace {
+
+constexpr AveragePolicy parameters_alone{.buffers = StatePolicy::average};
+
+}  // namespace
 
 void ElasticAveraging::run(Worker& worker) const {
   options_.exchange == ElasticOptions::Exchange::synchronous ? run_synchronously(worker) : run_asynchronously(worker);
 }
 
-// x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v.
-void ElasticAveraging::local_step(Worker& worker, ModelStatePtr& velocity) const {
-  const ModelStatePtr x = worker.model();
+// x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v. Whether the x it began with is lost:
+// the step is then a new worker's first, from the centre and without v.
+bool ElasticAveraging::local_step(Worker& worker, ModelStatePtr& velocity) const {
+  ModelStatePtr x = worker.model();
   if (velocity) worker.set_model(worker.combine({{1, x}, {options_.momentum, velocity}}, x));
-  worker.descend(worker.compute_step_gradient() / worker.micro_batches());
+  const int losses = worker.states_lost();
+  const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
+  const bool is_lost = worker.states_lost() > losses;
+  if (is_lost) x = worker.model();
+  worker.descend(gradient);
   if (options_.momentum > 0) velocity = worker.combine({{1, worker.model()}, {-1, x}}, x);
+  return is_lost;
 }
 
 void ElasticAveraging::run_synchronously(Worker& worker) const {
-  constexpr AveragePolicy parameters_alone{.buffers = StatePolicy::average};
   const double alpha = options_.alpha, beta = worker.size() * options_.alpha;
   ModelStatePtr centre = worker.model(), velocity;
   while (worker.budget_left()) {
@@ -26,9 +40,10 @@ void ElasticAveraging::run_synchronously(Worker& worker) const {
     worker.average_model(parameters_alone);
     const ModelStatePtr mean = worker.model();
     worker.set_model(x);
-    local_step(worker, velocity);
-    worker.set_model(worker.combine({{1, worker.model()}, {-alpha, x}, {alpha, centre}}, x));
-    centre = worker.combine({{1 - beta, centre}, {beta, mean}}, mean);
+    const ModelStatePtr before = std::exchange(centre, worker.combine({{1 - beta, centre}, {beta, mean}}, mean));
+    worker.declare_newest(centre);
+    if (!local_step(worker, velocity))
+      worker.set_model(worker.combine({{1, worker.model()}, {-alpha, x}, {alpha, before}}, x));
     worker.publish(centre);
     for (Step done = 1; done < options_.period && worker.budget_left_alone(); ++done) local_step(worker, velocity);
   }
@@ -50,8 +65,8 @@ void ElasticAveraging::run_asynchronously(Worker& worker) const {
       difference = worker.combine({{alpha, worker.model()}, {-alpha, centre->model}});
       worker.send_to_server({.step = worker.step(), .model = difference, .carries_model = true});
     }
-    local_step(worker, velocity);
-    if (exchanges) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));
+    const bool is_lost = local_step(worker, velocity);
+    if (exchanges && !is_lost) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));
     worker.finish_round();
   }
 }
@@ -71,6 +86,17 @@ void ElasticAveraging::serve(Server& server) const {
     server.advance_to(Step{steps.value() / server.size()}, steps.value() * server.micro_batches());
     server.publish();
   }
+}
+
+// A round of the synchronous form begins with the average that another would end with. In the asynchronous form a
+// worker asks for the centre and waits for it, and does not wait for what it sends back.
+std::vector<Prediction> ElasticAveraging::predict(const PredictionInput& input) const {
+  if (options_.exchange == ElasticOptions::Exchange::asynchronous) {
+    const double request_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
+    const auto period = static_cast<double>(options_.period.value());
+    return predict_own_pace({(request_s + input.message_s()) / period, input.message_s() / period}, input);
+  }
+  return predict_rounds(*make_constant_period(options_.period), parameters_alone, input);
 }
 
 std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, const AlgorithmContext& context) {

@@ -33,9 +33,11 @@ class ElasticAveraging : public Algorithm {
   bool depends_on_clock() const override { return options_.exchange == ElasticOptions::Exchange::asynchronous; }
   int servers() const override { return options_.exchange == ElasticOptions::Exchange::asynchronous ? 1 : 0; }
   void serve(Server& server) const override;
+  std::vector<Prediction> predict(const PredictionInput& input) const override;
+  std::string why_not_predicted(const PredictionInput& input) const override { return why_no_quorum(input); }
 
  private:
-  void local_step(Worker& worker, ModelStatePtr& velocity) const;
+  bool local_step(Worker& worker, ModelStatePtr& velocity) const;
   void run_synchronously(Worker& worker) const;
   void run_asynchronously(Worker& worker) const;
 

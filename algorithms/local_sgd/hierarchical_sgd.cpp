@@ -20,6 +20,19 @@ void HierarchicalSgd::run(Worker& worker) const {
   }
 }
 
+std::vector<Prediction> HierarchicalSgd::predict(const PredictionInput& input) const {
+  if (input.network.has_shared_links() || !input.times.slowest_s) return {};
+  const auto round = [&](Step length) {
+    return round_in_groups(length, options_.group_size, options_.group_period, options_.policies.average, input);
+  };
+  return predict_rounds(*options_.period, "rounds of groups' normal sums", round, input);
+}
+
+std::string HierarchicalSgd::why_not_predicted(const PredictionInput& input) const {
+  if (input.network.has_shared_links()) return "groups' averages wait for each other on shared links";
+  return input.times.slowest_s ? rounds_are_unknown : why_no_quorum(input);
+}
+
 std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context) {
   HierarchicalOptions options;
   options.group_size = static_cast<int>(settings.integer("group_size", 1, context.workers));

@@ -24,6 +24,8 @@ class HierarchicalSgd : public Algorithm {
   explicit HierarchicalSgd(HierarchicalOptions options) : options_(std::move(options)) {}
   void run(Worker& worker) const override;
   bool depends_on_clock() const override { return false; }
+  std::vector<Prediction> predict(const PredictionInput& input) const override;
+  std::string why_not_predicted(const PredictionInput& input) const override;
 
  private:
   HierarchicalOptions options_;

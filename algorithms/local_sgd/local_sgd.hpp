@@ -8,6 +8,7 @@
 #pragma once
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/local_sgd/round_prediction.hpp"
 #include "algorithms/local_sgd/state_policy.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
 
@@ -22,6 +23,7 @@ class LocalSgd : public Algorithm {
   bool depends_on_clock() const override { return false; }
   bool workers_act_alike(const Budget& budget) const override { return !budget.seconds; }
   std::vector<Prediction> predict(const PredictionInput& input) const override;
+  std::string why_not_predicted(const PredictionInput&) const override { return rounds_are_unknown; }
 
  private:
   std::shared_ptr<const SyncPeriod> period_;
@@ -31,10 +33,6 @@ class LocalSgd : public Algorithm {
 // What the methods of this family have in common.
 // Takes `count` steps on this worker alone, fewer where the budget or its own data end.
 void take_local_steps(Worker& worker, Step count);
-// Rounds as long as the rule makes them over the whole run, each waiting for the slowest sum of its steps, taken
-// as normal, and for an average. None where the rounds cannot be told beforehand.
-std::vector<Prediction> predict_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                       const PredictionInput& input);
 // Reads the table `period`; never null.
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context);
 

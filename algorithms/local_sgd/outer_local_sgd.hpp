@@ -25,6 +25,7 @@ class OuterLocalSgd : public Algorithm {
   std::vector<Prediction> predict(const PredictionInput& input) const override {
     return predict_rounds(*period_, policies_.average, input);
   }
+  std::string why_not_predicted(const PredictionInput&) const override { return rounds_are_unknown; }
 
  private:
   std::shared_ptr<const SyncPeriod> period_;

@@ -18,6 +18,7 @@ class BackupAllReduce : public Algorithm {
 
   void run(Worker& worker) const override;
   std::vector<Prediction> predict(const PredictionInput& input) const override;
+  std::string why_not_predicted(const PredictionInput& input) const override { return why_no_quorum(input); }
 
  private:
   int quorum_;

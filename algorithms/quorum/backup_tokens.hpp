@@ -25,6 +25,9 @@ class BackupTokens : public Algorithm {
 
   void run(Worker& worker) const override;
   int servers() const override { return 1; }
+  std::string why_not_predicted(const PredictionInput&) const override {
+    return "how many tokens are there depends on all steps before";
+  }
   // Throws RunFailure when all workers wait for tokens and none is left.
   void serve(Server& server) const override;
 

@@ -77,9 +77,9 @@ int BackupWorkers::quorum_of_step(Server& server, const std::vector<Rank>& accep
 
 // Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.
 std::vector<Prediction> BackupWorkers::predict(const PredictionInput& input) const {
-  if (options_.servers > 1) return {};
   const bool cancels = options_.late == BackupOptions::Late::cancel;
-  return predict_quorum(quorum_, cancels, {2 * input.message_s(), input.message_s()}, input);
+  const double message_s = input.message_s(options_.servers);  // those of several servers go side by side
+  return predict_quorum(quorum_, cancels, {2 * message_s, message_s}, input);
 }
 
 std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context) {

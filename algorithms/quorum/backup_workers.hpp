@@ -44,6 +44,7 @@ class BackupWorkers : public Algorithm {
   int servers() const override { return options_.servers; }
   void serve(Server& server) const override;
   std::vector<Prediction> predict(const PredictionInput& input) const override;
+  std::string why_not_predicted(const PredictionInput& input) const override { return why_no_quorum(input); }
 
  private:
   int gather(Server& server, Gradient& sum) const;

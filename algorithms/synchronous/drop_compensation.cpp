@@ -96,6 +96,7 @@ class Recomputation final : public Course {
     const Step step = worker.file_step();
     if (step.value() % every_steps_.value() == 0 && step > since_) begin_epoch(worker);
     samples_.clear();
+    losses_ = worker.states_lost();
     is_usual_ = added_steps_left_ == 0;
     if (is_usual_) {
       append_fresh(worker, m, samples_);
@@ -110,6 +111,10 @@ class Recomputation final : public Course {
   }
 
   void computed(Worker& worker, std::size_t count) override {
+    if (worker.states_lost() > losses_) {  // and with it the lists of earlier steps
+      dropped_.clear();
+      again_.clear();
+    }
     if (is_usual_)
       dropped_.insert(dropped_.end(), samples_.begin() + static_cast<std::ptrdiff_t>(count), samples_.end());
     else
@@ -142,6 +147,7 @@ class Recomputation final : public Course {
   std::vector<MicroBatch> dropped_;  // in this epoch
   std::vector<MicroBatch> again_;    // still to be computed again
   std::int64_t added_steps_left_ = 0;
+  int losses_ = 0;  // of the worker's state, when the step began
 };
 
 class CarryOver final : public Course {
@@ -150,14 +156,15 @@ class CarryOver final : public Course {
 
   StepWork next(Worker& worker) override {
     samples_.swap(carried_);
+    losses_ = worker.states_lost();
     append_fresh(worker, worker.micro_batches(), samples_);
     return {.samples = samples_, .offered = worker.micro_batches()};
   }
 
-  // What is carried over is neither kept yet nor lost.
+  // What is carried over is neither kept yet nor lost; the list is, with the worker's state.
   void computed(Worker& worker, std::size_t count) override {
     const auto left = samples_.size() - count;
-    const std::size_t carried = std::min(left, static_cast<std::size_t>(at_most_));
+    const std::size_t carried = worker.states_lost() > losses_ ? 0 : std::min(left, static_cast<std::size_t>(at_most_));
     const auto first = samples_.begin() + static_cast<std::ptrdiff_t>(count);
     carried_.assign(first, first + static_cast<std::ptrdiff_t>(carried));
     worker.plan_micro_batches(static_cast<std::int64_t>(samples_.size() - carried));
@@ -167,6 +174,7 @@ class CarryOver final : public Course {
   int at_most_;
   std::vector<MicroBatch> samples_;
   std::vector<MicroBatch> carried_;
+  int losses_ = 0;  // of the worker's state, when the step began
 };
 
 class NoCompensation final : public DropCompensation {

@@ -93,6 +93,45 @@ TEST_F(MpiRun, ARunWhoseArithmeticDoesNotFitIntoItsTimesSaysSo) {
   EXPECT_TRUE(overruns["warning"].is_null());
 }
 
+// Worker n takes 10, 20, 30 ms in turn for the two micro-batches of a step, worker 2 never those of step 2.
+TEST_F(MpiRun, ATraceIsReplayedAndRecordedAgain) {
+  std::ostringstream trace;
+  trace << "worker,step,micro_batch,duration_s\n";
+  for (int worker = 0; worker < 3; ++worker)
+    for (int step = 0; step < 3; ++step)
+      for (int m = 0; m < 2; ++m)
+        if (worker < 2 || step < 2)
+          trace << worker << "," << step << "," << m << "," << 0.01 * (1 + (worker + step) % 3) << "\n";
+  write("trace.csv", trace.str());
+  const std::string file = write("e.toml", with_servers);
+  const std::string command = "run " + file +
+                              " --quiet --results results \"methods=[{algorithm='sync-sgd'}]\" "
+                              "\"cluster={workers=3,micro_batches=2,trace={file='trace.csv',end='stop'}}\" ";
+  const auto replayed = syncopate(command + "cluster.trace.like.2=1", 3);
+  ASSERT_EQ(replayed.status, 0) << replayed.err;
+  EXPECT_THAT(steps_of("steps.csv"), ElementsAre(1, 2, 3));  // of a budget of 6
+  const auto summary = nlohmann::json::parse(read(run_directory() / "summary.json"));
+  const double end_s = summary["end_time_s"];
+  EXPECT_GE(end_s, 2 * (0.02 + 0.03 + 0.03));
+  EXPECT_EQ(summary["overruns"]["of"], 3 * 3 * 2);
+
+  // What it has recorded takes the simulated cluster as long, but for the collectives.
+  std::filesystem::copy_file(run_directory() / "durations.csv.gz", directory / "recorded.csv.gz");
+  std::filesystem::remove_all(directory / "results");
+  const auto simulated =
+      syncopate(command + "cluster.trace.file=recorded.csv.gz cluster.trace.end=error budget.steps=3");
+  ASSERT_EQ(simulated.status, 0) << simulated.err;
+  const auto again = nlohmann::json::parse(read(run_directory() / "summary.json"));
+  EXPECT_LE(again["end_time_s"], end_s);
+  EXPECT_GE(again["end_time_s"], 2 * (0.02 + 0.03 + 0.03));
+  std::filesystem::remove_all(directory / "results");
+
+  // What it does not have ends the run on all ranks, with the place.
+  const auto missing = syncopate(command, 3);
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.err, testing::HasSubstr("worker 2, step 2, micro-batch 0: the trace"));
+}
+
 TEST_F(MpiRun, AWrongNumberOfProcessesIsBadUsage) {
   const std::string file = write("e.toml", with_servers);
   const auto outcome = syncopate("run " + file + " --results results methods.backup-workers.servers=2", 3);

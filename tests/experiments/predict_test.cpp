@@ -92,6 +92,7 @@ TEST_F(Predict, TheSimulatedTimeIsThatOfTheTrainedRun) {
   }
   EXPECT_EQ(*methods[0].simulated_speedup, 1);
   EXPECT_EQ(methods.back().not_simulated, "needs training");
+  EXPECT_EQ(methods.back().why_no_formula, "its course depends on what is computed");
   EXPECT_FALSE(methods.back().simulated);
   EXPECT_TRUE(methods.back().formulas.empty());
 }
@@ -165,9 +166,9 @@ TEST_F(Predict, BudgetsThatDoNotCountSteps) {
 TEST_F(Predict, TheTableNamesMethodsAndSources) {
   const auto methods = predict(all_methods());
   const std::string table = prediction_table(methods);
-  for (const char* text :
-       {"sync-sgd", "simulation", "Eq. 4", "sampled E[T]", "Eqs. 4 to 6", "order statistic (lower bound)",
-        "rounds of normal sums", "mean pace", "needs training", "S_eff", "+-"})
+  for (const char* text : {"sync-sgd", "simulation", "Eq. 4", "sampled E[T]", "Eqs. 4 to 6",
+                           "order statistic (lower bound)", "rounds of normal sums", "mean pace", "needs training",
+                           "no formula: its course depends on what is computed", "S_eff", "+-"})
     EXPECT_THAT(table, HasSubstr(text));
   const auto json = nlohmann::json::parse(predictions_json("small", methods));
   EXPECT_EQ(json["experiment"], "small");
@@ -180,6 +181,8 @@ TEST_F(Predict, TheTableNamesMethodsAndSources) {
   EXPECT_EQ(drop["planned_steps"], 60);
   EXPECT_TRUE(json["predictions"][5]["simulated"].is_null());
   EXPECT_EQ(json["predictions"][5]["not_simulated"], "needs training");
+  EXPECT_EQ(json["predictions"][5]["no_formula"], "its course depends on what is computed");
+  EXPECT_TRUE(drop["no_formula"].is_null());
 }
 
 // Synchronous SGD stands behind S_eff also where the file does not have it, and at each point of a sweep anew.

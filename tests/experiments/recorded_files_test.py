@@ -56,6 +56,7 @@ class RecordedFiles(unittest.TestCase):
         for event in trace["traceEvents"]:
             self.assertGreater(event["pid"], 0)
             if event["ph"] == "M":
+                self.assertEqual(event["ts"], 0)
                 continue
             self.assertEqual(event["ph"], "X")
             self.assertGreater(event["tid"], 0)

@@ -124,6 +124,34 @@ TEST_F(TraceReplayFile, AChangedTraceIsAnotherRun) {
   EXPECT_NE(load().runs.at(0).hash, before);
 }
 
+// A recorded configuration in another directory, run from another one, is the same run: its path is absolute, and does
+// not count. Over other contents it is refused.
+TEST_F(TraceReplayFile, ARecordedConfigurationFindsItsTraceFromElsewhere) {
+  const auto run = load().runs.at(0);
+  EXPECT_THAT(run.resolved_toml, HasSubstr((file.parent_path() / name).string()));
+  const auto elsewhere = file.parent_path() / (file.stem().string() + "_elsewhere");
+  std::filesystem::create_directory(elsewhere);
+  std::ofstream(elsewhere / "config.toml") << run.resolved_toml;
+  const auto again = load_experiment(elsewhere / "config.toml", {}).runs.at(0);
+  EXPECT_EQ(again.hash, run.hash);
+  EXPECT_EQ(again.resolved_toml, run.resolved_toml);
+
+  // A copy in another place is the same trace.
+  std::filesystem::copy_file(file.parent_path() / name, elsewhere / name);
+  const auto copied = load_experiment(elsewhere / "config.toml", {"cluster.trace.file='" + name + "'"}).runs.at(0);
+  EXPECT_EQ(copied.hash, run.hash);
+  EXPECT_NE(copied.resolved_toml, run.resolved_toml);
+
+  std::ofstream(file.parent_path() / name, std::ios::app) << "0,0,2,1\n";
+  try {
+    load_experiment(elsewhere / "config.toml", {});
+    ADD_FAILURE() << "must be refused";
+  } catch (const ConfigurationFault& fault) {
+    EXPECT_THAT(fault.what(), AllOf(HasSubstr("config.toml:"), HasSubstr("cluster.trace.file_hash"), HasSubstr(name)));
+  }
+  std::filesystem::remove_all(elsewhere);
+}
+
 TEST_F(TraceReplayFile, AThresholdBelowEveryMicroBatchIsAFault) {
   const auto with = [&](const std::string& method, const std::string& more = "seeds=[1]") {
     return faults({"methods=[{" + method + "}]", more});

@@ -104,6 +104,15 @@ TEST_F(HistogramFiles, AreFoundBesideTheExperimentScaledAndShifted) {
   EXPECT_NEAR(read("kind = \"histogram\"\ndata = \"dropcompute-192\"").delay->mean_s(), 8.142, 0.006);
 }
 
+// As spreadsheets write them.
+TEST_F(HistogramFiles, MayHaveAByteOrderMarkOtherLineEndsAndFurtherColumns) {
+  write("marked.csv", "\xef\xbb\xbf bin_right_s , note, bin_left_s,density\r\n2,first,1,0.5\r\n\r\n4,,3,0.25\r\n");
+  write("plain.csv", "bin_left_s,bin_right_s,density\n1,2,0.5\n3,4,0.25");
+  const auto marked = read("kind = \"histogram\"\nfile = \"marked.csv\"");
+  EXPECT_EQ(marked.faults, "");
+  EXPECT_EQ(added(*marked.delay, 1, 2, 50), added(*read("kind = \"histogram\"\nfile = \"plain.csv\"").delay, 1, 2, 50));
+}
+
 // The content is part of the configuration, so that a changed file makes another run.
 TEST_F(HistogramFiles, ContentIsPartOfTheConfiguration) {
   write("gap.csv", gap);
@@ -135,6 +144,17 @@ TEST_F(HistogramFiles, FaultsNameFileAndLine) {
   EXPECT_THAT(faults(header + "1,2\n"), HasSubstr("bad.csv:2: density = nothing"));
   EXPECT_THAT(faults("bin_left_s,density\n1,2\n"), HasSubstr("bad.csv:1: the column bin_right_s is missing"));
   EXPECT_THAT(faults(""), HasSubstr("bad.csv:1: the file is empty"));
+  // All that is wrong comes at once, but not thousands of lines.
+  EXPECT_THAT(faults(header + "1,2,-1\n2,x,nan\n3,3,1\n"),
+              AllOf(HasSubstr("bad.csv:2: density = -1"), HasSubstr("bad.csv:3: bin_right_s = x"),
+                    HasSubstr("bad.csv:3: density = nan"), HasSubstr("bad.csv:4: bin_right_s = 3")));
+  EXPECT_THAT(faults("a;b\n1;2\n"), AllOf(HasSubstr("bin_left_s is missing; there are a;b"), HasSubstr("density is")));
+  std::string many = header;
+  for (int i = 0; i < 100; ++i) many += "1,2,-1\n";
+  EXPECT_THAT(faults(many), AllOf(HasSubstr("bad.csv:2:"), HasSubstr("bad.csv: and 179 more faults")));
+  // A decimal comma makes more values than columns.
+  EXPECT_THAT(faults(header + "1,5,2,5,0,5\n"), HasSubstr("bad.csv:2: there are 6 values for 3 columns"));
+  EXPECT_THAT(faults("bin_left_s,bin_left_s,bin_right_s,density\n1,1,2,1\n"), HasSubstr("bin_left_s stands twice"));
   write_compressed("whole.csv.gz", gap);
   std::filesystem::resize_file(folder_ / "whole.csv.gz", 30);
   EXPECT_THAT(read("kind = \"histogram\"\nfile = \"whole.csv.gz\"").faults, HasSubstr("damaged or cut short"));

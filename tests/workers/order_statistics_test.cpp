@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/math/distributions/exponential.hpp>
 #include <boost/math/distributions/lognormal.hpp>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/pareto.hpp>
 #include <cmath>
+#include <limits>
+#include <numbers>
 #include <vector>
 
 #include "workers/random.hpp"
@@ -128,6 +131,43 @@ TEST(OrderStatistics, TheMaximumOfUnlikeNormalTimes) {
               1e-6);
   EXPECT_EQ(expected_maximum(std::vector<NormalTime>{{1, 0}, {2, 0}}), 2);
   EXPECT_THROW(expected_maximum(std::vector<NormalTime>{}), std::invalid_argument);
+}
+
+// Of two standard normal times the maximum has mean 1 / sqrt(pi) and variance 1 - 1 / pi; of four, 1.029375373 and
+// 0.491715 (standard tables).
+TEST(OrderStatistics, TheLawOfAMaximum) {
+  const double pi = std::numbers::pi;
+  const NormalTime of_two = law_of_maximum(std::vector<NormalTime>{{3, 2}, {3, 2}});
+  EXPECT_NEAR(of_two.mean, 3 + 2 / std::sqrt(pi), 1e-7);
+  EXPECT_NEAR(of_two.deviation, 2 * std::sqrt(1 - 1 / pi), 1e-6);
+  for (const auto& four : {std::vector<NormalTime>{{0, 1, 4}}, std::vector<NormalTime>{{0, 1, 3}, {0, 1}}}) {
+    EXPECT_NEAR(law_of_maximum(four).mean, 1.029375373, 1e-7);
+    EXPECT_NEAR(law_of_maximum(four).deviation, std::sqrt(0.491715), 1e-6);
+  }
+  EXPECT_NEAR(law_of_maximum(std::vector<NormalTime>{{5, 0}, {2, 0}}).mean, 5, 1e-12);
+  EXPECT_EQ(law_of_maximum(std::vector<NormalTime>{{5, 0}, {2, 0}}).deviation, 0);
+}
+
+// Against sums over a fine grid of the density.
+TEST(OrderStatistics, TimesThatStopAtALimit) {
+  constexpr double step = 1e-4;
+  for (const double limit : {-1.0, 1.5, 2.0, 2.7, 9.0}) {
+    double mean = 0, square = 0, of_three = 0;
+    for (double z = -9; z < 9; z += step) {
+      const double time = std::min(2 + 0.5 * z, limit),
+                   density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
+      const double below = 0.5 * std::erfc(-z / std::numbers::sqrt2);
+      mean += step * density * time;
+      square += step * density * time * time;
+      of_three += step * 3 * below * below * density * time;
+    }
+    const NormalTime law = law_until({2, 0.5}, limit);
+    EXPECT_NEAR(law.mean, mean, 1e-7) << limit;
+    EXPECT_NEAR(law.deviation, std::sqrt(std::max(0.0, square - mean * mean)), 1e-5) << limit;
+    EXPECT_NEAR(expected_maximum(std::vector<NormalTime>{{2, 0.5, 3}}, limit), of_three, 1e-6) << limit;
+  }
+  EXPECT_EQ(law_until({2, 0}, 1.5).mean, 1.5);
+  EXPECT_EQ(law_until({2, 0.5}, std::numeric_limits<double>::infinity()).deviation, 0.5);
 }
 
 TEST(OrderStatistics, BlomIsNearTheExactMean) {

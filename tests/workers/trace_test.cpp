@@ -148,11 +148,21 @@ TEST_F(TraceFiles, FaultsNameFileAndLine) {
               AllOf(HasSubstr("bad.csv:4"), HasSubstr("stands in line 2 already")));
   EXPECT_THAT(faults(header + "0,0,0,1\n2,0,0,1\n"), HasSubstr("bad.csv:3: worker = 2; there is no worker 1"));
   EXPECT_THAT(faults(header + "0,0,0,1\n1,5,0,1\n"), HasSubstr("bad.csv:3: step = 5; there is no step 1"));
+  EXPECT_THAT(faults(header + "0,0,0,1\n0.5,x,0,1\n1,-1,0,-2\n"),
+              AllOf(HasSubstr("bad.csv:3: step = x"), HasSubstr("bad.csv:4: step = -1"),
+                    HasSubstr("bad.csv:4: duration_s = -2")));
+  EXPECT_THAT(
+      faults(header + "0,0,0,1\n0,0,0,1\n0,0,0,1\n"),
+      AllOf(HasSubstr("bad.csv:3: worker 0, step 0, micro-batch 0 stands in line 2"), HasSubstr("bad.csv:4: ")));
   EXPECT_THAT(faults(header + "0,0,0,1\n0,0,1,1\n"), "");
   EXPECT_THAT(read("kind = \"trace\"\nfile = \"bad.csv\"").faults, HasSubstr("end is missing"));
   std::vector<TraceLimit> limits;
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 4, &limits}).faults,
               HasSubstr("no rows for worker 3: it has 1 workers"));
+  EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 1, &limits, 3}).faults,
+              HasSubstr("have 2 micro-batches; cluster.micro_batches, 3, must be at most that"));
+  EXPECT_EQ(
+      read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nscope = \"step\"", {0.01, 1, &limits, 3}).faults, "");
   EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\ngroup_size = 4", {0.01, 4, &limits}).faults,
             "");
   EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nworkers = [0]", {0.01, 4, &limits}).faults, "");

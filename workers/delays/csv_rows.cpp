@@ -24,6 +24,9 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
+constexpr std::size_t longest_quoted = 80;
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
 bool is_gzip(std::string_view content) { return content.starts_with("\x1f\x8b"); }
 
 }  // namespace
@@ -67,14 +70,26 @@ std::string uncompressed(std::string_view content, const std::string& file) {
 
 CsvRows::CsvRows(std::string file, std::string_view text, std::initializer_list<std::string_view> columns)
     : file_(std::move(file)), rest_(text), names_(columns.begin(), columns.end()), values_(columns.size()) {
-  if (!next_line()) fail_at(1, "the file is empty; must have a header");
-  for (const std::string& name : names_) {
-    std::size_t position = 0;
-    const auto count = static_cast<std::size_t>(std::ranges::count(row_, ',')) + 1;
-    while (position < count && cell(position) != name) ++position;
-    if (position == count) fail(fmt::format("the column {} is missing", name));
-    positions_.push_back(position);
+  if (rest_.starts_with(byte_order_mark)) rest_.remove_prefix(byte_order_mark.size());
+  if (!next_line()) {
+    fault_at(1, "the file is empty; must have a header");
+    check();
   }
+  columns_ = cells();
+  for (const std::string& name : names_) find_column(name);
+  check();
+}
+
+void CsvRows::find_column(const std::string& name) {
+  std::vector<std::size_t> found;
+  for (std::size_t position = 0; position < columns_; ++position)
+    if (cell(position) == name) found.push_back(position);
+  positions_.push_back(found.empty() ? 0 : found.front());
+  if (found.size() > 1) fault(fmt::format("the column {} stands twice", name));
+  if (!found.empty()) return;
+  const bool readable = std::ranges::all_of(row_, [](unsigned char c) { return c >= 0x20 && c < 0x7f; });
+  fault(fmt::format("the column {} is missing{}", name,
+                    readable ? fmt::format("; there are {}", row_.substr(0, longest_quoted)) : ""));
 }
 
 bool CsvRows::next_line() {
@@ -98,26 +113,47 @@ std::string_view CsvRows::cell(std::size_t position) const {
   return trimmed(rest.substr(0, rest.find(',')));
 }
 
+std::size_t CsvRows::cells() const { return static_cast<std::size_t>(std::ranges::count(row_, ',')) + 1; }
+
 bool CsvRows::next() {
-  if (!next_line()) return false;
-  for (std::size_t column = 0; column < values_.size(); ++column) {
-    const std::string_view text = cell(positions_[column]);
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), values_[column]);
-    if (problem != std::errc() || end != text.data() + text.size() || !std::isfinite(values_[column]))
-      fail(fmt::format("{} = {}; must be a finite number", names_[column], text.empty() ? "nothing" : text));
+  while (next_line()) {
+    bool right = cells() <= columns_;
+    if (!right) fault(fmt::format("there are {} values for {} columns", cells(), columns_));
+    for (std::size_t column = 0; column < values_.size(); ++column) {
+      const std::string_view text = cell(positions_[column]);
+      const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), values_[column]);
+      if (problem == std::errc() && end == text.data() + text.size() && std::isfinite(values_[column])) continue;
+      fault(fmt::format("{} = {}; must be a finite number", names_[column],
+                        text.empty() ? "nothing" : text.substr(0, longest_quoted)));
+      right = false;
+    }
+    if (right) return true;
   }
-  return true;
+  return false;
 }
 
-std::int64_t CsvRows::integer(std::size_t column, std::int64_t most) const {
+std::optional<std::int64_t> CsvRows::integer(std::size_t column, std::int64_t most) {
   const double value = values_[column];
-  if (!(value >= 0 && value <= static_cast<double>(most) && value == std::floor(value)))
-    fail(fmt::format("{} = {}; must be an integer from 0 to {}", names_[column], value, most));
-  return static_cast<std::int64_t>(value);
+  if (value >= 0 && value <= static_cast<double>(most) && value == std::floor(value))
+    return static_cast<std::int64_t>(value);
+  fault(fmt::format("{} = {}; must be an integer from 0 to {}", names_[column], value, most));
+  return std::nullopt;
 }
 
-void CsvRows::fail_at(std::int64_t line, const std::string& what) const {
-  throw FileFault(fmt::format("{}:{}: {}", file_, line, what));
+void CsvRows::fault_at(std::int64_t line, const std::string& what) {
+  constexpr std::size_t most = 20;
+  if (faults_.size() == most)
+    ++faults_left_out_;
+  else
+    faults_.push_back(fmt::format("{}:{}: {}", file_, line, what));
+}
+
+void CsvRows::check() const {
+  if (faults_.empty()) return;
+  std::string all;
+  for (const std::string& line : faults_) all += (all.empty() ? "" : "\n") + line;
+  if (faults_left_out_ > 0) all += fmt::format("\n{}: and {} more faults", file_, faults_left_out_);
+  throw FileFault(all);
 }
 
 }  // namespace syncopate

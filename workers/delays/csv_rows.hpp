@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -12,7 +13,7 @@
 
 namespace syncopate {
 
-// What is wrong with a file, and where: "file:line: what".
+// What is wrong with a file, and where: "file:line: what", each fault one line.
 struct FileFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -25,26 +26,31 @@ std::string content_hash(std::string_view content);
 std::string uncompressed(std::string_view content, const std::string& file);
 
 // Reads row by row the columns that are asked for, in the order in which they are asked for; others are passed over.
-// The first line that is not empty and does not begin with # has the columns' names.
+// The first line that is not empty and does not begin with # has the columns' names. A byte order mark and line ends
+// of any kind are passed over. Faults are collected until somebody asks.
 class CsvRows {
  public:
-  // `text` outlives the object. Throws FileFault if a column is missing.
+  // `text` outlives the object. Throws FileFault if a column is missing or stands twice.
   CsvRows(std::string file, std::string_view text, std::initializer_list<std::string_view> columns);
 
-  // The next row's numbers, all finite; false at the end. Throws FileFault.
+  // The next row whose numbers are all finite; false at the end. Other rows are faults.
   bool next();
   std::span<const double> values() const { return values_; }
-  // Value `column` of the row as an integer from 0 to `most`.
-  std::int64_t integer(std::size_t column, std::int64_t most) const;
+  // Value `column` of the row, an integer from 0 to `most`; nothing, and a fault, if it is none.
+  std::optional<std::int64_t> integer(std::size_t column, std::int64_t most);
   double number(std::size_t column) const { return values_[column]; }
 
   std::int64_t line() const { return line_; }
-  [[noreturn]] void fail(const std::string& what) const { fail_at(line_, what); }
-  [[noreturn]] void fail_at(std::int64_t line, const std::string& what) const;
+  void fault(const std::string& what) { fault_at(line_, what); }
+  void fault_at(std::int64_t line, const std::string& what);
+  // Throws FileFault if there have been any; of very many the first ones.
+  void check() const;
 
  private:
   bool next_line();
+  std::size_t cells() const;
   std::string_view cell(std::size_t position) const;
+  void find_column(const std::string& name);
 
   std::string file_;
   std::string_view rest_;
@@ -53,6 +59,9 @@ class CsvRows {
   std::vector<std::string> names_;
   std::vector<std::size_t> positions_;  // of the columns within a row
   std::vector<double> values_;
+  std::size_t columns_ = 0;  // of the header
+  std::vector<std::string> faults_;
+  std::int64_t faults_left_out_ = 0;
 };
 
 }  // namespace syncopate

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
+
 namespace syncopate {
 
 std::optional<DataFile> find_data_file(Settings& settings) {
@@ -18,6 +20,11 @@ std::optional<DataFile> find_data_file(Settings& settings) {
     settings.fault("file", problem.what());
     return std::nullopt;
   }
+}
+
+void report(const FileFault& problem, Settings& settings) {
+  std::istringstream lines(problem.what());
+  for (std::string line; std::getline(lines, line);) settings.fault("file", line);
 }
 
 }  // namespace syncopate

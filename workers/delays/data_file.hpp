@@ -19,8 +19,12 @@ struct DataFile {
 };
 
 // Finds and reads the file; its hash becomes the key file_hash of the resolved configuration, and must be that if it
-// is written. Nothing after a fault.
+// is written. Nothing after a fault. (The path becomes absolute there, so that a recorded configuration finds the
+// file.)
 std::optional<DataFile> find_data_file(Settings& settings);
+
+// Each line of it becomes a fault of the settings.
+void report(const FileFault& problem, Settings& settings);
 
 // The file as a Parsed(name, text), whose FileFault becomes a fault of the settings; null after a fault.
 template <typename Parsed>
@@ -37,7 +41,7 @@ std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
     before = parsed;
     return parsed;
   } catch (const FileFault& problem) {
-    settings.fault("file", problem.what());
+    report(problem, settings);
     return nullptr;
   }
 }

@@ -59,17 +59,19 @@ Histogram::Histogram(const std::string& file, std::string_view text) {
   double last_right = -longest_delay;
   while (rows.next()) {
     const double left = rows.number(0), right = rows.number(1), density = rows.number(2);
-    if (density < 0) rows.fail(fmt::format("density = {}; must be at least 0", density));
-    if (!(right > left)) rows.fail(fmt::format("bin_right_s = {}; must be above bin_left_s, {}", right, left));
+    if (density < 0) rows.fault(fmt::format("density = {}; must be at least 0", density));
+    if (!(right > left)) rows.fault(fmt::format("bin_right_s = {}; must be above bin_left_s, {}", right, left));
     if (left < last_right)
-      rows.fail(fmt::format("bin_left_s = {}; must be at least {}, where the bin before ends", left, last_right));
-    if (right > longest_delay) rows.fail(fmt::format("bin_right_s = {}; must be at most {}", right, longest_delay));
+      rows.fault(fmt::format("bin_left_s = {}; must be at least {}, where the bin before ends", left, last_right));
+    if (right > longest_delay) rows.fault(fmt::format("bin_right_s = {}; must be at most {}", right, longest_delay));
     last_right = right;
     if (density > 0) bins_.push_back({0, density * (right - left), left, right - left});
   }
+  rows.check();
   double mass = 0;
   for (const Bin& bin : bins_) mass += bin.end;
-  if (!(mass > 0)) rows.fail("the histogram is empty; some density must be above 0");
+  if (!(mass > 0)) rows.fault("the histogram is empty; some density must be above 0");
+  rows.check();
   for (Bin& bin : bins_) bin.end /= mass;
   add_up();
 }

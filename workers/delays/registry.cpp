@@ -71,9 +71,13 @@ constexpr std::array delay_rows = {
         read_trace_delay, true},
 };
 
-// The workers, or groups, of the cluster that a trace has no rows for.
-void check_trace_workers(Settings& settings, const DelayReach& reach, const DelayContext& context) {
+// The workers, or groups, of the cluster that a trace has no rows for, and micro-batches beyond its own.
+void check_size_of_trace(Settings& settings, const DelayReach& reach, const DelayContext& context) {
   const TraceLimit& limit = context.traces->back();
+  if (reach.scope == DelayScope::micro_batch && context.micro_batches > limit.micro_batches)
+    settings.fault("file", fmt::format("the steps of the trace have {} micro-batches; cluster.micro_batches, {}, must "
+                                       "be at most that, unless scope = \"step\"",
+                                       limit.micro_batches, context.micro_batches));
   const int last = reach.workers.empty() ? context.workers - 1 : std::ranges::max(reach.workers);
   if (last / reach.group_size < limit.workers) return;
   settings.fault("file",
@@ -103,7 +107,7 @@ std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext 
   auto process = row ? row->make(settings, context) : constant_delay(0);
   const DelayReach reach = read_delay_reach(settings, context.workers, row && row->follows_steps);
   if (context.workers > 0 && context.traces && context.traces->size() > traces)
-    check_trace_workers(settings, reach, context);
+    check_size_of_trace(settings, reach, context);
   return scoped_delay(std::move(process), reach);
 }
 

@@ -15,11 +15,13 @@ namespace syncopate {
 
 // What an entry of [[delays]] is read with.
 struct DelayContext {
-  DelayContext(double base_s, int workers = 0, std::vector<TraceLimit>* traces = nullptr)  // NOLINT
-      : base_s(base_s), workers(workers), traces(traces) {}
+  DelayContext(double base_s, int workers = 0, std::vector<TraceLimit>* traces = nullptr,  // NOLINT
+               int micro_batches = 0)
+      : base_s(base_s), workers(workers), traces(traces), micro_batches(micro_batches) {}
   double base_s;                    // a micro-batch without delays, for entries whose unit it is
   int workers;                      // of the cluster; 0: not known
   std::vector<TraceLimit>* traces;  // may be null: nobody checks them against the budget
+  int micro_batches;                // of a step; 0: not known
   double unit_s = 1;                // the seconds that one unit of the entry's quantities stands for
 };
 

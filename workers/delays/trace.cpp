@@ -42,23 +42,25 @@ Trace::Trace(std::string file, std::string_view text) : file_(std::move(file)) {
   CsvRows csv(file_, text, {"worker", "step", "micro_batch", "duration_s"});
   std::vector<Row> rows;
   while (csv.next()) {
-    rows.push_back({csv.integer(0, most_workers), csv.integer(1, most_steps), csv.integer(2, most_micro_batches),
-                    csv.number(3), csv.line()});
-    if (csv.number(3) < 0) csv.fail(fmt::format("duration_s = {}; must be at least 0", csv.number(3)));
+    const auto worker = csv.integer(0, most_workers), step = csv.integer(1, most_steps),
+               micro_batch = csv.integer(2, most_micro_batches);
+    if (csv.number(3) < 0) csv.fault(fmt::format("duration_s = {}; must be at least 0", csv.number(3)));
+    if (worker && step && micro_batch) rows.push_back({*worker, *step, *micro_batch, csv.number(3), csv.line()});
   }
-  if (rows.empty()) csv.fail("there are no rows below the header");
+  csv.check();
+  if (rows.empty()) csv.fault("there are no rows below the header");
   const auto place = [](const Row& row) { return std::tie(row.worker, row.step, row.micro_batch); };
   std::ranges::stable_sort(rows, {}, place);
-  const auto twice = std::ranges::adjacent_find(rows, {}, place);
-  if (twice != rows.end())
-    csv.fail_at(std::next(twice)->line, fmt::format("worker {}, step {}, micro-batch {} stands in line {} already",
-                                                    twice->worker, twice->step, twice->micro_batch, twice->line));
+  for (auto row = rows.begin(); row != rows.end() && std::next(row) != rows.end(); ++row)
+    if (place(*row) == place(*std::next(row)))
+      csv.fault_at(std::next(row)->line, fmt::format("worker {}, step {}, micro-batch {} stands in line {} already",
+                                                     row->worker, row->step, row->micro_batch, row->line));
 
   // A number that none below has brought is a wrong one, or rows are missing altogether.
   std::int64_t next_worker = 0;
   for (const Row& row : rows) {
     if (row.worker > next_worker)
-      csv.fail_at(row.line, fmt::format("worker = {}; there is no worker {}", row.worker, next_worker));
+      csv.fault_at(row.line, fmt::format("worker = {}; there is no worker {}", row.worker, next_worker));
     next_worker = row.worker + 1;
   }
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // and their lines
@@ -66,12 +68,14 @@ Trace::Trace(std::string file, std::string_view text) : file_(std::move(file)) {
   std::ranges::sort(steps);
   std::int64_t next_step = 0;
   for (const auto& [step, line] : steps) {
-    if (step > next_step) csv.fail_at(line, fmt::format("step = {}; there is no step {}", step, next_step));
+    if (step > next_step) csv.fault_at(line, fmt::format("step = {}; there is no step {}", step, next_step));
     next_step = step + 1;
   }
   constexpr std::int64_t most_empty = 64;
   if (next_worker * next_step > most_empty * std::ssize(rows))
-    csv.fail(fmt::format("{} rows for {} workers and {} steps: most are missing", rows.size(), next_worker, next_step));
+    csv.fault(
+        fmt::format("{} rows for {} workers and {} steps: most are missing", rows.size(), next_worker, next_step));
+  csv.check();
 
   workers_ = static_cast<int>(next_worker);
   steps_ = next_step;

@@ -28,7 +28,8 @@ std::shared_ptr<const Trace> read_trace(Settings& table, TraceEnd& end, std::vec
   auto trace = read_data_file<Trace>(table);
   const std::string name = table.choice("end", ends);
   end = name == "wrap" ? TraceEnd::wrap : name == "stop" ? TraceEnd::stop : TraceEnd::error;
-  if (trace && !name.empty()) limits.push_back({table, trace->file(), trace->workers(), trace->steps(), end});
+  if (trace && !name.empty())
+    limits.push_back({table, trace->file(), trace->workers(), trace->steps(), end, trace->micro_batches()});
   return trace;
 }
 

@@ -17,6 +17,7 @@ struct TraceLimit {
   int workers = 0;
   Step steps{};
   TraceEnd end = TraceEnd::error;
+  int micro_batches = 0;
 };
 
 // Keys: file, end. Null after a fault; else `limits` is one longer.

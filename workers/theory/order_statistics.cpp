@@ -34,6 +34,43 @@ double harmonic_tail(int k, int workers, int power) {
   return sum;
 }
 
+// Below `low` somebody is certain to be still at work, above `high` nobody is.
+struct Reach {
+  double low;
+  double high;
+};
+Reach reach_of_maximum(std::span<const NormalTime> times) {
+  if (times.empty()) throw std::invalid_argument("a maximum needs at least one worker");
+  constexpr double certain = 9;  // deviations
+  Reach reach{-std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
+  for (const NormalTime& time : times) {
+    reach.low = std::max(reach.low, time.mean - certain * time.deviation);
+    reach.high = std::max(reach.high, time.mean + certain * time.deviation);
+  }
+  return reach;
+}
+
+// The probability that all are done by t.
+double all_done(std::span<const NormalTime> times, double t) {
+  double probability = 1;
+  for (const NormalTime& time : times) {
+    if (time.deviation == 0 && t < time.mean) return 0;
+    if (time.deviation == 0) continue;
+    const double done = 0.5 * std::erfc((time.mean - t) / (std::numbers::sqrt2 * time.deviation));
+    probability *= time.workers == 1 ? done : std::pow(done, time.workers);
+    if (probability == 0) break;
+  }
+  return probability;
+}
+
+template <typename Function>
+double integral(const Function& function, double low, double high) {
+  if (high <= low) return 0;
+  constexpr unsigned depth = 12;
+  constexpr double tolerance = 1e-8;
+  return boost::math::quadrature::gauss_kronrod<double, 31>::integrate(function, low, high, depth, tolerance);
+}
+
 }  // namespace
 
 double expected_order_statistic(const Quantile& quantile, int k, int workers) {
@@ -106,30 +143,34 @@ double blom_lognormal(int k, int workers, double mu, double sigma) {
 }
 
 double expected_maximum(std::span<const NormalTime> times) {
-  if (times.empty()) throw std::invalid_argument("a maximum needs at least one worker");
-  // Below `low` somebody is certain to be still at work, above `high` nobody is.
-  constexpr double certain = 9;  // deviations
-  double low = -std::numeric_limits<double>::infinity(), high = low;
-  for (const NormalTime& time : times) {
-    low = std::max(low, time.mean - certain * time.deviation);
-    high = std::max(high, time.mean + certain * time.deviation);
-  }
-  if (high <= low) return low;
-  const auto somebody_is_at_work = [&](double t) {
-    double all_done = 1;
-    for (const NormalTime& time : times) {
-      if (time.deviation > 0)
-        all_done *= 0.5 * std::erfc((time.mean - t) / (std::numbers::sqrt2 * time.deviation));
-      else if (t < time.mean)
-        return 1.0;
-      if (all_done == 0) break;
-    }
-    return 1 - all_done;
-  };
-  constexpr unsigned depth = 12;
-  constexpr double tolerance = 1e-8;
-  return low + boost::math::quadrature::gauss_kronrod<double, 31>::integrate(somebody_is_at_work, low, high, depth,
-                                                                             tolerance);
+  return expected_maximum(times, std::numeric_limits<double>::infinity());
+}
+
+double expected_maximum(std::span<const NormalTime> times, double limit) {
+  const auto [low, high] = reach_of_maximum(times);
+  if (limit <= low) return limit;
+  return low + integral([&](double t) { return 1 - all_done(times, t); }, low, std::min(high, limit));
+}
+
+// With low <= X: E[(X - low)^2] is the integral of 2 (t - low) P(X > t).
+NormalTime law_of_maximum(std::span<const NormalTime> times) {
+  const auto [low, high] = reach_of_maximum(times);
+  const double above = integral([&](double t) { return 1 - all_done(times, t); }, low, high);
+  const double square =
+      integral([&, low = low](double t) { return 2 * (t - low) * (1 - all_done(times, t)); }, low, high);
+  return {low + above, std::sqrt(std::max(0.0, square - above * above))};
+}
+
+NormalTime law_until(const NormalTime& time, double limit) {
+  if (time.deviation == 0 || std::isinf(limit)) return {std::min(time.mean, limit), time.deviation};
+  const boost::math::normal normal;
+  const double z = (limit - time.mean) / time.deviation;
+  const double before = boost::math::cdf(normal, z), after = boost::math::cdf(boost::math::complement(normal, z));
+  const double density = boost::math::pdf(normal, z);
+  // Of (min(limit, time) - mean) / deviation.
+  const double first = z * after - density;
+  const double second = before - z * density + z * z * after;
+  return {time.mean + time.deviation * first, time.deviation * std::sqrt(std::max(0.0, second - first * first))};
 }
 
 double bailey_normal_maximum(int workers, double mean, double deviation) {

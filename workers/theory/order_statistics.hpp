@@ -34,14 +34,21 @@ double expected_uniform(int k, int workers, double low, double high);
 double blom_normal(int k, int workers, double mean, double deviation);  // approximation
 double blom_lognormal(int k, int workers, double mu, double sigma);     // of the underlying normal; biased low
 
-// A normal time of one worker.
+// A normal time of one worker, or of several that are alike.
 struct NormalTime {
   double mean = 0;
   double deviation = 0;
+  int workers = 1;
 };
 // E[max] of independent normal times that need not be alike, exact up to quadrature: how the simulated curve of
 // Giladi et al. 2023, Figure 2, takes workers that differ for good. At least one.
 double expected_maximum(std::span<const NormalTime> times);
+// E[min(limit, max)]: of workers that all stop at the limit.
+double expected_maximum(std::span<const NormalTime> times, double limit);
+// Mean and deviation of the maximum.
+NormalTime law_of_maximum(std::span<const NormalTime> times);
+// Mean and deviation of min(limit, time), in closed form.
+NormalTime law_until(const NormalTime& time, double limit);
 
 // Bailey's approximation of the maximum of N normal times, N >= 2 (Eq. 4 of Giladi et al. 2023).
 double bailey_normal_maximum(int workers, double mean, double deviation);

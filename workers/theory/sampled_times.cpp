@@ -1,12 +1,12 @@
 #include "workers/theory/sampled_times.hpp"
 
 #include <algorithm>
-#include <boost/math/distributions/normal.hpp>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <stdexcept>
 
 namespace syncopate {
 namespace {
@@ -18,6 +18,7 @@ constexpr int most_workers = 4096;  // of more only some are drawn
 struct Moments {
   double mean = 0;
   double deviation = 0;  // unbiased variance
+  bool operator==(const Moments&) const = default;
 };
 
 Moments moments_of(std::span<const double> values) {
@@ -50,6 +51,25 @@ bool differ(std::span<const Moments> workers, double steps) {
   return !(ratio <= 1 + deviations * std::sqrt(2 / static_cast<double>(workers.size() - 1)));
 }
 
+// Whether the law of a worker's steps that its processes declare is finite, and such that these steps may be its:
+// a drift's is that of a run without end.
+bool may_be_of(const Moments& declared, const Moments& sampled, double steps) {
+  if (!std::isfinite(declared.mean) || !std::isfinite(declared.deviation)) return false;
+  constexpr double deviations = 6, rounding = 1e-9;
+  const double chance = deviations * declared.deviation / std::sqrt(steps) + rounding * declared.mean;
+  return std::abs(sampled.mean - declared.mean) <= chance;
+}
+
+// Of a step of any of the workers.
+Moments together(std::span<const Moments> workers) {
+  const auto count = static_cast<double>(workers.size());
+  double mean = 0, variance = 0;
+  for (const Moments& worker : workers) mean += worker.mean / count;
+  for (const Moments& worker : workers)
+    variance += (worker.deviation * worker.deviation + (worker.mean - mean) * (worker.mean - mean)) / count;
+  return {mean, std::sqrt(variance)};
+}
+
 }  // namespace
 
 SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micro_batches,
@@ -58,47 +78,84 @@ SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micr
   const std::int64_t wanted =
       std::clamp(most_draws / (static_cast<std::int64_t>(drawn) * micro_batches), fewest_steps, most_steps);
   const std::int64_t steps = planned ? std::clamp<std::int64_t>(planned->value(), 1, wanted) : wanted;
-  const std::int64_t apart = planned ? std::max<std::int64_t>(1, planned->value() / steps) : 1;
+  const std::int64_t length = planned ? std::max<std::int64_t>(steps, planned->value()) : steps;
 
-  SampledTimes result;
+  SampledTimes result{.workers = workers, .micro_batches = micro_batches};
   result.steps.reserve(static_cast<std::size_t>(drawn * steps));
-  std::vector<Moments> of_workers;
+  std::vector<Moments> of_workers, declared;
   std::vector<double> slowest(static_cast<std::size_t>(steps));
   std::vector<Duration> durations(static_cast<std::size_t>(micro_batches));
   for (int i = 0; i < drawn; ++i) {
     const Rank worker{static_cast<int>(static_cast<std::int64_t>(i) * workers / drawn)};
     for (std::int64_t s = 0; s < steps; ++s) {
-      compute_time.durations(worker, Step{s * apart}, 0, durations);
+      compute_time.durations(worker, Step{s * length / steps}, 0, durations);
       const double step_s = to_seconds(std::accumulate(durations.begin(), durations.end(), Duration{}));
       result.steps.push_back(step_s);
       double& longest = slowest[static_cast<std::size_t>(s)];
       longest = std::max(longest, step_s);
     }
     of_workers.push_back(moments_of(std::span(result.steps).last(static_cast<std::size_t>(steps))));
+    const StepLaw law = compute_time.step_law(worker, micro_batches);
+    declared.push_back({law.mean_s, std::sqrt(law.variance_s2)});
   }
+  bool unlike = differ(of_workers, static_cast<double>(steps));
   result.law = law_of(moments_of(result.steps), micro_batches);
+  if (std::ranges::equal(declared, of_workers, [&](const Moments& law, const Moments& worker) {
+        return may_be_of(law, worker, static_cast<double>(steps));
+      })) {
+    of_workers = declared;
+    unlike = unlike && std::ranges::any_of(declared, [&](const Moments& law) { return law != declared.front(); });
+    result.law = law_of(together(declared), micro_batches);
+  }
   if (drawn == workers) {
     const Moments maximum = moments_of(slowest);
     result.slowest_s = maximum.mean;
     result.slowest_error_s = maximum.deviation / std::sqrt(static_cast<double>(steps));
-    if (differ(of_workers, static_cast<double>(steps)))
+    if (unlike)
       for (const Moments& worker : of_workers) result.laws.push_back(law_of(worker, micro_batches));
   }
+  if (drawn == workers) result.step_times = result.steps;
   std::ranges::sort(result.steps);
   return result;
 }
 
-double expected_slowest_sum(const SampledTimes& times, int workers, int micro_batches, double steps) {
-  const double count = steps * micro_batches;
-  if (times.alike()) {
-    const double mean = count * times.law.mean, deviation = std::sqrt(count) * times.law.deviation;
-    if (workers == 1 || deviation == 0) return mean;
-    const Quantile normal = [](double p) { return boost::math::quantile(boost::math::normal(), p); };
-    return mean + deviation * expected_maximum(normal, workers);
-  }
+std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps, int first, int count) {
+  const double summed = steps * times.micro_batches;
+  const auto sum = [&](const MicroBatchLaw& law, int workers) {
+    return NormalTime{summed * law.mean, std::sqrt(summed) * law.deviation, workers};
+  };
+  if (times.alike()) return {sum(times.law, count)};
   std::vector<NormalTime> sums;
-  for (const MicroBatchLaw& law : times.laws) sums.push_back({count * law.mean, std::sqrt(count) * law.deviation});
-  return expected_maximum(sums);
+  for (int i = first; i < first + count; ++i) sums.push_back(sum(times.laws[static_cast<std::size_t>(i)], 1));
+  return sums;
+}
+
+double expected_slowest_sum(const SampledTimes& times, double steps) {
+  return expected_maximum(normal_sums(times, steps, 0, times.workers));
+}
+
+double expected_share_done(const SampledTimes& times, Step steps, double threshold_s) {
+  const auto count = static_cast<int>(steps.value()) * times.micro_batches;
+  const auto share = [&](const MicroBatchLaw& law) { return expected_micro_batches(count, threshold_s, law) / count; };
+  if (times.alike()) return share(times.law);
+  double sum = 0;
+  for (const MicroBatchLaw& law : times.laws) sum += share(law);
+  return sum / static_cast<double>(times.laws.size());
+}
+
+double sampled_order_statistic(const SampledTimes& times, int k) {
+  const auto workers = static_cast<std::size_t>(times.workers);
+  const std::size_t steps = times.step_times.size() / workers;
+  if (steps == 0) throw std::invalid_argument("not all workers were drawn");
+  std::vector<double> of_step(workers);
+  double sum = 0;
+  for (std::size_t s = 0; s < steps; ++s) {
+    for (std::size_t i = 0; i < workers; ++i) of_step[i] = times.step_times[i * steps + s];
+    const auto place = of_step.begin() + (k - 1);
+    std::ranges::nth_element(of_step, place);
+    sum += *place;
+  }
+  return sum / static_cast<double>(steps);
 }
 
 }  // namespace syncopate

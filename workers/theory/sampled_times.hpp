@@ -15,10 +15,14 @@
 namespace syncopate {
 
 struct SampledTimes {
-  // Of a micro-batch. The deviation is that of a step over sqrt(M), so that sums of M have the right one even
-  // where the micro-batches of a step go together.
+  int workers = 0;
+  int micro_batches = 0;
+  // Of a micro-batch: as the delays declare it, or the sample's where they do not or the sample contradicts them. The
+  // deviation is that of a step over sqrt(M), so that sums of M have the right one even where the micro-batches of a
+  // step go together.
   MicroBatchLaw law{};
-  std::vector<double> steps{};  // ascending: all that were drawn
+  std::vector<double> steps{};       // ascending: all that were drawn
+  std::vector<double> step_times{};  // the same as [worker][step], where all workers were drawn; else empty
   // One law per worker where their means differ by more than chance would have it (persistent slow workers); empty:
   // they are alike, and `law` is that of each.
   std::vector<MicroBatchLaw> laws{};
@@ -32,7 +36,17 @@ struct SampledTimes {
 // `planned`: steps of the run, over which the sample is spread; none: its first ones.
 SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micro_batches, std::optional<Step> planned);
 
-// E[max] over N workers of the sum of `steps` steps, by the central limit: exact for normal times.
-double expected_slowest_sum(const SampledTimes& times, int workers, int micro_batches, double steps = 1);
+// What `steps` steps take each of `count` workers from `first` on, by the central limit: exact for normal times.
+std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps, int first, int count);
+
+// E[max] over all workers of the sum of `steps` steps, by the central limit.
+double expected_slowest_sum(const SampledTimes& times, double steps = 1);
+
+// Eq. 5 over all workers: the share of the micro-batches of `steps` steps that a worker has done by `threshold_s`.
+double expected_share_done(const SampledTimes& times, Step steps, double threshold_s);
+
+// The mean over the drawn steps of the k-th fastest worker's: workers may be unlike, and depend on each other. Only
+// where all workers were drawn.
+double sampled_order_statistic(const SampledTimes& times, int k);
 
 }  // namespace syncopate

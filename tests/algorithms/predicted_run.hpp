@@ -1,0 +1,75 @@
+// A small cluster, its formulas and its simulation side by side.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/algorithms/simulated_run.hpp"
+#include "workers/delays/normal.hpp"
+
+namespace syncopate {
+
+// 1 s plus a normal delay of 0.5 +- 0.2 s: far enough from 0 for its law to stay normal.
+inline const auto noise = normal_delay(0.5, 0.2);
+
+struct PredictedRun {
+  int workers = 16;
+  int micro_batches = 4;
+  std::vector<double> factors{};
+  std::vector<std::shared_ptr<const DelayProcess>> delays = {noise};
+  int steps = 2000;
+  double network_s = 0.5;
+  std::shared_ptr<const NetworkModel> network{};  // instead of the fixed cost
+
+  template <typename Question>
+  auto with_input(const Question& question) const {
+    const ComputeTime compute_time(1, 1.0, factors, delays);
+    const SampledTimes times = sample_times(compute_time, workers, micro_batches, Step{steps});
+    const auto fixed = make_fixed_network(network_s);
+    const LearningRate rate(LearningRate::Options{.peak = 0.1});
+    return question(PredictionInput{.workers = workers,
+                                    .micro_batches = micro_batches,
+                                    .times = times,
+                                    .network = network ? *network : *fixed,
+                                    .parameter_bytes = Bytes{16},
+                                    .budget = {.steps = steps},
+                                    .learning_rate = rate});
+  }
+  std::vector<Prediction> predict(const Algorithm& algorithm) const {
+    return with_input([&](const PredictionInput& input) { return algorithm.predict(input); });
+  }
+  std::string why_not_predicted(const Algorithm& algorithm) const {
+    return with_input([&](const PredictionInput& input) { return algorithm.why_not_predicted(input); });
+  }
+
+  // Seconds per step of a simulation, and what was dropped of it.
+  struct Simulated {
+    double step_s;
+    double drop_rate;
+    double error_s;  // standard error of step_s, for methods whose rounds are independent
+  };
+  Simulated simulate(const Algorithm& algorithm) const {
+    const SimulatedRun setup{.workers = workers,
+                             .micro_batches = micro_batches,
+                             .network_s = network_s,
+                             .network = network,
+                             .budget = {.steps = steps},
+                             .delays = delays,
+                             .objective = nullptr};
+    const auto outcome = setup.run(algorithm);
+    double kept = 0, dropped = 0;
+    for (std::size_t i = 0; i < outcome.totals.kept.size(); ++i) {
+      kept += static_cast<double>(outcome.totals.kept[i]);
+      dropped += static_cast<double>(outcome.totals.dropped[i]);
+    }
+    double mean_s = 0, squares = 0;
+    const auto rounds = static_cast<double>(outcome.rounds.size());
+    for (const Round& round : outcome.rounds) mean_s += to_seconds(round.duration) / rounds;
+    for (const Round& round : outcome.rounds) squares += std::pow(to_seconds(round.duration) - mean_s, 2);
+    return {to_seconds(outcome.totals.end) / steps, dropped / (kept + dropped), std::sqrt(squares) / steps};
+  }
+};
+
+}  // namespace syncopate

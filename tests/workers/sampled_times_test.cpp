@@ -1,0 +1,65 @@
+#include "workers/theory/sampled_times.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "workers/delays/constant.hpp"
+#include "workers/delays/drift.hpp"
+#include "workers/delays/exponential.hpp"
+#include "workers/delays/lognormal.hpp"
+#include "workers/delays/pareto.hpp"
+#include "workers/delays/scoped_delay.hpp"
+
+namespace syncopate {
+namespace {
+
+using Delays = std::vector<std::shared_ptr<const DelayProcess>>;
+
+SampledTimes sample(const Delays& delays, int workers, int micro_batches, std::vector<double> factors = {}) {
+  return sample_times(ComputeTime(7, 1.0, std::move(factors), delays), workers, micro_batches, Step{2000});
+}
+
+TEST(SampledTimes, LawsAreThoseThatTheDelaysDeclare) {
+  // 1 s + Exp of mean 0.5 s per micro-batch, and one of mean 0.3 s per step, which counts as a third on each of three.
+  const auto times =
+      sample({exponential_delay(0.5), scoped_delay(exponential_delay(0.3), {.scope = DelayScope::step})}, 8, 3);
+  ASSERT_TRUE(times.alike());
+  EXPECT_NEAR(times.law.mean, 1.6, 1e-12);
+  EXPECT_NEAR(times.law.deviation, std::sqrt((3 * 0.25 + 0.09) / 3), 1e-12);
+  ASSERT_EQ(times.step_times.size(), times.steps.size());
+
+  const auto unlike = sample({exponential_delay(0.1)}, 3, 2, {1, 1, 2});
+  ASSERT_EQ(unlike.laws.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NEAR(unlike.laws[static_cast<std::size_t>(i)].mean, (i < 2 ? 1 : 2) + 0.1, 1e-12);
+    EXPECT_NEAR(unlike.laws[static_cast<std::size_t>(i)].deviation, 0.1, 1e-12);
+  }
+}
+
+// A drift's declared mean is that of a run without end; here it rises from 0 to 0.19 s over the run, and would to 5 s.
+// A Pareto law of shape 1.8 has no variance, and shows one all the same.
+TEST(SampledTimes, WhereTheDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
+  const auto drifting = sample({drift_delay(0.0001, 5)}, 4, 1);
+  EXPECT_NEAR(drifting.law.mean, 1 + 0.0001 * 2000 / 2, 0.001);
+  const auto heavy = sample({pareto_delay(1.8, 0.1)}, 4, 1);
+  EXPECT_TRUE(std::isfinite(heavy.law.deviation));
+  EXPECT_NEAR(heavy.law.mean, 1 + 0.1 * 1.8 / 0.8, 0.1);
+}
+
+// By hand: three workers, whose steps take 1 s, 1.5 s and 3 s.
+TEST(SampledTimes, TheOrderStatisticOfUnlikeWorkers) {
+  const auto times = sample(
+      {scoped_delay(constant_delay(0.5), {.workers = {1}}), scoped_delay(constant_delay(2), {.workers = {2}})}, 3, 1);
+  EXPECT_NEAR(sampled_order_statistic(times, 1), 1, 1e-9);
+  EXPECT_NEAR(sampled_order_statistic(times, 2), 1.5, 1e-9);
+  EXPECT_NEAR(sampled_order_statistic(times, 3), 3, 1e-9);
+  EXPECT_NEAR(expected_slowest_sum(times, 4), 12, 1e-9);
+  // By 3.2 s a micro-batch of 1 s is done three times of four, one of 1.5 s twice, one of 3 s once.
+  EXPECT_NEAR(expected_share_done(times, 4, 3.2), (3 + 2 + 1) / 12.0, 1e-9);
+}
+
+}  // namespace
+}  // namespace syncopate
