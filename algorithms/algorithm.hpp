@@ -34,12 +34,12 @@ class Algorithm {
   // Whether what is computed depends on who comes first, or on what is done by when. Where it does not, two runs
   // with equal budgets in steps end with the same model, up to rounding, on any cluster.
   virtual bool depends_on_clock() const { return true; }
-  // Whether no worker's program decides anything by its own clock, rank or gradients between two collectives, under
-  // this budget. One program can then stand for all workers where there are no tensors; see
-  // workers/simulated/lockstep_cluster.hpp.
-  virtual bool workers_act_alike(const Budget& budget) const {
+  // The step from which on no worker's program decides anything by its own clock, rank or gradients between two
+  // collectives, under this budget; none: some always may. One program can then stand for all workers where there are
+  // no tensors; see workers/simulated/lockstep_cluster.hpp.
+  virtual std::optional<Step> workers_act_alike_from(const Budget& budget) const {
     static_cast<void>(budget);
-    return false;
+    return std::nullopt;
   }
 };
 

@@ -15,7 +15,7 @@
 #include "workers/interrupt.hpp"
 #include "workers/models/registry.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
-#include "workers/simulated/lockstep_cluster.hpp"
+#include "workers/simulated/settling_cluster.hpp"
 
 namespace syncopate {
 namespace {
@@ -76,7 +76,7 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
                                    .record = record,
                                    .outages = run.outages.get(),
                                    .pauses = run.pauses.get()},
-                                  run.workers_act_alike());
+                                  run.workers_act_alike_from());
   }
   MpiCluster::Options options{.workers = run.workers,
                               .servers = servers,

@@ -82,8 +82,10 @@ struct Run {
   RecordingPlan recording;  // not hashed
   std::shared_ptr<const Algorithm> algorithm;
 
-  // Whether one program can stand for all workers of a time-only run.
-  bool workers_act_alike() const { return data_of.empty() && algorithm->workers_act_alike(budget); }
+  // From when on one program can stand for all workers of a time-only run.
+  std::optional<Step> workers_act_alike_from() const {
+    return data_of.empty() ? algorithm->workers_act_alike_from(budget) : std::nullopt;
+  }
 };
 
 struct Experiment {

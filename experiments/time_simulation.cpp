@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "workers/simulated/lockstep_cluster.hpp"
+#include "workers/simulated/settling_cluster.hpp"
 
 namespace syncopate {
 namespace {
@@ -111,7 +111,7 @@ RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& obser
                                                .record = nullptr,
                                                .outages = run.outages.get(),
                                                .pauses = run.pauses.get()},
-                                              run.workers_act_alike());
+                                              run.workers_act_alike_from());
   const RunContext context{.cluster = *cluster,
                            .training = training,
                            .learning_rate = *run.learning_rate,

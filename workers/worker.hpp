@@ -160,7 +160,7 @@ class Worker : public Participant {
   std::int64_t kept_before_ = 0;         // by the agreement before
   int idle_rounds_ = 0;                  // collectives in a row that added nothing
   int states_lost_ = 0;
-  std::optional<Agreed> agreed_model_;   // where state may be lost: from the first local step on
+  std::optional<Agreed> agreed_model_;  // where state may be lost: from the first local step on
 };
 
 }  // namespace syncopate

@@ -21,7 +21,9 @@ class OuterLocalSgd : public Algorithm {
 
   void run(Worker& worker) const override;
   bool depends_on_clock() const override { return false; }
-  bool workers_act_alike(const Budget& budget) const override { return !budget.seconds; }
+  std::optional<Step> workers_act_alike_from(const Budget& budget) const override {
+    return budget.seconds ? std::nullopt : std::optional(Step{0});
+  }
   std::vector<Prediction> predict(const PredictionInput& input) const override {
     return predict_rounds(*period_, policies_.average, input);
   }

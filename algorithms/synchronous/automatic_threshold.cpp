@@ -51,6 +51,7 @@ class AutomaticThreshold final : public DropThreshold {
                              settles_after()};
   }
   Step settles_after() const override { return options_.warmup_steps + options_.calibration_steps; }
+  std::optional<Step> learns_until() const override { return settles_after(); }
 
  private:
   class Calibration final : public Course {

@@ -42,9 +42,10 @@ class DropCompute : public Algorithm {
   void run(Worker& worker) const override;
   std::vector<Prediction> predict(const PredictionInput& input) const override;
   Step settles_after() const override { return options_.threshold->settles_after(); }
-  bool workers_act_alike(const Budget&) const override {
-    return options_.threshold->is_fixed() && options_.compensation->is_none() &&
-           options_.normalisation != DropComputeOptions::Normalisation::computed;
+  std::optional<Step> workers_act_alike_from(const Budget&) const override {
+    const bool alike =
+        options_.compensation->is_none() && options_.normalisation != DropComputeOptions::Normalisation::computed;
+    return alike ? options_.threshold->learns_until() : std::nullopt;
   }
 
  private:

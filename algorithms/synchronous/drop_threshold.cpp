@@ -17,7 +17,7 @@ class FixedThreshold final : public DropThreshold {
   explicit FixedThreshold(Duration threshold) : threshold_(threshold) {}
 
   std::unique_ptr<Course> begin() const override { return std::make_unique<Constant>(threshold_); }
-  bool is_fixed() const override { return true; }
+  std::optional<Step> learns_until() const override { return 0; }
   std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const override {
     return ThresholdForecast{.threshold_s = to_seconds(threshold_)};
   }

@@ -60,8 +60,8 @@ class DropThreshold {
   // Runs do not share what their courses learn.
   virtual std::unique_ptr<Course> begin() const = 0;
   virtual bool expects_a_drop_rate() const { return false; }
-  // Whether nothing is ever learnt.
-  virtual bool is_fixed() const { return false; }
+  // The step from which on nothing is learnt any more; none: it goes on.
+  virtual std::optional<Step> learns_until() const { return std::nullopt; }
   // None where no formula says it.
   virtual std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const { return std::nullopt; }
   // Steps before the first threshold that the rule means to keep.

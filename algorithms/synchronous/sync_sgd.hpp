@@ -14,7 +14,7 @@ class SyncSgd : public Algorithm {
  public:
   void run(Worker& worker) const override;
   bool depends_on_clock() const override { return false; }
-  bool workers_act_alike(const Budget&) const override { return true; }
+  std::optional<Step> workers_act_alike_from(const Budget&) const override { return 0; }
   std::vector<Prediction> predict(const PredictionInput& input) const override;
 };
 

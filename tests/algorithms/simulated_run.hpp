@@ -10,7 +10,7 @@
 #include "algorithms/algorithm.hpp"
 #include "tests/workers/pull_objective.hpp"
 #include "workers/network/fixed.hpp"
-#include "workers/simulated/lockstep_cluster.hpp"
+#include "workers/simulated/settling_cluster.hpp"
 
 namespace syncopate {
 
@@ -98,7 +98,7 @@ struct SimulatedRun {
                                                  .record = nullptr,
                                                  .outages = outages.get(),
                                                  .pauses = pauses.get()},
-                                                in_lockstep);
+                                                in_lockstep ? algorithm.workers_act_alike_from(budget) : std::nullopt);
     const LearningRate constant(LearningRate::Options{.peak = rate});
     const RunContext context{.cluster = *cluster,
                              .training = training,

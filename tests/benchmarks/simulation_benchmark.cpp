@@ -9,11 +9,12 @@
 #include <string>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/synchronous/automatic_threshold.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/experiment.hpp"
 #include "workers/blas_kernel.hpp"
-#include "workers/simulated/lockstep_cluster.hpp"
+#include "workers/simulated/settling_cluster.hpp"
 
 namespace syncopate {
 namespace {
@@ -37,7 +38,7 @@ void simulate(const Algorithm& algorithm, const Scale& scale, Training& training
                                                .compute_time = *run.compute_time,
                                                .network = *run.network,
                                                .training = training},
-                                              in_lockstep);
+                                              in_lockstep ? algorithm.workers_act_alike_from({}) : std::nullopt);
   const LearningRate rate(LearningRate::Options{.peak = 0.01});
   run_algorithm(algorithm, {.cluster = *cluster,
                             .training = training,
@@ -76,6 +77,13 @@ void TimeOnlyDropCompute(benchmark::State& state) {
   state.counters["bar_ns"] = 10;
 }
 BENCHMARK(TimeOnlyDropCompute)->Arg(64)->Arg(2048)->Arg(16384)->Unit(benchmark::kMillisecond);
+
+// With a threshold that is found on fibers in 50 steps, and enforced in lockstep.
+void TimeOnlyAutomaticDropCompute(benchmark::State& state) {
+  simulate_time(state, DropCompute({.threshold = make_automatic_threshold({})}), true);
+  state.counters["bar_ns"] = 10;
+}
+BENCHMARK(TimeOnlyAutomaticDropCompute)->Arg(64)->Arg(2048)->Unit(benchmark::kMillisecond);
 
 // The same with a fiber for each worker, as methods run whose workers do not act alike, or that are recorded.
 void TimeOnlySyncSgdOnFibers(benchmark::State& state) { simulate_time(state, SyncSgd(), false); }

@@ -1,7 +1,5 @@
 // Runs in lockstep against the same runs on fibers: two implementations that share the durations and the network,
 // but neither clocks, nor accounts, nor the order in which anything happens.
-#include "workers/simulated/lockstep_cluster.hpp"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/synchronous/automatic_threshold.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
@@ -19,6 +18,7 @@
 #include "workers/delays/scoped_delay.hpp"
 #include "workers/network/jitter.hpp"
 #include "workers/network/parameter_server.hpp"
+#include "workers/simulated/settling_cluster.hpp"
 
 namespace syncopate {
 namespace {
@@ -50,7 +50,7 @@ std::string text_of(const Outcome& outcome) {
 
 // The clusters must be the two that are meant.
 void expect_equal_runs(SimulatedRun run, const Algorithm& algorithm, const std::string& what) {
-  ASSERT_TRUE(algorithm.workers_act_alike(run.budget)) << what;
+  ASSERT_TRUE(algorithm.workers_act_alike_from(run.budget)) << what;
   run.objective = nullptr;
   run.in_lockstep = false;
   const std::string on_fibers = text_of(run.run(algorithm));
@@ -76,6 +76,9 @@ std::vector<Method> methods() {
                      std::make_shared<DropCompute>(from_seconds(threshold_s), preempt, 0.4)});
   }
   all.push_back({"no threshold", std::make_shared<DropCompute>(longest_duration, Preempt::discard, 0.4)});
+  const AutomaticThresholdOptions found_in_four_steps{.warmup_steps = 1, .calibration_steps = 3};
+  all.push_back({"automatic", std::make_shared<DropCompute>(
+                                  DropComputeOptions{.threshold = make_automatic_threshold(found_in_four_steps)})});
   all.push_back({"mean rate", std::make_shared<DropCompute>(
                                   DropComputeOptions{.threshold = make_fixed_threshold(from_seconds(15)),
                                                      .normalisation = DropComputeOptions::Normalisation::mean_rate,
@@ -115,6 +118,23 @@ TEST(LockstepCluster, RunsEqualThoseOnFibersToTheNanosecond) {
   }
 }
 
+// In lockstep from the fifth step on: it must have come to that, and dropped something there.
+TEST(LockstepCluster, AThresholdIsFoundOnFibersAndEnforcedInLockstep) {
+  const AutomaticThresholdOptions found_in_four_steps{.warmup_steps = 1, .calibration_steps = 3};
+  const DropCompute method(DropComputeOptions{.threshold = make_automatic_threshold(found_in_four_steps)});
+  EXPECT_EQ(method.workers_act_alike_from({}), Step{4});
+  SimulatedRun run{
+      .workers = 40, .micro_batches = 12, .budget = {.steps = 30}, .delays = {tabulated_lognormal_delay(0.5)}};
+  run.objective = nullptr;
+  run.in_lockstep = true;
+  const Outcome outcome = run.run(method);
+  ASSERT_EQ(outcome.rounds.size(), 30u);
+  std::int64_t dropped = 0;
+  for (std::size_t step = 0; step < 30; ++step) dropped += outcome.rounds[step].dropped * (step < 4 ? 1000 : 1);
+  EXPECT_GT(dropped, 0);
+  EXPECT_LT(dropped, 0.3 * 26 * 40 * 12);
+}
+
 TEST(LockstepCluster, EveryKindOfBudgetEndsAtTheSameStep) {
   SimulatedRun run{.workers = 6, .micro_batches = 4, .delays = {exponential_delay(0.5)}};
   for (const auto& [name, algorithm] : methods()) {
@@ -124,7 +144,7 @@ TEST(LockstepCluster, EveryKindOfBudgetEndsAtTheSameStep) {
     run.budget = {.bytes = Bytes{2000}};
     expect_equal_runs(run, *algorithm, name + ", bytes");
     run.budget = {.seconds = 60};
-    if (algorithm->workers_act_alike(run.budget)) expect_equal_runs(run, *algorithm, name + ", seconds");
+    if (algorithm->workers_act_alike_from(run.budget)) expect_equal_runs(run, *algorithm, name + ", seconds");
   }
 }
 
@@ -150,7 +170,8 @@ TEST(LockstepCluster, FailuresSayTheSame) {
           std::make_shared<DelayOfWorker>(std::vector<double>(5, std::numeric_limits<double>::infinity())), of_one)}};
   const SimulatedRun late{.workers = 2, .base_s = 4e9, .budget = {.steps = 100}};  // 127 years per micro-batch
   for (const auto& [name, algorithm] : methods()) {
-    if (name.starts_with("threshold") || name == "mean rate") continue;  // which go on without who is lost
+    // Who is lost is not waited for where there is a threshold.
+    if (name.starts_with("threshold") || name == "mean rate") continue;
     for (const SimulatedRun& run : {lost, late}) {
       const std::string on_fibers = failure_of(run, *algorithm, false);
       EXPECT_NE(on_fibers, "none") << name;
@@ -169,8 +190,10 @@ TEST(LockstepCluster, WhatItCannotSimulateRunsOnFibers) {
   const SimulatedCluster::Options usual{
       .workers = 2, .compute_time = compute_time, .network = *network, .training = training};
   const auto is_in_lockstep = [](const SimulatedCluster::Options& options, bool alike) {
-    return dynamic_cast<LockstepCluster*>(make_simulated_cluster(options, alike).get()) != nullptr;
+    const auto from = alike ? std::optional(Step{0}) : std::nullopt;
+    return dynamic_cast<LockstepCluster*>(make_simulated_cluster(options, from).get()) != nullptr;
   };
+  EXPECT_NE(dynamic_cast<SettlingCluster*>(make_simulated_cluster(usual, Step{3}).get()), nullptr);
   EXPECT_TRUE(is_in_lockstep(usual, true));
   EXPECT_FALSE(is_in_lockstep(usual, false));
   RunRecord record;
@@ -200,7 +223,7 @@ TEST(LockstepCluster, WhatDiffersBetweenWorkersIsAnErrorToAskFor) {
   const DropCompute counts_what_is_there(
       DropComputeOptions{.threshold = make_fixed_threshold(from_seconds(1)),
                          .normalisation = DropComputeOptions::Normalisation::computed});
-  EXPECT_FALSE(counts_what_is_there.workers_act_alike({}));
+  EXPECT_FALSE(counts_what_is_there.workers_act_alike_from({}));
   EXPECT_THROW(run.run(counts_what_is_there), std::logic_error);
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "workers/interrupt.hpp"
@@ -28,16 +29,26 @@ bool LockstepCluster::can_simulate(const SimulatedCluster::Options& options) {
          !options.pauses && !options.compute_time.can_run_out() && !options.network.has_shared_links();
 }
 
-LockstepCluster::LockstepCluster(const SimulatedCluster::Options& options)
+LockstepCluster::LockstepCluster(const SimulatedCluster::Options& options, const SimulatedCluster::Progress& so_far)
     : options_(options),
+      before_(so_far.totals.accounts),
+      met_at_(so_far.totals.end),
       spent_(size()),
       is_stopped_(size()),
       is_lost_(size()),
       computed_(size()),
       busy_(size()),
       discarded_(size()),
-      kept_(size()),
-      dropped_(size()) {}
+      kept_(so_far.totals.kept),
+      dropped_(so_far.totals.dropped),
+      kept_in_all_(std::accumulate(kept_.begin(), kept_.end(), std::int64_t{0})),
+      collectives_(so_far.totals.collectives),
+      bytes_(so_far.totals.bytes),
+      last_round_end_(so_far.last_round_end),
+      last_round_bytes_(so_far.last_round_bytes) {
+  kept_.resize(size());
+  dropped_.resize(size());
+}
 
 RunTotals LockstepCluster::run(const Program& work, const Program&) {
   work(Rank{0});
@@ -210,11 +221,11 @@ RunTotals LockstepCluster::totals() const {
   totals.end = met_at_ + since;
   for (std::size_t i = 0; i < size(); ++i) {
     const Duration busy = busy_[i] + spent_[i];
-    Account account;
-    account[Activity::compute] = busy - discarded_[i];
-    account[Activity::discarded] = discarded_[i];
-    account[Activity::wait] = until_arrivals_ + since - busy;
-    account[Activity::communicate] = communicating_;
+    Account account = before_.empty() ? Account{} : before_[i];
+    account[Activity::compute] += busy - discarded_[i];
+    account[Activity::discarded] += discarded_[i];
+    account[Activity::wait] += until_arrivals_ + since - busy;
+    account[Activity::communicate] += communicating_;
     totals.accounts.push_back(account);
   }
   totals.kept = kept_;
@@ -236,10 +247,5 @@ void LockstepCluster::send(Rank, Rank, Message&&, Place place) { fail_for_unlike
 ReceivedMessage LockstepCluster::receive(Rank, std::optional<Rank>, Time, Place place) { fail_for_unlike(place); }
 void LockstepCluster::discard(Rank, const Message&) { fail_for_unlike({.operation = "discard", .at = {}}); }
 void LockstepCluster::keep(Rank, const Message&, Step) { fail_for_unlike({.operation = "keep", .at = {}}); }
-
-std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedCluster::Options& options, bool workers_act_alike) {
-  if (workers_act_alike && LockstepCluster::can_simulate(options)) return std::make_unique<LockstepCluster>(options);
-  return std::make_unique<SimulatedCluster>(options);
-}
 
 }  // namespace syncopate

@@ -1,5 +1,5 @@
 // Time-only runs of methods whose workers act alike: none of them decides anything by its own clock, rank or
-// gradients between two collectives (Algorithm::workers_act_alike). One program, worker 0's, then stands for all,
+// gradients between two collectives (Algorithm::workers_act_alike_from). One program, worker 0's, then stands for all,
 // and what differs between workers, how long they compute, stands in arrays. Results are those of SimulatedCluster,
 // to the nanosecond, which the tests compare; a worker's step costs little more than its random numbers, where
 // SimulatedCluster switches to a fiber that is in no near cache once there are thousands.
@@ -25,11 +25,13 @@ class LockstepCluster : public Cluster {
   // Neither tensors, servers, a record, outages, pauses, traces nor shared links.
   static bool can_simulate(const SimulatedCluster::Options& options);
 
-  explicit LockstepCluster(const SimulatedCluster::Options& options);
+  // Goes on where another cluster stands at the end of a collective.
+  explicit LockstepCluster(const SimulatedCluster::Options& options, const SimulatedCluster::Progress& so_far = {});
 
   int workers() const override { return options_.workers; }
   int servers() const override { return 0; }
   RunTotals run(const Program& work, const Program& serve) override;
+  RunTotals totals() const;
   Time now(Rank) const override { return met_at_ + spent_.front(); }
   int workers_left(Rank) override { return options_.workers; }
   bool has_left(Rank, Rank) const override { return false; }
@@ -76,10 +78,10 @@ class LockstepCluster : public Cluster {
   void book(const Contribution& part, Round& round);
   void check_clock() const;
   [[noreturn]] void fail_for_lost(const Place& place) const;
-  RunTotals totals() const;
 
   SimulatedCluster::Options options_;
-  Time met_at_{};  // last: then all clocks were equal
+  std::vector<Account> before_;  // by worker: of the cluster that it goes on from; empty: there was none
+  Time met_at_{};                // last: then all clocks were equal
   // Since then, by worker:
   std::vector<Duration> spent_;
   std::vector<char> is_stopped_;        // by a deadline
@@ -87,7 +89,7 @@ class LockstepCluster : public Cluster {
   std::vector<std::int64_t> computed_;  // micro-batches, beside those that all have computed, until they are booked
   std::int64_t computed_by_all_ = 0;
   bool any_lost_ = false;
-  // Since the start, by worker:
+  // Since it began, by worker:
   std::vector<Duration> busy_;  // until the last meeting
   std::vector<Duration> discarded_;
   std::vector<std::int64_t> kept_, dropped_;
@@ -101,8 +103,5 @@ class LockstepCluster : public Cluster {
   Drawn drawn_;
   std::vector<Duration> rows_;  // scratch
 };
-
-// The fastest cluster that gives these results.
-std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedCluster::Options& options, bool workers_act_alike);
 
 }  // namespace syncopate

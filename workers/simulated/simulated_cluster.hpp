@@ -42,8 +42,16 @@ class SimulatedCluster : public Cluster, private MessagePool {
     const Pauses* pauses = nullptr;       // null: there are none; not together with servers or outages
   };
 
+  // A run of collectives alone where all stand at the end of the last one.
+  struct Progress {
+    RunTotals totals{};
+    Time last_round_end{};
+    Bytes last_round_bytes{};
+  };
+
   explicit SimulatedCluster(const Options& options);
   ~SimulatedCluster() override;
+  Progress progress() const;  // asked by a worker that has just come out of a collective
 
   int workers() const override { return options_.workers; }
   int servers() const override { return options_.servers; }

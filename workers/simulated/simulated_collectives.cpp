@@ -200,6 +200,25 @@ void SimulatedCluster::end_collective() {
   meeting_.states.clear();
 }
 
+// Who has not gone on yet has not booked the collective.
+SimulatedCluster::Progress SimulatedCluster::progress() const {
+  Progress progress{.totals = {.end = meeting_.end, .bytes = bytes_, .collectives = collectives_},
+                    .last_round_end = last_round_end_,
+                    .last_round_bytes = last_round_bytes_};
+  for (int i = 0; i < options_.workers; ++i) {
+    const Participant& participant = participants_[static_cast<std::size_t>(i)];
+    Account account = participant.account;
+    if (participant.now < meeting_.end) {
+      account[Activity::wait] += meeting_.last_arrival - participant.now;
+      account[Activity::communicate] += meeting_.end - meeting_.last_arrival;
+    }
+    progress.totals.accounts.push_back(account);
+    progress.totals.kept.push_back(participant.kept);
+    progress.totals.dropped.push_back(participant.dropped);
+  }
+  return progress;
+}
+
 // Averages within a group of consecutive ranks; the last group may be smaller.
 void SimulatedCluster::average_in_group(Rank rank, ModelStatePtr& state, const Averaging& averaging, Place place) {
   const int first = rank.value / averaging.group_size * averaging.group_size;

@@ -1,0 +1,49 @@
+#include "workers/simulated/settling_cluster.hpp"
+
+namespace syncopate {
+namespace {
+
+// Ends the run on fibers, where worker 0 has gone on for all to the end of its program.
+struct WentOnInLockstep {};
+
+}  // namespace
+
+RunTotals SettlingCluster::run(const Program& work, const Program& serve) {
+  const Program ends_for_all = [this, &work](Rank rank) {
+    work(rank);
+    if (lockstep_) throw WentOnInLockstep();
+  };
+  try {
+    return fibers_.run(ends_for_all, serve);
+  } catch (const WentOnInLockstep&) {
+    return lockstep_->totals();
+  }
+}
+
+Agreement SettlingCluster::all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
+                                          const Contribution& contribution, Place place) {
+  const Agreement agreement = current().all_reduce_sum(self, gradient, numbers, contribution, place);
+  settle_after(self, contribution);
+  return agreement;
+}
+
+Agreement SettlingCluster::average(Rank self, ModelStatePtr& state, const Averaging& averaging,
+                                   const Contribution& contribution, Place place) {
+  const Agreement agreement = current().average(self, state, averaging, contribution, place);
+  settle_after(self, contribution);
+  return agreement;
+}
+
+// Worker 0 is the first to come out of a collective. It never waits again, so that the others stay where they are.
+void SettlingCluster::settle_after(Rank self, const Contribution& contribution) {
+  if (!lockstep_ && self == Rank{0} && contribution.step > alike_from_) lockstep_.emplace(options_, fibers_.progress());
+}
+
+std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedCluster::Options& options,
+                                                std::optional<Step> alike_from) {
+  if (!alike_from || !LockstepCluster::can_simulate(options)) return std::make_unique<SimulatedCluster>(options);
+  if (*alike_from == Step{0}) return std::make_unique<LockstepCluster>(options);
+  return std::make_unique<SettlingCluster>(options, *alike_from);
+}
+
+}  // namespace syncopate
