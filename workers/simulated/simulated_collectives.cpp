@@ -202,9 +202,12 @@ void SimulatedCluster::end_collective() {
 
 // Who has not gone on yet has not booked the collective.
 SimulatedCluster::Progress SimulatedCluster::progress() const {
-  Progress progress{.totals = {.end = meeting_.end, .bytes = bytes_, .collectives = collectives_},
-                    .last_round_end = last_round_end_,
-                    .last_round_bytes = last_round_bytes_};
+  Progress progress;
+  progress.totals.end = meeting_.end;
+  progress.totals.bytes = bytes_;
+  progress.totals.collectives = collectives_;
+  progress.last_round_end = last_round_end_;
+  progress.last_round_bytes = last_round_bytes_;
   for (int i = 0; i < options_.workers; ++i) {
     const Participant& participant = participants_[static_cast<std::size_t>(i)];
     Account account = participant.account;
