@@ -8,6 +8,7 @@
 
 #include "workers/interrupt.hpp"
 #include "workers/simulated/deadlock.hpp"
+#include "workers/training/vector_clones.hpp"
 
 namespace syncopate {
 namespace {
@@ -84,38 +85,58 @@ std::optional<Gradient> LockstepCluster::compute_gradient(Rank, const ModelState
   const bool is_drawn = drawn_.step == slot.step && slot.index >= drawn_.first && slot.index < drawn_.end();
   if (!is_drawn) draw(slot);
   const auto times = drawn_.of(slot.index, size());
-  bool is_computed = false;
-  if (deadline.preempt == Preempt::discard && deadline.at != never) {  // inlined: the inner loop of DropCompute
-    is_computed = add_times(times, [at = deadline.at](Time start, Duration time) {
-      if (time < at - start) return MicroBatchEnd{start + time, true};
-      return MicroBatchEnd{std::max(start, at), false};
-    });
-  } else {
-    is_computed =
-        add_times(times, [&deadline](Time start, Duration time) { return end_of_micro_batch(start, time, deadline); });
-  }
-  if (!any_lost_) check_clock();
-  if (!is_computed) return std::nullopt;
+  const Duration limit = deadline.at - met_at_;
+  const bool ends = deadline.at != never && limit < longest_duration;
+  const bool is_plain = ends && deadline.preempt == Preempt::discard;
+  if (!(is_plain ? add_times_until(limit, times) : add_times(deadline, times))) return std::nullopt;
   return Gradient(at, samples, {});
 }
 
+namespace {
+
+// See LockstepCluster::add_times. Without branches, so that it is vectorised.
+SYNCOPATE_VECTOR_CLONES
+bool add_until(std::int64_t limit, std::size_t workers, const Duration* times, Duration* spent, Duration* discarded,
+               std::int64_t* computed, std::int64_t* stopped) {
+  std::int64_t kept_by_any = 0;
+  for (std::size_t i = 0; i < workers; ++i) {
+    const std::int64_t start = spent[i].count(), end = start + times[i].count();
+    const std::int64_t is_going = 1 - stopped[i], kept = end < limit ? is_going : 0;
+    const std::int64_t stops_at = start < limit && is_going ? limit : start;
+    spent[i] = Duration{kept ? end : stops_at};
+    discarded[i] += Duration{kept ? 0 : stops_at - start};
+    computed[i] += kept;
+    stopped[i] = 1 - kept;
+    kept_by_any |= kept;
+  }
+  return kept_by_any != 0;
+}
+
+}  // namespace
+
+// The same where what is running is lost at the deadline, `limit` after the last meeting: DropCompute's inner loop.
+bool LockstepCluster::add_times_until(Duration limit, std::span<const Duration> times) {
+  return add_until(limit.count(), size(), times.data(), spent_.data(), discarded_.data(), computed_.data(),
+                   is_stopped_.data());
+}
+
 // Each worker that is still going takes its time. Whether somebody has computed the micro-batch to its end.
-template <typename End>
-bool LockstepCluster::add_times(std::span<const Duration> times, const End& end_of) {
+bool LockstepCluster::add_times(const Deadline& deadline, std::span<const Duration> times) {
   bool is_computed = false;
   for (std::size_t i = 0; i < size(); ++i) {
     if (is_stopped_[i]) continue;
     const Time start = met_at_ + spent_[i];
-    const MicroBatchEnd end = end_of(start, times[i]);
+    const MicroBatchEnd end = end_of_micro_batch(start, times[i], deadline);
     const Duration taken = end.at - start;
     spent_[i] += taken;
     computed_[i] += end.kept;
     is_computed |= end.kept;
     if (end.kept && taken < longest_duration) continue;
-    is_stopped_[i] = true;
+    is_stopped_[i] = 1;
     discarded_[i] += taken;
     if (taken >= longest_duration) is_lost_[i] = any_lost_ = true;
   }
+  if (!any_lost_) check_clock();
   return is_computed;
 }
 
@@ -177,7 +198,7 @@ Agreement LockstepCluster::meet(Operation operation, Bytes payload, bool is_roun
   communicating_ += end - (met_at_ + until_arrival);
   for (std::size_t i = 0; i < size(); ++i) busy_[i] += spent_[i];
   std::ranges::fill(spent_, Duration{});
-  std::ranges::fill(is_stopped_, false);
+  std::ranges::fill(is_stopped_, 0);
   met_at_ = end;
   bytes_ += collective_bytes(call);
   Round round;

@@ -71,8 +71,8 @@ class LockstepCluster : public Cluster {
 
   std::size_t size() const { return static_cast<std::size_t>(options_.workers); }
   void draw(const MicroBatch& first);
-  template <typename End>
-  bool add_times(std::span<const Duration> times, const End& end_of);
+  bool add_times(const Deadline& deadline, std::span<const Duration> times);
+  bool add_times_until(Duration limit, std::span<const Duration> times);
   // `part` is what one worker brings; null: nothing is booked, and what has been computed waits for the next one.
   Agreement meet(Operation operation, Bytes payload, bool is_round, const Contribution* part, const Place& place);
   void book(const Contribution& part, Round& round);
@@ -84,9 +84,9 @@ class LockstepCluster : public Cluster {
   Time met_at_{};                // last: then all clocks were equal
   // Since then, by worker:
   std::vector<Duration> spent_;
-  std::vector<char> is_stopped_;        // by a deadline
-  std::vector<char> is_lost_;           // in a micro-batch that never ends
-  std::vector<std::int64_t> computed_;  // micro-batches, beside those that all have computed, until they are booked
+  std::vector<std::int64_t> is_stopped_;  // 1: by a deadline; else 0
+  std::vector<char> is_lost_;             // in a micro-batch that never ends
+  std::vector<std::int64_t> computed_;    // micro-batches, beside those that all have computed, until they are booked
   std::int64_t computed_by_all_ = 0;
   bool any_lost_ = false;
   // Since it began, by worker:
