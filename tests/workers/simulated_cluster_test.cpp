@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <numeric>
+
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
+#include "workers/delays/exponential.hpp"
 #include "workers/interrupt.hpp"
 #include "workers/network/jitter.hpp"
 #include "workers/network/parameter_server.hpp"
@@ -221,6 +224,57 @@ TEST(SimulatedCluster, AveragingByDifferentPoliciesIsExplained) {
     }));
   });
   EXPECT_EQ(text, "worker 1 averages by another policy than the others");
+}
+
+// Whole steps are drawn ahead for the workers after, or for the steps after: whatever is asked for in whatever order
+// takes what its own micro-batches take.
+TEST(SimulatedCluster, WholeStepsTakeWhatTheirMicroBatchesTake) {
+  for (const int micro_batches : {1, 3, 12}) {
+    SimulatedRun setup{.workers = 40, .micro_batches = micro_batches, .delays = {exponential_delay(0.5)}};
+    setup.objective = nullptr;
+    const ComputeTime compute_time(1, setup.base_s, {}, setup.delays);
+    const auto expected = [&](Rank worker, Step step) {
+      std::vector<Duration> times(static_cast<std::size_t>(micro_batches));
+      compute_time.durations(worker, step, 0, times);
+      return std::accumulate(times.begin(), times.end(), Duration{});
+    };
+    const auto check = [&](Worker& worker, Step step, const auto& compute) {
+      const Time start = worker.now();
+      compute();
+      EXPECT_EQ(worker.now() - start, expected(worker.rank(), step))
+          << micro_batches << " micro-batches, worker " << worker.rank().value << ", step " << step.value();
+    };
+    // In the order of the workers; each alone for some steps; the same with a server between; steps left out.
+    setup.run(Script([&](Worker& worker) {
+      for (int round = 0; round < 20; ++round) {
+        check(worker, worker.step(), [&] { worker.descend(worker.compute_step_gradient()); });
+        worker.barrier();
+      }
+      for (int step = 0; step < 20; ++step)
+        check(worker, worker.step(), [&] { worker.descend(worker.compute_step_gradient()); });
+      worker.skip_steps(3);
+      for (int step = 0; step < 3; ++step)
+        check(worker, worker.step(), [&] { worker.descend(worker.compute_step_gradient()); });
+    }));
+    setup.run(Script(
+        [&](Worker& worker) {
+          for (Step step = 0; step < Step{25} && worker.receive_model(); ++step) {
+            Gradient gradient;
+            check(worker, step, [&] { gradient = worker.compute_own_step_gradient(); });
+            worker.send_gradient(std::move(gradient));
+          }
+        },
+        [](Server& server) {
+          server.send_model_to_all();
+          for (int received = 0; received < 40 * 25;) {
+            const auto message = server.receive();
+            if (!message) continue;
+            ++received;
+            server.keep(*message);
+            server.send_model(message->from);
+          }
+        }));
+  }
 }
 
 TEST(SimulatedCluster, TheEndOfTheVirtualClockIsAnErrorAndNoOverflow) {
