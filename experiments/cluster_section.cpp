@@ -114,6 +114,18 @@ std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bo
 }
 
 // A second stands for what is still to be measured.
+// A micro-batch takes at least a nanosecond, whatever is drawn; where that were so on average, times would mean
+// nothing.
+void check_sum_of_means(Settings& root, double micro_batch_s,
+                        const std::vector<std::shared_ptr<const DelayProcess>>& delays) {
+  double sum_s = micro_batch_s;
+  for (const auto& delay : delays) sum_s += delay->mean_s();
+  if (sum_s <= 0)
+    root.fault("delays",
+               fmt::format("must leave a micro-batch some time: its {:g} s and the delays' means add up to {:g} s",
+                           micro_batch_s, sum_s));
+}
+
 double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
   if (const auto word = cluster.word("micro_batch_s")) {
     result.to_be_measured = cluster.text("micro_batch_s") == "measured";
@@ -147,6 +159,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   auto durations = read_base_durations(cluster, result);
   if (durations) micro_batch_s = std::max(durations->mean_s(), 1e-9);
   auto [delays, sleeps] = read_delays(root, micro_batch_s, finite_means, result);
+  check_sum_of_means(root, micro_batch_s, delays);
   const bool has_trailing = cluster.has("trailing_s");
   const double trailing_s = has_trailing ? cluster.number("trailing_s", Range::between(0, longest_delay)) : 0;
   if (has_trailing || !sleeps.empty())

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "workers/simulated/settling_cluster.hpp"
@@ -23,7 +24,8 @@ class Waypoints : public RunObserver {
  public:
   explicit Waypoints(std::int64_t samples_per_micro_batch) : samples_(static_cast<double>(samples_per_micro_batch)) {}
   void on_round(const Round& round) override {
-    rounds.push_back({to_seconds(round.end), static_cast<double>(round.kept), static_cast<double>(round.dropped)});
+    rounds.push_back({static_cast<double>(round.step.value()), to_seconds(round.end), static_cast<double>(round.kept),
+                      static_cast<double>(round.dropped)});
   }
   void on_publish(const Publication& publication) override {
     const auto step = static_cast<double>(publication.step.value());
@@ -33,13 +35,24 @@ class Waypoints : public RunObserver {
                    static_cast<double>(publication.bytes.value())});
   }
 
+  // The rows of steps.csv.
   struct Counts {
+    double step;
     double time_s;
     double kept;
     double dropped;
   };
   std::vector<Counts> rounds{};
   std::vector<Waypoint> all{{}};  // ascending; the first is the start
+
+  // Steps and times alone, of rounds or publications, whichever are more.
+  std::vector<Waypoint> finest() const {
+    if (rounds.size() < all.size()) return all;
+    std::vector<Waypoint> ends{{}};
+    for (const Counts& round : rounds)
+      if (round.step > ends.back().step) ends.push_back({.step = round.step, .time_s = round.time_s});
+    return ends;
+  }
 
  private:
   double samples_;
@@ -186,17 +199,30 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   const Rates steady = rates_between(all[first], last);
 
   SimulatedTime result;
-  result.steps = static_cast<Step::Rep>(last.step);
   result.whole = last.step < static_cast<double>(at_most.value()) || (run.budget.steps && at_most >= *run.budget.steps);
-  result.error_s = standard_error(all, first);
-  result.total_time_s = result.whole ? end_s : end_of_budget(run, last, steady);
-  const double rest_s = result.whole ? 0 : std::max(result.total_time_s.value_or(last.time_s) - last.time_s, 0.0);
-  const double simulated_s = result.whole ? end_s : last.time_s;
-  result.step_time_s = (simulated_s + rest_s) / (last.step + rest_s / steady.step_s);
-  result.micro_batches_per_s = (last.micro_batches + rest_s * steady.micro_batches_per_s) / (simulated_s + rest_s);
+  const std::vector<Waypoint> finest = waypoints.finest();
+  const auto settled = std::ranges::find_if(finest, [&](const Waypoint& w) { return w.step >= all[first].step; });
+  result.error_s = standard_error(finest, static_cast<std::size_t>(settled - finest.begin()));
+  if (result.whole) {  // as its summary will count, also what comes after the last publication
+    const double steps = std::max(last.step, finest.back().step);
+    const auto kept = static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}));
+    result.steps = static_cast<Step::Rep>(steps);
+    result.total_time_s = end_s;
+    result.step_time_s = end_s / steps;
+    result.micro_batches_per_s = kept / end_s;
+    result.drop_rate = drop_rate(totals, waypoints, end_s, 0);
+    result.communication_share = communication_share(totals);
+    return result;
+  }
+  result.steps = static_cast<Step::Rep>(last.step);
+  result.total_time_s = end_of_budget(run, last, steady);
+  const double rest_s = std::max(result.total_time_s.value_or(last.time_s) - last.time_s, 0.0);
+  const double whole_s = last.time_s + rest_s;
+  result.step_time_s = whole_s / (last.step + rest_s / steady.step_s);
+  result.micro_batches_per_s = (last.micro_batches + rest_s * steady.micro_batches_per_s) / whole_s;
   result.drop_rate = drop_rate(totals, waypoints, all[first].time_s, rest_s / (last.time_s - all[first].time_s));
   // As much per step at the pace of the rest.
-  result.communication_share = communication_share(totals) * (simulated_s / last.step) / result.step_time_s;
+  result.communication_share = communication_share(totals) * (last.time_s / last.step) / result.step_time_s;
   return result;
 }
 

@@ -75,11 +75,12 @@ struct Column {
   bool shows_alone = true;                                         // false: left out where no run has a prediction
 };
 
-// Simulated, and in brackets what the method's formula says, each as the mean over seeds.
+// Simulated, and in brackets what the method's formula says, each as the mean over seeds. Of several formulas it is the
+// last, which assumes least.
 std::string step_time_text(std::span<const RunSummary> seeds) {
   const auto simulated = over(seeds, [](const RunSummary& run) { return std::optional(run.step_time_s()); });
   const auto predicted = over(seeds, [](const RunSummary& run) {
-    return run.predicted.empty() ? std::nullopt : std::optional(run.predicted.front().prediction.step_time_s);
+    return run.predicted.empty() ? std::nullopt : std::optional(run.predicted.back().prediction.step_time_s);
   });
   const std::string text = seconds_text(simulated.mean);
   return predicted.n == 0 ? text + " (-)" : fmt::format("{} ({})", text, seconds_text(predicted.mean));

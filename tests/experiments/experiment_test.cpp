@@ -182,6 +182,8 @@ TEST_F(ExperimentFile, WhoLeavesMustBeAWorkerAndLeaveOnce) {
               HasSubstr("cluster.leave.1.workers = [2]; must not name worker 2, which leaves already"));
   EXPECT_THAT(faults({"cluster.leave=[{workers=[1,1], after_steps=1}]"}), HasSubstr("must not name worker 1"));
   EXPECT_THAT(faults({"cluster.leave=[{workers=[], after_steps=1}]"}), HasSubstr("must name at least one worker"));
+  EXPECT_THAT(faults({"cluster.micro_batch_s=0.5", "delays=[{kind=\"normal\", mean=-5, standard_deviation=1}]"}),
+              HasSubstr("its 0.5 s and the delays' means add up to -4.5 s"));
   EXPECT_THAT(faults({"cluster.leave=[{worker=[1], after_steps=1}]"}),
               testing::AllOf(HasSubstr("cluster.leave.0.workers is missing"), HasSubstr("did you mean \"workers\"?")));
   EXPECT_THAT(faults({"cluster.leave=3"}), HasSubstr("must be an array of tables, [[cluster.leave]]"));

@@ -97,6 +97,23 @@ TEST_F(Predict, TheSimulatedTimeIsThatOfTheTrainedRun) {
   EXPECT_TRUE(methods.back().formulas.empty());
 }
 
+// Asynchronous elastic averaging publishes its centre for the last time a few steps before it ends.
+TEST_F(Predict, WholeRunsCountWhatComesAfterTheLastPublication) {
+  const Experiment experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/examples/reality.toml", {});
+  const std::int64_t steps = experiment.runs.front().budget.steps.value().value();
+  bool has_elastic = false;
+  for (const PredictedMethod& method : predict(experiment)) {
+    SCOPED_TRACE(method.method);
+    if (!method.simulated) continue;
+    ASSERT_TRUE(method.simulated->whole);
+    EXPECT_GE(method.simulated->steps.value(), steps);
+    EXPECT_NEAR(method.simulated->step_time_s * static_cast<double>(method.simulated->steps.value()),
+                *method.simulated->total_time_s, 1e-9);
+    has_elastic |= method.method == "asynchronous EASGD";
+  }
+  EXPECT_TRUE(has_elastic);
+}
+
 TEST_F(Predict, FormulasStandBesideTheSimulation) {
   const auto methods = predict(all_methods({"budget.epochs=60"}));
   for (const PredictedMethod& method : methods) {

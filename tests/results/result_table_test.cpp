@@ -207,7 +207,8 @@ TEST(ResultTable, ShowsTheFormulasStepTimeInBracketsWhereAMethodHasOne) {
                                   finished("B", 1, 0.9, 10.0)};
   for (RunSummary& run : runs) run.steps = 600;
   EXPECT_THAT(result_table(runs), Not(HasSubstr("formula")));
-  runs[0].predicted = {{.prediction = {.formula = "f", .step_time_s = 0.12}, .total_time_s = {}}};
+  runs[0].predicted = {{.prediction = {.formula = "coarse", .step_time_s = 0.99}, .total_time_s = {}},
+                       {.prediction = {.formula = "f", .step_time_s = 0.12}, .total_time_s = {}}};
   runs[1].predicted = {{.prediction = {.formula = "f", .step_time_s = 0.14}, .total_time_s = {}}};
   const std::string table = result_table(runs);
   EXPECT_THAT(table, HasSubstr("(formula)"));

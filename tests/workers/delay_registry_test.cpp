@@ -98,6 +98,7 @@ TEST(DelayRegistry, BadParametersAreFaultsAtTheirPlace) {
       {"kind = \"constant\"\nvalue = 1\nscope = \"server\"", "micro-batch"},
       {"kind = \"constant\"\nvalue = 1\ngroup_size = 0", "delays.toml:3:"},
       {"kind = \"constant\"\nvalue = 1\nworkers = []", "at least one worker"},
+      {"kind = \"constant\"\nvalue = 1\nworkers = [1, 0, 1]", "must name each worker once; 1 stands there more often"},
       {"kind = \"constant\"\nvalue = 1\nworkers = [-1]", "workers"},
       {"kind = \"constant\"\nvalue = 1\nbursts = { mean_on_steps = 0.5, mean_off_steps = 2 }", "mean_on_steps"},
       {"kind = \"constant\"\nvalue = 1\nbursts = { mean_on_steps = 2 }", "mean_off_steps"},

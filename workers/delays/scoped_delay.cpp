@@ -131,6 +131,10 @@ DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps)
     const std::size_t faults = settings.faults_so_far();
     for (const std::int64_t rank : settings.integers("workers", 0, workers > 0 ? workers - 1 : most_workers))
       reach.workers.push_back(static_cast<int>(rank));
+    auto ranks = reach.workers;
+    std::ranges::sort(ranks);
+    if (const auto twice = std::ranges::adjacent_find(ranks); twice != ranks.end())
+      settings.fault("workers", fmt::format("must name each worker once; {} stands there more often", *twice));
     if (reach.workers.empty() && settings.faults_so_far() == faults)
       settings.fault("workers", "must name at least one worker; left out, the delay concerns all");
   }
