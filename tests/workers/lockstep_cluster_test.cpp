@@ -135,6 +135,35 @@ TEST(LockstepCluster, AThresholdIsFoundOnFibersAndEnforcedInLockstep) {
   EXPECT_LT(dropped, 0.3 * 26 * 40 * 12);
 }
 
+// Equal results do not show who computes them: the programs are counted.
+TEST(LockstepCluster, OneProgramStandsForAllOnceWorkersActAlike) {
+  struct Counted : Algorithm {
+    explicit Counted(std::optional<Step> from) : from(from) {}
+    void run(Worker& worker) const override {
+      while (worker.budget_left()) {
+        ++programs.at(static_cast<std::size_t>(worker.step().value()));
+        Gradient sum = worker.compute_step_gradient();
+        worker.all_reduce_sum(sum);
+        worker.descend(sum / worker.size());
+      }
+    }
+    std::optional<Step> workers_act_alike_from(const Budget&) const override { return from; }
+    std::optional<Step> from;
+    mutable std::vector<int> programs = std::vector<int>(6);  // that have done each step
+  };
+  SimulatedRun run{.workers = 5, .budget = {.steps = 6}, .delays = {exponential_delay(0.5)}};
+  run.objective = nullptr;
+  run.in_lockstep = true;
+  const auto programs_of = [&](std::optional<Step> from) {
+    const Counted method(from);
+    run.run(method);
+    return method.programs;
+  };
+  EXPECT_EQ(programs_of(std::nullopt), (std::vector<int>{5, 5, 5, 5, 5, 5}));
+  EXPECT_EQ(programs_of(Step{0}), (std::vector<int>{1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(programs_of(Step{2}), (std::vector<int>{5, 5, 5, 1, 1, 1}));
+}
+
 TEST(LockstepCluster, EveryKindOfBudgetEndsAtTheSameStep) {
   SimulatedRun run{.workers = 6, .micro_batches = 4, .delays = {exponential_delay(0.5)}};
   for (const auto& [name, algorithm] : methods()) {
