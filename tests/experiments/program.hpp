@@ -45,7 +45,7 @@ class ProgramTest : public testing::Test {
   ProgramOutcome syncopate(const std::string& arguments, int ranks = 0) const {
     std::string launcher;
     if (ranks > 0) {
-      launcher = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 " SYNCOPATE_MPIEXEC
+      launcher = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 300 " SYNCOPATE_MPIEXEC
                  " --quiet --oversubscribe -n " +
                  std::to_string(ranks) + " ";
     }

@@ -42,7 +42,7 @@ class RecordedFiles(unittest.TestCase):
         launcher = [os.environ["SYNCOPATE_MPIEXEC"], "--quiet", "--oversubscribe", "-n", str(ranks)] if ranks else []
         done = subprocess.run([*launcher, os.environ["SYNCOPATE_PROGRAM"], "run", str(experiment), "--results",
                                str(self.directory), *overrides], capture_output=True, text=True, env=environment,
-                              check=False, timeout=120)
+                              check=False, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
         return sorted(path.parent for path in self.directory.rglob("summary.json"))
 

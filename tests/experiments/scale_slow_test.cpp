@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "tests/experiments/program.hpp"
 
@@ -11,28 +10,12 @@ namespace syncopate {
 namespace {
 
 using Scale = ProgramTest;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // The largest resident memory of any program started so far.
 double peak_gib() {
   rusage usage{};
   getrusage(RUSAGE_CHILDREN, &usage);
   return static_cast<double>(usage.ru_maxrss) / (1 << 20);
-}
-
-TEST_F(Scale, AHundredThousandSynchronousWorkersTakeLessThanTwoGibAndHalfAMinute) {
-  const auto start = Clock::now();
-  const auto run =
-      syncopate("run '" SYNCOPATE_SOURCE_DIR "/experiments/examples/hundred_thousand.toml' --quiet --results results");
-  const double took_s = seconds_since(start);
-  ASSERT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.out, testing::HasSubstr("synchronous SGD"));
-  EXPECT_LT(took_s, 30);  // with DropCompute beside it
-  EXPECT_LT(peak_gib(), 2);
-  RecordProperty("seconds", std::to_string(took_s));
-  RecordProperty("peak_gib", std::to_string(peak_gib()));
 }
 
 // Processor time, because other programs may be at work: the program computes on one thread.
@@ -43,6 +26,19 @@ double processor_s() {
     return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+TEST_F(Scale, AHundredThousandSynchronousWorkersTakeLessThanTwoGibAndHalfAMinute) {
+  const double before_s = processor_s();
+  const auto run =
+      syncopate("run '" SYNCOPATE_SOURCE_DIR "/experiments/examples/hundred_thousand.toml' --quiet --results results");
+  const double took_s = processor_s() - before_s;
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, testing::HasSubstr("synchronous SGD"));
+  EXPECT_LT(took_s, 30);  // with DropCompute beside it
+  EXPECT_LT(peak_gib(), 2);
+  RecordProperty("seconds", std::to_string(took_s));
+  RecordProperty("peak_gib", std::to_string(peak_gib()));
 }
 
 TEST_F(Scale, TheQuickStartIsPredictedInLessThanASecond) {

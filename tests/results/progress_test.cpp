@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 #include <thread>
+#include <utility>
 
 namespace syncopate {
 namespace {
@@ -34,14 +36,25 @@ TEST(Progress, IsRewrittenAtMostTenTimesASecond) {
   Progress progress(Progress::Style::terminal, 1, 1);
   syncopate::Run run;
   progress.begin_run(1, run);
-  int shown = 0;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(350);
-  while (std::chrono::steady_clock::now() < end) {
-    shown += progress.due() ? 1 : 0;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // Of each call it is known that it lies between two looks at the clock; the first one is due.
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds interval(100);
+  std::optional<std::pair<Clock::time_point, Clock::time_point>> last;
+  for (int shown = 0; shown < 4; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    const auto before = Clock::now();
+    const bool due = progress.due();
+    const auto after = Clock::now();
+    if (!due) {
+      ASSERT_TRUE(last);
+      EXPECT_LT(before, last->second + interval);
+      continue;
+    }
+    if (last) {
+      EXPECT_GE(after, last->first + interval);
+    }
+    last.emplace(before, after);
+    ++shown;
   }
-  EXPECT_GE(shown, 2);
-  EXPECT_LE(shown, 4);
 }
 
 TEST(Progress, WithoutATerminalIsOnePlainLinePerRun) {

@@ -2,6 +2,9 @@
 // mpirun with several numbers of ranks, on the MPI cluster. Inputs are chosen so that the right
 // answer is a closed formula of rank and size. Under MPI a program runs in a process of its own, so
 // each checks only what it sees itself.
+//
+// Other programs may use the cores. What holds all the same: a sleep ends no earlier than asked, accounts add up, and
+// what happens in a call lies between what the clock showed before and after it.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -104,7 +107,12 @@ struct ClusterKind {
   int participants = 1;  // ranks, or what they stand for
   std::function<std::unique_ptr<Cluster>(const ContractSetup&)> make;
   bool every_program_is_here = true;  // false: one participant per process
-  Duration tolerance{};               // of the clock
+  // How much later than it could be something may be: what takes longer is a fault.
+  Duration tolerance{};
+  // What may pass between a look at the clock and the begin of the call that follows.
+  Duration hesitation{};
+  // What lies between the last arrival at a collective and the time that its agreement says.
+  Duration agreed_after{};
 
   friend std::ostream& operator<<(std::ostream& out, const ClusterKind& kind) { return out << kind.name; }
 };
@@ -115,6 +123,7 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
 
   int participants() const { return GetParam().participants; }
   Duration tolerance() const { return GetParam().tolerance; }
+  Duration hesitation() const { return GetParam().hesitation; }
 
   // Runs on `workers` workers, and on `servers` servers if `serve` is given. Micro-batches take `base_s`.
   RunTotals run(int workers, const Program& work, const Program& serve = nullptr, int servers = 1) {
@@ -188,6 +197,7 @@ inline void expect_near(const std::vector<float>& found, const std::vector<float
 }  // namespace syncopate
 
 #include "tests/workers/cluster_contract_accounts.hpp"
+#include "tests/workers/cluster_contract_bookings.hpp"
 #include "tests/workers/cluster_contract_collectives.hpp"
 #include "tests/workers/cluster_contract_messages.hpp"
 #include "tests/workers/cluster_contract_partial.hpp"

@@ -5,18 +5,18 @@ namespace syncopate {
 
 class OutageContract : public RecordContract {
  protected:
-  // The second micro-batch, from 0.2 to 0.4 s, meets an outage from 0.3 to 0.5 s: worker 0 keeps its state, worker
+  // The second micro-batch, from 0.4 to 0.8 s, meets an outage from 0.6 to 1.0 s: worker 0 keeps its state, worker
   // 1 loses it.
-  static constexpr double duration_s = 0.2;
+  static constexpr double duration_s = 0.4;
   OutagePlan plan{1, {entry(0, false), entry(1, true)}};
 
   static OutageEntry entry(int worker, bool loses_state) {
     return {.workers = {Rank{worker}},
-            .when = ScheduledOutage{from_seconds(0.3), from_seconds(duration_s)},
+            .when = ScheduledOutage{from_seconds(0.6), from_seconds(duration_s)},
             .loses_state = loses_state};
   }
   void SetUp() override {
-    base_s = 0.2;
+    base_s = 0.4;
     outages = &plan;
   }
   void expect_about(Duration found, double expected_s, int worker) const {
@@ -63,7 +63,7 @@ TEST_P(OutageContract, AnOutagePausesAMicroBatchOrTakesIt) {
     expect_about(account[Activity::compute], 3 * base_s, w);
     expect_about(account[Activity::down], w < 2 ? duration_s : 0, w);
     // What worker 1 had of the second; under MPI less where it began late.
-    EXPECT_LE(account[Activity::discarded], w == 1 ? from_seconds(0.1) + tolerance() : Duration{});
+    EXPECT_LE(account[Activity::discarded], w == 1 ? from_seconds(0.2) + tolerance() : Duration{});
     if (w == 1) {
       EXPECT_GT(account[Activity::discarded], Duration{});
     }
@@ -80,14 +80,14 @@ TEST_P(OutageContract, AMessageThatEndsAMicroBatchWaitsUntilTheWorkerIsUp) {
         compute(cluster, self, {self, 0, 0});
         EXPECT_FALSE(compute(cluster, self, {self, 0, 1}, Deadline::until_message()));
         if (goes_down) {
-          EXPECT_GE(cluster.now(self), start_time + from_seconds(0.5));
+          EXPECT_GE(cluster.now(self), start_time + from_seconds(1.0));
         }
         while (cluster.receive(self, {}, never, here())) continue;
       },
       [&](Cluster& cluster, Rank self) {
-        cluster.receive(self, {}, start_time + from_seconds(0.36), here());
+        cluster.receive(self, {}, start_time + from_seconds(0.72), here());
         for (int w = 0; w < n - 1; ++w) cluster.send(self, Rank{w}, {.step = 1}, here());
-        cluster.receive(self, {}, start_time + from_seconds(0.7), here());
+        cluster.receive(self, {}, start_time + from_seconds(1.4), here());
       });
   const Account& down = seen.accounts.front();
   EXPECT_EQ(down.total(), seen.end - start_time);

@@ -50,11 +50,11 @@ class RecordContract : public ClusterContract {
 
 TEST_P(RecordContract, SpansOfCollectivesAndDeadlinesAreTheAccounts) {
   const int n = participants();
-  base_s = 0.002;
+  base_s = 0.05;
   const bool known = spans_are_the_accounts(n, 0, [&](Cluster& cluster, Rank self) {
     for (int round = 0; round < 3; ++round) {
       Gradient sum = gradient(cluster, self, 1 + self.value % 3, round);
-      compute(cluster, self, {self, round, 9}, Deadline(cluster.now(self) + from_seconds(0.001)));
+      compute(cluster, self, {self, round, 9}, Deadline(cluster.now(self) + from_seconds(0.04)));
       cluster.all_reduce_sum(self, sum, {}, {.kept = 1 + self.value % 3, .planned = 4}, here());
     }
     cluster.discard(self, {.gradient = gradient(cluster, self, 2, 7), .from = self});

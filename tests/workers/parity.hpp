@@ -1,0 +1,96 @@
+// One algorithm on both clusters, on 4 workers and, for those that need it, a server: started with mpirun -n 5.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "workers/delays/exponential.hpp"
+#include "workers/models/quadratic.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
+#include "workers/network/fixed.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
+
+namespace syncopate {
+
+inline const MpiSession* session = nullptr;  // main sets it
+
+inline constexpr int workers = 4;
+inline constexpr int micro_batches = 2;
+
+struct Outcome {
+  std::vector<float> parameters;  // of this rank's worker
+  RunTotals totals;
+};
+
+// 20 steps. Micro-batches take an exponential delay of 20 ms on average; the rest of a simulated one, and of a
+// message, is what the arithmetic and the network are taken for.
+struct Parity {
+  explicit Parity(double base_s = 1e-6, double latency_s = 50e-6)
+      : compute_time(11, base_s, {}, {exponential_delay(0.020)}), network(make_fixed_network(latency_s)) {}
+
+  Executor executor{0};
+  Training training{
+      std::make_shared<Quadratic>(QuadraticOptions{.dimension = 1000}, 3), make_sgd({.momentum = 0.9}), {}, executor};
+  ComputeTime compute_time;
+  std::unique_ptr<NetworkModel> network;
+  LearningRate learning_rate{
+      LearningRate::Options{.shape = LearningRate::Shape::cosine, .peak = 0.05, .total_steps = Step{20}}};
+  bool server_takes_steps = true;  // false: its workers do
+
+  Outcome run(Cluster& cluster, const Algorithm& algorithm) {
+    const RunContext context{.cluster = cluster,
+                             .training = training,
+                             .learning_rate = learning_rate,
+                             .budget = {.steps = Step{20}, .seconds = {}, .samples = {}, .bytes = {}},
+                             .micro_batches = micro_batches,
+                             .initial_model = training.initial_state()};
+    Outcome outcome;
+    const auto program = [&](Rank self) {
+      Worker worker(context, self);
+      algorithm.run(worker);
+      if (algorithm.servers() > 0) return;  // its workers end at the model before the last
+      EXPECT_EQ(worker.step(), Step{20});
+      if (self.value == session->rank()) outcome.parameters = training.values(worker.model());
+    };
+    const auto serve = [&](Rank self) {
+      Server server(context, self);
+      algorithm.serve(server);
+      if (server_takes_steps) {
+        EXPECT_EQ(server.file_step(), Step{20});
+      }
+      if (self.value == session->rank()) outcome.parameters = training.values(server.model());
+    };
+    outcome.totals = cluster.run(program, algorithm.servers() > 0 ? Cluster::Program(serve) : nullptr);
+    return outcome;
+  }
+
+  Outcome simulated(const Algorithm& algorithm) {
+    SimulatedCluster cluster({.workers = workers,
+                              .servers = algorithm.servers(),
+                              .micro_batches = micro_batches,
+                              .compute_time = compute_time,
+                              .network = *network,
+                              .training = training});
+    return run(cluster, algorithm);
+  }
+
+  Outcome mpi(const Algorithm& algorithm) {
+    MpiCluster cluster({.workers = workers,
+                        .servers = algorithm.servers(),
+                        .compute_time = compute_time,
+                        .training = training,
+                        .session = *session});
+    return run(cluster, algorithm);
+  }
+};
+
+// What every run takes at the least, on whatever machine: its injected delays alone.
+inline double least_s(const Algorithm& algorithm) {
+  constexpr double nearly_nothing_s = 1e-9;
+  return to_seconds(Parity(nearly_nothing_s, 0).simulated(algorithm).totals.end);
+}
+
+}  // namespace syncopate

@@ -1,0 +1,83 @@
+// Where injected delays dominate, the simulated time is the wall time. Other programs on this machine make wall time
+// longer, so this runs alone, and what it cannot tell on a busy machine is skipped.
+#include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/gossip/decentralized_sgd.hpp"
+#include "algorithms/local_sgd/hierarchical_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/quorum/backup_all_reduce.hpp"
+#include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/workers/mpi_test_main.hpp"
+#include "tests/workers/parity.hpp"
+#include "tests/workers/quiet_machine.hpp"
+
+namespace syncopate {
+namespace {
+
+// What rank 0 says, on all ranks, which meanwhile leave the cores to it.
+std::string told_by_rank_0(const std::string& text) {
+  std::vector<char> letter(200);
+  if (session->rank() == 0) std::copy_n(text.begin(), std::min(text.size(), letter.size() - 1), letter.begin());
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(letter.data(), static_cast<int>(letter.size()), MPI_CHAR, 0, session->communicator(), &request);
+  for (int done = 0; !done; MPI_Test(&request, &done, MPI_STATUS_IGNORE))
+    std::this_thread::sleep_for(std::chrono::milliseconds(session->rank() > 0 ? 5 : 0));
+  return letter.data();
+}
+
+class ParityOfTime : public testing::Test {
+ protected:
+  // Fails if the wall time is too long although the machine was quiet, every time; what disturbed, if it was not.
+  static std::string compare(const Algorithm& algorithm) {
+    constexpr double tolerance = 0.05;
+    constexpr int tries = 3;
+    const double simulated_s = to_seconds(Parity().simulated(algorithm).totals.end);
+    std::string disturbance;
+    double wall_s = 0;
+    for (int i = 0; i < tries; ++i) {
+      std::optional<QuietWatch> watch;
+      if (session->rank() == 0) watch.emplace();
+      told_by_rank_0("watching");
+      wall_s = to_seconds(Parity().mpi(algorithm).totals.end);
+      if (wall_s <= (1 + tolerance) * simulated_s) return "";
+      const std::string found = told_by_rank_0(watch ? watch->disturbance() : "");
+      if (!found.empty()) disturbance = found;
+    }
+    if (disturbance.empty()) {
+      EXPECT_LE(wall_s, (1 + tolerance) * simulated_s);
+    }
+    return disturbance;
+  }
+  void SetUp() override {
+    ASSERT_EQ(session->size(), workers + 1) << "start this test with mpirun -n 5: one rank serves, or is idle";
+  }
+};
+
+#define EXPECT_WALL_TIME_IS_SIMULATED_TIME(algorithm) \
+  if (const std::string disturbance = compare(algorithm); !disturbance.empty()) GTEST_SKIP() << disturbance
+
+TEST_F(ParityOfTime, SynchronousSgd) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(SyncSgd()); }
+
+TEST_F(ParityOfTime, LocalSgd) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(LocalSgd(make_constant_period(Step{5}), {})); }
+
+TEST_F(ParityOfTime, HierarchicalSgd) {
+  EXPECT_WALL_TIME_IS_SIMULATED_TIME(
+      HierarchicalSgd({.group_size = 2, .group_period = Step{2}, .period = make_constant_period(Step{8})}));
+}
+
+TEST_F(ParityOfTime, DecentralizedSgd) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(DecentralizedSgd()); }
+
+TEST_F(ParityOfTime, BackupWorkersWithoutBackups) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(BackupWorkers(workers)); }
+
+TEST_F(ParityOfTime, BackupAllReduceWithoutBackups) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(BackupAllReduce(workers)); }
+
+TEST_F(ParityOfTime, BoundedDelayInWhichTheWorkersTakeTurns) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(BoundedDelay(0)); }
+
+}  // namespace
+}  // namespace syncopate
+
+int main(int argc, char** argv) {
+  const syncopate::MpiSession session;
+  syncopate::session = &session;
+  return syncopate::run_tests_under_mpi(argc, argv, session);
+}
