@@ -106,6 +106,25 @@ TEST(LargerBatch, OffersMoreAndDividesByTheSame) {
   EXPECT_NEAR(outcome.parameters[0], 1 - 0.5 * sum / 9, 1e-5);
 }
 
+// Of the four micro-batches that are offered to each worker a fifth is expected to be dropped: 3 x 4 x 0.8 are left on
+// average, whatever this step keeps. The file's batch, of 3 x 3, is nothing to divide by.
+TEST(LargerBatch, TheMeanRateIsThatOfWhatIsOffered) {
+  SimulatedRun setup = uneven(1);
+  setup.rate = 0.5;
+  const auto outcome = setup.run(DropCompute({.threshold = make_fixed_threshold(from_seconds(4.5)),
+                                              .normalisation = DropComputeOptions::Normalisation::mean_rate,
+                                              .mean_drop_rate = 0.2,
+                                              .compensation = make_larger_batch(1.0 / 3)}));
+  EXPECT_EQ(outcome.log, Log{"step 1 at 5.000 s: kept 9, dropped 3"});
+  // Worker 0 finishes all four, of which the last is a sample that no usual step has; the others their first 3 and 2.
+  const std::vector<MicroBatch> kept = {{Rank{0}, 0, 0}, {Rank{0}, 0, 1}, {Rank{0}, 0, 2},
+                                        {Rank{0}, 1, 0}, {Rank{1}, 0, 0}, {Rank{1}, 0, 1},
+                                        {Rank{1}, 0, 2}, {Rank{2}, 0, 0}, {Rank{2}, 0, 1}};
+  double sum = 0;
+  for (const MicroBatch& micro_batch : kept) sum += 1.0 - PullObjective::target(micro_batch, 0);
+  EXPECT_NEAR(outcome.parameters[0], 1 - 0.5 * sum / (3 * 4 * 0.8), 1e-5);
+}
+
 TEST(LargerBatch, NoSampleIsOfferedTwice) {
   const auto objective = std::make_shared<PullObjective>();
   uneven(3, objective).run(dropping(HUGE_VAL, make_larger_batch(1.0 / 3)));

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
 namespace syncopate {
@@ -42,6 +44,47 @@ TEST(RandomDrop, NothingIsDroppedBeforeItsFirstStepAndWhatIsDroppedIsNeverComput
   }
   EXPECT_LT(kept, 4 * 40);
   EXPECT_EQ(objective->evaluations, kept);
+}
+
+// 100 workers that toss their own coins drop 50 batches per step, with a variance of 25; of one coin for all, 2,500.
+TEST(RandomDrop, EveryWorkerDrawsForItselfInEveryStep) {
+  constexpr int workers = 100, steps = 400;
+  const SimulatedRun setup{.workers = workers, .budget = {.steps = steps}, .objective = nullptr};
+  const auto outcome = setup.run(RandomDrop(0.5, 0));
+  double variance = 0;
+  for (const Round& round : outcome.rounds) variance += std::pow(static_cast<double>(round.dropped) - 50, 2) / steps;
+  EXPECT_NEAR(variance, 25, 4 * 25 * std::sqrt(2.0 / steps));  // four standard deviations
+  // Nor does a worker draw once for all its steps: its own count varies by as much.
+  double variance_of_workers = 0;
+  for (const std::int64_t dropped : outcome.totals.dropped)
+    variance_of_workers += std::pow(static_cast<double>(dropped) - steps / 2, 2) / workers;
+  EXPECT_NEAR(variance_of_workers, steps / 4, 4 * (steps / 4) * std::sqrt(2.0 / workers));
+}
+
+// That none of 100 workers drops anything in a step is as unlikely as 2^-100.
+TEST(RandomDrop, ItsFirstStepIsTheOneGiven) {
+  for (const int from : {0, 1, 7}) {
+    const SimulatedRun setup{.workers = 100, .budget = {.steps = 10}, .objective = nullptr};
+    const auto outcome = setup.run(RandomDrop(0.5, from));
+    ASSERT_EQ(outcome.rounds.size(), 10u);
+    for (int step = 0; step < 10; ++step)
+      EXPECT_EQ(outcome.rounds[static_cast<std::size_t>(step)].dropped > 0, step >= from) << "step " << step;
+  }
+}
+
+// Epochs count from 0, so that epoch 2 begins after 2 x 15 steps.
+TEST(RandomDropSettings, AnEpochIsItsFirstStep) {
+  const auto first_dropping_step = [](const std::string& key) {
+    const auto method = read_method("algorithm = \"random-drop\"\ndrop_rate = 0.5\n" + key, {.steps_per_epoch = 15});
+    EXPECT_EQ(method.faults, "");
+    const SimulatedRun setup{.workers = 100, .budget = {.steps = 40}, .objective = nullptr};
+    const auto rounds = setup.run(*method.algorithm).rounds;
+    return std::find_if(rounds.begin(), rounds.end(), [](const Round& round) { return round.dropped > 0; }) -
+           rounds.begin();
+  };
+  EXPECT_EQ(first_dropping_step("from_epoch = 2"), 30);
+  EXPECT_EQ(first_dropping_step("from_step = 4"), 4);
+  EXPECT_EQ(first_dropping_step(""), 0);
 }
 
 TEST(RandomDrop, TheDivisorIsThatOfAllWorkers) {
