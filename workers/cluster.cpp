@@ -15,13 +15,15 @@ MicroBatchEnd end_of_micro_batch(Time start, Duration duration, const Deadline& 
       return {end, true};
     case Preempt::backward: {
       if (start > deadline.at) return {start, false};
-      const Duration forward{
-          static_cast<Duration::rep>(deadline.forward_share * static_cast<double>(duration.count()))};
-      const Time forward_end = later(start, forward);
+      const Time forward_end = later(start, forward_pass(duration, deadline));
       return forward_end > deadline.at ? MicroBatchEnd{forward_end, false} : MicroBatchEnd{end, true};
     }
   }
   throw std::logic_error("unknown kind of preemption");
+}
+
+Duration forward_pass(Duration duration, const Deadline& deadline) {
+  return Duration{static_cast<Duration::rep>(deadline.forward_share * static_cast<double>(duration.count()))};
 }
 
 Gradient Cluster::compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) {

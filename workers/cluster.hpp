@@ -51,6 +51,8 @@ struct MicroBatchEnd {
   bool kept;
 };
 MicroBatchEnd end_of_micro_batch(Time start, Duration duration, const Deadline& deadline);
+// The part of a micro-batch's duration that is its forward pass, for Preempt::backward.
+Duration forward_pass(Duration duration, const Deadline& deadline);
 
 // Where in an algorithm a worker waits, for explanations of a deadlock.
 struct Place {

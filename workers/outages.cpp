@@ -29,17 +29,15 @@ void check(const OutageEntry& entry) {
   if (!right) throw std::invalid_argument("an outage needs a positive duration, and a time that is not negative");
 }
 
-// The deadline for the rest of a micro-batch of which `worked` has been done: the finer kinds of preemption ask
-// whether it, or its backward pass, has begun.
-Deadline deadline_of_rest(const Deadline& deadline, Duration duration, Duration worked) {
-  if (deadline.preempt == Preempt::discard || worked == Duration{}) return deadline;
-  if (deadline.preempt == Preempt::microbatch) return {};
-  const double forward = deadline.forward_share * static_cast<double>(duration.count());
-  const double left = forward - static_cast<double>(worked.count());
-  if (left <= 0) return {};
-  Deadline rest = deadline;
-  rest.forward_share = left / static_cast<double>((duration - worked).count());
-  return rest;
+// The same for the rest of a micro-batch of which `worked` has been done: the finer kinds of preemption ask whether it,
+// or its backward pass, has begun.
+MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Deadline& deadline) {
+  const Duration rest = duration - worked;
+  if (deadline.preempt == Preempt::discard || worked == Duration{}) return end_of_micro_batch(at, rest, deadline);
+  const bool is_forward = deadline.preempt == Preempt::backward && worked < forward_pass(duration, deadline);
+  if (!is_forward) return {later(at, rest), true};
+  if (at > deadline.at) return {at, false};
+  return end_of_micro_batch(at - worked, duration, deadline);  // as if it had begun so much earlier
 }
 
 bool concerns(const OutageEntry& entry, Rank worker) {
@@ -139,8 +137,7 @@ Passage pass(const WorkerOutages* outages, Time start, Duration duration, const 
       if (passage.lost_state) return passage;
       continue;
     }
-    const Deadline rest = deadline_of_rest(deadline, duration, passage.worked);
-    const MicroBatchEnd end = end_of_micro_batch(passage.end, duration - passage.worked, rest);
+    const MicroBatchEnd end = end_of_rest(passage.end, duration, passage.worked, deadline);
     const bool is_through = end.at <= outage.begin;
     go_on_until(is_through ? end.at : outage.begin, false);
     passage.kept = is_through && end.kept;

@@ -10,9 +10,8 @@
 // One that begins while a worker waits or communicates takes effect when it next computes: it is down until the
 // outage's end; what has passed before stays wait, and one that has ended by then has had no effect: what a worker
 // has handed over before is not lost, and what it gets then is up to date.
-// A deadline that passes while a worker is down stops the micro-batch at the outage's end (one that
-// Preempt::microbatch lets finish, or whose backward pass Preempt::backward does, goes on then); a message that
-// would end it waits as long.
+// A deadline that has passed when an outage ends stops the micro-batch there (one that Preempt::microbatch lets
+// finish, or whose backward pass Preempt::backward does, goes on then); a message that would end it waits as long.
 #pragma once
 
 #include <cstdint>

@@ -134,6 +134,63 @@ TEST(Outages, PauseAMicroBatchOrEndIt) {
   EXPECT_GT(std::min({kept, lost, stopped}), 100);  // all three have been met
 }
 
+// The same a nanosecond at a time, of what judges a forward pass at its end: past the deadline it is thrown away.
+// Down or not, the first `forward` nanoseconds of work are the forward pass.
+Passage judged_step_by_step(const std::vector<int>& marks, std::int64_t start, std::int64_t duration,
+                            std::int64_t forward, std::int64_t deadline) {
+  Passage passage;
+  std::int64_t t = start;
+  const auto down = [&] { return marks.at(static_cast<std::size_t>(t)); };
+  while (true) {
+    if (down() > 0) {
+      passage.lost_state = down() == 2;
+      while (down() > 0) ++t;
+      if (passage.lost_state) break;
+    }
+    const std::int64_t worked = passage.worked.count();
+    passage.kept = worked == duration;
+    // Not begun, stopped at an outage's end, or judged.
+    const bool is_stopped =
+        worked < forward && t > deadline && (t == start || marks.at(static_cast<std::size_t>(t) - 1));
+    if (passage.kept || is_stopped) break;
+    ++t;
+    ++passage.worked;
+    if (worked + 1 == forward && t > deadline) break;
+    if (worked + 1 == duration) {
+      passage.kept = true;
+      break;
+    }
+  }
+  passage.end = Time{Duration{t}};
+  return passage;
+}
+
+TEST(Outages, ABackwardPassBeginsWhereItsForwardPassEndsWhateverIsBetween) {
+  int kept = 0, lost = 0, stopped = 0, ties = 0;
+  for (int test = 0; test < 20000; ++test) {
+    SCOPED_TRACE(test);
+    Numbers numbers(test);
+    const auto entries = some_entries(numbers);
+    const std::int64_t start = numbers.below(50), duration = 2 + numbers.below(30);
+    const std::int64_t forward = 1 + numbers.below(duration - 1);
+    const std::int64_t deadline = start + numbers.below(60);
+    // A share that makes the forward pass as long, whichever way it is rounded.
+    const double share = (static_cast<double>(forward) + 0.25) / static_cast<double>(duration);
+    WorkerOutages outages = OutagePlan(1, entries).of(Rank{0});
+    outages.next(Time{Duration{start}});
+    const Passage found = pass(&outages, Time{Duration{start}}, Duration{duration},
+                               Deadline(Time{Duration{deadline}}, Preempt::backward, share));
+    const Passage expected = judged_step_by_step(marked(entries, 400), start, duration, forward, deadline);
+    ASSERT_EQ(ns(found.end), ns(expected.end));
+    ASSERT_EQ(found.kept, expected.kept);
+    ASSERT_EQ(found.lost_state, expected.lost_state);
+    ASSERT_EQ(found.worked, expected.worked);
+    ++(found.kept ? kept : found.lost_state ? lost : stopped);
+    ties += !found.kept && ns(found.end) == deadline + 1;
+  }
+  EXPECT_GT(std::min({kept, lost, stopped, ties}), 100);  // all have been met
+}
+
 TEST(Outages, DoNotStopWhatADeadlineLetsFinish) {
   const WorkerOutages outages = OutagePlan(1, {scheduled(40, 20)}).of(Rank{0});
   const auto end_of = [&](Preempt preempt, std::int64_t deadline) {
