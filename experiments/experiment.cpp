@@ -124,6 +124,17 @@ void check_pauses(Settings& root, const Definition& definition) {
                                                method.label));
 }
 
+// Each of several servers has the norm of its own part alone.
+void check_clipping(Settings& root, const Definition& definition) {
+  if (definition.training.clip_norm == 0) return;
+  for (const Method& method : definition.methods)
+    if (method.algorithm && method.algorithm->servers() > 1)
+      return root.section("training")
+          .fault("clip_norm",
+                 fmt::format("must be 0: with the servers of \"{}\" nobody has the norm of a whole gradient",
+                             method.label));
+}
+
 // Reads everything with the seed that stands first.
 Definition read_definition(TomlNode document_root, const std::string& file, const LoadOptions& options) {
   // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
@@ -157,6 +168,7 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   result.methods = read_methods(root, algorithm_context(result, document.faults().empty()));
   check_who_leaves(root, result);
   check_pauses(root, result);
+  check_clipping(root, result);
   result.faults = document.check();
   result.resolved = document.resolved();
   return result;

@@ -264,6 +264,12 @@ TEST_F(ExperimentFile, MethodsAreCheckedAgainstTheRestOfTheFile) {
   EXPECT_EQ(with(epoch), "");
   EXPECT_THAT(with(epoch, {"training.model=quadratic", "budget={steps=5}"}), HasSubstr("methods.0.from_epoch = 1;"));
 
+  const std::string sharded = "algorithm=\"backup-workers\", backups=0, servers=2";
+  EXPECT_EQ(with(sharded), "");
+  EXPECT_EQ(with("algorithm=\"backup-workers\", backups=0", {"training.clip_norm=1"}), "");
+  EXPECT_THAT(with(sharded, {"training.clip_norm=1"}),
+              HasSubstr("training.clip_norm = 1; must be 0: with the servers of \"backup-workers\""));
+
   const std::string distance = "algorithm=\"dynamic-averaging\", threshold=1, check_every=2";
   EXPECT_EQ(with(distance), "");
   EXPECT_THAT(with(distance, {"training={model=\"none\", parameters=1}"}),
