@@ -37,6 +37,7 @@ struct Definition {
   RecordingPlan recording;
   std::vector<Method> methods;
   TomlNode resolved{};
+  std::vector<KnownKey> known_keys{};
   FaultList faults;
 };
 
@@ -171,6 +172,7 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   check_clipping(root, result);
   result.faults = document.check();
   result.resolved = document.resolved();
+  result.known_keys = document.known_keys();
   return result;
 }
 
@@ -323,6 +325,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
                         .description = first.description,
                         .file = file,
                         .resolved_toml = write_toml(first.resolved),
+                        .known_keys = first.known_keys,
                         .runs = {},
                         .methods = {},
                         .seeds = first.seeds};

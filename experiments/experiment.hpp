@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
+#include "experiments/known_key.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/network/network.hpp"
 #include "workers/training/learning_rate.hpp"
@@ -93,6 +94,7 @@ struct Experiment {
   std::string description;
   std::string file;                  // as given
   std::string resolved_toml;         // of the whole experiment, as `check` prints it
+  std::vector<KnownKey> known_keys;  // that the file may have beside its tables
   std::vector<Run> runs;             // sweep point by sweep point, method by method, seed by seed
   std::vector<std::string> methods;  // labels in the order of the file
   std::vector<std::uint64_t> seeds;

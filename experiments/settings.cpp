@@ -125,6 +125,7 @@ std::string Settings::choice(std::string_view key, std::span<const std::string_v
   std::string must_be;
   for (const std::string& name : known) must_be += fmt::format("{}\"{}\"", must_be.empty() ? "" : ", ", name);
   if (known.size() > 1) must_be = "one of " + must_be;
+  node_->entry(key).choices = known;
   const TomlNode* written = node_->find(key);
   const auto* name = written ? std::get_if<std::string>(&written->value) : nullptr;
   if (name) must_be += suggestion(*name, known);

@@ -62,4 +62,10 @@ const FaultList& SettingsDocument::check() {
 
 TomlNode SettingsDocument::resolved() const { return root_.node_->resolved(); }
 
+std::vector<KnownKey> SettingsDocument::known_keys() const {
+  std::vector<KnownKey> keys;
+  root_.node_->add_known_keys(keys);
+  return keys;
+}
+
 }  // namespace syncopate

@@ -6,8 +6,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "experiments/fault_list.hpp"
+#include "experiments/known_key.hpp"
 #include "experiments/settings.hpp"
 #include "experiments/toml_tree.hpp"
 
@@ -39,6 +41,9 @@ class SettingsDocument {
 
   // What was read, with defaults, as a document that reads back to itself.
   TomlNode resolved() const;
+
+  // All keys that the document may have beside those that are tables here.
+  std::vector<KnownKey> known_keys() const;
 
  private:
   TomlNode written_;

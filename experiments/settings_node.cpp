@@ -34,7 +34,7 @@ std::string Settings::Node::full_key(std::string_view key) const {
 Settings::Node::Entry& Settings::Node::entry(std::string_view key) {
   const auto found = std::ranges::find(entries, key, &Entry::key);
   if (found != entries.end()) return *found;
-  return entries.emplace_back(Entry{std::string(key), {}, {}, false});
+  return entries.emplace_back(Entry{std::string(key), {}, {}});
 }
 
 std::shared_ptr<Settings::Node> Settings::Node::child(std::string_view key, const TomlNode* table,
@@ -96,6 +96,13 @@ TomlNode Settings::Node::resolved() const {
     }
   }
   return table;
+}
+
+void Settings::Node::add_known_keys(std::vector<KnownKey>& keys) const {
+  for (const Entry& entry : entries) {
+    if (entry.children.empty()) keys.push_back({full_key(entry.key), entry.choices});
+    for (const auto& child : entry.children) child->add_known_keys(keys);
+  }
 }
 
 }  // namespace syncopate

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiments/fault_list.hpp"
+#include "experiments/known_key.hpp"
 #include "experiments/settings.hpp"
 #include "experiments/toml_tree.hpp"
 
@@ -21,6 +22,7 @@ struct Settings::Node {
     std::optional<TomlNode> value;
     std::vector<std::shared_ptr<Node>> children;
     bool is_array = false;
+    std::vector<std::string> choices{};  // the words that it takes, where it takes one of several
   };
 
   FaultList* faults = nullptr;
@@ -47,6 +49,7 @@ struct Settings::Node {
   void report_unread() const;  // unknown keys, here and below
 
   TomlNode resolved() const;  // what was read, in the order in which it was read
+  void add_known_keys(std::vector<KnownKey>& keys) const;
 };
 
 }  // namespace syncopate

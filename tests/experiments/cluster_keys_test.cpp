@@ -1,0 +1,145 @@
+// Every key of [cluster], [network], [[delays]] and [[outages]] does something. On virtual time alone.
+#include "tests/experiments/key_walk.hpp"
+
+namespace syncopate {
+namespace {
+
+using Hash = IdleKey::Hash;
+
+constexpr const char* time_only = R"(
+seeds = [3]
+[cluster]
+workers = 4
+micro_batch_s = 0.01
+micro_batches = 2
+[network]
+kind = "fixed"
+latency_s = 0.001
+[training]
+model = "none"
+parameters = 1000
+[budget]
+steps = 12
+[[methods]]
+algorithm = "sync-sgd"
+)";
+
+// Durations of four workers in five steps of two micro-batches.
+std::string recorded_run(int stride) {
+  std::string rows = "worker,step,micro_batch,duration_s\n";
+  for (int worker = 0; worker < 4; ++worker)
+    for (int step = 0; step < 5; ++step)
+      for (int m = 0; m < 2; ++m)
+        rows += fmt::format("{},{},{},0.0{}\n", worker, step, m, 11 + (stride * worker + 5 * step + 3 * m) % 17);
+  return rows;
+}
+
+const std::vector<KeyCase> clusters = {
+    {{},
+     {"cluster.workers=3", "cluster.micro_batch_s=0.02", "cluster.micro_batches=3", "cluster.trailing_s=0.002",
+      "cluster.pace='emulate'", "cluster.micro_batch_measured=true"}},
+    {{"cluster.worker_factors=[1,1,2,1]"}, {"cluster.worker_factors=[1,1,3,1]"}},
+    {{"cluster.slow_workers={count=1,factor=2}", "delays=[{kind='exponential',mean=0.01}]"},
+     {"cluster.slow_workers.count=2", "cluster.slow_workers.factor=3"}},
+    {{"cluster.leave=[{workers=[2],after_steps=2}]", "methods=[{algorithm='async-sgd'}]",
+      "cluster.worker_factors=[1,2,3,4]"},
+     {"cluster.leave=[{workers=[1],after_steps=2}]", "cluster.leave=[{workers=[2],after_steps=3}]",
+      "cluster.leave.0.workers=[3]", "cluster.leave.0.after_steps=1"}},
+    {{"cluster={workers=4,micro_batches=2,trace={file='$/run.csv',end='wrap'}}"},
+     {"cluster.trace.file='$/other.csv'", "cluster.trace.end='stop'", "cluster.trace.like={'3'=0}",
+      "cluster.trace.like.3=1"}},
+    {{"cluster={workers=4,micro_batches=2,trace={file='$/run.csv',end='error'}}", "budget.steps=4"},
+     {"cluster.trace.like.2=0"}},
+};
+
+// A ring of two servers, for all-reduces, and messages.
+constexpr const char* two_servers =
+    "network={kind='two-level',latency_s=0.01,bandwidth_bytes_per_s=1e6,group_size=2,"
+    "inside={latency_s=0.001,bandwidth_bytes_per_s=1e7}}";
+
+const std::vector<KeyCase> networks = {
+    {{"network={kind='fixed',latency_s=0.001,jitter=0.5}"},
+     {"network.latency_s=0.002", "network.jitter=1", "network={kind='free'}"}},
+    {{"network={kind='ring',latency_s=0.001,bandwidth_bytes_per_s=1e6}"},
+     {"network.latency_s=0.002", "network.bandwidth_bytes_per_s=2e6", "network.jitter=1", "network.serial_s=0.1",
+      "network.kind='tree'"}},
+    {{"network={kind='tree',latency_s=0.001,bandwidth_bytes_per_s=1e6}"},
+     {"network.latency_s=0.002", "network.bandwidth_bytes_per_s=2e6", "network.jitter=1", "network.serial_s=0.1"}},
+    {{two_servers, "cluster.workers=5"},
+     {"network.latency_s=0.002", "network.bandwidth_bytes_per_s=2e6", "network.jitter=1", "network.serial_s=0.1",
+      "network.group_size=3", "network.between='tree'", "network.inside.latency_s=0.002",
+      "network.inside.bandwidth_bytes_per_s=2e7"}},
+    {{"network={kind='parameter-server',latency_s=0.001,bandwidth_bytes_per_s=1e6}"},
+     {"network.latency_s=0.002", "network.bandwidth_bytes_per_s=2e6", "network.jitter=1", "network.serial_s=0.1"}},
+};
+
+std::string delay(const std::string& keys) { return "delays=[{" + keys + "}]"; }
+
+const std::vector<KeyCase> delays_of_each_kind = {
+    {{delay("kind='constant',value=0.01")}, {"delays.0.value=0.02"}},
+    {{delay("kind='uniform',low=0.01,high=0.02")}, {"delays.0.low=0", "delays.0.high=0.03"}},
+    {{delay("kind='normal',mean=0.01,standard_deviation=0.002")},
+     {"delays.0.mean=0.02", "delays.0.standard_deviation=0.001"}},
+    {{delay("kind='exponential',mean=0.01")}, {"delays.0.mean=0.02"}},
+    {{delay("kind='shifted-exponential',shift=0.01,mean=0.01")}, {"delays.0.shift=0.02", "delays.0.mean=0.02"}},
+    {{delay("kind='gamma',shape=2,scale=0.01")},
+     {"delays.0.shape=3", "delays.0.scale=0.02", "delays.0.kind='weibull'"}},
+    {{delay("kind='weibull',shape=2,scale=0.01")}, {"delays.0.shape=3", "delays.0.scale=0.02"}},
+    {{delay("kind='pareto',shape=2,minimum=0.01")}, {"delays.0.shape=3", "delays.0.minimum=0.02"}},
+    {{delay("kind='bernoulli',probability=0.3,value=0.01")}, {"delays.0.probability=0.6", "delays.0.value=0.02"}},
+    {{delay("kind='lognormal',mu=-5,sigma=1")}, {"delays.0.mu=-4", "delays.0.sigma=0.5", "delays.0.scale=2"}},
+    {{delay("kind='bounded-lognormal',form='table',scale=0.01")}, {"delays.0.scale=0.02", "delays.0.form='formula'"}},
+    {{delay("kind='bounded-lognormal',form='formula',scale=0.01")},
+     {"delays.0.scale=0.02", "delays.0.mu=3", "delays.0.sigma=0.7", "delays.0.alpha=0.5", "delays.0.beta=0.2"}},
+    {{delay("kind='histogram',file='$/bins.csv'")},
+     {"delays.0.file='$/other_bins.csv'", "delays.0.scale=2", "delays.0.shift=0.01"}},
+    {{delay("kind='histogram',data='dropcompute-160'")}, {"delays.0.data='dropcompute-192'"}},
+    {{delay("kind='drift',per_step=0.002,maximum=0.01")}, {"delays.0.per_step=0.001", "delays.0.maximum=0.02"}},
+    {{delay("kind='trace',file='$/run.csv',end='wrap'")},
+     {"delays.0.file='$/other.csv'", "delays.0.end='stop'", "delays.0.scale=2", "delays.0.shift=0.01"}},
+    {{delay("kind='trace',file='$/run.csv',end='error'"), "budget.steps=5"}, {"delays.0.scale=2"}},
+};
+
+// What all kinds share.
+const std::vector<KeyCase> delays_of_any_kind = {
+    {{delay("kind='exponential',mean=0.5,scope='micro-batch',unit='seconds'")},
+     {"delays.0.unit='micro_batch'", "delays.0.scope='step'", "delays.0.scope='worker'", "delays.0.group_size=2",
+      "delays.0.workers=[1]", "delays.0.sleep=true", "delays.0.bursts={mean_on_steps=2,mean_off_steps=3}"}},
+    {{delay("kind='exponential',mean=0.5,bursts={mean_on_steps=2,mean_off_steps=3}")},
+     {"delays.0.bursts.mean_on_steps=4", "delays.0.bursts.mean_off_steps=9"}},
+};
+
+const std::vector<KeyCase> outages = {
+    {{"outages=[{workers=[1],at_s=0.035,duration_s=0.02}]"},
+     {"outages.0.at_s=0.05", "outages.0.duration_s=0.03", "outages.0.workers=[2]", "outages.0.state='lost'"}},
+    {{"outages=[{mean_time_between_s=0.05,mean_duration_s=0.02}]"},
+     {"outages.0.mean_time_between_s=0.1", "outages.0.mean_duration_s=0.03", "outages.0.workers=[2]",
+      "outages.0.state='lost'"}},
+};
+
+const std::vector<IdleKey> idle = {
+    {"cluster.pace", Hash::differs, "of the cluster of MPI alone"},
+    {"cluster.micro_batch_measured", Hash::differs, "says where a number has come from"},
+    {"cluster.trace.file_hash", Hash::differs, "refuses a file of other content"},
+    {"delays[trace].file_hash", Hash::differs, "the same"},
+    {"delays[histogram].file_hash", Hash::differs, "the same"},
+    {"network[free].latency_s", Hash::differs, "is refused: a free network has no cost"},
+    {"network[free].bandwidth_bytes_per_s", Hash::differs, "the same"},
+    {"network[free].jitter", Hash::differs, "the same"},
+    {"network[free].serial_s", Hash::differs, "the same"},
+    {"network[fixed].bandwidth_bytes_per_s", Hash::differs, "is refused: a fixed cost has nothing else"},
+    {"network[fixed].serial_s", Hash::differs, "the same"},
+};
+
+TEST_F(KeyWalk, OfClustersNetworksDelaysAndOutages) {
+  write("run.csv", recorded_run(3));
+  write("other.csv", recorded_run(7));
+  write("bins.csv", "bin_left_s,bin_right_s,density\n0.01,0.02,60\n0.02,0.03,40\n");
+  write("other_bins.csv", "bin_left_s,bin_right_s,density\n0.01,0.02,40\n0.02,0.03,60\n");
+  for (const auto& cases : {clusters, networks, delays_of_each_kind, delays_of_any_kind, outages})
+    walk(time_only, cases, idle);
+  expect_completeness({"cluster", "network", "delays", "outages"});
+}
+
+}  // namespace
+}  // namespace syncopate

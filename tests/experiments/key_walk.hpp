@@ -1,0 +1,202 @@
+// A walk over the keys of experiment files: each, changed alone, must change what a run computes, and its hash.
+//
+// The list of keys is complete by construction: whatever a reader asks for while the experiments of the walk are
+// loaded, and every word that it knows of a choice, needs a case, or a place among the keys without an effect.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "experiments/experiment.hpp"
+#include "experiments/key_path.hpp"
+#include "experiments/settings_document.hpp"
+#include "tests/experiments/run_results.hpp"
+#include "tests/workers/idx_files.hpp"
+
+namespace syncopate {
+
+// An experiment, and "key=value" as on the command line, each of which is changed alone in it. A $ is the folder of the
+// walk's files.
+struct KeyCase {
+  std::vector<std::string> given;
+  std::vector<std::string> changes;
+};
+
+// A key that changes nothing that a run computes, and why.
+struct IdleKey {
+  std::string_view key;  // as the walk names it
+  enum class Hash { same, differs } hash;
+  std::string_view reason;
+};
+
+class KeyWalk : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::temp_directory_path() /
+              fmt::format("syncopate-keys-{}-{}-{}", test->test_suite_name(), test->name(), getpid());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+  }
+
+  // A folder of MNIST's four files: 240 and 40 images of 6 x 6 in 10 classes.
+  void write_images(const std::string& name, std::size_t stride) const {
+    std::filesystem::create_directories(folder_ / name);
+    const auto write_file = [&](const char* file, const std::vector<std::uint32_t>& dimensions, std::size_t step,
+                                std::size_t below) {
+      FileBytes values(std::accumulate(dimensions.begin(), dimensions.end(), std::size_t{1}, std::multiplies<>()));
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint8_t>(i * i * step % below);
+      const FileBytes bytes = idx_file(dimensions, values);
+      write(name + "/" + file, {bytes.begin(), bytes.end()});
+    };
+    write_file("train-images-idx3-ubyte", {240, 6, 6}, stride, 251);
+    write_file("train-labels-idx1-ubyte", {240}, 3, 10);
+    write_file("t10k-images-idx3-ubyte", {40, 6, 6}, stride, 241);
+    write_file("t10k-labels-idx1-ubyte", {40}, 7, 10);
+  }
+
+  // Loads the experiments of the cases from this file, and runs the first run of each.
+  void walk(const std::string& toml, const std::vector<KeyCase>& cases, const std::vector<IdleKey>& idle = {}) {
+    write("experiment.toml", toml);
+    for (const IdleKey& key : idle) idle_.emplace(key.key, key.hash);
+    for (const KeyCase& one : cases) {
+      const auto base = load(one.given);
+      if (!base) continue;
+      const std::string result = results_text(base->run());
+      EXPECT_EQ(result.find("failed"), std::string::npos) << fmt::format("{}: {}", one.given, result);
+      std::map<std::pair<std::string, std::string>, std::string> changes;  // by key and result
+      for (const std::string& change : one.changes) {
+        SCOPED_TRACE(fmt::format("{} in {}", change, one.given));
+        auto overrides = one.given;
+        overrides.push_back(change);
+        const auto changed = load(overrides);
+        if (!changed) continue;
+        const auto [path, value] = parse_override(change);
+        const std::string changed_result = results_text(changed->run());
+        EXPECT_EQ(changed_result.find("failed"), std::string::npos) << changed_result;
+        for (const std::string_view key : deciding)  // a new table may be of another kind
+          if (value.find(key)) covered_.insert(fmt::format("{}.{}", name_of(path, base->document), key));
+        expect_effect(name_of(path, base->document), changed->run().hash != base->run().hash, changed_result != result);
+        const auto [other, is_new] = changes.emplace(std::pair(path, changed_result), change);
+        EXPECT_TRUE(is_new || changed_result == result) << "computes what " << other->second << " does";
+      }
+    }
+  }
+
+  // That the walk has met all keys of these sections; with `others`, of all sections but these.
+  void expect_completeness(const std::set<std::string>& sections, bool others = false) const {
+    const auto is_ours = [&](const std::string& key) {
+      return sections.contains(key.substr(0, key.find_first_of(".["))) != others;
+    };
+    for (const std::string& key : known_)
+      if (is_ours(key)) EXPECT_TRUE(is_covered(key)) << key << " is a key that no case changes";
+    for (const auto& [key, hash] : idle_) EXPECT_TRUE(known_.contains(key)) << key << " is no key any more";
+    for (const auto& [key, words] : words_)
+      for (const std::string& word : words)
+        if (is_ours(key)) EXPECT_TRUE(written_.contains({key, word})) << key << " is \"" << word << "\" in no case";
+  }
+
+  std::filesystem::path folder_;
+
+ private:
+  // Keys whose words decide which other keys their tables have, mostly.
+  static inline const std::vector<std::string_view> deciding = {"algorithm", "kind", "rule", "name", "code", "form"};
+
+  struct Loaded {
+    Experiment experiment;
+    TomlNode document;
+    const syncopate::Run& run() const { return experiment.runs.front(); }
+  };
+
+  // Nothing, with a failure of the test, where there are faults.
+  std::optional<Loaded> load(std::vector<std::string> overrides) {
+    for (std::string& text : overrides)
+      if (const auto at = text.find('$'); at != std::string::npos) text.replace(at, 1, folder_.string());
+    Loaded loaded;
+    try {
+      loaded.experiment = load_experiment(folder_ / "experiment.toml", overrides);
+    } catch (const ConfigurationFault& faults) {
+      ADD_FAILURE() << fmt::format("{}: {}", overrides, faults.what());
+      return {};
+    }
+    loaded.document = parse_toml(loaded.experiment.resolved_toml, "resolved");
+    for (const KnownKey& key : loaded.experiment.known_keys) {
+      const std::string name = name_of(key.path, loaded.document);
+      known_.insert(name);
+      words_[name].insert(key.choices.begin(), key.choices.end());
+      const TomlNode* value = find(loaded.document, split_key(key.path));
+      if (value && !key.choices.empty()) written_.emplace(name, std::get<std::string>(value->value));
+    }
+    return loaded;
+  }
+
+  void expect_effect(const std::string& key, bool on_hash, bool on_result) {
+    covered_.insert(key);
+    const auto found = idle_.find(key);
+    const bool is_idle = found != idle_.end();
+    EXPECT_EQ(on_hash, !is_idle || found->second == IdleKey::Hash::differs) << key << ": whether the hash differs";
+    EXPECT_EQ(on_result, !is_idle) << key << ": whether what is computed differs";
+  }
+
+  static bool is_one_of(std::string_view text, const std::vector<std::string_view>& words) {
+    return std::ranges::find(words, text) != words.end();
+  }
+
+  // A key without the numbers of entries, but with what decides which other keys its tables have:
+  // "delays[gamma].scale". What all kinds of a table share stands without its kind.
+  static std::string name_of(const std::string& path, const TomlNode& document) {
+    static const std::vector<std::string_view> shared = {"label",   "unit",   "scope", "group_size",
+                                                         "workers", "bursts", "sleep"};
+    std::string name;
+    const std::vector<std::string> parts = split_key(path);
+    const TomlNode* table = &document;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (table && table->is_array()) {
+        table = &table->array().at(std::stoul(parts[i]));
+        continue;
+      }
+      const bool of_all =
+          is_one_of(parts[i], deciding) || (is_one_of(parts[i], shared) && name == "delays") || parts[i] == "label";
+      for (const std::string_view key : deciding) {
+        const TomlNode* kind = table && table != &document && !of_all ? table->find(key) : nullptr;
+        if (kind) name += fmt::format("[{}]", std::get<std::string>(kind->value));
+      }
+      name += (name.empty() ? "" : ".") + parts[i];
+      table = table ? table->find(parts[i]) : nullptr;
+    }
+    return name;
+  }
+
+  bool is_covered(const std::string& key) const {
+    if (covered_.contains(key) || idle_.contains(key)) return true;
+    // A table that is not there in one experiment, and in another one has keys that are changed.
+    return std::ranges::any_of(covered_, [&](const std::string& other) {
+      return other.starts_with(key) && (other[key.size()] == '.' || other[key.size()] == '[');
+    });
+  }
+
+  std::set<std::string> known_;                            // keys that a reader has asked for
+  std::map<std::string, std::set<std::string>> words_;     // that a choice takes
+  std::set<std::pair<std::string, std::string>> written_;  // words of choices that an experiment of the walk has
+  std::set<std::string> covered_;                          // keys that a case has changed
+  std::map<std::string, IdleKey::Hash> idle_;
+};
+
+}  // namespace syncopate

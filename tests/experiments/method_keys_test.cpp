@@ -1,0 +1,219 @@
+// Every key of [[methods]] does something, for each method.
+#include "tests/experiments/key_walk.hpp"
+
+namespace syncopate {
+namespace {
+
+// Workers whose micro-batches take unlike and varying times; 128 samples, so 8 steps per epoch.
+constexpr const char* compared = R"(
+seeds = [3]
+[cluster]
+workers = 4
+micro_batch_s = 0.01
+micro_batches = 2
+worker_factors = [1, 1.3, 1.1, 1.8]
+[network]
+kind = "fixed"
+latency_s = 0.001
+[[delays]]
+kind = "exponential"
+mean = 0.01
+[training]
+model = "linear"
+dataset = "gaussian-mixture"
+micro_batch_size = 2
+[training.learning_rate]
+schedule = "cosine"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+[datasets.gaussian-mixture]
+classes = 3
+dimension = 4
+train = 128
+test = 20
+[budget]
+steps = 24
+[evaluation]
+every_steps = 8
+)";
+
+std::string method(const std::string& keys) { return "methods=[{algorithm=" + keys + "}]"; }
+
+const std::vector<KeyCase> synchronous = {
+    {{method("'sync-sgd'")}, {"methods.0.algorithm='decentralized-sgd'", "methods.0.label='another'"}},
+    {{method("'dropcompute',threshold_s=0.05")},
+     {"methods.0.threshold_s=0.04", "methods.0.preempt='microbatch'", "methods.0.preempt='backward'",
+      "methods.0.normalisation='computed'", "methods.0.compensation='extra-steps'",
+      "methods.0.compensation='recompute'", "methods.0.compensation='carry-over'"}},
+    {{method("'dropcompute',threshold_s=0.05,preempt='backward',forward_share=0.3")}, {"methods.0.forward_share=0.9"}},
+    {{method("'dropcompute',threshold_s=0.05,normalisation='mean-rate',mean_drop_rate=0.2")},
+     {"methods.0.mean_drop_rate=0.3"}},
+    {{method("'dropcompute',threshold_s=0.05,compensation='extra-steps',redundancy=0.2")},
+     {"methods.0.redundancy=0.5", "methods.0.learning_rate_schedule='stretched'"}},
+    {{method("'dropcompute',threshold_s=0.08,compensation='larger-batch',redundancy=0.5")}, {"methods.0.redundancy=1"}},
+    {{method("'dropcompute',threshold_s=0.05,compensation='recompute'")}, {"methods.0.recompute_every_steps=5"}},
+    {{method("'dropcompute',threshold_s=0.03,compensation='carry-over'")}, {"methods.0.carried_at_most=1"}},
+    {{method("'random-drop',drop_rate=0.3")},
+     {"methods.0.drop_rate=0.5", "methods.0.from_step=2", "methods.0.from_epoch=1"}},
+};
+
+const std::vector<KeyCase> thresholds = {
+    {{method("'dropcompute',threshold={rule='fixed',threshold_s=0.05}")}, {"methods.0.threshold.threshold_s=0.04"}},
+    {{method("'dropcompute',threshold={rule='automatic',warmup_steps=1,calibration_steps=8}")},
+     {"methods.0.threshold.warmup_steps=4", "methods.0.threshold.calibration_steps=3",
+      "methods.0.threshold.search='reference'", "methods.0.threshold.maximum_drop_rate=0.02"}},
+    // Work that runs on behind a micro-batch is none of its time.
+    {{"cluster.trailing_s=0.02",
+      method("'dropcompute',threshold={rule='automatic',warmup_steps=1,calibration_steps=8,calibration_clock='step'}")},
+     {"methods.0.threshold.calibration_clock='micro-batch'"}},
+    {{method("'dropcompute',threshold={rule='adaptive-quantile',quantile=0.5,window_steps=4,update_every_steps=2}")},
+     {"methods.0.threshold.quantile=0.7", "methods.0.threshold.window_steps=6",
+      "methods.0.threshold.update_every_steps=1"}},
+    {{method("'dropcompute',threshold={rule='adaptive-mad',deviations=1,window_steps=4,update_every_steps=2}")},
+     {"methods.0.threshold.deviations=0.5", "methods.0.threshold.window_steps=6",
+      "methods.0.threshold.update_every_steps=1",
+      "methods.0.threshold={rule='adaptive-quantile',window_steps=4,update_every_steps=2}"}},
+};
+
+const std::vector<KeyCase> quorums = {
+    {{method("'backup-workers',backups=1")},
+     {"methods.0.backups=2", "methods.0.late='cancel'", "methods.0.learning_rate='times-quorum'",
+      "methods.0.average={decay=0.5}", "methods.0.servers=2"}},
+    {{method("'backup-workers',backups=1,average={decay=0.5}")},
+     {"methods.0.average.decay=0.6", "methods.0.average.of='after-update'"}},
+    {{method("'backup-tokens',backups=1")}, {"methods.0.backups=2", "methods.0.initial_tokens=6"}},
+    {{method("'backup-tokens',quorum=3")}, {"methods.0.quorum=2"}},
+    {{method("'backup-all-reduce',backups=1")}, {"methods.0.backups=2"}},
+    {{method("'eager-sgd',activation='solo'")},
+     {"methods.0.activation='majority'", "methods.0.late='drop'", "methods.0.synchronous_every=3"}},
+};
+
+const std::vector<KeyCase> asynchronous = {
+    {{method("'async-sgd'")},
+     {"methods.0.maximum_staleness=2", "methods.0.maximum_age_s=0.06", "methods.0.staleness_weight='1/tau'",
+      "methods.0.staleness_weight='1/(tau+1)'", "methods.0.rate_scaling='none'"}},
+    {{method("'softsync',splitting=2")},
+     {"methods.0.splitting=3", "methods.0.staleness_weight='1/tau'", "methods.0.staleness_weight='1/(tau+1)'",
+      "methods.0.rate_scaling='none'"}},
+    {{method("'stale-synchronous',slack=1")},
+     {"methods.0.slack=0", "methods.0.staleness_weight='1/tau'", "methods.0.staleness_weight='1/(tau+1)'",
+      "methods.0.rate_scaling='none'"}},
+    {{method("'bounded-delay',maximum_delay=2")},
+     {"methods.0.maximum_delay=1", "methods.0.staleness_weight='1/tau'", "methods.0.staleness_weight='1/(tau+1)'",
+      "methods.0.rate_scaling='none'"}},
+};
+
+// Methods that average every so often, with the keys that each needs beside its period.
+const std::vector<std::string> periodic = {"'local-sgd'", "'outer-local-sgd',outer={name='plain'}",
+                                           "'hierarchical-sgd',group_size=2,group_period=1",
+                                           "'dropcompute-local-sgd',threshold_s=0.3"};
+
+std::vector<KeyCase> periods() {
+  std::vector<KeyCase> cases;
+  for (const std::string& keys : periodic) {
+    const auto with = [&](const std::string& period) { return method(keys + ",period={" + period + "}"); };
+    cases.push_back({{with("rule='constant',steps=4")}, {"methods.0.period.steps=3"}});
+    cases.push_back({{with("rule='power',coefficient=0.2,minimum=2")},
+                     {"methods.0.period.coefficient=0.3", "methods.0.period.power=1", "methods.0.period.minimum=5",
+                      "methods.0.period.maximum=3", "methods.0.period.warmup_steps=8"}});
+    cases.push_back(
+        {{with("rule='power',coefficient=0.2,minimum=2,warmup_steps=8")}, {"methods.0.period.warmup_period=1"}});
+    cases.push_back({{with("rule='post-local',switch_step=4,steps=4")},
+                     {"methods.0.period.switch_step=8", "methods.0.period.steps=3"}});
+    cases.push_back({{with("rule='swap',switch_step=4")},
+                     {"methods.0.period.switch_step=8", "methods.0.period={rule='post-local',switch_step=4,steps=4}"}});
+  }
+  return cases;
+}
+
+// A model with batch normalisation and an optimizer with two moments: there is something to decide about.
+std::vector<std::string> with_moments_and_statistics(const std::string& keys) {
+  return {"training.model='cnn'",
+          "models.cnn={channels=[2],kernel=3,dense=3,batch_norm=true}",
+          "training.dataset='fashion-mnist'",
+          "datasets.fashion-mnist.directory='$/images'",
+          "training.optimizer={name='adamw'}",
+          "budget.steps=8",
+          method(keys)};
+}
+
+std::vector<KeyCase> policies() {
+  std::vector<KeyCase> cases;
+  std::vector<std::string> methods = {"'dynamic-averaging',threshold=0.0001,check_every=2"};
+  for (const std::string& keys : periodic) methods.push_back(keys + ",period={rule='constant',steps=3}");
+  const std::vector<std::string> statistics = {"methods.0.buffers='keep'", "methods.0.buffers='reset'",
+                                               "methods.0.buffers='recalibrate'"};
+  for (const std::string& keys : methods) {
+    std::vector<std::string> all = {"methods.0.moments='average'",       "methods.0.moments='reset'",
+                                    "methods.0.first_moment='average'",  "methods.0.first_moment='reset'",
+                                    "methods.0.second_moment='average'", "methods.0.second_moment='reset'"};
+    all.insert(all.end(), statistics.begin(), statistics.end());
+    cases.push_back({with_moments_and_statistics(keys), all});
+    cases.push_back({with_moments_and_statistics(keys + ",moments='reset'"),
+                     {"methods.0.first_moment='keep'", "methods.0.second_moment='keep'"}});
+    cases.push_back({with_moments_and_statistics(keys + ",buffers='recalibrate'"),
+                     {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
+  }
+  cases.push_back({with_moments_and_statistics("'branch-train-merge'"), statistics});
+  cases.push_back({with_moments_and_statistics("'branch-train-merge',buffers='recalibrate'"),
+                   {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
+  return cases;
+}
+
+std::string outer(const std::string& keys) {
+  return method("'outer-local-sgd',period={rule='constant',steps=4},outer={" + keys + "}");
+}
+
+const std::vector<KeyCase> local = {
+    {{outer("name='plain'")}, {"methods.0.outer.rate=0.5"}},
+    {{outer("name='slowmo',momentum=0.5")}, {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
+    {{outer("name='diloco',rate=0.7,momentum=0.5")},
+     {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
+    {{method("'hierarchical-sgd',group_size=2,group_period=2,period={rule='constant',steps=4}")},
+     {"methods.0.group_size=3", "methods.0.group_period=1"}},
+    {{method("'dropcompute-local-sgd',threshold_s=0.2,period={rule='constant',steps=4}")},
+     {"methods.0.threshold_s=0.15", "methods.0.clock='step'", "methods.0.weights='steps'"}},
+    {{method("'dropcompute-local-sgd',threshold_s=0.06,clock='step',period={rule='constant',steps=4}")},
+     {"methods.0.weights='steps'", "methods.0.clock='period'"}},
+    {{method("'branch-train-merge'")}, {"methods.0.seed_steps=4", "methods.0.merge='ensemble'"}},
+    {{method("'dynamic-averaging',threshold=0.01,check_every=2")},
+     {"methods.0.threshold=0.05", "methods.0.check_every=3"}},
+    {{method("'elastic-averaging',beta=0.5,period=2")},
+     {"methods.0.beta=0.8", "methods.0.period=3", "methods.0.momentum=0.5", "methods.0.exchange='asynchronous'"}},
+    {{method("'elastic-averaging',beta=0.5,period=2,exchange='asynchronous'")},
+     {"methods.0.beta=0.8", "methods.0.period=3", "methods.0.momentum=0.5"}},
+};
+
+const std::vector<KeyCase> gossip_and_codes = {
+    {{method("'decentralized-sgd'")}, {"methods.0.algorithm='stochastic-gradient-push'"}},
+    {{method("'stochastic-gradient-push'")}, {"methods.0.overlap_steps=1"}},
+    {{method("'gradient-coding',code='fractional',stragglers=1")},
+     {"methods.0.stragglers=3", "methods.0.late='cancel'", "methods.0.code='cyclic'",
+      "methods.0.code='ignore-stragglers'"}},
+    {{method("'gradient-coding',code='cyclic',stragglers=1")}, {"methods.0.stragglers=2", "methods.0.late='cancel'"}},
+    {{method("'gradient-coding',code='ignore-stragglers',stragglers=1")},
+     {"methods.0.stragglers=2", "methods.0.late='cancel'"}},
+    {{method("'gradient-coding',code='stochastic',copies=2,stragglers=1")},
+     {"methods.0.copies=3", "methods.0.stragglers=2", "methods.0.straggler_share=0.4", "methods.0.late='cancel'",
+      "methods.0.placement='balanced'", "methods.0.code_seed=2"}},
+    {{method("'gradient-coding',code='stochastic',copies=2,threshold_s=0.1,straggler_share=0.2")},
+     {"methods.0.threshold_s=0.08"}},
+};
+
+const std::vector<IdleKey> idle = {
+    {"methods.label", IdleKey::Hash::differs, "names the method in tables"},
+    {"methods[gradient-coding][cyclic].code_seed", IdleKey::Hash::differs,
+     "another code of the same sum, which differs by what is rounded away"},
+};
+
+TEST_F(KeyWalk, OfMethods) {
+  write_images("images", 3);
+  for (const auto& cases :
+       {synchronous, thresholds, quorums, asynchronous, periods(), policies(), local, gossip_and_codes})
+    walk(compared, cases, idle);
+  expect_completeness({"methods"});
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,53 @@
+// What one run of an experiment comes to, as text that two runs can be compared by.
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+
+#include "experiments/execution.hpp"
+#include "results/durations_csv.hpp"
+#include "results/trace_events.hpp"
+
+namespace syncopate {
+
+inline Outcome outcome_of(const syncopate::Run& run) {
+  Progress progress(Progress::Style::silent, 1, 1);
+  progress.begin_run(1, run);
+  return execute(run, {.threads = 0}, progress, [](const Outcome&) {});
+}
+
+inline std::string totals_text(const RunTotals& totals) {
+  std::string text = fmt::format("end {} bytes {} collectives {} messages {}\nkept {} dropped {} staleness {}\n",
+                                 totals.end.time_since_epoch().count(), totals.bytes.value(), totals.collectives,
+                                 totals.messages, totals.kept, totals.dropped, totals.staleness);
+  for (const Account& account : totals.accounts)
+    for (const Duration time : account.time) text += fmt::format("{} ", time.count());
+  return text + "\n";
+}
+
+// All that the run computes: its rows, its totals, when it has met its targets, and the last model to the bit.
+inline std::string results_text(syncopate::Run run) {
+  run.recording.parameters = true;
+  const Outcome outcome = outcome_of(run);
+  if (!outcome.failure.empty()) return "failed: " + outcome.failure;
+  std::string text = metrics_csv(outcome.recording.metrics) + steps_csv(outcome.recording.rounds);
+  text += totals_text(*outcome.totals);
+  if (const auto target = summarise(run, outcome).time_to_target)
+    text += fmt::format("target at step {} after {} s\n", target->step.value_or(-1), target->time_s.value_or(-1));
+  for (const auto& model : outcome.recording.parameters)
+    for (const float value : model) text += fmt::format("{} ", value);
+  return text;
+}
+
+// What the run records beside its rows, where it is asked to.
+inline std::string recorded_text(const syncopate::Run& run) {
+  const Outcome outcome = outcome_of(run);
+  std::string text = fmt::format("{} models\n", outcome.recording.parameters.size());
+  if (outcome.timeline) text += trace_events(*outcome.timeline, {});
+  if (outcome.durations) text += durations_csv(*outcome.durations);
+  return text;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,125 @@
+// Every key of training, models, data sets, budget, evaluation and recording does something, and those of the root.
+#include "tests/experiments/key_walk.hpp"
+
+namespace syncopate {
+namespace {
+
+using Hash = IdleKey::Hash;
+
+// 240 samples, so 15 steps per epoch.
+constexpr const char* trained = R"(
+seeds = [3]
+[cluster]
+workers = 2
+micro_batch_s = 0.01
+micro_batches = 2
+[network]
+kind = "fixed"
+latency_s = 0.001
+[training]
+model = "linear"
+dataset = "gaussian-mixture"
+micro_batch_size = 4
+[training.learning_rate]
+schedule = "constant"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+[datasets.gaussian-mixture]
+classes = 3
+dimension = 4
+train = 240
+test = 40
+[budget]
+steps = 8
+[evaluation]
+every_steps = 2
+[[methods]]
+algorithm = "sync-sgd"
+)";
+
+const std::vector<KeyCase> of_the_root = {
+    {{}, {"seeds=[4]", "name='another'", "description='what it shows'"}},
+};
+
+const std::vector<KeyCase> training = {
+    {{},
+     {"training.micro_batch_size=5", "training.clip_norm=0.3", "training.model='mlp'", "training.model='quadratic'",
+      "training.optimizer.name='adamw'"}},
+    {{"training={model='none',parameters=1000}"}, {"training.parameters=2000"}},
+    {{"training.optimizer={name='sgd',momentum=0.5,weight_decay=0.1}"},
+     {"training.optimizer.momentum=0.9", "training.optimizer.nesterov=true", "training.optimizer.weight_decay=0.2",
+      "training.optimizer.decay='all'", "training.optimizer.decoupled=true"}},
+    {{"training.optimizer={name='adamw',weight_decay=0.1}"},
+     {"training.optimizer.beta1=0.8", "training.optimizer.beta2=0.9", "training.optimizer.epsilon=0.01",
+      "training.optimizer.weight_decay=0.2", "training.optimizer.decay='weights'"}},
+    {{"training.learning_rate={schedule='cosine',peak=0.1}"},
+     {"training.learning_rate.peak=0.2", "training.learning_rate.final=0.01", "training.learning_rate.warmup_steps=2",
+      "training.learning_rate.warmup_epochs=0.25", "training.learning_rate.total_steps=20",
+      "training.learning_rate.schedule='linear'", "training.learning_rate.schedule='constant'"}},
+    {{"training.learning_rate={schedule='step',peak=0.1,decay_steps=[2,4]}"},
+     {"training.learning_rate.decay_steps=[2,5]", "training.learning_rate.factor=0.5"}},
+    {{"training.learning_rate={schedule='step',peak=0.1,decay_epochs=[0.2,0.4]}"},
+     {"training.learning_rate.decay_epochs=[0.2,0.3]"}},
+};
+
+const std::vector<KeyCase> models_and_datasets = {
+    {{},
+     {"datasets.gaussian-mixture.classes=4", "datasets.gaussian-mixture.dimension=5",
+      "datasets.gaussian-mixture.train=200", "datasets.gaussian-mixture.test=30",
+      "datasets.gaussian-mixture.separation=2"}},
+    {{"training.dataset='fashion-mnist'", "datasets.fashion-mnist.directory='$/images'"},
+     {"datasets.fashion-mnist.directory='$/others'", "training.dataset='gaussian-mixture'"}},
+    {{"training.model='mlp'", "models.mlp.hidden=[3]"}, {"models.mlp.hidden=[3,2]"}},
+    {{"training.model='cnn'", "models.cnn={channels=[2],kernel=3,dense=4}", "training.dataset='fashion-mnist'",
+      "datasets.fashion-mnist.directory='$/images'"},
+     {"models.cnn.channels=[3]", "models.cnn.kernel=2", "models.cnn.dense=5", "models.cnn.batch_norm=true"}},
+    {{"training.model='quadratic'", "models.quadratic={dimension=4,condition=10,noise=0.1}"},
+     {"models.quadratic.dimension=5", "models.quadratic.condition=20", "models.quadratic.noise=0.2"}},
+};
+
+const std::vector<KeyCase> budget_and_evaluation = {
+    {{"budget={samples=100}"},
+     {"budget.samples=50", "budget.steps=3", "budget.epochs=0.3", "budget.seconds=0.05", "budget.bytes=200"}},
+    {{"budget={epochs=1}"}, {"budget.epochs=0.5"}},
+    {{}, {"evaluation.every_steps=3", "evaluation.train_samples=50"}},
+    {{"evaluation={every_steps=1,target_loss=100}"}, {"evaluation.target_loss=0.001", "evaluation.target_accuracy=1"}},
+    {{"evaluation={every_epochs=0.2,target_accuracy=0.5}"},
+     {"evaluation.every_epochs=0.4", "evaluation.target_accuracy=0.9"}},
+};
+
+const std::vector<IdleKey> idle = {
+    {"name", Hash::differs, "names the directory of results"}, {"description", Hash::same, "is for the reader"},
+    {"sweep", Hash::differs, "its values stand in the runs"},  {"recording.trace", Hash::same, "is beside the run"},
+    {"recording.trace_seconds", Hash::same, "the same"},       {"recording.trace_events", Hash::same, "the same"},
+    {"recording.durations", Hash::same, "the same"},           {"recording.parameters", Hash::same, "the same"},
+};
+
+TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
+  write_images("images", 3);
+  write_images("others", 7);
+  for (const auto& cases : {of_the_root, training, models_and_datasets, budget_and_evaluation})
+    walk(trained, cases, idle);
+  walk(trained,
+       {{{"recording={trace=false,durations=false,parameters=false}"},
+         {"recording.trace=true", "recording.durations=true", "recording.parameters=true", "recording.trace_events=5",
+          "recording.trace_seconds=0.01"}}},
+       idle);
+  expect_completeness({"cluster", "network", "delays", "outages", "methods"}, true);
+}
+
+// What is recorded beside a run changes nothing in it; each key changes what is recorded.
+TEST_F(KeyWalk, OfRecording) {
+  write("experiment.toml", trained);
+  const auto recorded = [&](const std::string& keys) {
+    return recorded_text(load_experiment(folder_ / "experiment.toml", {"recording={" + keys + "}"}).runs.front());
+  };
+  EXPECT_NE(recorded("trace=true"), recorded("trace=false"));
+  EXPECT_NE(recorded("durations=true"), recorded("durations=false"));
+  EXPECT_NE(recorded("parameters=true"), recorded("parameters=false"));
+  EXPECT_NE(recorded("trace=true,trace_events=5"), recorded("trace=true"));
+  EXPECT_NE(recorded("trace=true,trace_seconds=0.01"), recorded("trace=true"));
+}
+
+}  // namespace
+}  // namespace syncopate
