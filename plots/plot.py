@@ -1,4 +1,4 @@
-"""Figures of the runs below a directory, as PNG and SVG in <directory>/plots. Use: plot.py DIRECTORY
+"""Figures of the runs below a directory, as PNG and SVG in <directory>/plots. Use: plot.py [--every-formula] DIRECTORY
 
 Exit status: 0 figures written, 1 they could not be written, 2 wrong usage or results that cannot be read.
 """
@@ -16,7 +16,11 @@ from plots.runs import ResultsFault, find_run_directories, read_run
 from plots.variation import as_words
 
 
-def draw_figures(comparisons: list[Comparison]):
+USAGE = """Use: ./dev plot [--every-formula] DIRECTORY, for example ./dev plot results/runs/quickstart
+  --every-formula  in figures of sweeps, not only of each method's formulas the one that assumes least"""
+
+
+def draw_figures(comparisons: list[Comparison], every_formula: bool):
     """All figures of the comparisons, one after the other, each with the name of its files."""
     # Matplotlib takes a second to load, which a message about a wrong directory need not wait for.
     from plots.curves_figure import curves_figure
@@ -31,7 +35,7 @@ def draw_figures(comparisons: list[Comparison]):
             algorithms[comparison.experiment].setdefault(method.label, method.algorithm)
     styles = {experiment: line_styles(methods) for experiment, methods in algorithms.items()}
     several = len(styles) > 1
-    for experiment, figure in sweep_figures(comparisons, styles):
+    for experiment, figure in sweep_figures(comparisons, styles, every_formula):
         yield file_name("sweep", experiment if several else ""), figure
     for comparison in comparisons:
         point = as_words(comparison.point)
@@ -77,7 +81,7 @@ def write_figures(figures, directory: Path) -> list[Path]:
     return written
 
 
-def plot(directory: Path) -> list[Path]:
+def plot(directory: Path, every_formula: bool = False) -> list[Path]:
     """Reads all runs first: a fault in one of them is found before anything is drawn."""
     runs = [read_run(path) for path in find_run_directories(directory)]
     for run in runs:
@@ -89,18 +93,24 @@ def plot(directory: Path) -> list[Path]:
     comparisons = compare(runs)
     for run in [run for comparison in comparisons for method in comparison.methods for run in method.older]:
         print(f"plot: left out, because a newer run has the same method and seed: {run.directory}", file=sys.stderr)
-    written = write_figures(draw_figures(comparisons), directory / "plots")
+    written = write_figures(draw_figures(comparisons, every_formula), directory / "plots")
     if not written:
         raise ResultsFault(f"{directory}: its runs have neither evaluations nor steps; expected at least one")
     return written
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("Use: ./dev plot DIRECTORY, for example ./dev plot results/runs/quickstart", file=sys.stderr)
+    every_formula = "--every-formula" in arguments
+    directories = [argument for argument in arguments if argument != "--every-formula"]
+    if len(directories) != 1 or directories[0].startswith("-"):
+        print(USAGE, file=sys.stderr)
         return 0 if arguments in (["-h"], ["--help"]) else 2
+    if directories[0] == "":  # which Path takes for the working directory
+        print('plot: the name of the directory is empty (""); expected a directory above runs, such as '
+              "results/runs/<experiment>, or . for the working directory", file=sys.stderr)
+        return 2
     try:
-        for path in plot(Path(arguments[0])):
+        for path in plot(Path(directories[0]), every_formula):
             print(path)
     except ResultsFault as fault:
         print(f"plot: {fault}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """How speed, drop rate and accuracy depend on what is swept, such as the number of workers."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,36 +13,43 @@ from plots.comparison import Comparison, heading, subtitle
 from plots.methods import BASELINE, Method, in_order, seeds_text
 from plots.runs import Run
 
-THIN = (0, (1, 1.3))  # lines of formulas
+THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))]  # of formulas, the last first
 
 
 @dataclass
 class Panel:
-    """A quantity of a run, and the same as its method's formula has it (None: the summary holds none)."""
+    """A quantity of a run, and the same by one of its method's formulas (None: that does not say it)."""
 
     title: str
     value: Callable[[Run], float]
-    formula: Callable[[Run], float | None] = lambda run: None
+    formula: Callable[[Run, dict], float | None] = lambda run, by_formula: None
     linear: Callable[[float, float], float] | None = None  # from N and one worker's share: linear scaling's value
 
 
-def predicted(run: Run) -> dict:
-    """What the first of the method's formulas says; empty where it has none."""
-    return (run.summary.get("predicted") or [{}])[0]
+LEAST_ASSUMED = ""  # stands for whichever of a method's formulas that is, at each point of the sweep
 
 
-def predicted_samples_per_s(run: Run) -> float | None:
-    by_formula, summary, cluster = predicted(run), run.summary, run.config["cluster"]
-    if not by_formula or not summary["kept_micro_batches"]:
+def formulas_of(run: Run, every: bool) -> dict[str, dict]:
+    """What the method's formulas say, by name, from the one that assumes least on: the last of the summary's, and the
+    one in the table of results. Without `every` that one alone."""
+    formulas = (run.summary.get("predicted") or [])[::-1]
+    if every:
+        return {formula["formula"]: formula for formula in formulas}
+    return {LEAST_ASSUMED: formulas[0]} if formulas else {}
+
+
+def predicted_samples_per_s(run: Run, by_formula: dict) -> float | None:
+    summary, cluster = run.summary, run.config["cluster"]
+    if not summary["kept_micro_batches"]:
         return None
     samples = summary["samples"] / summary["kept_micro_batches"]  # of a micro-batch
     planned = cluster["workers"] * cluster.get("micro_batches", 1) * samples
     return by_formula["kept"] * planned / by_formula["step_time_s"]
 
 
-def per_worker(value: Callable[[Run], float | None]) -> Callable[[Run], float | None]:
-    def divided(run: Run) -> float | None:
-        whole = value(run)
+def per_worker(value: Callable[..., float | None]) -> Callable[..., float | None]:
+    def divided(run: Run, *arguments) -> float | None:
+        whole = value(run, *arguments)
         return None if whole is None else whole / run.config["cluster"]["workers"]
     return divided
 
@@ -58,21 +66,21 @@ SPEED = Panel("Samples per second", samples_per_s, predicted_samples_per_s, lamb
 SPEED_OF_ONE = Panel("Samples per second and worker", per_worker(samples_per_s), per_worker(predicted_samples_per_s),
                      lambda workers, one: one)
 STEP_TIME = Panel("Time per optimizer step (s)", lambda run: run.summary["end_time_s"] / max(run.summary["steps"], 1),
-                  lambda run: predicted(run).get("step_time_s"))
+                  lambda run, by_formula: by_formula["step_time_s"])
 DROPPED = Panel("Dropped micro-batches (%)", lambda run: 100 * run.summary["drop_rate"],
-                lambda run: percent(predicted(run).get("drop_rate")))
+                lambda run, by_formula: percent(by_formula.get("drop_rate")))
 ACCURACY = Panel("Final test accuracy (%)", lambda run: 100 * (run.summary["final_test_accuracy"] or np.nan))
 
 
-def sweep_figures(comparisons: list[Comparison], looks: dict[str, dict[str, dict]]):
+def sweep_figures(comparisons: list[Comparison], looks: dict[str, dict[str, dict]], every_formula: bool = False):
     """Experiment and figure, for each in which exactly one numeric key varies, over at least three values.
-    `looks`: by experiment and label."""
+    `looks`: by experiment and label. `every_formula`: not only of each method's the one that assumes least."""
     for experiment in dict.fromkeys(comparison.experiment for comparison in comparisons):
         points = [comparison for comparison in comparisons if comparison.experiment == experiment]
         keys = list(points[0].point)
         if len(keys) == 1 and len(points) >= 3 and all(is_number(point.point[keys[0]]) for point in points):
             points.sort(key=lambda point: float(point.point[keys[0]]))
-            yield experiment, sweep_figure(keys[0], points, looks[experiment])
+            yield experiment, sweep_figure(keys[0], points, looks[experiment], every_formula)
 
 
 def is_number(text: str) -> bool:
@@ -82,12 +90,13 @@ def is_number(text: str) -> bool:
         return False
 
 
-def sweep_figure(key: str, points: list[Comparison], looks: dict[str, dict]):
+def sweep_figure(key: str, points: list[Comparison], looks: dict[str, dict], every_formula: bool = False):
     """Panels of what the summaries hold against the key's value."""
     methods = in_order([method for point in points for method in point.methods])
     names = shown_names(methods)
     styles = {name: looks[label] for label, name in names.items()}
     runs = [run for point in points for run in point.runs]
+    dashes, colours = dashes_of(runs, every_formula), defaultdict(set)
     scales_workers = key == "cluster.workers"
     panels = [SPEED, SPEED_OF_ONE if scales_workers else STEP_TIME, DROPPED, ACCURACY]
     panels = [panel for panel in panels if np.nansum([panel.value(run) for run in runs]) > 0]
@@ -105,24 +114,42 @@ def sweep_figure(key: str, points: list[Comparison], looks: dict[str, dict]):
             there = [(x, members) for x, members in zip(xs, at) if members]
             ends[name] = draw_line(axis, [x for x, _ in there],
                                    [[panel.value(run) for run in members] for _, members in there], styles[name])
-            drawn += draw_formula(axis, there, panel, styles[name])
+            for formula, dash in dashes.items():
+                line = draw_formula(axis, formula, there, panel, {**styles[name], "dashes": dash})
+                drawn += line
+                if line:
+                    colours[formula].add(styles[name]["color"])
         if scales_workers and panel.linear:
             drawn += draw_linear(axis, xs, panel, points[0])
         scale_axes(axis, xs, drawn)
         axis.set_title(panel.title, loc="left", fontsize=10)
         axis.set_xlabel(quantity.replace("_", " "))
     style.label_lines(axes[0][-1], ends, styles)
-    explain_thin_lines(axes[0][0])
+    explain_thin_lines(axes[0][0], runs, dashes, colours)
     style.title(figure, heading(points[0]), subtitle(points[0], f"{quantity}={xs[0]:g} to {xs[-1]:g}", methods))
     return figure
 
 
-def draw_formula(axis, there: list[tuple[float, list[Run]]], panel: Panel, look: dict) -> list[float]:
-    """What the method's formula says, as a thin line without dots; returns its values."""
-    by_formula = [(x, [value for run in members if (value := panel.formula(run)) is not None]) for x, members in there]
-    line = [(x, float(np.mean(values))) for x, values in by_formula if values]
+def dashes_of(runs: list[Run], every: bool) -> dict[str, tuple]:
+    """The dashes of each formula that is drawn, by name. A run's formulas are not alike, nor are those of one point of
+    the sweep like others of the next."""
+    places = {}
+    for run in runs:
+        for place, name in enumerate(formulas_of(run, every)):
+            places[name] = max(place, places.get(name, 0))
+    return {name: THIN[min(place, len(THIN) - 1)] for name, place in places.items()}
+
+
+def draw_formula(axis, name: str, there: list[tuple[float, list[Run]]], panel: Panel, look: dict) -> list[float]:
+    """What the method's formula of that name says, as a thin line without dots; returns its values."""
+    every = name != LEAST_ASSUMED
+    line = []
+    for x, members in there:
+        said = [panel.formula(run, formulas[name]) for run in members if name in (formulas := formulas_of(run, every))]
+        if values := [value for value in said if value is not None]:
+            line.append((x, float(np.mean(values))))
     if line:
-        axis.plot(*zip(*line), color=look["color"], linewidth=1.1, linestyle=THIN, gid="formula")
+        axis.plot(*zip(*line), color=look["color"], linewidth=1.1, linestyle=look["dashes"], gid="formula")
     return [y for _, y in line]
 
 
@@ -141,14 +168,24 @@ def busy_share(run: Run) -> float:
     return 1 - seconds["wait"] / seconds["total"] if seconds and seconds["total"] > 0 else 1.0
 
 
-def explain_thin_lines(axis) -> None:
-    """Says what lines without dots are, where there are any."""
+def explain_thin_lines(axis, runs: list[Run], dashes: dict[str, tuple], colours: dict[str, set[str]]) -> None:
+    """Says what lines without dots are, where there are any; a formula of one method alone in the method's colour."""
     kinds = {line.get_gid() for line in axis.lines}
-    lines = [(THIN, style.INK, "by formula"), (style.DASHES[1], style.FAINT, "linear scaling: nobody waits")]
-    shown = [line for line, kind in zip(lines, ("formula", "linear")) if kind in kinds]
-    if shown:
-        axis.legend([plt.Line2D([], [], linestyle=dash, color=colour, linewidth=1.1) for dash, colour, _ in shown],
-                    [name for _, _, name in shown], frameon=False, fontsize=9, loc="best")
+    lines = [(dash, min(colours[name]) if len(colours[name]) == 1 else style.INK, formula_text(name, runs))
+             for name, dash in dashes.items() if colours[name]]
+    if "linear" in kinds:
+        lines.append((style.DASHES[1], style.FAINT, "linear scaling: nobody waits"))
+    if lines:
+        axis.legend([plt.Line2D([], [], linestyle=dash, color=colour, linewidth=1.1) for dash, colour, _ in lines],
+                    [name for _, _, name in lines], frameon=False, fontsize=9, loc="best")
+
+
+def formula_text(name: str, runs: list[Run]) -> str:
+    """The formula's name; of those that assume least, all that there are."""
+    if name != LEAST_ASSUMED:
+        return name
+    names = dict.fromkeys(run.summary["predicted"][-1]["formula"] for run in runs if run.summary.get("predicted"))
+    return "by formula: " + "\n".join(names)
 
 
 def shown_names(methods: list[Method]) -> dict[str, str]:

@@ -8,7 +8,6 @@ from plots.curves_figure import curves_figure
 from plots.plot import file_name, numbered
 from plots.rounds_figure import rounds_figure
 from plots.style import ALGORITHMS, line_styles
-from plots.sweep_figure import sweep_figures
 
 
 class Drawing(WithDirectory):
@@ -42,28 +41,6 @@ class Drawing(WithDirectory):
         self.assertEqual(sorted(text.get_text() for text in panel.texts), ["Local SGD (QSR)", "others: 1"])
         stairs = [line for line in panel.lines if line.get_color() == ALGORITHMS["local-sgd"]]
         self.assertGreater(max(stairs[0].get_ydata()), 1)
-
-    def test_a_sweep_of_workers_shows_formulas_and_linear_scaling(self):
-        # Micro-batches of 4 samples, 2 per worker and step; in half of the time nobody waits.
-        for run in sorted(write_sweep(self.directory).glob("*/seed=*")):
-            workers = int(run.parent.name.split("=")[1])
-            config = run / "config.toml"
-            config.write_text(config.read_text().replace("[cluster]", "[cluster]\nmicro_batches = 2"))
-            change(run / "summary.json", samples=4000, kept_micro_batches=1000, samples_per_virtual_s=100 * workers,
-                   worker_seconds={"summed": {"wait": 30, "total": 60}},
-                   predicted=[{"step_time_s": 0.5, "kept": 0.75, "drop_rate": 0.25}, {"step_time_s": 9, "kept": 1}])
-        comparisons = comparisons_below(self.directory)
-        looks = {"synthetic": line_styles({"synchronous SGD": "sync-sgd", "DropCompute": "dropcompute"})}
-        (_, figure), = sweep_figures(comparisons, looks)
-        panels = {panel.get_title(loc="left"): panel for panel in figure.axes}
-        lines = {title: {line.get_gid(): list(line.get_ydata()) for line in panel.lines if line.get_gid()}
-                 for title, panel in panels.items()}
-        self.assertEqual(lines["Samples per second"], {"formula": [n * 2 * 4 * 0.75 / 0.5 for n in (8, 16, 32)],
-                                                       "linear": [n * 200 for n in (8, 16, 32)]})
-        self.assertEqual(lines["Samples per second and worker"], {"formula": [12] * 3, "linear": [200] * 3})
-        self.assertEqual(lines["Dropped micro-batches (%)"], {"formula": [25] * 3})
-        named = [text.get_text() for text in panels["Samples per second"].get_legend().get_texts()]
-        self.assertEqual(named, ["by formula", "linear scaling: nobody waits"])
 
     def test_without_others_none_are_named(self):
         write_run(self.directory / "m", "m", 1, period=4)

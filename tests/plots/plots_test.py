@@ -1,5 +1,6 @@
 """Reading results, interpolating over seeds, and what the user is told when something is wrong."""
 
+import contextlib
 import sys
 import unittest
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 from figures_cases import Drawing, Figures
 from methods_cases import Methods
 from recorded_cases import RecordedSteps
+from rounds_cases import Rounds
+from sweep_cases import Sweeps
 from timeline_cases import Timelines
 from synthetic_results import STEPS, write_experiment, write_run
 from with_results import WithDirectory
@@ -181,6 +184,14 @@ class Faults(WithDirectory):
     def test_wrong_usage(self):
         self.assertEqual(self.status_and_message()[0], 2)
         self.assertEqual(self.status_and_message("a", "b")[0], 2)
+        self.assertEqual(self.status_and_message("--every-formula")[0], 2)
+        self.assertEqual(self.status_and_message("--every-formulas", self.directory)[0], 2)
+
+    def test_an_empty_name_is_not_the_working_directory(self):
+        write_run(self.directory / "m", "m", 1)
+        with contextlib.chdir(self.directory):
+            self.assert_fault("", "the name of the directory is empty", "expected", ". for the working directory")
+            self.assertEqual(self.status_and_message(".")[0], 0)
 
 
 if __name__ == "__main__":

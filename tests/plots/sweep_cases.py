@@ -1,0 +1,102 @@
+"""The figure of what depends on the number that is swept."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from synthetic_results import write_run, write_sweep
+from with_results import WithDirectory, change, comparisons_below
+
+from plots.style import line_styles
+from plots.sweep_figure import THIN, sweep_figures
+
+SIZES = (8, 16, 32)
+
+
+class Sweeps(WithDirectory):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(plt.close, "all")
+
+    def draw(self, every_formula=False):
+        """The figure's panels by title."""
+        comparisons = comparisons_below(self.directory)
+        labels = {method.label: method.algorithm for comparison in comparisons for method in comparison.methods}
+        (_, figure), = sweep_figures(comparisons, {"synthetic": line_styles(labels)}, every_formula)
+        return {panel.get_title(loc="left"): panel for panel in figure.axes}
+
+    def write_formulas(self, predicted):
+        """Micro-batches of 4 samples, 2 per worker and step; in half of the time nobody waits."""
+        for run in sorted(write_sweep(self.directory, SIZES).glob("*/seed=*")):
+            workers = int(run.parent.name.split("=")[1])
+            config = run / "config.toml"
+            config.write_text(config.read_text().replace("[cluster]", "[cluster]\nmicro_batches = 2"))
+            change(run / "summary.json", samples=4000, kept_micro_batches=1000, samples_per_virtual_s=100 * workers,
+                   worker_seconds={"summed": {"wait": 30, "total": 60}}, predicted=predicted(workers))
+
+    @staticmethod
+    def thin_lines(panel, kind="formula"):
+        return [list(line.get_ydata()) for line in panel.lines if line.get_gid() == kind]
+
+    @staticmethod
+    def legend(panel):
+        return [text.get_text() for text in panel.get_legend().get_texts()]
+
+    def test_formulas_that_assume_least_and_linear_scaling_are_thin_lines(self):
+        self.write_formulas(lambda workers: [{"formula": "Eq. 4", "step_time_s": 9, "kept": 1, "drop_rate": 0},
+                                             {"formula": "law" if workers > 8 else "sampled E[T]", "step_time_s": 0.5,
+                                              "kept": 0.75, "drop_rate": 0.25}])
+        panels = self.draw()
+        speed, of_one = panels["Samples per second"], panels["Samples per second and worker"]
+        self.assertEqual(self.thin_lines(speed), [[n * 2 * 4 * 0.75 / 0.5 for n in SIZES]] * 2)
+        self.assertEqual(self.thin_lines(speed, "linear"), [[n * 200 for n in SIZES]])
+        self.assertEqual(self.thin_lines(of_one), [[12] * 3] * 2)
+        self.assertEqual(self.thin_lines(of_one, "linear"), [[200] * 3])
+        self.assertEqual(self.thin_lines(panels["Dropped micro-batches (%)"]), [[25] * 3] * 2)
+        self.assertEqual(self.legend(speed), ["by formula: sampled E[T]\nlaw", "linear scaling: nobody waits"])
+
+    def test_every_formula_is_drawn_on_request_each_with_its_own_dashes(self):
+        self.write_formulas(lambda workers: [{"formula": "Eq. 4", "step_time_s": 2, "kept": 1},
+                                             {"formula": "sampled E[T]", "step_time_s": 0.5, "kept": 1}])
+        panel = self.draw(every_formula=True)["Samples per second and worker"]
+        self.assertEqual(sorted(self.thin_lines(panel)), [[4] * 3] * 2 + [[16] * 3] * 2)
+        dashes = {line.get_ydata()[0]: line._unscaled_dash_pattern for line in panel.lines
+                  if line.get_gid() == "formula"}
+        self.assertEqual(dashes, {16: THIN[0], 4: THIN[1]})
+        self.assertEqual(self.legend(self.draw(every_formula=True)["Samples per second"])[:2],
+                         ["sampled E[T]", "Eq. 4"])
+
+    def test_a_formula_that_some_points_lack_has_dashes_of_its_own(self):
+        shared = [{"formula": name, "step_time_s": step_s, "kept": 1} for name, step_s in (("Eq. 4", 2), ("E[T]", 1))]
+        law = {"formula": "law", "step_time_s": 0.5, "kept": 1}
+        self.write_formulas(lambda workers: shared + [law] * (workers > 8))
+        panel = self.draw(every_formula=True)["Samples per second and worker"]
+        dashes = {line.get_ydata()[0]: line._unscaled_dash_pattern for line in panel.lines
+                  if line.get_gid() == "formula"}
+        self.assertEqual(dashes, {16: THIN[0], 8: THIN[1], 4: THIN[2]})
+        self.assertIn([16] * 2, self.thin_lines(panel))  # from 16 workers on
+
+    def test_the_option_asks_for_every_formula(self):
+        self.write_formulas(lambda workers: [{"formula": "first", "step_time_s": 2, "kept": 1},
+                                             {"formula": "last", "step_time_s": 0.5, "kept": 1}])
+        for arguments, names in (([], [">by formula: last<"]), (["--every-formula"], [">first<", ">last<"])):
+            self.assertEqual(self.status_and_message(*arguments, self.directory / "synthetic"), (0, ""))
+            drawing = (self.directory / "synthetic" / "plots" / "sweep.svg").read_text()
+            self.assertEqual([name for name in (">by formula: last<", ">first<", ">last<") if name in drawing], names)
+
+    def test_lines_are_means_of_the_seeds_and_bands_go_from_the_lowest_to_the_highest(self):
+        speeds = {8: (100.0, 130.0, 400.0), 16: (200.0, 210.0, 250.0), 32: (90.0, 300.0, 300.0)}
+        for workers, of_seeds in speeds.items():
+            for seed, speed in enumerate(of_seeds, 1):
+                run = write_run(self.directory / str(workers), "m", seed, workers=workers, accuracy=False)
+                change(run / "summary.json", samples_per_virtual_s=speed, drop_rate=speed / 1000)
+        panels = self.draw()
+        for title, scale in (("Samples per second", lambda n: 1), ("Dropped micro-batches (%)", lambda n: 0.1),
+                             ("Samples per second and worker", lambda n: 1 / n)):
+            line, = [line for line in panels[title].lines if line.get_marker() == "o"]
+            expected = [(n, scale(n) * sum(of_seeds) / 3) for n, of_seeds in speeds.items()]
+            np.testing.assert_allclose(line.get_xydata(), expected)
+            band, = panels[title].collections
+            corners = band.get_paths()[0].vertices
+            for n, of_seeds in speeds.items():
+                at = corners[corners[:, 0] == n][:, 1]
+                np.testing.assert_allclose([at.min(), at.max()],
+                                           [scale(n) * of_seeds[0], scale(n) * of_seeds[2]], err_msg=title)
