@@ -123,6 +123,11 @@ std::optional<double> distance_of_models(const fs::path& simulated, const fs::pa
   return norm == 0 ? relative_error(difference, 0) : std::sqrt(difference / norm);
 }
 
+// Without worker 0's factor.
+double declared_micro_batch_s(const ComputeTime& compute_time) {
+  return to_seconds(compute_time.base(Rank{0})) / compute_time.factor(Rank{0});
+}
+
 ComparedRun Comparison::compared(std::size_t index) const {
   const Run& run = experiment_.runs[index];
   ComparedRun result;
@@ -143,6 +148,9 @@ ComparedRun Comparison::compared(std::size_t index) const {
     if (!result.failure.empty()) return result;
     (mpi ? result.mpi : result.simulated) = *summary;
   }
+  const bool computes = result.mpi.final_test_loss.has_value();  // without a model every micro-batch is slept through
+  if (run.pace == Pace::inject && !run.measured_micro_batch_s && computes)
+    result.replaced_micro_batch_s = declared_micro_batch_s(*run.compute_time);
   result.parameter_error = distance_of_models(directory(run, false), directory(run, true));
   return result;
 }

@@ -74,8 +74,8 @@ std::string label_of(const ComparedRun& run, bool with_seed) {
   return label;
 }
 
-std::string notes(std::span<const ComparedRun> runs) {
-  std::string text;
+std::string notes(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
+  std::string text = pace_note(runs, tolerances);
   std::vector<RunSummary> mpi;
   for (const ComparedRun& run : runs)
     if (run.failure.empty()) mpi.push_back(run.mpi);
@@ -127,6 +127,7 @@ Json json_of(const ComparedRun& run, const Tolerances& tolerances) {
   json["drop_rate_error"] = drop_rate_error(run);
   json["parameter_error"] = json_of(run.parameter_error);
   json["depends_on_clock"] = run.depends_on_clock;
+  json["replaced_micro_batch_s"] = json_of(run.replaced_micro_batch_s);
   json["simulated"] = json_of(run.simulated);
   json["mpi"] = json_of(run.mpi);
   return json;
@@ -158,6 +159,20 @@ bool all_within(std::span<const ComparedRun> runs, const Tolerances& tolerances)
   return std::ranges::all_of(runs, [&](const ComparedRun& run) { return verdict(run, tolerances) == "within"; });
 }
 
+std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
+  std::vector<ComparedRun> off;
+  for (const ComparedRun& run : runs)
+    if (run.failure.empty() && run.replaced_micro_batch_s && verdict(run, tolerances) != "within") off.push_back(run);
+  if (off.empty()) return "";
+  const double declared_s = *off.front().replaced_micro_batch_s;
+  const bool one = std::ranges::all_of(off, [&](const auto& run) { return run.replaced_micro_batch_s == declared_s; });
+  return fmt::format(
+      "With cluster.pace = \"inject\" a micro-batch takes under MPI what its arithmetic takes; the simulation alone "
+      "goes by\nthe declared cluster.micro_batch_s{}. Set cluster.pace = \"emulate\", so that MPI sleeps up to it, or\n"
+      "cluster.micro_batch_s = \"measured\", so that what the arithmetic takes is simulated.\n",
+      one ? fmt::format(" = {:.6g}", declared_s) : "");
+}
+
 std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
   TextTable table;
   table.add_column("method", Align::left);
@@ -184,7 +199,7 @@ std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances
     add("", "MPI", cells_of(run.mpi));
     add("", "error", cells_of_error(run), verdict(run, tolerances));
   }
-  std::string text = table.text() + notes(runs);
+  std::string text = table.text() + notes(runs, tolerances);
   if (!failures.empty()) text += "\nNot compared:\n" + failures;
   const auto within =
       std::ranges::count_if(runs, [&](const ComparedRun& run) { return verdict(run, tolerances) == "within"; });
@@ -200,6 +215,7 @@ std::string comparison_json(const std::string& experiment, std::span<const Compa
                             const Tolerances& tolerances, const ComparisonMachine& machine) {
   Json list = Json::array();
   for (const ComparedRun& run : runs) list.push_back(json_of(run, tolerances));
+  const std::string note = pace_note(runs, tolerances);
   const Json json = {
       {"experiment", experiment},
       {"commit", build_info().commit},
@@ -209,6 +225,7 @@ std::string comparison_json(const std::string& experiment, std::span<const Compa
       {"largest_errors",
        {{"step_time", largest(runs, step_time_error)}, {"drop_rate", largest(runs, drop_rate_error)}}},
       {"all_within", all_within(runs, tolerances)},
+      {"pace_note", note.empty() ? Json(nullptr) : Json(note)},
       {"runs", std::move(list)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -240,7 +257,7 @@ std::string comparison_markdown(const std::string& experiment, const std::string
         number(run.mpi.mean_staleness(), "{:.3f}"), number(run.simulated.final_test_loss),
         number(run.mpi.final_test_loss), parameters(run), verdict(run, tolerances));
   }
-  return text + "\n" + notes(runs);
+  return text + "\n" + notes(runs, tolerances);
 }
 
 }  // namespace syncopate

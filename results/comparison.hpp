@@ -20,6 +20,9 @@ struct ComparedRun {
   std::optional<double> parameter_error{};
   // What is computed depends on who comes first, so that the models differ although both clusters are right.
   bool depends_on_clock = false;
+  // What cluster.micro_batch_s declares, where pace = "inject" puts real arithmetic in its place under MPI; none where
+  // that was measured, or micro-batches are stretched to what was drawn.
+  std::optional<double> replaced_micro_batch_s{};
 };
 
 struct Tolerances {
@@ -42,6 +45,10 @@ struct ComparisonMachine {
   int cores = 1;
   double load = 0;  // mean number of processes that were ready to run, over the minute before
 };
+
+// Where runs are off because their clusters were told different times of a micro-batch: which, and the keys to set.
+// Empty where none is.
+std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
 // Three rows per run (simulated, MPI, error), then what did not come to its end and what to mind.
 std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances& tolerances);

@@ -98,6 +98,23 @@ TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   EXPECT_FALSE(result()["all_within"]);
 }
 
+// Two seconds are declared where the arithmetic takes microseconds: no machine is so busy that it takes half of them.
+TEST_F(Compare, DeclaredTimesThatAreNotInjectedAreToldWithWhatToSet) {
+  const std::string file = write("e.toml", two_methods);
+  const std::string command = "compare " + file + " --results results --quiet cluster.pace=";
+  const auto injected = syncopate(command + "inject cluster.micro_batch_s=2");
+  ASSERT_EQ(injected.status, 0) << injected.err;
+  EXPECT_THAT(injected.out, AllOf(HasSubstr("cluster.pace = \"inject\""), HasSubstr("cluster.micro_batch_s = 2."),
+                                  HasSubstr("Set cluster.pace = \"emulate\"")));
+  EXPECT_EQ(result()["runs"][0]["replaced_micro_batch_s"], 2);
+  EXPECT_GT(result()["runs"][0]["step_time_error"], 1);
+  // What is slept through under MPI too is not said to be missing, however far a busy machine is off.
+  const auto emulated = syncopate(command + "emulate --step-time-tolerance 0");
+  ASSERT_EQ(emulated.status, 0) << emulated.err;
+  EXPECT_THAT(emulated.out, Not(HasSubstr("inject")));
+  EXPECT_TRUE(result()["runs"][0]["replaced_micro_batch_s"].is_null());
+}
+
 TEST_F(Compare, WhatCannotBeRunIsSaid) {
   const std::string file = write("e.toml", two_methods);
   const auto missing = syncopate("compare " + file + " --results results --mpiexec /nowhere/mpirun");

@@ -60,6 +60,38 @@ TEST(Comparison, ErrorsAreThoseOfTheSimulation) {
   EXPECT_EQ(json["runs"][2]["failure"], "under MPI: a reason");
 }
 
+ComparedRun injected(double simulated_s, double mpi_s) {
+  ComparedRun run = compared(simulated_s, mpi_s);
+  run.replaced_micro_batch_s = 0.01;
+  return run;
+}
+
+TEST(Comparison, DeclaredTimesThatMpiReplacesByArithmeticAreNamedWithWhatToSet) {
+  const Tolerances bars;
+  const std::vector<ComparedRun> off{injected(2.2, 1.0)};
+  const std::string note = pace_note(off, bars);
+  for (const char* part : {"cluster.pace = \"inject\"", "the declared cluster.micro_batch_s = 0.01.",
+                           "Set cluster.pace = \"emulate\"", "cluster.micro_batch_s = \"measured\""})
+    EXPECT_THAT(note, HasSubstr(part));
+  EXPECT_THAT(comparison_table(off, bars), HasSubstr(note));
+  EXPECT_THAT(comparison_markdown("e", "e.toml", off, bars, {}), HasSubstr(note));
+  const auto json = nlohmann::json::parse(comparison_json("e", off, bars, {}));
+  EXPECT_EQ(json["pace_note"], note);
+  EXPECT_EQ(json["runs"][0]["replaced_micro_batch_s"], 0.01);
+
+  // Nothing is said where the two agree all the same, where nothing was replaced, and of what was not compared.
+  ComparedRun emulated = injected(2.2, 1.0), failed = injected(2.2, 1.0);
+  emulated.replaced_micro_batch_s.reset();
+  failed.failure = "under MPI: a reason";
+  const std::vector<ComparedRun> silent{injected(1.01, 1.0), emulated, failed};
+  EXPECT_EQ(pace_note(silent, bars), "");
+  EXPECT_TRUE(nlohmann::json::parse(comparison_json("e", silent, bars, {}))["pace_note"].is_null());
+  // Of several declared times none is named.
+  std::vector<ComparedRun> several{injected(2.2, 1.0), injected(2.2, 1.0)};
+  several[1].replaced_micro_batch_s = 0.02;
+  EXPECT_THAT(pace_note(several, bars), HasSubstr("the declared cluster.micro_batch_s."));
+}
+
 // The header is spelled out in NumPy's format 1.0: magic, version, length, a Python literal, blanks, a line feed.
 TEST(Comparison, ParametersAreInNumPysFormat) {
   const std::vector<float> values{1.0F, -2.5F, 3e-38F};
