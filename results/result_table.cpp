@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "results/text_table.hpp"
@@ -106,6 +107,36 @@ std::vector<Column> columns_of_values(const std::string& clock) {
   };
 }
 
+// Which formula each method's time in brackets is by, a line for each formula; of a method with several, each row's.
+std::string formulas_text(std::span<const RunSummary> runs) {
+  std::map<std::string, std::set<std::string>> formulas_of;  // by method
+  const auto formula_of = [](const RunSummary& run) { return run.predicted.back().prediction.formula; };
+  const auto counts = [](const RunSummary& run) { return run.status == RunStatus::finished && has_prediction(run); };
+  for (const RunSummary& run : runs)
+    if (counts(run)) formulas_of[run.method].insert(formula_of(run));
+  std::vector<std::pair<std::string, std::vector<std::string>>> methods_of;  // by formula
+  for (const RunSummary& run : runs) {
+    if (!counts(run)) continue;
+    auto found = std::ranges::find(methods_of, formula_of(run), [](const auto& entry) { return entry.first; });
+    if (found == methods_of.end()) found = methods_of.insert(methods_of.end(), {formula_of(run), {}});
+    const std::string label = formulas_of[run.method].size() == 1 ? run.method : row_label(run);
+    if (std::ranges::find(found->second, label) == found->second.end()) found->second.push_back(label);
+  }
+  std::string text;
+  for (const auto& [formula, methods] : methods_of) {
+    std::string line = "(formula) by " + formula + ":";
+    for (const std::string& method : methods) {
+      if (line.size() + method.size() + 2 > preferred_width) {
+        text += line + "\n";
+        line.assign(1, ' ');
+      }
+      line += " " + method + (&method == &methods.back() ? "" : ",");
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
 std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {
   std::vector<std::pair<std::string, Seeds>> rows;
   for (const RunSummary& run : runs) {
@@ -191,6 +222,8 @@ std::string result_table(std::span<const RunSummary> runs, const std::string& cl
     narrow.add_row(std::move(cells));
   }
   std::string text = wide.width() <= preferred_width ? wide.text() : narrow.text();
+  if (std::ranges::any_of(shown, [](const Column* column) { return column->of_seeds == step_time_text; }))
+    text += formulas_text(runs);
   if (censored) text += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
   return text;
 }

@@ -10,7 +10,8 @@
 namespace syncopate {
 
 // Rows in the order in which their methods first occur; only finished runs count. Empty if there are
-// none. A column that means nothing for any row is left out. `clock`: the name of the cluster's.
+// none. A column that means nothing for any row is left out. `clock`: the name of the cluster's. Below it stands what
+// the formulas in it are.
 std::string result_table(std::span<const RunSummary> runs, const std::string& clock = "virtual");
 
 // Runs that are not finished: method, seed, reason. Empty if there are none.

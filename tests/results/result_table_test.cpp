@@ -216,5 +216,39 @@ TEST(ResultTable, ShowsTheFormulasStepTimeInBracketsWhereAMethodHasOne) {
   EXPECT_THAT(table, HasSubstr("0.1000 (-)"));
 }
 
+// Which law a time in brackets is by is said, of methods with the same one together.
+TEST(ResultTable, FormulasAreNamedBelowTheTable) {
+  std::vector<RunSummary> runs{finished("A", 1, 0.9, 10.0), finished("A", 2, 0.9, 10.0), finished("B", 1, 0.9, 10.0),
+                               finished("C", 1, 0.9, 10.0), finished("D", 1, 0.9, 10.0)};
+  const FormulaTime first{.prediction = {.formula = "first", .step_time_s = 0.2}, .total_time_s = {}};
+  const FormulaTime law_l{.prediction = {.formula = "law L", .step_time_s = 0.1}, .total_time_s = {}};
+  const FormulaTime law_m{.prediction = {.formula = "law M", .step_time_s = 0.3}, .total_time_s = {}};
+  for (RunSummary& run : runs) run.steps = 600;
+  runs[0].predicted = runs[1].predicted = runs[3].predicted = {first, law_l};
+  runs[2].predicted = {law_m};
+  const std::string table = result_table(runs);
+  EXPECT_THAT(table, HasSubstr("\n(formula) by law L: A, C\n(formula) by law M: B\n"));
+  EXPECT_THAT(table, Not(HasSubstr("first")));
+  // Of a method that has several, the rows are told apart.
+  runs[3].method = "B";
+  runs[3].sweep = {{"cluster.workers", "8"}};
+  EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by law L: A, B, workers = 8\n(formula) by law M: B\n"));
+  // No line gets longer than a wide terminal.
+  std::vector<RunSummary> many;
+  for (int i = 0; i < 30; ++i) {
+    many.push_back(finished("a method of number " + std::to_string(i), 1, 0.9, 10.0));
+    many.back().predicted = runs[2].predicted;
+  }
+  std::istringstream lines(result_table(many));
+  int named = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("(formula) by") == 0 || named > 0) ++named;
+    if (named > 0) {
+      EXPECT_LE(line.size(), 120u);
+    }
+  }
+  EXPECT_GT(named, 4);
+}
+
 }  // namespace
 }  // namespace syncopate
