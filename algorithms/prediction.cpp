@@ -1,6 +1,7 @@
 #include "algorithms/prediction.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace syncopate {
@@ -26,12 +27,22 @@ double PredictionInput::message_s(int servers) const {
 
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
   std::vector<SlowestWorker> result;
-  if (!input.times.alike())
-    result.push_back({"normal workers, unlike", expected_slowest_sum(input.times)});
-  else if (input.workers > 1)
-    result.push_back({"Eq. 4", expected_slowest_worker(input.workers, input.micro_batches, input.times.law)});
-  if (input.times.slowest_s) result.push_back({"sampled E[T]", *input.times.slowest_s});
+  const SampledTimes& times = input.times;
+  if (times.has_variance && !times.alike())
+    result.push_back({"normal workers, unlike", expected_slowest_sum(times)});
+  else if (times.has_variance && input.workers > 1)
+    result.push_back({"Eq. 4", expected_slowest_worker(input.workers, input.micro_batches, times.law)});
+  if (times.slowest_s) result.push_back({"sampled E[T]", *times.slowest_s, times.slowest_error_s});
   return result;
+}
+
+bool misses(const Prediction& formula, const Prediction& sampled) {
+  constexpr double standard_errors = 3, rounding = 5e-5;  // of the tables' four digits
+  const auto differ = [](double a, double b, double error) {
+    return std::abs(a - b) > standard_errors * error + rounding * std::abs(b);
+  };
+  return differ(formula.step_time_s, sampled.step_time_s, sampled.step_error_s) ||
+         differ(formula.kept, sampled.kept, sampled.kept_error);
 }
 
 std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCosts& costs,

@@ -37,10 +37,11 @@ struct PredictionInput {
 // A law of the slowest worker's step, by which a method and synchronous SGD are compared.
 struct SlowestWorker {
   std::string formula;
-  double step_s = 0;  // E[T]
+  double step_s = 0;   // E[T]
+  double error_s = 0;  // its standard error, where it is sampled
 };
-// Those that can be given: Eq. 4 where workers are alike, independent normal workers where they are not; and the
-// mean of the sampled maxima. At least one for up to some thousand workers.
+// Those that can be given: Eq. 4 where workers are alike, independent normal workers where they are not, neither of
+// them where steps have no variance; and the mean of the sampled maxima. At least one for up to some thousand workers.
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input);
 
 struct Prediction {
@@ -50,12 +51,19 @@ struct Prediction {
   double kept = 1;                    // share of the N x M micro-batches of a step that end up in the model
   std::optional<double> drop_rate{};  // of what is computed; none: the formula does not say
   double sync_step_time_s = 0;        // of synchronous SGD by the same formula
+  double step_error_s = 0;            // standard error of step_time_s, where it is a mean over drawn steps
+  double kept_error = 0;              // the same of kept
 
   // S_eff of Eq. 6: micro-batches per time, in multiples of synchronous SGD's.
   double effective_speedup() const { return kept * sync_step_time_s / step_time_s; }
   double communication_share() const { return communication_s / step_time_s; }
   bool operator==(const Prediction&) const = default;
 };
+
+// Whether a formula differs from a mean over drawn steps by more than three of its standard errors. The formula's own
+// error is then larger than the sample's with some 98 % certainty, two standard errors', and the sample the better
+// guide; where it is not, chance might be all that tells them apart. What four digits do not show is no difference.
+bool misses(const Prediction& formula, const Prediction& sampled);
 
 // Steps that wait for the first `quorum` of N workers who all begin with them, by the order statistic of the
 // sampled law, or, of unlike workers, of sampled steps; where late work is not cancelled they do not, and it is a

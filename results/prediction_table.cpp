@@ -47,7 +47,7 @@ std::vector<std::string> row_of_simulation(const PredictedMethod& method) {
 std::vector<std::string> row_of_formula(const FormulaTime& formula) {
   const Prediction& prediction = formula.prediction;
   return {prediction.formula,
-          seconds(prediction.step_time_s),
+          seconds(prediction.step_time_s, prediction.step_error_s),
           speedup(prediction.effective_speedup()),
           percent(prediction.drop_rate),
           percent(prediction.communication_share()),
@@ -64,6 +64,11 @@ std::string label_of(const PredictedMethod& method) {
 template <typename Value>
 Json json_of(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
+}
+
+// None for a formula that does not go by a sample.
+Json error_of(const Prediction& prediction) {
+  return prediction.step_error_s > 0 ? Json(prediction.step_error_s) : Json(nullptr);
 }
 
 Json json_of(const PredictedMethod& method) {
@@ -83,6 +88,7 @@ Json json_of(const PredictedMethod& method) {
   for (const auto& [prediction, total_time_s] : method.formulas) {
     formulas.push_back({{"formula", prediction.formula},
                         {"step_time_s", prediction.step_time_s},
+                        {"step_time_standard_error_s", error_of(prediction)},
                         {"effective_speedup", prediction.effective_speedup()},
                         {"drop_rate", json_of(prediction.drop_rate)},
                         {"communication_share", prediction.communication_share()},

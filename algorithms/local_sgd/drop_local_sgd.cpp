@@ -51,12 +51,9 @@ void DropLocalSgd::run(Worker& worker) const {
 
 std::vector<Prediction> DropLocalSgd::predict(const PredictionInput& input) const {
   const double threshold_s = to_seconds(options_.threshold);
-  const bool whole = options_.clock == DropLocalOptions::Clock::period;
-  const auto round = [&](Step length) {
-    return whole ? round_until(threshold_s, length, options_.state.average, input)
-                 : round_of_steps_until(threshold_s, length, options_.state.average, input);
-  };
-  return predict_rounds(*period_, "Eq. 5 over rounds of normal sums", round, input);
+  const Limits limits = options_.clock == DropLocalOptions::Clock::period ? Limits{.round_s = threshold_s}
+                                                                          : Limits{.step_s = threshold_s};
+  return predict_rounds(*period_, rounds_until(limits, options_.state.average, input), input);
 }
 
 std::string DropLocalSgd::why_not_predicted(const PredictionInput&) const { return rounds_are_unknown; }

@@ -22,10 +22,9 @@ void HierarchicalSgd::run(Worker& worker) const {
 
 std::vector<Prediction> HierarchicalSgd::predict(const PredictionInput& input) const {
   if (input.network.has_shared_links() || !input.times.slowest_s) return {};
-  const auto round = [&](Step length) {
-    return round_in_groups(length, options_.group_size, options_.group_period, options_.policies.average, input);
-  };
-  return predict_rounds(*options_.period, "rounds of groups' normal sums", round, input);
+  return predict_rounds(
+      *options_.period,
+      rounds_in_groups({options_.group_size, options_.group_period}, options_.policies.average, input), input);
 }
 
 std::string HierarchicalSgd::why_not_predicted(const PredictionInput& input) const {

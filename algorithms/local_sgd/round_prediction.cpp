@@ -16,27 +16,31 @@ struct Group {
   double communication_s = 0;  // of it
 };
 
+// One average within a group.
+double group_average_s(int first, int count, const Bytes& payload, const PredictionInput& input) {
+  if (count == 1) return 0;
+  return to_seconds(input.network.collective(
+      {.operation = Operation::all_reduce, .members = count, .payload = payload, .first = Rank{first}}));
+}
+
 Group group_of(int first, int count, std::int64_t averages, Step group_period, Step rest, const Bytes& payload,
                const PredictionInput& input) {
   const auto slowest = [&](Step steps) {
     return law_of_maximum(normal_sums(input.times, static_cast<double>(steps.value()), first, count));
   };
-  const CollectiveCall call{
-      .operation = Operation::all_reduce, .members = count, .payload = payload, .first = Rank{first}};
   Group group{.law = slowest(rest)};
   if (averages == 0) return group;
   const NormalTime one = slowest(group_period);
   const auto times = static_cast<double>(averages);
-  if (count > 1) group.communication_s = times * to_seconds(input.network.collective(call));
+  group.communication_s = times * group_average_s(first, count, payload, input);
   group.law.mean += times * one.mean + group.communication_s;
   group.law.deviation = std::hypot(group.law.deviation, std::sqrt(times) * one.deviation);
   return group;
 }
 
-}  // namespace
-
-std::vector<Prediction> predict_rounds(const SyncPeriod& period, const std::string& formula, const TimeOfRound& round,
-                                       const PredictionInput& input) {
+// The sum over the whole run of what its rounds take; none where they cannot be told beforehand.
+std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const TimeOfRound& round,
+                                        const PredictionInput& input) {
   constexpr int most_rounds = 1'000'000;
   constexpr double no_limit = 1e15;
   const double samples_per_step =
@@ -44,79 +48,147 @@ std::vector<Prediction> predict_rounds(const SyncPeriod& period, const std::stri
   const double steps =
       std::min(input.budget.steps ? static_cast<double>(input.budget.steps->value()) : no_limit,
                input.budget.samples ? static_cast<double>(*input.budget.samples) / samples_per_step : no_limit);
-  if (input.budget.bytes && steps == no_limit) return {};
+  if (input.budget.bytes && steps == no_limit) return std::nullopt;
   const Step end = static_cast<Step::Rep>(std::ceil(steps));
-  std::map<Step, RoundTime> rounds_of;  // by their length
-  double time_s = 0, communication_s = 0, kept = 0;
+  std::map<Step, std::optional<RoundTime>> rounds_of;  // by their length
+  Prediction sum;
+  sum.kept = 0;
   Step done{};
-  for (int rounds = 0; done < end && time_s < input.budget.seconds.value_or(1e300); ++rounds) {
+  for (int rounds = 0; done < end && sum.step_time_s < input.budget.seconds.value_or(1e300); ++rounds) {
     const Step length = period.at(done, input.learning_rate.at(done), end - done);
-    if (length > longest_round || rounds == most_rounds) return {};
+    if (length > longest_round || rounds == most_rounds) return std::nullopt;
     const auto [known, is_new] = rounds_of.try_emplace(length);
     if (is_new) known->second = round(length);
-    time_s += known->second.time_s;
-    communication_s += known->second.communication_s;
-    kept += known->second.kept * static_cast<double>(length.value());
+    if (!known->second) return std::nullopt;
+    const RoundTime& one = *known->second;
+    sum.step_time_s += one.time_s;
+    sum.communication_s += one.communication_s;
+    sum.kept += one.kept * static_cast<double>(length.value());
+    sum.step_error_s += one.error_s;  // of one sample, so that errors may all go the same way
+    sum.kept_error += one.kept_error * static_cast<double>(length.value());
     done += length;
   }
   const auto taken = static_cast<double>(done.value());
-  return {{.formula = formula,
-           .step_time_s = time_s / taken,
-           .communication_s = communication_s / taken,
-           .kept = kept / taken,
-           .drop_rate = 1 - kept / taken,
-           .sync_step_time_s = expected_slowest_sum(input.times) + input.all_reduce_s()}};
+  for (double* total : {&sum.step_time_s, &sum.communication_s, &sum.kept, &sum.step_error_s, &sum.kept_error})
+    *total /= taken;
+  sum.drop_rate = 1 - sum.kept;
+  return sum;
+}
+
+RoundTime round_of(double computing_s, double average_s) { return {computing_s + average_s, average_s}; }
+
+RoundTime round_of(const SampledRounds& computing, double average_s) {
+  return {computing.time_s.mean + average_s, average_s, computing.kept.mean, computing.time_s.error,
+          computing.kept.error};
+}
+
+// By drawn steps; sums of more of them than were drawn are left to the central limit, where it holds.
+TimeOfRound sampled_or(const TimeOfRound& normal, std::function<std::optional<RoundTime>(Step)> sampled,
+                       const PredictionInput& input) {
+  return [=, has_variance = input.times.has_variance](Step length) {
+    const auto time = sampled(length);
+    return time || !has_variance ? time : normal(length);
+  };
+}
+
+}  // namespace
+
+std::vector<Prediction> predict_rounds(const SyncPeriod& period, const RoundFormulas& formulas,
+                                       const PredictionInput& input) {
+  std::vector<Prediction> predictions;
+  if (input.times.has_variance)
+    if (auto normal = sum_of_rounds(period, formulas.by_normal_sums, input)) {
+      normal->formula = formulas.of_normal_sums;
+      normal->sync_step_time_s = expected_slowest_sum(input.times) + input.all_reduce_s();
+      predictions.push_back(*normal);
+    }
+  if (!input.times.slowest_s) return predictions;
+  auto sampled = sum_of_rounds(period, formulas.by_sampled_sums, input);
+  if (!sampled || (!predictions.empty() && !misses(predictions.front(), *sampled))) return predictions;
+  sampled->formula = formulas.of_sampled_sums;
+  sampled->sync_step_time_s = *input.times.slowest_s + input.all_reduce_s();
+  predictions.push_back(*sampled);
+  return predictions;
 }
 
 std::vector<Prediction> predict_rounds(const SyncPeriod& period, const AveragePolicy& policy,
                                        const PredictionInput& input) {
+  RoundFormulas formulas = rounds_until({}, policy, input);
+  formulas.of_normal_sums = "rounds of normal sums";
+  formulas.of_sampled_sums = "rounds of sampled sums";
+  return predict_rounds(period, formulas, input);
+}
+
+RoundFormulas rounds_in_groups(const Groups& groups, const AveragePolicy& policy, const PredictionInput& input) {
+  const auto averages_in = [=](Step length) { return (length.value() - 1) / groups.period.value(); };
   const double average_s = input.average_s(policy);
-  const auto round = [&](Step length) {
-    const double slowest_s = expected_slowest_sum(input.times, static_cast<double>(length.value()));
-    return RoundTime{slowest_s + average_s, average_s};
+  const auto normal = [=, &input](Step length) -> std::optional<RoundTime> {
+    const std::int64_t averages = averages_in(length);
+    if (averages == 0)
+      return round_of(expected_slowest_sum(input.times, static_cast<double>(length.value())), average_s);
+    const Step rest = length - Step{averages * groups.period.value()};
+    RoundTime round{.communication_s = average_s};
+    std::vector<NormalTime> laws;
+    for (int first = 0; first < input.workers; first += groups.size) {
+      const int count = std::min(groups.size, input.workers - first);
+      const Group group = group_of(first, count, averages, groups.period, rest, input.averaged_bytes(policy), input);
+      laws.push_back(group.law);
+      round.communication_s += group.communication_s * count / input.workers;
+    }
+    round.time_s = expected_maximum(laws) + average_s;
+    return round;
   };
-  return predict_rounds(period, "rounds of normal sums", round, input);
+  const auto sampled = [=, &input](Step length) -> std::optional<RoundTime> {
+    const std::int64_t averages = averages_in(length);
+    RoundTime round{.communication_s = average_s};
+    std::vector<double> averages_s;  // of each group, in the whole round
+    for (int first = 0; first < input.workers; first += groups.size) {
+      const int count = std::min(groups.size, input.workers - first);
+      averages_s.push_back(group_average_s(first, count, input.averaged_bytes(policy), input) *
+                           static_cast<double>(averages));
+      round.communication_s += averages_s.back() * count / input.workers;
+    }
+    const auto time_s = sample_rounds(input.times, length.value(), [&](std::size_t begin) {
+      double slowest_s = 0;
+      for (std::size_t g = 0; g < averages_s.size(); ++g) {
+        const int first = static_cast<int>(g) * groups.size, end = std::min(first + groups.size, input.workers);
+        double group_s = averages_s[g];
+        for (std::int64_t done = 0; done < length.value(); done += groups.period.value())
+          group_s += slowest_sum(input.times, first, end, begin + static_cast<std::size_t>(done),
+                                 static_cast<std::size_t>(std::min(groups.period.value(), length.value() - done)));
+        slowest_s = std::max(slowest_s, group_s);
+      }
+      return slowest_s;
+    });
+    if (!time_s) return std::nullopt;
+    round.time_s = time_s->mean + average_s;
+    round.error_s = time_s->error;
+    return round;
+  };
+  return {"rounds of groups' normal sums", normal, "rounds of groups' sampled sums",
+          sampled_or(normal, sampled, input)};
 }
 
-RoundTime round_in_groups(Step length, int group_size, Step group_period, const AveragePolicy& policy,
-                          const PredictionInput& input) {
-  const std::int64_t averages = (length.value() - 1) / group_period.value();
-  const Step rest = length - Step{averages * group_period.value()};
+RoundFormulas rounds_until(const Limits& limits, const AveragePolicy& policy, const PredictionInput& input) {
   const double average_s = input.average_s(policy);
-  if (averages == 0) {
-    const double slowest_s = expected_slowest_sum(input.times, static_cast<double>(length.value()));
-    return {slowest_s + average_s, average_s};
-  }
-  RoundTime round{.communication_s = average_s};
-  std::vector<NormalTime> groups;
-  for (int first = 0; first < input.workers; first += group_size) {
-    const int count = std::min(group_size, input.workers - first);
-    const Group group = group_of(first, count, averages, group_period, rest, input.averaged_bytes(policy), input);
-    groups.push_back(group.law);
-    round.communication_s += group.communication_s * count / input.workers;
-  }
-  round.time_s = expected_maximum(groups) + average_s;
-  return round;
-}
-
-RoundTime round_until(double threshold_s, Step length, const AveragePolicy& policy, const PredictionInput& input) {
-  const double average_s = input.average_s(policy);
-  const auto sums = normal_sums(input.times, static_cast<double>(length.value()), 0, input.workers);
-  return {expected_maximum(sums, threshold_s) + average_s, average_s,
-          expected_share_done(input.times, length, threshold_s)};
-}
-
-RoundTime round_of_steps_until(double threshold_s, Step length, const AveragePolicy& policy,
-                               const PredictionInput& input) {
-  if (length == Step{1}) return round_until(threshold_s, length, policy, input);
-  const double average_s = input.average_s(policy), steps = static_cast<double>(length.value());
-  std::vector<NormalTime> sums = normal_sums(input.times, 1, 0, input.workers);
-  for (NormalTime& sum : sums) {
-    const NormalTime step = law_until(sum, threshold_s);
-    sum = {steps * step.mean, std::sqrt(steps) * step.deviation, sum.workers};
-  }
-  return {expected_maximum(sums, steps * threshold_s) + average_s, average_s,
-          expected_share_done(input.times, 1, threshold_s)};
+  const auto normal = [=, &input](Step length) -> std::optional<RoundTime> {
+    const auto steps = static_cast<double>(length.value());
+    std::vector<NormalTime> sums = normal_sums(input.times, 1, 0, input.workers);
+    for (NormalTime& sum : sums) {
+      const NormalTime step = length == Step{1} ? sum : law_until(sum, limits.step_s);
+      sum = {steps * step.mean, std::sqrt(steps) * step.deviation, sum.workers};
+    }
+    RoundTime round = round_of(expected_maximum(sums, std::min(limits.round_s, steps * limits.step_s)), average_s);
+    if (!std::isinf(limits.round_s)) round.kept = expected_share_done(input.times, length, limits.round_s);
+    if (!std::isinf(limits.step_s)) round.kept = expected_share_done(input.times, 1, limits.step_s);
+    return round;
+  };
+  const auto sampled = [=, &input](Step length) -> std::optional<RoundTime> {
+    const auto rounds = sample_rounds(input.times, length.value(), limits);
+    return rounds ? std::optional(round_of(*rounds, average_s)) : std::nullopt;
+  };
+  return {"Eq. 5 over rounds of normal sums", normal, "rounds of sampled sums until the threshold",
+          sampled_or(normal, sampled, input)};
 }
 
 }  // namespace syncopate

@@ -1,15 +1,18 @@
-// What rounds of local steps take, by sums of steps that are taken as normal.
+// What rounds of local steps take: by sums of steps that are taken as normal, and, where these miss what is drawn or
+// have no variance, by sums of drawn steps.
 // Source:  expected maxima of normal sums (workers/theory/order_statistics.hpp); Giladi et al. 2023, Eq. 5, for what a
 //          threshold keeps.
 // Units:   seconds.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "algorithms/local_sgd/sync_period.hpp"
 #include "algorithms/prediction.hpp"
+#include "workers/theory/sampled_rounds.hpp"
 
 namespace syncopate {
 
@@ -18,15 +21,26 @@ struct RoundTime {
   double time_s = 0;
   double communication_s = 0;  // of it
   double kept = 1;             // share of the micro-batches
+  double error_s = 0;          // standard errors, of what is sampled
+  double kept_error = 0;
 };
-using TimeOfRound = std::function<RoundTime(Step length)>;
+// None where so long a round cannot be told.
+using TimeOfRound = std::function<std::optional<RoundTime>(Step length)>;
+
+// A method's rounds by both laws.
+struct RoundFormulas {
+  std::string of_normal_sums;
+  TimeOfRound by_normal_sums;
+  std::string of_sampled_sums;
+  TimeOfRound by_sampled_sums;
+};
 
 // Why there is none.
 inline constexpr const char* rounds_are_unknown =
     "how long its rounds are follows from how the run goes, or they are too long or too many";
 
 // Rounds as long as the rule makes them over the whole run. None where the rounds cannot be told beforehand.
-std::vector<Prediction> predict_rounds(const SyncPeriod& period, const std::string& formula, const TimeOfRound& round,
+std::vector<Prediction> predict_rounds(const SyncPeriod& period, const RoundFormulas& formulas,
                                        const PredictionInput& input);
 // Each waits for the slowest sum of its steps, and for an average.
 std::vector<Prediction> predict_rounds(const SyncPeriod& period, const AveragePolicy& policy,
@@ -35,14 +49,15 @@ std::vector<Prediction> predict_rounds(const SyncPeriod& period, const AveragePo
 // Groups of `group_size` consecutive workers, the last may be smaller, average after each `group_period` steps, all
 // at the round's end. Maxima within a group have their own mean and deviation, their sums are taken as normal again:
 // exact for one group, for groups of one, and for rounds of one group period.
-RoundTime round_in_groups(Step length, int group_size, Step group_period, const AveragePolicy& policy,
-                          const PredictionInput& input);
+struct Groups {
+  int size;
+  Step period;
+};
+RoundFormulas rounds_in_groups(const Groups& groups, const AveragePolicy& policy, const PredictionInput& input);
 
-// All stop at the threshold, counted from the round's start.
-RoundTime round_until(double threshold_s, Step length, const AveragePolicy& policy, const PredictionInput& input);
-// Each local step stops at the threshold, counted from its own start: the sums are of min(threshold, step). Their law
-// is skewed where many steps are cut, so that the maximum is a few thousandths too long.
-RoundTime round_of_steps_until(double threshold_s, Step length, const AveragePolicy& policy,
-                               const PredictionInput& input);
+// All stop at the threshold, counted from the round's start, or each local step from its own. The sums are then of
+// min(threshold, step): their law is skewed where many steps are cut, so that normal sums' maximum is a few thousandths
+// too long.
+RoundFormulas rounds_until(const Limits& limits, const AveragePolicy& policy, const PredictionInput& input);
 
 }  // namespace syncopate

@@ -44,11 +44,13 @@ class AutomaticThreshold final : public DropThreshold {
 
   std::unique_ptr<Course> begin() const override { return std::make_unique<Calibration>(*this); }
   bool expects_a_drop_rate() const override { return true; }
-  // The best by Eqs. 5 and 6: what the search finds in a sample, found in the law.
+  // What the search finds in drawn steps, or, by Eqs. 5 and 6, in the law.
   std::optional<ThresholdForecast> forecast(const ThresholdQuestion& q) const override {
     const double most = options_.maximum_drop_rate.value_or(1);
-    return ThresholdForecast{best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most).threshold,
-                             settles_after()};
+    const double threshold_s =
+        q.drawn ? search_threshold(*q.drawn, q.serial_s, options_.form, options_.maximum_drop_rate).threshold
+                : best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most, q.shortest_s).threshold;
+    return ThresholdForecast{threshold_s, settles_after()};
   }
   Step settles_after() const override { return options_.warmup_steps + options_.calibration_steps; }
   std::optional<Step> learns_until() const override { return settles_after(); }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "algorithms/synchronous/threshold_search.hpp"
 #include "experiments/settings.hpp"
 #include "workers/theory/drop_compute_theory.hpp"
 #include "workers/worker.hpp"
@@ -32,8 +33,11 @@ struct TimedStep {
 struct ThresholdQuestion {
   int micro_batches = 1;
   MicroBatchLaw law{};
-  double slowest_s = 0;  // E[T], without a threshold
-  double serial_s = 0;   // T^c
+  double slowest_s = 0;   // E[T], without a threshold
+  double serial_s = 0;    // T^c
+  double shortest_s = 0;  // no micro-batch is shorter
+  // Steps of the run; where there are some, they count, not the law.
+  std::optional<MicroBatchTimes> drawn{};
 };
 struct ThresholdForecast {
   double threshold_s = 0;  // infinite: none

@@ -14,9 +14,15 @@ void SyncSgd::run(Worker& worker) const {
 std::vector<Prediction> SyncSgd::predict(const PredictionInput& input) const {
   const double communication_s = input.all_reduce_s();
   std::vector<Prediction> predictions;
-  for (const auto& [formula, slowest_s] : slowest_workers(input)) {
-    const double step_s = slowest_s + communication_s;
-    predictions.push_back({formula, step_s, communication_s, 1, 0, step_s});
+  for (const SlowestWorker& slowest : slowest_workers(input)) {
+    const double step_s = slowest.step_s + communication_s;
+    predictions.push_back({.formula = slowest.formula,
+                           .step_time_s = step_s,
+                           .communication_s = communication_s,
+                           .kept = 1,
+                           .drop_rate = 0,
+                           .sync_step_time_s = step_s,
+                           .step_error_s = slowest.error_s});
   }
   return predictions;
 }

@@ -22,6 +22,7 @@ struct PredictedRun {
   int steps = 2000;
   double network_s = 0.5;
   std::shared_ptr<const NetworkModel> network{};  // instead of the fixed cost
+  int moments = 0;                                // vectors of the optimizer's state
 
   template <typename Question>
   auto with_input(const Question& question) const {
@@ -34,6 +35,7 @@ struct PredictedRun {
                                     .times = times,
                                     .network = network ? *network : *fixed,
                                     .parameter_bytes = Bytes{16},
+                                    .moments = moments,
                                     .budget = {.steps = steps},
                                     .learning_rate = rate});
   }

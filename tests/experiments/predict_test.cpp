@@ -126,7 +126,7 @@ TEST_F(Predict, FormulasStandBesideTheSimulation) {
   }
   const auto count = [&](std::size_t i) { return methods[i].formulas.size(); };
   EXPECT_EQ(count(0), 2u);
-  EXPECT_EQ(count(1), 2u);
+  EXPECT_EQ(count(1), 3u);  // two exponential times are far from normal
   EXPECT_EQ(count(2), 1u);
   EXPECT_EQ(count(3), 1u);
   EXPECT_EQ(count(4), 1u);
@@ -212,6 +212,33 @@ TEST_F(Predict, EachPointOfASweepHasABaselineOfItsOwn) {
   EXPECT_EQ(methods[0].sweep.at(0).second, "2");
   EXPECT_GT(*methods[1].simulated_speedup, *methods[0].simulated_speedup);  // more gain with more workers
   EXPECT_THAT(prediction_table(methods), HasSubstr("drop, workers = 8"));
+}
+
+// Nobody knows the slowest of so many without a variance; a mean pace needs none.
+TEST_F(Predict, WithoutAVarianceAndASampleOfAllWorkersThereIsNoFormulaButAReason) {
+  write(std::string(small) + "[[delays]]\nkind = \"pareto\"\nshape = 1.5\nminimum = 0.001\n");
+  const Experiment few = load(), many = load({"cluster.workers=5000", "datasets.gaussian-mixture.train=80000"});
+  const auto of_few = predict_by_formula(few.runs.front(), sample_times(few.runs.front()));
+  ASSERT_EQ(of_few.all.size(), 1u);
+  EXPECT_EQ(of_few.all[0].prediction.formula, "sampled E[T]");
+  const auto of_many = predict_by_formula(many.runs.front(), sample_times(many.runs.front()));
+  EXPECT_TRUE(of_many.all.empty());
+  EXPECT_THAT(of_many.why_none, HasSubstr("no variance"));
+}
+
+// What is sampled has an error, which the table and the JSON show.
+TEST_F(Predict, SampledTimesStandWithTheirErrors) {
+  const auto methods = predict(all_methods());
+  const auto json = nlohmann::json::parse(predictions_json("small", methods));
+  const auto& formulas = json["predictions"][0]["formulas"];
+  ASSERT_EQ(formulas.size(), 2u);
+  EXPECT_TRUE(formulas[0]["step_time_standard_error_s"].is_null());
+  const double error_s = formulas[1]["step_time_standard_error_s"];
+  EXPECT_EQ(error_s, methods[0].formulas[1].prediction.step_error_s);
+  EXPECT_GT(error_s, 0);
+  const std::string table = prediction_table(methods);
+  const std::string row = table.substr(table.find("sampled E[T]"));
+  EXPECT_THAT(row.substr(0, row.find('\n')), HasSubstr("+-"));
 }
 
 TEST_F(Predict, DelaysWithoutAMeanAreRefusedWithTheirPlace) {

@@ -24,6 +24,19 @@ TEST(BackupTheory, TheBestQuorumNeedsATightBulk) {
   }
 }
 
+// A step's communication is waited for as a shift of all times is: what is best with it is best with so late a start.
+TEST(BackupTheory, CommunicationCountsAsAShiftOfAllTimes) {
+  const boost::math::exponential tail(1.0);
+  const auto shifted = [&](double shift) -> Quantile {
+    return [=](double p) { return shift + boost::math::quantile(tail, p); };
+  };
+  const auto late = best_quorum(100, 50, shifted(3), inception);
+  const auto talkative = best_quorum(100, 50, shifted(0), inception, 3);
+  EXPECT_EQ(talkative.quorum, 84);
+  EXPECT_NEAR(talkative.total_time, late.total_time, 1e-9 * late.total_time);
+  EXPECT_NEAR(talkative.step_time + 3, late.step_time, 1e-9);
+}
+
 TEST(BackupTheory, WithoutStragglersNobodyIsABackup) {
   const auto best = best_quorum(
       100, 1, [](double) { return 2.0; }, inception);

@@ -85,6 +85,18 @@ TEST(DropComputeTheory, WithoutSpreadNoThresholdIsTheBest) {
   EXPECT_EQ(none.drop_rate, 0);
 }
 
+// A law with a long tail, taken as normal, has its best threshold where no micro-batch can have ended.
+TEST(DropComputeTheory, NoThresholdIsShorterThanAMicroBatchCanBe) {
+  const MicroBatchLaw heavy{.mean = 2.5, .deviation = 40};
+  const double slowest = expected_slowest_worker(64, 4, heavy), shortest = 1.5;
+  ASSERT_LT(best_threshold(4, heavy, slowest, 0.1).threshold, shortest);
+  const auto bounded = best_threshold(4, heavy, slowest, 0.1, 1, shortest);
+  EXPECT_GE(bounded.threshold, shortest);
+  EXPECT_LE(bounded.threshold, shortest + slowest / 400);  // it falls off from there on
+  // One that is out of reach for nobody changes nothing.
+  EXPECT_EQ(best_threshold(12, delayed, 22, 0.9, 1, 1).threshold, best_threshold(12, delayed, 22, 0.9).threshold);
+}
+
 TEST(DropComputeTheory, TheBestThresholdIsBetterThanItsNeighbours) {
   const auto best = best_threshold(12, delayed, 22, 0.9);
   const auto at = [](double threshold) {

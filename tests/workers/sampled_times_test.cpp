@@ -49,6 +49,36 @@ TEST(SampledTimes, WhereTheDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
   EXPECT_NEAR(heavy.law.mean, 1 + 0.1 * 1.8 / 0.8, 0.1);
 }
 
+double drawn_s(const ComputeTime& compute_time, Step step) {
+  Duration duration{};
+  compute_time.durations(Rank{0}, step, 0, {&duration, 1});
+  return to_seconds(duration);
+}
+
+// Of two values a and b: the sample's deviation is |a - b| / sqrt(2), a mean's standard error |a - b| / 2.
+TEST(SampledTimes, DeviationsAndErrorsAreThoseOfASample) {
+  const ComputeTime compute_time(7, 1.0, {}, {pareto_delay(1.8, 0.1)});
+  const double a = drawn_s(compute_time, 0), b = drawn_s(compute_time, 1);
+  const auto two = sample_times(compute_time, 1, 1, Step{2});
+  EXPECT_FALSE(two.has_variance);
+  EXPECT_NEAR(two.law.mean, (a + b) / 2, 1e-12);
+  EXPECT_NEAR(two.law.deviation, std::abs(a - b) / std::sqrt(2), 1e-12);
+  ASSERT_TRUE(two.slowest_s);
+  EXPECT_NEAR(*two.slowest_s, (a + b) / 2, 1e-12);
+  EXPECT_NEAR(two.slowest_error_s, std::abs(a - b) / 2, 1e-12);
+}
+
+// The slowest of 8 steps of 1 s + Exp of mean 0.5 s deviates by 0.5 sqrt(1 + 1/4 + ... + 1/64): over 512 steps.
+TEST(SampledTimes, TheErrorOfTheSlowestFallsWithTheRootOfTheSteps) {
+  const auto times = sample({exponential_delay(0.5)}, 8, 1);
+  ASSERT_EQ(times.drawn_steps(), 512u);
+  const double deviation = std::sqrt(variance_exponential(8, 8, 1 / 0.5));
+  EXPECT_NEAR(times.slowest_error_s, deviation / std::sqrt(512), 0.2 * deviation / std::sqrt(512));
+  EXPECT_NEAR(*times.slowest_s, 1 + expected_exponential(8, 8, 1 / 0.5), 4 * times.slowest_error_s);
+  EXPECT_TRUE(times.has_variance);
+  EXPECT_DOUBLE_EQ(times.shortest_s, 1);
+}
+
 // By hand: three workers, whose steps take 1 s, 1.5 s and 3 s.
 TEST(SampledTimes, TheOrderStatisticOfUnlikeWorkers) {
   const auto times = sample(

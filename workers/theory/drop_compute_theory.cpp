@@ -30,7 +30,7 @@ double effective_speedup(double completed, int micro_batches, double threshold, 
 }
 
 BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
-                             double maximum_drop_rate) {
+                             double maximum_drop_rate, double shortest) {
   const auto drop_rate = [&](double threshold) {
     return 1 - expected_micro_batches(micro_batches, threshold, law) / micro_batches;
   };
@@ -43,11 +43,12 @@ BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double
   const double step = slowest / grid;
   double best = std::numeric_limits<double>::infinity();
   const auto try_it = [&](double threshold) {
-    if (drop_rate(threshold) <= maximum_drop_rate && speedup(threshold) > speedup(best)) best = threshold;
+    if (threshold >= shortest && drop_rate(threshold) <= maximum_drop_rate && speedup(threshold) > speedup(best))
+      best = threshold;
   };
   for (int i = 1; i <= grid; ++i) try_it(i * step);
   if (std::isinf(best)) return {.threshold = best, .speedup = 1, .drop_rate = 0};
-  const double low = std::max(best - step, step / 2), high = std::min(best + step, slowest);
+  const double low = std::max({best - step, step / 2, shortest}), high = std::min(best + step, slowest);
   try_it(boost::math::tools::brent_find_minima([&](double t) { return -speedup(t); }, low, high, 40).first);
   return {.threshold = best, .speedup = speedup(best), .drop_rate = drop_rate(best)};
 }

@@ -28,8 +28,9 @@ struct BestThreshold {
 };
 
 // The threshold that maximises the analytical S_eff, given E[T], among those that drop at most
-// `maximum_drop_rate`; an infinite one where none gains anything.
+// `maximum_drop_rate`; an infinite one where none gains anything. None is below `shortest`, before which no micro-batch
+// ends: the normal law goes on below it, and finds its best there where the real one has a long tail.
 BestThreshold best_threshold(int micro_batches, const MicroBatchLaw& law, double slowest, double serial,
-                             double maximum_drop_rate = 1);
+                             double maximum_drop_rate = 1, double shortest = 0);
 
 }  // namespace syncopate

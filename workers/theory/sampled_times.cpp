@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <stdexcept>
@@ -13,7 +14,8 @@ namespace {
 
 constexpr std::int64_t most_draws = 1'000'000;
 constexpr std::int64_t fewest_steps = 16, most_steps = 512;
-constexpr int most_workers = 4096;  // of more only some are drawn
+constexpr int most_workers = 4096;             // of more only some are drawn
+constexpr std::int64_t most_kept = 4'000'000;  // micro-batches
 
 struct Moments {
   double mean = 0;
@@ -85,19 +87,25 @@ SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micr
   std::vector<Moments> of_workers, declared;
   std::vector<double> slowest(static_cast<std::size_t>(steps));
   std::vector<Duration> durations(static_cast<std::size_t>(micro_batches));
+  const bool keeps = drawn == workers && drawn * steps * micro_batches <= most_kept;
+  if (keeps) result.micro_batch_times.reserve(static_cast<std::size_t>(drawn * steps * micro_batches));
   for (int i = 0; i < drawn; ++i) {
     const Rank worker{static_cast<int>(static_cast<std::int64_t>(i) * workers / drawn)};
     for (std::int64_t s = 0; s < steps; ++s) {
       compute_time.durations(worker, Step{s * length / steps}, 0, durations);
       const double step_s = to_seconds(std::accumulate(durations.begin(), durations.end(), Duration{}));
       result.steps.push_back(step_s);
+      if (keeps) result.micro_batch_times.insert(result.micro_batch_times.end(), durations.begin(), durations.end());
       double& longest = slowest[static_cast<std::size_t>(s)];
       longest = std::max(longest, step_s);
     }
     of_workers.push_back(moments_of(std::span(result.steps).last(static_cast<std::size_t>(steps))));
     const StepLaw law = compute_time.step_law(worker, micro_batches);
     declared.push_back({law.mean_s, std::sqrt(law.variance_s2)});
+    result.has_variance = result.has_variance && !std::isinf(law.variance_s2);
   }
+  result.shortest_s = std::numeric_limits<double>::infinity();
+  for (int n = 0; n < workers; ++n) result.shortest_s = std::min(result.shortest_s, compute_time.shortest(Rank{n}));
   bool unlike = differ(of_workers, static_cast<double>(steps));
   result.law = law_of(moments_of(result.steps), micro_batches);
   if (std::ranges::equal(declared, of_workers, [&](const Moments& law, const Moments& worker) {
@@ -145,7 +153,7 @@ double expected_share_done(const SampledTimes& times, Step steps, double thresho
 
 double sampled_order_statistic(const SampledTimes& times, int k) {
   const auto workers = static_cast<std::size_t>(times.workers);
-  const std::size_t steps = times.step_times.size() / workers;
+  const std::size_t steps = times.drawn_steps();
   if (steps == 0) throw std::invalid_argument("not all workers were drawn");
   std::vector<double> of_step(workers);
   double sum = 0;

@@ -4,6 +4,7 @@
 // Cost:    about a million draws at most, spread over the workers and over the whole run.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -17,12 +18,16 @@ namespace syncopate {
 struct SampledTimes {
   int workers = 0;
   int micro_batches = 0;
+  double shortest_s = 0;  // no worker's micro-batch is shorter
+  // Whether a step has a variance, as far as the delays declare it: without one, sums are not normal however long.
+  bool has_variance = true;
   // Of a micro-batch: as the delays declare it, or the sample's where they do not or the sample contradicts them. The
   // deviation is that of a step over sqrt(M), so that sums of M have the right one even where the micro-batches of a
   // step go together.
   MicroBatchLaw law{};
-  std::vector<double> steps{};       // ascending: all that were drawn
-  std::vector<double> step_times{};  // the same as [worker][step], where all workers were drawn; else empty
+  std::vector<double> steps{};                // ascending: all that were drawn
+  std::vector<double> step_times{};           // the same as [worker][step], where all workers were drawn; else empty
+  std::vector<Duration> micro_batch_times{};  // [worker][step][micro-batch] of these; empty where they are too many
   // One law per worker where their means differ by more than chance would have it (persistent slow workers); empty:
   // they are alike, and `law` is that of each.
   std::vector<MicroBatchLaw> laws{};
@@ -31,6 +36,8 @@ struct SampledTimes {
   double slowest_error_s = 0;
 
   bool alike() const { return laws.empty(); }
+  // Of each worker, where all were drawn; else 0.
+  std::size_t drawn_steps() const { return step_times.size() / static_cast<std::size_t>(workers); }
 };
 
 // `planned`: steps of the run, over which the sample is spread; none: its first ones.

@@ -1,0 +1,47 @@
+// Rounds put together from steps that were drawn: what they take, and what a threshold leaves of them, where no law of
+// their sums is known or the sums are far from normal.
+// Units:   seconds.
+// Cost:    one pass over the drawn micro-batches.
+// Differs: the steps of a round are taken as they were drawn, spread over the run: steps that go together in time, as
+//          in bursts, are taken as independent, as by the central limit.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+
+#include "workers/theory/sampled_times.hpp"
+
+namespace syncopate {
+
+// A mean over what was drawn, and its standard error.
+struct SampledMean {
+  double mean = 0;
+  double error = 0;
+};
+SampledMean mean_of(std::span<const double> values);
+
+// Where workers stop, counted from the start of each step, and of the round. A micro-batch that ends later is lost.
+struct Limits {
+  double step_s = std::numeric_limits<double>::infinity();
+  double round_s = std::numeric_limits<double>::infinity();
+};
+
+struct SampledRounds {
+  SampledMean time_s;  // of a round: until its slowest worker is done or has stopped
+  // Share of the micro-batches. Its error is at least one of those drawn: a loss that n do not show may befall 3 in n.
+  SampledMean kept{.mean = 1};
+};
+
+// Rounds of `period` steps. None where too few of them were drawn to say anything, or not all workers were.
+std::optional<SampledRounds> sample_rounds(const SampledTimes& times, std::int64_t period, const Limits& limits = {});
+
+// The same for rounds of any other make. `time_s`: what the round takes that begins with drawn step `first`.
+std::optional<SampledMean> sample_rounds(const SampledTimes& times, std::int64_t period,
+                                         const std::function<double(std::size_t first)>& time_s);
+
+// The longest sum of `count` drawn steps from `first` on, over workers begin .. end - 1.
+double slowest_sum(const SampledTimes& times, int begin, int end, std::size_t first, std::size_t count);
+
+}  // namespace syncopate
