@@ -31,7 +31,8 @@ struct TomlNode {
     std::string text;
   };
 
-  std::variant<bool, std::int64_t, double, std::string, Moment, Array, Table> value = Table{};
+  // A table unless something is said. Not by an initializer, which would need Member's definition here.
+  std::variant<Table, Array, bool, std::int64_t, double, std::string, Moment> value;
   SourcePlace place{};
 
   bool is_table() const { return std::holds_alternative<Table>(value); }

@@ -8,12 +8,12 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "workers/source_line.hpp"
 #include "workers/training/gradient.hpp"
 #include "workers/training/training.hpp"
 #include "workers/units.hpp"
@@ -57,7 +57,7 @@ Duration forward_pass(Duration duration, const Deadline& deadline);
 // Where in an algorithm a worker waits, for explanations of a deadlock.
 struct Place {
   const char* operation = "";
-  std::source_location at;
+  SourceLine at;
 };
 
 struct Message {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <source_location>
 #include <vector>
 
 #include "workers/participant.hpp"
@@ -14,7 +13,7 @@ namespace syncopate {
 
 class Server : public Participant {
  public:
-  using Here = std::source_location;
+  using Here = SourceLine;
 
   Server(const RunContext& context, Rank rank);
 

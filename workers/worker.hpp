@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <utility>
 #include <vector>
@@ -28,7 +27,7 @@ namespace syncopate {
 
 class Worker : public Participant {
  public:
-  using Here = std::source_location;  // where in the algorithm, for explanations of a deadlock
+  using Here = SourceLine;  // where in the algorithm, for explanations of a deadlock
 
   Worker(const RunContext& context, Rank rank);
 

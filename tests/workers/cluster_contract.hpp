@@ -175,7 +175,7 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
     return {span.begin(), span.end()};
   }
 
-  static Place here(std::source_location at = std::source_location::current()) { return {"contract", at}; }
+  static Place here(SourceLine at = SourceLine::current()) { return {"contract", at}; }
 
   static constexpr double rate = 0.25;
   static constexpr std::int64_t payload = 4 * KnownObjective::size;

@@ -168,7 +168,7 @@ int fail_as(const std::string& way) {
   const auto cluster = make_mpi({.workers = session->size(), .compute_time = compute_time, .training = training});
   cluster->run(
       [&](Rank self) {
-        const Place here{"test", std::source_location::current()};
+        const Place here{"test", SourceLine::current()};
         const auto compute = [&](Step step) {
           cluster->compute_gradient(self, training.initial_state(), {self, step, 0}, {self, step, 0}, {});
         };

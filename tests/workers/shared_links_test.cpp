@@ -25,7 +25,7 @@ constexpr Bytes payload{1000};
 constexpr double transfer_s = 1;  // of the payload
 constexpr Link link{latency_s, 1000};
 
-Place here() { return {"a call of the test", std::source_location::current()}; }
+Place here() { return {"a call of the test", SourceLine::current()}; }
 Message model() { return {.carries_model = true}; }
 
 // Raw programs on a simulated cluster without a model, whose parameters are `payload` bytes.

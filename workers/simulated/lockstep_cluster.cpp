@@ -228,7 +228,7 @@ void LockstepCluster::book(const Contribution& part, Round& round) {
 }
 
 void LockstepCluster::fail_for_lost(const Place& place) const {
-  const Place lost_in{.operation = "a micro-batch that never ends", .at = std::source_location::current()};
+  const Place lost_in{.operation = "a micro-batch that never ends", .at = SourceLine::current()};
   Deadlock deadlock{.at = met_at_};
   for (int i = 0; i < options_.workers; ++i)
     deadlock.workers_by_state[what_it_waits_for(is_lost_[static_cast<std::size_t>(i)] ? &lost_in : &place)].push_back(

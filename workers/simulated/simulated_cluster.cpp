@@ -185,7 +185,7 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
   if (spent >= longest_duration) {  // an infinite delay: this worker is never heard of again
     participant.account[Activity::discarded] += spent;
     participant.lost = true;
-    suspend(participant, {"a micro-batch that never ends", std::source_location::current()});
+    suspend(participant, {"a micro-batch that never ends", SourceLine::current()});
   }
   if (!end.kept) {
     participant.account[Activity::discarded] += spent;
@@ -204,7 +204,7 @@ std::optional<Gradient> SimulatedCluster::compute_until_message(Rank rank, const
   if (participant.inbox.empty()) {
     participant.computing = participant.interruptible = true;
     participant.lost = duration >= longest_duration;
-    const Place place{"a micro-batch", std::source_location::current()};
+    const Place place{"a micro-batch", SourceLine::current()};
     if (participant.lost)
       suspend(participant, place);
     else

@@ -76,7 +76,7 @@ void SimulatedCluster::wait_until(Rank rank, Time until, bool interruptible) {
   Participant& participant = self(rank);
   participant.computing = true;
   participant.interruptible = interruptible;
-  suspend_until(rank, until, {interruptible ? "a micro-batch" : "an outage", std::source_location::current()});
+  suspend_until(rank, until, {interruptible ? "a micro-batch" : "an outage", SourceLine::current()});
   participant.computing = participant.interruptible = false;
 }
 

@@ -34,7 +34,7 @@ template <bool first_from_zero, bool second_from_zero>
   float* const after = block.after;
   float* const m_after = block.moments_after[0];
   float* const s_after = block.moments_after[1];
-#pragma GCC ivdep
+  SYNCOPATE_INDEPENDENT_ITERATIONS
   for (std::size_t i = 0; i < block.size; ++i) {
     const float direction = g[i] + s.l2 * before[i];
     float first = s.rest1 * direction;

@@ -28,7 +28,7 @@ template <Momentum momentum, bool nesterov>
   const float* const v_before = block.moments_before[0];
   float* const after = block.after;
   float* const v_after = block.moments_after[0];
-#pragma GCC ivdep
+  SYNCOPATE_INDEPENDENT_ITERATIONS
   for (std::size_t i = 0; i < block.size; ++i) {
     float direction = g[i] + s.l2 * before[i];
     if constexpr (momentum != Momentum::none) {

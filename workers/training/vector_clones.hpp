@@ -14,3 +14,10 @@
 #else
 #define SYNCOPATE_VECTOR_CLONES
 #endif
+
+// Before a loop: what it writes is not what later rounds of it read.
+#if defined(__clang__)
+#define SYNCOPATE_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define SYNCOPATE_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
+#endif
