@@ -133,6 +133,8 @@ void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Reco
   if (!records) return;
   try {
     recorder.finish();
+  } catch (const Interrupted&) {
+    throw;
   } catch (const std::exception& problem) {
     if (outcome.failure.empty()) outcome.failure = problem.what();
   }

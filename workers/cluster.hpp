@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "workers/interrupt.hpp"
 #include "workers/source_line.hpp"
 #include "workers/training/gradient.hpp"
 #include "workers/training/training.hpp"
@@ -210,10 +211,6 @@ struct RunTotals {
 // A run that cannot go on: what, which worker, when. Exit status 1.
 struct RunFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
-};
-// The user interrupted the run (Ctrl-C).
-struct Interrupted : std::runtime_error {
-  Interrupted() : std::runtime_error("interrupted") {}
 };
 
 class Cluster {

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "workers/interrupt.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -99,6 +101,7 @@ const Outage& WorkerOutages::next(Time time) {
 }
 
 void WorkerOutages::advance() {
+  throw_if_interrupted();
   const auto earliest = [&] {
     return std::min_element(sources_.begin(), sources_.end(),
                             [](const Source& a, const Source& b) { return a.next.begin < b.next.begin; });

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "workers/interrupt.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -16,6 +18,7 @@ void visit_ends(const MicroBatchTimes& recorded, const Visit& visit) {
   const double* time = recorded.times.data();
   for (int n = 0; n < recorded.workers; ++n)
     for (int i = 0; i < recorded.steps; ++i) {
+      throw_if_interrupted();
       double end = 0;
       for (int m = 0; m < recorded.micro_batches; ++m) visit(i, m, end += *time++);
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "workers/datasets/standard_normal.hpp"
+#include "workers/interrupt.hpp"
 #include "workers/random.hpp"
 
 namespace syncopate {
@@ -21,6 +22,7 @@ std::vector<double> draw_centres(const GaussianMixtureOptions& options, std::uin
   const auto dimension = static_cast<std::size_t>(options.dimension);
   std::vector<double> centres(static_cast<std::size_t>(options.classes) * dimension);
   for (std::int64_t c = 0; c < options.classes; ++c) {
+    throw_if_interrupted();
     const std::span<double> centre(centres.data() + static_cast<std::size_t>(c) * dimension, dimension);
     fill_standard_normal({.seed = seed, .purpose = Purpose::synthetic_data, .stream = centre_stream, .step = c}, 0,
                          centre);
@@ -37,6 +39,7 @@ std::vector<float> draw_samples(const GaussianMixtureOptions& options, std::uint
   std::vector<float> inputs(static_cast<std::size_t>(samples) * dimension);
   std::vector<double> noise(dimension);
   for (std::int64_t i = 0; i < samples; ++i) {
+    throw_if_interrupted();
     fill_standard_normal({.seed = seed, .purpose = Purpose::synthetic_data, .stream = stream, .step = i}, 0, noise);
     const double* centre = centres.data() + static_cast<std::size_t>(i % options.classes) * dimension;
     float* row = inputs.data() + static_cast<std::size_t>(i) * dimension;

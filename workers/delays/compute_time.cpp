@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "workers/instruction_set.hpp"
+#include "workers/interrupt.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -134,6 +135,7 @@ void ComputeTime::durations(const Steps& steps, std::uint32_t first, std::span<D
 }
 
 void ComputeTime::few_durations(const Steps& steps, std::uint32_t first, std::span<Duration> out) const {
+  throw_if_interrupted();                                 // whoever draws much gets here often
   thread_local std::array<double, most_at_once> added_s;  // not on a fiber's stack, so that it stays in the cache
   const std::span<double> sums_s(added_s.data(), out.size());
   add_delays(steps, first, sums_s);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "workers/datasets/standard_normal.hpp"
+#include "workers/interrupt.hpp"
 #include "workers/random.hpp"
 
 namespace syncopate {
@@ -48,6 +49,7 @@ PartialGradient Quadratic::gradient(const float* parameters, const float*,
   result.loss_sum = count * loss(parameters);
   std::vector<double> z(options_.noise > 0 ? dimension : 0);
   for (const MicroBatch& m : micro_batches) {
+    throw_if_interrupted();
     // A stream holds 2^32 numbers: micro-batches of one step follow each other in it. Both factors are
     // bounded where they are configured.
     const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(m.index) * dimension);

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <utility>
 
+#include "workers/interrupt.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/random.hpp"
 
@@ -126,6 +127,7 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
   std::vector<float> statistics(this->buffers());
   std::vector<at::Tensor> sum;
   for (std::size_t first = 0; first < micro_batches.size(); first += together) {
+    throw_if_interrupted();
     Batch& batch = Batch::of_this_thread(together * size);
     for (std::size_t m = 0; m < together; ++m)
       sampler_.sample_numbers(micro_batches[first + m], std::span(batch.numbers).subspan(m * size, size));
@@ -167,6 +169,7 @@ EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> p
 
   EvaluationSums sums{.loss = 0, .correct = 0, .samples = end - begin};
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {
+    throw_if_interrupted();
     const auto n = std::min(chunk_samples_, end - first);
     Batch& batch = Batch::of_this_thread(static_cast<std::size_t>(n));
     for (std::int64_t i = 0; i < n; ++i)
@@ -188,6 +191,7 @@ std::vector<float> TorchObjective::batch_statistics(const float* parameters,
   const auto views = view_buffers(network_, statistics.data());
   std::vector<double> sum(buffers());
   for (const MicroBatch& micro_batch : micro_batches) {
+    throw_if_interrupted();
     Batch& batch = Batch::of_this_thread(static_cast<std::size_t>(samples_per_micro_batch()));
     sampler_.sample_numbers(micro_batch, batch.numbers);
     forward(network_, weights, views, batch.gather(*dataset_, Split::train).first, Mode::measure);

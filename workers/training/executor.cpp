@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "workers/interrupt.hpp"
+
 namespace syncopate {
 
 namespace {
@@ -48,6 +50,7 @@ Executor::~Executor() {
 std::shared_ptr<Task> Executor::submit(std::function<void()> work,
                                        std::span<const std::shared_ptr<Task>> prerequisites) {
   if (pool_.empty()) {  // every prerequisite has already run
+    throw_if_interrupted();
     work();
     return nullptr;
   }
@@ -104,7 +107,10 @@ std::shared_ptr<Task> Executor::run_one(std::shared_ptr<Task> task, std::unique_
   lock.unlock();
   std::exception_ptr failure;
   try {
-    if (inputs_exist) task->work_();
+    if (inputs_exist) {
+      throw_if_interrupted();  // whoever waits for the tasks then goes on with that
+      task->work_();
+    }
   } catch (...) {
     failure = std::current_exception();
   }

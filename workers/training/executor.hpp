@@ -40,7 +40,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Null prerequisites are ignored. Blocks while too much work is outstanding, which keeps memory
-  // flat. Rethrows the first exception a task has thrown.
+  // flat. Rethrows the first exception a task has thrown, which is Interrupted where one would begin after Ctrl-C.
   std::shared_ptr<Task> submit(std::function<void()> work, std::span<const std::shared_ptr<Task>> prerequisites = {});
 
   // Waits until the task (null: nothing) or all submitted tasks are done; rethrows as submit does.

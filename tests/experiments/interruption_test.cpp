@@ -1,0 +1,125 @@
+// A first Ctrl-C ends the program soon, whatever it is doing: measured in the processor's time that it still takes,
+// which does not depend on what else the machine does.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/experiments/program.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr double begun_s = 1.5;  // of the processor's time: then it is in its first step
+
+double seconds(const timespec& time) {
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
+
+double processor_time_s(pid_t process) {
+  clockid_t clock{};
+  timespec time{};
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+  return seconds(time);
+}
+
+struct Interruption {
+  int status = -1;
+  double begun_s = 0;
+  double still_s = 0;  // the processor's time from the signal to the end
+};
+
+class InterruptionTest : public ProgramTest {
+ protected:
+  // One thread computes.
+  Interruption interrupt(const char* command, const std::string& experiment) const {
+    const std::string file = write("e.toml", experiment);
+    const pid_t process = fork();
+    if (process == 0) {
+      setenv("OPENBLAS_NUM_THREADS", "1", 1);
+      if (chdir(directory.c_str()) != 0 || !freopen("out.txt", "w", stdout) || !freopen("err.txt", "w", stderr))
+        _exit(3);
+      const bool runs = std::string(command) == "run";
+      execl(SYNCOPATE_PROGRAM, SYNCOPATE_PROGRAM, command, file.c_str(), runs ? "--threads" : nullptr, "1", nullptr);
+      _exit(3);
+    }
+    Interruption result;
+    int status = 0;
+    rusage usage{};
+    bool ended = false;
+    while (!ended && processor_time_s(process) < begun_s) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ended = wait4(process, &status, WNOHANG, &usage) == process;
+    }
+    result.begun_s = processor_time_s(process);
+    if (!ended) {
+      kill(process, SIGINT);
+      wait4(process, &status, 0, &usage);
+    }
+    result.still_s = seconds(usage.ru_utime) + seconds(usage.ru_stime) - result.begun_s;
+    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return result;
+  }
+
+  void expect_soon(const char* command, const std::string& experiment) const {
+    const Interruption outcome = interrupt(command, experiment);
+    EXPECT_EQ(outcome.status, 130) << read("out.txt") << read("err.txt");
+    EXPECT_LT(outcome.still_s, 1);
+  }
+};
+
+std::string experiment(const std::string& cluster, const std::string& training, const std::string& method) {
+  return "[cluster]\nmicro_batch_s = 0.01\n" + cluster + "[network]\nkind = \"free\"\n[training]\n" + training +
+         "[budget]\nsteps = 100\n[[methods]]\n" + method + "[[delays]]\nkind = \"lognormal\"\nmu = -5\nsigma = 1\n";
+}
+
+const std::string no_model = "model = \"none\"\nparameters = 10\n";
+const std::string sync = "algorithm = \"sync-sgd\"\n";
+
+TEST_F(InterruptionTest, InAStepOfAMillionMicroBatchesThatAreComputed) {
+  expect_soon("run", experiment("workers = 2\nmicro_batches = 1000000\n",
+                                "model = \"quadratic\"\noptimizer.name = \"sgd\"\nlearning_rate = { schedule = "
+                                "\"constant\", peak = 0.1 }\n",
+                                sync) +
+                         "[models.quadratic]\ndimension = 1000\n");
+}
+
+TEST_F(InterruptionTest, InATimeOnlyStepOfMillionsOfMicroBatches) {
+  expect_soon("run", experiment("workers = 64\nmicro_batches = 16000000\n", no_model, sync));
+}
+
+TEST_F(InterruptionTest, OnFibersToo) {
+  expect_soon("run", experiment("workers = 64\nmicro_batches = 16000000\n", no_model, "algorithm = \"async-sgd\"\n"));
+}
+
+TEST_F(InterruptionTest, WhereDropComputeSearchesItsThreshold) {
+  expect_soon("run", experiment("workers = 16\nmicro_batches = 1000000\n", no_model,
+                                "algorithm = \"dropcompute\"\nthreshold = { rule = \"automatic\", warmup_steps = 0, "
+                                "calibration_steps = 1 }\n"));
+}
+
+TEST_F(InterruptionTest, InAPrediction) {
+  expect_soon("predict", experiment("workers = 64\nmicro_batches = 16000000\n", no_model, sync));
+}
+
+TEST_F(InterruptionTest, AmongOutages) {
+  expect_soon("run", experiment("workers = 64\nmicro_batches = 100000\n", no_model, sync) +
+                         "[[outages]]\nmean_time_between_s = 1e-5\nmean_duration_s = 1e-5\n");
+}
+
+TEST_F(InterruptionTest, WhileDataAreGenerated) {
+  expect_soon("run", experiment("workers = 2\n",
+                                "model = \"linear\"\ndataset = \"gaussian-mixture\"\noptimizer.name = "
+                                "\"sgd\"\nlearning_rate = { schedule = \"constant\", peak = 0.1 }\n",
+                                sync) +
+                         "[datasets.gaussian-mixture]\ntrain = 16000000\ndimension = 20\n");
+}
+
+}  // namespace
+}  // namespace syncopate
