@@ -45,19 +45,19 @@ TimeToTarget target_of(const Json& json) {
 Json worker_seconds(const std::vector<Account>& accounts) {
   Json summed = Json::object();
   Json per_worker = Json::object();
-  Duration total{};
+  long double total_ns = 0;  // of very many workers more than a Duration, the clock of one, can hold
   for (std::size_t activity = 0; activity < activities; ++activity) {
-    Duration sum{};
+    long double sum_ns = 0;
     Json list = Json::array();
     for (const Account& account : accounts) {
-      sum += account.time[activity];
+      sum_ns += static_cast<long double>(account.time[activity].count());
       list.push_back(exact_seconds(account.time[activity]));
     }
-    total += sum;
-    summed[activity_names[activity]] = exact_seconds(sum);
+    total_ns += sum_ns;
+    summed[activity_names[activity]] = static_cast<double>(sum_ns) / 1e9;
     per_worker[activity_names[activity]] = std::move(list);
   }
-  summed["total"] = exact_seconds(total);
+  summed["total"] = static_cast<double>(total_ns) / 1e9;
   return {{"summed", std::move(summed)}, {"per_worker", std::move(per_worker)}};
 }
 

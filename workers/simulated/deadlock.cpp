@@ -34,11 +34,21 @@ std::string what_it_waits_for(const Place* place) {
 }
 
 std::string explain(const Deadlock& deadlock) {
-  std::string text = fmt::format("deadlock at {:.6f} s: nobody can go on", to_seconds(deadlock.at));
+  const double at_s = to_seconds(deadlock.at);
+  constexpr double years = to_seconds(longest_duration) / (365.25 * 24 * 3600);
+  std::string text =
+      deadlock.after_loss
+          ? fmt::format("nobody can go on after {:.6f} s: a micro-batch that takes more than {:.0f} years never ends",
+                        at_s, years)
+          : fmt::format("deadlock at {:.6f} s: nobody can go on", at_s);
   for (const auto& [state, ranks] : deadlock.workers_by_state)
     text += fmt::format("\n  worker{} {}: {}", ranks.size() > 1 ? "s" : "", as_ranges(ranks), state);
   for (const auto& [name, state] : deadlock.servers) text += fmt::format("\n  {}: {}", name, state);
   return text;
+}
+
+std::string explain_end_of_clock(std::string_view who) {
+  return fmt::format("the virtual clock of {} has reached its end, after {:.0f} s (292 years)", who, to_seconds(never));
 }
 
 }  // namespace syncopate

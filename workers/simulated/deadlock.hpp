@@ -13,6 +13,7 @@ namespace syncopate {
 
 struct Deadlock {
   Time at{};
+  bool after_loss = false;  // somebody is in a micro-batch that never ends: the method waits for those, as it should
   std::map<std::string, std::vector<int>> workers_by_state{};  // ranks in ascending order
   std::vector<std::pair<std::string, std::string>> servers{};  // name and state
 };
@@ -21,6 +22,9 @@ struct Deadlock {
 std::string what_it_waits_for(const Place* place);
 
 std::string explain(const Deadlock& deadlock);
+
+// `who` cannot go on since its clock cannot.
+std::string explain_end_of_clock(std::string_view who);
 
 // A method's file as the project has it; of others the last two parts of the path.
 std::string short_path(std::string_view path);

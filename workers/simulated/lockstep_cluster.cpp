@@ -13,7 +13,11 @@
 namespace syncopate {
 namespace {
 
-constexpr std::size_t rows_at_once = 32;  // workers whose durations are drawn together
+// Workers whose durations are drawn together: fewer where a row is so long that nothing is gained.
+std::size_t rows_at_once(std::size_t length) {
+  constexpr std::size_t most_rows = 32, most_durations = 1 << 20;
+  return std::clamp(most_durations / std::max<std::size_t>(length, 1), std::size_t{1}, most_rows);
+}
 
 [[noreturn]] void fail_for_unlike(const Place& place) {
   throw std::logic_error(fmt::format("workers that act alike do not call {}", place.operation));
@@ -59,10 +63,11 @@ RunTotals LockstepCluster::run(const Program& work, const Program&) {
 Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
   poll_interrupt();
   const auto length = static_cast<std::size_t>(count);
-  rows_.resize(rows_at_once * length);
+  const std::size_t most = rows_at_once(length);
+  rows_.resize(most * length);
   const Duration room = never - met_at_;
-  for (std::size_t begin = 0; begin < size(); begin += rows_at_once) {
-    const std::size_t workers = std::min(rows_at_once, size() - begin);
+  for (std::size_t begin = 0; begin < size(); begin += most) {
+    const std::size_t workers = std::min(most, size() - begin);
     const std::span<Duration> rows(rows_.data(), workers * length);
     options_.compute_time.durations({.worker = Rank{static_cast<int>(begin)}, .step = first.step, .count = workers},
                                     static_cast<std::uint32_t>(first.index), rows);
@@ -70,7 +75,9 @@ Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const
       const Duration time = sum_of(rows.subspan(i * length, length));
       Duration& spent = spent_[begin + i];
       spent = time > room - spent ? room : spent + time;
-      if (time >= longest_duration) is_lost_[begin + i] = any_lost_ = true;
+      // Where only the sum is so long, its micro-batches do end.
+      if (time >= longest_duration && std::ranges::max(rows.subspan(i * length, length)) >= longest_duration)
+        is_lost_[begin + i] = any_lost_ = true;
     }
   }
   if (!any_lost_) check_clock();
@@ -148,9 +155,10 @@ void LockstepCluster::draw(const MicroBatch& first) {
   drawn_.count = std::clamp(options_.micro_batches - first.index, 1, most_ahead);
   const auto count = static_cast<std::size_t>(drawn_.count);
   drawn_.times.resize(count * size());
-  rows_.resize(rows_at_once * count);
-  for (std::size_t begin = 0; begin < size(); begin += rows_at_once) {
-    const std::size_t workers = std::min(rows_at_once, size() - begin);
+  const std::size_t most = rows_at_once(count);
+  rows_.resize(most * count);
+  for (std::size_t begin = 0; begin < size(); begin += most) {
+    const std::size_t workers = std::min(most, size() - begin);
     const std::span<Duration> rows(rows_.data(), workers * count);
     options_.compute_time.durations({.worker = Rank{static_cast<int>(begin)}, .step = first.step, .count = workers},
                                     static_cast<std::uint32_t>(first.index), rows);
@@ -162,8 +170,7 @@ void LockstepCluster::draw(const MicroBatch& first) {
 void LockstepCluster::check_clock() const {
   const auto latest = std::ranges::max_element(spent_);
   if (*latest >= never - met_at_)
-    throw RunFailure(fmt::format("the virtual clock of worker {} has reached its end, after {:.0f} s (292 years)",
-                                 latest - spent_.begin(), to_seconds(never)));
+    throw RunFailure(explain_end_of_clock(fmt::format("worker {}", latest - spent_.begin())));
 }
 
 Agreement LockstepCluster::all_reduce_sum(Rank, Gradient&, std::span<double> numbers, const Contribution& contribution,
@@ -194,6 +201,7 @@ Agreement LockstepCluster::meet(Operation operation, Bytes payload, bool is_roun
       .operation = operation, .members = options_.workers, .payload = payload, .number = collectives_++};
   const Duration until_arrival = *std::ranges::max_element(spent_);
   const Time end = later(met_at_ + until_arrival, options_.network.collective(call));
+  if (end == never) throw RunFailure(explain_end_of_clock("the cluster"));
   until_arrivals_ += until_arrival;
   communicating_ += end - (met_at_ + until_arrival);
   for (std::size_t i = 0; i < size(); ++i) busy_[i] += spent_[i];
@@ -229,7 +237,7 @@ void LockstepCluster::book(const Contribution& part, Round& round) {
 
 void LockstepCluster::fail_for_lost(const Place& place) const {
   const Place lost_in{.operation = "a micro-batch that never ends", .at = SourceLine::current()};
-  Deadlock deadlock{.at = met_at_};
+  Deadlock deadlock{.at = met_at_, .after_loss = true};
   for (int i = 0; i < options_.workers; ++i)
     deadlock.workers_by_state[what_it_waits_for(is_lost_[static_cast<std::size_t>(i)] ? &lost_in : &place)].push_back(
         i);

@@ -68,8 +68,11 @@ void SimulatedCluster::schedule_leave(Rank rank) {
 }
 
 void SimulatedCluster::event_loop() {
+  bool is_end_of_clock = false;
   while (!events_.empty()) {
     const Event event = events_.pop();
+    is_end_of_clock = event.at == never;
+    if (is_end_of_clock) break;
     fetch_what_comes_next();
     global_ = event.at;
     poll_interrupt();
@@ -80,7 +83,7 @@ void SimulatedCluster::event_loop() {
   const auto first = participants_.begin() + (options_.servers > 0 ? options_.workers : 0);
   const bool over = std::all_of(first, participants_.end(), [](const Participant& p) { return p.ended || p.lost; }) &&
                     std::any_of(first, participants_.end(), [](const Participant& p) { return p.ended; });
-  if (!over) throw RunFailure(explain_deadlock());
+  if (!over) throw RunFailure(is_end_of_clock ? explain_end_of_clock("the cluster") : explain_deadlock());
   for (Participant& participant : participants_) participant.fiber.reset();
 }
 
@@ -235,9 +238,7 @@ void SimulatedCluster::book_as_discarded(Rank rank, const Gradient& gradient) {
 }
 
 void SimulatedCluster::check_clock(Rank rank, Time now) const {
-  if (now == never)
-    throw RunFailure(fmt::format("the virtual clock of {} has reached its end, after {:.0f} s (292 years)", name(rank),
-                                 to_seconds(never)));
+  if (now == never) throw RunFailure(explain_end_of_clock(name(rank)));
 }
 
 Gradient SimulatedCluster::compute_gradients(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
@@ -267,6 +268,7 @@ std::string SimulatedCluster::explain_deadlock() const {
       deadlock.servers.emplace_back(options_.servers == 1 ? "server" : name(rank), state);
     else
       deadlock.workers_by_state[state].push_back(rank.value);
+    deadlock.after_loss |= participants_[i].lost;
   }
   return explain(deadlock);
 }

@@ -5,6 +5,11 @@
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
+namespace {
+
+constexpr int long_step = 1 << 15;  // micro-batches: drawing several such steps at once gains nothing and takes memory
+
+}  // namespace
 
 // Of micro-batches first.index .. first.index + count - 1; longest_duration if one of them never ends.
 Duration SimulatedCluster::step_time(const MicroBatch& first, int count) {
@@ -26,7 +31,7 @@ Duration SimulatedCluster::step_time(const MicroBatch& first, int count) {
 void SimulatedCluster::draw_step_times(const MicroBatch& first, int count) {
   StepTimes& ahead = step_times_;
   ahead.first_worker = first.worker.value;
-  ahead.workers = options_.compute_time.can_run_out()
+  ahead.workers = options_.compute_time.can_run_out() || count > long_step
                       ? 1
                       : std::min(StepTimes::most_workers, options_.workers - first.worker.value);
   draw_sums({.worker = first.worker, .step = first.step, .count = static_cast<std::size_t>(ahead.workers)}, first.index,
@@ -43,7 +48,7 @@ Duration SimulatedCluster::own_step_time(const MicroBatch& first, int count) {
   if (steps_ahead_.empty()) steps_ahead_.resize(static_cast<std::size_t>(options_.workers));
   StepsAhead& ahead = steps_ahead_[index(first.worker)];
   // Of a worker that has not asked for the step before, it is not known whether it goes on like this.
-  const bool goes_on = first.step == ahead.asked + 1 && !options_.compute_time.can_run_out();
+  const bool goes_on = first.step == ahead.asked + 1 && !options_.compute_time.can_run_out() && count <= long_step;
   ahead.asked = first.step;
   const Step::Rep place = (first.step - (ahead.end - most)).value();
   const bool is_drawn = place >= 0 && place < most && ahead.times[static_cast<std::size_t>(place)] > Duration{};

@@ -93,7 +93,7 @@ SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micr
     const Rank worker{static_cast<int>(static_cast<std::int64_t>(i) * workers / drawn)};
     for (std::int64_t s = 0; s < steps; ++s) {
       compute_time.durations(worker, Step{s * length / steps}, 0, durations);
-      const double step_s = to_seconds(std::accumulate(durations.begin(), durations.end(), Duration{}));
+      const double step_s = to_seconds(sum_of(durations));
       result.steps.push_back(step_s);
       if (keeps) result.micro_batch_times.insert(result.micro_batch_times.end(), durations.begin(), durations.end());
       double& longest = slowest[static_cast<std::size_t>(s)];
