@@ -1,17 +1,19 @@
 #include "workers/datasets/idx.hpp"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
+#include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "workers/datasets/dataset.hpp"
+#include "workers/gzip_stream.hpp"
+#include "workers/interrupt.hpp"
 
 namespace syncopate {
 namespace {
@@ -36,41 +38,36 @@ std::string product(const std::vector<std::int64_t>& dimensions) {
   return text;
 }
 
-// A file read through zlib, which passes uncompressed files through unchanged.
 class Stream {
  public:
-  explicit Stream(const std::filesystem::path& file) : file_(file) {
+  explicit Stream(const std::filesystem::path& file) : file_(file), buffer_(1 << 17) {
     std::error_code ignored;
     if (std::filesystem::is_directory(file, ignored)) fail(file, "is a directory; must be an IDX file");
-    stream_.reset(gzopen(file.c_str(), "rb"));
-    if (!stream_) fail(file, fmt::format("cannot be opened: {}", std::strerror(errno)));
-    gzbuffer(stream_.get(), 1 << 17);
+    in_.open(file, std::ios::binary);
+    if (!in_) fail(file, fmt::format("cannot be opened: {}", std::strerror(errno)));
+    stream_.emplace([this] { return next_piece(); });
   }
 
   // Bytes read: fewer than asked for only at the end of the file.
   std::int64_t read(std::uint8_t* out, std::int64_t bytes) {
-    std::int64_t done = 0;
-    while (done < bytes) {
-      const auto part = static_cast<unsigned>(std::min<std::int64_t>(bytes - done, 1 << 30));
-      const int got = gzread(stream_.get(), out + done, part);
-      if (got <= 0) break;
-      done += got;
+    try {
+      return static_cast<std::int64_t>(stream_->read(reinterpret_cast<char*>(out), static_cast<std::size_t>(bytes)));
+    } catch (const GzipFault& problem) {
+      fail(file_, problem.what());
     }
-    // A compressed file that ends too early reads as a short one: only the error state tells.
-    int error = Z_OK;
-    const char* message = gzerror(stream_.get(), &error);
-    if (error == Z_BUF_ERROR) fail(file_, "ends in the middle of its compressed data; the file is truncated");
-    if (error == Z_ERRNO) fail(file_, fmt::format("cannot be read: {}", std::strerror(errno)));
-    if (error != Z_OK && error != Z_STREAM_END) fail(file_, fmt::format("does not decompress: {}", message));
-    return done;
   }
 
  private:
-  struct Close {
-    void operator()(gzFile stream) const { gzclose(stream); }
-  };
+  std::string_view next_piece() {
+    in_.read(buffer_.data(), std::ssize(buffer_));
+    if (in_.bad()) fail(file_, fmt::format("cannot be read: {}", std::strerror(errno)));
+    return {buffer_.data(), static_cast<std::size_t>(in_.gcount())};
+  }
+
   std::filesystem::path file_;
-  std::unique_ptr<gzFile_s, Close> stream_;
+  std::ifstream in_;
+  std::vector<char> buffer_;
+  std::optional<GzipStream> stream_;
 };
 
 std::vector<std::int64_t> read_dimensions(Stream& stream, const std::filesystem::path& file, int rank) {
@@ -117,6 +114,7 @@ IdxArray read_idx(const std::filesystem::path& file, int rank) {
   // Read piece by piece, so that a damaged header cannot ask for memory that the file never fills.
   constexpr std::int64_t piece = 1 << 24;
   while (std::ssize(array.values) < expected) {
+    throw_if_interrupted();
     const auto done = std::ssize(array.values);
     const auto wanted = std::min(piece, expected - done);
     array.values.resize(static_cast<std::size_t>(done + wanted));

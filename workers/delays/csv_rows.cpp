@@ -3,7 +3,6 @@
 #define XXH_INLINE_ALL
 #include <fmt/format.h>
 #include <xxhash.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +12,8 @@
 #include <fstream>
 #include <sstream>
 #include <utility>
+
+#include "workers/gzip_stream.hpp"
 
 namespace syncopate {
 namespace {
@@ -27,13 +28,14 @@ std::string_view trimmed(std::string_view text) {
 constexpr std::size_t longest_quoted = 80;
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
-bool is_gzip(std::string_view content) { return content.starts_with("\x1f\x8b"); }
-
 }  // namespace
 
 std::string file_content(const std::filesystem::path& file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) throw FileFault(fmt::format("{}: is a directory", file.string()));
+  const std::uintmax_t bytes = std::filesystem::file_size(file, ignored);
+  if (!ignored && bytes > most_text_bytes)
+    throw FileFault(fmt::format("{}: has {} bytes; must be at most {}", file.string(), bytes, most_text_bytes));
   std::ifstream in(file, std::ios::binary);
   std::ostringstream content;
   if (in && in.peek() != std::ifstream::traits_type::eof()) content << in.rdbuf();
@@ -45,27 +47,36 @@ std::string content_hash(std::string_view content) {
   return fmt::format("{:016x}", XXH3_64bits(content.data(), content.size()));
 }
 
-std::string uncompressed(std::string_view content, const std::string& file) {
-  if (!is_gzip(content)) return std::string(content);
-  constexpr int gzip = 16 + MAX_WBITS;
-  z_stream stream{};
-  if (inflateInit2(&stream, gzip) != Z_OK) throw std::bad_alloc();
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
-  stream.avail_in = static_cast<uInt>(content.size());
-  std::string text;
+namespace {
+
+// Calls take(piece) with one piece after another of what `content` is uncompressed.
+template <typename Take>
+void for_each_piece(std::string_view content, const Take& take) {
+  GzipStream stream([rest = content]() mutable { return std::exchange(rest, {}); });
   std::vector<char> buffer(1 << 18);
-  int status = Z_OK;
-  while (status == Z_OK) {
-    stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
-    stream.avail_out = static_cast<uInt>(buffer.size());
-    status = inflate(&stream, Z_NO_FLUSH);
-    text.append(buffer.data(), buffer.size() - stream.avail_out);
-    // A file may be several compressed ones in a row.
-    if (status == Z_STREAM_END && stream.avail_in > 0) status = inflateReset(&stream);
+  for (std::size_t got = buffer.size(); got == buffer.size();) {
+    got = stream.read(buffer.data(), buffer.size());
+    take(std::string_view(buffer.data(), got));
   }
-  inflateEnd(&stream);
-  if (status != Z_STREAM_END) throw FileFault(fmt::format("{}: is damaged or cut short: no whole gzip file", file));
-  return text;
+}
+
+}  // namespace
+
+std::string uncompressed(std::string_view content, const std::string& file, std::uint64_t most_bytes) {
+  try {
+    std::uint64_t bytes = 0;  // counted first, so that what is refused needs no memory
+    for_each_piece(content, [&](std::string_view piece) {
+      bytes += piece.size();
+      if (bytes > most_bytes)
+        throw FileFault(fmt::format("{}: holds more than {} bytes; must be at most so many", file, most_bytes));
+    });
+    std::string text;
+    text.reserve(bytes);
+    for_each_piece(content, [&](std::string_view piece) { text += piece; });
+    return text;
+  } catch (const GzipFault& problem) {
+    throw FileFault(fmt::format("{}: {}", file, problem.what()));
+  }
 }
 
 CsvRows::CsvRows(std::string file, std::string_view text, std::initializer_list<std::string_view> columns)

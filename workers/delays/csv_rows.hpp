@@ -18,12 +18,15 @@ struct FileFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A file's content as it is stored. Throws FileFault.
+inline constexpr std::uint64_t most_text_bytes = 4'000'000'000;
+
+// A file's content as it is stored. Throws FileFault, also where there is more than most_text_bytes.
 std::string file_content(const std::filesystem::path& file);
 // What tells files apart: 16 hexadecimal digits.
 std::string content_hash(std::string_view content);
-// `content` itself, or what it was before it was compressed. Throws FileFault, which names `file`.
-std::string uncompressed(std::string_view content, const std::string& file);
+// `content` itself, or what it was before it was compressed. Throws FileFault, which names `file`, also where that is
+// more than most_bytes, before it takes any memory.
+std::string uncompressed(std::string_view content, const std::string& file, std::uint64_t most_bytes = most_text_bytes);
 
 // Reads row by row the columns that are asked for, in the order in which they are asked for; others are passed over.
 // The first line that is not empty and does not begin with # has the columns' names. A byte order mark and line ends
