@@ -13,6 +13,7 @@
 #include "experiments/execution.hpp"
 #include "experiments/mpi_exchange.hpp"
 #include "experiments/participants.hpp"
+#include "experiments/printable.hpp"
 #include "results/build_info.hpp"
 #include "results/finished_run.hpp"
 #include "results/progress.hpp"
@@ -101,7 +102,7 @@ int ExperimentRunner::prepare() {
     if (!options_.rerun) find_finished();
     return exit_success;
   } catch (const std::exception& problem) {
-    fmt::print(stderr, "{}\n", problem.what());
+    fmt::print(stderr, "{}\n", printable_lines(problem.what()));
     return exit_usage;
   }
 }

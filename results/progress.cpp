@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "experiments/printable.hpp"
 #include "results/not_a_number.hpp"
 
 namespace syncopate {
@@ -105,7 +106,7 @@ void Progress::show(const RunPosition& position) {
                                        number_, runs_, run_->method, run_->seed, std::floor(share * 100),
                                        to_seconds(position.reached.time), clock_, clock_text(seconds_since(run_start_)),
                                        remaining_text(share), quality(position.latest), position.synchronisations);
-  fmt::print(stderr, "\r\x1b[K{}", fit(text, terminal_width()));
+  fmt::print(stderr, "\r\x1b[K{}", fit(printable(text), terminal_width()));
   std::fflush(stderr);
   line_shown_ = true;
 }
@@ -120,7 +121,7 @@ void Progress::end_run(const RunSummary& summary) {
 void Progress::note(const std::string& text) {
   if (style_ == Style::silent) return;
   clear_line();
-  fmt::print(stderr, "{}\n", text);
+  fmt::print(stderr, "{}\n", printable(text));
 }
 
 void Progress::clear_line() {

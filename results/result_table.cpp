@@ -12,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "experiments/printable.hpp"
 #include "results/text_table.hpp"
 
 namespace syncopate {
@@ -232,7 +233,7 @@ std::string overrun_warnings(std::span<const RunSummary> runs) {
   std::string text;
   for (const RunSummary& run : runs) {
     const std::string warning = run.status == RunStatus::finished ? run.overrun_warning() : std::string{};
-    if (!warning.empty()) text += fmt::format("{}, seed {}: {}\n", row_label(run), run.seed, warning);
+    if (!warning.empty()) text += fmt::format("{}, seed {}: {}\n", printable(row_label(run)), run.seed, warning);
   }
   return text;
 }

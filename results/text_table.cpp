@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "experiments/printable.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -39,10 +41,13 @@ std::size_t display_width(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_code_point));
 }
 
-void TextTable::add_column(std::string heading, Align align) { columns_.push_back({lines_of(heading), align}); }
+void TextTable::add_column(std::string heading, Align align) {
+  columns_.push_back({lines_of(printable_lines(heading)), align});
+}
 
 void TextTable::add_row(std::vector<std::string> cells) {
   assert(cells.size() == columns_.size());
+  for (std::string& cell : cells) cell = printable(cell);
   rows_.push_back(std::move(cells));
 }
 

@@ -13,7 +13,7 @@ class TextTable {
  public:
   // A heading may have several lines, separated by '\n'; they end at the rule below the header.
   void add_column(std::string heading, Align align);
-  void add_row(std::vector<std::string> cells);  // one per column
+  void add_row(std::vector<std::string> cells);  // one per column; printed as `printable` has them
 
   std::size_t width() const;  // in columns of the terminal
   std::string text() const;   // lines end in '\n', without trailing blanks

@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "experiments/printable.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -86,7 +88,7 @@ void MpiSession::abort(const std::string& message, int status) const {
   if (active_) std::this_thread::sleep_for(std::min(node_, 10) * 200ms);
   const std::string text =
       active_ ? fmt::format("syncopate: rank {}: {}\n", rank_, message) : fmt::format("syncopate: {}\n", message);
-  std::fputs(text.c_str(), stderr);
+  std::fputs(printable_lines(text).c_str(), stderr);
   std::fflush(stderr);
   if (active_) MPI_Abort(communicator_, status);
   _exit(status);
