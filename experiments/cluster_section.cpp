@@ -18,7 +18,7 @@
 namespace syncopate {
 namespace {
 
-constexpr Range positive_and_finite{.low = 0, .low_open = true, .high_open = true};
+constexpr Range positive{.low = 0, .high = longest_delay, .low_open = true};
 constexpr int most_workers = 1 << 24;  // beyond what one machine simulates
 constexpr int most_micro_batches = 1 << 24;
 
@@ -29,7 +29,7 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
   std::vector<double> factors;
   if (listed) {
     const std::size_t faults = cluster.faults_so_far();
-    factors = cluster.numbers("worker_factors", positive_and_finite);
+    factors = cluster.numbers("worker_factors", positive);
     const bool right = std::ssize(factors) == workers;
     if (!right && known && cluster.faults_so_far() == faults) {
       cluster.fault("worker_factors",
@@ -41,12 +41,21 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
     if (listed) cluster.fault("slow_workers", "must not be given together with worker_factors");
     Settings slow_workers = cluster.section("slow_workers");
     const std::int64_t count = slow_workers.integer("count", 0, known ? workers : most_workers);
-    const double factor = slow_workers.number("factor", positive_and_finite);
+    const double factor = slow_workers.number("factor", positive);
     if (!known) return {};
     factors.assign(static_cast<std::size_t>(workers), 1.0);
     for (std::int64_t i = workers - count; i < workers; ++i) factors[static_cast<std::size_t>(i)] = factor;
   }
   return factors;
+}
+
+double largest(const std::vector<double>& factors) { return factors.empty() ? 1 : std::ranges::max(factors); }
+
+// A product of keys may be larger than each of them is allowed to be.
+void check_length(Settings& delay, const DelayProcess& process) {
+  const double mean_s = process.mean_s();
+  if (std::isnan(mean_s) || (std::isfinite(mean_s) && mean_s > longest_delay))
+    delay.fault("kind", fmt::format("must give delays a mean of at most {:g} s; found {:g} s", longest_delay, mean_s));
 }
 
 // A maximum is at most the sum, so the expected time of the slowest worker exists exactly where each one's does.
@@ -81,7 +90,9 @@ Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, Clus
   Delays delays;
   const int workers = result.workers_known ? result.workers : 0;
   for (Settings& delay : root.sections("delays")) {
+    const std::size_t faults = delay.faults_so_far();
     auto process = make_delay(delay, {micro_batch_s, workers, &result.traces, result.micro_batches});
+    if (delay.faults_so_far() == faults) check_length(delay, *process);
     if (finite_means) check_mean(delay, *process);
     const bool is_sleep = delay.has("sleep") && delay.flag("sleep");
     (is_sleep ? delays.sleeps : delays.computing).push_back(std::move(process));
@@ -113,7 +124,6 @@ std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bo
   return data_of;
 }
 
-// A second stands for what is still to be measured.
 // A micro-batch takes at least a nanosecond, whatever is drawn; where that were so on average, times would mean
 // nothing.
 void check_sum_of_means(Settings& root, double micro_batch_s,
@@ -126,13 +136,16 @@ void check_sum_of_means(Settings& root, double micro_batch_s,
                            micro_batch_s, sum_s));
 }
 
+// A second stands for what is still to be measured.
 double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
   if (const auto word = cluster.word("micro_batch_s")) {
     result.to_be_measured = cluster.text("micro_batch_s") == "measured";
-    if (!result.to_be_measured) cluster.fault("micro_batch_s", "must be a finite number above 0, or \"measured\"");
+    if (!result.to_be_measured)
+      cluster.fault("micro_batch_s",
+                    fmt::format("must be a number above 0 and at most {}, or \"measured\"", longest_delay));
     return 1;
   }
-  const double micro_batch_s = cluster.number("micro_batch_s", positive_and_finite);
+  const double micro_batch_s = cluster.number("micro_batch_s", positive);
   if (cluster.has("micro_batch_measured") && cluster.flag("micro_batch_measured"))
     result.measured_micro_batch_s = micro_batch_s;
   return micro_batch_s;
@@ -158,6 +171,11 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
 
   auto durations = read_base_durations(cluster, result);
   if (durations) micro_batch_s = std::max(durations->mean_s(), 1e-9);
+  const double slowest_s = micro_batch_s * largest(factors);
+  if (slowest_s > longest_delay)
+    cluster.fault(cluster.has("slow_workers") ? "slow_workers" : "worker_factors",
+                  fmt::format("must leave a micro-batch at most {:g} s; the slowest worker's takes {:g} s",
+                              longest_delay, slowest_s));
   auto [delays, sleeps] = read_delays(root, micro_batch_s, finite_means, result);
   check_sum_of_means(root, micro_batch_s, delays);
   const bool has_trailing = cluster.has("trailing_s");
@@ -168,7 +186,8 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
       durations ? std::make_shared<ComputeTime>(seed, std::move(durations), std::move(factors), std::move(delays))
                 : std::make_shared<ComputeTime>(seed, micro_batch_s, std::move(factors), std::move(delays));
 
-  result.outages = read_outages(root, seed, result.workers, result.workers_known);
+  result.outages =
+      read_outages(root, seed, result.workers, result.workers_known, result.to_be_measured ? 0 : slowest_s);
   if (result.outages && result.pauses)
     root.fault("outages", "must not be given together with delays that are sleeps, or with cluster.trailing_s");
 

@@ -6,12 +6,14 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <thread>
 
 #include "experiments/mpi_launcher.hpp"
 #include "experiments/participants.hpp"
+#include "experiments/printable.hpp"
 #include "results/finished_run.hpp"
 #include "results/host.hpp"
 #include "results/npy.hpp"
@@ -78,7 +80,8 @@ void Comparison::run_under_mpi_what_is_missing() {
     if (interrupted()) throw Interrupted();
     if (!is_to_do(runs[i])) continue;
     if (!options_.run.quiet)
-      fmt::print(stderr, "under MPI, {} of {}: {}, seed {}\n", ++number, to_do, runs[i].method, runs[i].seed);
+      fmt::print(stderr, "under MPI, {} of {}: {}, seed {}\n", ++number, to_do, printable(runs[i].method),
+                 runs[i].seed);
     try {
       launch(launcher, runs[i]);
     } catch (const Interrupted&) {
@@ -93,6 +96,7 @@ void Comparison::run_under_mpi_what_is_missing() {
 void Comparison::launch(const std::vector<std::string>& launcher, const Run& run) {
   const int ranks = ranks_needed(run.workers, run.algorithm->servers());
   std::vector<std::string> arguments{"run", experiment_.file};
+  arguments.insert(arguments.end(), {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // checked
   arguments.insert(arguments.end(), options_.overrides.begin(), options_.overrides.end());
   if (run.measured_micro_batch_s) {  // not measured again
     arguments.push_back(fmt::format("cluster.micro_batch_s={}", *run.measured_micro_batch_s));
@@ -179,7 +183,7 @@ int Comparison::run() {
     } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& problem) {  // no launcher
-      fmt::print(stderr, "{}\n", problem.what());
+      fmt::print(stderr, "{}\n", printable_lines(problem.what()));
       return exit_usage;
     }
   } catch (const Interrupted&) {

@@ -1,5 +1,8 @@
 #include "experiments/execution.hpp"
 
+#include <fmt/format.h>
+
+#include <new>
 #include <span>
 #include <utility>
 
@@ -100,6 +103,18 @@ void warm_up(const Run& run, const Objective& objective) {
   objective.gradient(parameters.data(), buffers.empty() ? nullptr : buffers.data(), std::span(&micro_batch, 1));
 }
 
+// Of a run that ended with it.
+std::string reason_of(const std::exception& problem, const Run& run) {
+  if (!dynamic_cast<const std::bad_alloc*>(&problem)) return problem.what();
+  if (run.parameter_bytes == Bytes{0}) return "the memory does not suffice";
+  const double model_gb =
+      1e-9 * static_cast<double>(run.parameter_bytes.value()) * (1 + run.optimizer->moments());  // state and all
+  return fmt::format(
+      "the memory does not suffice: the model and its optimizer's state take {:.3g} GB, and where the {} workers hold "
+      "models of their own {:.3g} GB, beside gradients",
+      model_gb, run.workers, model_gb * run.workers);
+}
+
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
 void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Recorder& recorder, Outcome& outcome,
                   const std::function<void(const std::string&)>& before_abort) {
@@ -128,7 +143,7 @@ void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Reco
     throw;
   } catch (const Diverged&) {  // the recording says so
   } catch (const std::exception& problem) {
-    outcome.failure = problem.what();
+    outcome.failure = reason_of(problem, run);
   }
   if (!records) return;
   try {
@@ -136,7 +151,7 @@ void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Reco
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {
-    if (outcome.failure.empty()) outcome.failure = problem.what();
+    if (outcome.failure.empty()) outcome.failure = reason_of(problem, run);
   }
 }
 
@@ -190,8 +205,8 @@ Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {  // data that cannot be loaded, memory that is not there
-    if (machinery.mpi) machinery.mpi->abort(problem.what());
-    outcome.failure = problem.what();
+    outcome.failure = reason_of(problem, run);
+    if (machinery.mpi) machinery.mpi->abort(outcome.failure);
   }
   outcome.end = std::chrono::system_clock::now();
   return outcome;

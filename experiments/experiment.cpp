@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <new>
 #include <set>
 
 #include "experiments/budget_section.hpp"
@@ -15,6 +16,7 @@
 #include "experiments/settings_document.hpp"
 #include "experiments/sweep.hpp"
 #include "experiments/training_section.hpp"
+#include "workers/delays/limits.hpp"
 
 namespace syncopate {
 namespace {
@@ -136,6 +138,19 @@ void check_clipping(Settings& root, const Definition& definition) {
                              method.label));
 }
 
+// What stands for a model's size and a link's speed may each be right, and what is sent take for ever.
+void check_network_times(Settings& root, const Definition& definition) {
+  const NetworkModel& network = *definition.cluster.network;
+  const Bytes payload = definition.training.parameter_bytes;
+  const Duration longest = std::max(network.all_reduce(definition.cluster.workers, payload),
+                                    network.message({.from = Rank{0}, .to = Rank{1}, .payload = payload}));
+  if (longest > from_seconds(longest_delay))
+    root.fault("network", fmt::format("must bring a model of {} bytes to all workers within {:g} s; found {}",
+                                      payload.value(), longest_delay,
+                                      longest < longest_duration ? fmt::format("{:g} s", to_seconds(longest))
+                                                                 : std::string("more")));
+}
+
 // Reads everything with the seed that stands first.
 Definition read_definition(TomlNode document_root, const std::string& file, const LoadOptions& options) {
   // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
@@ -154,6 +169,8 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   result.training = read_training(root, {result.seeds.front(), result.cluster.workers, result.cluster.micro_batches});
   std::int64_t& steps_per_epoch = result.training.objective.steps_per_epoch;
   if (steps_per_epoch == 0 && document.faults().size() > faults_before) steps_per_epoch = unknown_epoch;
+
+  if (document.faults().empty()) check_network_times(root, result);
 
   // The budget may count epochs, and the learning rate needs the number of steps of the budget.
   result.budget = read_budget(root, steps_per_epoch);
@@ -297,15 +314,34 @@ TomlNode load_document(const std::string& file) {
   }
 }
 
+std::uint64_t elements(const TomlNode& root, std::string_view key) {
+  const TomlNode* list = root.find(key);
+  return list && list->is_array() ? std::max<std::uint64_t>(list->array().size(), 1) : 1;
+}
+
+// Each point of a sweep is read with all methods, and each run once more.
+void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& axes, std::int64_t most) {
+  const std::uint64_t points = number_of_points(axes), methods = elements(root, "methods"),
+                      seeds = elements(root, "seeds");
+  const std::uint64_t runs = saturated_product(saturated_product(points, methods), seeds);
+  if (runs <= static_cast<std::uint64_t>(most)) return;
+  const TomlNode* sweep = root.find("sweep");
+  throw ConfigurationFault(
+      fmt::format("{}: {} points of a sweep x {} methods x {} seeds are {} runs; must be at most {}, or as many as "
+                  "--limit allows",
+                  (sweep ? sweep->place : root.place).text(), points, methods, seeds, runs, most));
+}
+
 }  // namespace
 
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
-                           const LoadOptions& options) {
+                           const LoadOptions& options) try {
   TomlNode root = load_document(file);
   FaultList faults;
   apply_overrides(root, overrides, faults);
   const std::vector<SweepAxis> axes = read_sweep(root, faults);
   write_sweep(root, axes);
+  check_number_of_runs(root, axes, options.most_runs);
 
   // All points are read with all methods first, so that their faults come together and with the places
   // that the methods have in the file.
@@ -335,6 +371,8 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
     add_runs(documents[i], file, options, definitions[i], axes, points[i], hashes, experiment.runs);
   }
   return experiment;
+} catch (const std::bad_alloc&) {
+  throw std::runtime_error(fmt::format("{}: the memory does not suffice to read it and expand its runs", file));
 }
 
 }  // namespace syncopate

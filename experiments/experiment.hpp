@@ -114,12 +114,13 @@ struct ConfigurationFault : std::runtime_error {
 };
 
 // Reads, overrides (key.sub=value), checks and expands an experiment. Throws ConfigurationFault with
-// all faults at once. Reads the sizes of data sets (for epochs), not their contents.
-// finite_means: delays without an expected value are faults, because predictions need one.
-// measure: gives the time that cluster.micro_batch_s = "measured" stands for, in seconds; without it such runs are
-// left to_be_measured.
+// all faults at once, std::runtime_error where memory does not suffice. Reads the sizes of data sets (for epochs), not
+// their contents. finite_means: delays without an expected value are faults, because predictions need one. measure:
+// gives the time that cluster.micro_batch_s = "measured" stands for, in seconds; without it such runs are left
+// to_be_measured. most_runs: an experiment of more is refused before anything is expanded.
 struct LoadOptions {
   bool finite_means = false;
+  std::int64_t most_runs = 10'000;
   std::function<double(const MicroBatchWork&)> measure{};
 };
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 
 namespace syncopate {
 
 void FaultList::add(const SourcePlace& place, std::string text) {
   Fault fault{place, std::move(text)};
-  if (std::ranges::find(faults_, fault) == faults_.end()) faults_.push_back(std::move(fault));
+  if (known_.insert(fault).second) faults_.push_back(std::move(fault));
 }
 
 void FaultList::add(const FaultList& others) {
@@ -23,11 +24,14 @@ std::string FaultList::report() const {
     const std::uint32_t line = from_command_line ? 0 : fault.place.line;
     return std::tuple(from_command_line, line, from_command_line ? 0 : fault.place.column);
   });
+  constexpr std::size_t most = 50;
+  const std::size_t shown = std::min(sorted.size(), most);
   std::string result;
-  for (const Fault& fault : sorted) {
+  for (const Fault& fault : std::span(sorted).first(shown)) {
     if (!result.empty()) result += '\n';
     result += fmt::format("{}: {}", fault.place.text(), fault.text);
   }
+  if (sorted.size() > shown) result += fmt::format("\nand {} more faults", sorted.size() - shown);
   return result;
 }
 

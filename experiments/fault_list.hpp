@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,16 +19,18 @@ class FaultList {
   bool empty() const { return faults_.empty(); }
   std::size_t size() const { return faults_.size(); }
 
-  // One fault per line, "place: text"; those of the file in the order of its lines, then the command line's.
+  // One fault per line, "place: text"; those of the file in the order of its lines, then the command line's. Of very
+  // many the first ones, and how many more there are.
   std::string report() const;
 
  private:
   struct Fault {
     SourcePlace place;
     std::string text;
-    bool operator==(const Fault&) const = default;
+    auto operator<=>(const Fault&) const = default;
   };
-  std::vector<Fault> faults_;
+  std::vector<Fault> faults_;  // in the order in which they were found
+  std::set<Fault> known_;
 };
 
 }  // namespace syncopate

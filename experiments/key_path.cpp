@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "experiments/nearest_name.hpp"
+#include "experiments/toml_nesting.hpp"
 
 namespace syncopate {
 namespace {
@@ -61,6 +62,7 @@ std::vector<std::string> split_key(std::string_view dotted) {
       at = end;
     }
     if (part.empty()) throw KeyPathFault("a part of the key is empty");
+    if (std::ssize(parts) == most_levels) throw KeyPathFault(fmt::format("must have at most {} parts", most_levels));
     parts.push_back(std::move(part));
     if (at >= dotted.size()) return parts;
     ++at;  // the dot

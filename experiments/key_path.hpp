@@ -18,7 +18,7 @@ struct KeyPathFault : std::runtime_error {
 };
 
 // The parts between the dots; a part in single or double quotes may contain dots. Throws KeyPathFault
-// for an empty part or an open quote.
+// for an empty part, an open quote or too many parts.
 std::vector<std::string> split_key(std::string_view dotted);
 
 // The element of an array of tables that `part` addresses: its number, or the value of its label, algorithm

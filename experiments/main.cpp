@@ -3,8 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "experiments/micro_batch_meter.hpp"
 #include "experiments/participants.hpp"
 #include "experiments/predict.hpp"
+#include "experiments/printable.hpp"
 #include "experiments/runner.hpp"
 #include "results/prediction_table.hpp"
 #include "workers/blas_kernel.hpp"
@@ -55,15 +58,19 @@ struct CommandLine {
   std::vector<std::string> only;
   RunOptions options;
   CompareOptions compare;
+  std::int64_t most_runs = LoadOptions().most_runs;
 };
 
 void print(const MpiSession& session, std::FILE* stream, const std::string& text) {
-  if (session.rank() == 0) fmt::print(stream, "{}", text);
+  if (session.rank() == 0) fmt::print(stream, "{}", printable_lines(text));
 }
 
 void add_experiment(CLI::App& command, CommandLine& line) {
   command.add_option("FILE", line.file, "the experiment, a TOML file")->required();
   command.add_option("key=value", line.overrides, "set a key of the file, such as training.learning_rate.peak=0.1");
+  command.add_option("--limit", line.most_runs, "refuse an experiment of more runs")
+      ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()))
+      ->option_text(fmt::format("N [{}]", line.most_runs));
 }
 
 void add_run_options(CLI::App& command, RunOptions& options) {
@@ -111,7 +118,7 @@ void add_compare_options(CLI::App& command, CompareOptions& options) {
 std::string describe(const Run& run) {
   std::string sweep;
   for (const auto& [key, value] : run.sweep) sweep += fmt::format(", {}={}", key, value);
-  return fmt::format("{}{}, seed={}, {}", run.method, sweep, run.seed,
+  return fmt::format("{}, seed={}, {}", printable(run.method + sweep), run.seed,  // on one line
                      run.to_be_measured ? "its micro-batch to be measured" : run.hash);
 }
 
@@ -154,7 +161,7 @@ Experiment loaded(const CommandLine& line, bool predicts, bool checks, const Mpi
                          .remeasure = line.options.rerun,
                          .keep = !predicts,
                          .mpi = &session});
-  LoadOptions options{.finite_means = predicts};
+  LoadOptions options{.finite_means = predicts, .most_runs = line.most_runs};
   if (!checks) options.measure = [&meter](const MicroBatchWork& work) { return meter.seconds(work); };
   return load_experiment(line.file, line.overrides, options);
 }
@@ -252,7 +259,7 @@ int main(int argc, char** argv) {
       session.abort(failure.what(), exit_failed);
     }
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "{}\n", failure.what());
+    fmt::print(stderr, "{}\n", printable_lines(failure.what()));
     return exit_failed;
   }
 }

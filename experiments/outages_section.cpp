@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -13,6 +14,8 @@ namespace syncopate {
 namespace {
 
 constexpr Range from_zero{.low = 0, .high = longest_delay};
+constexpr double shortest_mean_s = 1e-6;
+constexpr Range means = Range::between(shortest_mean_s, longest_delay);
 constexpr Range positive{.low = 0, .high = longest_delay, .low_open = true};
 
 // An entry says when its outage is, or how often there is one.
@@ -26,9 +29,21 @@ bool is_random(Settings& table) {
   return random && !scheduled;
 }
 
-OutageEntry read_entry(Settings& table, int most_rank) {
+// So many that a micro-batch meets a thousand, and so long that nanoseconds tell them apart. What loses its state so
+// often is computed e^(time / mean time between) times until once there is no outage.
+void check_frequency(Settings& table, const RandomOutages& outages, bool loses_state, double micro_batch_s) {
+  const double most = loses_state ? 10 : 1000;
+  const double least_s = std::max(shortest_mean_s, micro_batch_s / most);
+  if (outages.mean_time_between_s >= least_s) return;
+  table.fault("mean_time_between_s",
+              fmt::format("must be at least {:g} s, 1/{} of a micro-batch's time{}: a run would hardly go on", least_s,
+                          most, loses_state ? ", where the state is lost" : ""));
+}
+
+OutageEntry read_entry(Settings& table, int most_rank, double micro_batch_s) {
   constexpr std::array<std::string_view, 2> states = {"kept", "lost"};
   OutageEntry entry;
+  const std::size_t faults_before = table.faults_so_far();
   const bool random = is_random(table);
   if (!random || table.has("workers")) {
     const std::size_t faults = table.faults_so_far();
@@ -38,24 +53,27 @@ OutageEntry read_entry(Settings& table, int most_rank) {
       table.fault("workers", "must name at least one worker");
   }
   if (random) {
-    entry.when = RandomOutages{.mean_time_between_s = table.number("mean_time_between_s", positive),
-                               .mean_duration_s = table.number("mean_duration_s", positive)};
+    entry.when = RandomOutages{.mean_time_between_s = table.number("mean_time_between_s", means),
+                               .mean_duration_s = table.number("mean_duration_s", means)};
   } else {
     const double at_s = table.number("at_s", from_zero);
     entry.when =
         ScheduledOutage{.at = from_seconds(at_s), .duration = from_seconds(table.number("duration_s", positive))};
   }
   entry.loses_state = table.choice("state", states, "kept") == "lost";
+  if (random && table.faults_so_far() == faults_before)
+    check_frequency(table, std::get<RandomOutages>(entry.when), entry.loses_state, micro_batch_s);
   return entry;
 }
 
 }  // namespace
 
-std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t seed, int workers, bool workers_known) {
+std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t seed, int workers, bool workers_known,
+                                               double micro_batch_s) {
   const std::size_t faults = root.faults_so_far();
   std::vector<OutageEntry> entries;
   for (Settings& table : root.sections("outages"))
-    entries.push_back(read_entry(table, workers_known ? workers - 1 : std::numeric_limits<int>::max()));
+    entries.push_back(read_entry(table, workers_known ? workers - 1 : std::numeric_limits<int>::max(), micro_batch_s));
   if (entries.size() > OutagePlan::most_entries)
     root.fault("outages", fmt::format("must be at most {} entries", OutagePlan::most_entries));
   // What follows from a fault need not be fit for a plan.

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "experiments/nearest_name.hpp"
+#include "experiments/printable.hpp"
 #include "experiments/settings_node.hpp"
 
 namespace syncopate {
@@ -188,6 +189,15 @@ bool Settings::has(std::string_view key) const {
 std::optional<std::string> Settings::word(std::string_view key) const {
   const TomlNode* written = node_->find(key);
   return written ? as<std::string>(*written) : std::nullopt;
+}
+
+std::string Settings::written(std::string_view key) const {
+  const TomlNode* written = node_->find(key);
+  const Node::Entry& entry = node_->entry(key);
+  const std::string name = node_->full_key(key);
+  if (written) return fmt::format("{}: {} = {}", written->place.text(), name, shortened(inline_toml(*written)));
+  return fmt::format("{}: {}{}", node_->place.text(), name,
+                     entry.value ? fmt::format(" = {} (the default)", inline_toml(*entry.value)) : "");
 }
 
 std::size_t Settings::faults_so_far() const { return node_->faults->size(); }

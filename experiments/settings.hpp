@@ -76,6 +76,9 @@ class Settings {
   // (at the table's, if the key is absent): "<place>: <key> = <found>; <message>".
   void fault(std::string_view key, std::string_view message);
 
+  // "<place>: <key> = <found>" as in a fault, for what is found out later.
+  std::string written(std::string_view key) const;
+
   // Faults found so far in the whole document. A check that depends on values is left out where this has
   // grown while they were read: what follows from a fault is no fault of its own.
   std::size_t faults_so_far() const;

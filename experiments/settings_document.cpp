@@ -3,21 +3,40 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "experiments/key_path.hpp"
+#include "experiments/printable.hpp"
 #include "experiments/settings_node.hpp"
 
 namespace syncopate {
+namespace {
+
+// Before it is opened: a device never ends, a pipe may never begin.
+void check_file(const std::string& file) {
+  namespace fs = std::filesystem;
+  constexpr std::uintmax_t most_bytes = 64'000'000;
+  if (file.empty()) throw TomlSyntaxFault("the name of the experiment file is empty");
+  std::error_code problem;
+  const fs::file_status status = fs::status(file, problem);
+  if (!fs::exists(status)) return;  // opening it says why
+  const char* const found = fs::is_directory(status) ? "a directory" : "a device or a pipe";
+  if (!fs::is_regular_file(status))
+    throw TomlSyntaxFault(fmt::format("{}: is {}; must be an experiment file", file, found));
+  const std::uintmax_t bytes = fs::file_size(file, problem);
+  if (!problem && bytes > most_bytes)
+    throw TomlSyntaxFault(fmt::format("{}: has {} MB; an experiment file must have at most {}", file, bytes / 1'000'000,
+                                      most_bytes / 1'000'000));
+}
+
+}  // namespace
 
 TomlNode load_toml(const std::string& file) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored)) {
-    throw TomlSyntaxFault(fmt::format("{}: is a directory; must be an experiment file", file));
-  }
+  check_file(file);
   std::ifstream in(file, std::ios::binary);
   if (!in) throw TomlSyntaxFault(fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
   std::ostringstream text;
@@ -34,7 +53,7 @@ void apply_overrides(TomlNode& root, std::span<const std::string> overrides, Fau
       parsed.value.place = command_line;
       assign(root, split_key(parsed.key), command_line, std::move(parsed.value));
     } catch (const KeyPathFault& fault) {
-      faults.add(command_line, fmt::format("{}; {}", text, fault.what()));
+      faults.add(command_line, fmt::format("{}; {}", shortened(text), fault.what()));
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "experiments/nearest_name.hpp"
+#include "experiments/printable.hpp"
 
 namespace syncopate {
 namespace {
@@ -13,10 +14,7 @@ namespace {
 std::string found_text(const TomlNode& node) {
   if (node.is_table()) return "a table";
   if (node.is_array_of_tables()) return "an array of tables";
-  constexpr std::size_t longest = 60;
-  std::string text = inline_toml(node);
-  if (text.size() > longest) text = text.substr(0, longest) + " ...";
-  return text;
+  return shortened(inline_toml(node));
 }
 
 std::string listed(const std::vector<std::string>& names) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 
 #include "experiments/key_path.hpp"
 
@@ -26,6 +27,59 @@ void collect(const TomlNode& table, const std::string& prefix, std::vector<Sweep
       }
     }
   }
+}
+
+// What tells values apart where they are read: 1 and 1.0 are one number.
+std::string as_read(const TomlNode& value) {
+  if (const auto* integer = std::get_if<std::int64_t>(&value.value))
+    return inline_toml({static_cast<double>(*integer), {}});
+  if (!value.is_array()) return inline_toml(value);
+  std::string text;
+  for (const TomlNode& element : value.array()) text += as_read(element) + ",";
+  return "[" + text + "]";
+}
+
+void check_values(const SweepAxis& axis, FaultList& faults) {
+  std::set<std::string> seen;
+  for (const TomlNode& value : axis.values)
+    if (!seen.insert(as_read(value)).second)
+      faults.add(value.place, fmt::format("sweep.\"{}\" = {}; must hold no value twice", axis.key, inline_toml(value)));
+}
+
+// The key with the numbers of elements instead of their names, as far as it leads somewhere.
+std::vector<std::string> with_numbers(const TomlNode& root, std::vector<std::string> path) {
+  const TomlNode* node = &root;
+  try {
+    for (std::string& part : path) {
+      if (!node) break;
+      if (node->is_array()) {
+        const std::size_t index = element_index(*node, part);
+        part = std::to_string(index);
+        node = &node->array()[index];
+      } else {
+        node = node->find(part);
+      }
+    }
+  } catch (const KeyPathFault&) {  // whoever assigns to it says so
+  }
+  return path;
+}
+
+bool begins_with(const std::vector<std::string>& path, const std::vector<std::string>& beginning) {
+  return path.size() >= beginning.size() && std::equal(beginning.begin(), beginning.end(), path.begin());
+}
+
+// What one axis puts into the document another one must not replace.
+void check_overlaps(const TomlNode& root, const std::vector<SweepAxis>& axes, FaultList& faults) {
+  std::vector<std::vector<std::string>> paths;
+  for (const SweepAxis& axis : axes) paths.push_back(with_numbers(root, axis.path));
+  for (std::size_t inner = 0; inner < axes.size(); ++inner)
+    for (std::size_t outer = 0; outer < axes.size(); ++outer) {
+      const bool same = paths[inner] == paths[outer];
+      if (inner == outer || (same && inner < outer) || !begins_with(paths[inner], paths[outer])) continue;
+      faults.add(axes[inner].place, fmt::format("sweep.\"{}\"; must not be swept together with \"{}\", which {}",
+                                                axes[inner].key, axes[outer].key, same ? "is the same" : "holds it"));
+    }
 }
 
 bool is_set_by_command_line(const TomlNode& root, const SweepAxis& axis) {
@@ -78,6 +132,8 @@ std::vector<SweepAxis> read_sweep(const TomlNode& root, FaultList& faults) {
     if (reserved) faults.add(axis.place, fmt::format("sweep.\"{}\"; must not be swept", axis.key));
     return reserved || is_set_by_command_line(root, axis);
   });
+  for (const SweepAxis& axis : axes) check_values(axis, faults);
+  check_overlaps(root, axes, faults);
   return axes;
 }
 
@@ -91,6 +147,12 @@ void write_sweep(TomlNode& root, const std::vector<SweepAxis>& axes) {
   } else {
     root.set("sweep", sweep.place, std::move(sweep));
   }
+}
+
+std::uint64_t number_of_points(const std::vector<SweepAxis>& axes) {
+  std::uint64_t number = 1;
+  for (const SweepAxis& axis : axes) number = saturated_product(number, axis.values.size());
+  return number;
 }
 
 std::vector<SweepPoint> sweep_points(const std::vector<SweepAxis>& axes) {

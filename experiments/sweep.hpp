@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,12 +24,21 @@ struct SweepAxis {
 // Where the runs of one combination stand: one value per axis.
 using SweepPoint = std::vector<std::size_t>;
 
-// The axes of the document's [sweep]; faults of the table itself are added. A key that the command line
-// sets is no longer swept.
+// The axes of the document's [sweep]; faults of the table itself are added, such as a value that stands twice or an
+// axis within another one. A key that the command line sets is no longer swept.
 std::vector<SweepAxis> read_sweep(const TomlNode& root, FaultList& faults);
 
 // Makes the document's [sweep] say just that: each axis under its quoted key, no table without axes.
 void write_sweep(TomlNode& root, const std::vector<SweepAxis>& axes);
+
+// The largest number, where the product is larger.
+constexpr std::uint64_t saturated_product(std::uint64_t a, std::uint64_t b) {
+  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  return b != 0 && a > most / b ? most : a * b;
+}
+
+// How many combinations there are; the largest number if there are more.
+std::uint64_t number_of_points(const std::vector<SweepAxis>& axes);
 
 // All combinations; one empty point where nothing is swept.
 std::vector<SweepPoint> sweep_points(const std::vector<SweepAxis>& axes);

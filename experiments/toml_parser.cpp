@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "experiments/toml_nesting.hpp"
 #include "experiments/toml_tree.hpp"
 
 namespace syncopate {
@@ -59,6 +60,7 @@ TomlNode convert(const toml::node& node, const std::string& source) {
 }  // namespace
 
 TomlNode parse_toml(std::string_view text, const std::string& source) {
+  check_nesting(text, source);
   try {
     const toml::table table = toml::parse(text, source);
     return {convert_table(table, source), {source}};

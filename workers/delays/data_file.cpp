@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <sstream>
 
 namespace syncopate {
@@ -18,8 +19,16 @@ std::optional<DataFile> find_data_file(Settings& settings) {
     return file;
   } catch (const FileFault& problem) {
     settings.fault("file", problem.what());
-    return std::nullopt;
+  } catch (const std::bad_alloc&) {
+    report_lack_of_memory(path, settings);
   }
+  return std::nullopt;
+}
+
+void report_lack_of_memory(const std::filesystem::path& file, Settings& settings) {
+  std::error_code ignored;
+  settings.fault("file", fmt::format("the memory does not suffice for what {} holds; it has {} bytes", file.string(),
+                                     std::filesystem::file_size(file, ignored)));
 }
 
 void report(const FileFault& problem, Settings& settings) {

@@ -1,9 +1,11 @@
 // A file that an experiment names with the key `file`, parsed once however often the experiment is read.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 
@@ -22,6 +24,8 @@ struct DataFile {
 // is written. Nothing after a fault. (The path becomes absolute there, so that a recorded configuration finds the
 // file.)
 std::optional<DataFile> find_data_file(Settings& settings);
+
+void report_lack_of_memory(const std::filesystem::path& file, Settings& settings);
 
 // Each line of it becomes a fault of the settings.
 void report(const FileFault& problem, Settings& settings);
@@ -42,8 +46,10 @@ std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
     return parsed;
   } catch (const FileFault& problem) {
     report(problem, settings);
-    return nullptr;
+  } catch (const std::bad_alloc&) {
+    report_lack_of_memory(file->name, settings);
   }
+  return nullptr;
 }
 
 }  // namespace syncopate

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "workers/delays/constant.hpp"
@@ -71,6 +72,7 @@ Histogram::Histogram(const std::string& file, std::string_view text) {
   double mass = 0;
   for (const Bin& bin : bins_) mass += bin.end;
   if (!(mass > 0)) rows.fault("the histogram is empty; some density must be above 0");
+  if (std::isinf(mass)) rows.fault("the densities times the bins' widths add up to infinity; must be finite");
   rows.check();
   for (Bin& bin : bins_) bin.end /= mass;
   add_up();

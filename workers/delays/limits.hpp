@@ -1,4 +1,5 @@
-// What the keys of a delay may be: finite, so that every mean and every sum of delays is finite.
+// What the keys of a delay, and all other durations of an experiment, may be: finite, so that every mean and every sum
+// of delays is finite, and so short that the clock, which ends after 292 years, goes on.
 #pragma once
 
 namespace syncopate {

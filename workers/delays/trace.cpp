@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "workers/delays/csv_rows.hpp"
+#include "workers/delays/limits.hpp"
 
 namespace syncopate {
 namespace {
@@ -45,6 +46,8 @@ Trace::Trace(std::string file, std::string_view text) : file_(std::move(file)) {
     const auto worker = csv.integer(0, most_workers), step = csv.integer(1, most_steps),
                micro_batch = csv.integer(2, most_micro_batches);
     if (csv.number(3) < 0) csv.fault(fmt::format("duration_s = {}; must be at least 0", csv.number(3)));
+    if (csv.number(3) > longest_delay)
+      csv.fault(fmt::format("duration_s = {}; must be at most {}", csv.number(3), longest_delay));
     if (worker && step && micro_batch) rows.push_back({*worker, *step, *micro_batch, csv.number(3), csv.line()});
   }
   csv.check();

@@ -53,6 +53,17 @@ struct ModelOptions {
 };
 
 // Reads the tables of all models, whichever is chosen.
+// What no convolution has would pass unseen, however wrong it is.
+void check_convolutions(Settings& cnn, const CnnOptions& options) {
+  if (!options.channels.empty()) return;
+  for (const char* key : {"kernel", "batch_norm"}) {
+    if (cnn.has(key))
+      cnn.fault(key, "must be left out: channels = [] leaves no convolution");
+    else
+      cnn.leave_out(key);
+  }
+}
+
 ModelOptions read_models(Settings& root) {
   Settings tables = root.section("models");
   tables.section("linear");
@@ -61,7 +72,7 @@ ModelOptions read_models(Settings& root) {
   Settings quadratic = tables.section("quadratic");
   const CnnOptions cnn_default;
   const QuadraticOptions quadratic_default;
-  return {
+  ModelOptions options = {
       .hidden = mlp.integers("hidden", 1, largest_width, std::vector<std::int64_t>{256}),
       .cnn = {.channels = cnn.integers("channels", 1, largest_width, cnn_default.channels),
               .kernel = cnn.integer("kernel", 1, 1024, cnn_default.kernel),
@@ -72,6 +83,8 @@ ModelOptions read_models(Settings& root) {
                     .condition = quadratic.number("condition", Range::at_least(1), quadratic_default.condition),
                     .noise = quadratic.number("noise", Range::at_least(0), quadratic_default.noise)},
   };
+  check_convolutions(cnn, options.cnn);
+  return options;
 }
 
 // A data set whose size is known; `load` reads or generates it.
@@ -96,7 +109,13 @@ std::shared_ptr<const Dataset> load_cached(const std::filesystem::path& director
 std::optional<DatasetPlan> plan_images(Settings& table, const std::string& named) {
   try {
     const std::filesystem::path directory = named.empty() ? find_fashion_mnist() : std::filesystem::path(named);
-    return DatasetPlan{.size = image_directory_size(directory), .load = [directory] { return load_cached(directory); }};
+    return DatasetPlan{.size = image_directory_size(directory), .load = [directory, key = table.written("directory")] {
+                         try {
+                           return load_cached(directory);
+                         } catch (const DataFault& problem) {
+                           throw DataFault(fmt::format("{}; {}", key, problem.what()));
+                         }
+                       }};
   } catch (const std::runtime_error& problem) {  // DataFault, or the file system's own
     table.fault("directory", problem.what());
     return {};

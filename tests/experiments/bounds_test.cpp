@@ -1,0 +1,242 @@
+// What an experiment may ask for: bounds on runs, times, depth and size, each refused when the file is read.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "experiments/key_path.hpp"
+#include "experiments/sweep.hpp"
+#include "experiments/toml_nesting.hpp"
+#include "tests/experiments/experiment_file.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+using Bounds = ExperimentFile;
+
+std::string repeated(const std::string& text, int times, const std::string& between = "") {
+  std::string result = text;
+  for (int i = 1; i < times; ++i) result += between + text;
+  return result;
+}
+
+// [1, 2, ..., count]
+std::string list_to(int count) {
+  std::string list = "1";
+  for (int value = 2; value <= count; ++value) list += ", " + std::to_string(value);
+  return "[" + list + "]";
+}
+
+TEST_F(Bounds, MoreRunsThanTheLimitAreRefusedBeforeAnythingIsExpanded) {
+  // 1,000 x 1,000 points, 2 methods, 2 seeds: expanded, they would take minutes and tens of gigabytes.
+  write(std::string(small) + "[sweep]\n\"budget.epochs\" = " + list_to(1000) +
+        "\n\"training.micro_batch_size\" = " + list_to(1000) + "\n");
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(faults({}), file.string() +
+                            ":30:1: 1000000 points of a sweep x 2 methods x 2 seeds are 4000000 runs; must be at most "
+                            "10000, or as many as --limit allows");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST_F(Bounds, TheLimitCountsRunsAndCanBeMoved) {
+  const auto loads = [&](std::int64_t limit) {
+    try {
+      return load_experiment(file, {"sweep.\"budget.epochs\"=[1,2,3]"}, {.most_runs = limit}).runs.size();
+    } catch (const ConfigurationFault&) {
+      return std::size_t{0};
+    }
+  };
+  EXPECT_EQ(loads(12), 12u);  // 3 points x 2 methods x 2 seeds
+  EXPECT_EQ(loads(11), 0u);
+}
+
+TEST_F(Bounds, ANumberOfRunsBeyondAllIntegersIsAsLargeAsPossible) {
+  SweepAxis thousand;
+  thousand.values.resize(1000);
+  EXPECT_EQ(number_of_points({}), 1u);
+  EXPECT_EQ(number_of_points({thousand, thousand}), 1'000'000u);
+  EXPECT_EQ(number_of_points(std::vector(7, thousand)), std::numeric_limits<std::uint64_t>::max());
+}
+
+// Each would end as a clock that cannot go on, or as a micro-batch that never ends.
+TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
+  const auto refused = [&](const std::string& override, const std::string& what) {
+    EXPECT_THAT(faults({override}), HasSubstr(what)) << override;
+  };
+  refused("cluster.micro_batch_s=1e10",
+          "cluster.micro_batch_s = 10000000000.0; must be a number above 0 and at most 1");
+  refused("cluster.micro_batch_s=\"long\"", "must be a number above 0 and at most 1000000000, or \"measured\"");
+  refused("cluster.slow_workers={count=1, factor=1e300}", "cluster.slow_workers.factor = 1e+300; must be a number");
+  refused("cluster.worker_factors=[1, 1, 1, 1e300]", "each element must be a number above 0 and at most 1");
+  // Products of what each is allowed.
+  refused("cluster={workers=4, micro_batch_s=1e6, slow_workers={count=1, factor=1e6}}",
+          "must leave a micro-batch at most 1e+09 s; the slowest worker's takes 1e+12 s");
+  refused("cluster={workers=2, micro_batch_s=1e6, worker_factors=[1, 1e6]}", "cluster.worker_factors = [1, 1");
+  refused("delays=[{kind=\"gamma\", shape=1e6, scale=1e6}]",
+          "delays.0.kind = \"gamma\"; must give delays a mean of at most 1e+09 s; found 1e+12 s");
+  refused("delays=[{kind=\"constant\", value=1e9}, {kind=\"lognormal\", mu=50, sigma=1}]", "delays.1.kind");
+  // A model of 650 floats over a link that is too slow for it.
+  refused("network={kind=\"ring\", latency_s=0, bandwidth_bytes_per_s=1e-300}",
+          "network = a table; must bring a model of ");
+  refused("network={kind=\"parameter-server\", latency_s=0, bandwidth_bytes_per_s=1e-7}", "within 1e+09 s; found ");
+  const std::string no_threshold = "methods=[{algorithm=\"sync-sgd\"}]";
+  EXPECT_EQ(faults({no_threshold, "cluster.micro_batch_s=1e9"}), "");
+  EXPECT_EQ(faults({no_threshold, "cluster={workers=4, micro_batch_s=1e3, slow_workers={count=1, factor=1e6}}"}), "");
+}
+
+TEST_F(Bounds, DelaysInMicroBatchesAreBoundedInSeconds) {
+  const auto with = [&](const std::string& value) {
+    return faults({"methods=[{algorithm=\"sync-sgd\"}]", "cluster.micro_batch_s=1e3",
+                   "delays=[{kind=\"constant\", unit=\"micro_batch\", value=" + value + "}]"});
+  };
+  EXPECT_EQ(with("1e6"), "");
+  EXPECT_THAT(with("1.1e6"), HasSubstr("must give delays a mean of at most 1e+09 s; found 1.1e+09 s"));
+}
+
+TEST_F(Bounds, OutagesSoFrequentThatARunHardlyGoesOnAreRefused) {
+  const auto with = [&](const std::string& between, const std::string& state) {
+    return faults({"outages=[{mean_time_between_s=" + between + ", mean_duration_s=1, state=\"" + state + "\"}]"});
+  };
+  EXPECT_THAT(faults({"outages=[{mean_time_between_s=1e-9, mean_duration_s=1e-9}]"}),
+              AllOf(HasSubstr("mean_time_between_s = 1e-09; must be a number of at least 1e-06"),
+                    HasSubstr("mean_duration_s = 1e-09; must be a number of at least 1e-06")));
+  // A micro-batch takes 0.01 s.
+  EXPECT_EQ(with("1e-5", "kept"), "");
+  EXPECT_THAT(with("9e-6", "kept"), HasSubstr("must be at least 1e-05 s, 1/1000 of a micro-batch's time"));
+  EXPECT_EQ(with("1e-3", "lost"), "");
+  EXPECT_THAT(with("9e-4", "lost"), HasSubstr("must be at least 0.001 s, 1/10 of a micro-batch's time"));
+  // The slowest worker's takes ten times as long.
+  EXPECT_THAT(
+      faults({"cluster.slow_workers={count=1, factor=10}", "outages=[{mean_time_between_s=2e-5, mean_duration_s=1}]"}),
+      HasSubstr("must be at least 0.0001 s"));
+}
+
+TEST(Nesting, UpTo64PartsOfAKeyAreRead) {
+  const auto depth_of = [](const TomlNode* node) {
+    int depth = 0;
+    for (; node && node->is_table() && !node->table().empty(); node = &node->table().front().value) ++depth;
+    return depth;
+  };
+  const TomlNode dotted = parse_toml(repeated("a", 64, ".") + " = 1\n", "f");
+  EXPECT_EQ(depth_of(&dotted), 64);
+  const TomlNode header = parse_toml("[" + repeated("a", 64, ".") + "]\n", "f");
+  EXPECT_EQ(depth_of(&header), 64);
+  EXPECT_EQ(split_key(repeated("a", 64, ".")).size(), 64u);
+}
+
+TEST(Nesting, DeeperDocumentsAreRefusedWithTheirPlace) {
+  const auto fault = [](const std::string& text) -> std::string {
+    try {
+      parse_toml(text, "f");
+    } catch (const TomlSyntaxFault& problem) {
+      return problem.what();
+    }
+    return "none";
+  };
+  const std::string expected = ": a key must have at most 64 parts, with the tables and arrays around it";
+  EXPECT_EQ(fault("x = 1\n" + repeated("a", 65, ".") + " = 1\n"), "f:2:129" + expected);
+  for (const std::string& deep : {
+           repeated("a", 100'000, ".") + " = 1",
+           repeated("'a b'", 100'000, " . ") + " = 1",
+           "[" + repeated("\"a\\\"\"", 100'000, ".") + "]",
+           "[[" + repeated("a", 100'000, ".") + "]]",
+           "x = " + repeated("[", 100'000),
+           "x = " + repeated("{ a = ", 100'000),
+           "x = " + repeated("[{ a.a.a.a = ", 20),
+           "x = [\n  # \"\n  ''']''', \"]\", " + repeated("[", 64),
+       })
+    EXPECT_THAT(fault(deep), testing::EndsWith(expected)) << deep.substr(0, 40);
+}
+
+TEST(Nesting, LongDocumentsThatAreNotDeepAreRead) {
+  const std::string text = "s = \"" + repeated("a", 1000, ".") + "\"\nl = '" + repeated("[", 1000) + "'\n# " +
+                           repeated("{", 1000) + "\nm = \"\"\"\n" + repeated("a.", 1000) + "\\\"\"\"\"\"\nx = " + "[" +
+                           repeated("[1.5, { a = 2.5 }]", 1000, ", ") + "]\n" + repeated("[t]\n", 1) + "k = ''\n";
+  EXPECT_EQ(parse_toml(text, "f").find("x")->array().size(), 1000u);
+}
+
+TEST_F(Bounds, KeysOfOverridesAndSweepsAreBoundedToo) {
+  const std::string deep = repeated("a", 60'000, ".");
+  EXPECT_THAT(faults({deep + "=1"}), AllOf(StartsWith("command line: a.a.a."), HasSubstr("must have at most 64 parts"),
+                                           testing::SizeIs(testing::Lt(200u))));
+  EXPECT_THAT(faults({"sweep.\"" + deep + "\"=[1]"}), HasSubstr("must have at most 64 parts"));
+  EXPECT_THAT(faults({"x=" + repeated("[", 1000) + repeated("]", 1000)}), HasSubstr("unknown key"));
+}
+
+TEST_F(Bounds, AnExperimentFileMustBeARegularFileOfModestSize) {
+  const auto fault = [](const std::string& name) -> std::string {
+    try {
+      load_experiment(name, {});
+    } catch (const ConfigurationFault& problem) {
+      return problem.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(fault("/dev/zero"), "/dev/zero: is a device or a pipe; must be an experiment file");
+  EXPECT_EQ(fault(""), "the name of the experiment file is empty");
+  std::filesystem::remove(file);
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  EXPECT_EQ(fault(file), file.string() + ": is a device or a pipe; must be an experiment file");
+  std::filesystem::remove(file);
+  write("");
+  std::filesystem::resize_file(file, 65'000'000);  // with a hole, which takes no room
+  EXPECT_EQ(fault(file), file.string() + ": has 65 MB; an experiment file must have at most 64");
+}
+
+TEST_F(Bounds, OfVeryManyFaultsTheFirstAreTold) {
+  std::string text = small;
+  for (int i = 0; i < 20'000; ++i) text = "unknown_" + std::to_string(i) + " = 1\n" + text;
+  write(text);
+  const std::string report = faults({});
+  EXPECT_THAT(report, StartsWith(file.string() + ":1:1: unknown_19999 = 1; unknown key"));
+  EXPECT_THAT(report, testing::EndsWith("\nand 19950 more faults"));
+  EXPECT_EQ(std::ranges::count(report, '\n'), 50);
+}
+
+TEST_F(Bounds, OneSweepAxisMustNotHoldAnother) {
+  const auto sweep = [&](const std::string& axes) { return faults({"sweep={" + axes + "}"}); };
+  const std::string cluster = "\"cluster\" = [{workers = 4, micro_batch_s = 0.01, micro_batches = 2}]";
+  EXPECT_THAT(sweep(cluster + ", \"cluster.workers\" = [2, 4]"),
+              HasSubstr("sweep.\"cluster.workers\"; must not be swept together with \"cluster\", which holds it"));
+  EXPECT_THAT(sweep("\"cluster.workers\" = [2, 4], " + cluster), HasSubstr("with \"cluster\", which holds it"));
+  EXPECT_THAT(
+      sweep("\"methods.drop.threshold_s\" = [1.5], \"methods.1.threshold_s\" = [2.5]"),
+      HasSubstr("sweep.\"methods.1.threshold_s\"; must not be swept together with \"methods.drop.threshold_s\", "
+                "which is the same"));
+  EXPECT_EQ(sweep("\"cluster.workers\" = [2, 4], \"cluster.micro_batches\" = [1, 2]"), "");
+}
+
+TEST_F(Bounds, AValueMustNotBeSweptTwice) {
+  const auto sweep = [&](const std::string& values) { return faults({"sweep.\"training.clip_norm\"=" + values}); };
+  EXPECT_THAT(sweep("[0.5, 1, 0.5]"), HasSubstr("sweep.\"training.clip_norm\" = 0.5; must hold no value twice"));
+  EXPECT_THAT(sweep("[1, 1.0]"), HasSubstr("= 1.0; must hold no value twice"));
+  EXPECT_THAT(faults({"sweep.\"models.mlp.hidden\"=[[1, 2], [1, 2]]"}),
+              HasSubstr("= [1, 2]; must hold no value twice"));
+  EXPECT_EQ(sweep("[0.5, 1, 1.5]"), "");
+}
+
+TEST_F(Bounds, WhatNoConvolutionHasIsRefused) {
+  const Overrides cnn = {"training.model=cnn", "training.dataset=fashion-mnist", "models.cnn.channels=[]"};
+  const auto with = [&](const std::string& key) {
+    Overrides all = cnn;
+    all.push_back(key);
+    return faults(all);
+  };
+  EXPECT_THAT(with("models.cnn.kernel=1000"),
+              HasSubstr("models.cnn.kernel = 1000; must be left out: channels = [] leaves no convolution"));
+  EXPECT_THAT(with("models.cnn.batch_norm=true"), HasSubstr("models.cnn.batch_norm = true; must be left out"));
+  EXPECT_EQ(faults(cnn), "");
+  // Its resolved configuration reads back.
+  write(load(cnn).resolved_toml);
+  EXPECT_EQ(faults({}), "");
+}
+
+}  // namespace
+}  // namespace syncopate
