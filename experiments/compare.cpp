@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "results/finished_run.hpp"
 #include "results/host.hpp"
 #include "results/npy.hpp"
+#include "results/output.hpp"
 #include "results/result_table.hpp"
 #include "results/run_directory.hpp"
 #include "workers/interrupt.hpp"
@@ -80,8 +80,8 @@ void Comparison::run_under_mpi_what_is_missing() {
     if (interrupted()) throw Interrupted();
     if (!is_to_do(runs[i])) continue;
     if (!options_.run.quiet)
-      fmt::print(stderr, "under MPI, {} of {}: {}, seed {}\n", ++number, to_do, printable(runs[i].method),
-                 runs[i].seed);
+      standard_error.write(
+          fmt::format("under MPI, {} of {}: {}, seed {}\n", ++number, to_do, printable(runs[i].method), runs[i].seed));
     try {
       launch(launcher, runs[i]);
     } catch (const Interrupted&) {
@@ -183,17 +183,16 @@ int Comparison::run() {
     } catch (const Interrupted&) {
       throw;
     } catch (const std::exception& problem) {  // no launcher
-      fmt::print(stderr, "{}\n", printable_lines(problem.what()));
+      standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
       return exit_usage;
     }
   } catch (const Interrupted&) {
-    fmt::print(stderr, "interrupted; what is finished is kept\n");
+    standard_error.write("interrupted; what is finished is kept\n");
     return exit_interrupted;
   }
   std::vector<ComparedRun> runs;
   for (std::size_t i = 0; i < experiment_.runs.size(); ++i) runs.push_back(compared(i));
-  fmt::print("{}", comparison_table(runs, options_.tolerances));
-  std::fflush(stdout);
+  standard_output.write(comparison_table(runs, options_.tolerances));
   write(runs);
   const bool all_ran = std::ranges::all_of(runs, [](const ComparedRun& run) { return run.failure.empty(); });
   return all_ran && (!options_.check || all_within(runs, options_.tolerances)) ? exit_success : exit_failure;

@@ -4,10 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <exception>
 #include <limits>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,6 +19,7 @@
 #include "experiments/predict.hpp"
 #include "experiments/printable.hpp"
 #include "experiments/runner.hpp"
+#include "results/output.hpp"
 #include "results/prediction_table.hpp"
 #include "workers/blas_kernel.hpp"
 #include "workers/interrupt.hpp"
@@ -61,8 +62,8 @@ struct CommandLine {
   std::int64_t most_runs = LoadOptions().most_runs;
 };
 
-void print(const MpiSession& session, std::FILE* stream, const std::string& text) {
-  if (session.rank() == 0) fmt::print(stream, "{}", printable_lines(text));
+void print(const MpiSession& session, Output& stream, const std::string& text) {
+  if (session.rank() == 0) stream.write(printable_lines(text));
 }
 
 void add_experiment(CLI::App& command, CommandLine& line) {
@@ -141,16 +142,16 @@ int print_predictions(const Experiment& experiment, bool json, const MpiSession&
   install_interrupt_handlers();
   try {
     const auto methods = predict(experiment);
-    print(session, stdout, json ? predictions_json(experiment.name, methods) : prediction_table(methods));
+    print(session, standard_output, json ? predictions_json(experiment.name, methods) : prediction_table(methods));
     int status = 0;
     for (const PredictedMethod& method : methods) {
       if (!method.failed) continue;
-      print(session, stderr, fmt::format("{}: {}\n", method.method, method.not_simulated));
+      print(session, standard_error, fmt::format("{}: {}\n", method.method, method.not_simulated));
       status = exit_failed;
     }
     return status;
   } catch (const Interrupted&) {
-    print(session, stderr, "interrupted\n");
+    print(session, standard_error, "interrupted\n");
     return exit_interrupted;
   }
 }
@@ -181,7 +182,7 @@ void choose(Experiment& experiment, const std::vector<std::string>& only) {
 
 int execute(const CLI::App& app, CommandLine& line, const MpiSession& session) {
   if (app.got_subcommand("list")) {
-    print(session, stdout, listing(line.kind));
+    print(session, standard_output, listing(line.kind));
     return 0;
   }
   const bool predicts = app.got_subcommand("predict");
@@ -196,11 +197,11 @@ int execute(const CLI::App& app, CommandLine& line, const MpiSession& session) {
   Experiment experiment = loaded(line, predicts, app.got_subcommand("check"), session);
   if (predicts) return print_predictions(experiment, line.json, session);
   if (app.got_subcommand("check")) {
-    print(session, stdout, line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment));
+    print(session, standard_output, line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment));
     return 0;
   }
   if (blas_is_reference()) {
-    print(session, stderr,
+    print(session, standard_error,
           "warning: BLAS is the reference library, slower by an order of magnitude; install OpenBLAS\n");
   }
   if (compares) return compare(experiment, line.compare);
@@ -238,28 +239,36 @@ int parse_and_execute(int argc, char** argv, const MpiSession& session) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& outcome) {  // also --help and --version
-    if (session.rank() == 0) app.exit(outcome);
+    std::ostringstream out, err;
+    app.exit(outcome, out, err);
+    print(session, standard_output, out.str());
+    print(session, standard_error, err.str());
     return outcome.get_exit_code() == 0 ? 0 : exit_usage;
   }
   return execute(app, line, session);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  use_best_blas_kernel(argv);
+int run_program(int argc, char** argv) {
   try {
     const MpiSession session;  // ends, on all ranks together, after rank 0 has spoken
     try {
       return parse_and_execute(argc, argv, session);
     } catch (const ConfigurationFault& fault) {
-      print(session, stderr, fmt::format("{}\n", fault.what()));
+      print(session, standard_error, fmt::format("{}\n", fault.what()));
       return exit_usage;
     } catch (const std::exception& failure) {
       session.abort(failure.what(), exit_failed);
     }
   } catch (const std::exception& failure) {
-    fmt::print(stderr, "{}\n", printable_lines(failure.what()));
+    standard_error.write(fmt::format("{}\n", printable_lines(failure.what())));
     return exit_failed;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  guard_standard_streams();
+  use_best_blas_kernel(argv);
+  return report_lost_output(run_program(argc, argv));
 }

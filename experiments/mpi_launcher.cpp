@@ -69,7 +69,11 @@ pid_t start(std::vector<std::string> command) {
   posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
+  sigset_t usual;  // this program ignores it, which others do not expect
+  sigemptyset(&usual);
+  sigaddset(&usual, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
   pid_t child = 0;
   const int error =
       posix_spawnp(&child, command.front().c_str(), &files, &attributes, pointers(command).data(), environ);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -16,6 +15,7 @@
 #include "experiments/printable.hpp"
 #include "results/build_info.hpp"
 #include "results/finished_run.hpp"
+#include "results/output.hpp"
 #include "results/progress.hpp"
 #include "results/result_table.hpp"
 #include "results/run_directory.hpp"
@@ -102,7 +102,7 @@ int ExperimentRunner::prepare() {
     if (!options_.rerun) find_finished();
     return exit_success;
   } catch (const std::exception& problem) {
-    fmt::print(stderr, "{}\n", printable_lines(problem.what()));
+    standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
     return exit_usage;
   }
 }
@@ -173,7 +173,8 @@ int ExperimentRunner::report_interruption() const {
   const auto done = std::count_if(summaries_.begin(), summaries_.end(), [](const auto& summary) {
     return summary && summary->status == RunStatus::finished;
   });
-  fmt::print(stderr, "{} ({} of {} runs are finished)\n", how_to_continue, done, experiment_.runs.size());
+  standard_error.write(
+      fmt::format("{} ({} of {} runs are finished)\n", how_to_continue, done, experiment_.runs.size()));
   return exit_interrupted;
 }
 
@@ -184,10 +185,9 @@ int ExperimentRunner::print_tables() const {
   }
   const std::string results = options_.tables ? result_table(runs, clock()) : "";
   const std::string failures = failure_table(runs);
-  if (!results.empty()) fmt::print("\n{}{}", results, overrun_warnings(runs));
+  if (!results.empty()) standard_output.write(fmt::format("\n{}{}", results, overrun_warnings(runs)));
   if (!failures.empty() && options_.tables)
-    fmt::print("\nRuns that did not finish; they are repeated next time:\n\n{}", failures);
-  std::fflush(stdout);
+    standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));
   return failures.empty() ? exit_success : exit_failure;
 }
 
@@ -214,11 +214,11 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
     mpi = own_session.get();
   }
   if (!mpi->active()) {
-    fmt::print(stderr, "the MPI cluster needs a launcher: start the program with mpirun or srun\n");
+    standard_error.write("the MPI cluster needs a launcher: start the program with mpirun or srun\n");
     return exit_usage;
   }
   if (const std::string wrong = wrong_for_mpi(experiment, *mpi); !wrong.empty()) {
-    if (mpi->rank() == 0) fmt::print(stderr, "{}\n", wrong);
+    if (mpi->rank() == 0) standard_error.write(wrong + "\n");
     return exit_usage;
   }
   return ExperimentRunner(experiment, options, mpi).run();

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "experiments/printable.hpp"
 #include "results/not_a_number.hpp"
+#include "results/output.hpp"
 
 namespace syncopate {
 namespace {
@@ -106,8 +106,7 @@ void Progress::show(const RunPosition& position) {
                                        number_, runs_, run_->method, run_->seed, std::floor(share * 100),
                                        to_seconds(position.reached.time), clock_, clock_text(seconds_since(run_start_)),
                                        remaining_text(share), quality(position.latest), position.synchronisations);
-  fmt::print(stderr, "\r\x1b[K{}", fit(printable(text), terminal_width()));
-  std::fflush(stderr);
+  standard_error.write(fmt::format("\r\x1b[K{}", fit(printable(text), terminal_width())));
   line_shown_ = true;
 }
 
@@ -121,13 +120,12 @@ void Progress::end_run(const RunSummary& summary) {
 void Progress::note(const std::string& text) {
   if (style_ == Style::silent) return;
   clear_line();
-  fmt::print(stderr, "{}\n", printable(text));
+  standard_error.write(fmt::format("{}\n", printable(text)));
 }
 
 void Progress::clear_line() {
   if (!line_shown_) return;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  standard_error.write("\r\x1b[K");
   line_shown_ = false;
 }
 
