@@ -19,6 +19,7 @@
 #include "results/output.hpp"
 #include "results/result_table.hpp"
 #include "results/run_directory.hpp"
+#include "results/run_files.hpp"
 #include "workers/interrupt.hpp"
 #include "workers/mpi/mpi_session.hpp"
 
@@ -144,7 +145,9 @@ ComparedRun Comparison::compared(std::size_t index) const {
     const char* const cluster = mpi ? "under MPI" : "simulated";
     const auto summary = summary_of(directory(run, mpi), run);
     const std::string launch_failure = mpi ? launch_failures_[index] : "";
-    if (summary && summary->status != RunStatus::finished) {
+    if (const std::string damage = damage_of(directory(run, mpi)); !damage.empty()) {
+      result.failure = fmt::format("{}: {}", cluster, damage);
+    } else if (summary && summary->status != RunStatus::finished) {
       result.failure = fmt::format("{}: {}", cluster, summary->reason);
     } else if (!launch_failure.empty() || !summary) {
       result.failure = fmt::format("{}: {}", cluster, launch_failure.empty() ? "there is no result" : launch_failure);

@@ -12,6 +12,7 @@
 #include "results/metadata.hpp"
 #include "results/npy.hpp"
 #include "results/recorder.hpp"
+#include "results/run_files.hpp"
 #include "results/summary_json.hpp"
 #include "results/trace_events.hpp"
 #include "workers/blas_kernel.hpp"
@@ -251,6 +252,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
   }
   if (!outcome.recording.parameters.empty()) files["parameters.npy"] = npy(outcome.recording.parameters);
   if (outcome.durations) files["durations.csv.gz"] = gzip(durations_csv(*outcome.durations));
+  files[list_of_files] = listed(files);
   return files;
 }
 

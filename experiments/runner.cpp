@@ -19,6 +19,7 @@
 #include "results/progress.hpp"
 #include "results/result_table.hpp"
 #include "results/run_directory.hpp"
+#include "results/run_files.hpp"
 #include "workers/datasets/dataset.hpp"
 #include "workers/interrupt.hpp"
 
@@ -43,6 +44,7 @@ class ExperimentRunner {
   int prepare();
   void load_data() const;
   void find_finished();
+  void report_damaged() const;
   void report_skipped(Progress& progress) const;
   void run_one(std::size_t index, Progress& progress);
   void save(std::size_t index, const Outcome& outcome);
@@ -93,13 +95,16 @@ int ExperimentRunner::run_all() {
   return machinery_.mpi ? from_rank_0(*machinery_.mpi, {result}).front() : result;
 }
 
-// On rank 0, before anything runs or is written.
+// On rank 0, before anything runs or is written. Where all runs are finished, nothing is.
 int ExperimentRunner::prepare() {
   try {
+    if (!options_.rerun) find_finished();
+    if (std::ranges::count(to_do_, 1) == 0) return exit_success;
     load_data();
     require_usable(options_.results_directory, experiment_);
-    remove_leftovers(options_.results_directory, experiment_);
-    if (!options_.rerun) find_finished();
+    const int restored = remove_leftovers(options_.results_directory, experiment_);
+    if (restored > 0 && !options_.rerun) find_finished();
+    report_damaged();
     return exit_success;
   } catch (const std::exception& problem) {
     standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
@@ -111,8 +116,9 @@ int ExperimentRunner::prepare() {
 // stays in memory for the runs. Other problems (memory that is not there) may concern one run alone: it
 // meets them again, and fails.
 void ExperimentRunner::load_data() const {
-  for (const Run& run : experiment_.runs) {
-    if (!run.make_objective || (!options_.rerun && finished_before(directory_of(run), run))) continue;
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    const Run& run = experiment_.runs[index];
+    if (!run.make_objective || !to_do_[index]) continue;
     try {
       run.make_objective();
     } catch (const DataFault&) {
@@ -127,6 +133,15 @@ void ExperimentRunner::find_finished() {
     const Run& run = experiment_.runs[index];
     summaries_[index] = finished_before(directory_of(run), run);
     if (summaries_[index]) to_do_[index] = 0;
+  }
+}
+
+// Whoever has results that change on the disk should know, also where nothing else is said.
+void ExperimentRunner::report_damaged() const {
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    if (options_.rerun || !to_do_[index]) continue;
+    const std::string damage = damage_of(directory_of(experiment_.runs[index]));
+    if (!damage.empty()) standard_error.write(fmt::format("{}; the run is repeated\n", damage));
   }
 }
 

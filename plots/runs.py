@@ -5,11 +5,14 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
 
 RUN_DIRECTORY = re.compile(r"seed=(\d+)-[0-9a-f]+(-mpi)?")  # -mpi: on a wall clock, not the simulated cluster
+
+UNLISTED = (None, 1)  # schema versions of results without a list of files, which are read as they are
 
 METRICS = ["step", "epoch", "samples", "time_s", "test_loss", "test_accuracy", "train_loss", "learning_rate",
            "communicated_bytes"]
@@ -59,12 +62,44 @@ def read_table(path: Path, columns: list[str]) -> pd.DataFrame:
 
 
 def read_run(directory: Path) -> Run:
+    summary = read_document(directory / "summary.json", json.loads, "the run's summary")
+    if (directory / "files.json").exists() or summary.get("schema_version") not in UNLISTED:
+        check_files(directory)
     return Run(directory=directory, seed=int(RUN_DIRECTORY.fullmatch(directory.name)[1]),
                config=read_document(directory / "config.toml", tomllib.loads, "the run's resolved configuration"),
-               summary=read_document(directory / "summary.json", json.loads, "the run's summary"),
+               summary=summary,
                metrics=read_table(directory / "metrics.csv", METRICS),
                steps=read_table(directory / "steps.csv", STEPS),
                written=read_time(directory / "metadata.json"))
+
+
+def check_files(directory: Path) -> None:
+    """Throws ResultsFault for a file that is not as the program wrote it; one that was not copied along is no fault."""
+    path = directory / "files.json"
+    expected = "the run's list of files, with their sizes and CRC-32s"
+    files = read_document(path, json.loads, expected).get("files")
+    try:
+        written = {name: (int(file["bytes"]), int(file["crc32"], 16)) for name, file in files.items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ResultsFault(f"{path}: damaged; expected {expected}") from None
+    for name, (size, digest) in written.items():
+        try:
+            found = size_and_digest(directory / name)
+        except FileNotFoundError:
+            continue
+        except OSError as fault:
+            raise ResultsFault(f"{directory / name}: {fault.strerror}; expected a file of {size} bytes") from None
+        if found != (size, digest):
+            raise ResultsFault(f"{directory / name}: damaged, with {found[0]} bytes where {size} were written; expected "
+                               "the file as the run left it; the experiment's next start repeats the run")
+
+
+def size_and_digest(path: Path) -> tuple[int, int]:
+    size = digest = 0
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            size, digest = size + len(piece), crc32(piece, digest)
+    return size, digest
 
 
 def read_time(path: Path) -> str:

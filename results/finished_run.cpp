@@ -2,7 +2,10 @@
 
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
+#include <system_error>
 
+#include "results/run_files.hpp"
 #include "results/summary_json.hpp"
 
 namespace syncopate {
@@ -10,6 +13,8 @@ namespace syncopate {
 std::optional<std::string> read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return {};
+  std::error_code ignored;  // opening a directory is no error, reading from it is
+  if (std::filesystem::is_directory(path, ignored)) throw std::runtime_error(path.string() + ": is a directory");
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
@@ -24,6 +29,7 @@ std::optional<RunSummary> summary_of(const std::filesystem::path& directory, con
 }
 
 std::optional<RunSummary> finished_before(const std::filesystem::path& directory, const Run& run) {
+  if (!damage_of(directory).empty()) return {};
   auto summary = summary_of(directory, run);
   if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
   return summary;

@@ -1,5 +1,6 @@
 #include "results/run_directory.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -8,12 +9,13 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <system_error>
 
 #include "results/host.hpp"
+#include "workers/delays/csv_rows.hpp"
+#include "workers/directory_check.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
@@ -51,12 +53,52 @@ std::optional<Leftover> as_leftover(const std::string& name) {
   return {};
 }
 
+[[noreturn]] void fail(const char* what, const fs::path& path) {
+  throw fs::filesystem_error(what, path, std::error_code(errno ? errno : EIO, std::generic_category()));
+}
+
+// An open file or directory.
+class Descriptor {
+ public:
+  Descriptor(const fs::path& path, int flags) : path_(path), number_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (number_ < 0) fail("cannot open", path_);
+  }
+  ~Descriptor() { close(number_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  void write(std::string_view contents) const {
+    while (!contents.empty()) {
+      const auto written = ::write(number_, contents.data(), contents.size());
+      if (written < 0 && errno != EINTR) fail("cannot write", path_);
+      if (written > 0) contents.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+  // Some file systems cannot do so for directories (EINVAL), and need not.
+  void sync() const {
+    if (fsync(number_) != 0 && errno != EINVAL) fail("cannot put on the disk", path_);
+  }
+
+ private:
+  fs::path path_;
+  int number_;
+};
+
+void sync_directory(const fs::path& directory) {
+  Descriptor(directory.empty() ? fs::path(".") : directory, O_RDONLY | O_DIRECTORY).sync();
+}
+
 void write_file(const fs::path& path, const std::string& contents) {
-  std::ofstream file(path, std::ios::binary);
-  file.write(contents.data(), static_cast<std::streamsize>(contents.size()));
-  file.close();
-  if (!file)
-    throw fs::filesystem_error("cannot write", path, std::error_code(errno ? errno : EIO, std::generic_category()));
+  const Descriptor file(path, O_WRONLY | O_CREAT | O_EXCL);
+  file.write(contents);
+  file.sync();
+}
+
+// With those above it; each one's name is on the disk.
+void create_lasting(const fs::path& directory) {
+  if (directory.empty() || fs::exists(directory)) return;
+  create_lasting(directory.parent_path());
+  if (fs::create_directory(directory)) sync_directory(directory.parent_path());
 }
 
 [[noreturn]] void fault(const fs::path& path, std::string_view what, const std::error_code& error) {
@@ -72,20 +114,20 @@ void create(const fs::path& path) {
   for (const fs::path& element : path) {
     part /= element;
     std::error_code ignored;
-    if (fs::exists(part, ignored) && !fs::is_directory(part, ignored)) {
-      throw ResultsDirectoryFault(
-          fmt::format("{}: is a file; the results directory {} cannot be created", part.string(), path.string()));
-    }
+    const bool is_there = fs::symlink_status(part, ignored).type() != fs::file_type::not_found;
+    const std::string why = is_there ? why_no_directory(part) : "";
+    if (why.empty()) continue;
+    throw ResultsDirectoryFault(
+        fmt::format("{}: {}; the results directory {} cannot be created", part.string(), why, path.string()));
   }
   fault(path, "cannot create the results directory", error);
 }
 
 void require_access(const fs::path& directory) {
   std::error_code error;
-  if (!fs::exists(directory, error)) return;
-  if (!fs::is_directory(directory, error)) {
-    throw ResultsDirectoryFault(fmt::format("{}: is a file where results belong", directory.string()));
-  }
+  if (fs::symlink_status(directory, error).type() == fs::file_type::not_found) return;
+  if (const std::string why = why_no_directory(directory); !why.empty())
+    throw ResultsDirectoryFault(fmt::format("{}: {}; results belong there", directory.string(), why));
   if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0) {
     fault(directory, "cannot read and write the results directory", std::error_code(errno, std::generic_category()));
   }
@@ -106,9 +148,11 @@ fs::path experiment_directory(const fs::path& results, const Experiment& experim
 std::string slug(std::string_view text) {
   constexpr std::size_t longest = 100;
   std::string result;
+  bool lost_letters = false;
   for (const char character : text) {
     const auto byte = static_cast<unsigned char>(character);
     const bool kept = byte < 128 && (std::isalnum(byte) || character == '.' || character == '=' || character == '_');
+    lost_letters |= byte >= 128;
     if (kept) {
       result += static_cast<char>(std::tolower(byte));
     } else if (!result.empty() && result.back() != '-') {
@@ -116,9 +160,12 @@ std::string slug(std::string_view text) {
     }
   }
   result.erase(0, result.find_first_not_of("-."));
-  if (result.size() > longest) result.resize(longest);
+  const std::string hash = fmt::format("-{:.8}", content_hash(text));
+  const bool needs_hash = lost_letters || result.find_first_not_of("-.") == result.npos || result.size() > longest;
+  if (needs_hash && result.size() > longest - hash.size()) result.resize(longest - hash.size());
   while (!result.empty() && (result.back() == '-' || result.back() == '.')) result.pop_back();
-  return result.empty() ? "unnamed" : result;
+  if (result.empty()) result = "unnamed";
+  return needs_hash ? result + hash : result;
 }
 
 fs::path run_directory(const fs::path& results, const Run& run, bool mpi) {
@@ -171,11 +218,12 @@ int remove_leftovers(const fs::path& results, const Experiment& experiment) {
 void write_directory(const fs::path& directory, const FileContents& files) {
   const fs::path written = hidden_sibling(directory, partial);
   const fs::path former = hidden_sibling(directory, replaced);
-  fs::create_directories(directory.parent_path());
+  create_lasting(directory.parent_path());
   fs::remove_all(written);
   try {
     fs::create_directory(written);
     for (const auto& [name, contents] : files) write_file(written / name, contents);
+    sync_directory(written);
     const bool exists = fs::exists(directory);
     if (exists) fs::rename(directory, former);
     try {
@@ -184,6 +232,7 @@ void write_directory(const fs::path& directory, const FileContents& files) {
       if (exists) fs::rename(former, directory);
       throw;
     }
+    sync_directory(directory.parent_path());
     if (exists) fs::remove_all(former);
   } catch (...) {
     std::error_code ignored;

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "experiments/experiment.hpp"
+#include "results/run_files.hpp"
 
 namespace syncopate {
 
@@ -18,7 +18,8 @@ struct ResultsDirectoryFault : std::runtime_error {
 };
 
 // Lower-case letters, digits, dots, equals signs and underscores; everything else becomes one hyphen. Never empty,
-// never hidden, at most 100 characters, so that it is a good file name everywhere.
+// never hidden, at most 100 characters, so that it is a good file name everywhere. A text that this leaves nothing of,
+// letters of other scripts, and what is too long are told apart by 8 digits of a hash at the end.
 std::string slug(std::string_view text);
 
 // <results>/<experiment>/<method and sweep>/seed=3-<8 digits of the hash>. Runs on a wall clock are
@@ -26,17 +27,17 @@ std::string slug(std::string_view text);
 std::filesystem::path run_directory(const std::filesystem::path& results, const Run& run, bool mpi);
 
 // Creates <results>/<experiment> and proves that it, and what is already there for these runs, can
-// be read and written. Throws ResultsDirectoryFault.
+// be read and written. For runs that are to be made: a finished experiment's results may be read-only. Throws
+// ResultsDirectoryFault.
 void require_usable(const std::filesystem::path& results, const Experiment& experiment);
 
 // Removes what killed processes have left in the experiment's directory; what a process that still
 // exists (or one on another host) is writing stays. Returns how many directories went.
 int remove_leftovers(const std::filesystem::path& results, const Experiment& experiment);
 
-using FileContents = std::map<std::string, std::string>;  // name -> contents
-
-// Replaces `directory` by one with exactly these files. Throws std::filesystem::filesystem_error or
-// std::system_error; then `directory` is as it was.
+// Replaces `directory` by one with exactly these files, which are on the disk before they have their name. Throws
+// std::filesystem::filesystem_error or std::system_error; then `directory` is as it was, unless it was its new name
+// alone that could not be put on the disk.
 void write_directory(const std::filesystem::path& directory, const FileContents& files);
 
 }  // namespace syncopate

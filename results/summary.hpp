@@ -16,8 +16,8 @@
 namespace syncopate {
 
 // Of summary.json, metadata.json, metrics.csv and steps.csv together; grows when a reader of the old
-// files would misread the new ones.
-inline constexpr int results_schema_version = 1;
+// files would misread the new ones. Since 2 they are listed in files.json, without which they are not whole.
+inline constexpr int results_schema_version = 2;
 
 enum class RunStatus {
   finished,

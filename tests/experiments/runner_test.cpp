@@ -34,7 +34,8 @@ TEST_F(RunnerTest, LeavesAllFilesOfARun) {
   EXPECT_EQ(start(), 0);
   std::set<std::string> names;
   for (const auto& file : fs::directory_iterator(directory(0))) names.insert(file.path().filename());
-  EXPECT_THAT(names, testing::ElementsAre("config.toml", "metadata.json", "metrics.csv", "steps.csv", "summary.json"));
+  EXPECT_THAT(names, testing::ElementsAre("config.toml", "files.json", "metadata.json", "metrics.csv", "steps.csv",
+                                          "summary.json"));
   EXPECT_EQ(read(0, "config.toml"), experiment_.runs[0].resolved_toml);
   EXPECT_EQ(nlohmann::json::parse(read(0, "metadata.json"))["cluster"], "simulated");
   EXPECT_THAT(out_, HasSubstr("\nA "));
@@ -134,7 +135,9 @@ TEST_F(RunnerTest, WarnsOnceAboutRunsOfAnotherCommit) {
   for (std::size_t run : {0, 1}) {
     auto json = summary(run);
     json["commit"] = "0000000000000000000000000000000000000000";
-    std::ofstream(directory(run) / "summary.json") << json;
+    FileContents files{{"summary.json", json.dump()}};
+    files[list_of_files] = listed(files);
+    write_directory(directory(run), files);
   }
   EXPECT_EQ(start(), 0);
   EXPECT_THAT(err_, HasSubstr("warning: 2 of them were made by another commit"));

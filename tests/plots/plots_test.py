@@ -9,6 +9,7 @@ from unittest import mock
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 
 import numpy as np
+from damage_cases import DamagedFiles
 from figures_cases import Drawing, Figures
 from methods_cases import Methods
 from recorded_cases import RecordedSteps

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <thread>
 
 #include "results/host.hpp"
@@ -71,10 +72,27 @@ TEST(Slug, IsAGoodFileNameEverywhere) {
   EXPECT_EQ(slug("../../etc/passwd"), "etc-passwd");
   EXPECT_EQ(slug(".hidden"), "hidden");
   EXPECT_EQ(slug("a / b"), "a-b");
-  EXPECT_EQ(slug("\xC3\xA9t\xC3\xA9"), "t");
-  EXPECT_EQ(slug("***"), "unnamed");
-  EXPECT_EQ(slug(""), "unnamed");
+  EXPECT_THAT(slug("\xC3\xA9t\xC3\xA9"), testing::MatchesRegex("t-[0-9a-f]{8}"));
+  for (const char* text : {"***", "", " ", "..."})
+    EXPECT_THAT(slug(text), testing::MatchesRegex("unnamed-[0-9a-f]{8}")) << text;
+  EXPECT_EQ(slug(std::string(100, 'x')), std::string(100, 'x'));
   EXPECT_EQ(slug(std::string(300, 'x')).size(), 100u);
+}
+
+TEST(Slug, TellsApartWhatItCannotSpell) {
+  const std::vector<std::string> texts = {"",
+                                          " ",
+                                          "  ",
+                                          "\u6570\u636E",
+                                          "\u6A21\u578B",
+                                          "\u03C4 = 2",
+                                          "\u03BB = 2",
+                                          "2",
+                                          std::string(100, 'x') + "a",
+                                          std::string(100, 'x') + "b"};
+  std::set<std::string> slugs;
+  for (const std::string& text : texts) slugs.insert(slug(text));
+  EXPECT_EQ(slugs.size(), texts.size()) << testing::PrintToString(slugs);
 }
 
 TEST_F(RunDirectoryTest, IsNamedFromWhatVariesWithTheSeedLast) {

@@ -1,0 +1,68 @@
+"""Runs whose files are not as the program wrote them: named, and not plotted."""
+
+import json
+
+from synthetic_results import write_run
+from with_results import WithDirectory, change
+
+from plots.runs import read_run, size_and_digest
+
+
+def list_files(run):
+    """As the program does since schema version 2."""
+    change(run / "summary.json", schema_version=2)
+    found = {path.name: size_and_digest(path) for path in run.iterdir()}
+    files = {name: {"bytes": size, "crc32": f"{digest:08x}"} for name, (size, digest) in found.items()}
+    (run / "files.json").write_text(json.dumps({"schema_version": 2, "files": files}), encoding="utf-8")
+
+
+class DamagedFiles(WithDirectory):
+    def setUp(self):
+        super().setUp()
+        self.run_directory = write_run(self.directory / "m", "m", 1)
+        list_files(self.run_directory)
+
+    def assert_damaged(self, name):
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 2, message)
+        self.assertIn(f"{self.run_directory / name}: ", message)
+        self.assertEqual(message.count("\n"), 1, message)
+        self.assertEqual(list(self.directory.rglob("plots")), [])
+
+    def test_digest_is_crc32(self):
+        path = self.directory / "digits"
+        path.write_text("123456789")
+        self.assertEqual(size_and_digest(path), (9, 0xcbf43926))  # the check value of CRC-32's definition
+
+    def test_whole_run_is_read(self):
+        self.assertEqual(read_run(self.run_directory).seed, 1)
+
+    def test_file_with_another_digit_is_damaged(self):
+        path = self.run_directory / "metrics.csv"
+        text = path.read_bytes()
+        at = text.rindex(b"1")
+        path.write_bytes(text[:at] + b"2" + text[at + 1:])
+        self.assert_damaged("metrics.csv")
+
+    def test_shorter_table_is_damaged(self):
+        path = self.run_directory / "steps.csv"
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+        self.assert_damaged("steps.csv")
+
+    def test_damaged_list_is_named(self):
+        for text in ("", "{}", '{"files": {"metrics.csv": {"bytes": 3}}}', '{"files": [1]}'):
+            (self.run_directory / "files.json").write_text(text)
+            self.assert_damaged("files.json")
+
+    def test_missing_list_is_named(self):
+        (self.run_directory / "files.json").unlink()
+        self.assert_damaged("files.json")
+
+    def test_older_run_without_a_list_is_read(self):
+        (self.run_directory / "files.json").unlink()
+        change(self.run_directory / "summary.json", schema_version=1)
+        self.assertEqual(read_run(self.run_directory).seed, 1)
+
+    def test_file_that_was_not_copied_along_is_no_fault(self):
+        (self.run_directory / "metadata.json").unlink()
+        self.assertEqual(read_run(self.run_directory).seed, 1)
