@@ -13,6 +13,7 @@
 #include "experiments/budget_section.hpp"
 #include "experiments/cluster_section.hpp"
 #include "experiments/recording_section.hpp"
+#include "experiments/results_version.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/sweep.hpp"
 #include "experiments/training_section.hpp"
@@ -193,12 +194,13 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   return result;
 }
 
-// Where a file lies decides nothing; what it holds does, and is in `file_hash`.
+// Where files lie decides nothing; what they hold does, and is in `file_hash` and `directory_hash`.
 void erase_places_of_files(TomlNode& node) {
   if (node.is_array())
     for (TomlNode& element : node.array()) erase_places_of_files(element);
   if (!node.is_table()) return;
-  if (node.find("file_hash")) node.erase("file");
+  for (const char* place : {"file", "directory"})
+    if (node.find(fmt::format("{}_hash", place))) node.erase(place);
   for (TomlNode::Member& member : node.table()) erase_places_of_files(member.value);
 }
 
@@ -208,7 +210,7 @@ std::string hash_of(TomlNode resolved) {
   erase_places_of_files(resolved);
   resolved.erase("description");
   resolved.erase("recording");
-  const std::string text = write_toml(resolved);
+  const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), results_version);
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 

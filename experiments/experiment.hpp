@@ -58,7 +58,7 @@ struct Run {
   std::uint64_t seed = 0;
   std::string resolved_toml;  // the whole resolved configuration of this run alone
   // 16 hexadecimal digits of resolved_toml without description, recording, and the places of files, whose contents
-  // count; names the directory.
+  // count, and of results_version; names the directory.
   std::string hash;
   std::string setting;  // likewise, also without the method: runs that share it meet the same delays
 
@@ -114,10 +114,12 @@ struct ConfigurationFault : std::runtime_error {
 };
 
 // Reads, overrides (key.sub=value), checks and expands an experiment. Throws ConfigurationFault with
-// all faults at once, std::runtime_error where memory does not suffice. Reads the sizes of data sets (for epochs), not
-// their contents. finite_means: delays without an expected value are faults, because predictions need one. measure:
-// gives the time that cluster.micro_batch_s = "measured" stands for, in seconds; without it such runs are left
-// to_be_measured. most_runs: an experiment of more is refused before anything is expanded.
+// all faults at once, std::runtime_error where memory does not suffice. Reads the sizes of data sets (for epochs), and
+// their contents where these are not known yet (for the hash).
+// finite_means: delays without an expected value are faults, because predictions need one.
+// measure: gives the time that cluster.micro_batch_s = "measured" stands for, in seconds; without it such runs are
+// left to_be_measured.
+// most_runs: an experiment of more is refused before anything is expanded.
 struct LoadOptions {
   bool finite_means = false;
   std::int64_t most_runs = 10'000;

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/results_version.hpp"
 #include "results/build_info.hpp"
 #include "results/host.hpp"
 #include "results/summary.hpp"
@@ -12,6 +13,7 @@ std::string to_json(const RunMetadata& metadata) {
   const BuildInfo& build = build_info();
   nlohmann::ordered_json json;
   json["schema_version"] = results_schema_version;
+  json["results_version"] = results_version;
   json["syncopate_version"] = build.version;
   json["commit"] = build.commit;
   json["dirty"] = build.dirty ? nlohmann::ordered_json(*build.dirty) : nlohmann::ordered_json(nullptr);

@@ -1,0 +1,11 @@
+// What the program computes, as a number: part of every run's hash, so that results which it would not give any more are
+// not taken for its own.
+#pragma once
+
+namespace syncopate {
+
+// Raise it by one with each change that alters what some run computes: its times, its models, its accounts. A change of
+// files' formats is results_schema_version's. results_version_test holds the results of each version and says when.
+inline constexpr int results_version = 1;
+
+}  // namespace syncopate
