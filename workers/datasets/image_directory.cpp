@@ -10,7 +10,10 @@
 #include <string_view>
 #include <utility>
 
+#include "workers/datasets/digest_cache.hpp"
 #include "workers/datasets/idx.hpp"
+#include "workers/delays/csv_rows.hpp"
+#include "workers/directory_check.hpp"
 #include "workers/training/vector_clones.hpp"
 
 namespace syncopate {
@@ -32,9 +35,9 @@ path find_file(const path& directory, std::string_view name) {
 }
 
 SplitFiles find_split(const path& directory, std::string_view prefix) {
-  if (!std::filesystem::is_directory(directory))
+  if (const std::string why = why_no_directory(directory); !why.empty())
     throw DataFault(
-        fmt::format("{}: no such directory; must hold four IDX files in the manner of MNIST", directory.string()));
+        fmt::format("{}: {}; must be a directory with four IDX files in the manner of MNIST", directory.string(), why));
   return {.images = find_file(directory, fmt::format("{}-images-idx3-ubyte", prefix)),
           .labels = find_file(directory, fmt::format("{}-labels-idx1-ubyte", prefix))};
 }
@@ -130,6 +133,15 @@ DatasetSize image_directory_size(const path& directory, std::int64_t classes) {
           .test = test[0],
           .shape = {.channels = 1, .height = train[1], .width = train[2]},
           .classes = classes};
+}
+
+std::string image_directory_hash(const path& directory) {
+  std::string digests;
+  for (const auto* prefix : {"train", "t10k"}) {
+    const SplitFiles files = find_split(directory, prefix);
+    for (const path& file : {files.images, files.labels}) digests += digest_cache().digest(file);
+  }
+  return content_hash(digests);
 }
 
 std::shared_ptr<const Dataset> load_image_directory(const path& directory, std::int64_t classes) {

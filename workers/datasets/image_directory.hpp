@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "workers/datasets/dataset.hpp"
@@ -13,6 +14,10 @@ namespace syncopate {
 // Checks that the four files are there and that their headers agree; reads no more of them.
 // `classes` is what the labels must stay below. Throws DataFault for the first fault found.
 DatasetSize image_directory_size(const std::filesystem::path& directory, std::int64_t classes = 10);
+
+// What the four files hold, in 16 hexadecimal digits; as they are stored, so compressed files are other ones. Read once
+// and then kept (digest_cache.hpp). Throws DataFault.
+std::string image_directory_hash(const std::filesystem::path& directory);
 
 // Reads the files. Pixels stay bytes in memory and become (pixel - mean) / deviation when gathered,
 // with mean and deviation over all pixels of the training set. Throws DataFault.

@@ -93,15 +93,20 @@ struct DatasetPlan {
   std::function<std::shared_ptr<const Dataset>()> load;
 };
 
-// Runs of one experiment follow each other with the same files: the last data set read stays in memory.
-std::shared_ptr<const Dataset> load_cached(const std::filesystem::path& directory) {
+// Runs of one experiment follow each other with the same files: the last data set read stays in memory. What is loaded
+// is what `hash` was taken of.
+std::shared_ptr<const Dataset> load_cached(const std::filesystem::path& directory, const std::string& hash) {
   static std::mutex mutex;
-  static std::filesystem::path loaded_from;
+  static std::string loaded_hash;
   static std::shared_ptr<const Dataset> loaded;
   std::lock_guard lock(mutex);
-  if (!loaded || loaded_from != directory) {
-    loaded = load_image_directory(directory);
-    loaded_from = directory;
+  if (!loaded || loaded_hash != hash) {
+    auto read = load_image_directory(directory);
+    if (image_directory_hash(directory) != hash)
+      throw DataFault(
+          fmt::format("{}: its files have changed since the experiment was read; start it again", directory.string()));
+    loaded = std::move(read);
+    loaded_hash = hash;
   }
   return loaded;
 }
@@ -109,9 +114,14 @@ std::shared_ptr<const Dataset> load_cached(const std::filesystem::path& director
 std::optional<DatasetPlan> plan_images(Settings& table, const std::string& named) {
   try {
     const std::filesystem::path directory = named.empty() ? find_fashion_mnist() : std::filesystem::path(named);
-    return DatasetPlan{.size = image_directory_size(directory), .load = [directory, key = table.written("directory")] {
+    const DatasetSize size = image_directory_size(directory);
+    const std::string hash = image_directory_hash(directory);
+    if (table.text("directory_hash", hash) != hash)
+      table.fault("directory_hash",
+                  fmt::format("the content of {} is another, {}; left out, any is right", directory.string(), hash));
+    return DatasetPlan{.size = size, .load = [directory, hash, key = table.written("directory")] {
                          try {
-                           return load_cached(directory);
+                           return load_cached(directory, hash);
                          } catch (const DataFault& problem) {
                            throw DataFault(fmt::format("{}; {}", key, problem.what()));
                          }
@@ -138,6 +148,7 @@ std::optional<DatasetPlan> read_datasets(Settings& root, const std::string& chos
   Settings images = tables.section("fashion-mnist");
   Settings mixture = tables.section("gaussian-mixture");
   const auto directory = images.text("directory", "");
+  images.has("directory_hash");  // known, also where the files are not needed
   const auto options = read_mixture(mixture);
   if (!needed) return {};
   if (chosen == "fashion-mnist") return plan_images(images, directory);

@@ -44,7 +44,7 @@ struct ObjectivePlan {
 
 // Reads training.model, training.dataset and training.micro_batch_size, and all tables
 // [models.*] and [datasets.*] of the root, also those of models not chosen, so that an override
-// such as training.model=cnn works. Reads the headers of the data files, not their contents; what
+// such as training.model=cnn works. Reads the headers of the data files, and their contents for a digest; what
 // is missing or wrong is a fault of the settings. `load` throws DataFault (datasets/dataset.hpp)
 // for faults only the contents show; it may be called from any thread and outlives the settings.
 // With model = "none" a data set that is named only gives steps_per_epoch.
