@@ -1,5 +1,5 @@
-// What the program computes, as a number: part of every run's hash, so that results which it would not give any more are
-// not taken for its own.
+// What the program computes, as a number: part of every run's hash, so that results which it would not give any more
+// are not taken for its own.
 #pragma once
 
 namespace syncopate {

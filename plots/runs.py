@@ -90,8 +90,8 @@ def check_files(directory: Path) -> None:
         except OSError as fault:
             raise ResultsFault(f"{directory / name}: {fault.strerror}; expected a file of {size} bytes") from None
         if found != (size, digest):
-            raise ResultsFault(f"{directory / name}: damaged, with {found[0]} bytes where {size} were written; expected "
-                               "the file as the run left it; the experiment's next start repeats the run")
+            raise ResultsFault(f"{directory / name}: damaged: {found[0]} bytes of CRC-32 {found[1]:08x}; expected {size} "
+                               f"of {digest:08x}, as they were written; the experiment's next start repeats the run")
 
 
 def size_and_digest(path: Path) -> tuple[int, int]:
