@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "workers/deadlock.hpp"
 #include "workers/interrupt.hpp"
-#include "workers/simulated/deadlock.hpp"
 
 namespace syncopate {
 

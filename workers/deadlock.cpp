@@ -1,24 +1,10 @@
-#include "workers/simulated/deadlock.hpp"
+#include "workers/deadlock.hpp"
 
 #include <fmt/format.h>
 
+#include "workers/rank_ranges.hpp"
+
 namespace syncopate {
-namespace {
-
-// "0-3, 7": ranks in ascending order as ranges.
-std::string as_ranges(const std::vector<int>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    text += text.empty() ? "" : ", ";
-    text += last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-}  // namespace
 
 std::string short_path(std::string_view path) {
   if (const auto methods = path.rfind("/algorithms/"); methods != path.npos)
@@ -28,9 +14,10 @@ std::string short_path(std::string_view path) {
   return std::string(folder == path.npos ? path : path.substr(folder + 1));
 }
 
-std::string what_it_waits_for(const Place* place) {
+std::string what_it_waits_for(const Place* place, const std::string& from) {
   if (!place) return "ended";
-  return fmt::format("waiting in {} ({}:{})", place->operation, short_path(place->at.file_name()), place->at.line());
+  return fmt::format("waiting in {}{}{} ({}:{})", place->operation, from.empty() ? "" : " for ", from,
+                     short_path(place->at.file_name()), place->at.line());
 }
 
 std::string explain(const Deadlock& deadlock) {
@@ -42,7 +29,7 @@ std::string explain(const Deadlock& deadlock) {
                         at_s, years)
           : fmt::format("deadlock at {:.6f} s: nobody can go on", at_s);
   for (const auto& [state, ranks] : deadlock.workers_by_state)
-    text += fmt::format("\n  worker{} {}: {}", ranks.size() > 1 ? "s" : "", as_ranges(ranks), state);
+    text += fmt::format("\n  worker{} {}: {}", ranks.size() > 1 ? "s" : "", rank_ranges(ranks), state);
   for (const auto& [name, state] : deadlock.servers) text += fmt::format("\n  {}: {}", name, state);
   return text;
 }

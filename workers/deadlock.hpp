@@ -18,8 +18,9 @@ struct Deadlock {
   std::vector<std::pair<std::string, std::string>> servers{};  // name and state
 };
 
-// "waiting in receive (algorithms/quorum/backup_workers.cpp:20)"; "ended" where there is no place.
-std::string what_it_waits_for(const Place* place);
+// "waiting in receive for worker 3 (algorithms/quorum/backup_workers.cpp:20)", `from` being whom it waits for where
+// that is known; "ended" where there is no place.
+std::string what_it_waits_for(const Place* place, const std::string& from = "");
 
 std::string explain(const Deadlock& deadlock);
 
