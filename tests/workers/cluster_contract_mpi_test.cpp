@@ -38,6 +38,9 @@ ClusterKind mpi() {
 
 INSTANTIATE_TEST_SUITE_P(Mpi, ClusterContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 INSTANTIATE_TEST_SUITE_P(Mpi, BookingContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
+INSTANTIATE_TEST_SUITE_P(Mpi, TwoServersContract, testing::ValuesIn([] {
+                           return mpi().participants < 3 ? std::vector<ClusterKind>{} : std::vector{mpi()};
+                         }()));
 INSTANTIATE_TEST_SUITE_P(Mpi, PartialContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 INSTANTIATE_TEST_SUITE_P(Mpi, RecordContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 INSTANTIATE_TEST_SUITE_P(Mpi, OutageContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));

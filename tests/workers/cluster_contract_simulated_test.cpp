@@ -32,6 +32,8 @@ const auto numbers_of_participants = testing::Values(simulated(2), simulated(3),
 const auto name_of = [](const auto& info) { return std::to_string(info.param.participants) + "Participants"; };
 INSTANTIATE_TEST_SUITE_P(Simulated, ClusterContract, numbers_of_participants, name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, BookingContract, numbers_of_participants, name_of);
+INSTANTIATE_TEST_SUITE_P(Simulated, TwoServersContract, testing::Values(simulated(3), simulated(5), simulated(17)),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, PartialContract, numbers_of_participants, name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, RecordContract, numbers_of_participants, name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, OutageContract, numbers_of_participants, name_of);

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Fails where a test was skipped that this machine could have run. Takes what ctest --output-junit wrote.
+
+A test may be skipped only for what the machine lacks at the moment, and must say so: REASONS. What a test needs from
+its own configuration (a number of ranks, say) is no reason: then there must be no such test.
+"""
+
+import re
+import sys
+import xml.etree.ElementTree
+
+REASONS = ("machine is not quiet",)  # tests of wall-clock times
+
+# GoogleTest prints "file:line: Skipped" and the reason below it; unittest "skipped 'reason'" or "OK (skipped=3)".
+GOOGLETEST = re.compile(r"^(\S+:\d+): Skipped\n(.*)$", re.MULTILINE)
+UNITTEST = re.compile(r"^(.*)\.\.\. skipped ['\"](.*)['\"]$", re.MULTILINE)
+UNITTEST_COUNT = re.compile(r"^(?:OK|FAILED) \(.*\bskipped=(\d+)", re.MULTILINE)
+
+
+def skips(case):
+    """The skips of one of ctest's tests: pairs of place and reason."""
+    if case.get("status") not in ("run", "fail"):
+        element = case.find("skipped")
+        reason = element.get("message", "") if element is not None else ""
+        yield "the whole test", f"{case.get('status')}: {reason}"
+    output = case.findtext("system-out") or ""
+    yield from GOOGLETEST.findall(output)
+    explained = UNITTEST.findall(output)
+    yield from explained
+    counted = sum(map(int, UNITTEST_COUNT.findall(output)))
+    if counted > len(explained):
+        yield "unittest", f"{counted} tests, of which only {len(explained)} say why (-v shows it)"
+
+
+def main(report):
+    status = 0
+    for case in xml.etree.ElementTree.parse(report).iter("testcase"):
+        for place, reason in skips(case):
+            allowed = any(part in reason for part in REASONS)
+            print(f"ci: {case.get('name')}: skipped{'' if allowed else ' without need'}: {place.strip()}: {reason}")
+            if not allowed:
+                status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
