@@ -1,6 +1,6 @@
 // The cluster contract on the MPI cluster: every rank runs this program (mpirun -n 3 ...). The
 // number of participants is the number of ranks. With SYNCOPATE_MPI_FAILURE set it fails in the way
-// named there instead, for mpi_failures_test.
+// named there instead, for mpi_failures_test, and with SYNCOPATE_MPI_STANDSTILL its ranks wait for each other.
 #include <cstdlib>
 #include <thread>
 
@@ -160,6 +160,85 @@ TEST_P(MpiRanks, ASlowWorkerSleepsByItsFactorLessTheOneThatItComputes) {
       nullptr);
 }
 
+// Others wait for longer than it takes to find a standstill, in all ways of waiting, and one after the other: for a
+// worker that is in a micro-batch, for a model that is slow to send, and for each other.
+TEST_P(MpiRanks, WhoWaitsForASlowWorkerIsNotSuspected) {
+  const int n = participants();
+  Executor executor{0};
+  Training training{std::make_shared<KnownObjective>(), make_sgd({}), {}, executor};
+  std::vector<std::shared_ptr<const DelayProcess>> none;
+  const ComputeTime compute_time(7, 0.9, {}, none);
+  const auto cluster = make_mpi({.workers = n, .compute_time = compute_time, .training = training});
+  int received = 0;
+  const RunTotals totals = cluster->run(
+      [&](Rank self) {
+        for (int slow = 0; slow < std::min(n, 2); ++slow) {
+          const Rank next{(self.value + 1) % n}, before{(self.value + n - 1) % n};
+          const auto compute_if_slow = [&] {
+            if (self.value == slow)
+              cluster->compute_gradient(self, training.initial_state(), {self, slow, 0}, {self, slow, 0}, {});
+          };
+          // Round the ring, each after it has heard of the one before.
+          compute_if_slow();
+          if (self.value != slow && cluster->receive(self, before, never, here())) ++received;
+          cluster->send(self, next, {.step = slow}, here());
+          if (self.value == slow && cluster->receive(self, before, never, here())) ++received;
+          compute_if_slow();
+          cluster->barrier(self, here());
+          compute_if_slow();
+          Gradient sum;
+          cluster->partial_all_reduce(self, sum, {.quorum = n}, LateGradient::drop, {}, here());
+        }
+        if (self.value == 0)
+          cluster->compute_gradient(self, training.initial_state(), {self, 9, 0}, {self, 9, 0}, {});  // at the end
+      },
+      nullptr);
+  EXPECT_EQ(received, 2);
+  EXPECT_EQ(totals.messages, 2 * n);
+}
+
+// None of these programs can come to an end, whoever is fast or slow.
+int wait_for_ever(const std::string& way) {
+  Executor executor{0};
+  Training training{std::make_shared<KnownObjective>(), make_sgd({}), {}, executor};
+  const ComputeTime compute_time(7, 0.1, {}, {});
+  const int servers = way == "servers" ? 2 : 0;
+  const auto cluster = make_mpi(
+      {.workers = session->size() - servers, .servers = servers, .compute_time = compute_time, .training = training});
+  const Place here{"test", std::source_location::current()};
+  // A server hears of workers that leave, and waits again.
+  const auto receive = [&](Rank self, int from) {
+    while (!cluster->receive(self, Rank{from}, never, {"receive", here.at})) continue;
+  };
+  cluster->run(
+      [&](Rank self) {
+        Gradient none;
+        ModelStatePtr state = training.initial_state();
+        cluster->compute_gradient(self, state, {self, 0, 0}, {self, 0, 0}, {});
+        const Rank next{(self.value + 1) % session->size()};
+        if (way == "ring") receive(self, next.value);
+        if (way == "two of three" && self.value < 2) receive(self, 1 - self.value);
+        if (way == "letters that answer nothing") {
+          cluster->send(self, next, {.step = 1}, here);
+          receive(self, next.value);
+        }
+        if (way == "a message and a collective") {
+          if (self.value == 1) receive(self, 0);
+          cluster->all_reduce_sum(self, none, {}, {}, {"all_reduce_sum", here.at});
+        }
+        if (way == "a message and a group") {
+          if (self.value == 1) receive(self, 0);
+          cluster->average(self, state, {.policy = {}, .group_size = 3}, {}, {"average_model", here.at});
+        }
+        if (way == "a message and a partial all-reduce") {
+          if (self.value == 1) receive(self, 0);
+          cluster->partial_all_reduce(self, none, {.quorum = 3}, LateGradient::drop, {}, {"partial", here.at});
+        }
+      },
+      servers == 0 ? Cluster::Program() : [&](Rank self) { receive(self, self.value == 1 ? 2 : 1); });
+  return 0;
+}
+
 // Micro-batches take an hour; those of step 1 never end, on worker 1 alone or, in one way, on all.
 int fail_as(const std::string& way) {
   Executor executor{0};
@@ -204,5 +283,6 @@ int main(int argc, char** argv) {
   const syncopate::MpiSession session;
   syncopate::session = &session;
   if (const char* way = std::getenv("SYNCOPATE_MPI_FAILURE")) return syncopate::fail_as(way);
+  if (const char* way = std::getenv("SYNCOPATE_MPI_STANDSTILL")) return syncopate::wait_for_ever(way);
   return syncopate::run_tests_under_mpi(argc, argv, session);
 }

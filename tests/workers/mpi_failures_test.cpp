@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "workers/mpi/mpi_session.hpp"
+#include "workers/mpi/standstill.hpp"
 
 namespace syncopate {
 namespace {
@@ -17,11 +20,12 @@ struct Outcome {
   int status = -1;  // 124: it had not ended after five minutes
 };
 
-// Three ranks of the contract's program, failing in the given way.
-Outcome fail(const std::string& way) {
+// Three ranks of the contract's program, failing in the given way, or in a standstill.
+Outcome fail(const std::string& way, const char* variable = "SYNCOPATE_MPI_FAILURE") {
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-  ::setenv("SYNCOPATE_MPI_FAILURE", way.c_str(), 1);
+  ::unsetenv("SYNCOPATE_MPI_FAILURE");
+  ::setenv(variable, way.c_str(), 1);
   Outcome outcome;
   FILE* pipe = ::popen("timeout 300 " SYNCOPATE_MPIEXEC " --oversubscribe -n 3 " SYNCOPATE_MPI_PROGRAM " 2>&1", "r");
   if (!pipe) return outcome;
@@ -95,6 +99,82 @@ TEST(MpiFailures, MicroBatchesThatNeverEndOnAllWorkersAreAFailure) {
   EXPECT_EQ(outcome.status, 1) << outcome.output;
   EXPECT_EQ(count(outcome.output, "no worker can go on: all are in a micro-batch that never ends"), 1)
       << outcome.output;
+}
+
+Outcome stand_still(const std::string& way) { return fail(way, "SYNCOPATE_MPI_STANDSTILL"); }
+
+// Every line once, with its place: "  worker 1: waiting in receive for worker 0 (workers/file.cpp:3)".
+void expect_explained(const Outcome& outcome, const std::vector<std::string>& lines) {
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "nobody can go on"), 1) << outcome.output;
+  for (const std::string& line : lines) EXPECT_EQ(count(outcome.output, "\n  " + line), 1) << line << outcome.output;
+  EXPECT_EQ(count(outcome.output, "workers/cluster_contract_mpi_test.cpp:"),
+            std::ranges::count_if(lines, [](const std::string& line) { return line.find(" (") != line.npos; }))
+      << outcome.output;
+}
+
+TEST(MpiStandstill, WorkersThatWaitForEachOthersMessagesAreExplained) {
+  expect_explained(stand_still("ring"),
+                   {"worker 0: waiting in receive for worker 1 (", "worker 1: waiting in receive for worker 2 (",
+                    "worker 2: waiting in receive for worker 0 ("});
+}
+
+TEST(MpiStandstill, TwoThatWaitForEachOtherAreFoundOnceTheThirdHasEnded) {
+  expect_explained(stand_still("two of three"), {"worker 0: waiting in receive for worker 1 (",
+                                                 "worker 1: waiting in receive for worker 0 (", "worker 2: ended"});
+}
+
+TEST(MpiStandstill, MessagesThatNobodyWaitsForAreNoHelp) {
+  expect_explained(stand_still("letters that answer nothing"),
+                   {"worker 0: waiting in receive for worker 1 (", "worker 1: waiting in receive for worker 2 (",
+                    "worker 2: waiting in receive for worker 0 ("});
+}
+
+TEST(MpiStandstill, WhoWaitsForAMessageIsMissingInACollectiveOfEveryKind) {
+  expect_explained(stand_still("a message and a collective"),
+                   {"workers 0, 2: waiting in all_reduce_sum (", "worker 1: waiting in receive for worker 0 ("});
+  expect_explained(stand_still("a message and a group"),
+                   {"workers 0, 2: waiting in average_model (", "worker 1: waiting in receive for worker 0 ("});
+  expect_explained(stand_still("a message and a partial all-reduce"),
+                   {"workers 0, 2: waiting in partial (", "worker 1: waiting in receive for worker 0 ("});
+}
+
+TEST(MpiStandstill, ServersThatWaitForEachOtherAreFoundAfterTheWorkersEnd) {
+  expect_explained(stand_still("servers"), {"worker 0: ended", "server 0: waiting in receive for server 1 (",
+                                            "server 1: waiting in receive for server 0 ("});
+}
+
+// What two ranks say in one round and in the next.
+TEST(MpiStandstill, IsOneOnlyIfNothingHasChangedAndNothingIsUnderWay) {
+  using For = WaitReport::For;
+  const std::vector<WaitReport> both_wait = {{.wait = 4, .letters_sent = 7, .letters_received = 5, .meetings = 2},
+                                             {.wait = 9, .letters_sent = 5, .letters_received = 7, .meetings = 2}};
+  EXPECT_TRUE(nobody_can_go_on(both_wait, both_wait));
+  EXPECT_FALSE(nobody_can_go_on({}, both_wait)) << "the first round";
+  for (const auto& change : std::vector<void (*)(WaitReport&)>{[](WaitReport& report) { ++report.wait; },
+                                                               [](WaitReport& report) { ++report.letters_sent; },
+                                                               [](WaitReport& report) { ++report.letters_received; }}) {
+    auto other = both_wait;
+    change(other[1]);
+    EXPECT_FALSE(nobody_can_go_on(other, both_wait)) << "it has gone on between them";
+  }
+  auto one_under_way = both_wait;
+  --one_under_way[0].letters_received;
+  EXPECT_FALSE(nobody_can_go_on(one_under_way, one_under_way));
+
+  auto at_a_meeting = both_wait;
+  at_a_meeting[0].what = For::meeting;
+  EXPECT_FALSE(nobody_can_go_on(at_a_meeting, at_a_meeting)) << "all have come to it: it takes place";
+  --at_a_meeting[1].meetings;
+  EXPECT_TRUE(nobody_can_go_on(at_a_meeting, at_a_meeting)) << "it waits for the other one";
+  at_a_meeting[1].meetings = WaitReport::needed_at_no_meeting;
+  EXPECT_FALSE(nobody_can_go_on(at_a_meeting, at_a_meeting)) << "the other one is a server";
+
+  auto at_the_end = both_wait;
+  at_the_end[0].what = For::the_end;
+  EXPECT_TRUE(nobody_can_go_on(at_the_end, at_the_end));
+  at_the_end[1].what = For::the_end;
+  EXPECT_FALSE(nobody_can_go_on(at_the_end, at_the_end)) << "the run is over";
 }
 
 TEST(MpiRanksNeeded, OnePerWorkerAndServer) {

@@ -48,14 +48,15 @@ SharedNumbers MpiCluster::all_gather(Rank, std::span<const double> numbers, Plac
 }
 
 std::vector<PartialSum> MpiCluster::partial_all_reduce(Rank, Gradient gradient, const Activation& activation,
-                                                       LateGradient late, const Contribution& contribution, Place) {
-  return process_->partial_all_reduce(gradient, activation, late, contribution);
+                                                       LateGradient late, const Contribution& contribution,
+                                                       Place place) {
+  return process_->partial_all_reduce(gradient, activation, late, contribution, place);
 }
 
 void MpiCluster::finish_round(Rank, const Contribution& contribution) { process_->finish_round(contribution); }
 void MpiCluster::send(Rank, Rank to, Message&& message, Place) { process_->send(to, std::move(message)); }
-ReceivedMessage MpiCluster::receive(Rank, std::optional<Rank> from, Time until, Place) {
-  return process_->receive(from, until);
+ReceivedMessage MpiCluster::receive(Rank, std::optional<Rank> from, Time until, Place place) {
+  return process_->receive(from, until, place);
 }
 void MpiCluster::discard(Rank, const Message& message) { process_->discard(message); }
 void MpiCluster::keep(Rank, const Message& message, Step staleness) { process_->keep(message, staleness); }

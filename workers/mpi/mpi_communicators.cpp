@@ -42,6 +42,7 @@ MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers) 
   meet_politely(all, false);  // some ranks may still be busy with the results of the run before
   MPI_Comm_dup(all, &everyone_);
   MPI_Comm_dup(all, &messages_);
+  MPI_Comm_dup(all, &waits_);
   MPI_Comm_split(all, rank_ < workers ? 0 : MPI_UNDEFINED, rank_, &workers_);
   MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_);
   int on_node = 0;
@@ -50,7 +51,7 @@ MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers) 
 }
 
 MpiCommunicators::~MpiCommunicators() {
-  for (MPI_Comm* communicator : {&everyone_, &messages_, &workers_, &node_})
+  for (MPI_Comm* communicator : {&everyone_, &messages_, &waits_, &workers_, &node_})
     if (*communicator != MPI_COMM_NULL) MPI_Comm_free(communicator);
   for (auto& [ranks, communicator] : groups_) MPI_Comm_free(&communicator);
 }

@@ -21,6 +21,7 @@ class MpiCommunicators {
   MPI_Comm everyone() const { return everyone_; }  // workers, servers and idle ranks
   MPI_Comm workers() const { return workers_; }    // MPI_COMM_NULL on other ranks
   MPI_Comm messages() const { return messages_; }  // everyone again, for point-to-point
+  MPI_Comm waits() const { return waits_; }        // everyone again, for the rounds of those who wait
   int rank() const { return rank_; }
 
   // The workers `first` .. `first` + `count` - 1. Collective over these alone, and blocking, when they
@@ -38,6 +39,7 @@ class MpiCommunicators {
   MPI_Comm everyone_ = MPI_COMM_NULL;
   MPI_Comm workers_ = MPI_COMM_NULL;
   MPI_Comm messages_ = MPI_COMM_NULL;
+  MPI_Comm waits_ = MPI_COMM_NULL;
   MPI_Comm node_ = MPI_COMM_NULL;
   std::map<std::pair<int, int>, MPI_Comm> groups_;  // by first rank and count
   int rank_ = 0;

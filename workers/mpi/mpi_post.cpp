@@ -32,6 +32,7 @@ void MpiPost::announce(News news, std::int64_t value) {
 
 void MpiPost::post(std::int32_t kind, Rank to, std::span<const std::byte> contents,
                    std::shared_ptr<const FlatVector> body) {
+  ++letters_sent_;
   const Header header{.kind = kind, .from = self_.value, .floats = body ? static_cast<std::int64_t>(body->size()) : 0};
   Outgoing& letter = outbox_.emplace_back(Outgoing{.envelope = bytes_of(header), .body = std::move(body)});
   append_bytes(letter.envelope, contents);
@@ -58,6 +59,7 @@ void MpiPost::progress() {
 }
 
 void MpiPost::accept(const MPI_Status& status) {
+  ++letters_received_;
   int size = 0;
   MPI_Get_count(&status, MPI_BYTE, &size);
   std::vector<std::byte> envelope(static_cast<std::size_t>(size));
@@ -112,6 +114,12 @@ int MpiPost::count_announced(News news, int begin, int end) const {
 bool MpiPost::nothing_under_way() const {
   return outbox_.empty() &&
          std::all_of(inboxes_.begin(), inboxes_.end(), [](const auto& inbox) { return inbox.empty(); });
+}
+
+bool MpiPost::is_settled() {
+  return outbox_.empty() && std::ranges::all_of(inboxes_, [](auto& inbox) {
+           return std::ranges::all_of(inbox, [](Incoming& incoming) { return incoming.is_complete(); });
+         });
 }
 
 }  // namespace syncopate

@@ -66,6 +66,11 @@ class MpiPost {
   int count_announced(News news, int begin, int end) const;
 
   bool nothing_under_way() const;
+  // Whether no letter is half sent or half received here.
+  bool is_settled();
+  // So far, announcements too.
+  std::int64_t letters_sent() const { return letters_sent_; }
+  std::int64_t letters_received() const { return letters_received_; }
   bool sending() const { return !outbox_.empty(); }
   int participants() const { return participants_; }
   Rank self() const { return self_; }
@@ -98,6 +103,8 @@ class MpiPost {
   MPI_Comm communicator_;
   Rank self_;
   int participants_;
+  std::int64_t letters_sent_ = 0;
+  std::int64_t letters_received_ = 0;
   std::list<Outgoing> outbox_;
   std::array<std::deque<Incoming>, kinds> inboxes_;
   std::array<std::vector<std::optional<std::int64_t>>, 3> said_;  // by news, by rank

@@ -21,7 +21,9 @@ int ranks_of(const MpiCluster::Options& options) { return options.workers + opti
 }  // namespace
 
 MpiCluster::Process::Process(const Options& options)
-    : options_(options), communicators_(communicator_of(options), ranks_of(options), options.workers) {
+    : options_(options),
+      communicators_(communicator_of(options), ranks_of(options), options.workers),
+      wait_rounds_(communicators_.waits()) {
   self_ = Rank{communicators_.rank()};
 }
 
@@ -85,7 +87,7 @@ void MpiCluster::Process::finish() {
   // Until all workers have ended, worker 0 still sends the results of partial all-reduces.
   if (is_worker()) meet({.operation = Collective::end}, {}, {});
   post_->announce(News::closed);
-  wait([&] {
+  wait({}, [&] {
     for (const auto kind : {MpiPost::Kind::message, MpiPost::Kind::arrival})
       while (post_->take(kind)) continue;  // too late for anybody: neither kept nor read
     const int participants = ranks_of(options_);

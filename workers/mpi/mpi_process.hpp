@@ -16,6 +16,7 @@
 #include "workers/mpi/mpi_communicators.hpp"
 #include "workers/mpi/mpi_mailbox.hpp"
 #include "workers/mpi/mpi_post.hpp"
+#include "workers/mpi/mpi_wait_rounds.hpp"
 #include "workers/mpi/partial_rounds.hpp"
 #include "workers/mpi/step_rows.hpp"
 #include "workers/mpi/wall_account.hpp"
@@ -54,10 +55,10 @@ class MpiCluster::Process {
   Agreement barrier(const Place& place, const Contribution& contribution);
   SharedNumbers all_gather(std::span<const double> numbers, const Place& place);
   std::vector<PartialSum> partial_all_reduce(const Gradient& gradient, const Activation& activation, LateGradient late,
-                                             const Contribution& contribution);
+                                             const Contribution& contribution, const Place& place);
   void finish_round(const Contribution& contribution);
   void send(Rank to, Message&& message);
-  ReceivedMessage receive(std::optional<Rank> from, Time until);
+  ReceivedMessage receive(std::optional<Rank> from, Time until, const Place& place);
   void keep(const Message& message, Step staleness);
   void discard(const Message& message);
 
@@ -100,11 +101,25 @@ class MpiCluster::Process {
   int workers_gone() const;
   Tally& tally(Rank worker) { return tallies_.at(static_cast<std::size_t>(worker.value)); }
 
+  // What this rank waits for that only others can bring.
+  struct Awaited {
+    const Place* place = nullptr;  // in the algorithm; null where its program has ended
+    std::optional<Rank> from{};    // a message of this rank alone
+    const char* state = nullptr;   // to say instead
+    WaitReport::For what = WaitReport::For::letters;
+  };
+
   void start();
   void finish();
-  // Waits politely, with progress, until `done`.
+  // Waits politely, with progress, until `done`. If all wait so and nobody can go on, the run has failed.
   template <typename Done>
-  void wait(Done done, Time until = never);
+  void wait(const Awaited& awaited, Done done, Time until = never);
+  void begin_wait();
+  // To be called again and again in a wait, after this rank has found that it cannot go on.
+  void look_for_standstill(const Awaited& awaited);
+  std::string explain_standstill(const std::vector<std::string>& states) const;
+  std::string state_of(const Awaited& awaited) const;
+  std::string name_of(Rank rank) const;
   // Lets messages and partial all-reduces go on; called wherever this rank waits or sleeps.
   void progress();
 
@@ -151,6 +166,9 @@ class MpiCluster::Process {
   Rank self_;
   std::optional<MpiPost> post_;
   std::optional<MpiMailbox> mailbox_;
+  MpiWaitRounds wait_rounds_;
+  std::int64_t waits_ = 0;  // begun so far
+  std::int64_t waiting_since_ns_ = 0;
   WallAccount clock_;
   Time end_{};     // of this rank's program
   Time met_at_{};  // last time it met other workers
@@ -189,10 +207,13 @@ class MpiCluster::Process {
 };
 
 template <typename Done>
-void MpiCluster::Process::wait(Done done, Time until) {
+void MpiCluster::Process::wait(const Awaited& awaited, Done done, Time until) {
+  begin_wait();
   const auto progress_and_ask = [&] {
     progress();
-    return done();
+    if (done()) return true;
+    if (until == never) look_for_standstill(awaited);  // else it ends by itself
+    return false;
   };
   wait_politely(communicators_.cores_suffice(), progress_and_ask, clock_.to_monotonic_ns(until));
 }

@@ -28,16 +28,17 @@ std::vector<Arrival> MpiCluster::Process::meet(Arrival own, const Contribution& 
   own.step = contribution.step.value();
   own.period = contribution.period.value();
   ++meetings_;
+  const bool at_the_end = own.operation == Collective::end;
+  begin_wait();
   auto arrivals = gather_arrivals(communicators_.workers(), own, communicators_.cores_suffice(), [&] {
     progress();
-    if (own.operation == Collective::end) return;
-    for (int worker = 0; worker < options_.workers; ++worker)
+    for (int worker = 0; worker < options_.workers && !at_the_end; ++worker)
       // Not if it was here and has gone on since.
       if (post_->announced(News::lost, Rank{worker}).value_or(meetings_) < meetings_)
         throw RunFailure(explain_absence(own, Rank{worker}, "is in a micro-batch that never ends"));
+    look_for_standstill({.place = at_the_end ? nullptr : &place, .what = WaitReport::For::meeting});
   });
   if (const std::string mismatch = explain_mismatch(arrivals); !mismatch.empty()) throw RunFailure(mismatch);
-  const bool at_the_end = own.operation == Collective::end;
   clock_.book_until(Activity::wait, std::min(last_arrival(arrivals), now()),
                     {at_the_end ? "end of the run" : place.operation});
   return arrivals;
@@ -53,7 +54,7 @@ std::vector<Arrival> MpiCluster::Process::meet_group(Arrival own, int first, int
     post_->send(MpiPost::Kind::arrival, Rank{member}, bytes_of(own));
     awaited.push_back(member);
   }
-  wait([&] {
+  wait({.place = &place}, [&] {
     std::erase_if(awaited, [&](int member) {
       const auto letter = post_->take(MpiPost::Kind::arrival, Rank{member});
       if (letter) {

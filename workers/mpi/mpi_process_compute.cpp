@@ -123,12 +123,15 @@ void MpiCluster::Process::record_duration(const MicroBatch& slot, Duration spent
 void MpiCluster::Process::sleep_until(Time end, const Deadline& deadline, bool is_endless) {
   constexpr Duration slice = std::chrono::milliseconds(2);
   constexpr Duration short_slice = std::chrono::microseconds(200);
+  const bool ends = end - now() < longest_duration / 2;
+  begin_wait();
   const bool is_awaited = deadline.at_message || (is_coordinator() && partial_used_);
   for (Time at = now(); at < end; at = now()) {
     if (interrupted()) throw Interrupted();
     progress();
     if (servers_are_gone() || is_cancelled(deadline)) return;
     if (is_endless && nobody_can_send({})) return;
+    if (!ends) look_for_standstill({.state = "in a micro-batch that never ends"});
     const Time wake = std::min(end, later(at, is_awaited || post_->sending() ? short_slice : slice));
     sleep_until_monotonic(clock_.to_monotonic_ns(wake));
   }
@@ -141,9 +144,11 @@ void MpiCluster::Process::sleep_for_ever() {
   is_lost_ = true;
   results_.clear();
   post_->announce(MpiPost::News::lost, meetings_);
+  begin_wait();
   while (!others_are_through()) {
     if (interrupted()) throw Interrupted();
     progress();
+    if (!others_are_through()) look_for_standstill({.state = "in a micro-batch that never ends"});
     sleep_until_monotonic(clock_.to_monotonic_ns(later(now(), std::chrono::milliseconds(2))));
   }
   clock_.book(Activity::discarded, {"a micro-batch that never ends"});

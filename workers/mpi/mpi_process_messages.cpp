@@ -50,10 +50,11 @@ bool MpiCluster::Process::nobody_can_send(std::optional<Rank> from) const {
 }
 
 // Until the message was sent this is waiting, from then on communication.
-ReceivedMessage MpiCluster::Process::receive(std::optional<Rank> from, Time until) {
+ReceivedMessage MpiCluster::Process::receive(std::optional<Rank> from, Time until, const Place& place) {
   clock_.book(Activity::compute);
   std::optional<MpiMailbox::Delivery> delivery;
   wait(
+      {.place = &place, .from = from},
       [&] {
         delivery = mailbox_->take(from);
         if (delivery || now() >= until) return true;

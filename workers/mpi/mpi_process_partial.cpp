@@ -14,7 +14,8 @@ using Kind = MpiPost::Kind;
 using News = MpiPost::News;
 
 std::vector<PartialSum> MpiCluster::Process::partial_all_reduce(const Gradient& gradient, const Activation& activation,
-                                                                LateGradient late, const Contribution& contribution) {
+                                                                LateGradient late, const Contribution& contribution,
+                                                                const Place& place) {
   if (!is_worker()) throw RunFailure("a server cannot take part in a partial all-reduce");
   clock_.book(Activity::compute);
   partial_used_ = true;
@@ -39,11 +40,10 @@ std::vector<PartialSum> MpiCluster::Process::partial_all_reduce(const Gradient& 
                     std::move(values));
 
   // The result of the round says whether this worker came to it in time; if not, later ones may be there.
-  wait([&] { return !results_.empty(); });
-  constexpr const char* operation = "partial_all_reduce_sum";
+  wait({.place = &place}, [&] { return !results_.empty(); });
   if (!knows_it_is_late)
-    clock_.book_until(Activity::wait, std::min(results_.front().sum.agreement.time, now()), {operation});
-  clock_.book(Activity::communicate, {operation});
+    clock_.book_until(Activity::wait, std::min(results_.front().sum.agreement.time, now()), {place.operation});
+  clock_.book(Activity::communicate, {place.operation});
   if (spans() && late == LateGradient::drop && !results_.front().in_time) spans()->lose(self_, gradient.compute_time());
   if (!knows_it_is_late) met_at_ = clock_.booked();
   const std::size_t count = results_.front().in_time ? 1 : results_.size();

@@ -9,14 +9,17 @@
 namespace syncopate {
 namespace {
 
-// Sums (or maxima) over all ranks, politely: idle ranks wait here for the whole run.
-void reduce_politely(std::vector<std::int64_t>& values, MPI_Op operation, MPI_Comm everyone, bool cores_suffice) {
+// Sums (or maxima) over all ranks, politely. Calls `meanwhile` as long as it waits.
+template <typename Meanwhile>
+void reduce_politely(std::vector<std::int64_t>& values, MPI_Op operation, const MpiCommunicators& communicators,
+                     Meanwhile meanwhile) {
   MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_INT64_T, operation, everyone,
-                 &request);
-  wait_politely(cores_suffice, [&] {
+  MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_INT64_T, operation,
+                 communicators.everyone(), &request);
+  wait_politely(communicators.cores_suffice(), [&] {
     int done = 0;
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (!done) meanwhile();
     return done != 0;
   });
 }
@@ -31,7 +34,12 @@ Time MpiCluster::Process::agree_on_end(std::size_t& staleness_size) {
   std::vector<std::int64_t> most = {is_server() ? since_start(end_) : 0, is_worker() ? since_start(end_) : 0,
                                     is_worker() ? since_start(met_at_) : 0, partial_used_ ? 1 : 0,
                                     static_cast<std::int64_t>(staleness_.size())};
-  reduce_politely(most, MPI_MAX, communicators_.everyone(), communicators_.cores_suffice());
+  // Idle ranks wait here for the whole run.
+  begin_wait();
+  const char* const state = is_worker() || is_server() ? nullptr : "needed by no method of this run";
+  reduce_politely(most, MPI_MAX, communicators_,
+                  [&] { look_for_standstill({.state = state, .what = WaitReport::For::the_end}); });
+  wait_rounds_.finish(communicators_.everyone(), communicators_.cores_suffice());
   staleness_size = static_cast<std::size_t>(most[4]);
   const bool has_partial_rounds = most[3] > 0;
   return Time{Duration{options_.servers > 0 ? most[0] : has_partial_rounds ? most[2] : most[1]}};
@@ -43,7 +51,7 @@ RunTotals MpiCluster::Process::totals() {
   const Duration cut = clock_.close(end);
   if (is_worker()) tally(self_).cut_ns = cut.count();
   std::vector<std::int64_t> sums = own_sums(staleness_size);
-  reduce_politely(sums, MPI_SUM, communicators_.everyone(), communicators_.cores_suffice());
+  reduce_politely(sums, MPI_SUM, communicators_, [] {});
   RunTotals totals = read_totals(sums, staleness_size);
   totals.end = end;
   report_rows();
