@@ -1,4 +1,4 @@
-// The command line. Under mpirun every rank runs the same command; only rank 0 speaks.
+// The command line. Under mpirun every rank runs the same command, on which they agree first; only rank 0 speaks.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,6 +7,7 @@
 #include <exception>
 #include <limits>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "experiments/participants.hpp"
 #include "experiments/predict.hpp"
 #include "experiments/printable.hpp"
+#include "experiments/rank_agreement.hpp"
+#include "experiments/rank_statement.hpp"
 #include "experiments/runner.hpp"
 #include "results/output.hpp"
 #include "results/prediction_table.hpp"
@@ -180,23 +183,57 @@ void choose(Experiment& experiment, const std::vector<std::string>& only) {
   });
 }
 
-int execute(const CLI::App& app, CommandLine& line, const MpiSession& session) {
-  if (app.got_subcommand("list")) {
-    print(session, standard_output, listing(line.kind));
-    return 0;
+// What the command line asks for, read and checked, so that it can be done.
+struct Task {
+  std::string command;
+  std::optional<Experiment> experiment;
+  std::string text;  // that --help and --version print
+};
+
+void parse(CLI::App& app, int argc, char** argv, Task& task) {
+  try {
+    app.parse(argc, argv);
+    task.command = app.get_subcommands().front()->get_name();
+  } catch (const CLI::ParseError& outcome) {  // also --help and --version
+    std::ostringstream text;
+    app.exit(outcome, text, text);
+    task.text = text.str();
+    if (outcome.get_exit_code() == 0) return;
+    throw ConfigurationFault(task.text.substr(0, task.text.find_last_not_of('\n') + 1));
   }
-  const bool predicts = app.got_subcommand("predict");
-  const bool compares = app.got_subcommand("compare");
-  if (compares) {
+}
+
+Task prepare(CLI::App& app, int argc, char** argv, CommandLine& line, const MpiSession& session) {
+  Task task;
+  parse(app, argc, argv, task);
+  if (task.command.empty() || task.command == "list") return task;
+  if (task.command == "compare") {
     if (session.active())
       throw ConfigurationFault("compare starts processes under MPI itself: start it without mpirun");
     line.compare.run = line.options;
     line.compare.overrides = line.overrides;
     line.overrides.emplace_back(compare_override);
   }
-  Experiment experiment = loaded(line, predicts, app.got_subcommand("check"), session);
-  if (predicts) return print_predictions(experiment, line.json, session);
-  if (app.got_subcommand("check")) {
+  task.experiment = loaded(line, task.command == "predict", task.command == "check", session);
+  if (task.command == "run") choose(*task.experiment, line.only);
+  return task;
+}
+
+RankStatement own_statement(const Task& task, const CommandLine& line, const MpiSession& session) {
+  return statement_of({.command = task.command.empty() ? "--help or --version" : task.command,
+                       .experiment = task.experiment ? &*task.experiment : nullptr,
+                       .on_mpi = session.active() && line.options.cluster != ClusterChoice::simulated,
+                       .rerun = line.options.rerun});
+}
+
+int execute(const Task& task, CommandLine& line, const MpiSession& session) {
+  if (task.command.empty() || task.command == "list") {
+    print(session, standard_output, task.command.empty() ? task.text : listing(line.kind));
+    return 0;
+  }
+  const Experiment& experiment = *task.experiment;
+  if (task.command == "predict") return print_predictions(experiment, line.json, session);
+  if (task.command == "check") {
     print(session, standard_output, line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment));
     return 0;
   }
@@ -204,8 +241,7 @@ int execute(const CLI::App& app, CommandLine& line, const MpiSession& session) {
     print(session, standard_error,
           "warning: BLAS is the reference library, slower by an order of magnitude; install OpenBLAS\n");
   }
-  if (compares) return compare(experiment, line.compare);
-  choose(experiment, line.only);
+  if (task.command == "compare") return compare(experiment, line.compare);
   line.options.mpi = &session;
   return run_experiment(experiment, line.options);
 }
@@ -236,16 +272,16 @@ int parse_and_execute(int argc, char** argv, const MpiSession& session) {
   app.add_subcommand("list", "what an experiment file may name, with a sentence each")
       ->add_option("kind", line.kind, "algorithms, delays, networks, models, datasets or schedules; all if left out")
       ->check(CLI::IsMember(std::vector<std::string>(listed_kinds.begin(), listed_kinds.end())));
+  Task task;
+  RankStatement own;
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& outcome) {  // also --help and --version
-    std::ostringstream out, err;
-    app.exit(outcome, out, err);
-    print(session, standard_output, out.str());
-    print(session, standard_error, err.str());
-    return outcome.get_exit_code() == 0 ? 0 : exit_usage;
+    task = prepare(app, argc, argv, line, session);
+    own = own_statement(task, line, session);
+  } catch (const ConfigurationFault& fault) {
+    own.fault = fault.what();
   }
-  return execute(app, line, session);
+  agree(session, own);
+  return execute(task, line, session);
 }
 
 int run_program(int argc, char** argv) {
@@ -253,8 +289,8 @@ int run_program(int argc, char** argv) {
     const MpiSession session;  // ends, on all ranks together, after rank 0 has spoken
     try {
       return parse_and_execute(argc, argv, session);
-    } catch (const ConfigurationFault& fault) {
-      print(session, standard_error, fmt::format("{}\n", fault.what()));
+    } catch (const CannotRun& reason) {
+      print(session, standard_error, fmt::format("{}\n", reason.what()));
       return exit_usage;
     } catch (const std::exception& failure) {
       session.abort(failure.what(), exit_failed);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "experiments/mpi_exchange.hpp"
+#include "experiments/rank_agreement.hpp"
 #include "results/finished_run.hpp"
 #include "results/host.hpp"
 #include "results/run_directory.hpp"
@@ -104,6 +105,10 @@ double MicroBatchMeter::kept_or_measured(const MicroBatchWork& work) const {
 
 double MicroBatchMeter::seconds(const MicroBatchWork& work) {
   if (const auto known = known_.find(work.key); known != known_.end()) return known->second;
+  if (options_.mpi) {
+    const std::string value = fmt::format("to be measured, for {}", work.key);
+    agree(*options_.mpi, {.fault = {}, .identity = value, .plan = {{"cluster.micro_batch_s", value}}});
+  }
   const bool measures = !options_.mpi || options_.mpi->rank() == 0;
   double value = 0;
   std::string problem;

@@ -21,7 +21,8 @@ class MicroBatchMeter {
   };
   explicit MicroBatchMeter(Options options) : options_(std::move(options)) {}
 
-  // Seconds, a whole number of nanoseconds. Throws ConfigurationFault where it cannot be measured or kept.
+  // Seconds, a whole number of nanoseconds. Throws ConfigurationFault where it cannot be measured or kept, CannotRun
+  // where other ranks do not come to measure the same.
   double seconds(const MicroBatchWork& work);
 
  private:

@@ -1,6 +1,9 @@
 #include "experiments/mpi_exchange.hpp"
 
+#include <numeric>
+
 #include "results/recording_bytes.hpp"
+#include "workers/mpi/mpi_reduction.hpp"
 #include "workers/mpi/mpi_wait.hpp"
 
 namespace syncopate {
@@ -24,6 +27,34 @@ std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers
   MPI_Ibcast(numbers.data(), static_cast<int>(numbers.size()), MPI_INT, 0, session.communicator(), &request);
   wait_for(request);
   return numbers;
+}
+
+std::vector<std::array<std::uint64_t, 2>> gather_everywhere(const MpiSession& session,
+                                                            const std::array<std::uint64_t, 2>& own) {
+  std::vector<std::array<std::uint64_t, 2>> all(static_cast<std::size_t>(session.size()));
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallgather(own.data(), 2, MPI_UINT64_T, all.data(), 2, MPI_UINT64_T, session.communicator(), &request);
+  wait_for(request);
+  return all;
+}
+
+std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::string& own) {
+  const auto ranks = static_cast<std::size_t>(session.size());
+  const int own_size = mpi_count(own.size());
+  std::vector<int> sizes(ranks), begin(ranks);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Igather(&own_size, 1, MPI_INT, sizes.data(), 1, MPI_INT, 0, session.communicator(), &request);
+  wait_for(request);
+  std::string all(static_cast<std::size_t>(mpi_count(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}))),
+                  ' ');
+  std::exclusive_scan(sizes.begin(), sizes.end(), begin.begin(), 0);
+  MPI_Igatherv(own.data(), own_size, MPI_CHAR, all.data(), sizes.data(), begin.data(), MPI_CHAR, 0,
+               session.communicator(), &request);
+  wait_for(request);
+  std::vector<std::string> texts;
+  for (std::size_t rank = 0; session.rank() == 0 && rank < ranks; ++rank)
+    texts.push_back(all.substr(static_cast<std::size_t>(begin[rank]), static_cast<std::size_t>(sizes[rank])));
+  return texts;
 }
 
 Recording move_to_rank_0(const MpiSession& session, int from, const Recording& recording) {

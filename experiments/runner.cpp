@@ -13,6 +13,7 @@
 #include "experiments/mpi_exchange.hpp"
 #include "experiments/participants.hpp"
 #include "experiments/printable.hpp"
+#include "experiments/rank_agreement.hpp"
 #include "results/build_info.hpp"
 #include "results/finished_run.hpp"
 #include "results/output.hpp"
@@ -41,8 +42,11 @@ class ExperimentRunner {
     return run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
   }
   const char* clock() const { return machinery_.mpi ? "wall" : "virtual"; }
+  void look_for_finished_runs();
+  void agree_on(const std::string& fault) const;
   int prepare();
   void load_data() const;
+  std::string fault_of_data() const;
   void find_finished();
   void report_damaged() const;
   void report_skipped(Progress& progress) const;
@@ -70,18 +74,23 @@ ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOption
 int ExperimentRunner::run() {
   try {
     return run_all();
+  } catch (const CannotRun& reason) {
+    if (is_rank_0()) standard_error.write(fmt::format("{}\n", printable_lines(reason.what())));
+    return exit_usage;
   } catch (const Interrupted&) {
     return report_interruption();
   }
 }
 
 int ExperimentRunner::run_all() {
-  int status = is_rank_0() ? prepare() : exit_success;
-  if (machinery_.mpi) {
-    status = from_rank_0(*machinery_.mpi, {status}).front();
-    if (status == exit_success) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
+  look_for_finished_runs();
+  if (std::ranges::count(to_do_, 1) > 0) {  // else nothing is read or written
+    load_data();
+    int status = is_rank_0() ? prepare() : exit_success;
+    if (machinery_.mpi) status = from_rank_0(*machinery_.mpi, {status}).front();
+    if (status != exit_success) return status;
+    if (machinery_.mpi) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
   }
-  if (status != exit_success) return status;
 
   const auto style = is_rank_0() ? Progress::style_of_stderr(options_.quiet) : Progress::Style::silent;
   Progress progress(style, experiment_.runs.size(),
@@ -95,12 +104,27 @@ int ExperimentRunner::run_all() {
   return machinery_.mpi ? from_rank_0(*machinery_.mpi, {result}).front() : result;
 }
 
-// On rank 0, before anything runs or is written. Where all runs are finished, nothing is.
+// Rank 0 alone reads the directories of results, and tells the others what is left to do.
+void ExperimentRunner::look_for_finished_runs() {
+  std::string fault;
+  try {
+    if (is_rank_0() && !options_.rerun) find_finished();
+  } catch (const std::exception& problem) {
+    fault = problem.what();
+  }
+  agree_on(fault);
+  if (machinery_.mpi) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
+}
+
+// Returns if no rank has a fault.
+void ExperimentRunner::agree_on(const std::string& fault) const {
+  if (machinery_.mpi) return agree(*machinery_.mpi, {.fault = fault});
+  if (!fault.empty()) throw CannotRun(fault);
+}
+
+// On rank 0, before anything runs or is written.
 int ExperimentRunner::prepare() {
   try {
-    if (!options_.rerun) find_finished();
-    if (std::ranges::count(to_do_, 1) == 0) return exit_success;
-    load_data();
     require_usable(options_.results_directory, experiment_);
     const int restored = remove_leftovers(options_.results_directory, experiment_);
     if (restored > 0 && !options_.rerun) find_finished();
@@ -112,20 +136,22 @@ int ExperimentRunner::prepare() {
   }
 }
 
-// Data that are faulty concern the whole experiment, so they are found before its first run. What is read
-// stays in memory for the runs. Other problems (memory that is not there) may concern one run alone: it
-// meets them again, and fails.
-void ExperimentRunner::load_data() const {
+// Data that are faulty concern the whole experiment, and all ranks need them: so every rank looks before the first
+// run, and all hear of what one has found. What is read stays in memory for the runs.
+void ExperimentRunner::load_data() const { agree_on(fault_of_data()); }
+
+// Other problems (memory that is not there) may concern one run alone: it meets them again, and fails.
+std::string ExperimentRunner::fault_of_data() const {
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    const Run& run = experiment_.runs[index];
-    if (!run.make_objective || !to_do_[index]) continue;
+    if (!to_do_[index] || !experiment_.runs[index].make_objective) continue;
     try {
-      run.make_objective();
-    } catch (const DataFault&) {
-      throw;
+      experiment_.runs[index].make_objective();
+    } catch (const DataFault& fault) {
+      return fault.what();
     } catch (const std::exception&) {
     }
   }
+  return {};
 }
 
 void ExperimentRunner::find_finished() {

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace syncopate {
 
@@ -43,14 +45,21 @@ class ProgramTest : public testing::Test {
 
   // Runs the program through the shell, so `arguments` are quoted as a user would; with `ranks` under mpirun.
   ProgramOutcome syncopate(const std::string& arguments, int ranks = 0) const {
-    std::string launcher;
-    if (ranks > 0) {
-      launcher = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 300 " SYNCOPATE_MPIEXEC
-                 " --quiet --oversubscribe -n " +
-                 std::to_string(ranks) + " ";
-    }
-    const std::string command = "cd '" + directory.string() + "' && " + launcher + "'" SYNCOPATE_PROGRAM "' " +
-                                arguments + " >out.txt 2>err.txt </dev/null";
+    const std::string command = "'" SYNCOPATE_PROGRAM "' " + arguments;
+    return ranks > 0 ? mpirun({{ranks, command}}) : shell(command);
+  }
+
+  // One launch of several commands, each by so many ranks.
+  ProgramOutcome mpirun(const std::vector<std::pair<int, std::string>>& parts) const {
+    std::string command = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 300 " SYNCOPATE_MPIEXEC
+                          " --quiet --oversubscribe";
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      command += (i > 0 ? " : -n " : " -n ") + std::to_string(parts[i].first) + " " + parts[i].second;
+    return shell(command);
+  }
+
+  ProgramOutcome shell(const std::string& what) const {
+    const std::string command = "cd '" + directory.string() + "' && " + what + " >out.txt 2>err.txt </dev/null";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("out.txt"), read("err.txt")};
   }

@@ -1,0 +1,21 @@
+// What a command makes this process do, as the ranks of a launch must agree on it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiments/experiment.hpp"
+#include "experiments/rank_agreement.hpp"
+
+namespace syncopate {
+
+struct Intention {
+  std::string command;                     // "run", "check", ..., "--help"
+  const Experiment* experiment = nullptr;  // null: the command has none
+  bool on_mpi = false;                     // its runs are; else ranks run apart and may differ
+  bool rerun = false;
+};
+
+RankStatement statement_of(const Intention& intention);
+
+}  // namespace syncopate
