@@ -181,7 +181,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
                     *stage.training);
   listened = &recorder;
   const auto save_before_abort = [&](const std::string& what) {
-    if (interrupted()) machinery.mpi->abort(how_to_continue, 130);
+    if (interrupted()) machinery.mpi->abort_as_told(what_stays);
     outcome.failure = what;
     outcome.end = std::chrono::system_clock::now();
     outcome.recording = recorder.recording();

@@ -210,12 +210,12 @@ void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
 }
 
 int ExperimentRunner::report_interruption() const {
-  if (machinery_.mpi) machinery_.mpi->abort(how_to_continue, exit_interrupted);
+  if (machinery_.mpi) machinery_.mpi->abort_as_told(what_stays);
   const auto done = std::count_if(summaries_.begin(), summaries_.end(), [](const auto& summary) {
     return summary && summary->status == RunStatus::finished;
   });
-  standard_error.write(
-      fmt::format("{} ({} of {} runs are finished)\n", how_to_continue, done, experiment_.runs.size()));
+  standard_error.write(fmt::format("interrupted; {} ({} of {} runs are finished)\n", what_stays, done,
+                                   experiment_.runs.size()));
   return exit_interrupted;
 }
 
@@ -262,6 +262,7 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
     if (mpi->rank() == 0) standard_error.write(wrong + "\n");
     return exit_usage;
   }
+  mpi->expect_to_stay();
   return ExperimentRunner(experiment, options, mpi).run();
 }
 

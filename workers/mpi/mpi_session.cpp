@@ -9,11 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <new>
 #include <stdexcept>
 #include <thread>
 
 #include "experiments/printable.hpp"
+#include "workers/rank_ranges.hpp"
 
 namespace syncopate {
 namespace {
@@ -22,6 +22,13 @@ namespace {
 int slurm_tasks() {
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   return tasks ? std::atoi(tasks) : 0;
+}
+
+std::string this_host() {
+  char name[MPI_MAX_PROCESSOR_NAME + 1] = {};
+  int length = 0;
+  MPI_Get_processor_name(name, &length);
+  return name;
 }
 
 }  // namespace
@@ -53,16 +60,9 @@ MpiSession::MpiSession() {
   if (rank_ == 0) node_ = 0;  // the scan leaves rank 0's result undefined
   MPI_Bcast(&node_, 1, MPI_INT, 0, node);
 
-  static_assert(std::atomic<int>::is_always_lock_free, "the word is shared between processes");
-  void* own = nullptr;
-  MPI_Win_allocate_shared(leads_node ? sizeof(std::atomic<int>) : 0, 1, MPI_INFO_NULL, node, &own, &speaker_window_);
-  MPI_Aint bytes = 0;
-  int unit = 0;
-  void* leader = nullptr;
-  MPI_Win_shared_query(speaker_window_, 0, &bytes, &unit, &leader);
-  if (leads_node) new (leader) std::atomic<int>(0);
-  speaker_ = static_cast<std::atomic<int>*>(leader);
-  MPI_Barrier(node);
+  nodes_ = leads_node;
+  MPI_Allreduce(MPI_IN_PLACE, &nodes_, 1, MPI_INT, MPI_SUM, communicator_);
+  board_.open(node, rank_);
   MPI_Comm_free(&node);
 }
 
@@ -70,16 +70,14 @@ MpiSession::~MpiSession() {
   if (!active_) return;
   // The other ranks do not know of an exception here and would never come to MPI_Finalize.
   if (std::uncaught_exceptions() > 0) abort("ended by an exception that nobody handled");
-  MPI_Win_free(&speaker_window_);
+  board_.close();
   MPI_Finalize();
 }
-
-bool MpiSession::first_to_fail() const { return speaker_->exchange(1) == 0; }
 
 void MpiSession::abort(const std::string& message, int status) const {
   using namespace std::chrono_literals;
   std::fflush(stdout);
-  if (active_ && !first_to_fail()) {
+  if (active_ && !board_.first_to_fail()) {
     // Another rank of this node has spoken and is ending everyone, this process too.
     std::this_thread::sleep_for(30s);
     _exit(status);
@@ -92,6 +90,26 @@ void MpiSession::abort(const std::string& message, int status) const {
   std::fflush(stderr);
   if (active_) MPI_Abort(communicator_, status);
   _exit(status);
+}
+
+void MpiSession::expect_to_stay() const {
+  if (active_) board_.expect_to_stay();
+}
+
+// Launchers end the ranks of other nodes in the same way, and only the node of a lost rank knows of it: it speaks
+// first.
+void MpiSession::abort_as_told(const std::string& what_stays) const {
+  using namespace std::chrono_literals;
+  constexpr int failed = 1, was_interrupted = 130;
+  const std::vector<int> lost = active_ ? board_.lost() : std::vector<int>{};
+  if (!lost.empty())
+    abort(fmt::format("rank{} {} on host {} {} lost: killed, or crashed; {}", lost.size() > 1 ? "s" : "",
+                      rank_ranges(lost), this_host(), lost.size() > 1 ? "were" : "was", what_stays),
+          failed);
+  if (nodes_ == 1) abort(fmt::format("interrupted; {}", what_stays), was_interrupted);
+  std::this_thread::sleep_for(300ms);
+  abort(fmt::format("ended by the launcher: interrupted, or a rank on another host was lost; {}", what_stays),
+        was_interrupted);
 }
 
 int ranks_needed(int workers, int servers) { return workers + servers; }

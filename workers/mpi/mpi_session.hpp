@@ -4,8 +4,9 @@
 
 #include <mpi.h>
 
-#include <atomic>
 #include <string>
+
+#include "workers/mpi/node_board.hpp"
 
 namespace syncopate {
 
@@ -32,16 +33,20 @@ class MpiSession {
   // is printed and this process ends.
   [[noreturn]] void abort(const std::string& message, int status = 1) const;
 
- private:
-  bool first_to_fail() const;
+  // Once interrupts are handled; without MPI nothing happens.
+  void expect_to_stay() const;
+  // Ends all ranks of which a launcher has told this one to end: with status 130 where the program was interrupted,
+  // but 1 where a rank was lost, which is then named. `what_stays` follows.
+  [[noreturn]] void abort_as_told(const std::string& what_stays) const;
 
+ private:
   bool active_ = false;
   int rank_ = 0;
   int size_ = 1;
   int node_ = 0;  // ordinal of this rank's node
   MPI_Comm communicator_ = MPI_COMM_NULL;
-  MPI_Win speaker_window_ = MPI_WIN_NULL;
-  std::atomic<int>* speaker_ = nullptr;  // shared by the ranks of a node: 1 once a rank has failed
+  int nodes_ = 1;
+  NodeBoard board_;
 };
 
 // Ranks an experiment needs: one per worker, and one per server of the method that has most.

@@ -1,0 +1,115 @@
+// A rank that is killed in the middle of a run: the others are ended by the launcher in the same way as by Ctrl-C, and
+// say what has happened all the same.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "results/host.hpp"
+#include "tests/experiments/program.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// The second run takes days, nearly all of which ranks sleep, so that they are not in the middle of a reduction.
+constexpr const char* experiment = R"(name = "lost"
+[cluster]
+workers = 3
+micro_batch_s = 0.05
+pace = "emulate"
+[network]
+kind = "free"
+[training]
+model = "quadratic"
+[training.learning_rate]
+schedule = "constant"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+[budget]
+steps = 10
+[evaluation]
+every_steps = 5
+[[methods]]
+algorithm = "sync-sgd"
+[sweep]
+"budget.steps" = [10, 10_000_000]
+)";
+
+class LostRank : public ProgramTest {
+ protected:
+  // Runs the experiment on three ranks; once the first run is there, `disturb` gets the ranks' processes.
+  template <typename Disturb>
+  ProgramOutcome launch(Disturb disturb) {
+    write("e.toml", experiment);
+    ProgramOutcome outcome;
+    std::thread launcher([&] { outcome = syncopate("run e.toml --quiet --results results", 3); });
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(100);
+    while (!a_run_is_there() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const std::vector<pid_t> ranks = processes_in_directory();
+    EXPECT_EQ(ranks.size(), 3U);
+    if (!ranks.empty()) disturb(ranks);
+    launcher.join();
+    return outcome;
+  }
+
+  bool a_run_is_there() const {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / "results", none))
+      if (entry.path().filename() == "summary.json") return true;
+    return false;
+  }
+
+  // Those of the program, which all work in this test's directory.
+  std::vector<pid_t> processes_in_directory() const {
+    std::vector<pid_t> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::error_code error;
+      const auto place = std::filesystem::read_symlink(entry.path() / "cwd", error);
+      const auto program = std::filesystem::read_symlink(entry.path() / "exe", error);
+      if (!error && place == directory && program == std::filesystem::canonical(SYNCOPATE_PROGRAM))
+        found.push_back(std::stoi(entry.path().filename().string()));
+    }
+    return found;
+  }
+};
+
+pid_t launcher_of(pid_t rank) {
+  std::ifstream status("/proc/" + std::to_string(rank) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("PPid:")) return std::stoi(line.substr(5));
+  return 0;
+}
+
+TEST_F(LostRank, IsNamedByTheSurvivorsAndNotCalledAnInterruption) {
+  for (const std::size_t victim : {std::size_t{0}, std::size_t{2}}) {
+    const auto outcome = launch([&](const std::vector<pid_t>& ranks) { kill(ranks[victim], SIGKILL); });
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_NE(outcome.status, 130);
+    EXPECT_THAT(outcome.err, testing::ContainsRegex("rank [0-2] on host " + host_name() + " was lost"));
+    EXPECT_THAT(outcome.err, HasSubstr("finished runs stay"));
+    EXPECT_THAT(outcome.err, Not(HasSubstr("interrupted")));
+    EXPECT_TRUE(a_run_is_there());
+    std::filesystem::remove_all(directory / "results");
+  }
+}
+
+TEST_F(LostRank, IsNotClaimedWhereTheUserInterrupts) {
+  const auto outcome = launch([](const std::vector<pid_t>& ranks) { kill(launcher_of(ranks.front()), SIGINT); });
+  EXPECT_THAT(outcome.err, HasSubstr("interrupted; finished runs stay"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("lost")));
+}
+
+}  // namespace
+}  // namespace syncopate
