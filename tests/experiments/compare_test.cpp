@@ -180,7 +180,7 @@ TEST_F(Compare, AMeasuredMicroBatchIsMeasuredOnceAndTheSameOnAllRanks) {
   EXPECT_THAT(nothing.err, HasSubstr("there is no model to measure"));
   const auto other = syncopate("check " + file + " cluster.micro_batch_s=mesured");
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.err, HasSubstr("must be a finite number above 0, or \"measured\""));
+  EXPECT_THAT(other.err, HasSubstr("must be a number above 0 and at most 1000000000, or \"measured\""));
 }
 
 }  // namespace
