@@ -118,7 +118,7 @@ void ExperimentRunner::look_for_finished_runs() {
 
 // Returns if no rank has a fault.
 void ExperimentRunner::agree_on(const std::string& fault) const {
-  if (machinery_.mpi) return agree(*machinery_.mpi, {.fault = fault});
+  if (machinery_.mpi) return agree(*machinery_.mpi, {.fault = fault, .identity = {}, .plan = {}});
   if (!fault.empty()) throw CannotRun(fault);
 }
 
