@@ -58,6 +58,28 @@ void simulate(benchmark::State& state, const Algorithm& algorithm) {
 void TimeOnlyAsyncSgd(benchmark::State& state) { simulate(state, AsyncSgd({})); }
 BENCHMARK(TimeOnlyAsyncSgd)->Arg(64)->Arg(1024)->Arg(4096)->Arg(16384)->Unit(benchmark::kMillisecond);
 
+// What an event costs among 16,384 workers against among 1,024, in turn.
+void TimeOnlyAsyncSgdAtManyWorkers(benchmark::State& state) {
+  constexpr int few = 1024, many = 16384;
+  const auto network = make_fixed_network(message_s);
+  const auto seconds_per_event = [&](int workers) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto events = static_cast<double>(simulate(workers, AsyncSgd({}), *network));
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / events;
+  };
+  double among_few = 0, among_many = 0;
+  for (auto _ : state) {
+    among_few += seconds_per_event(few);
+    among_many += seconds_per_event(many);
+  }
+  const auto iterations = static_cast<double>(state.iterations());
+  state.counters["few_ns_per_event"] = 1e9 * among_few / iterations;
+  state.counters["many_ns_per_event"] = 1e9 * among_many / iterations;
+  state.counters["ratio"] = among_many / among_few;
+  state.counters["bar_ratio"] = 1.3;
+}
+BENCHMARK(TimeOnlyAsyncSgdAtManyWorkers)->Iterations(5)->Unit(benchmark::kMillisecond);
+
 // The server's link carries a model in 4 us: it is what 4,096 workers wait for.
 void TimeOnlyAsyncSgdOnASharedLink(benchmark::State& state) {
   const auto workers = static_cast<int>(state.range(0));

@@ -1,41 +1,13 @@
 // How much of the machine's arithmetic a simulated cluster gets: ratios to plain LibTorch loops, both
 // sides measured in turn within one run. The model is the MLP 784-256-10 on Fashion-MNIST.
-#include <ATen/Parallel.h>
-#include <benchmark/benchmark.h>
-#include <dlfcn.h>
-
-#include <chrono>
-#include <functional>
-#include <thread>
-
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "experiments/experiment.hpp"
-#include "tests/benchmarks/plain_loop.hpp"
+#include "tests/benchmarks/simulated_training.hpp"
 #include "workers/blas_kernel.hpp"
-#include "workers/datasets/image_directory.hpp"
-#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 namespace {
-
-const int cores = static_cast<int>(std::thread::hardware_concurrency());
-
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// The objective of an experiment with the quick start's data and MLP.
-std::shared_ptr<const Objective> mlp(int workers, int micro_batches, int micro_batch_size) {
-  const auto experiment = load_experiment(
-      SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml",
-      {"cluster.workers=" + std::to_string(workers), "cluster.micro_batches=" + std::to_string(micro_batches),
-       "training.micro_batch_size=" + std::to_string(micro_batch_size)});
-  return experiment.runs.front().make_objective();
-}
 
 // Evaluates every micro-batch by itself: what a simulator does that does not fuse.
 class WithoutFusion : public Objective {
@@ -60,50 +32,6 @@ class WithoutFusion : public Objective {
  private:
   std::shared_ptr<const Objective> inner_;
 };
-
-// Host seconds that the algorithm takes for `steps` on the simulated cluster, arithmetic included.
-double simulate(const Algorithm& algorithm, std::shared_ptr<const Objective> objective, int workers, int micro_batches,
-                int steps, double momentum = 0.9) {
-  static const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml", {});
-  const Run& run = experiment.runs.front();
-  Executor executor(cores);
-  Training training(std::move(objective), make_sgd({.momentum = momentum}), {}, executor);
-  SimulatedCluster cluster({.workers = workers,
-                            .servers = algorithm.servers(),
-                            .micro_batches = micro_batches,
-                            .compute_time = *run.compute_time,
-                            .network = *run.network,
-                            .training = training});
-  const LearningRate rate(LearningRate::Options{.peak = 0.01});
-  const RunContext context{.cluster = cluster,
-                           .training = training,
-                           .learning_rate = rate,
-                           .budget = {.steps = steps},
-                           .micro_batches = micro_batches,
-                           .initial_model = training.initial_state()};
-  return seconds_of([&] {
-    run_algorithm(algorithm, context);
-    executor.wait_all();
-  });
-}
-
-const TensorData& tensors() {
-  static const auto dataset = load_image_directory(find_fashion_mnist());
-  static const TensorData data(*dataset);
-  return data;
-}
-
-void set_threads(int torch_threads, int blas_threads) {
-  at::set_num_threads(torch_threads);
-  if (auto* set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) set(blas_threads);
-}
-
-void report(benchmark::State& state, double ours_per_s, double theirs_per_s, double bar) {
-  state.counters["ours_samples_per_s"] = ours_per_s;
-  state.counters["theirs_samples_per_s"] = theirs_per_s;
-  state.counters["ratio"] = ours_per_s / theirs_per_s;
-  state.counters["bar"] = bar;
-}
 
 // Against one plain loop with the whole batch, in the threading that makes that loop fastest.
 void SyncSgdAgainstPlainLoop(benchmark::State& state) {
@@ -150,21 +78,11 @@ void LocalSgdAgainstPlainLoops(benchmark::State& state) {
   constexpr int workers = 64, size = 32, period = 8, steps = 32;
   const auto objective = mlp(workers, 1, size);
   const LocalSgd algorithm(make_constant_period(period), {});
-  tensors();
   set_threads(1, 1);
   double ours = 0, theirs = 0;
   for (auto _ : state) {
     ours += simulate(algorithm, objective, workers, 1, steps);
-    theirs += seconds_of([&] {
-      std::vector<std::thread> threads;
-      for (int i = 0; i < cores; ++i)
-        threads.emplace_back([&] {
-          set_threads(1, 1);
-          PlainLoop loop(tensors(), size);
-          for (int step = 0; step < steps * workers / cores; ++step) loop.step();
-        });
-      for (auto& thread : threads) thread.join();
-    });
+    theirs += run_plain_loops(size, steps * workers / cores);
   }
   const double samples = static_cast<double>(state.iterations()) * steps * workers * size;
   report(state, samples / ours, samples / theirs, 0.90);
