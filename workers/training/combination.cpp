@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
@@ -50,17 +51,9 @@ CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::s
   if (total == 1 && std::all_of(summands->begin(), summands->end(), is_first)) return summands->front().cell;
 
   return submit_cell(size, prerequisites, [summands](float* out, std::size_t from, std::size_t to) {
-    constexpr std::size_t block_size = 1024;  // the sum stays in the first-level cache
-    double sum[block_size];
-    for (std::size_t at = from; at < to; at += block_size) {
-      const std::size_t n = std::min(block_size, to - at);
-      std::fill_n(sum, n, 0.0);
-      for (const auto& [weight, cell] : *summands) {
-        const float* const in = cell->value.data() + at;
-        for (std::size_t i = 0; i < n; ++i) sum[i] += weight * in[i];
-      }
-      for (std::size_t i = 0; i < n; ++i) out[at + i] = static_cast<float>(sum[i]);
-    }
+    std::vector<WeightedVector> parts;
+    for (const auto& [weight, cell] : *summands) parts.push_back({weight, cell->value.data() + from});
+    write_weighted_sum(out + from, parts, to - from);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/wide_gradient.hpp"
 
 namespace syncopate {
@@ -116,11 +117,10 @@ void add_partial(const PartialGradient& partial, double factor, std::size_t begi
     if (from >= to) continue;
     const float* source = segment.data + (from - segment.offset);
     Real* target = out.data() + (from - begin);
-    const std::size_t n = to - from;
     if (first)
-      for (std::size_t i = 0; i < n; ++i) target[i] = scale * source[i];
+      write_scaled(target, scale, source, to - from);
     else
-      for (std::size_t i = 0; i < n; ++i) target[i] += scale * source[i];
+      add_scaled(target, scale, source, to - from);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
@@ -87,9 +88,8 @@ CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size) {
       float* const sum = out + at;
       std::fill_n(sum, n, 0.0f);
       for (const auto& cell : *held)
-        if (cell)
-          for (std::size_t i = 0; i < n; ++i) sum[i] += cell->value.data()[at + i];
-      for (std::size_t i = 0; i < n; ++i) sum[i] *= factor;
+        if (cell) add(sum, cell->value.data() + at, n);
+      scale(sum, factor, n);
     }
   });
 }

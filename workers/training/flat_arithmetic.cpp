@@ -1,0 +1,76 @@
+#include "workers/training/flat_arithmetic.hpp"
+
+#include <algorithm>
+
+#include "workers/training/vector_clones.hpp"
+
+namespace syncopate {
+
+SYNCOPATE_VECTOR_CLONES
+void write_scaled(float* __restrict out, float factor, const float* __restrict in, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) out[i] = factor * in[i];
+}
+
+SYNCOPATE_VECTOR_CLONES
+void write_scaled(double* __restrict out, double factor, const float* __restrict in, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) out[i] = factor * in[i];
+}
+
+SYNCOPATE_VECTOR_CLONES
+void add_scaled(float* __restrict out, float factor, const float* __restrict in, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) out[i] += factor * in[i];
+}
+
+SYNCOPATE_VECTOR_CLONES
+void add_scaled(double* __restrict out, double factor, const float* __restrict in, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) out[i] += factor * in[i];
+}
+
+SYNCOPATE_VECTOR_CLONES
+void add(float* __restrict out, const float* __restrict in, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) out[i] += in[i];
+}
+
+SYNCOPATE_VECTOR_CLONES
+void scale(float* values, float factor, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) values[i] *= factor;
+}
+
+namespace {
+
+// Few terms, as neighbours have: their sum stays in registers. It begins with a positive zero, as any sum does.
+SYNCOPATE_VECTOR_CLONES
+void write_sum_of_two(float* __restrict out, double u, const float* __restrict x, double v, const float* __restrict y,
+                      std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<float>(0.0 + u * x[i] + v * y[i]);
+}
+
+SYNCOPATE_VECTOR_CLONES
+void write_sum_of_three(float* __restrict out, double u, const float* __restrict x, double v, const float* __restrict y,
+                        double w, const float* __restrict z, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<float>(0.0 + u * x[i] + v * y[i] + w * z[i]);
+}
+
+SYNCOPATE_VECTOR_CLONES
+void round_to_single(float* __restrict out, const double* __restrict in, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<float>(in[i]);
+}
+
+}  // namespace
+
+void write_weighted_sum(float* out, std::span<const WeightedVector> terms, std::size_t size) {
+  if (terms.size() == 2) return write_sum_of_two(out, terms[0].weight, terms[0].in, terms[1].weight, terms[1].in, size);
+  if (terms.size() == 3)
+    return write_sum_of_three(out, terms[0].weight, terms[0].in, terms[1].weight, terms[1].in, terms[2].weight,
+                              terms[2].in, size);
+  constexpr std::size_t block_size = 1024;  // the sum stays in the first-level cache
+  double sum[block_size];
+  for (std::size_t at = 0; at < size; at += block_size) {
+    const std::size_t n = std::min(block_size, size - at);
+    std::fill_n(sum, n, 0.0);
+    for (const auto& [weight, in] : terms) add_scaled(sum, weight, in + at, n);
+    round_to_single(out + at, sum, n);
+  }
+}
+
+}  // namespace syncopate
