@@ -2,6 +2,8 @@
 
 #include <malloc.h>
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "workers/interrupt.hpp"
@@ -13,6 +15,13 @@ namespace {
 // Enough for every worker's next round of local steps to be in the queue, few enough that the lists
 // of micro-batches waiting for evaluation stay small.
 constexpr std::size_t most_outstanding = 2048;
+// Who has had to wait for less goes on with so many: to be woken after every task costs more than a small task does.
+constexpr std::size_t enough_room = most_outstanding - 16;
+
+// A successor may be so many tasks ahead of the first that is ready, and yet run before it.
+constexpr std::uint64_t farthest_ahead = 128;
+
+constexpr std::chrono::microseconds patience{50};
 
 // Flat vectors and gradients of a megabyte come and go at every step. By default glibc maps and
 // unmaps such blocks, and the page faults cost a tenth of a step; from the heap they are reused.
@@ -24,6 +33,9 @@ void keep_large_blocks_in_the_heap() {
   }();
   (void)done;
 }
+
+// The first of a heap is the one that was submitted first.
+constexpr auto later = [](const auto& a, const auto& b) { return *b < *a; };
 
 }  // namespace
 
@@ -40,10 +52,11 @@ Executor::~Executor() {
   work_available_.notify_all();
   for (auto& thread : pool_) thread.join();
   // A task holds the cell that it would have filled, and the cell its task: neither would ever be freed.
-  for (; !ready_.empty(); ready_.pop_front()) {
-    Task& task = *ready_.front();
-    task.work_ = nullptr;
-    for (auto& successor : std::exchange(task.successors_, {})) ready_.push_back(std::move(successor));
+  while (!ready_.empty()) {
+    const auto task = std::move(ready_.back());
+    ready_.pop_back();
+    task->work_ = nullptr;
+    for (auto& successor : std::exchange(task->successors_, {})) ready_.push_back(std::move(successor));
   }
 }
 
@@ -56,53 +69,86 @@ std::shared_ptr<Task> Executor::submit(std::function<void()> work,
   }
   auto task = std::make_shared<Task>(std::move(work));
   std::unique_lock lock(mutex_);
-  progress_.wait(lock, [&] { return outstanding_ < most_outstanding || failure_; });
-  rethrow_failure(lock);
+  if (outstanding_ >= most_outstanding) wait_for({.outstanding = enough_room}, lock);
+  if (failure_) std::rethrow_exception(failure_);
   ++outstanding_;
+  task->number_ = ++last_number_;
   for (const auto& prerequisite : prerequisites) {
     if (!prerequisite || prerequisite->done_) continue;
     prerequisite->successors_.push_back(task);
     ++task->missing_;
   }
-  if (task->missing_ == 0) {
-    ready_.push_back(task);
-    lock.unlock();
-    work_available_.notify_one();
-  }
+  if (task->missing_ > 0) return task;
+  make_ready(task);
+  const bool wakes = idle_ > 0;
+  lock.unlock();
+  if (wakes) work_available_.notify_one();
   return task;
 }
 
 void Executor::wait(const std::shared_ptr<Task>& task) {
   if (!task) return;
   std::unique_lock lock(mutex_);
-  progress_.wait(lock, [&] { return task->done_ || failure_; });
-  rethrow_failure(lock);
+  wait_for({.task = task.get()}, lock);
 }
 
 void Executor::wait_all() {
   std::unique_lock lock(mutex_);
-  progress_.wait(lock, [&] { return outstanding_ == 0 || failure_; });
-  rethrow_failure(lock);
+  wait_for({.outstanding = 0}, lock);
 }
 
 // Keeps the failure: after one failed task nothing that follows can be trusted.
-void Executor::rethrow_failure(std::unique_lock<std::mutex>&) {
+void Executor::wait_for(const Awaited& awaited, std::unique_lock<std::mutex>& lock) {
+  awaited_ = &awaited;
+  progress_.wait(lock, [&] { return has_come(awaited); });
+  awaited_ = nullptr;
   if (failure_) std::rethrow_exception(failure_);
+}
+
+bool Executor::has_come(const Awaited& awaited) const {
+  return failure_ || (awaited.task ? awaited.task->done_ : outstanding_ <= awaited.outstanding);
+}
+
+void Executor::make_ready(std::shared_ptr<Task> task) {
+  ready_.push_back(std::move(task));
+  std::push_heap(ready_.begin(), ready_.end(), later);
+  ready_count_ = ready_.size();
+}
+
+std::shared_ptr<Task> Executor::take_first_ready() {
+  std::pop_heap(ready_.begin(), ready_.end(), later);
+  auto task = std::move(ready_.back());
+  ready_.pop_back();
+  ready_count_ = ready_.size();
+  return task;
 }
 
 void Executor::work_loop() {
   std::unique_lock lock(mutex_);
   while (true) {
-    work_available_.wait(lock, [&] { return stopping_ || !ready_.empty(); });
+    if (ready_.empty() && !stopping_) look_for_work(lock);
     if (stopping_) return;
-    auto task = std::move(ready_.front());
-    ready_.pop_front();
-    while (task) task = run_one(std::move(task), lock);
+    if (ready_.empty()) continue;
+    auto task = take_first_ready();
+    while (task && !stopping_) task = run(task, lock);
+    if (task) make_ready(std::move(task));
   }
 }
 
-// Runs a task and returns one that it made ready, to be run next on this thread.
-std::shared_ptr<Task> Executor::run_one(std::shared_ptr<Task> task, std::unique_lock<std::mutex>& lock) {
+// Between two parts of a step there is often nothing to do for some microseconds, and to be woken takes longer.
+void Executor::look_for_work(std::unique_lock<std::mutex>& lock) {
+  using Clock = std::chrono::steady_clock;
+  lock.unlock();
+  for (const auto end = Clock::now() + patience; ready_count_ == 0 && !stopping_ && Clock::now() < end;)
+    std::this_thread::yield();
+  lock.lock();
+  ++idle_;
+  work_available_.wait(lock, [&] { return stopping_ || !ready_.empty(); });
+  --idle_;
+}
+
+// Returns a task that it made ready, to be run next on this thread.
+std::shared_ptr<Task> Executor::run(const std::shared_ptr<Task>& task, std::unique_lock<std::mutex>& lock) {
   const bool inputs_exist = !failure_;  // after a failure a task may find inputs that were never made
   lock.unlock();
   std::exception_ptr failure;
@@ -120,22 +166,18 @@ std::shared_ptr<Task> Executor::run_one(std::shared_ptr<Task> task, std::unique_
   task->done_ = true;
   --outstanding_;
   std::shared_ptr<Task> next;
-  bool more = false;
-  for (auto& successor : task->successors_) {
+  for (auto& successor : std::exchange(task->successors_, {})) {  // in the order of submission
     if (--successor->missing_ > 0) continue;
-    if (!next) {
+    const bool is_near = ready_.empty() || successor->number_ <= ready_.front()->number_ + farthest_ahead;
+    if (!next && is_near)
       next = std::move(successor);
-    } else {
-      ready_.push_front(std::move(successor));
-      more = true;
-    }
+    else
+      make_ready(std::move(successor));
   }
-  task->successors_.clear();
-  progress_.notify_all();
-  if (more) work_available_.notify_all();
-  if (!stopping_ || !next) return next;
-  ready_.push_front(std::move(next));
-  return nullptr;
+  for (auto more = std::min(ready_.size(), static_cast<std::size_t>(idle_)); more > 0; --more)
+    work_available_.notify_one();
+  if (awaited_ && has_come(*awaited_)) progress_.notify_one();
+  return next;
 }
 
 }  // namespace syncopate

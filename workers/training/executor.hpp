@@ -1,14 +1,17 @@
 // Runs tensor work on a pool of threads as soon as its inputs exist, while the simulation goes on.
 //
-// Tasks are submitted by one thread, in an order in which every prerequisite was submitted before;
-// a task that becomes ready because another finished runs next on that same thread, so that a chain
-// of local steps keeps its model in that core's cache. Results never depend on the number of
-// threads: a task's arithmetic is sequential, and sums are ordered by the task that forms them.
+// Tasks are submitted by one thread, in an order in which every prerequisite was submitted before. A
+// task that becomes ready because another finished runs next on that same thread, which has its inputs
+// in the cache: the next local step, or the gradient at a model that has just been made. Of the others
+// the one that was submitted first comes first, also before a successor that is far ahead of it: what
+// is computed before its turn, and waits in memory, stays little. Results never depend on the number
+// of threads: a task's arithmetic is sequential, and sums are ordered by the task that forms them.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -22,12 +25,14 @@ namespace syncopate {
 class Task {
  public:
   explicit Task(std::function<void()> work) : work_(std::move(work)) {}
+  bool operator<(const Task& other) const { return number_ < other.number_; }  // was submitted before
 
  private:
   friend class Executor;
   std::function<void()> work_;  // released when run, and with it the inputs it holds
   std::vector<std::shared_ptr<Task>> successors_;
-  int missing_ = 0;  // prerequisites not yet done
+  std::uint64_t number_ = 0;  // in the order of submission
+  int missing_ = 0;           // prerequisites not yet done
   bool done_ = false;
 };
 
@@ -50,16 +55,30 @@ class Executor {
   int threads() const { return static_cast<int>(pool_.size()); }
 
  private:
+  // What the submitting thread waits for: the end of a task, or that no more than so many are outstanding.
+  struct Awaited {
+    const Task* task = nullptr;
+    std::size_t outstanding = 0;
+  };
+
   void work_loop();
-  std::shared_ptr<Task> run_one(std::shared_ptr<Task> task, std::unique_lock<std::mutex>& lock);
-  void rethrow_failure(std::unique_lock<std::mutex>& lock);
+  void look_for_work(std::unique_lock<std::mutex>& lock);
+  std::shared_ptr<Task> run(const std::shared_ptr<Task>& task, std::unique_lock<std::mutex>& lock);
+  void make_ready(std::shared_ptr<Task> task);
+  std::shared_ptr<Task> take_first_ready();
+  void wait_for(const Awaited& awaited, std::unique_lock<std::mutex>& lock);
+  bool has_come(const Awaited& awaited) const;
 
   std::mutex mutex_;
   std::condition_variable work_available_;
   std::condition_variable progress_;
-  std::deque<std::shared_ptr<Task>> ready_;
+  std::vector<std::shared_ptr<Task>> ready_;  // a heap
+  std::atomic<std::size_t> ready_count_ = 0;  // for who looks without the lock
+  std::uint64_t last_number_ = 0;
   std::size_t outstanding_ = 0;
-  bool stopping_ = false;
+  int idle_ = 0;                      // threads that sleep
+  const Awaited* awaited_ = nullptr;  // on the submitting thread's stack
+  std::atomic<bool> stopping_ = false;
   std::exception_ptr failure_;
   std::vector<std::thread> pool_;
 };

@@ -97,6 +97,13 @@ void StepWork::update(std::size_t begin, std::size_t end) const {
   }
 }
 
+// Of one chunk, or none at all.
+bool is_taken_at(const GradientSum& sum, const ModelState& state) {
+  if (sum.chunks.empty()) return true;
+  const ModelStatePtr& at = sum.chunks.front().at;
+  return sum.chunks.size() == 1 && at && at->parameters == state.parameters && at->buffers == state.buffers;
+}
+
 }  // namespace
 
 ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale,
@@ -125,17 +132,10 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
                                                state->buffers ? state->buffers->producer : nullptr};
   for (const auto& moment : state->moments)
     if (moment) inputs.push_back(moment->producer);
-  const bool one_task = exclusive && sum->chunks.size() <= 1;
-  if (one_task) {
-    // The gradient of a local step goes straight from the backward pass into the update.
-    for (auto& chunk : sum->chunks) {
-      if (chunk.nested) submit_chunks(chunk.nested, objective_, executor_);
-      if (chunk.nested) inputs.insert(inputs.end(), chunk.nested->tasks.begin(), chunk.nested->tasks.end());
-      if (!chunk.at || chunk.at == state) continue;
-      inputs.push_back(chunk.at->parameters->producer);
-      if (chunk.at->buffers) inputs.push_back(chunk.at->buffers->producer);
-    }
-  } else {
+  // The gradient of a local step goes straight from the backward pass into the update. One that was taken at
+  // another model does not wait for this one: it is computed before or beside the steps that come before.
+  const bool one_task = exclusive && is_taken_at(*sum, *state);
+  if (!one_task) {
     submit_chunks(sum, objective_, executor_);
     inputs.insert(inputs.end(), sum->tasks.begin(), sum->tasks.end());
   }

@@ -12,7 +12,8 @@ std::size_t number_of_ranges(std::size_t size) {
   // Fewer elements than this take less time than waking another thread.
   constexpr std::size_t smallest_range = 64 * 1024;
   constexpr std::size_t most_ranges = 16;
-  return std::clamp(size / smallest_range, std::size_t{1}, most_ranges);
+  const std::size_t ranges = std::clamp(size / smallest_range, std::size_t{1}, most_ranges);
+  return ranges == 1 ? 1 : ranges + ranges % 2;  // an even number: two cores end together
 }
 
 }  // namespace

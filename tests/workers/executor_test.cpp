@@ -1,0 +1,114 @@
+#include "workers/training/executor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "tests/workers/engine.hpp"
+
+namespace syncopate {
+namespace {
+
+using Tasks = std::vector<std::shared_ptr<Task>>;
+
+class OrderOfTasks : public testing::Test {
+ protected:
+  std::shared_ptr<Task> submit(int number, const Tasks& prerequisites = {}) {
+    return executor_.submit([this, number] { order_.push_back(number); }, prerequisites);
+  }
+  std::vector<int> run() {
+    blockade_.release();
+    executor_.wait_all();
+    return order_;
+  }
+
+ private:
+  Executor executor_{1};
+  Blockade blockade_{executor_};
+  std::vector<int> order_;
+};
+
+TEST_F(OrderOfTasks, WhatATaskHasMadeReadyRunsNext) {
+  const auto first = submit(1);
+  const auto second = submit(2);
+  submit(3, {first});
+  submit(4, {second});
+  submit(5);
+  submit(6, {first, second});
+  EXPECT_EQ(run(), (std::vector{1, 3, 2, 4, 5, 6}));
+}
+
+// Else gradients of a thousand workers could be there before one of them has been used.
+TEST_F(OrderOfTasks, WhatWasSubmittedLongBeforeRunsFirst) {
+  const auto first = submit(0);
+  for (int i = 1; i < 500; ++i) submit(i);
+  submit(500, {first});
+  const auto order = run();
+  ASSERT_EQ(order.size(), 501);
+  EXPECT_GT(std::find(order.begin(), order.end(), 500) - order.begin(), 300);
+}
+
+TEST(Executor, ManyMoreTasksThanMayBeOutstandingAllRun) {
+  for (const int threads : {0, 1, 3}) {
+    Executor executor(threads);
+    std::atomic<int> done = 0;
+    std::shared_ptr<Task> last;
+    for (int i = 0; i < 20'000; ++i) last = executor.submit([&] { ++done; }, Tasks{i % 7 == 0 ? last : nullptr});
+    executor.wait_all();
+    EXPECT_EQ(done, 20'000) << threads << " threads";
+  }
+}
+
+TEST(Executor, WaitingForATaskDoesNotWaitForThoseAfterIt) {
+  Executor executor(1);
+  bool done = false;
+  const auto task = executor.submit([&] { done = true; });
+  Blockade blockade(executor);
+  executor.wait(task);
+  EXPECT_TRUE(done);
+  blockade.release();
+}
+
+// Evaluations of worker 0's micro-batch wait, for a time, until that of worker 1's has begun.
+class Meeting : public PullObjective {
+ public:
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override {
+    std::unique_lock lock(mutex_);
+    if (micro_batches.front().worker == Rank{1}) {
+      has_begun_ = true;
+      change_.notify_all();
+    } else {
+      have_met = change_.wait_for(lock, std::chrono::seconds(20), [&] { return has_begun_; });
+    }
+    return PullObjective::gradient(parameters, buffers, micro_batches);
+  }
+
+  mutable bool have_met = false;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable change_;
+  mutable bool has_begun_ = false;
+};
+
+// As with a server: the second step goes from what the first has made, but its gradient is one at the old model.
+TEST(Executor, AGradientDoesNotWaitForTheStepsBeforeItsOwn) {
+  const auto objective = std::make_shared<Meeting>();
+  Engine engine(objective, make_sgd({}));
+  const auto state = engine.training.initial_state();
+  auto model = engine.at_target(state, 0);
+  model = engine.training.descend(std::move(model), engine.promise(state, 1), 0.5);
+  const auto values = engine.training.values(model);
+  EXPECT_TRUE(objective->have_met);
+  // At worker 0's target i % 5, then half a step along 1 - (1 + i % 5).
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], 1.5f * static_cast<float>(i % 5));
+}
+
+}  // namespace
+}  // namespace syncopate
