@@ -50,11 +50,16 @@ CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::s
   const auto is_first = [&](const WeightedCell& term) { return term.cell == summands->front().cell; };
   if (total == 1 && std::all_of(summands->begin(), summands->end(), is_first)) return summands->front().cell;
 
-  return submit_cell(size, prerequisites, [summands](float* out, std::size_t from, std::size_t to) {
+  // In one task: the step that follows finds the sum in that core's cache, and the other cores have those of others.
+  auto cell = std::make_shared<Cell>();
+  const auto fill = [cell, summands, size] {
+    cell->value = FlatVector(size);
     std::vector<WeightedVector> parts;
-    for (const auto& [weight, cell] : *summands) parts.push_back({weight, cell->value.data() + from});
-    write_weighted_sum(out + from, parts, to - from);
-  });
+    for (const auto& [weight, summand] : *summands) parts.push_back({weight, summand->value.data()});
+    write_weighted_sum(cell->value.data(), parts, size);
+  };
+  cell->producer = executor_.submit(fill, prerequisites);
+  return cell;
 }
 
 ModelStatePtr Training::assemble(const ModelStatePtr& self, std::span<const ModelStatePtr> slices) {

@@ -135,6 +135,8 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   // The gradient of a local step goes straight from the backward pass into the update. One that was taken at
   // another model does not wait for this one: it is computed before or beside the steps that come before.
   const bool one_task = exclusive && is_taken_at(*sum, *state);
+  // The other cores have the steps and gradients of others.
+  const bool whole = exclusive && sum->chunks.size() <= 1;
   if (!one_task) {
     submit_chunks(sum, objective_, executor_);
     inputs.insert(inputs.end(), sum->tasks.begin(), sum->tasks.end());
@@ -143,17 +145,17 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   state->parameters->stepped_from = true;
   work->from = std::move(state);
 
-  const auto begin = [work, one_task] {
+  const auto begin = [work, one_task, whole] {
     if (one_task)
       for (auto& chunk : work->sum->chunks) evaluate_chunk(chunk, *work->objective);
     work->begin();
-    if (one_task) work->update(work->first, work->last);
+    if (whole) work->update(work->first, work->last);
     // What the last task holds is released with it; a local step's gradient at once.
-    if (one_task) work->sum = nullptr, work->from = nullptr;
+    if (whole) work->sum = nullptr, work->from = nullptr;
   };
   const auto started = executor_.submit(begin, inputs);
   const auto update = [work](std::size_t from, std::size_t to) { work->update(from, to); };
-  const auto done = one_task ? started : submit_ranges(started, work->first, work->last, update);
+  const auto done = whole ? started : submit_ranges(started, work->first, work->last, update);
   next->parameters->producer = done;
   for (int i = 0; i < optimizer_->moments(); ++i) next->moments[i]->producer = done;
   if (work->buffers) next->buffers->producer = done;
