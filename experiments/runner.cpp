@@ -214,8 +214,8 @@ int ExperimentRunner::report_interruption() const {
   const auto done = std::count_if(summaries_.begin(), summaries_.end(), [](const auto& summary) {
     return summary && summary->status == RunStatus::finished;
   });
-  standard_error.write(fmt::format("interrupted; {} ({} of {} runs are finished)\n", what_stays, done,
-                                   experiment_.runs.size()));
+  standard_error.write(
+      fmt::format("interrupted; {} ({} of {} runs are finished)\n", what_stays, done, experiment_.runs.size()));
   return exit_interrupted;
 }
 

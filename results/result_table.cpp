@@ -120,7 +120,7 @@ std::string formulas_text(std::span<const RunSummary> runs) {
     if (!counts(run)) continue;
     auto found = std::ranges::find(methods_of, formula_of(run), [](const auto& entry) { return entry.first; });
     if (found == methods_of.end()) found = methods_of.insert(methods_of.end(), {formula_of(run), {}});
-    const std::string label = formulas_of[run.method].size() == 1 ? run.method : row_label(run);
+    const std::string label = printable(formulas_of[run.method].size() == 1 ? run.method : row_label(run));
     if (std::ranges::find(found->second, label) == found->second.end()) found->second.push_back(label);
   }
   std::string text;

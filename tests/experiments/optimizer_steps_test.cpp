@@ -181,7 +181,7 @@ algorithm = "sync-sgd"
     std::vector<Values> results;
     for (const Declared& options : declared) {
       auto all = options.overrides();
-      SCOPED_TRACE(fmt::format("{} {}", all, overrides));
+      SCOPED_TRACE(fmt::format("{} {}", testing::PrintToString(all), testing::PrintToString(overrides)));
       all.insert(all.end(), overrides.begin(), overrides.end());
       syncopate::Run run = load_experiment(folder_ / "experiment.toml", all).runs.front();
       run.recording.parameters = true;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <string>
+#include <utility>
 
 #include "experiments/execution.hpp"
 #include "results/durations_csv.hpp"
@@ -19,9 +19,14 @@ inline Outcome outcome_of(const syncopate::Run& run) {
 }
 
 inline std::string totals_text(const RunTotals& totals) {
-  std::string text = fmt::format("end {} bytes {} collectives {} messages {}\nkept {} dropped {} staleness {}\n",
-                                 totals.end.time_since_epoch().count(), totals.bytes.value(), totals.collectives,
-                                 totals.messages, totals.kept, totals.dropped, totals.staleness);
+  std::string text = fmt::format("end {} bytes {} collectives {} messages {}\n", totals.end.time_since_epoch().count(),
+                                 totals.bytes.value(), totals.collectives, totals.messages);
+  for (const auto& [name, counts] : {std::pair("kept", &totals.kept), std::pair("dropped", &totals.dropped),
+                                     std::pair("staleness", &totals.staleness)}) {
+    text += name;
+    for (const auto count : *counts) text += fmt::format(" {}", count);
+    text += "\n";
+  }
   for (const Account& account : totals.accounts)
     for (const Duration time : account.time) text += fmt::format("{} ", time.count());
   return text + "\n";

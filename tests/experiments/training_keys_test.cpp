@@ -89,10 +89,15 @@ const std::vector<KeyCase> budget_and_evaluation = {
 };
 
 const std::vector<IdleKey> idle = {
-    {"name", Hash::differs, "names the directory of results"}, {"description", Hash::same, "is for the reader"},
-    {"sweep", Hash::differs, "its values stand in the runs"},  {"recording.trace", Hash::same, "is beside the run"},
-    {"recording.trace_seconds", Hash::same, "the same"},       {"recording.trace_events", Hash::same, "the same"},
-    {"recording.durations", Hash::same, "the same"},           {"recording.parameters", Hash::same, "the same"},
+    {"name", Hash::differs, "names the directory of results"},
+    {"description", Hash::same, "is for the reader"},
+    {"sweep", Hash::differs, "its values stand in the runs"},
+    {"recording.trace", Hash::same, "is beside the run"},
+    {"recording.trace_seconds", Hash::same, "the same"},
+    {"recording.trace_events", Hash::same, "the same"},
+    {"recording.durations", Hash::same, "the same"},
+    {"recording.parameters", Hash::same, "the same"},
+    {"datasets.fashion-mnist.directory_hash", Hash::differs, "refuses a directory of other content"},
 };
 
 TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {

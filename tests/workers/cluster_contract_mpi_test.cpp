@@ -205,7 +205,7 @@ int wait_for_ever(const std::string& way) {
   const int servers = way == "servers" ? 2 : 0;
   const auto cluster = make_mpi(
       {.workers = session->size() - servers, .servers = servers, .compute_time = compute_time, .training = training});
-  const Place here{"test", std::source_location::current()};
+  const Place here{"test", SourceLine::current()};
   // A server hears of workers that leave, and waits again.
   const auto receive = [&](Rank self, int from) {
     while (!cluster->receive(self, Rank{from}, never, {"receive", here.at})) continue;
