@@ -89,7 +89,7 @@ Prediction of_run(const ThresholdForecast& forecast, const SampledRounds& cut, c
 
 // What a threshold does to the drawn steps. None where they are not at hand.
 std::optional<Prediction> sampled_run(const ThresholdForecast& forecast, const PredictionInput& input) {
-  const auto cut = sample_rounds(input.times, 1, {.step_s = forecast.threshold_s});
+  const auto cut = sample_rounds(input.times, 1, Limits{.step_s = forecast.threshold_s});
   if (!cut) return std::nullopt;
   const SlowestWorker slowest{"Eq. 6, sampled law", *input.times.slowest_s, input.times.slowest_error_s};
   return of_run(forecast, *cut, slowest, input);
