@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <new>
-#include <set>
 
 #include "experiments/budget_section.hpp"
 #include "experiments/cluster_section.hpp"
@@ -285,10 +285,17 @@ void throw_if_any(const FaultList& faults) {
   if (!faults.empty()) throw ConfigurationFault(faults.report());
 }
 
-// The runs of one point of the sweep; those that another point has already (because what is swept
-// concerns another method) are left out.
+std::string text_of(const std::vector<std::pair<std::string, std::string>>& sweep) {
+  std::string text;
+  for (const auto& [key, value] : sweep) text += fmt::format("{}\"{}\" = {}", text.empty() ? "" : ", ", key, value);
+  return text;
+}
+
+// The runs of one point of the sweep; those that another point has already, because what is swept concerns another
+// method, are left out. Other values that make the same run are a fault: they mean the same. `places`: where the runs
+// by their hashes stand in `runs`.
 void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& options, const Definition& definition,
-              const std::vector<SweepAxis>& axes, const SweepPoint& point, std::set<std::string>& hashes,
+              const std::vector<SweepAxis>& axes, const SweepPoint& point, std::map<std::string, std::size_t>& places,
               std::vector<Run>& runs) {
   for (std::size_t method = 0; method < definition.methods.size(); ++method) {
     for (const std::uint64_t seed : definition.seeds) {
@@ -303,7 +310,12 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
       Run run = make_run(one);
       run.method_index = method;
       run.sweep = describe_point(root, axes, point, method);
-      if (hashes.insert(run.hash).second) runs.push_back(std::move(run));
+      const auto [place, is_new] = places.emplace(run.hash, runs.size());
+      if (!is_new && runs[place->second].sweep != run.sweep)
+        throw ConfigurationFault(
+            fmt::format("{}: sweep; {} and {} make the same run of \"{}\"; must hold no value twice",
+                        axes.front().place.text(), text_of(runs[place->second].sweep), text_of(run.sweep), run.method));
+      if (is_new) runs.push_back(std::move(run));
     }
   }
 }
@@ -350,8 +362,10 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   const std::vector<SweepPoint> points = sweep_points(axes);
   std::vector<TomlNode> documents;
   std::vector<Definition> definitions;
+  TomlNode of_further_points = root;  // the list of all values in each of them would take the square of their number
+  of_further_points.erase("sweep");
   for (const SweepPoint& point : points) {
-    documents.push_back(root);
+    documents.push_back(documents.empty() ? root : of_further_points);
     apply_sweep(documents.back(), axes, point, faults);
     definitions.push_back(read_definition(documents.back(), file, options));
     faults.add(definitions.back().faults);
@@ -368,9 +382,9 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
                         .methods = {},
                         .seeds = first.seeds};
   for (const Method& method : first.methods) experiment.methods.push_back(method.label);
-  std::set<std::string> hashes;
+  std::map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    add_runs(documents[i], file, options, definitions[i], axes, points[i], hashes, experiment.runs);
+    add_runs(documents[i], file, options, definitions[i], axes, points[i], places, experiment.runs);
   }
   return experiment;
 } catch (const std::bad_alloc&) {

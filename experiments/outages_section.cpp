@@ -29,8 +29,8 @@ bool is_random(Settings& table) {
   return random && !scheduled;
 }
 
-// So many that a micro-batch meets a thousand, and so long that nanoseconds tell them apart. What loses its state so
-// often is computed e^(time / mean time between) times until once there is no outage.
+// So many that a micro-batch meets a thousand, and so long that nanoseconds tell them apart. With
+// its state lost, a micro-batch is computed e^(its time / the mean time between) times before it meets no outage.
 void check_frequency(Settings& table, const RandomOutages& outages, bool loses_state, double micro_batch_s) {
   const double most = loses_state ? 10 : 1000;
   const double least_s = std::max(shortest_mean_s, micro_batch_s / most);

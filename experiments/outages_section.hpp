@@ -10,7 +10,8 @@
 namespace syncopate {
 
 // Null where there are none; faults are collected by `root`. `workers_known`: whether the number of workers is.
-// `micro_batch_s`: the longest base time of a micro-batch, which bounds how often there may be outages.
+// `micro_batch_s`: the time of the slowest worker's micro-batch with its mean delays, which bounds how often there may
+// be outages.
 std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t seed, int workers, bool workers_known,
                                                double micro_batch_s);
 

@@ -202,6 +202,9 @@ void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
   RunSummary summary = summarise(run, outcome);
   try {
     write_directory(directory_of(run), files_of(run, outcome, summary, machinery_));
+  } catch (const std::bad_alloc&) {
+    summary.status = RunStatus::failed;
+    summary.reason = "the memory does not suffice to write its results";
   } catch (const std::exception& problem) {
     summary.status = RunStatus::failed;
     summary.reason = fmt::format("its results cannot be written: {}", problem.what());

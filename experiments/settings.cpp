@@ -169,8 +169,14 @@ std::filesystem::path Settings::file(std::string_view key) {
     node_->record(key, fs::absolute(place).lexically_normal().string());
     return place;
   }
-  fault(key,
-        named.empty() ? "must be the name of a file" : fmt::format("there is no file {}", places.front().string()));
+  const auto other = std::ranges::find_if(places, [&](const fs::path& place) { return fs::exists(place, ignored); });
+  if (other != places.end() && !named.empty()) {
+    fault(key, fmt::format("{} is {}; must be a file", other->string(),
+                           fs::is_directory(*other, ignored) ? "a directory" : "a device or a pipe"));
+  } else {
+    fault(key,
+          named.empty() ? "must be the name of a file" : fmt::format("there is no file {}", places.front().string()));
+  }
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -19,6 +20,7 @@ namespace syncopate {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr std::array files_of_every_run = {"config.toml", "metadata.json", "metrics.csv", "steps.csv", "summary.json"};
 using Json = nlohmann::ordered_json;
 
 struct Digest {
@@ -80,6 +82,8 @@ std::string damage_of(const fs::path& directory) {
     const auto text = read_file(list);
     if (!text) return fmt::format("{}: is not there", list.string());
     const Json json = Json::parse(*text);
+    for (const char* name : files_of_every_run)
+      if (!json.at("files").contains(name)) return fmt::format("{}: does not list {}", list.string(), name);
     for (const auto& [name, entry] : json.at("files").items()) {
       const fs::path path = directory / name;
       if (const std::string wrong = wrong_with(path, entry); !wrong.empty())

@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "workers/blas_kernel.hpp"
 
 int main(int argc, char** argv) {
   syncopate::use_best_blas_kernel(argv);
   testing::InitGoogleTest(&argc, argv);
+  // Digests of the tests' own data sets, also by programs that tests start, stay out of the user's cache.
+  ::setenv("XDG_CACHE_HOME", (testing::TempDir() + "syncopate-test-cache").c_str(), 1);
   return RUN_ALL_TESTS();
 }

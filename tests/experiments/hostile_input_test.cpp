@@ -136,5 +136,17 @@ TEST_F(HostileInput, MemoryThatDoesNotSufficeIsSaid) {
               AllOf(HasSubstr("delays.0.file = \"t.csv.gz\"; the memory does not suffice"), HasSubstr("bytes")));
 }
 
+// A copy of the list of all values at each of them would take 4 GB.
+TEST_F(HostileInput, AnAxisOfThousandsOfValuesTakesMemoryByTheirNumberNotItsSquare) {
+  std::string values;
+  for (int i = 1; i <= 5000; ++i) values += std::to_string(i) + ",";
+  write("e.toml", std::string(time_only) + "[sweep]\n\"budget.steps\" = [" + values + "]\n");
+  const std::string command = "cd '" + directory.string() +
+                              "' && ulimit -v 2500000 && OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 '" SYNCOPATE_PROGRAM
+                              "' check e.toml >out.txt 2>err.txt";
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0) << read("err.txt");
+}
+
 }  // namespace
 }  // namespace syncopate

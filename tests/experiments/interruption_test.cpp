@@ -110,7 +110,7 @@ TEST_F(InterruptionTest, InAPrediction) {
 
 TEST_F(InterruptionTest, AmongOutages) {
   expect_soon("run", experiment("workers = 64\nmicro_batches = 100000\n", no_model, sync) +
-                         "[[outages]]\nmean_time_between_s = 1e-5\nmean_duration_s = 1e-5\n");
+                         "[[outages]]\nmean_time_between_s = 3e-5\nmean_duration_s = 1e-5\n");
 }
 
 TEST_F(InterruptionTest, WhileDataAreGenerated) {

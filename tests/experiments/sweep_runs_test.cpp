@@ -36,6 +36,18 @@ TEST_F(ExperimentFile, ASweptKeyOfOneMethodDoesNotRepeatTheOthers) {
   EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("methods.drop.threshold_s", "inf")));
 }
 
+TEST_F(ExperimentFile, SweptValuesThatMeanTheSameAreRefused) {
+  const auto refusal = [&](const std::string& one, const std::string& other) {
+    return faults({"methods=[{algorithm=\"sync-sgd\"}]", "sweep.delays=[[" + one + "], [" + other + "]]"});
+  };
+  const std::string constant = "{kind=\"constant\", value=1}";
+  for (const char* same : {"{value=1.0, kind=\"constant\"}", "{kind=\"constant\", value=1, unit=\"seconds\"}"})
+    EXPECT_THAT(refusal(constant, same), HasSubstr("make the same run of \"sync-sgd\"; must hold no value twice"))
+        << same;
+  EXPECT_THAT(refusal(constant, constant), HasSubstr("must hold no value twice"));
+  EXPECT_EQ(refusal(constant, "{kind=\"constant\", value=1, unit=\"micro_batch\"}"), "");
+}
+
 TEST_F(ExperimentFile, TheCommandLineEndsTheSweepOfAKeyThatItSets) {
   write(std::string(small) + "[sweep]\n\"cluster.micro_batches\" = [1, 2]\n");
   EXPECT_EQ(load().runs.size(), 8u);

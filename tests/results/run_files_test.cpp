@@ -23,7 +23,11 @@ class RunFiles : public testing::Test {
     top_ = fs::path(testing::TempDir()) / fmt::format("syncopate-run-files-{}-{}", getpid(), test->name());
     fs::remove_all(top_);
     directory_ = top_ / "seed=1-01234567";
-    FileContents files{{"metrics.csv", "123456789"}, {"steps.csv", std::string(1'000'000, 's')}};
+    FileContents files{{"config.toml", "a = 1"},
+                       {"metadata.json", "{}"},
+                       {"metrics.csv", "123456789"},
+                       {"steps.csv", std::string(1'000'000, 's')},
+                       {"summary.json", "{}"}};
     files[list_of_files] = listed(files);
     write_directory(directory_, files);
   }
@@ -78,6 +82,8 @@ TEST_F(RunFiles, WithoutAReadableListAreNotWhole) {
     write(list_of_files, text);
     EXPECT_THAT(damage_of(directory_), StartsWith(place(list_of_files))) << text;
   }
+  write(list_of_files, R"({"schema_version": 2, "files": {}})");
+  EXPECT_EQ(damage_of(directory_), place(list_of_files) + "does not list config.toml");
   fs::remove(directory_ / list_of_files);
   EXPECT_THAT(damage_of(directory_), StartsWith(place(list_of_files)));
   fs::create_directory(directory_ / list_of_files);

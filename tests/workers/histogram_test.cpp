@@ -159,6 +159,8 @@ TEST_F(HistogramFiles, FaultsNameFileAndLine) {
   std::filesystem::resize_file(folder_ / "whole.csv.gz", 30);
   EXPECT_THAT(read("kind = \"histogram\"\nfile = \"whole.csv.gz\"").faults, HasSubstr("the file is truncated"));
   EXPECT_THAT(read("kind = \"histogram\"\nfile = \"none.csv\"").faults, HasSubstr("there is no file"));
+  EXPECT_THAT(read("kind = \"histogram\"\nfile = \"/dev/null\"").faults, HasSubstr("/dev/null is a device or a pipe"));
+  EXPECT_THAT(read("kind = \"histogram\"\nfile = \"/\"").faults, HasSubstr("/ is a directory; must be a file"));
   EXPECT_THAT(read("kind = \"histogram\"").faults, HasSubstr("must be given, or data"));
   EXPECT_THAT(read("kind = \"histogram\"\ndata = \"dropcompute-161\"").faults, HasSubstr("dropcompute-160"));
   EXPECT_THAT(read("kind = \"histogram\"\ndata = \"dropcompute-160\"\nfile = \"bad.csv\"").faults,
