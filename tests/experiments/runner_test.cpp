@@ -17,6 +17,7 @@
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "results/finished_run.hpp"
 #include "results/run_directory.hpp"
 #include "tests/experiments/runner_case.hpp"
 #include "workers/datasets/dataset.hpp"
@@ -135,7 +136,10 @@ TEST_F(RunnerTest, WarnsOnceAboutRunsOfAnotherCommit) {
   for (std::size_t run : {0, 1}) {
     auto json = summary(run);
     json["commit"] = "0000000000000000000000000000000000000000";
-    FileContents files{{"summary.json", json.dump()}};
+    FileContents files;
+    for (const auto& entry : std::filesystem::directory_iterator(directory(run)))
+      if (entry.path().filename() != list_of_files) files[entry.path().filename()] = *read_file(entry.path());
+    files["summary.json"] = json.dump();
     files[list_of_files] = listed(files);
     write_directory(directory(run), files);
   }
