@@ -169,6 +169,18 @@ TEST_F(Compare, AMeasuredMicroBatchIsMeasuredOnceAndTheSameOnAllRanks) {
   EXPECT_EQ(files_named("metadata.json").size(), 4u);
   EXPECT_EQ(json::parse(read("results/two/measured.json")), kept);
 
+  // Another machine's time is no time of this one.
+  json elsewhere = kept;
+  elsewhere[0]["host"] = "another-host";
+  elsewhere[0]["micro_batch_s"] = 123.0;
+  write("results/two/measured.json", elsewhere.dump());
+  ASSERT_EQ(syncopate("run " + file + options).status, 0) << read("err.txt");
+  const json both = json::parse(read("results/two/measured.json"));
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0], elsewhere[0]);
+  EXPECT_EQ(both[1]["host"], kept[0]["host"]);
+  EXPECT_LT(both[1]["micro_batch_s"].get<double>(), 1);
+
   write("results/two/measured.json", "[1]");
   EXPECT_EQ(syncopate("run " + file + options).status, 2);
   EXPECT_THAT(read("err.txt"), HasSubstr("results/two/measured.json"));
