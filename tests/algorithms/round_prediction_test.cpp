@@ -52,6 +52,17 @@ TEST(RoundPrediction, GroupsWaitForTheirOwnSlowest) {
   EXPECT_LT(simulated.error_s, 0.006);
 }
 
+// The last group is always the last: three averages within it, and its own sums.
+TEST(RoundPrediction, EveryGroupHasItsOwnWorkersTimes) {
+  const PredictedRun setting{.delays = {noise, scoped_delay(constant_delay(1), {.workers = {12, 13, 14, 15}})},
+                             .steps = 3200};
+  const HierarchicalSgd method = groups_of(4, 4, 16);
+  const double round_s = 4 * (4 * 10 + 0.8 * of_4) + 3 * 0.5 + 0.5;
+  EXPECT_NEAR(only(setting.predict(method)).step_time_s, round_s / 16, 2e-5);
+  const auto simulated = setting.simulate(method);
+  EXPECT_NEAR(simulated.step_s, round_s / 16, 3 * simulated.error_s);
+}
+
 // One group: rounds of the group period. Groups of one: of the whole period. A period within a group's: Local SGD.
 TEST(RoundPrediction, LimitsOfGroupsAreExact) {
   const PredictedRun setting{.steps = 1600};

@@ -57,6 +57,9 @@ TEST(NetworkRegistry, EveryModelReadsItsKeys) {
     const Read later = read("serial_s = 2\njitter = 0.5\n" + toml);
     EXPECT_EQ(later.faults, "") << toml;
     EXPECT_EQ(later.network->all_reduce(4, Bytes{1000}), std::chrono::nanoseconds(1500 * microseconds + 2'000'000'000));
+    EXPECT_TRUE(later.network->varies()) << toml;
+    EXPECT_FALSE(read("serial_s = 2\n" + toml).network->varies()) << toml;
+    EXPECT_EQ(later.network->has_shared_links(), row.name == "parameter-server");
   }
   const Read tree = read(two_level + "between = \"tree\"");
   EXPECT_EQ(tree.faults, "");

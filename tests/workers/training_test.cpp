@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <mutex>
+#include <set>
+#include <utility>
+
 #include "tests/workers/engine.hpp"
 
 namespace syncopate {
@@ -16,6 +20,39 @@ TEST(Training, APromiseThatNobodyConsumesIsNeverComputed) {
   engine.executor.wait_all();
   EXPECT_EQ(engine.objective->evaluated, (std::set<MicroBatch>{{Rank{0}, 0, 0}}));
   EXPECT_EQ(dropped.micro_batches(), 1);
+}
+
+// The loss of a split is the number of its samples; of each sample it is told which split it is of.
+class CountedSamples : public PullObjective {
+ public:
+  using PullObjective::PullObjective;
+  std::int64_t evaluation_samples(Split split) const override { return split == Split::test ? 5000 : 9000; }
+  EvaluationSums evaluate(const float*, const float*, Split split, std::int64_t begin,
+                          std::int64_t end) const override {
+    const auto count = static_cast<double>(end - begin);
+    const std::lock_guard lock(mutex_);
+    for (auto sample = begin; sample < end; ++sample) seen.insert({split, sample});
+    return {.loss = (split == Split::test ? 2.0 : 3.0) * count, .correct = 0, .samples = end - begin};
+  }
+  mutable std::multiset<std::pair<Split, std::int64_t>> seen;
+
+ private:
+  mutable std::mutex mutex_;
+};
+
+TEST(Training, AnEvaluationTakesTheWholeTestSetAndTheTrainingSamplesThatWereAskedFor) {
+  const auto objective = std::make_shared<CountedSamples>(4, 4);
+  Engine engine(objective, make_sgd({}), {.train_samples = 2500});
+  Evaluation result;
+  engine.training.evaluate({engine.training.initial_state()},
+                           [&](const Evaluation& evaluation) { result = evaluation; });
+  engine.executor.wait_all();
+  EXPECT_EQ(result.test_loss, 2);
+  EXPECT_EQ(result.train_loss, 3);
+  std::multiset<std::pair<Split, std::int64_t>> expected;
+  for (int sample = 0; sample < 5000; ++sample) expected.insert({Split::test, sample});
+  for (int sample = 0; sample < 2500; ++sample) expected.insert({Split::train, sample});
+  EXPECT_EQ(objective->seen, expected);
 }
 
 TEST(Training, OneStepFollowsTheFormula) {
