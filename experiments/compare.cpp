@@ -36,6 +36,8 @@ class Comparison {
   int run();
 
  private:
+  int run_under_mpi_and_compare();
+  static void report_interruption() { standard_error.write("interrupted; what is finished is kept\n"); }
   fs::path directory(const Run& run, bool mpi) const { return run_directory(options_.run.results_directory, run, mpi); }
   bool is_to_do(const Run& run) const { return options_.run.rerun || !finished_before(directory(run, true), run); }
   int simulate() const;
@@ -171,7 +173,10 @@ void write_file(const fs::path& path, const std::string& text) {
 
 void Comparison::write(const std::vector<ComparedRun>& runs) const {
   const std::string json = comparison_json(experiment_.name, runs, options_.tolerances, machine_);
-  write_file(fs::path(options_.run.results_directory) / slug(experiment_.name) / "compare.json", json);
+  {
+    const auto held = hold_off_end();
+    write_file(fs::path(options_.run.results_directory) / slug(experiment_.name) / "compare.json", json);
+  }
   if (!options_.json.empty()) write_file(options_.json, json);
   if (!options_.markdown.empty())
     write_file(options_.markdown,
@@ -181,17 +186,22 @@ void Comparison::write(const std::vector<ComparedRun>& runs) const {
 int Comparison::run() {
   try {
     if (const int status = simulate(); status == exit_usage || status == exit_interrupted) return status;
-    try {
-      run_under_mpi_what_is_missing();
-    } catch (const Interrupted&) {
-      throw;
-    } catch (const std::exception& problem) {  // no launcher
-      standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
-      return exit_usage;
-    }
+    const LastAct report(report_interruption);
+    return run_under_mpi_and_compare();
   } catch (const Interrupted&) {
-    standard_error.write("interrupted; what is finished is kept\n");
+    report_interruption();
     return exit_interrupted;
+  }
+}
+
+int Comparison::run_under_mpi_and_compare() {
+  try {
+    run_under_mpi_what_is_missing();
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& problem) {  // no launcher
+    standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
+    return exit_usage;
   }
   std::vector<ComparedRun> runs;
   for (std::size_t i = 0; i < experiment_.runs.size(); ++i) runs.push_back(compared(i));

@@ -143,7 +143,9 @@ int ranks_of(const Experiment& experiment) {
 
 int print_predictions(const Experiment& experiment, bool json, const MpiSession& session) {
   install_interrupt_handlers();
+  const auto report = [&session] { print(session, standard_error, "interrupted\n"); };
   try {
+    const LastAct at_last(report);
     const auto methods = predict(experiment);
     print(session, standard_output, json ? predictions_json(experiment.name, methods) : prediction_table(methods));
     int status = 0;
@@ -154,7 +156,7 @@ int print_predictions(const Experiment& experiment, bool json, const MpiSession&
     }
     return status;
   } catch (const Interrupted&) {
-    print(session, standard_error, "interrupted\n");
+    report();
     return exit_interrupted;
   }
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -28,6 +30,8 @@ namespace syncopate {
 namespace {
 
 constexpr int exit_success = 0, exit_failure = 1, exit_usage = 2, exit_interrupted = 130;
+
+bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
 
 class ExperimentRunner {
  public:
@@ -60,6 +64,7 @@ class ExperimentRunner {
   Machinery machinery_;
   std::vector<std::optional<RunSummary>> summaries_;  // run by run; complete on rank 0
   std::vector<int> to_do_;                            // 1: will be run now; the same on every rank
+  std::atomic<std::ptrdiff_t> finished_ = 0;          // of the summaries, also for whoever ends the process
 };
 
 ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi)
@@ -73,6 +78,7 @@ ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOption
 
 int ExperimentRunner::run() {
   try {
+    const LastAct report([this] { report_interruption(); });
     return run_all();
   } catch (const CannotRun& reason) {
     if (is_rank_0()) standard_error.write(fmt::format("{}\n", printable_lines(reason.what())));
@@ -160,6 +166,7 @@ void ExperimentRunner::find_finished() {
     summaries_[index] = finished_before(directory_of(run), run);
     if (summaries_[index]) to_do_[index] = 0;
   }
+  finished_ = std::ranges::count_if(summaries_, is_finished);
 }
 
 // Whoever has results that change on the disk should know, also where nothing else is said.
@@ -210,15 +217,13 @@ void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
     summary.reason = fmt::format("its results cannot be written: {}", problem.what());
   }
   summaries_[index] = std::move(summary);
+  if (is_finished(summaries_[index])) ++finished_;
 }
 
 int ExperimentRunner::report_interruption() const {
   if (machinery_.mpi) machinery_.mpi->abort_as_told(what_stays);
-  const auto done = std::count_if(summaries_.begin(), summaries_.end(), [](const auto& summary) {
-    return summary && summary->status == RunStatus::finished;
-  });
-  standard_error.write(
-      fmt::format("interrupted; {} ({} of {} runs are finished)\n", what_stays, done, experiment_.runs.size()));
+  standard_error.write(fmt::format("interrupted; {} ({} of {} runs are finished)\n", what_stays, finished_.load(),
+                                   experiment_.runs.size()));
   return exit_interrupted;
 }
 

@@ -129,4 +129,8 @@ void Progress::clear_line() {
   line_shown_ = false;
 }
 
+void Progress::clear_line_at_last() const {
+  if (style_ == Style::terminal) standard_error.write("\r\x1b[K");
+}
+
 }  // namespace syncopate

@@ -9,6 +9,7 @@
 #include "experiments/experiment.hpp"
 #include "results/recorder.hpp"
 #include "results/summary.hpp"
+#include "workers/interrupt.hpp"
 
 namespace syncopate {
 
@@ -46,6 +47,7 @@ class Progress {
 
   std::string remaining_text(double share) const;
   void clear_line();
+  void clear_line_at_last() const;
 
   Style style_;
   std::size_t runs_;
@@ -58,6 +60,7 @@ class Progress {
   HostClock::time_point run_start_ = start_;
   HostClock::time_point next_;
   bool line_shown_ = false;
+  LastAct clears_line_{[this] { clear_line_at_last(); }};  // what else is said then has a line of its own
 };
 
 }  // namespace syncopate

@@ -16,6 +16,7 @@
 #include "results/host.hpp"
 #include "workers/delays/csv_rows.hpp"
 #include "workers/directory_check.hpp"
+#include "workers/interrupt.hpp"
 
 namespace syncopate {
 namespace fs = std::filesystem;
@@ -88,10 +89,35 @@ void sync_directory(const fs::path& directory) {
   Descriptor(directory.empty() ? fs::path(".") : directory, O_RDONLY | O_DIRECTORY).sync();
 }
 
+// Names appear one at a time, so that none comes to a directory that a last act removes.
+Descriptor create_file(const fs::path& path) {
+  const auto held = hold_off_end();
+  return {path, O_WRONLY | O_CREAT | O_EXCL};
+}
+
 void write_file(const fs::path& path, const std::string& contents) {
-  const Descriptor file(path, O_WRONLY | O_CREAT | O_EXCL);
+  const Descriptor file = create_file(path);
   file.write(contents);
   file.sync();
+}
+
+void create_hidden(const fs::path& directory) {
+  const auto held = hold_off_end();
+  fs::create_directory(directory);
+}
+
+// True if `directory` was there: it is now `former`. Both names change, or none.
+bool give_name(const fs::path& written, const fs::path& directory, const fs::path& former) {
+  const auto held = hold_off_end();
+  const bool exists = fs::exists(directory);
+  if (exists) fs::rename(directory, former);
+  try {
+    fs::rename(written, directory);
+  } catch (...) {
+    if (exists) fs::rename(former, directory);
+    throw;
+  }
+  return exists;
 }
 
 // With those above it; each one's name is on the disk.
@@ -220,20 +246,18 @@ void write_directory(const fs::path& directory, const FileContents& files) {
   const fs::path former = hidden_sibling(directory, replaced);
   create_lasting(directory.parent_path());
   fs::remove_all(written);
+  const LastAct leave_nothing_hidden([&] {
+    std::error_code ignored;
+    fs::remove_all(written, ignored);
+    if (fs::exists(directory, ignored)) fs::remove_all(former, ignored);
+  });
   try {
-    fs::create_directory(written);
+    create_hidden(written);
     for (const auto& [name, contents] : files) write_file(written / name, contents);
     sync_directory(written);
-    const bool exists = fs::exists(directory);
-    if (exists) fs::rename(directory, former);
-    try {
-      fs::rename(written, directory);
-    } catch (...) {
-      if (exists) fs::rename(former, directory);
-      throw;
-    }
+    const bool replaces = give_name(written, directory, former);
     sync_directory(directory.parent_path());
-    if (exists) fs::remove_all(former);
+    if (replaces) fs::remove_all(former);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(written, ignored);

@@ -1,7 +1,11 @@
-// Ctrl-C as a flag that clusters poll, so that a run ends between two events and not within a file.
+// Ctrl-C as a flag that clusters poll, so that a run ends between two events and not within a file; and as the end of
+// the process where nobody comes to look at the flag, which one step of a large model keeps from happening for minutes.
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <functional>
+#include <mutex>
 #include <stdexcept>
 
 namespace syncopate {
@@ -11,9 +15,34 @@ struct Interrupted : std::runtime_error {
   Interrupted() : std::runtime_error("interrupted") {}
 };
 
-// From now on the first SIGINT or SIGTERM raises the flag and the second ends the process at once
-// with status 130. Call it once, from the main thread.
+// From the first signal on the program has so long to end by itself, and last acts so long in all.
+inline constexpr std::chrono::milliseconds time_to_end{500};
+inline constexpr std::chrono::milliseconds time_for_last_acts{400};
+
+// From now on the first SIGINT or SIGTERM raises the flag, and the second ends the process at once with status 130.
+// A process that is still there after time_to_end is ended by a thread of its own: it does the last acts and exits with
+// status 130. Later calls change nothing.
 void install_interrupt_handlers();
+
+// What is still done when that thread ends the process, whatever the others are doing meanwhile: it reads only what no
+// other thread changes. The one made last comes first. Once acts have begun none can be made or destroyed: whoever
+// tries waits for the end.
+class LastAct {
+ public:
+  explicit LastAct(std::function<void()> act);
+  ~LastAct();
+  LastAct(const LastAct&) = delete;
+  LastAct& operator=(const LastAct&) = delete;
+
+ private:
+  friend void end_after_signal();
+  std::function<void()> act_;
+  LastAct* before_ = nullptr;
+};
+
+// While it is held that thread waits, for what takes moments and has to be done wholly or not at all. Whoever holds it
+// makes and destroys no last acts.
+[[nodiscard]] std::unique_lock<std::mutex> hold_off_end();
 
 // `word` (null: none) becomes `value` when the flag is raised by a signal, so that other processes that see it know.
 void tell_of_interrupt(std::atomic<int>* word, int value);
@@ -21,12 +50,12 @@ void tell_of_interrupt(std::atomic<int>* word, int value);
 // True once the flag is raised. Costs one relaxed load, so it may be polled at every event.
 bool interrupted();
 
-// For loops whose length a configuration decides: polled often enough, a first Ctrl-C takes effect within a second.
+// For loops whose length a configuration decides.
 inline void throw_if_interrupted() {
   if (interrupted()) throw Interrupted();
 }
 
-// Raises the flag (the handlers and tests) or lowers it again (tests).
+// Raises the flag or lowers it again (tests).
 void set_interrupted(bool value);
 
 }  // namespace syncopate

@@ -50,8 +50,8 @@ class LostRank : public ProgramTest {
  protected:
   // Runs the experiment on three ranks; once the first run is there, `disturb` gets the ranks' processes.
   template <typename Disturb>
-  ProgramOutcome launch(Disturb disturb) {
-    write("e.toml", experiment);
+  ProgramOutcome launch(Disturb disturb, const char* what = experiment) {
+    write("e.toml", what);
     // Open MPI kills the survivors a second after it has told them to end, on a busy machine before they can speak. It
     // always waits so long.
     ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "5", 1);
@@ -107,6 +107,44 @@ TEST_F(LostRank, IsNamedByTheSurvivorsAndNotCalledAnInterruption) {
     EXPECT_TRUE(a_run_is_there());
     std::filesystem::remove_all(directory / "results");
   }
+}
+
+// Its first gradient takes more arithmetic than anybody waits for, and no rank can leave it.
+constexpr const char* long_steps = R"(name = "long"
+[cluster]
+workers = 3
+micro_batch_s = 0.05
+pace = "emulate"
+[network]
+kind = "free"
+[training]
+model = "mlp"
+dataset = "gaussian-mixture"
+[training.learning_rate]
+schedule = "constant"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+[models.mlp]
+hidden = [4000, 4000]
+[datasets.gaussian-mixture]
+train = 12000
+test = 10
+[evaluation]
+train_samples = 10
+[budget]
+steps = 1
+[[methods]]
+algorithm = "sync-sgd"
+[sweep]
+"training.micro_batch_size" = [1, 4000]
+)";
+
+TEST_F(LostRank, IsNotClaimedWhereTheUserInterruptsALongStepEither) {
+  const auto outcome =
+      launch([](const std::vector<pid_t>& ranks) { kill(launcher_of(ranks.front()), SIGINT); }, long_steps);
+  EXPECT_THAT(outcome.err, HasSubstr("interrupted; finished runs stay"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("lost")));
 }
 
 TEST_F(LostRank, IsNotClaimedWhereTheUserInterrupts) {

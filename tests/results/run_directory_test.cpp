@@ -10,10 +10,12 @@
 #include <chrono>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <thread>
 
 #include "results/host.hpp"
+#include "workers/interrupt.hpp"
 
 namespace syncopate {
 namespace {
@@ -138,6 +140,37 @@ TEST_F(RunDirectoryTest, IsWholeWheneverItsWriterIsKilled) {
     ASSERT_TRUE(a == old_text || a == new_text);
     ASSERT_EQ(a, read(directory_ / "b"));
   }
+}
+
+// Eight at once, each of which is somewhere else in its work.
+TEST_F(RunDirectoryTest, IsWholeAndAloneWhenTheUserInterruptsItsWriter) {
+  const std::string old_text(200'000, 'o');
+  const std::string new_text(200'000, 'n');
+  std::map<pid_t, fs::path> writers;
+  for (int i = 0; i < 8; ++i) {
+    const fs::path directory = directory_.parent_path() / fmt::format("run-{}", i);
+    const pid_t writer = fork();
+    if (writer == 0) {
+      install_interrupt_handlers();
+      raise(SIGINT);
+      while (true) {
+        write_directory(directory, {{"a", old_text}, {"b", old_text}});
+        write_directory(directory, {{"a", new_text}, {"b", new_text}});
+      }
+    }
+    writers[writer] = directory;
+  }
+  for (const auto& [writer, directory] : writers) {
+    int status = 0;
+    waitpid(writer, &status, 0);
+    EXPECT_EQ(WEXITSTATUS(status), 130);
+  }
+  for (const auto& [writer, directory] : writers) {
+    const std::string a = read(directory / "a");
+    EXPECT_TRUE(a == old_text || a == new_text);
+    EXPECT_EQ(a, read(directory / "b"));
+  }
+  EXPECT_THAT(beside_directory(), testing::Each(testing::StartsWith("run-")));
 }
 
 TEST_F(RunDirectoryTest, LosesWhatDeadProcessesLeft) {

@@ -5,8 +5,46 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <string>
+#include <thread>
+
 namespace syncopate {
 namespace {
+
+struct Ended {
+  int status = -1;
+  std::string text;
+};
+
+// A process that installs the handlers and does what `work` says, which may write text.
+template <typename Work>
+Ended process(Work work) {
+  int ends[2];
+  if (pipe(ends) != 0) return {};
+  const pid_t child = fork();
+  if (child == 0) {
+    install_interrupt_handlers();
+    work([&](const char* text) { return write(ends[1], text, std::strlen(text)); });
+    _exit(0);
+  }
+  close(ends[1]);
+  Ended ended;
+  for (char letter; read(ends[0], &letter, 1) == 1;) ended.text += letter;
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status)) ended.status = WEXITSTATUS(status);
+  return ended;
+}
+
+// What looks at no flag.
+[[noreturn]] void a_very_long_step() {
+  while (true) pause();
+}
 
 // Status of a process that installs the handlers and then sends itself the signals.
 int status_after(std::initializer_list<int> signals) {
@@ -29,6 +67,79 @@ TEST(Interrupt, TheFirstSignalOnlyRaisesTheFlag) {
 }
 
 TEST(Interrupt, TheSecondSignalEndsTheProcessAtOnce) { EXPECT_EQ(status_after({SIGINT, SIGINT}), 130); }
+
+TEST(Interrupt, AProcessThatDoesNotLookAtTheFlagIsEnded) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const Ended ended = process([&](auto) {
+      raise(signal);
+      a_very_long_step();
+    });
+    EXPECT_EQ(ended.status, 130);
+  }
+}
+
+TEST(Interrupt, OfTheLastActsThatAreThereTheOneMadeLastComesFirst) {
+  const Ended ended = process([](auto say) {
+    const LastAct first([&] { say("first "); });
+    {
+      const LastAct gone([&] { say("gone "); });
+    }
+    const LastAct second([&] { say("second "); });
+    raise(SIGINT);
+    a_very_long_step();
+  });
+  EXPECT_EQ(ended.status, 130);
+  EXPECT_EQ(ended.text, "second first ");
+}
+
+TEST(Interrupt, TheEndIsHeldOffForWhatMustBeDoneWholly) {
+  const Ended ended = process([](auto say) {
+    const LastAct act([&] { say("end"); });
+    {
+      const auto held = hold_off_end();
+      raise(SIGINT);
+      say("begun ");
+      std::this_thread::sleep_for(2 * time_to_end);
+      say("done ");
+    }
+    a_very_long_step();
+  });
+  EXPECT_EQ(ended.status, 130);
+  EXPECT_EQ(ended.text, "begun done end");
+}
+
+TEST(Interrupt, NobodyGoesOnAfterLastActsHaveBegun) {
+  const Ended ended = process([](auto say) {
+    std::atomic<bool> begun = false;
+    {
+      const LastAct act([&] {
+        begun = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        say("end");
+      });
+      raise(SIGINT);
+      while (!begun) std::this_thread::yield();
+    }
+    say("went on");
+  });
+  EXPECT_EQ(ended.status, 130);
+  EXPECT_EQ(ended.text, "end");
+}
+
+TEST(Interrupt, LastActsThatFailOrTakeTooLongDoNotKeepTheProcess) {
+  EXPECT_EQ(process([](auto) {
+              const LastAct act([] { throw std::bad_alloc(); });
+              raise(SIGINT);
+              a_very_long_step();
+            }).status,
+            130);
+  EXPECT_EQ(process([](auto) {
+              const LastAct act([] { a_very_long_step(); });
+              raise(SIGINT);
+              a_very_long_step();
+            }).status,
+            130);
+}
 
 TEST(Interrupt, TheFlagCanBeLowered) {
   set_interrupted(true);

@@ -88,7 +88,9 @@ void MpiSession::abort(const std::string& message, int status) const {
       active_ ? fmt::format("syncopate: rank {}: {}\n", rank_, message) : fmt::format("syncopate: {}\n", message);
   std::fputs(printable_lines(text).c_str(), stderr);
   std::fflush(stderr);
-  if (active_) MPI_Abort(communicator_, status);
+  int speaks_mpi = 0;  // the thread that ends an interrupted process does not; launchers end the other ranks with it
+  if (active_) MPI_Is_thread_main(&speaks_mpi);
+  if (speaks_mpi) MPI_Abort(communicator_, status);
   _exit(status);
 }
 
