@@ -181,7 +181,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   const double slowest_s = micro_batch_s * largest(factors);
   if (slowest_s > longest_delay)
     cluster.fault(cluster.has("slow_workers") ? "slow_workers" : "worker_factors",
-                  fmt::format("must leave a micro-batch at most {:g} s; the slowest worker's takes {:g} s",
+                  fmt::format("must keep the slowest worker's micro-batch within {:g} s; it takes {:g} s",
                               longest_delay, slowest_s));
   auto [delays, sleeps] = read_delays(root, micro_batch_s, finite_means, result);
   check_sum_of_means(root, micro_batch_s, delays);

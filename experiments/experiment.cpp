@@ -12,12 +12,12 @@
 
 #include "experiments/budget_section.hpp"
 #include "experiments/cluster_section.hpp"
+#include "experiments/network_times.hpp"
 #include "experiments/recording_section.hpp"
 #include "experiments/results_version.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/sweep.hpp"
 #include "experiments/training_section.hpp"
-#include "workers/delays/limits.hpp"
 
 namespace syncopate {
 namespace {
@@ -139,19 +139,6 @@ void check_clipping(Settings& root, const Definition& definition) {
                              method.label));
 }
 
-// What stands for a model's size and a link's speed may each be right, and what is sent take for ever.
-void check_network_times(Settings& root, const Definition& definition) {
-  const NetworkModel& network = *definition.cluster.network;
-  const Bytes payload = definition.training.parameter_bytes;
-  const Duration longest = std::max(network.all_reduce(definition.cluster.workers, payload),
-                                    network.message({.from = Rank{0}, .to = Rank{1}, .payload = payload}));
-  if (longest > from_seconds(longest_delay))
-    root.fault("network", fmt::format("must bring a model of {} bytes to all workers within {:g} s; found {}",
-                                      payload.value(), longest_delay,
-                                      longest < longest_duration ? fmt::format("{:g} s", to_seconds(longest))
-                                                                 : std::string("more")));
-}
-
 // Reads everything with the seed that stands first.
 Definition read_definition(TomlNode document_root, const std::string& file, const LoadOptions& options) {
   // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
@@ -171,7 +158,8 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   std::int64_t& steps_per_epoch = result.training.objective.steps_per_epoch;
   if (steps_per_epoch == 0 && document.faults().size() > faults_before) steps_per_epoch = unknown_epoch;
 
-  if (document.faults().empty()) check_network_times(root, result);
+  if (document.faults().empty())
+    check_network_times(root, *result.cluster.network, result.cluster.workers, result.training.parameter_bytes);
 
   // The budget may count epochs, and the learning rate needs the number of steps of the budget.
   result.budget = read_budget(root, steps_per_epoch);
