@@ -42,9 +42,10 @@ std::optional<Gradient> Worker::compute_gradient(const Deadline& deadline) {
 std::optional<Gradient> Worker::compute_gradient_on(const MicroBatch& samples, const Deadline& deadline) {
   const MicroBatch slot{rank_, step_, next_micro_batch_++};
   ++taken_;
+  Attempts attempts{.of = slot};
   while (true) {
     auto gradient = context_.cluster.compute_gradient(rank_, model_, slot, samples, deadline);
-    if (gradient || !loses_state()) return gradient;
+    if (gradient || !loses_state(attempts)) return gradient;
     go_back_to_agreed();
   }
 }
@@ -53,13 +54,16 @@ std::optional<Gradient> Worker::compute_gradient_on(const MicroBatch& samples, c
 template <typename Slot>
 Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
   Gradient sum;
+  const bool restarts_step = context_.cluster.servers() == 1;
+  Attempts attempts{.of = slot_of(0), .is_step = restarts_step};
   for (int m = 0; m < micro_batches();) {
     const MicroBatch slot = slot_of(m);
     const auto gradient = context_.cluster.compute_gradient(rank_, model_, slot, slot, {});
     if (gradient) {
       sum += *gradient;
       ++m;
-    } else if (loses_state() && context_.cluster.servers() != 1) {
+      if (!restarts_step) attempts = {.of = slot_of(m)};
+    } else if (loses_state(attempts) && !restarts_step) {
       go_back_to_agreed();
     } else {
       discard(std::exchange(sum, {}));
@@ -70,10 +74,24 @@ Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
   return sum;
 }
 
-bool Worker::loses_state() {
+bool Worker::loses_state(Attempts& attempts) {
   if (!may_lose_state_ || !context_.cluster.has_lost_state(rank_)) return false;
   ++states_lost_;
+  if (attempts.restarts == 0) attempts.first_lost = now();
+  if (++attempts.restarts >= most_restarts) give_up(attempts);
   return true;
+}
+
+void Worker::give_up(const Attempts& attempts) const {
+  const auto& [micro_batch, is_step, first_lost, restarts] = attempts;
+  const std::string what = is_step
+                               ? fmt::format("step {}, of {} micro-batches,", micro_batch.step.value(), micro_batches())
+                               : fmt::format("micro-batch {} of step {}", micro_batch.index, micro_batch.step.value());
+  throw RunFailure(fmt::format(
+      "worker {} at {:.6f} s: {} has been begun anew {} times since {:.6f} s: each time an outage took the "
+      "worker's state before the end; mean_time_between_s in [[outages]] must not be much shorter than what "
+      "a worker computes without a break, or the outages' state must be \"kept\"",
+      rank_.value, to_seconds(now()), what, restarts, to_seconds(first_lost)));
 }
 
 void Worker::declare_newest(const ModelStatePtr& model) {

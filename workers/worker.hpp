@@ -131,7 +131,15 @@ class Worker : public Participant {
     std::int64_t kept_total = 0;
     Duration compute_time{};
   };
-  bool loses_state();
+  // A micro-batch, or a server's step, that outages make begin again and again.
+  struct Attempts {
+    MicroBatch of;         // of a step the first
+    bool is_step = false;  // as a whole
+    Time first_lost{};
+    std::int64_t restarts = 0;
+  };
+  bool loses_state(Attempts& attempts);
+  [[noreturn]] void give_up(const Attempts& attempts) const;
   void go_back_to_agreed();
   void ask_server_for_model(Here at);
   template <typename Slot>

@@ -111,12 +111,12 @@ TEST_F(Bounds, OutagesSoFrequentThatARunHardlyGoesOnAreRefused) {
   // A micro-batch takes 0.01 s.
   EXPECT_EQ(with("1e-5", "kept"), "");
   EXPECT_THAT(with("9e-6", "kept"), HasSubstr("must be at least 1e-05 s, 1/1000 of a micro-batch's time"));
-  EXPECT_EQ(with("1e-3", "lost"), "");
-  EXPECT_THAT(with("9e-4", "lost"), HasSubstr("must be at least 0.001 s, 1/10 of a micro-batch's time"));
+  EXPECT_EQ(with("1.25e-3", "lost"), "");
+  EXPECT_THAT(with("1.24e-3", "lost"), HasSubstr("must be at least 0.00125 s, 1/8 of a micro-batch's time"));
   // Its mean delay is part of a micro-batch's time.
   EXPECT_THAT(faults({"delays=[{kind=\"constant\", value=0.99}]",
-                      "outages=[{mean_time_between_s=0.09, mean_duration_s=1, state=\"lost\"}]"}),
-              HasSubstr("must be at least 0.1 s, 1/10 of a micro-batch's time"));
+                      "outages=[{mean_time_between_s=0.12, mean_duration_s=1, state=\"lost\"}]"}),
+              HasSubstr("must be at least 0.125 s, 1/8 of a micro-batch's time"));
   // The slowest worker's takes ten times as long.
   EXPECT_THAT(
       faults({"cluster.slow_workers={count=1, factor=10}", "outages=[{mean_time_between_s=2e-5, mean_duration_s=1}]"}),
