@@ -44,6 +44,7 @@ class AutomaticThreshold final : public DropThreshold {
 
   std::unique_ptr<Course> begin() const override { return std::make_unique<Calibration>(*this); }
   bool expects_a_drop_rate() const override { return true; }
+  Step searched_steps() const override { return options_.calibration_steps; }
   // What the search finds in drawn steps, or, by Eqs. 5 and 6, in the law.
   std::optional<ThresholdForecast> forecast(const ThresholdQuestion& q) const override {
     const double most = options_.maximum_drop_rate.value_or(1);

@@ -1,6 +1,8 @@
 #include "algorithms/synchronous/drop_compute.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <string>
 
 #include "workers/theory/sampled_rounds.hpp"
@@ -95,13 +97,54 @@ std::optional<Prediction> sampled_run(const ThresholdForecast& forecast, const P
   return of_run(forecast, *cut, slowest, input);
 }
 
-// The threshold that the rule would find in the drawn steps.
-std::optional<ThresholdForecast> forecast_from_sample(const DropThreshold& rule, const PredictionInput& input) {
-  if (input.times.micro_batch_times.empty()) return std::nullopt;
+// The threshold that the rule finds in drawn steps.
+std::optional<ThresholdForecast> find_threshold(const DropThreshold& rule, const SampledTimes& times,
+                                                const PredictionInput& input) {
   std::vector<double> times_s;
-  for (const Duration duration : input.times.micro_batch_times) times_s.push_back(to_seconds(duration));
-  const MicroBatchTimes drawn{times_s, input.workers, static_cast<int>(input.times.drawn_steps()), input.micro_batches};
+  for (const Duration duration : times.micro_batch_times) times_s.push_back(to_seconds(duration));
+  const MicroBatchTimes drawn{times_s, input.workers, static_cast<int>(times.drawn_steps()), input.micro_batches};
   return rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s(), .drawn = drawn});
+}
+
+// Of one run, which finds one threshold: the mean over several, and how far they lie apart besides their own errors.
+SampledMean of_one_run(const std::vector<SampledMean>& found) {
+  std::vector<double> means;
+  double error = 0;
+  const auto count = static_cast<double>(found.size());
+  for (const SampledMean& one : found) {
+    means.push_back(one.mean);
+    error += one.error / count;
+  }
+  const SampledMean mean = mean_of(means);
+  return {mean.mean, std::hypot(error, mean.error * std::sqrt(count + 1))};
+}
+
+// What a threshold does that is found in drawn steps: in as many as the run searches, block after block of the sample,
+// and judged by the steps outside the block. In those that it was found in any threshold looks better than it is.
+std::optional<Prediction> searched_run(const DropThreshold& rule, const PredictionInput& input) {
+  const std::size_t steps = input.times.drawn_steps();
+  const std::size_t block = std::min(static_cast<std::size_t>(rule.searched_steps().value()), steps / 2);
+  if (input.times.micro_batch_times.empty() || block == 0) return std::nullopt;
+  std::vector<SampledMean> time_s, kept;
+  for (std::size_t first = 0; first + block <= steps; first += block) {
+    const auto is_searched = [&](std::size_t step) { return first <= step && step < first + block; };
+    const auto found = find_threshold(rule, choose_steps(input.times, is_searched), input);
+    if (!found) return std::nullopt;
+    const auto cut =
+        sample_rounds(choose_steps(input.times, std::not_fn(is_searched)), 1, {.step_s = found->threshold_s});
+    if (!cut) return std::nullopt;
+    time_s.push_back(cut->time_s);
+    kept.push_back(cut->kept);
+  }
+  const SlowestWorker slowest{"Eq. 6, sampled law", *input.times.slowest_s, input.times.slowest_error_s};
+  return of_run({.from = rule.settles_after()}, {of_one_run(time_s), of_one_run(kept)}, slowest, input);
+}
+
+// By the drawn steps alone.
+std::optional<Prediction> sampled_run(const DropThreshold& rule, const PredictionInput& input) {
+  if (rule.searched_steps() > Step{0}) return searched_run(rule, input);
+  const auto found = rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s()});
+  return found ? sampled_run(*found, input) : std::nullopt;
 }
 
 }  // namespace
@@ -111,8 +154,7 @@ std::optional<ThresholdForecast> forecast_from_sample(const DropThreshold& rule,
 std::vector<Prediction> DropCompute::predict(const PredictionInput& input) const {
   if (options_.preempt != Preempt::discard || !options_.compensation->is_none()) return {};
   const bool one_law_will_do = input.times.alike() || !options_.threshold->expects_a_drop_rate();
-  const auto found = forecast_from_sample(*options_.threshold, input);
-  const auto sampled = found ? sampled_run(*found, input) : std::nullopt;
+  const auto sampled = sampled_run(*options_.threshold, input);
   std::vector<Prediction> predictions;
   bool is_missed = true;  // by the last of the predictions
   for (const SlowestWorker& slowest : slowest_workers(input)) {

@@ -66,6 +66,8 @@ class DropThreshold {
   virtual bool expects_a_drop_rate() const { return false; }
   // The step from which on nothing is learnt any more; none: it goes on.
   virtual std::optional<Step> learns_until() const { return std::nullopt; }
+  // Of so many steps it takes the times, to find one threshold in them; 0: it does not.
+  virtual Step searched_steps() const { return 0; }
   // None where no formula says it.
   virtual std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const { return std::nullopt; }
   // Steps before the first threshold that the rule means to keep.

@@ -23,10 +23,11 @@ struct PredictedRun {
   double network_s = 0.5;
   std::shared_ptr<const NetworkModel> network{};  // instead of the fixed cost
   int moments = 0;                                // vectors of the optimizer's state
+  std::uint64_t seed = 1;                         // of the delays
 
   template <typename Question>
   auto with_input(const Question& question) const {
-    const ComputeTime compute_time(1, 1.0, factors, delays);
+    const ComputeTime compute_time(seed, 1.0, factors, delays);
     const SampledTimes times = sample_times(compute_time, workers, micro_batches, Step{steps});
     const auto fixed = make_fixed_network(network_s);
     const LearningRate rate(LearningRate::Options{.peak = 0.1});
@@ -59,7 +60,8 @@ struct PredictedRun {
                              .network = network,
                              .budget = {.steps = steps},
                              .delays = delays,
-                             .objective = nullptr};
+                             .objective = nullptr,
+                             .seed = seed};
     const auto outcome = setup.run(algorithm);
     double kept = 0, dropped = 0;
     for (std::size_t i = 0; i < outcome.totals.kept.size(); ++i) {

@@ -46,6 +46,7 @@ struct SimulatedRun {
   bool in_lockstep = false;                                                        // where that is possible
   std::shared_ptr<const Pauses> pauses{};                                          // null: none
   std::shared_ptr<const Objective> objective = std::make_shared<PullObjective>();  // null: time-only
+  std::uint64_t seed = 1;                                                          // of the delays
 
   // What happened.
   struct Outcome : RunObserver {
@@ -85,7 +86,7 @@ struct SimulatedRun {
     Executor executor(threads);
     Training training(objective, optimizer ? optimizer : make_sgd({.momentum = momentum}), {}, executor);
     training.set_parameter_bytes(16);
-    const ComputeTime compute_time(1, base_s, worker_factors, delays);
+    const ComputeTime compute_time(seed, base_s, worker_factors, delays);
     const auto fixed = make_fixed_network(network_s);
     const NetworkModel& cost = network ? *network : *fixed;
     const auto cluster = make_simulated_cluster({.workers = workers,

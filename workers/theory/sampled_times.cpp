@@ -127,6 +127,19 @@ SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micr
   return result;
 }
 
+SampledTimes choose_steps(const SampledTimes& times, const std::function<bool(std::size_t step)>& chosen) {
+  SampledTimes result{.workers = times.workers, .micro_batches = times.micro_batches};
+  const auto micro_batches = static_cast<std::size_t>(times.micro_batches), steps = times.drawn_steps();
+  for (std::size_t i = 0; i < times.step_times.size(); ++i) {
+    if (!chosen(i % steps)) continue;
+    result.step_times.push_back(times.step_times[i]);
+    if (times.micro_batch_times.empty()) continue;
+    const auto own = std::span(times.micro_batch_times).subspan(i * micro_batches, micro_batches);
+    result.micro_batch_times.insert(result.micro_batch_times.end(), own.begin(), own.end());
+  }
+  return result;
+}
+
 std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps, int first, int count) {
   const double summed = steps * times.micro_batches;
   const auto sum = [&](const MicroBatchLaw& law, int workers) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -39,6 +40,9 @@ struct SampledTimes {
   // Of each worker, where all were drawn; else 0.
   std::size_t drawn_steps() const { return step_times.size() / static_cast<std::size_t>(workers); }
 };
+
+// Of the drawn steps those that are `chosen`: their times alone, without a law. Only where all workers were drawn.
+SampledTimes choose_steps(const SampledTimes& times, const std::function<bool(std::size_t step)>& chosen);
 
 // `planned`: steps of the run, over which the sample is spread; none: its first ones.
 SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micro_batches, std::optional<Step> planned);
