@@ -44,6 +44,10 @@ struct SlowestWorker {
 // them where steps have no variance; and the mean of the sampled maxima. At least one for up to some thousand workers.
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input);
 
+// Why there is none where only a sample of all workers could tell.
+inline constexpr const char* has_no_variance =
+    "its steps have no variance, and there are too many workers and micro-batches to draw them all";
+
 struct Prediction {
   std::string formula;                // where it comes from, such as "Eqs. 4 to 6"
   double step_time_s = 0;             // mean over the run
@@ -60,9 +64,8 @@ struct Prediction {
   bool operator==(const Prediction&) const = default;
 };
 
-// Whether a formula differs from a mean over drawn steps by more than three of its standard errors. The formula's own
-// error is then larger than the sample's with some 98 % certainty, two standard errors', and the sample the better
-// guide; where it is not, chance might be all that tells them apart. What four digits do not show is no difference.
+// Whether a formula differs from a mean over drawn steps by more than three of the mean's standard errors. That is too
+// much to be chance, so that the mean is the better guide. What the tables' four digits do not show is no difference.
 bool misses(const Prediction& formula, const Prediction& sampled);
 
 // Steps that wait for the first `quorum` of N workers who all begin with them, by the order statistic of the

@@ -23,29 +23,21 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
     return {.all = {},
             .why_none = run.compute_time->has_finite_mean() ? "the trace is too short for a sample of its steps"
                                                             : "a micro-batch has no expected duration"};
-  const auto input_by = [&](const SampledTimes& sample) {
-    return PredictionInput{.workers = run.workers,
-                           .micro_batches = run.micro_batches,
-                           .times = sample,
-                           .network = *run.network,
-                           .parameter_bytes = run.parameter_bytes,
-                           .moments = run.optimizer->moments(),
-                           .budget = run.budget,
-                           .samples_per_micro_batch = run.samples_per_micro_batch,
-                           .learning_rate = *run.learning_rate};
-  };
-  const PredictionInput input = input_by(*times);
+  const PredictionInput input{.workers = run.workers,
+                              .micro_batches = run.micro_batches,
+                              .times = *times,
+                              .network = *run.network,
+                              .parameter_bytes = run.parameter_bytes,
+                              .moments = run.optimizer->moments(),
+                              .budget = run.budget,
+                              .samples_per_micro_batch = run.samples_per_micro_batch,
+                              .learning_rate = *run.learning_rate};
   FormulaTimes result;
   for (Prediction& prediction : run.algorithm->predict(input)) {
     const auto total_time_s = time_of_budget(input, prediction);
     result.all.push_back({std::move(prediction), total_time_s});
   }
-  if (!result.all.empty()) return result;
-  result.why_none = run.algorithm->why_not_predicted(input);
-  SampledTimes milder = *times;
-  milder.has_variance = true;
-  if (!times->has_variance && !run.algorithm->predict(input_by(milder)).empty())
-    result.why_none = "its steps have no variance, and what it waits for is too much to be drawn";
+  if (result.all.empty()) result.why_none = run.algorithm->why_not_predicted(input);
   return result;
 }
 

@@ -44,6 +44,10 @@ std::vector<Prediction> BranchTrainMerge::predict(const PredictionInput& input) 
   return predict_rounds(*make_swap_period(seed_steps_), policies_.average, input);
 }
 
+std::string BranchTrainMerge::why_not_predicted(const PredictionInput& input) const {
+  return merge_ == Merge::ensemble ? Algorithm::why_not_predicted(input) : why_no_rounds(input);
+}
+
 std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, const AlgorithmContext& context) {
   static constexpr std::string_view merges[] = {"average", "ensemble"};
   const Step seed_steps = settings.integer("seed_steps", 0, std::numeric_limits<Step::Rep>::max(), 0);

@@ -23,6 +23,7 @@ class BranchTrainMerge : public Algorithm {
   void run(Worker& worker) const override;
   bool depends_on_clock() const override { return false; }
   std::vector<Prediction> predict(const PredictionInput& input) const override;
+  std::string why_not_predicted(const PredictionInput& input) const override;
 
  private:
   void train_together(Worker& worker) const;

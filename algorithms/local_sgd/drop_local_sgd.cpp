@@ -56,7 +56,7 @@ std::vector<Prediction> DropLocalSgd::predict(const PredictionInput& input) cons
   return predict_rounds(*period_, rounds_until(limits, options_.state.average, input), input);
 }
 
-std::string DropLocalSgd::why_not_predicted(const PredictionInput&) const { return rounds_are_unknown; }
+std::string DropLocalSgd::why_not_predicted(const PredictionInput& input) const { return why_no_rounds(input); }
 
 std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
   static constexpr std::string_view clocks[] = {"period", "step"};

@@ -32,7 +32,7 @@ class DropLocalSgd : public Algorithm {
 
   void run(Worker& worker) const override;
   std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput&) const override;
+  std::string why_not_predicted(const PredictionInput& input) const override;
 
  private:
   std::shared_ptr<const SyncPeriod> period_;

@@ -99,6 +99,10 @@ std::vector<Prediction> ElasticAveraging::predict(const PredictionInput& input) 
   return predict_rounds(*make_constant_period(options_.period), parameters_alone, input);
 }
 
+std::string ElasticAveraging::why_not_predicted(const PredictionInput& input) const {
+  return options_.exchange == ElasticOptions::Exchange::asynchronous ? why_no_quorum(input) : why_no_rounds(input);
+}
+
 std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, const AlgorithmContext& context) {
   static constexpr std::string_view names[] = {"synchronous", "asynchronous"};
   ElasticOptions options;

@@ -34,7 +34,7 @@ class ElasticAveraging : public Algorithm {
   int servers() const override { return options_.exchange == ElasticOptions::Exchange::asynchronous ? 1 : 0; }
   void serve(Server& server) const override;
   std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput& input) const override { return why_no_quorum(input); }
+  std::string why_not_predicted(const PredictionInput& input) const override;
 
  private:
   bool local_step(Worker& worker, ModelStatePtr& velocity) const;

@@ -29,7 +29,7 @@ std::vector<Prediction> HierarchicalSgd::predict(const PredictionInput& input) c
 
 std::string HierarchicalSgd::why_not_predicted(const PredictionInput& input) const {
   if (input.network.has_shared_links()) return "groups' averages wait for each other on shared links";
-  return input.times.slowest_s ? rounds_are_unknown : why_no_quorum(input);
+  return input.times.slowest_s ? why_no_rounds(input) : why_no_quorum(input);
 }
 
 std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context) {

@@ -25,7 +25,7 @@ class LocalSgd : public Algorithm {
     return budget.seconds ? std::nullopt : std::optional(Step{0});
   }
   std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput&) const override { return rounds_are_unknown; }
+  std::string why_not_predicted(const PredictionInput& input) const override { return why_no_rounds(input); }
 
  private:
   std::shared_ptr<const SyncPeriod> period_;

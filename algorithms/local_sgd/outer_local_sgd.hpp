@@ -27,7 +27,7 @@ class OuterLocalSgd : public Algorithm {
   std::vector<Prediction> predict(const PredictionInput& input) const override {
     return predict_rounds(*period_, policies_.average, input);
   }
-  std::string why_not_predicted(const PredictionInput&) const override { return rounds_are_unknown; }
+  std::string why_not_predicted(const PredictionInput& input) const override { return why_no_rounds(input); }
 
  private:
   std::shared_ptr<const SyncPeriod> period_;

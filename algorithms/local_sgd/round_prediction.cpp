@@ -38,7 +38,7 @@ Group group_of(int first, int count, std::int64_t averages, Step group_period, S
   return group;
 }
 
-// The sum over the whole run of what its rounds take; none where they cannot be told beforehand.
+// The sum over the whole run of what its rounds take; none where their lengths are not known beforehand.
 std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const TimeOfRound& round,
                                         const PredictionInput& input) {
   constexpr int most_rounds = 1'000'000;
@@ -117,6 +117,15 @@ std::vector<Prediction> predict_rounds(const SyncPeriod& period, const AveragePo
   formulas.of_normal_sums = "rounds of normal sums";
   formulas.of_sampled_sums = "rounds of sampled sums";
   return predict_rounds(period, formulas, input);
+}
+
+std::string why_no_rounds(const PredictionInput& input) {
+  if (!input.times.slowest_s && !input.times.has_variance) return has_no_variance;
+  return input.times.has_variance
+             ? "how long its rounds are follows from how the run goes, or they are too long or too many"
+             : "its steps have no variance, so that its rounds must be drawn: they are too long or too many for that, "
+               "or "
+               "how long they are follows from how the run goes";
 }
 
 RoundFormulas rounds_in_groups(const Groups& groups, const AveragePolicy& policy, const PredictionInput& input) {

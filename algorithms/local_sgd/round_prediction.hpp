@@ -24,10 +24,10 @@ struct RoundTime {
   double error_s = 0;          // standard errors, of what is sampled
   double kept_error = 0;
 };
-// None where so long a round cannot be told.
+// None where the time of a round of that length is unknown.
 using TimeOfRound = std::function<std::optional<RoundTime>(Step length)>;
 
-// A method's rounds by both laws.
+// What a method's rounds take, by normal sums and by drawn steps, with the formulas' names.
 struct RoundFormulas {
   std::string of_normal_sums;
   TimeOfRound by_normal_sums;
@@ -36,10 +36,9 @@ struct RoundFormulas {
 };
 
 // Why there is none.
-inline constexpr const char* rounds_are_unknown =
-    "how long its rounds are follows from how the run goes, or they are too long or too many";
+std::string why_no_rounds(const PredictionInput& input);
 
-// Rounds as long as the rule makes them over the whole run. None where the rounds cannot be told beforehand.
+// Rounds as long as the rule makes them over the whole run. None where their lengths are not known beforehand.
 std::vector<Prediction> predict_rounds(const SyncPeriod& period, const RoundFormulas& formulas,
                                        const PredictionInput& input);
 // Each waits for the slowest sum of its steps, and for an average.

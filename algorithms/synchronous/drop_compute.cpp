@@ -177,6 +177,12 @@ std::vector<Prediction> DropCompute::predict(const PredictionInput& input) const
   return predictions;
 }
 
+std::string DropCompute::why_not_predicted(const PredictionInput& input) const {
+  const bool is_followed = options_.preempt == Preempt::discard && options_.compensation->is_none() &&
+                           options_.threshold->forecast({.micro_batches = input.micro_batches, .law = input.times.law});
+  return is_followed && !input.times.has_variance ? has_no_variance : Algorithm::why_not_predicted(input);
+}
+
 namespace {
 
 Preempt read_preempt(Settings& settings) {

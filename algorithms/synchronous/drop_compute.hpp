@@ -41,6 +41,7 @@ class DropCompute : public Algorithm {
 
   void run(Worker& worker) const override;
   std::vector<Prediction> predict(const PredictionInput& input) const override;
+  std::string why_not_predicted(const PredictionInput& input) const override;
   Step settles_after() const override { return options_.threshold->settles_after(); }
   std::optional<Step> workers_act_alike_from(const Budget&) const override {
     const bool alike =

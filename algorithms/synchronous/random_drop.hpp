@@ -19,6 +19,7 @@ class RandomDrop : public Algorithm {
   void run(Worker& worker) const override;
   bool depends_on_clock() const override { return false; }
   std::vector<Prediction> predict(const PredictionInput& input) const override;
+  std::string why_not_predicted(const PredictionInput&) const override { return has_no_variance; }
 
  private:
   double rate_;     // p

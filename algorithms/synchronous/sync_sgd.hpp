@@ -16,6 +16,7 @@ class SyncSgd : public Algorithm {
   bool depends_on_clock() const override { return false; }
   std::optional<Step> workers_act_alike_from(const Budget&) const override { return 0; }
   std::vector<Prediction> predict(const PredictionInput& input) const override;
+  std::string why_not_predicted(const PredictionInput&) const override { return has_no_variance; }
 };
 
 std::unique_ptr<Algorithm> make_sync_sgd(Settings& settings, const AlgorithmContext& context);

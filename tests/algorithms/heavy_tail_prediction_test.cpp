@@ -145,6 +145,29 @@ TEST(HeavyTails, RoundsThatAreTooLongForTheSampleHaveNoFormulaWithoutAVariance) 
   EXPECT_TRUE(setting.predict(LocalSgd(every(20), {})).empty());
 }
 
+// Of 5,000 workers not all are drawn, and no law says what the slowest of them take.
+TEST(HeavyTails, WhereOnlyASampleCouldTellTheReasonIsTheVariance) {
+  const PredictedRun many{.workers = 5000, .delays = {pareto_delay(1.5, 0.5)}, .steps = 100};
+  PredictedRun milder = many, long_rounds = heavy;
+  milder.delays = {noise};
+  long_rounds.steps = 100;
+  const auto reason = [](const PredictedRun& setting, const Algorithm& method) {
+    EXPECT_TRUE(setting.predict(method).empty());
+    return setting.why_not_predicted(method);
+  };
+  const DropCompute fixed(from_seconds(16), Preempt::discard, 1.0 / 3);
+  EXPECT_EQ(reason(many, SyncSgd()), has_no_variance);
+  EXPECT_EQ(reason(many, fixed), has_no_variance);
+  EXPECT_EQ(reason(many, LocalSgd(every(4), {})), has_no_variance);
+  EXPECT_FALSE(milder.predict(SyncSgd()).empty());
+  EXPECT_FALSE(milder.predict(fixed).empty());
+  EXPECT_NE(reason(long_rounds, LocalSgd(every(20), {})).find("no variance"), std::string::npos);
+  // What no formula follows is none of the variance's.
+  const DropCompute finishes(from_seconds(16), Preempt::microbatch, 1.0 / 3);
+  EXPECT_EQ(reason(many, finishes), "none for these settings");
+  EXPECT_EQ(reason(milder, finishes), "none for these settings");
+}
+
 TEST(HeavyTails, AFormulaMissesWhatLiesBeyondThreeStandardErrors) {
   const auto of = [](double step_s, double kept, double step_error_s = 0, double kept_error = 0) {
     Prediction prediction;
