@@ -65,11 +65,17 @@ std::size_t GzipStream::inflate_some(char* out, std::size_t bytes) {
   return room - stream_.avail_out;
 }
 
-// The two bytes may lie in different pieces of the file.
+// Blocks of a tape or a disk are filled up with zeros. The two bytes may lie in different pieces of the file.
 void GzipStream::begin_next_member() {
-  is_at_end_ = !refill();
+  bool is_padded = false;
+  while (refill() && input_.front() == '\0') {
+    is_padded = true;
+    input_.remove_prefix(std::min(input_.find_first_not_of('\0'), input_.size()));
+  }
+  is_at_end_ = input_.empty();
   if (is_at_end_) return;
-  if (input_.front() != first_magic) throw GzipFault("goes on after its compressed data with bytes that are no gzip");
+  if (is_padded || input_.front() != first_magic)
+    throw GzipFault("has bytes after its compressed data that are not gzip");
   inflateReset(&stream_);
 }
 

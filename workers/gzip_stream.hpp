@@ -16,8 +16,9 @@ struct GzipFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A file may be several compressed ones in a row, as RFC 1952 has it; anything else after them is a fault, where
-// other readers pass over it. Told by its first two bytes, a file that is not compressed passes unchanged.
+// A file may be several compressed ones in a row, as RFC 1952 has it, and then zeros up to its end; anything else after
+// them is a fault, where other readers pass over it. Told by its first two bytes, a file that is not compressed passes
+// unchanged.
 class GzipStream {
  public:
   // `more` gives the file's next bytes, which stay until it is called again; none at the end.

@@ -48,10 +48,22 @@ TEST(GzipStream, ReadsOneOrSeveralMembersAndPlainFiles) {
   EXPECT_EQ(read_all("", 10, 10), "");
 }
 
+// As gzip does, which passes over zeros without a word: blocks that are filled up.
+TEST(GzipStream, PassesOverZerosAfterTheLastMember) {
+  for (const std::size_t piece : {2, 3, 1000})
+    for (const std::size_t zeros : {1, 512, 2000})
+      EXPECT_EQ(read_all(gzip("a") + gzip("b") + std::string(zeros, '\0'), piece, 7), "ab");
+}
+
 TEST(GzipStream, RefusesWhatFollowsTheLastMember) {
   for (const std::size_t piece : {2, 1000}) {
-    EXPECT_THAT(fault_of(gzip("text") + "garbage", piece), HasSubstr("bytes that are no gzip"));
-    EXPECT_THAT(fault_of(gzip("text") + std::string(512, '\0'), piece), HasSubstr("bytes that are no gzip"));
+    EXPECT_THAT(fault_of(gzip("text") + "garbage", piece),
+                HasSubstr("bytes after its compressed data that are not gzip"));
+    const std::string zeros(512, '\0');
+    EXPECT_THAT(fault_of(gzip("text") + zeros + "x", piece),
+                HasSubstr("bytes after its compressed data that are not gzip"));
+    EXPECT_THAT(fault_of(gzip("text") + zeros + gzip("text"), piece),
+                HasSubstr("bytes after its compressed data that are not gzip"));
     EXPECT_THAT(fault_of(gzip("text") + "\x1f\x8a more", piece), HasSubstr("does not decompress"));
   }
 }
@@ -70,9 +82,25 @@ TEST(GzipStream, ATableThatUnpacksToMoreThanTheLimitIsRefused) {
   const std::string text(1000, 'x');
   EXPECT_EQ(uncompressed(gzip(text), "t.csv.gz", 1000), text);
   EXPECT_EQ(message_of<FileFault>([&] { uncompressed(gzip(text), "t.csv.gz", 999); }),
-            "t.csv.gz: holds more than 999 bytes; must be at most so many");
+            "t.csv.gz: unpacks to more than 999 bytes, the most that a table may have");
   EXPECT_EQ(message_of<FileFault>([&] { uncompressed(gzip(text) + "x", "t.csv.gz"); }),
-            "t.csv.gz: goes on after its compressed data with bytes that are no gzip");
+            "t.csv.gz: has bytes after its compressed data that are not gzip");
+}
+
+// Half of the file would do: it is refused before it has been unpacked.
+TEST(GzipStream, AFileThatUnpacksToAHundredTimesItsSizeIsRefused) {
+  std::string rows;
+  for (int i = 0; i < 13'000'000; ++i) rows += "0,0,0,0.01\n";
+  for (const std::string& text : {std::string(150'000'000, '\0'), rows}) {
+    const std::string whole = gzip(text);
+    for (const std::string& file : {whole, whole.substr(0, whole.size() / 2)})
+      EXPECT_EQ(message_of<FileFault>([&] { uncompressed(file, "t.csv.gz"); }),
+                "t.csv.gz: unpacks to more than 100 times its size, as no table of numbers does");
+  }
+  // So it does not concern files that are small all the same, nor those that are not compressed.
+  const std::string small(60'000'000, '0'), plain(70'000'000, '0');
+  EXPECT_EQ(uncompressed(gzip(small), "t.csv.gz").size(), small.size());
+  EXPECT_EQ(uncompressed(plain, "t.csv").size(), plain.size());
 }
 
 TEST_F(IdxFiles, BytesAfterTheCompressedDataAreAFault) {
@@ -80,7 +108,7 @@ TEST_F(IdxFiles, BytesAfterTheCompressedDataAreAFault) {
   EXPECT_EQ(read_idx(file, 1).values, (FileBytes{1, 2, 3}));
   std::ofstream(file, std::ios::binary | std::ios::app) << "garbage";
   EXPECT_THAT(message_of<DataFault>([&] { read_idx(file, 1); }),
-              HasSubstr("labels.gz: goes on after its compressed data with bytes that are no gzip"));
+              HasSubstr("labels.gz: has bytes after its compressed data that are not gzip"));
 }
 
 }  // namespace

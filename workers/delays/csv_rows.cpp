@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "workers/gzip_stream.hpp"
+#include "workers/interrupt.hpp"
 
 namespace syncopate {
 namespace {
@@ -47,36 +48,35 @@ std::string content_hash(std::string_view content) {
   return fmt::format("{:016x}", XXH3_64bits(content.data(), content.size()));
 }
 
-namespace {
-
-// Calls take(piece) with one piece after another of what `content` is uncompressed.
-template <typename Take>
-void for_each_piece(std::string_view content, const Take& take) {
-  GzipStream stream([rest = content]() mutable { return std::exchange(rest, {}); });
-  std::vector<char> buffer(1 << 18);
-  for (std::size_t got = buffer.size(); got == buffer.size();) {
-    got = stream.read(buffer.data(), buffer.size());
-    take(std::string_view(buffer.data(), got));
-  }
-}
-
-}  // namespace
-
 std::string uncompressed(std::string_view content, const std::string& file, std::uint64_t most_bytes) {
+  // A table whose durations are all the same is compressed to a tenth or so.
+  constexpr std::size_t most_times = 100, from_bytes = 64'000'000;
+  constexpr std::size_t piece_bytes = 1 << 16;
+  std::size_t taken = 0;
+  GzipStream stream([&] {
+    const std::string_view piece = content.substr(taken, piece_bytes);
+    taken += piece.size();
+    return piece;
+  });
+  std::string text;
+  text.reserve(content.size());
+  std::vector<char> buffer(1 << 18);
   try {
-    std::uint64_t bytes = 0;  // counted first, so that what is refused needs no memory
-    for_each_piece(content, [&](std::string_view piece) {
-      bytes += piece.size();
-      if (bytes > most_bytes)
-        throw FileFault(fmt::format("{}: holds more than {} bytes; must be at most so many", file, most_bytes));
-    });
-    std::string text;
-    text.reserve(bytes);
-    for_each_piece(content, [&](std::string_view piece) { text += piece; });
-    return text;
+    for (std::size_t got = buffer.size(); got == buffer.size();) {
+      throw_if_interrupted();
+      got = stream.read(buffer.data(), buffer.size());
+      if (got > most_bytes - text.size())
+        throw FileFault(
+            fmt::format("{}: unpacks to more than {} bytes, the most that a table may have", file, most_bytes));
+      text.append(buffer.data(), got);
+      if (text.size() > from_bytes && text.size() / most_times > taken)
+        throw FileFault(
+            fmt::format("{}: unpacks to more than {} times its size, as no table of numbers does", file, most_times));
+    }
   } catch (const GzipFault& problem) {
     throw FileFault(fmt::format("{}: {}", file, problem.what()));
   }
+  return text;
 }
 
 CsvRows::CsvRows(std::string file, std::string_view text, std::initializer_list<std::string_view> columns)

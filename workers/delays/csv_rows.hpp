@@ -24,8 +24,8 @@ inline constexpr std::uint64_t most_text_bytes = 4'000'000'000;
 std::string file_content(const std::filesystem::path& file);
 // What tells files apart: 16 hexadecimal digits.
 std::string content_hash(std::string_view content);
-// `content` itself, or what it was before it was compressed. Throws FileFault, which names `file`, also where that is
-// more than most_bytes, before it takes any memory.
+// The table that `content` is, compressed or not. Throws FileFault, which names `file`, also where the table has more
+// than most_bytes, or unpacks to more than a hundred times what it is compressed to: so little memory is taken for it.
 std::string uncompressed(std::string_view content, const std::string& file, std::uint64_t most_bytes = most_text_bytes);
 
 // Reads row by row the columns that are asked for, in the order in which they are asked for; others are passed over.
