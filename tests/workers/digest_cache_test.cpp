@@ -167,8 +167,53 @@ TEST_F(DigestCacheTest, IsSafeBesideManyWriters) {
   for (std::thread& thread : threads) thread.join();
   DigestCache cache(cache_file_, 0ns), fresh("", 0ns);
   for (const fs::path& file : files) EXPECT_EQ(cache.digest(file), fresh.digest(file));
-  EXPECT_LT(cache.files_read(), writers * files_each) << "most are there; what two wrote at once costs time alone";
+  EXPECT_EQ(cache.files_read(), 0) << "every line is there, and whole";
   EXPECT_EQ(std::distance(fs::directory_iterator(cache_file_.parent_path()), {}), 1) << "nothing is left aside";
+}
+
+TEST_F(DigestCacheTest, AddsALineAndLeavesTheOthersAlone) {
+  const fs::path a = write("a", "some data"), b = write("b", "other data");
+  let_the_clock_go_on();
+  DigestCache cache(cache_file_, 0ns);
+  cache.digest(a);
+  const std::string before = kept();
+  const fs::path same = cache_file_.parent_path() / "same";
+  fs::create_hard_link(cache_file_, same);
+  cache.digest(b);
+  EXPECT_EQ(kept().substr(0, before.size()), before);
+  EXPECT_TRUE(fs::equivalent(cache_file_, same)) << "the file is not written anew";
+}
+
+TEST_F(DigestCacheTest, KeepsTheNewestOfTooMany) {
+  constexpr int count = 21;
+  constexpr std::size_t most_kept = 10;
+  std::vector<fs::path> files;
+  for (int i = 0; i < count; ++i) files.push_back(write(fmt::format("f{}", i), fmt::format("data {}", i)));
+  let_the_clock_go_on();
+  DigestCache writer(cache_file_, 0ns, most_kept);
+  for (const fs::path& file : files) writer.digest(file);
+  const std::string all = kept();
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), count) << "by one process they are all kept";
+  DigestCache next(cache_file_, 0ns, most_kept);
+  next.digest(files.back());
+  const std::string newest = kept();
+  EXPECT_EQ(newest, all.substr(all.size() - newest.size()));
+  EXPECT_EQ(std::count(newest.begin(), newest.end(), '\n'), static_cast<std::ptrdiff_t>(most_kept));
+  DigestCache last(cache_file_, 0ns, most_kept);
+  for (const fs::path& file : files) last.digest(file);
+  EXPECT_EQ(last.files_read(), count - static_cast<int>(most_kept));
+}
+
+TEST_F(DigestCacheTest, OfAFileThatChangesTheLastDigestCounts) {
+  const fs::path file = write("a", "some data");
+  let_the_clock_go_on();
+  DigestCache(cache_file_, 0ns).digest(file);
+  write("a", "same size");
+  let_the_clock_go_on();
+  const std::string digest = DigestCache(cache_file_, 0ns).digest(file);
+  DigestCache later(cache_file_, 0ns);
+  EXPECT_EQ(later.digest(file), digest);
+  EXPECT_EQ(later.files_read(), 0);
 }
 
 TEST_F(DigestCacheTest, TakesPathsWithBlanksAndLineEnds) {

@@ -14,6 +14,7 @@
 #include <ctime>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -88,11 +89,12 @@ fs::path users_cache_file() {
 
 }  // namespace
 
-DigestCache::DigestCache(fs::path file, std::chrono::nanoseconds margin) : file_(std::move(file)), margin_(margin) {}
+DigestCache::DigestCache(fs::path file, std::chrono::nanoseconds margin, std::size_t most_kept)
+    : file_(std::move(file)), margin_(margin), most_kept_(most_kept) {}
 
 std::string DigestCache::digest(const fs::path& file) {
   const std::lock_guard lock(mutex_);
-  if (!std::exchange(is_read_, true)) entries_ = read();
+  if (!std::exchange(is_read_, true)) read();
   const std::string path = fs::absolute(file).lexically_normal();
   const OpenFile opened(file);
   const FileState state = opened.state();
@@ -105,9 +107,7 @@ std::string DigestCache::digest(const fs::path& file) {
   const bool settled = std::max(state.changed_ns, state.recorded_ns) < begin_ns - margin_.count();
   if (settled && opened.state() == state) {
     entries_[path] = entry;
-    Entries all = read();  // others may have added theirs since
-    all[path] = entry;
-    write(all);
+    append(path, entry);
   }
   return entry.digest;
 }
@@ -120,8 +120,9 @@ std::string DigestCache::line_of(const std::string& path, const Entry& entry) {
   return fmt::format("{} {}\n", content_hash(rest), rest);
 }
 
-DigestCache::Entries DigestCache::read() const {
-  Entries entries;
+// Of a file that was read again after it had changed the last line counts.
+void DigestCache::read() {
+  std::vector<std::string> lines, paths;
   std::ifstream file(file_);
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);
@@ -131,26 +132,45 @@ DigestCache::Entries DigestCache::read() const {
     words >> check >> entry.digest >> state.device >> state.inode >> state.bytes >> state.changed_ns >>
         state.recorded_ns;
     words.get();
-    if (std::getline(words, path) && line_of(path, entry) == line + "\n") entries[path] = std::move(entry);
+    if (!std::getline(words, path) || line_of(path, entry) != line + "\n") continue;
+    lines.push_back(line + "\n");
+    paths.push_back(path);
+    entries_[path] = std::move(entry);
   }
-  return entries;
+  if (lines.size() <= 2 * most_kept_) return;
+  std::vector<std::string> newest;  // first
+  std::set<std::string> seen;
+  for (std::size_t i = lines.size(); i-- > 0 && newest.size() < most_kept_;)
+    if (seen.insert(paths[i]).second) newest.push_back(lines[i]);
+  std::string text;
+  for (auto line = newest.rbegin(); line != newest.rend(); ++line) text += *line;
+  replace(text);
 }
 
-// Aside and then renamed: whoever reads meanwhile has the former entries or the new ones.
-void DigestCache::write(const Entries& entries) const {
-  constexpr std::size_t most = 10'000;  // beyond, they are of data sets long gone
-  if (file_.empty()) return;
+// In one write at the file's end, wherever that is by then: processes that append at once do not mix their lines.
+void DigestCache::append(const std::string& path, const Entry& entry) const {
+  if (file_.empty() || path.find('\n') != path.npos) return;
   std::error_code ignored;
   fs::create_directories(file_.parent_path(), ignored);
+  const int number = open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (number < 0) return;
+  const std::string line = line_of(path, entry);
+  // What is written in part is no line to whoever reads it.
+  [[maybe_unused]] const auto written = ::write(number, line.data(), line.size());
+  close(number);
+}
+
+// Aside and then renamed: whoever reads meanwhile has the former lines or these. One that is appended meanwhile may be
+// lost, which costs its reader time.
+void DigestCache::replace(const std::string& text) const {
   std::string aside = file_.string() + ".XXXXXX";
   const int number = mkostemp(aside.data(), O_CLOEXEC);
   if (number < 0) return;
   close(number);
   std::ofstream out(aside, std::ios::binary);
-  if (entries.size() <= most)
-    for (const auto& [path, entry] : entries)
-      if (path.find('\n') == path.npos) out << line_of(path, entry);
+  out << text;
   out.close();
+  std::error_code ignored;
   if (out) fs::rename(aside, file_, ignored);
   if (!out || ignored) fs::remove(aside, ignored);
 }

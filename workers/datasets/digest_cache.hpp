@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -25,8 +26,10 @@ class DigestCache {
  public:
   // Kept in `file`, and in this process alone where that is empty. A file that cannot be read or written costs time
   // and nothing else. `margin`: how long before it was read a file must have changed last for its digest to be kept.
-  // A later change within the same tick of the file system's clock leaves all times as they are.
-  explicit DigestCache(std::filesystem::path file, std::chrono::nanoseconds margin = std::chrono::seconds(2));
+  // A later change within the same tick of the file system's clock leaves all times as they are. Of more than twice
+  // `most_kept` digests in the file the newest `most_kept` stay: others are of data sets long gone.
+  explicit DigestCache(std::filesystem::path file, std::chrono::nanoseconds margin = std::chrono::seconds(2),
+                       std::size_t most_kept = 10'000);
 
   // 16 hexadecimal digits of what the file holds. Throws DataFault.
   std::string digest(const std::filesystem::path& file);
@@ -42,11 +45,13 @@ class DigestCache {
   using Entries = std::map<std::string, Entry>;  // by path
 
   static std::string line_of(const std::string& path, const Entry& entry);
-  Entries read() const;
-  void write(const Entries& entries) const;
+  void read();
+  void append(const std::string& path, const Entry& entry) const;
+  void replace(const std::string& text) const;
 
   std::filesystem::path file_;
   std::chrono::nanoseconds margin_;
+  std::size_t most_kept_;
   std::mutex mutex_;
   bool is_read_ = false;
   Entries entries_;
