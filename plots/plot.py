@@ -1,6 +1,6 @@
 """Figures of the runs below a directory, as PNG and SVG in <directory>/plots. Use: plot.py [--every-formula] DIRECTORY
 
-Exit status: 0 figures written, 1 they could not be written, 2 wrong usage or results that cannot be read.
+Exit status: 0 figures written, 1 they or their names could not be written, 2 wrong usage or results that cannot be read.
 """
 
 import os
@@ -17,7 +17,7 @@ from plots.variation import as_words
 
 
 USAGE = """Use: ./dev plot [--every-formula] DIRECTORY, for example ./dev plot results/runs/quickstart
-  --every-formula  in figures of sweeps, not only of each method's formulas the one that assumes least"""
+  --every-formula  draw every formula of a method in figures of sweeps, not only the one that assumes least"""
 
 
 def draw_figures(comparisons: list[Comparison], every_formula: bool):
@@ -99,6 +99,21 @@ def plot(directory: Path, every_formula: bool = False) -> list[Path]:
     return written
 
 
+def list_figures(written: list[Path]) -> int:
+    """Prints their names; status 1 where nobody can read them, on a full device or without a reader."""
+    try:
+        for path in written:
+            print(path)
+        sys.stdout.flush()
+    except OSError as fault:
+        # Python would try once more at its end, and fail with a traceback and a status of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"plot: the figures are in {written[0].parent}, but standard output cannot be written: {fault.strerror}",
+              file=sys.stderr)
+        return 1
+    return 0
+
+
 def main(arguments: list[str]) -> int:
     every_formula = "--every-formula" in arguments
     directories = [argument for argument in arguments if argument != "--every-formula"]
@@ -110,15 +125,14 @@ def main(arguments: list[str]) -> int:
               "results/runs/<experiment>, or . for the working directory", file=sys.stderr)
         return 2
     try:
-        for path in plot(Path(directories[0]), every_formula):
-            print(path)
+        written = plot(Path(directories[0]), every_formula)
     except ResultsFault as fault:
         print(f"plot: {fault}", file=sys.stderr)
         return 2
     except OSError as fault:
         print(f"plot: cannot write the figures: {fault}", file=sys.stderr)
         return 1
-    return 0
+    return list_figures(written)
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ void create(const fs::path& path) {
     throw ResultsDirectoryFault(
         fmt::format("{}: {}; the results directory {} cannot be created", part.string(), why, path.string()));
   }
-  fault(path, "cannot create the results directory", error);
+  fault(path, "cannot create the results directory (--results names another one)", error);
 }
 
 void require_access(const fs::path& directory) {

@@ -1,6 +1,8 @@
 """Reading results, interpolating over seeds, and what the user is told when something is wrong."""
 
 import contextlib
+import os
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -122,6 +124,29 @@ class Reading(WithDirectory):
         run.rename(run.with_name("." + run.name + ".part"))
         with self.assertRaises(ResultsFault):
             find_run_directories(self.directory)
+
+
+class LostOutput(WithDirectory):
+    def plot_to(self, output):
+        write_run(self.directory / "m", "m", 1)
+        return subprocess.run([sys.executable, "-B", "-m", "plots.plot", self.directory], cwd=Path(__file__).parents[2],
+                              stdout=output, stderr=subprocess.PIPE, text=True)
+
+    def assert_said(self, process, reason):
+        self.assertEqual(process.stderr, f"plot: the figures are in {self.directory / 'plots'}, but standard output "
+                                         f"cannot be written: {reason}\n")
+        self.assertEqual(process.returncode, 1)
+        self.assertTrue((self.directory / "plots" / "curves.png").exists())
+
+    def test_names_on_a_full_device_are_a_failure(self):
+        with open("/dev/full", "w") as full:
+            self.assert_said(self.plot_to(full), "No space left on device")
+
+    def test_names_that_nobody_reads_are_a_failure(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        self.assert_said(self.plot_to(writer), "Broken pipe")
+        os.close(writer)
 
 
 class Faults(WithDirectory):
