@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Fails where a test was skipped that this machine could have run. Takes what ctest --output-junit wrote.
+"""Names the tests that were skipped, and how to run them. Use: skipped_tests.py [--all] REPORT, which ctest
+--output-junit wrote.
 
 A test may be skipped only for what the machine lacks at the moment, and must say so: REASONS. What a test needs from
 its own configuration (a number of ranks, say) is no reason: then there must be no such test.
+
+Exit status: 1 where a test was skipped that this machine could have run; with --all, where any was.
 """
 
 import re
@@ -32,16 +35,20 @@ def skips(case):
         yield "unittest", f"{counted} tests, of which only {len(explained)} say why (-v shows it)"
 
 
-def main(report):
+def main(report, all_must_run):
     status = 0
     for case in xml.etree.ElementTree.parse(report).iter("testcase"):
-        for place, reason in skips(case):
+        name = case.get("name")
+        found = list(skips(case))
+        for place, reason in found:
             allowed = any(part in reason for part in REASONS)
-            print(f"ci: {case.get('name')}: skipped{'' if allowed else ' without need'}: {place.strip()}: {reason}")
-            if not allowed:
+            print(f"{name}: skipped{'' if allowed else ' without need'}: {place.strip()}: {reason}")
+            if all_must_run or not allowed:
                 status = 1
+        if found:
+            print(f"******** NOT TESTED: {len(found)} of {name}. Alone, on a quiet machine: ./dev test --all -R '^{name}$'")
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[-1], "--all" in sys.argv[1:-1]))

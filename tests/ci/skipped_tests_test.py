@@ -9,7 +9,7 @@ import unittest
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / ".ci" / "skipped_tests.py"
 
 
-def check(cases):
+def check(cases, *options):
     """The script's exit status and output for a report with these cases: (status, output of the test)."""
     text = "".join(
         f'<testcase name="test_{i}" classname="test_{i}" time="1" status="{status}">'
@@ -20,7 +20,7 @@ def check(cases):
     with tempfile.NamedTemporaryFile("w", suffix=".xml") as report:
         report.write(f'<?xml version="1.0" encoding="UTF-8"?><testsuite name="all">{text}</testsuite>')
         report.flush()
-        result = subprocess.run([sys.executable, SCRIPT, report.name], capture_output=True, text=True)
+        result = subprocess.run([sys.executable, SCRIPT, *options, report.name], capture_output=True, text=True)
     return result.returncode, result.stdout
 
 
@@ -50,6 +50,17 @@ class SkippedTests(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertIn(reason, text)
         self.assertEqual(check([("run", f"a.cpp:7: Skipped\n{reason}\na.cpp:9: Skipped\nno time\n")])[0], 1)
+
+    def test_what_was_not_tested_stands_out_with_how_to_run_it(self):
+        output = "a.cpp:7: Skipped\nthe machine is not quiet\na.cpp:9: Skipped\nthe machine is not quiet\n"
+        self.assertEqual(check([("run", "fine\n"), ("run", output)])[1].splitlines()[-1],
+                         "******** NOT TESTED: 2 of test_1. Alone, on a quiet machine: ./dev test --all -R '^test_1$'")
+
+    def test_where_all_must_run_any_skip_fails(self):
+        skipped = ("run", "a.cpp:7: Skipped\nthe machine is not quiet\n")
+        self.assertEqual(check([skipped])[0], 0)
+        self.assertEqual(check([skipped], "--all")[0], 1)
+        self.assertEqual(check([("run", "fine\n")], "--all"), (0, ""))
 
     def test_without_a_report_it_fails(self):
         result = subprocess.run([sys.executable, SCRIPT, "/nowhere.xml"], capture_output=True, text=True)
