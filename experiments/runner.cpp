@@ -169,7 +169,7 @@ void ExperimentRunner::find_finished() {
   finished_ = std::ranges::count_if(summaries_, is_finished);
 }
 
-// Whoever has results that change on the disk should know, also where nothing else is said.
+// Said with --quiet too: results that have changed on the disk concern whoever owns them.
 void ExperimentRunner::report_damaged() const {
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
     if (options_.rerun || !to_do_[index]) continue;

@@ -69,7 +69,7 @@ bool begins_with(const std::vector<std::string>& path, const std::vector<std::st
   return path.size() >= beginning.size() && std::equal(beginning.begin(), beginning.end(), path.begin());
 }
 
-// What one axis puts into the document another one must not replace.
+// No axis may replace what another one puts into the document.
 void check_overlaps(const TomlNode& root, const std::vector<SweepAxis>& axes, FaultList& faults) {
   std::vector<std::vector<std::string>> paths;
   for (const SweepAxis& axis : axes) paths.push_back(with_numbers(root, axis.path));

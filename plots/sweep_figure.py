@@ -18,7 +18,7 @@ THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0,
 
 @dataclass
 class Panel:
-    """A quantity of a run, and the same by one of its method's formulas (None: that does not say it)."""
+    """A quantity of a run, and the same quantity by one formula of its method; None where the formula does not give it."""
 
     title: str
     value: Callable[[Run], float]
@@ -30,8 +30,8 @@ LEAST_ASSUMED = ""  # stands for whichever of a method's formulas that is, at ea
 
 
 def formulas_of(run: Run, every: bool) -> dict[str, dict]:
-    """What the method's formulas say, by name, from the one that assumes least on: the last of the summary's, and the
-    one in the table of results. Without `every` that one alone."""
+    """What the method's formulas say, by name. The first is the one that assumes least, which is the last in the summary
+    and the one in the table of results; without `every` it is the only one."""
     formulas = (run.summary.get("predicted") or [])[::-1]
     if every:
         return {formula["formula"]: formula for formula in formulas}
@@ -74,7 +74,7 @@ ACCURACY = Panel("Final test accuracy (%)", lambda run: 100 * (run.summary["fina
 
 def sweep_figures(comparisons: list[Comparison], looks: dict[str, dict[str, dict]], every_formula: bool = False):
     """Experiment and figure, for each in which exactly one numeric key varies, over at least three values.
-    `looks`: by experiment and label. `every_formula`: not only of each method's the one that assumes least."""
+    `looks`: by experiment and label. `every_formula`: draws all formulas of a method, not only the one that assumes least."""
     for experiment in dict.fromkeys(comparison.experiment for comparison in comparisons):
         points = [comparison for comparison in comparisons if comparison.experiment == experiment]
         keys = list(points[0].point)
@@ -131,8 +131,8 @@ def sweep_figure(key: str, points: list[Comparison], looks: dict[str, dict], eve
 
 
 def dashes_of(runs: list[Run], every: bool) -> dict[str, tuple]:
-    """The dashes of each formula that is drawn, by name. A run's formulas are not alike, nor are those of one point of
-    the sweep like others of the next."""
+    """The dashes of each formula that is drawn, by name: all formulas of one run differ, and a formula keeps its own
+    over the whole sweep."""
     places = {}
     for run in runs:
         for place, name in enumerate(formulas_of(run, every)):
@@ -181,7 +181,7 @@ def explain_thin_lines(axis, runs: list[Run], dashes: dict[str, tuple], colours:
 
 
 def formula_text(name: str, runs: list[Run]) -> str:
-    """The formula's name; of those that assume least, all that there are."""
+    """The formula's name; for the one that assumes least, the names of all that do so at some point of the sweep."""
     if name != LEAST_ASSUMED:
         return name
     names = dict.fromkeys(run.summary["predicted"][-1]["formula"] for run in runs if run.summary.get("predicted"))

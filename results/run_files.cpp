@@ -54,7 +54,7 @@ std::string wrong_with(const fs::path& path, const Json& entry) {
     const Digest found = digest_of_file(path);
     const std::size_t bytes = entry.at("bytes");
     if (found.bytes != bytes) return fmt::format("has {} bytes, where {} were written", found.bytes, bytes);
-    return found.text() == entry.at("crc32") ? "" : "is not what was written: its digest is another";
+    return found.text() == entry.at("crc32") ? "" : "has other contents than were written: its digest differs";
   } catch (const std::runtime_error& problem) {
     return problem.what();
   }
@@ -91,7 +91,7 @@ std::string damage_of(const fs::path& directory) {
     }
     return {};
   } catch (const std::exception&) {  // a directory, not JSON, a missing key, a wrong type
-    return fmt::format("{}: is no list of files with their sizes and digests", list.string());
+    return fmt::format("{}: is not a list of files with their sizes and digests", list.string());
   }
 }
 

@@ -37,7 +37,8 @@ struct SampledRounds {
 // Rounds of `period` steps. None where too few of them were drawn to say anything, or not all workers were.
 std::optional<SampledRounds> sample_rounds(const SampledTimes& times, std::int64_t period, const Limits& limits = {});
 
-// The same for rounds of any other make. `time_s`: what the round takes that begins with drawn step `first`.
+// The same for rounds that take longer or shorter than their slowest worker. `time_s` gives the time of the round that
+// begins with drawn step `first`.
 std::optional<SampledMean> sample_rounds(const SampledTimes& times, std::int64_t period,
                                          const std::function<double(std::size_t first)>& time_s);
 
