@@ -12,10 +12,12 @@
 
 namespace syncopate {
 
+// With a thread for the arithmetic: without one it would take place on workers' stacks, which are too small for some of
+// LibTorch's kernels.
 inline Outcome outcome_of(const syncopate::Run& run) {
   Progress progress(Progress::Style::silent, 1, 1);
   progress.begin_run(1, run);
-  return execute(run, {.threads = 0}, progress, [](const Outcome&) {});
+  return execute(run, {.threads = 1}, progress, [](const Outcome&) {});
 }
 
 inline std::string totals_text(const RunTotals& totals) {
@@ -32,10 +34,9 @@ inline std::string totals_text(const RunTotals& totals) {
   return text + "\n";
 }
 
-// All that the run computes: its rows, its totals, when it has met its targets, and the last model to the bit.
-inline std::string results_text(syncopate::Run run) {
-  run.recording.parameters = true;
-  const Outcome outcome = outcome_of(run);
+// All that the run computes: its rows, its totals, when it has met its targets, and the last model to the bit, where
+// that was recorded.
+inline std::string results_text(const syncopate::Run& run, const Outcome& outcome) {
   if (!outcome.failure.empty()) return "failed: " + outcome.failure;
   std::string text = metrics_csv(outcome.recording.metrics) + steps_csv(outcome.recording.rounds);
   text += totals_text(*outcome.totals);
