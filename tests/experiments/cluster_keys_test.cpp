@@ -139,6 +139,7 @@ TEST_F(KeyWalk, OfClustersNetworksDelaysAndOutages) {
   for (const auto& cases : {clusters, networks, delays_of_each_kind, delays_of_any_kind, outages})
     walk(time_only, cases, idle);
   expect_completeness({"cluster", "network", "delays", "outages"});
+  expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/clusters.json");
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // A walk over the keys of experiment files: each, changed alone, must change what a run computes, and its hash.
 //
 // The list of keys is complete by construction: whatever a reader asks for while the experiments of the walk are
-// loaded, and every word that it knows of a choice, needs a case, or a place among the keys without an effect.
+// loaded, and every word that it knows of a choice, needs a case, or a place among the keys without an effect. So what
+// the runs of all cases compute says whether a program computes anything else than an earlier one: it is held by
+// tables.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,6 +25,8 @@
 #include "experiments/experiment.hpp"
 #include "experiments/key_path.hpp"
 #include "experiments/settings_document.hpp"
+#include "tests/experiments/results_by_version.hpp"
+#include "tests/experiments/results_digest.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "tests/workers/idx_files.hpp"
 
@@ -79,9 +83,7 @@ class KeyWalk : public testing::Test {
     for (const KeyCase& one : cases) {
       const auto base = load(one.given);
       if (!base) continue;
-      const std::string result = results_text(base->run());
-      EXPECT_EQ(result.find("failed"), std::string::npos)
-          << fmt::format("{}: {}", testing::PrintToString(one.given), result);
+      const std::string result = compute(base->run(), one.given);
       std::map<std::pair<std::string, std::string>, std::string> changes;  // by key and result
       for (const std::string& change : one.changes) {
         SCOPED_TRACE(fmt::format("{} in {}", change, testing::PrintToString(one.given)));
@@ -90,8 +92,7 @@ class KeyWalk : public testing::Test {
         const auto changed = load(overrides);
         if (!changed) continue;
         const auto [path, value] = parse_override(change);
-        const std::string changed_result = results_text(changed->run());
-        EXPECT_EQ(changed_result.find("failed"), std::string::npos) << changed_result;
+        const std::string changed_result = compute(changed->run(), overrides);
         for (const std::string_view key : deciding)  // a new table may be of another kind
           if (value.find(key)) covered_.insert(fmt::format("{}.{}", name_of(path, base->document), key));
         expect_effect(name_of(path, base->document), changed->run().hash != base->run().hash, changed_result != result);
@@ -112,6 +113,11 @@ class KeyWalk : public testing::Test {
     for (const auto& [key, words] : words_)
       for (const std::string& word : words)
         EXPECT_TRUE(!is_ours(key) || written_.contains({key, word})) << key << " is \"" << word << "\" in no case";
+  }
+
+  // That all runs of the walk compute what they have computed since the version that the table says.
+  void expect_results_by_version(const std::string& checkout, const std::string& table) const {
+    ResultsByVersion(checkout, table).expect(results_);
   }
 
   std::filesystem::path folder_;
@@ -146,6 +152,17 @@ class KeyWalk : public testing::Test {
       if (value && !key.choices.empty()) written_.emplace(name, std::get<std::string>(value->value));
     }
     return loaded;
+  }
+
+  // All that a run computes, as text; in a few characters it is kept for the tables of versions.
+  std::string compute(syncopate::Run run, const std::vector<std::string>& overrides) {
+    run.recording.parameters = true;
+    const Outcome outcome = outcome_of(run);
+    std::string name = overrides.empty() ? "as written" : "";
+    for (const std::string& text : overrides) name += (name.empty() ? "" : " ") + text;
+    EXPECT_EQ(outcome.failure, "") << name;
+    results_[name] = digest_and_losses(run, outcome);
+    return results_text(run, outcome);
   }
 
   void expect_effect(const std::string& key, bool on_hash, bool on_result) {
@@ -198,6 +215,7 @@ class KeyWalk : public testing::Test {
   std::set<std::pair<std::string, std::string>> written_;  // words of choices that an experiment of the walk has
   std::set<std::string> covered_;                          // keys that a case has changed
   std::map<std::string, IdleKey::Hash> idle_;
+  Json results_ = Json::object();
 };
 
 }  // namespace syncopate

@@ -134,6 +134,7 @@ std::vector<std::string> with_moments_and_statistics(const std::string& keys) {
           "training.dataset='fashion-mnist'",
           "datasets.fashion-mnist.directory='$/images'",
           "training.optimizer={name='adamw'}",
+          "training.learning_rate.peak=0.01",
           "budget.steps=8",
           method(keys)};
 }
@@ -213,6 +214,7 @@ TEST_F(KeyWalk, OfMethods) {
        {synchronous, thresholds, quorums, asynchronous, periods(), policies(), local, gossip_and_codes})
     walk(compared, cases, idle);
   expect_completeness({"methods"});
+  expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/methods.json");
 }
 
 }  // namespace

@@ -111,6 +111,7 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
           "recording.trace_seconds=0.01"}}},
        idle);
   expect_completeness({"cluster", "network", "delays", "outages", "methods"}, true);
+  expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/training.json");
 }
 
 // What is recorded beside a run changes nothing in it; each key changes what is recorded.

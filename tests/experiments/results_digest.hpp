@@ -1,0 +1,60 @@
+// What a run has computed, in few characters, for tables that hold it from version to version.
+//
+// Times come from the counter-based streams and are the same to the nanosecond on every machine: they, and all that is
+// counted, are digested. What arithmetic gives differs in its last digits among C libraries and BLAS kernels.
+#pragma once
+
+#define XXH_INLINE_ALL
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "experiments/execution.hpp"
+
+namespace syncopate {
+
+using Json = nlohmann::ordered_json;
+
+enum class Losses { rounded, left_out };
+
+// Of the numbers of metrics.csv and steps.csv, and of the accounts.
+inline std::string digest_of(const Outcome& outcome, Losses losses) {
+  std::string text;
+  const auto add = [&text](const auto&... numbers) { (fmt::format_to(std::back_inserter(text), "{} ", numbers), ...); };
+  const auto add_rounded = [&text](double number) { fmt::format_to(std::back_inserter(text), "{:.5e} ", number); };
+  for (const MetricsRow& row : outcome.recording.metrics) {
+    add(row.step.value(), row.samples, row.time.time_since_epoch().count(), row.bytes.value());
+    if (row.epoch) add_rounded(*row.epoch);
+    add_rounded(row.learning_rate);
+    if (row.evaluation && losses == Losses::rounded) add_rounded(row.evaluation->test_loss);
+  }
+  for (const Round& round : outcome.recording.rounds)
+    add(round.step.value(), round.end.time_since_epoch().count(), round.duration.count(), round.kept, round.dropped,
+        round.period.value(), round.bytes.value());
+  const RunTotals totals = outcome.totals.value_or(RunTotals{});
+  for (const Account& account : totals.accounts)
+    for (const Duration time : account.time) add(time.count());
+  for (const auto* counts : {&totals.kept, &totals.dropped, &totals.staleness})
+    for (const std::int64_t count : *counts) add(count);
+  add(totals.end.time_since_epoch().count(), totals.bytes.value(), totals.collectives, totals.messages);
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+inline double seven_digits(double number) { return std::stod(fmt::format("{:.7g}", number)); }
+
+// The digest; of a run with a model, also its last losses of test and training set, and the step at which it has met
+// its targets, if it has any.
+inline Json digest_and_losses(const syncopate::Run& run, const Outcome& outcome) {
+  const std::string digest = digest_of(outcome, Losses::left_out);
+  const auto& rows = outcome.recording.metrics;
+  if (rows.empty() || !rows.back().evaluation) return digest;
+  Json found = {digest, seven_digits(rows.back().evaluation->test_loss),
+                seven_digits(rows.back().evaluation->train_loss)};
+  if (const auto target = summarise(run, outcome).time_to_target) found.push_back(target->step.value_or(-1));
+  return found;
+}
+
+}  // namespace syncopate

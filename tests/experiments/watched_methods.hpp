@@ -1,0 +1,109 @@
+// Every method, with what it needs, and with the options that make another course of it.
+#pragma once
+
+namespace syncopate::watched {
+
+inline constexpr const char* methods = R"([[methods]]
+algorithm = "sync-sgd"
+[[methods]]
+label = "dropcompute, fixed"
+algorithm = "dropcompute"
+threshold_s = 0.030
+[[methods]]
+label = "dropcompute, automatic"
+algorithm = "dropcompute"
+threshold = { rule = "automatic", warmup_steps = 2, calibration_steps = 10 }
+[[methods]]
+algorithm = "random-drop"
+drop_rate = 0.2
+[[methods]]
+algorithm = "backup-workers"
+backups = 1
+[[methods]]
+label = "backup-workers, cancelled"
+algorithm = "backup-workers"
+backups = 1
+late = "cancel"
+[[methods]]
+algorithm = "backup-tokens"
+backups = 1
+[[methods]]
+algorithm = "backup-all-reduce"
+backups = 1
+[[methods]]
+label = "eager-sgd, majority"
+algorithm = "eager-sgd"
+activation = "majority"
+[[methods]]
+label = "eager-sgd, solo"
+algorithm = "eager-sgd"
+activation = "solo"
+late = "drop"
+synchronous_every = 16
+[[methods]]
+algorithm = "async-sgd"
+[[methods]]
+algorithm = "softsync"
+splitting = 2
+[[methods]]
+algorithm = "stale-synchronous"
+slack = 2
+[[methods]]
+algorithm = "bounded-delay"
+maximum_delay = 2
+[[methods]]
+algorithm = "local-sgd"
+period = { rule = "constant", steps = 4 }
+[[methods]]
+algorithm = "outer-local-sgd"
+period = { rule = "constant", steps = 4 }
+outer = { name = "slowmo", rate = 1.0, momentum = 0.5 }
+[[methods]]
+algorithm = "hierarchical-sgd"
+group_size = 2
+group_period = 2
+period = { rule = "constant", steps = 8 }
+[[methods]]
+algorithm = "branch-train-merge"
+seed_steps = 10
+[[methods]]
+algorithm = "dropcompute-local-sgd"
+period = { rule = "constant", steps = 4 }
+threshold_s = 0.120
+[[methods]]
+label = "elastic-averaging, synchronous"
+algorithm = "elastic-averaging"
+beta = 0.8
+period = 4
+[[methods]]
+label = "elastic-averaging, asynchronous"
+algorithm = "elastic-averaging"
+exchange = "asynchronous"
+beta = 0.8
+period = 4
+[[methods]]
+algorithm = "gradient-coding"
+code = "cyclic"
+stragglers = 1
+[[methods]]
+algorithm = "decentralized-sgd"
+[[methods]]
+algorithm = "stochastic-gradient-push"
+)";
+inline constexpr const char* methods_that_need_models = R"([[methods]]
+algorithm = "dynamic-averaging"
+threshold = 0.5
+check_every = 2
+)";
+inline constexpr const char* three_families = R"([[methods]]
+algorithm = "sync-sgd"
+[[methods]]
+algorithm = "backup-workers"
+backups = 1
+[[methods]]
+algorithm = "local-sgd"
+period = { rule = "constant", steps = 4 }
+)";
+inline constexpr const char* one_method = "[[methods]]\nalgorithm = \"sync-sgd\"\n";
+
+}  // namespace syncopate::watched
