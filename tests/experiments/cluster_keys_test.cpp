@@ -91,11 +91,11 @@ const std::vector<KeyCase> delays_of_each_kind = {
     {{delay("kind='bounded-lognormal',form='table',scale=0.01")}, {"delays.0.scale=0.02", "delays.0.form='formula'"}},
     {{delay("kind='bounded-lognormal',form='formula',scale=0.01")},
      {"delays.0.scale=0.02", "delays.0.mu=3", "delays.0.sigma=0.7", "delays.0.alpha=0.5", "delays.0.beta=0.2"}},
-    {{delay("kind='histogram',file='$/bins.csv'")},
+    {{delay("kind='histogram',file='$/bins.csv',scale=3")},
      {"delays.0.file='$/other_bins.csv'", "delays.0.scale=2", "delays.0.shift=0.01"}},
     {{delay("kind='histogram',data='dropcompute-160'")}, {"delays.0.data='dropcompute-192'"}},
     {{delay("kind='drift',per_step=0.002,maximum=0.01")}, {"delays.0.per_step=0.001", "delays.0.maximum=0.02"}},
-    {{delay("kind='trace',file='$/run.csv',end='wrap'")},
+    {{delay("kind='trace',file='$/run.csv',end='wrap',scale=3")},
      {"delays.0.file='$/other.csv'", "delays.0.end='stop'", "delays.0.scale=2", "delays.0.shift=0.01"}},
     {{delay("kind='trace',file='$/run.csv',end='error'"), "budget.steps=5"}, {"delays.0.scale=2"}},
 };
@@ -107,6 +107,7 @@ const std::vector<KeyCase> delays_of_any_kind = {
       "delays.0.workers=[1]", "delays.0.sleep=true", "delays.0.bursts={mean_on_steps=2,mean_off_steps=3}"}},
     {{delay("kind='exponential',mean=0.5,bursts={mean_on_steps=2,mean_off_steps=3}")},
      {"delays.0.bursts.mean_on_steps=4", "delays.0.bursts.mean_off_steps=9"}},
+    {{"delays=[{kind='exponential',mean=0.01},{kind='exponential',mean=0.01,sleep=true}]"}, {"delays.1.mean=0.02"}},
 };
 
 const std::vector<KeyCase> outages = {
