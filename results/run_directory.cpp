@@ -106,6 +106,13 @@ void create_hidden(const fs::path& directory) {
   fs::create_directory(directory);
 }
 
+// Two threads that remove the same directory get in each other's way, and then part of it stays.
+void remove_hidden(const fs::path& directory) {
+  const auto held = hold_off_end();
+  std::error_code ignored;  // remove_leftovers takes what stays
+  fs::remove_all(directory, ignored);
+}
+
 // True if `directory` was there: it is now `former`. Both names change, or none.
 bool give_name(const fs::path& written, const fs::path& directory, const fs::path& former) {
   const auto held = hold_off_end();
@@ -257,10 +264,9 @@ void write_directory(const fs::path& directory, const FileContents& files) {
     sync_directory(written);
     const bool replaces = give_name(written, directory, former);
     sync_directory(directory.parent_path());
-    if (replaces) fs::remove_all(former);
+    if (replaces) remove_hidden(former);
   } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(written, ignored);
+    remove_hidden(written);
     throw;
   }
 }

@@ -153,6 +153,16 @@ TEST(Recomputation, WhatWasDroppedIsComputedBeforeTheNextEpoch) {
   EXPECT_EQ(outcome.published, Step{3});  // in steps of the experiment file
 }
 
+// One worker keeps 1 of 2 micro-batches of every step, and additional steps make up for all that is missing: the epoch
+// after them has dropped as many again, though as many were kept, all in all, as planned.
+TEST(Recomputation, WhatIsComputedAgainDoesNotCountForTheEpochInWhichItIs) {
+  const auto objective = std::make_shared<PullObjective>();
+  SimulatedRun setup{.workers = 1, .micro_batches = 2, .budget = {.steps = 6}, .objective = objective};
+  setup.run(dropping(1.5, make_recomputation(2)));
+  expect_all_evaluated(*objective, 1, 4, 2);
+  EXPECT_FALSE(objective->evaluated.contains({Rank{0}, 5, 1}));
+}
+
 TEST(Recomputation, AdditionalStepsHoldTheLearningRateAndDivideByTheSame) {
   SimulatedRun setup = uneven(3);
   const LearningRate::Options linear{.shape = LearningRate::Shape::linear, .peak = 1, .total_steps = 4};
