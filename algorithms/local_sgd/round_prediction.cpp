@@ -121,11 +121,10 @@ std::vector<Prediction> predict_rounds(const SyncPeriod& period, const AveragePo
 
 std::string why_no_rounds(const PredictionInput& input) {
   if (!input.times.slowest_s && !input.times.has_variance) return has_no_variance;
-  return input.times.has_variance
-             ? "how long its rounds are follows from how the run goes, or they are too long or too many"
-             : "its steps have no variance, so that its rounds must be drawn: they are too long or too many for that, "
-               "or "
-               "how long they are follows from how the run goes";
+  if (input.times.has_variance)
+    return "how long its rounds are follows from how the run goes, or they are too long or too many";
+  return "its steps have no variance, so that its rounds must be drawn: they are too long or too many for that, or "
+         "how long they are follows from how the run goes";
 }
 
 RoundFormulas rounds_in_groups(const Groups& groups, const AveragePolicy& policy, const PredictionInput& input) {
