@@ -1,6 +1,7 @@
 """Figures of the runs below a directory, as PNG and SVG in <directory>/plots. Use: plot.py [--every-formula] DIRECTORY
 
-Exit status: 0 figures written, 1 they or their names could not be written, 2 wrong usage or results that cannot be read.
+Exit status: 0 figures written, 1 they or their names could not be written, 2 wrong usage or results that cannot be read,
+130 interrupted.
 """
 
 import os
@@ -132,6 +133,9 @@ def main(arguments: list[str]) -> int:
     except OSError as fault:
         print(f"plot: cannot write the figures: {fault}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("plot: interrupted", file=sys.stderr)
+        return 130
     return list_figures(written)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import unittest
@@ -147,6 +148,21 @@ class LostOutput(WithDirectory):
         os.close(reader)
         self.assert_said(self.plot_to(writer), "Broken pipe")
         os.close(writer)
+
+
+class Interruption(WithDirectory):
+    def test_is_said_with_its_status(self):
+        summary = write_run(self.directory / "m", "m", 1) / "summary.json"
+        summary.unlink()
+        os.mkfifo(summary)
+        process = subprocess.Popen([sys.executable, "-B", "-m", "plots.plot", self.directory],
+                                   cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True)
+        with open(summary, "w"):  # once the other side reads
+            process.send_signal(signal.SIGINT)
+            message = process.communicate()[1]
+        self.assertEqual(message, "plot: interrupted\n")
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(list(self.directory.rglob("*plots*")), [])
 
 
 class Faults(WithDirectory):
