@@ -1,4 +1,5 @@
-// The standard error of a simulated time per step, against the same from the drawn times.
+// The standard error of a simulated time per step, against the same from the drawn times; what is told of a whole run
+// from its beginning.
 #include "experiments/time_simulation.hpp"
 
 #include <cmath>
@@ -55,6 +56,21 @@ TEST_F(TimeSimulation, OfManyStepsItIsThatOfTwentyFiveBatches) {
   for (auto batch = times.begin(); batch != times.end(); batch += 4)
     means.push_back(std::accumulate(batch, batch + 4, 0.0) / 4);
   EXPECT_NEAR(*simulate_time(run, 1000).error_s, error_of(means), 1e-9);
+}
+
+// Nothing is dropped in the 20 steps that the threshold is found in, and as much in each step after them.
+TEST_F(TimeSimulation, TheDropRateOfTheRestIsThatOfTheSettledPart) {
+  write(std::string(small) +
+        "[[methods]]\nlabel = \"automatic\"\nalgorithm = \"dropcompute\"\n"
+        "threshold = { rule = \"automatic\", calibration_steps = 20 }\n");
+  const syncopate::Run run = load({"seeds=[1]", "cluster.worker_factors=[1,1,1,3]", "cluster.micro_batches=4",
+                                   "network.latency_s=0.001", "budget={ steps = 400 }"})
+                                 .runs.at(2);
+  const SimulatedTime whole = simulate_time(run, 400), part = simulate_time(run, 60);
+  ASSERT_TRUE(whole.whole);
+  ASSERT_FALSE(part.whole);
+  ASSERT_GT(whole.drop_rate, 0.1);
+  EXPECT_NEAR(part.drop_rate, whole.drop_rate, 1e-9);
 }
 
 TEST_F(TimeSimulation, ThreeStepsHaveNoError) { EXPECT_FALSE(simulate_time(run_of(3), 1000).error_s); }
