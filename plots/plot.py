@@ -102,6 +102,9 @@ def plot(directory: Path, every_formula: bool = False) -> list[Path]:
 
 def list_figures(written: list[Path]) -> int:
     """Prints their names; status 1 where nobody can read them, on a full device or without a reader."""
+    if sys.stdout is None:  # closed when Python began
+        print(f"plot: the figures are in {written[0].parent}, but standard output is closed", file=sys.stderr)
+        return 1
     try:
         for path in written:
             print(path)

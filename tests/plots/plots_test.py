@@ -143,6 +143,14 @@ class LostOutput(WithDirectory):
         with open("/dev/full", "w") as full:
             self.assert_said(self.plot_to(full), "No space left on device")
 
+    def test_names_without_standard_output_are_a_failure(self):
+        write_run(self.directory / "m", "m", 1)
+        process = subprocess.run(["sh", "-c", 'exec "$0" -B -m plots.plot "$1" >&-', sys.executable, self.directory],
+                                 cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True)
+        self.assertEqual(process.stderr, f"plot: the figures are in {self.directory / 'plots'}, but standard output is "
+                                         "closed\n")
+        self.assertEqual(process.returncode, 1)
+
     def test_names_that_nobody_reads_are_a_failure(self):
         reader, writer = os.pipe()
         os.close(reader)

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
@@ -85,6 +86,12 @@ TEST_F(ImageDirectory, AMissingFileIsNamedWithBothOfItsNames) {
   std::filesystem::remove(directory_ / "t10k-labels-idx1-ubyte");
   EXPECT_THAT(fault(), AllOf(HasSubstr(directory_.string()), HasSubstr("t10k-labels-idx1-ubyte or"),
                              HasSubstr("t10k-labels-idx1-ubyte.gz")));
+}
+
+TEST_F(ImageDirectory, APipeIsRefusedAndNotWaitedFor) {
+  std::filesystem::remove(directory_ / "t10k-labels-idx1-ubyte");
+  ASSERT_EQ(mkfifo((directory_ / "t10k-labels-idx1-ubyte").c_str(), 0600), 0);
+  EXPECT_THAT(fault(), AllOf(HasSubstr("t10k-labels-idx1-ubyte"), HasSubstr("is not a regular file")));
 }
 
 TEST_F(ImageDirectory, AMissingDirectoryIsNamed) {

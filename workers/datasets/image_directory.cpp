@@ -29,7 +29,11 @@ struct SplitFiles {
 path find_file(const path& directory, std::string_view name) {
   for (const auto* suffix : {"", ".gz"}) {
     const path file = directory / fmt::format("{}{}", name, suffix);
-    if (std::filesystem::exists(file)) return file;
+    if (!std::filesystem::exists(file)) continue;
+    // A pipe, to which nobody writes, would be waited for without end.
+    if (!std::filesystem::is_regular_file(file) && !std::filesystem::is_directory(file))
+      throw DataFault(fmt::format("{}: is not a regular file; must be an IDX file", file.string()));
+    return file;
   }
   throw DataFault(fmt::format("{}: no file {} or {}.gz", directory.string(), name, name));
 }
