@@ -131,7 +131,7 @@ std::optional<Prediction> searched_run(const DropThreshold& rule, const Predicti
     const auto found = find_threshold(rule, choose_steps(input.times, is_searched), input);
     if (!found) return std::nullopt;
     const auto cut =
-        sample_rounds(choose_steps(input.times, std::not_fn(is_searched)), 1, {.step_s = found->threshold_s});
+        sample_rounds(choose_steps(input.times, std::not_fn(is_searched)), 1, Limits{.step_s = found->threshold_s});
     if (!cut) return std::nullopt;
     time_s.push_back(cut->time_s);
     kept.push_back(cut->kept);
