@@ -1,8 +1,6 @@
 #include "experiments/experiment.hpp"
 
-#define XXH_INLINE_ALL
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,9 +10,9 @@
 
 #include "experiments/budget_section.hpp"
 #include "experiments/cluster_section.hpp"
+#include "experiments/configuration_hash.hpp"
 #include "experiments/network_times.hpp"
 #include "experiments/recording_section.hpp"
-#include "experiments/results_version.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/sweep.hpp"
 #include "experiments/training_section.hpp"
@@ -182,26 +180,6 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   return result;
 }
 
-// Where files lie decides nothing; what they hold does, and is in `file_hash` and `directory_hash`.
-void erase_places_of_files(TomlNode& node) {
-  if (node.is_array())
-    for (TomlNode& element : node.array()) erase_places_of_files(element);
-  if (!node.is_table()) return;
-  for (const char* place : {"file", "directory"})
-    if (node.find(fmt::format("{}_hash", place))) node.erase(place);
-  for (TomlNode::Member& member : node.table()) erase_places_of_files(member.value);
-}
-
-// Of all that decides what a run computes; a new description does not make another run of it, nor does what is
-// recorded beside it.
-std::string hash_of(TomlNode resolved) {
-  erase_places_of_files(resolved);
-  resolved.erase("description");
-  resolved.erase("recording");
-  const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), results_version);
-  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
-}
-
 // The document of one run: one method, one seed, nothing swept.
 TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) {
   TomlNode one_method = root.find("methods")->array()[method];
@@ -217,10 +195,10 @@ Run make_run(const Definition& definition) {
   run.method = definition.methods.front().label;
   run.seed = definition.seeds.front();
   run.resolved_toml = write_toml(definition.resolved);
-  run.hash = hash_of(definition.resolved);
+  run.hash = configuration_hash(definition.resolved);
   TomlNode setting = definition.resolved;
   setting.erase("methods");
-  run.setting = hash_of(std::move(setting));
+  run.setting = configuration_hash(std::move(setting));
   run.workers = definition.cluster.workers;
   run.micro_batches = definition.cluster.micro_batches;
   run.data_of = definition.cluster.data_of;

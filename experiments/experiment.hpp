@@ -57,10 +57,8 @@ struct Run {
   std::vector<std::pair<std::string, std::string>> sweep;  // key and value of what is swept
   std::uint64_t seed = 0;
   std::string resolved_toml;  // the whole resolved configuration of this run alone
-  // 16 hexadecimal digits of resolved_toml without description, recording, and the places of files, whose contents
-  // count, and of results_version; names the directory.
-  std::string hash;
-  std::string setting;  // likewise, also without the method: runs that share it meet the same delays
+  std::string hash;           // its configuration_hash; names the directory
+  std::string setting;        // likewise, also without the method: runs that share it meet the same delays
 
   int workers = 1;
   int micro_batches = 1;

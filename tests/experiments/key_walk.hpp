@@ -25,6 +25,7 @@
 #include "experiments/experiment.hpp"
 #include "experiments/key_path.hpp"
 #include "experiments/settings_document.hpp"
+#include "tests/experiments/hashed_leaves.hpp"
 #include "tests/experiments/results_by_version.hpp"
 #include "tests/experiments/results_digest.hpp"
 #include "tests/experiments/run_results.hpp"
@@ -143,6 +144,8 @@ class KeyWalk : public testing::Test {
       ADD_FAILURE() << fmt::format("{}: {}", testing::PrintToString(overrides), faults.what());
       return {};
     }
+    expect_every_leaf_hashed(loaded.run());
+    expect_every_written_leaf_resolved(written_document(folder_ / "experiment.toml", overrides), loaded.run());
     loaded.document = parse_toml(loaded.experiment.resolved_toml, "resolved");
     for (const KnownKey& key : loaded.experiment.known_keys) {
       const std::string name = name_of(key.path, loaded.document);

@@ -1,0 +1,123 @@
+// What of a configuration a run's hash stands for: each of its leaves, which are values and elements of lists.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "experiments/configuration_hash.hpp"
+#include "experiments/experiment.hpp"
+#include "experiments/settings_document.hpp"
+#include "experiments/sweep.hpp"
+#include "experiments/toml_tree.hpp"
+
+namespace syncopate {
+
+// Calls visit(path, leaf, table) for every leaf below the node; `table`: the one in which the leaf stands.
+using LeafVisit = std::function<void(const std::string& path, TomlNode& leaf, const TomlNode& table)>;
+inline void for_each_leaf(TomlNode& node, const LeafVisit& visit, const std::string& path = "",
+                          const TomlNode* table = nullptr) {
+  const std::string prefix = path.empty() ? "" : path + ".";
+  if (node.is_table()) {
+    for (TomlNode::Member& member : node.table()) for_each_leaf(member.value, visit, prefix + member.key, &node);
+  } else if (node.is_array() && !node.array().empty()) {
+    for (std::size_t i = 0; i < node.array().size(); ++i)
+      for_each_leaf(node.array()[i], visit, prefix + std::to_string(i), table);
+  } else {
+    visit(path, node, *table);
+  }
+}
+
+// The nearest other value of the same kind.
+inline TomlNode changed(TomlNode leaf) {
+  std::visit(
+      [](auto& value) {
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, bool>)
+          value = !value;
+        else if constexpr (std::is_same_v<Value, std::int64_t>)
+          value += value < std::numeric_limits<std::int64_t>::max() ? 1 : -1;
+        else if constexpr (std::is_same_v<Value, double>)
+          value = std::nextafter(value, std::isinf(value) ? 0 : std::numeric_limits<double>::infinity());
+        else if constexpr (std::is_same_v<Value, std::string>)
+          value += 'x';
+        else if constexpr (std::is_same_v<Value, TomlNode::Array>)
+          value.push_back({false, {}});
+        else
+          FAIL() << "no leaf of an experiment";
+      },
+      leaf.value);
+  return leaf;
+}
+
+// Why a leaf is not part of the hash; "" for one that is.
+inline std::string_view why_not_hashed(const std::string& path, const TomlNode& table) {
+  if (path == "description") return "it is the title of plots";
+  if (path.starts_with("recording.")) return "what is recorded beside a run decides nothing of it";
+  if (path.ends_with(".file") && table.find("file_hash")) return "its content counts";
+  if (path.ends_with(".directory") && table.find("directory_hash")) return "its content counts";
+  return "";
+}
+
+// Returns the reasons why leaves of the run's configuration are not hashed.
+inline std::set<std::string_view> expect_every_leaf_hashed(const Run& run) {
+  TomlNode resolved = parse_toml(run.resolved_toml, "resolved");
+  EXPECT_EQ(configuration_hash(resolved), run.hash);
+  std::set<std::string_view> reasons;
+  for_each_leaf(resolved, [&](const std::string& path, TomlNode& leaf, const TomlNode& table) {
+    const std::string_view reason = why_not_hashed(path, table);
+    const TomlNode before = leaf;
+    leaf = changed(before);
+    EXPECT_EQ(configuration_hash(resolved) == run.hash, !reason.empty())
+        << path << " = " << inline_toml(before) << " " << reason;
+    leaf = before;
+    if (!reason.empty()) reasons.insert(reason);
+  });
+  return reasons;
+}
+
+// The document of an experiment as it is written, at the first point of its sweep.
+inline TomlNode written_document(const std::string& file, const std::vector<std::string>& overrides = {}) {
+  TomlNode document = load_toml(file);
+  FaultList faults;
+  apply_overrides(document, overrides, faults);
+  const std::vector<SweepAxis> axes = read_sweep(document, faults);
+  apply_sweep(document, axes, sweep_points(axes).front(), faults);
+  EXPECT_TRUE(faults.empty()) << faults.report();
+  return document;
+}
+
+// What is written of the first run of a method is part of the run's resolved configuration.
+inline void expect_every_written_leaf_resolved(TomlNode written, const Run& run) {
+  TomlNode method = written.find("methods")->array().at(run.method_index);
+  written.find("methods")->array() = {std::move(method)};
+  for (const char* expanded : {"seeds", "sweep"}) written.erase(expanded);  // to runs
+  TomlNode resolved = parse_toml(run.resolved_toml, "resolved");
+  std::map<std::string, std::string> values;
+  for_each_leaf(resolved, [&](const std::string& path, const TomlNode& leaf, const TomlNode&) {
+    values[path] = inline_toml(leaf);
+  });
+  for_each_leaf(written, [&](const std::string& path, const TomlNode& leaf, const TomlNode&) {
+    const auto value = values.find(path);
+    if (value == values.end()) {
+      ADD_FAILURE() << path << " = " << inline_toml(leaf) << " is written, and not in the configuration that is hashed";
+      return;
+    }
+    const bool is_path = path.ends_with(".file") || path.ends_with(".directory");  // made whole there
+    EXPECT_TRUE(is_path || value->second == inline_toml(leaf) || value->second == inline_toml(leaf) + ".0")
+        << path << " = " << value->second << " was written as " << inline_toml(leaf);
+  });
+}
+
+}  // namespace syncopate
