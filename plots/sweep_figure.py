@@ -18,7 +18,8 @@ THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0,
 
 @dataclass
 class Panel:
-    """A quantity of a run, and the same quantity by one formula of its method; None where the formula does not give it."""
+    """A quantity of a run, and the same quantity by one formula of its method; None where the
+    formula does not give it."""
 
     title: str
     value: Callable[[Run], float]
@@ -30,8 +31,9 @@ LEAST_ASSUMED = ""  # stands for whichever of a method's formulas that is, at ea
 
 
 def formulas_of(run: Run, every: bool) -> dict[str, dict]:
-    """What the method's formulas say, by name. The first is the one that assumes least, which is the last in the summary
-    and the one in the table of results; without `every` it is the only one."""
+    """What the method's formulas say, by name. The first is the one that assumes least, which is
+    the last in the summary and the one in the table of results; without `every` it is the only
+    one."""
     formulas = (run.summary.get("predicted") or [])[::-1]
     if every:
         return {formula["formula"]: formula for formula in formulas}
@@ -73,8 +75,9 @@ ACCURACY = Panel("Final test accuracy (%)", lambda run: 100 * (run.summary["fina
 
 
 def sweep_figures(comparisons: list[Comparison], looks: dict[str, dict[str, dict]], every_formula: bool = False):
-    """Experiment and figure, for each in which exactly one numeric key varies, over at least three values.
-    `looks`: by experiment and label. `every_formula`: draws all formulas of a method, not only the one that assumes least."""
+    """Experiment and figure, for each in which exactly one numeric key varies, over at least three
+    values. `looks`: by experiment and label. `every_formula`: draws all formulas of a method, not
+    only the one that assumes least."""
     for experiment in dict.fromkeys(comparison.experiment for comparison in comparisons):
         points = [comparison for comparison in comparisons if comparison.experiment == experiment]
         keys = list(points[0].point)
@@ -131,8 +134,8 @@ def sweep_figure(key: str, points: list[Comparison], looks: dict[str, dict], eve
 
 
 def dashes_of(runs: list[Run], every: bool) -> dict[str, tuple]:
-    """The dashes of each formula that is drawn, by name: all formulas of one run differ, and a formula keeps its own
-    over the whole sweep."""
+    """The dashes of each formula that is drawn, by name: all formulas of one run differ, and a
+    formula keeps its own over the whole sweep."""
     places = {}
     for run in runs:
         for place, name in enumerate(formulas_of(run, every)):
@@ -154,7 +157,8 @@ def draw_formula(axis, name: str, there: list[tuple[float, list[Run]]], panel: P
 
 
 def draw_linear(axis, xs: list[float], panel: Panel, smallest: Comparison) -> list[float]:
-    """What as many workers would do if nobody waited, by synchronous SGD's on the fewest; returns its values."""
+    """What as many workers would do if nobody waited, by synchronous SGD's on the fewest; returns
+    its values."""
     first = next((method for method in smallest.methods if method.algorithm == BASELINE), smallest.methods[0])
     one = float(np.mean([samples_per_s(run) / busy_share(run) for run in first.runs])) / xs[0]
     line = [panel.linear(x, one) for x in xs]
@@ -169,7 +173,8 @@ def busy_share(run: Run) -> float:
 
 
 def explain_thin_lines(axis, runs: list[Run], dashes: dict[str, tuple], colours: dict[str, set[str]]) -> None:
-    """Says what lines without dots are, where there are any; a formula of one method alone in the method's colour."""
+    """Says what lines without dots are, where there are any; a formula of one method alone in the
+    method's colour."""
     kinds = {line.get_gid() for line in axis.lines}
     lines = [(dash, min(colours[name]) if len(colours[name]) == 1 else style.INK, formula_text(name, runs))
              for name, dash in dashes.items() if colours[name]]
@@ -181,7 +186,8 @@ def explain_thin_lines(axis, runs: list[Run], dashes: dict[str, tuple], colours:
 
 
 def formula_text(name: str, runs: list[Run]) -> str:
-    """The formula's name; for the one that assumes least, the names of all that do so at some point of the sweep."""
+    """The formula's name; for the one that assumes least, the names of all that do so at some point
+    of the sweep."""
     if name != LEAST_ASSUMED:
         return name
     names = dict.fromkeys(run.summary["predicted"][-1]["formula"] for run in runs if run.summary.get("predicted"))
@@ -189,7 +195,8 @@ def formula_text(name: str, runs: list[Run]) -> str:
 
 
 def shown_names(methods: list[Method]) -> dict[str, str]:
-    """Each label as the figure shows it: with its number of seeds where that is not the same everywhere."""
+    """Each label as the figure shows it: with its number of seeds where that is not the same
+    everywhere."""
     most = max(len(method.runs) for method in methods)
     names = {}
     for label in dict.fromkeys(method.label for method in methods):

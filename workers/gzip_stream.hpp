@@ -17,8 +17,8 @@ struct GzipFault : std::runtime_error {
 };
 
 // A file may be several compressed ones in a row, as RFC 1952 has it, and then zeros up to its end; anything else after
-// them is a fault, where other readers pass over it. Told by its first two bytes, a file that is not compressed passes
-// unchanged.
+// them is a fault, where other readers pass over it. A file whose first two bytes are not gzip's is not compressed, and
+// passes unchanged.
 class GzipStream {
  public:
   // `more` gives the file's next bytes, which stay until it is called again; none at the end.
