@@ -2,24 +2,23 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <system_error>
 
 #include "experiments/key_path.hpp"
 #include "experiments/printable.hpp"
 #include "experiments/settings_node.hpp"
+#include "experiments/whole_file.hpp"
 
 namespace syncopate {
 namespace {
 
+constexpr std::uintmax_t most_bytes = 64'000'000;  // of an experiment file
+
 // Before it is opened: a device never ends, a pipe may never begin.
 void check_file(const std::string& file) {
   namespace fs = std::filesystem;
-  constexpr std::uintmax_t most_bytes = 64'000'000;
   if (file.empty()) throw TomlSyntaxFault("the name of the experiment file is empty");
   std::error_code problem;
   const fs::file_status status = fs::status(file, problem);
@@ -37,12 +36,11 @@ void check_file(const std::string& file) {
 
 TomlNode load_toml(const std::string& file) {
   check_file(file);
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw TomlSyntaxFault(fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (in.bad()) throw TomlSyntaxFault(fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
-  return parse_toml(text.str(), file);
+  try {
+    return parse_toml(whole_file(file, most_bytes), file);
+  } catch (const std::system_error& problem) {
+    throw TomlSyntaxFault(fmt::format("{}: cannot be read: {}", file, problem.code().message()));
+  }
 }
 
 void apply_overrides(TomlNode& root, std::span<const std::string> overrides, FaultList& faults) {

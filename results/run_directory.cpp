@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "results/host.hpp"
-#include "workers/delays/csv_rows.hpp"
+#include "workers/content_hash.hpp"
 #include "workers/directory_check.hpp"
 #include "workers/interrupt.hpp"
 

@@ -186,6 +186,8 @@ TEST_F(Bounds, AnExperimentFileMustBeARegularFileOfModestSize) {
   };
   EXPECT_EQ(fault("/dev/zero"), "/dev/zero: is a device or a pipe; must be an experiment file");
   EXPECT_EQ(fault(""), "the name of the experiment file is empty");
+  EXPECT_EQ(fault("/proc/self/mem"), "/proc/self/mem: cannot be read: Input/output error")
+      << "a regular file, whose first bytes are no memory: an error of reading is not the end";
   std::filesystem::remove(file);
   ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
   EXPECT_EQ(fault(file), file.string() + ": is a device or a pipe; must be an experiment file");

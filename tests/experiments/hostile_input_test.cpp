@@ -128,7 +128,7 @@ TEST_F(HostileInput, MemoryThatDoesNotSufficeIsSaid) {
   write("e.toml", time_only);
   const std::string command =
       "cd '" + directory.string() +
-      "' && ulimit -v 2000000 && OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 '" SYNCOPATE_PROGRAM
+      "' && ulimit -v 1500000 && OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 '" SYNCOPATE_PROGRAM
       "' check e.toml 'delays=[{kind=\"trace\", file=\"t.csv.gz\", end=\"wrap\"}]' >out.txt 2>err.txt";
   const int status = std::system(command.c_str());
   EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 2);

@@ -10,7 +10,7 @@
 #include "tests/workers/idx_files.hpp"
 #include "workers/datasets/dataset.hpp"
 #include "workers/datasets/idx.hpp"
-#include "workers/delays/csv_rows.hpp"
+#include "workers/delays/table_text.hpp"
 
 namespace syncopate {
 namespace {
@@ -75,6 +75,15 @@ TEST(GzipStream, RefusesDamagedAndTruncatedFiles) {
   std::string damaged = file;
   damaged[file.size() - 6] ^= 1;  // the checksum
   EXPECT_THAT(fault_of(damaged, 1000), HasSubstr("does not decompress"));
+}
+
+// All pieces of the table that a file's content is.
+std::string uncompressed(std::string_view content, const std::string& file,
+                         std::uint64_t most_bytes = most_text_bytes) {
+  TableText text(content, file, most_bytes);
+  std::string whole;
+  for (std::string_view piece = text.next(); !piece.empty(); piece = text.next()) whole += piece;
+  return whole;
 }
 
 TEST(GzipStream, ATableThatUnpacksToMoreThanTheLimitIsRefused) {

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <utility>
 
+#include "workers/content_hash.hpp"
 #include "workers/datasets/digest_cache.hpp"
 #include "workers/datasets/idx.hpp"
-#include "workers/delays/csv_rows.hpp"
 #include "workers/directory_check.hpp"
 #include "workers/training/vector_clones.hpp"
 

@@ -1,20 +1,10 @@
 #include "workers/delays/csv_rows.hpp"
 
-#define XXH_INLINE_ALL
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <sstream>
-#include <utility>
-
-#include "workers/gzip_stream.hpp"
-#include "workers/interrupt.hpp"
 
 namespace syncopate {
 namespace {
@@ -31,57 +21,10 @@ constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 }  // namespace
 
-std::string file_content(const std::filesystem::path& file) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored)) throw FileFault(fmt::format("{}: is a directory", file.string()));
-  const std::uintmax_t bytes = std::filesystem::file_size(file, ignored);
-  if (!ignored && bytes > most_text_bytes)
-    throw FileFault(fmt::format("{}: has {} bytes; must be at most {}", file.string(), bytes, most_text_bytes));
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream content;
-  if (in && in.peek() != std::ifstream::traits_type::eof()) content << in.rdbuf();
-  if (!in && !in.eof()) throw FileFault(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
-  return std::move(content).str();
-}
-
-std::string content_hash(std::string_view content) {
-  return fmt::format("{:016x}", XXH3_64bits(content.data(), content.size()));
-}
-
-std::string uncompressed(std::string_view content, const std::string& file, std::uint64_t most_bytes) {
-  // A table whose durations are all the same is compressed to a tenth or so.
-  constexpr std::size_t most_times = 100, from_bytes = 64'000'000;
-  constexpr std::size_t piece_bytes = 1 << 16;
-  std::size_t taken = 0;
-  GzipStream stream([&] {
-    const std::string_view piece = content.substr(taken, piece_bytes);
-    taken += piece.size();
-    return piece;
-  });
-  std::string text;
-  text.reserve(content.size());
-  std::vector<char> buffer(1 << 18);
-  try {
-    for (std::size_t got = buffer.size(); got == buffer.size();) {
-      throw_if_interrupted();
-      got = stream.read(buffer.data(), buffer.size());
-      if (got > most_bytes - text.size())
-        throw FileFault(
-            fmt::format("{}: unpacks to more than {} bytes, the most that a table may have", file, most_bytes));
-      text.append(buffer.data(), got);
-      if (text.size() > from_bytes && text.size() / most_times > taken)
-        throw FileFault(
-            fmt::format("{}: unpacks to more than {} times its size, as no table of numbers does", file, most_times));
-    }
-  } catch (const GzipFault& problem) {
-    throw FileFault(fmt::format("{}: {}", file, problem.what()));
-  }
-  return text;
-}
-
-CsvRows::CsvRows(std::string file, std::string_view text, std::initializer_list<std::string_view> columns)
-    : file_(std::move(file)), rest_(text), names_(columns.begin(), columns.end()), values_(columns.size()) {
-  if (rest_.starts_with(byte_order_mark)) rest_.remove_prefix(byte_order_mark.size());
+CsvRows::CsvRows(const std::string& file, std::string_view content, std::initializer_list<std::string_view> columns)
+    : file_(file), text_(content, file), names_(columns.begin(), columns.end()), values_(columns.size()) {
+  taken_ = text_.next();
+  if (taken_.starts_with(byte_order_mark)) begin_ = byte_order_mark.size();
   if (!next_line()) {
     fault_at(1, "the file is empty; must have a header");
     check();
@@ -104,14 +47,28 @@ void CsvRows::find_column(const std::string& name) {
 }
 
 bool CsvRows::next_line() {
-  while (!rest_.empty()) {
-    const auto end = rest_.find('\n');
-    row_ = trimmed(rest_.substr(0, end));
-    rest_.remove_prefix(end == rest_.npos ? rest_.size() : end + 1);
-    ++line_;
+  while (take_line())
     if (!row_.empty() && row_.front() != '#') return true;
-  }
   return false;
+}
+
+bool CsvRows::take_line() {
+  auto end = taken_.find('\n', begin_);
+  while (end == taken_.npos) {
+    const std::string_view more = text_.next();
+    if (more.empty()) break;
+    taken_.erase(0, begin_);
+    begin_ = 0;
+    const std::size_t searched = taken_.size();
+    taken_ += more;
+    end = taken_.find('\n', searched);
+  }
+  if (begin_ == taken_.size()) return false;
+  end = std::min(end, taken_.size());  // the last line need not have one
+  row_ = trimmed(std::string_view(taken_).substr(begin_, end - begin_));
+  begin_ = std::min(end + 1, taken_.size());
+  ++line_;
+  return true;
 }
 
 std::string_view CsvRows::cell(std::size_t position) const {

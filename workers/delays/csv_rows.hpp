@@ -2,41 +2,27 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <initializer_list>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "workers/delays/table_text.hpp"
+
 namespace syncopate {
-
-// What is wrong with a file, and where: "file:line: what", each fault one line.
-struct FileFault : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-inline constexpr std::uint64_t most_text_bytes = 4'000'000'000;
-
-// A file's content as it is stored. Throws FileFault, also where there is more than most_text_bytes.
-std::string file_content(const std::filesystem::path& file);
-// What tells files apart: 16 hexadecimal digits.
-std::string content_hash(std::string_view content);
-// The table that `content` is, compressed or not. Throws FileFault, which names `file`, also where the table has more
-// than most_bytes, or unpacks to more than a hundred times what it is compressed to: so little memory is taken for it.
-std::string uncompressed(std::string_view content, const std::string& file, std::uint64_t most_bytes = most_text_bytes);
 
 // Reads row by row the columns that are asked for, in the order in which they are asked for; others are passed over.
 // The first line that is not empty and does not begin with # has the columns' names. A byte order mark and line ends
 // of any kind are passed over. Faults are collected until somebody asks.
 class CsvRows {
  public:
-  // `text` outlives the object. Throws FileFault if a column is missing or stands twice.
-  CsvRows(std::string file, std::string_view text, std::initializer_list<std::string_view> columns);
+  // `content`, compressed or not, outlives the object. Throws FileFault if a column is missing or stands twice, and
+  // as TableText does.
+  CsvRows(const std::string& file, std::string_view content, std::initializer_list<std::string_view> columns);
 
-  // The next row whose numbers are all finite; false at the end. Other rows are faults.
+  // The next row whose numbers are all finite; false at the end. Other rows are faults. Throws as TableText does.
   bool next();
   std::span<const double> values() const { return values_; }
   // Value `column` of the row, an integer from 0 to `most`; nothing, and a fault, if it is none.
@@ -51,12 +37,15 @@ class CsvRows {
 
  private:
   bool next_line();
+  bool take_line();
   std::size_t cells() const;
   std::string_view cell(std::size_t position) const;
   void find_column(const std::string& name);
 
   std::string file_;
-  std::string_view rest_;
+  TableText text_;
+  std::string taken_;      // of the text: the line that is read now, and what follows it
+  std::size_t begin_ = 0;  // of the next line there
   std::string_view row_{};
   std::int64_t line_ = 0;
   std::vector<std::string> names_;

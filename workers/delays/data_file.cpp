@@ -5,6 +5,8 @@
 #include <new>
 #include <sstream>
 
+#include "workers/content_hash.hpp"
+
 namespace syncopate {
 
 std::optional<DataFile> find_data_file(Settings& settings) {

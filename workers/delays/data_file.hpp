@@ -10,7 +10,7 @@
 #include <string>
 
 #include "experiments/settings.hpp"
-#include "workers/delays/csv_rows.hpp"
+#include "workers/delays/table_text.hpp"
 
 namespace syncopate {
 
@@ -30,7 +30,7 @@ void report_lack_of_memory(const std::filesystem::path& file, Settings& settings
 // Each line of it becomes a fault of the settings.
 void report(const FileFault& problem, Settings& settings);
 
-// The file as a Parsed(name, text), whose FileFault becomes a fault of the settings; null after a fault.
+// The file as a Parsed(name, content), whose FileFault becomes a fault of the settings; null after a fault.
 template <typename Parsed>
 std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
   static std::mutex mutex;
@@ -41,7 +41,7 @@ std::shared_ptr<const Parsed> read_data_file(Settings& settings) {
   auto& before = parsed_before[file->name + '\n' + file->hash];
   if (auto parsed = before.lock()) return parsed;
   try {
-    auto parsed = std::make_shared<const Parsed>(file->name, uncompressed(file->content, file->name));
+    auto parsed = std::make_shared<const Parsed>(file->name, file->content);
     before = parsed;
     return parsed;
   } catch (const FileFault& problem) {

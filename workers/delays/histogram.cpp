@@ -55,8 +55,8 @@ std::shared_ptr<const Histogram> read_histogram(Settings& settings) {
 
 }  // namespace
 
-Histogram::Histogram(const std::string& file, std::string_view text) {
-  CsvRows rows(file, text, {"bin_left_s", "bin_right_s", "density"});
+Histogram::Histogram(const std::string& file, std::string_view content) {
+  CsvRows rows(file, content, {"bin_left_s", "bin_right_s", "density"});
   double last_right = -longest_delay;
   while (rows.next()) {
     const double left = rows.number(0), right = rows.number(1), density = rows.number(2);

@@ -13,9 +13,10 @@ namespace syncopate {
 
 class Histogram {
  public:
-  // Comma-separated bin_left_s, bin_right_s, density; the density need not integrate to 1. Bins ascend and do not
-  // overlap; there may be gaps. Throws FileFault, which names `file` and the line.
-  Histogram(const std::string& file, std::string_view text);
+  // What a file holds, compressed or not: comma-separated bin_left_s, bin_right_s, density; the density need not
+  // integrate to 1. Bins ascend and do not overlap; there may be gaps. Throws FileFault, which names `file` and the
+  // line.
+  Histogram(const std::string& file, std::string_view content);
 
   double quantile(double u) const {
     std::size_t bin = guide_[static_cast<std::size_t>(u * static_cast<double>(guide_.size()))];

@@ -39,8 +39,8 @@ class Moments {
 
 }  // namespace
 
-Trace::Trace(std::string file, std::string_view text) : file_(std::move(file)) {
-  CsvRows csv(file_, text, {"worker", "step", "micro_batch", "duration_s"});
+Trace::Trace(std::string file, std::string_view content) : file_(std::move(file)) {
+  CsvRows csv(file_, content, {"worker", "step", "micro_batch", "duration_s"});
   std::vector<Row> rows;
   while (csv.next()) {
     const auto worker = csv.integer(0, most_workers), step = csv.integer(1, most_steps),
@@ -48,7 +48,12 @@ Trace::Trace(std::string file, std::string_view text) : file_(std::move(file)) {
     if (csv.number(3) < 0) csv.fault(fmt::format("duration_s = {}; must be at least 0", csv.number(3)));
     if (csv.number(3) > longest_delay)
       csv.fault(fmt::format("duration_s = {}; must be at most {}", csv.number(3), longest_delay));
-    if (worker && step && micro_batch) rows.push_back({*worker, *step, *micro_batch, csv.number(3), csv.line()});
+    if (worker && step && micro_batch)
+      rows.push_back({.worker = static_cast<std::int32_t>(*worker),
+                      .step = static_cast<std::int32_t>(*step),
+                      .micro_batch = static_cast<std::int32_t>(*micro_batch),
+                      .line = static_cast<std::uint32_t>(csv.line()),
+                      .duration_s = csv.number(3)});
   }
   csv.check();
   if (rows.empty()) csv.fault("there are no rows below the header");
@@ -66,7 +71,7 @@ Trace::Trace(std::string file, std::string_view text) : file_(std::move(file)) {
       csv.fault_at(row.line, fmt::format("worker = {}; there is no worker {}", row.worker, next_worker));
     next_worker = row.worker + 1;
   }
-  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // and their lines
+  std::vector<std::pair<std::int32_t, std::uint32_t>> steps;  // and their lines
   for (const Row& row : rows) steps.emplace_back(row.step, row.line);
   std::ranges::sort(steps);
   std::int64_t next_step = 0;
@@ -86,11 +91,11 @@ Trace::Trace(std::string file, std::string_view text) : file_(std::move(file)) {
   begin_.reserve(static_cast<std::size_t>(next_worker * next_step) + 1);
   Moments moments;
   for (const Row& row : rows) {
-    const std::size_t own = step_of(static_cast<int>(row.worker), row.step);
+    const std::size_t own = step_of(row.worker, row.step);
     while (begin_.size() <= own) begin_.push_back(durations_s_.size());
     numbers_.push_back(static_cast<std::uint32_t>(row.micro_batch));
     durations_s_.push_back(row.duration_s);
-    micro_batches_ = std::max(micro_batches_, static_cast<int>(row.micro_batch) + 1);
+    micro_batches_ = std::max(micro_batches_, row.micro_batch + 1);
     double& minimum_s = minima_s_[static_cast<std::size_t>(row.worker)];
     minimum_s = std::min(minimum_s, row.duration_s);
     moments.add(row.duration_s);

@@ -13,10 +13,10 @@ namespace syncopate {
 
 class Trace {
  public:
-  // Comma-separated worker, step, micro_batch, duration_s, in any order, all from 0; other columns are passed over.
-  // Every worker and every step has a row, no row stands twice, but rows may be missing.
-  // Throws FileFault, which names `file` and the line.
-  Trace(std::string file, std::string_view text);
+  // What a file holds, compressed or not: comma-separated worker, step, micro_batch, duration_s, in any order, all from
+  // 0; other columns are passed over. Every worker and every step has a row, no row stands twice, but rows may be
+  // missing. Throws FileFault, which names `file` and the line.
+  Trace(std::string file, std::string_view content);
 
   const std::string& file() const { return file_; }
   int workers() const { return workers_; }
@@ -36,10 +36,11 @@ class Trace {
   StepLaw step_law(int worker, int micro_batches) const;
 
  private:
+  // Small, for there are many; a file of most_text_bytes has no more lines than `line` can count.
   struct Row {
-    std::int64_t worker, step, micro_batch;
+    std::int32_t worker, step, micro_batch;
+    std::uint32_t line;
     double duration_s;
-    std::int64_t line;
   };
   std::size_t step_of(int worker, Step step) const {
     return static_cast<std::size_t>(worker * steps_.value() + step.value());

@@ -1,0 +1,73 @@
+#include "workers/delays/csv_rows.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "results/gzip.hpp"
+#include "tests/workers/delay_files.hpp"
+#include "tests/workers/idx_files.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+using CsvFiles = DelayFiles;
+
+// The text comes in pieces of some 250,000 bytes. Comments of all lengths before the rows move where a piece ends: into
+// a number, between values, between the two characters that end a line.
+TEST(CsvRows, RowsAreTheSameWhereverAPieceOfTheTextEnds) {
+  constexpr int rows = 40'000;
+  std::string table;
+  for (int i = 0; i < rows; ++i) table += fmt::format("{},{}.25\r\n", i, 7 * i % 1001);
+  ASSERT_GT(table.size(), 500'000u);
+  for (std::size_t length = 0; length < 20; ++length)
+    for (const bool compressed : {false, true}) {
+      const std::string text = "\xef\xbb\xbf#" + std::string(length, '-') + "\nrow,value\n" + table + "40000,5";
+      const std::string content = compressed ? gzip(text) : text;
+      CsvRows csv("t.csv", content, {"value", "row"});
+      int wrong = 0;
+      for (int i = 0; i < rows; ++i) {
+        ASSERT_TRUE(csv.next());
+        wrong += csv.number(0) != 7 * i % 1001 + 0.25 || csv.number(1) != i || csv.line() != i + 3;
+      }
+      EXPECT_EQ(wrong, 0);
+      ASSERT_TRUE(csv.next());
+      EXPECT_EQ(csv.number(0), 5);  // without the end of a line
+      EXPECT_FALSE(csv.next());
+      csv.check();
+    }
+}
+
+TEST(CsvRows, ALineOfManyPiecesIsOne) {
+  const std::string text = "a,b\n1," + std::string(1'000'000, ' ') + "2\n3,4\n";
+  CsvRows csv("t.csv", text, {"b"});
+  ASSERT_TRUE(csv.next());
+  EXPECT_EQ(csv.number(0), 2);
+  ASSERT_TRUE(csv.next());
+  EXPECT_EQ(csv.line(), 3);
+  EXPECT_FALSE(csv.next());
+}
+
+TEST(CsvRows, DamageBehindTheFirstRowsIsAFault) {
+  std::string table = "a\n";
+  for (int i = 0; i < 500'000; ++i) table += fmt::format("{}\n", i * 37 % 100'003);
+  const std::string content = gzip(table);
+  CsvRows csv("t.csv.gz", std::string_view(content).substr(0, content.size() / 2), {"a"});
+  EXPECT_TRUE(csv.next());
+  EXPECT_EQ(message_of<FileFault>([&] {
+              while (csv.next()) continue;
+            }),
+            "t.csv.gz: ends in the middle of its compressed data; the file is truncated");
+}
+
+// A regular file whose first bytes cannot be read, because no memory lies there.
+TEST_F(CsvFiles, ATableThatCannotBeReadToItsEndIsNoShorterOne) {
+  EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"/proc/self/mem\"").faults,
+              HasSubstr("/proc/self/mem: cannot be read: Input/output error"));
+}
+
+}  // namespace
+}  // namespace syncopate
