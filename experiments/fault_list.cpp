@@ -9,7 +9,9 @@
 namespace syncopate {
 
 void FaultList::add(const SourcePlace& place, std::string text) {
-  Fault fault{place, std::move(text)};
+  // Where on the command line is not told, so what reads alike there is the same.
+  const bool from_command_line = place.source == command_line_source;
+  Fault fault{from_command_line ? SourcePlace{place.source} : place, std::move(text)};
   if (known_.insert(fault).second) faults_.push_back(std::move(fault));
 }
 
@@ -20,9 +22,7 @@ void FaultList::add(const FaultList& others) {
 std::string FaultList::report() const {
   std::vector<Fault> sorted = faults_;
   std::ranges::stable_sort(sorted, {}, [](const Fault& fault) {
-    const bool from_command_line = fault.place.source == command_line_source;
-    const std::uint32_t line = from_command_line ? 0 : fault.place.line;
-    return std::tuple(from_command_line, line, from_command_line ? 0 : fault.place.column);
+    return std::tuple(fault.place.source == command_line_source, fault.place.line, fault.place.column);
   });
   constexpr std::size_t most = 50;
   const std::size_t shown = std::min(sorted.size(), most);

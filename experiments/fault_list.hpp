@@ -12,7 +12,7 @@ namespace syncopate {
 
 class FaultList {
  public:
-  // The same fault at the same place counts once.
+  // The same fault at the same place counts once; the command line is one place.
   void add(const SourcePlace& place, std::string text);
   void add(const FaultList& others);
 

@@ -255,6 +255,14 @@ TEST_F(ExperimentFile, WhatFollowsFromAFaultIsNotReported) {
   only_fault({"training.optimizer={name=\"sgd\", momentum=2, nesterov=true}"}, "training.optimizer.momentum = 2");
 }
 
+// Two values of a sweep lack the same; where in the command line is not told.
+TEST_F(ExperimentFile, WhatIsMissingOnTheCommandLineIsReportedOnce) {
+  EXPECT_EQ(faults({"sweep.network=[{kind=\"ring\",latency_s=1},{kind=\"ring\",latency_s=2}]"}),
+            "command line: network.bandwidth_bytes_per_s is missing; must be a number above 0");
+  EXPECT_EQ(faults({"sweep.cluster=[{workers=4},{workers=8},{workers=8,micro_batches=2}]"}),
+            "command line: cluster.micro_batch_s is missing; must be a number above 0 and at most 1000000000");
+}
+
 TEST_F(ExperimentFile, MethodsAreCheckedAgainstTheRestOfTheFile) {
   const auto with = [&](const std::string& method, Overrides overrides = {}) {
     overrides.insert(overrides.begin(), "methods=[{" + method + "}]");
