@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "experiments/experiment.hpp"
+#include "tests/experiments/watched_methods.hpp"
 #include "workers/outages.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
@@ -35,90 +36,32 @@ parameters = 10_000
 steps = 30
 )";
 
-// Methods that lose work in every way that there is.
-constexpr const char* methods_text = R"(
-[[methods]]
-algorithm = "sync-sgd"
-[[methods]]
-algorithm = "dropcompute"
-threshold_s = 0.040
-[[methods]]
-label = "dropcompute backward"
+// With these, methods that lose work in every way that there is.
+constexpr const char* more_methods = R"([[methods]]
+label = "dropcompute, backward"
 algorithm = "dropcompute"
 threshold_s = 0.040
 preempt = "backward"
 [[methods]]
-algorithm = "random-drop"
-drop_rate = 0.3
-[[methods]]
-algorithm = "backup-workers"
-backups = 2
-[[methods]]
-label = "backup-workers cancel"
-algorithm = "backup-workers"
-backups = 2
-late = "cancel"
-[[methods]]
-label = "backup-workers two servers"
+label = "backup-workers, two servers"
 algorithm = "backup-workers"
 backups = 2
 servers = 2
 [[methods]]
-algorithm = "backup-tokens"
-backups = 2
-[[methods]]
-algorithm = "backup-all-reduce"
-backups = 2
-[[methods]]
-algorithm = "eager-sgd"
-activation = "solo"
-[[methods]]
-label = "eager-sgd majority, drop"
+label = "eager-sgd, late dropped"
 algorithm = "eager-sgd"
 activation = "majority"
 late = "drop"
 [[methods]]
-algorithm = "async-sgd"
-[[methods]]
-label = "async-sgd cut"
+label = "async-sgd, cut"
 algorithm = "async-sgd"
 maximum_staleness = 3
 [[methods]]
-algorithm = "softsync"
-splitting = 2
-[[methods]]
-algorithm = "stale-synchronous"
-slack = 2
-[[methods]]
-algorithm = "bounded-delay"
-maximum_delay = 3
-[[methods]]
-algorithm = "local-sgd"
-period = { rule = "constant", steps = 4 }
-[[methods]]
-algorithm = "hierarchical-sgd"
-group_size = 2
-group_period = 2
-period = { rule = "constant", steps = 4 }
-[[methods]]
-algorithm = "dropcompute-local-sgd"
-threshold_s = 0.040
-period = { rule = "constant", steps = 4 }
-[[methods]]
-label = "gradient-coding"
-algorithm = "gradient-coding"
-code = "cyclic"
-stragglers = 2
-[[methods]]
-label = "gradient-coding cancel"
+label = "gradient-coding, cancelled"
 algorithm = "gradient-coding"
 code = "fractional"
 stragglers = 1
 late = "cancel"
-[[methods]]
-algorithm = "decentralized-sgd"
-[[methods]]
-algorithm = "stochastic-gradient-push"
 )";
 
 struct Recorded {
@@ -204,7 +147,8 @@ class Timelines : public testing::Test {
   void TearDown() override { std::filesystem::remove(file_); }
 
   Experiment load(const char* delay, const char* parameter) {
-    std::ofstream(file_) << fmt::format(fmt::runtime(experiment_text), delay, parameter) << methods_text;
+    std::ofstream(file_) << fmt::format(fmt::runtime(experiment_text), delay, parameter) << watched::methods
+                         << more_methods;
     return load_experiment(file_.string(), {});
   }
 

@@ -112,6 +112,7 @@ void MpiCluster::Process::finish_round(const Contribution& contribution) {
   const std::int64_t dropped = contribution.planned - contribution.kept;
   own.kept += contribution.kept;
   own.kept_ns += contribution.compute_time.count();
+  if (spans() && options_.servers > 0) fates_.push_back({self_, contribution.compute_time, true});  // no server says so
   own.dropped += dropped;
   if (rows_.empty() || rows_.back().step != contribution.step.value())
     rows_.push_back({.step = contribution.step.value()});

@@ -161,6 +161,7 @@ void SimulatedCluster::finish_round(Rank rank, const Contribution& contribution)
   Participant& participant = self(rank);
   participant.kept += contribution.kept;
   participant.kept_time += contribution.compute_time;
+  if (spans_ && options_.servers > 0) spans_->keep(rank, contribution.compute_time);  // no server says so
   participant.dropped += contribution.planned - contribution.kept;
   participant.last_row = contribution.step;
   OpenRow& row = open_rows_[contribution.step];
