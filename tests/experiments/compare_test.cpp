@@ -8,6 +8,7 @@
 #include <string>
 
 #include "results/npy.hpp"
+#include "tests/experiments/emulated_cluster.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {
@@ -19,12 +20,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 // Two workers, 12 steps of 20 ms of which next to nothing is arithmetic.
-constexpr const char* two_methods = R"(name = "two"
-[cluster]
-workers = 2
-micro_batch_s = 0.020
-pace = "emulate"
-[network]
+const std::string two_methods = "name = \"two\"\n" + emulated_cluster(2, 0.020) + plain_sgd + R"([network]
 kind = "fixed"
 latency_s = 0.0002
 [[delays]]
@@ -33,11 +29,6 @@ low = 0.0
 high = 0.020
 [training]
 model = "quadratic"
-[training.learning_rate]
-schedule = "constant"
-peak = 0.1
-[training.optimizer]
-name = "sgd"
 [budget]
 steps = 12
 [evaluation]

@@ -1,5 +1,6 @@
 // A rank that is killed in the middle of a run: the others are ended by the launcher in the same way as by Ctrl-C, and
 // say what has happened all the same.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "results/host.hpp"
+#include "tests/experiments/emulated_cluster.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {
@@ -21,36 +23,43 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
+// An experiment of two runs on three ranks, without what it trains.
+std::string on_three_ranks(const std::string& name) {
+  return fmt::format("name = \"{}\"\n{}{}[network]\nkind = \"free\"\n[[methods]]\nalgorithm = \"sync-sgd\"\n", name,
+                     emulated_cluster(3, 0.05), plain_sgd);
+}
+
 // The second run takes days, nearly all of which ranks sleep, so that they are not in the middle of a reduction.
-constexpr const char* experiment = R"(name = "lost"
-[cluster]
-workers = 3
-micro_batch_s = 0.05
-pace = "emulate"
-[network]
-kind = "free"
-[training]
+const std::string long_sleeps = on_three_ranks("lost") + R"([training]
 model = "quadratic"
-[training.learning_rate]
-schedule = "constant"
-peak = 0.1
-[training.optimizer]
-name = "sgd"
-[budget]
-steps = 10
 [evaluation]
 every_steps = 5
-[[methods]]
-algorithm = "sync-sgd"
 [sweep]
 "budget.steps" = [10, 10_000_000]
+)";
+
+// The second run's first gradient takes more arithmetic than anybody waits for, and no rank can leave it.
+const std::string long_steps = on_three_ranks("long") + R"([training]
+model = "mlp"
+dataset = "gaussian-mixture"
+[models.mlp]
+hidden = [4000, 4000]
+[datasets.gaussian-mixture]
+train = 12000
+test = 10
+[evaluation]
+train_samples = 10
+[budget]
+steps = 1
+[sweep]
+"training.micro_batch_size" = [1, 4000]
 )";
 
 class LostRank : public ProgramTest {
  protected:
   // Runs the experiment on three ranks; once the first run is there, `disturb` gets the ranks' processes.
   template <typename Disturb>
-  ProgramOutcome launch(Disturb disturb, const char* what = experiment) {
+  ProgramOutcome launch(Disturb disturb, const std::string& what = long_sleeps) {
     write("e.toml", what);
     // Open MPI kills the survivors a second after it has told them to end, on a busy machine before they can speak. It
     // always waits so long.
@@ -108,37 +117,6 @@ TEST_F(LostRank, IsNamedByTheSurvivorsAndNotCalledAnInterruption) {
     std::filesystem::remove_all(directory / "results");
   }
 }
-
-// Its first gradient takes more arithmetic than anybody waits for, and no rank can leave it.
-constexpr const char* long_steps = R"(name = "long"
-[cluster]
-workers = 3
-micro_batch_s = 0.05
-pace = "emulate"
-[network]
-kind = "free"
-[training]
-model = "mlp"
-dataset = "gaussian-mixture"
-[training.learning_rate]
-schedule = "constant"
-peak = 0.1
-[training.optimizer]
-name = "sgd"
-[models.mlp]
-hidden = [4000, 4000]
-[datasets.gaussian-mixture]
-train = 12000
-test = 10
-[evaluation]
-train_samples = 10
-[budget]
-steps = 1
-[[methods]]
-algorithm = "sync-sgd"
-[sweep]
-"training.micro_batch_size" = [1, 4000]
-)";
 
 TEST_F(LostRank, IsNotClaimedWhereTheUserInterruptsALongStepEither) {
   const auto outcome =

@@ -1,0 +1,22 @@
+// Parts of experiments for MPI whose ranks sleep nearly all of the time that a micro-batch takes.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace syncopate {
+
+inline std::string emulated_cluster(int workers, double micro_batch_s) {
+  return fmt::format("[cluster]\nworkers = {}\nmicro_batch_s = {}\npace = \"emulate\"\n", workers, micro_batch_s);
+}
+
+// The model and whatever else is left out follow in tables of their own.
+inline constexpr const char* plain_sgd = R"([training.learning_rate]
+schedule = "constant"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+)";
+
+}  // namespace syncopate
