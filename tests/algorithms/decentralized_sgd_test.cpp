@@ -76,6 +76,19 @@ TEST(DecentralizedSgd, ModelsTravelWhileGradientsAreComputed) {
   expect_exact_accounts(outcome);
 }
 
+// Data that end with the budget are no reason to leave early: the mean is that of all models.
+TEST(DecentralizedSgd, WorkersWhoseDataEndWithTheBudgetAreInTheMean) {
+  SimulatedRun setup{.workers = 3, .budget = {.steps = 3}, .delays = delays({0, 0, 1})};
+  const auto expected = setup.run(DecentralizedSgd());
+  for (const std::vector<std::optional<Step>>& data_of :
+       {std::vector<std::optional<Step>>{3, 3, 3}, {3, std::nullopt, std::nullopt}, {std::nullopt, 3, std::nullopt}}) {
+    setup.data_of = data_of;
+    const auto outcome = setup.run(DecentralizedSgd());
+    EXPECT_EQ(outcome.parameters, expected.parameters);
+    EXPECT_EQ(outcome.totals.messages, expected.totals.messages);
+  }
+}
+
 // Two models per worker and step, 16 bytes each; at the end one from each to worker 0, with its weight of 8 bytes.
 TEST(DecentralizedSgd, BytesAndMessagesAreTheFormulas) {
   const SimulatedRun setup{.workers = 6, .budget = {.steps = 7}, .objective = nullptr};

@@ -80,6 +80,16 @@ TEST(StochasticGradientPush, NeitherModelsNorWeightsAreLostOnTheWay) {
     }
 }
 
+// Data that end with the budget are no reason to leave early: the mean is that of all models.
+TEST(StochasticGradientPush, WorkersWhoseDataEndWithTheBudgetAreInTheMean) {
+  SimulatedRun setup{.workers = 3, .budget = {.steps = 5}};
+  const auto expected = setup.run(StochasticGradientPush());
+  setup.data_of = {5, 5, 5};
+  EXPECT_EQ(setup.run(StochasticGradientPush()).parameters, expected.parameters);
+  setup.data_of = {std::nullopt, 5, std::nullopt};
+  EXPECT_EQ(setup.run(StochasticGradientPush()).parameters, expected.parameters);
+}
+
 TEST(StochasticGradientPush, WithOverlapWeightsFollowTheMessages) {
   // Worker 0 takes 1 s per step, worker 1 3 s; messages take 0.5 s. Worker 0 sends 1/2, 1/4 and 1/8 of e_0 at 1, 2
   // and 3 s, and waits after its third step for worker 1's first message, which comes at 3.5 s. The others come at
