@@ -33,7 +33,7 @@ TEST(ModelAverage, IsTheMeanAndMomentsFollowThePolicy) {
 
 // Adam's moments after one step from zero are (1 - beta1) g and (1 - beta2) g^2.
 struct AdamEngine : Engine {
-  AdamEngine() : Engine(std::make_shared<PullObjective>(3, 3), make_adamw({.beta1 = 0.5, .beta2 = 0.75})) {
+  AdamEngine() : Engine(std::make_shared<PullObjective>(3, 3), make_adamw({.beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0})) {
     const auto start = training.initial_state();
     for (int worker = 0; worker < 2; ++worker)
       states.push_back(training.descend(start, promise(start, 3 * worker), 0.1));
@@ -97,6 +97,23 @@ TEST(ModelAverage, EachMomentFollowsItsOwnPolicyAsBytes) {
         EXPECT_EQ(engine.training.values(state), std::vector<float>(mean.begin(), mean.begin() + 3));
       }
     }
+}
+
+// Worker 1 has taken a step more. Moments m and v are equal after the average; a zero gradient then moves worker w by
+// rate beta1 m / (1 - beta1^t) / sqrt(beta2 v / (1 - beta2^t)), with t = 2 and 3, so that the moves' ratio is known.
+TEST(ModelAverage, EachWorkersBiasCorrectionGoesOnByItsOwnSteps) {
+  AdamEngine engine;
+  engine.states[1] = engine.training.descend(engine.states[1], engine.promise(engine.states[1], 0), 0.1);
+  const AveragePolicy policy{.moments = {StatePolicy::average, StatePolicy::average}};
+  const auto averaged = engine.training.average(engine.states, policy);
+  const std::vector<float> start = engine.training.values(averaged[0]);
+  EXPECT_EQ(engine.training.values(averaged[1]), start);
+  std::vector<std::vector<float>> moved;
+  for (const auto& state : averaged)
+    moved.push_back(engine.training.values(engine.training.descend(state, Gradient(), 10)));
+  const double ratio = (1 - 0.125) / (1 - 0.25) * std::sqrt((1 - 0.5625) / (1 - 0.421875));
+  for (std::size_t i = 0; i < start.size(); ++i)
+    EXPECT_NEAR((moved[0][i] - start[i]) / (moved[1][i] - start[i]), ratio, 1e-4);
 }
 
 TEST(ModelAverage, StepsAreCountedOnWhereThereIsNoMoment) {
