@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -20,6 +19,7 @@
 #include "results/result_table.hpp"
 #include "results/run_directory.hpp"
 #include "results/run_files.hpp"
+#include "results/whole_file.hpp"
 #include "workers/interrupt.hpp"
 #include "workers/mpi/mpi_session.hpp"
 
@@ -164,23 +164,13 @@ ComparedRun Comparison::compared(std::size_t index) const {
   return result;
 }
 
-void write_file(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error(fmt::format("{}: cannot be written", path.string()));
-}
-
 void Comparison::write(const std::vector<ComparedRun>& runs) const {
   const std::string json = comparison_json(experiment_.name, runs, options_.tolerances, machine_);
-  {
-    const auto held = hold_off_end();
-    write_file(fs::path(options_.run.results_directory) / slug(experiment_.name) / "compare.json", json);
-  }
-  if (!options_.json.empty()) write_file(options_.json, json);
+  write_whole_file(fs::path(options_.run.results_directory) / slug(experiment_.name) / "compare.json", json);
+  if (!options_.json.empty()) write_whole_file(options_.json, json);
   if (!options_.markdown.empty())
-    write_file(options_.markdown,
-               comparison_markdown(experiment_.name, experiment_.file, runs, options_.tolerances, machine_));
+    write_whole_file(options_.markdown,
+                     comparison_markdown(experiment_.name, experiment_.file, runs, options_.tolerances, machine_));
 }
 
 int Comparison::run() {

@@ -1,7 +1,6 @@
 #include "experiments/micro_batch_meter.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
@@ -19,6 +17,8 @@
 #include "results/finished_run.hpp"
 #include "results/host.hpp"
 #include "results/run_directory.hpp"
+#include "results/whole_file.hpp"
+#include "workers/interrupt.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/training/objective.hpp"
 
@@ -39,17 +39,6 @@ Json entries_of(const fs::path& file) {
 
 bool is_of(const Json& entry, const MicroBatchWork& work) {
   return entry.at("host") == host_name() && entry.at("work") == work.key;
-}
-
-// Whole or not at all.
-void write_entries(const fs::path& file, const Json& entries) {
-  fs::create_directories(file.parent_path());
-  const fs::path written = file.parent_path() / fmt::format(".{}.{}", file.filename().string(), getpid());
-  std::ofstream stream(written, std::ios::binary);
-  stream << entries.dump(2) << "\n";
-  stream.close();
-  if (!stream) throw std::runtime_error("cannot be written");
-  fs::rename(written, file);
 }
 
 }  // namespace
@@ -95,8 +84,13 @@ double MicroBatchMeter::kept_or_measured(const MicroBatchWork& work) const {
     } else {
       entries.push_back(std::move(entry));
     }
-    if (options_.keep) write_entries(file, entries);
+    if (options_.keep) {
+      fs::create_directories(file.parent_path());
+      write_whole_file(file, entries.dump(2) + "\n");
+    }
     return measured;
+  } catch (const Interrupted&) {
+    throw;
   } catch (const std::exception& problem) {
     throw ConfigurationFault(
         fmt::format("cluster.micro_batch_s = \"measured\" ({}): {}", file.string(), problem.what()));

@@ -13,6 +13,7 @@
 #include <set>
 #include <system_error>
 
+#include "results/descriptor.hpp"
 #include "results/host.hpp"
 #include "workers/content_hash.hpp"
 #include "workers/directory_check.hpp"
@@ -53,37 +54,6 @@ std::optional<Leftover> as_leftover(const std::string& name) {
   }
   return {};
 }
-
-[[noreturn]] void fail(const char* what, const fs::path& path) {
-  throw fs::filesystem_error(what, path, std::error_code(errno ? errno : EIO, std::generic_category()));
-}
-
-// An open file or directory.
-class Descriptor {
- public:
-  Descriptor(const fs::path& path, int flags) : path_(path), number_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (number_ < 0) fail("cannot open", path_);
-  }
-  ~Descriptor() { close(number_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  void write(std::string_view contents) const {
-    while (!contents.empty()) {
-      const auto written = ::write(number_, contents.data(), contents.size());
-      if (written < 0 && errno != EINTR) fail("cannot write", path_);
-      if (written > 0) contents.remove_prefix(static_cast<std::size_t>(written));
-    }
-  }
-  // Some file systems cannot do so for directories (EINVAL), and need not.
-  void sync() const {
-    if (fsync(number_) != 0 && errno != EINVAL) fail("cannot put on the disk", path_);
-  }
-
- private:
-  fs::path path_;
-  int number_;
-};
 
 void sync_directory(const fs::path& directory) {
   Descriptor(directory.empty() ? fs::path(".") : directory, O_RDONLY | O_DIRECTORY).sync();

@@ -57,11 +57,14 @@ class Compare : public ProgramTest {
 TEST_F(Compare, BothClustersAreRunOnceAndStandSideBySide) {
   const std::string file = write("e.toml", two_methods);
   const std::string command = "compare " + file + " --results results ";
+  write("table.md", "old");
+  std::filesystem::create_hard_link(directory / "table.md", directory / "old.md");
   const auto outcome = syncopate(command + "--markdown table.md --json table.json --step-time-tolerance 100");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("sync-sgd"), HasSubstr("served"), HasSubstr("within")));
   EXPECT_THAT(outcome.err, HasSubstr("under MPI, 2 of 2: served"));
   EXPECT_THAT(read("table.md"), HasSubstr("| sync-sgd | "));
+  EXPECT_EQ(read("old.md"), "old");  // which is replaced at once, never half-written
   EXPECT_EQ(read("table.json"), read("results/two/compare.json"));
 
   const json compared = result();

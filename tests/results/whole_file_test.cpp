@@ -1,0 +1,123 @@
+// Files that appear whole or not at all.
+#include "results/whole_file.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "workers/interrupt.hpp"
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+
+class WholeFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(directory_);
+    fs::create_directories(directory_);
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  static std::string read(const fs::path& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(directory_)) found.push_back(entry.path().filename());
+    return found;
+  }
+
+  const fs::path directory_ = fs::temp_directory_path() / fmt::format("syncopate_whole_file_{}", getpid());
+};
+
+TEST_F(WholeFile, IsReplaced) {
+  for (const char* contents : {"long contents", "short"}) {
+    write_whole_file(directory_ / "file", contents);
+    EXPECT_EQ(read(directory_ / "file"), contents);
+  }
+  EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+// As if the device were full: the contents are longer than a file may be.
+TEST_F(WholeFile, StaysAsItWasWhereItCannotBeWritten) {
+  write_whole_file(directory_ / "file", "old");
+  const pid_t writer = fork();
+  if (writer == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{.rlim_cur = 1000, .rlim_max = 1000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      write_whole_file(directory_ / "file", std::string(2000, 'n'));
+    } catch (const std::system_error& error) {
+      _exit(std::string(error.what()).find("file") != std::string::npos ? 0 : 2);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(writer, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(read(directory_ / "file"), "old");
+  EXPECT_THAT(names(), testing::ElementsAre("file"));
+}
+
+// Eight at once, each of which is somewhere else in its work.
+TEST_F(WholeFile, IsWholeAndAloneWhereTheUserInterruptsItsWriter) {
+  std::map<pid_t, fs::path> writers;
+  for (int i = 0; i < 8; ++i) {
+    const fs::path file = directory_ / fmt::format("file-{}", i);
+    const pid_t writer = fork();
+    if (writer == 0) {
+      install_interrupt_handlers();
+      raise(SIGINT);
+      while (true)
+        for (const char letter : {'o', 'n'}) write_whole_file(file, std::string(20'000'000, letter));
+    }
+    writers[writer] = file;
+  }
+  for (const auto& [writer, file] : writers) {
+    int status = 0;
+    waitpid(writer, &status, 0);
+    EXPECT_EQ(WEXITSTATUS(status), 130);
+    const std::string text = read(file);
+    EXPECT_TRUE(text.empty() || text == std::string(20'000'000, text.front())) << text.size();
+  }
+  EXPECT_THAT(names(), testing::Each(testing::StartsWith("file-")));
+}
+
+TEST_F(WholeFile, IsWhatALinkLeadsTo) {
+  write_whole_file(directory_ / "file", "old");
+  fs::create_symlink("file", directory_ / "link");
+  write_whole_file(directory_ / "link", "new");
+  EXPECT_EQ(read(directory_ / "file"), "new");
+  EXPECT_TRUE(fs::is_symlink(directory_ / "link"));
+}
+
+TEST_F(WholeFile, IsNotMadeOfAPipe) {
+  const fs::path pipe = directory_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  auto received = std::async(std::launch::async, [&] { return read(pipe); });
+  write_whole_file(pipe, "text");
+  EXPECT_EQ(received.get(), "text");
+  EXPECT_TRUE(fs::is_fifo(pipe));
+}
+
+}  // namespace
+}  // namespace syncopate
