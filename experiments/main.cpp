@@ -142,10 +142,8 @@ int ranks_of(const Experiment& experiment) {
 }
 
 int print_predictions(const Experiment& experiment, bool json, const MpiSession& session) {
-  install_interrupt_handlers();
-  const auto report = [&session] { print(session, standard_error, "interrupted\n"); };
+  LastAct report([&session] { print(session, standard_error, "interrupted\n"); });
   try {
-    const LastAct at_last(report);
     const auto methods = predict(experiment);
     print(session, standard_output, json ? predictions_json(experiment.name, methods) : prediction_table(methods));
     int status = 0;
@@ -156,7 +154,7 @@ int print_predictions(const Experiment& experiment, bool json, const MpiSession&
     }
     return status;
   } catch (const Interrupted&) {
-    report();
+    report.do_now();
     return exit_interrupted;
   }
 }
@@ -228,6 +226,37 @@ RankStatement own_statement(const Task& task, const CommandLine& line, const Mpi
                        .rerun = line.options.rerun});
 }
 
+void report_nothing_begun(const MpiSession& session) {
+  const std::string nothing_begun = "nothing was begun";
+  if (session.active()) session.abort_as_told(nothing_begun);
+  standard_error.write(fmt::format("interrupted; {}\n", nothing_begun));
+}
+
+// On all ranks alike, or CannotRun is thrown on all. Nothing if it was interrupted, which it has said: a sweep of
+// thousands of runs, or large files, take a while to read.
+std::optional<Task> prepare_together(CLI::App& app, int argc, char** argv, CommandLine& line,
+                                     const MpiSession& session) {
+  install_interrupt_handlers();
+  session.expect_to_stay();
+  LastAct report([&session] { report_nothing_begun(session); });
+  try {
+    Task task;
+    RankStatement own;
+    try {
+      task = prepare(app, argc, argv, line, session);
+      own = own_statement(task, line, session);
+    } catch (const ConfigurationFault& fault) {
+      own.fault = fault.what();
+    }
+    throw_if_interrupted();
+    agree(session, own);
+    return task;
+  } catch (const Interrupted&) {
+    report.do_now();
+    return {};
+  }
+}
+
 int execute(const Task& task, CommandLine& line, const MpiSession& session) {
   if (task.command.empty() || task.command == "list") {
     print(session, standard_output, task.command.empty() ? task.text : listing(line.kind));
@@ -274,16 +303,8 @@ int parse_and_execute(int argc, char** argv, const MpiSession& session) {
   app.add_subcommand("list", "what an experiment file may name, with a sentence each")
       ->add_option("kind", line.kind, "algorithms, delays, networks, models, datasets or schedules; all if left out")
       ->check(CLI::IsMember(std::vector<std::string>(listed_kinds.begin(), listed_kinds.end())));
-  Task task;
-  RankStatement own;
-  try {
-    task = prepare(app, argc, argv, line, session);
-    own = own_statement(task, line, session);
-  } catch (const ConfigurationFault& fault) {
-    own.fault = fault.what();
-  }
-  agree(session, own);
-  return execute(task, line, session);
+  const std::optional<Task> task = prepare_together(app, argc, argv, line, session);
+  return task ? execute(*task, line, session) : exit_interrupted;
 }
 
 int run_program(int argc, char** argv) {

@@ -56,7 +56,7 @@ class ExperimentRunner {
   void report_skipped(Progress& progress) const;
   void run_one(std::size_t index, Progress& progress);
   void save(std::size_t index, const Outcome& outcome);
-  int report_interruption() const;
+  void report_interruption() const;
   int print_tables() const;
 
   const Experiment& experiment_;
@@ -77,14 +77,15 @@ ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOption
 }
 
 int ExperimentRunner::run() {
+  LastAct report([this] { report_interruption(); });
   try {
-    const LastAct report([this] { report_interruption(); });
     return run_all();
   } catch (const CannotRun& reason) {
     if (is_rank_0()) standard_error.write(fmt::format("{}\n", printable_lines(reason.what())));
     return exit_usage;
   } catch (const Interrupted&) {
-    return report_interruption();
+    report.do_now();
+    return exit_interrupted;
   }
 }
 
@@ -220,11 +221,10 @@ void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
   if (is_finished(summaries_[index])) ++finished_;
 }
 
-int ExperimentRunner::report_interruption() const {
+void ExperimentRunner::report_interruption() const {
   if (machinery_.mpi) machinery_.mpi->abort_as_told(what_stays);
   standard_error.write(fmt::format("interrupted; {} ({} of {} runs are finished)\n", what_stays, finished_.load(),
                                    experiment_.runs.size()));
-  return exit_interrupted;
 }
 
 int ExperimentRunner::print_tables() const {

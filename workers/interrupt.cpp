@@ -40,10 +40,9 @@ void handle(int signal, int flags) {
   sigaction(signal, &action, nullptr);
 }
 
-// Last acts may write to a pipe that nobody reads.
-void limit_last_acts() {
+// Last acts may write to a pipe that nobody reads. Zero: without a limit again.
+void limit_last_acts(std::chrono::microseconds limit) {
   handle(SIGALRM, 0);
-  const auto limit = std::chrono::microseconds(time_for_last_acts);
   const itimerval once{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = limit.count()}};
   setitimer(ITIMER_REAL, &once, nullptr);
 }
@@ -55,9 +54,10 @@ void end_after_signal() {
   }
   std::this_thread::sleep_for(time_to_end);
   const std::lock_guard until_the_end(ending);
-  limit_last_acts();
+  limit_last_acts(time_for_last_acts);
   try {
-    for (const LastAct* act = last_made; act; act = act->before_) act->act_();
+    for (const LastAct* act = last_made; act; act = act->before_)
+      if (!act->done_) act->act_();
   } catch (...) {  // memory that is not there
   }
   _exit(exit_interrupted);
@@ -73,6 +73,14 @@ LastAct::~LastAct() {
   LastAct** link = &last_made;
   while (*link != this) link = &(*link)->before_;
   *link = before_;
+}
+
+void LastAct::do_now() {
+  const std::lock_guard lock(ending);
+  if (std::exchange(done_, true)) return;
+  limit_last_acts(time_for_last_acts);
+  act_();
+  limit_last_acts(std::chrono::microseconds(0));
 }
 
 std::unique_lock<std::mutex> hold_off_end() { return std::unique_lock(ending); }

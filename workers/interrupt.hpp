@@ -25,23 +25,27 @@ inline constexpr std::chrono::milliseconds time_for_last_acts{400};
 void install_interrupt_handlers();
 
 // What is still done when that thread ends the process, whatever the others are doing meanwhile: it reads only what no
-// other thread changes. The one made last comes first. Once acts have begun none can be made or destroyed: whoever
-// tries waits for the end.
+// other thread changes. The one made last comes first. Once acts have begun none can be made, done or destroyed:
+// whoever tries waits for the end.
 class LastAct {
  public:
   explicit LastAct(std::function<void()> act);
   ~LastAct();
+  // For who has come to the flag before that thread has ended the process: does it now, in the time that last acts
+  // have, while that thread waits. Done once, whoever is first.
+  void do_now();
   LastAct(const LastAct&) = delete;
   LastAct& operator=(const LastAct&) = delete;
 
  private:
   friend void end_after_signal();
   std::function<void()> act_;
+  bool done_ = false;
   LastAct* before_ = nullptr;
 };
 
-// While it is held that thread waits, for what takes moments and has to be done wholly or not at all. Whoever holds it
-// makes and destroys no last acts.
+// While it is held that thread waits, for what has to be done wholly or not at all and takes moments, or looks at the
+// flag itself. Whoever holds it makes, does and destroys no last acts.
 [[nodiscard]] std::unique_lock<std::mutex> hold_off_end();
 
 // `word` (null: none) becomes `value` when the flag is raised by a signal, so that other processes that see it know.

@@ -126,6 +126,46 @@ TEST(Interrupt, NobodyGoesOnAfterLastActsHaveBegun) {
   EXPECT_EQ(ended.text, "end");
 }
 
+// The first is begun by who has seen the flag, shortly before the end would come, and the other thread waits for it.
+TEST(Interrupt, WhatIsDoneBeforeTheEndIsDoneWhollyAndOnce) {
+  const Ended ended = process([](auto say) {
+    const LastAct other([&] { say("other"); });
+    LastAct act([&] {
+      say("begun ");
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      say("done ");
+    });
+    raise(SIGINT);
+    std::this_thread::sleep_for(time_to_end - std::chrono::milliseconds(50));
+    act.do_now();
+    a_very_long_step();
+  });
+  EXPECT_EQ(ended.status, 130);
+  EXPECT_EQ(ended.text, "begun done other");
+}
+
+TEST(Interrupt, WhatIsDoneBeforeTheEndDoesNotKeepTheProcess) {
+  EXPECT_EQ(process([](auto) {
+              LastAct act([] { a_very_long_step(); });
+              raise(SIGINT);
+              act.do_now();
+            }).status,
+            130);
+}
+
+// No time is left running in which the process would have to end.
+TEST(Interrupt, WhatIsDoneInTimeEndsNothing) {
+  const Ended ended = process([](auto say) {
+    LastAct act([&] { say("done "); });
+    set_interrupted(true);  // not by a signal: no thread ends the process
+    act.do_now();
+    std::this_thread::sleep_for(2 * time_for_last_acts);
+    say("went on");
+  });
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(ended.text, "done went on");
+}
+
 TEST(Interrupt, LastActsThatFailOrTakeTooLongDoNotKeepTheProcess) {
   EXPECT_EQ(process([](auto) {
               const LastAct act([] { throw std::bad_alloc(); });
