@@ -37,7 +37,6 @@ class Comparison {
 
  private:
   int run_under_mpi_and_compare();
-  static void report_interruption() { standard_error.write("interrupted; what is finished is kept\n"); }
   fs::path directory(const Run& run, bool mpi) const { return run_directory(options_.run.results_directory, run, mpi); }
   bool is_to_do(const Run& run) const { return options_.run.rerun || !finished_before(directory(run, true), run); }
   int simulate() const;
@@ -174,12 +173,12 @@ void Comparison::write(const std::vector<ComparedRun>& runs) const {
 }
 
 int Comparison::run() {
+  if (const int status = simulate(); status == exit_usage || status == exit_interrupted) return status;
+  LastAct report([] { standard_error.write("interrupted; what is finished is kept\n"); });
   try {
-    if (const int status = simulate(); status == exit_usage || status == exit_interrupted) return status;
-    const LastAct report(report_interruption);
     return run_under_mpi_and_compare();
   } catch (const Interrupted&) {
-    report_interruption();
+    report.do_now();
     return exit_interrupted;
   }
 }

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <mpi.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
@@ -22,6 +23,11 @@
 
 namespace syncopate {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// It ends its ranks first, which takes Open MPI's two seconds; but it may hang.
+constexpr std::chrono::seconds time_for_launcher{10};
 
 #ifdef OPEN_MPI
 constexpr bool is_open_mpi = true;
@@ -60,27 +66,42 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   throw std::runtime_error(fmt::format("cannot start {}: {}", program, std::generic_category().message(error)));
 }
 
+void redirect(int descriptor, const char* file, int flags) {
+  const int opened = open(file, flags);
+  if (opened >= 0) dup2(opened, descriptor);
+}
+
+// Between fork and exec: only what signal handlers may do too.
+[[noreturn]] void become(char* const* command, pid_t parent, int failed) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(1);
+  signal(SIGPIPE, SIG_DFL);  // this program ignores it, which others do not expect
+  redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
+  redirect(STDOUT_FILENO, "/dev/null", O_WRONLY);
+  execvp(command[0], command);
+  const int error = errno;
+  (void)!write(failed, &error, sizeof error);
+  _exit(127);
+}
+
 // In a process group of its own, so that Ctrl-C reaches the launcher once: at a second one it gives up on the
-// processes it has started.
+// processes it has started. However this process ends, the launcher is told to end, and ranks end with it. (The kernel
+// tells it at the end of the thread that calls this, so that must be the main one.)
 pid_t start(std::vector<std::string> command) {
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
-  sigset_t usual;  // this program ignores it, which others do not expect
-  sigemptyset(&usual);
-  sigaddset(&usual, SIGPIPE);
-  posix_spawnattr_setsigdefault(&attributes, &usual);
-  pid_t child = 0;
-  const int error =
-      posix_spawnp(&child, command.front().c_str(), &files, &attributes, pointers(command).data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  if (error != 0) fail_to_start(command.front(), error);
-  return child;
+  int failed[2];
+  if (pipe2(failed, O_CLOEXEC) != 0) fail_to_start(command.front(), errno);
+  const std::vector<char*> words = pointers(command);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child == 0) become(words.data(), parent, failed[1]);
+  int error = child < 0 ? errno : 0;
+  close(failed[1]);
+  if (child > 0) (void)!read(failed[0], &error, sizeof error);  // until it is another program, or cannot become it
+  close(failed[0]);
+  if (error == 0) return child;
+  if (child > 0) waitpid(child, nullptr, 0);
+  fail_to_start(command.front(), error);
 }
 
 }  // namespace
@@ -112,20 +133,22 @@ int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std
   command.insert(command.end(),
                  {"-n", std::to_string(ranks), std::filesystem::read_symlink("/proc/self/exe").string()});
   command.insert(command.end(), arguments.begin(), arguments.end());
+  const auto held = hold_off_end();  // this process looks at the flag, and does not end before the launcher
   const pid_t child = start(std::move(command));
   int status = 0;
-  bool passed_on = false;
+  std::optional<Clock::time_point> killed_at;  // once it is interrupted
   while (true) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child) break;
     if (ended < 0 && errno != EINTR) fail_to_start(launcher.front(), errno);
-    if (interrupted() && !passed_on) {
+    if (interrupted() && !killed_at) {
       kill(child, SIGINT);
-      passed_on = true;
+      killed_at = Clock::now() + time_for_launcher;
     }
-    std::this_thread::sleep_for(50ms);
+    if (killed_at && Clock::now() > *killed_at) kill(child, SIGKILL);
+    std::this_thread::sleep_for(20ms);
   }
-  if (passed_on) throw Interrupted();
+  if (killed_at) throw Interrupted();
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -12,8 +12,8 @@ namespace syncopate {
 std::vector<std::string> mpi_launcher(const std::string& chosen);
 
 // `launcher -n <ranks> <this program> <arguments>`, without input and with its output on standard error alone.
-// Passes an interrupt on once and then throws Interrupted. The exit status; 128 + the signal that ended it.
-// Throws std::runtime_error if it cannot be started.
+// Passes an interrupt on once, waits for its end, and throws Interrupted. The exit status; 128 + the signal that ended
+// it. Throws std::runtime_error if it cannot be started. From the main thread alone, without a lock on the end.
 int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std::vector<std::string>& arguments);
 
 }  // namespace syncopate

@@ -16,6 +16,7 @@
 #include "results/host.hpp"
 #include "tests/experiments/emulated_cluster.hpp"
 #include "tests/experiments/program.hpp"
+#include "tests/experiments/program_processes.hpp"
 
 namespace syncopate {
 namespace {
@@ -70,7 +71,7 @@ class LostRank : public ProgramTest {
     while (!a_run_is_there() && std::chrono::steady_clock::now() < end)
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    const std::vector<pid_t> ranks = processes_in_directory();
+    const std::vector<pid_t> ranks = processes_in(directory, SYNCOPATE_PROGRAM);
     EXPECT_EQ(ranks.size(), 3U);
     if (!ranks.empty()) disturb(ranks);
     launcher.join();
@@ -82,19 +83,6 @@ class LostRank : public ProgramTest {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / "results", none))
       if (entry.path().filename() == "summary.json") return true;
     return false;
-  }
-
-  // Those of the program, which all work in this test's directory.
-  std::vector<pid_t> processes_in_directory() const {
-    std::vector<pid_t> found;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      std::error_code error;
-      const auto place = std::filesystem::read_symlink(entry.path() / "cwd", error);
-      const auto program = std::filesystem::read_symlink(entry.path() / "exe", error);
-      if (!error && place == directory && program == std::filesystem::canonical(SYNCOPATE_PROGRAM))
-        found.push_back(std::stoi(entry.path().filename().string()));
-    }
-    return found;
   }
 };
 

@@ -1,0 +1,26 @@
+// Which processes a test of the built program has started, among all that the machine runs.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace syncopate {
+
+// Those that execute the program and work in the directory, which must be a test's own.
+inline std::vector<pid_t> processes_in(const std::filesystem::path& directory, const std::filesystem::path& program) {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::error_code error;
+    const auto place = std::filesystem::read_symlink(entry.path() / "cwd", error);
+    const auto executed = std::filesystem::read_symlink(entry.path() / "exe", error);
+    if (!error && place == directory && executed == std::filesystem::canonical(program))
+      found.push_back(std::stoi(entry.path().filename().string()));
+  }
+  return found;
+}
+
+}  // namespace syncopate
