@@ -223,7 +223,8 @@ RankStatement own_statement(const Task& task, const CommandLine& line, const Mpi
   return statement_of({.command = task.command.empty() ? "--help or --version" : task.command,
                        .experiment = task.experiment ? &*task.experiment : nullptr,
                        .on_mpi = session.active() && line.options.cluster != ClusterChoice::simulated,
-                       .rerun = line.options.rerun});
+                       .rerun = line.options.rerun,
+                       .results_directory = line.options.results_directory});
 }
 
 void report_nothing_begun(const MpiSession& session) {

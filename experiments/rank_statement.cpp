@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "experiments/toml_tree.hpp"
 #include "results/build_info.hpp"
 
@@ -36,6 +38,14 @@ std::string identity_of(const std::vector<Run>& runs) {
   return text;
 }
 
+// As it was given, without what does not tell directories apart ("./results/" is "results"). It stays relative: working
+// directories of different hosts may have different names. Only rank 0 writes there, but ranks that were told
+// different places were not meant to run together.
+std::string normalised(const std::string& directory) {
+  const std::filesystem::path normal = std::filesystem::path(directory).lexically_normal();
+  return (normal.has_filename() || !normal.has_relative_path() ? normal : normal.parent_path()).string();
+}
+
 }  // namespace
 
 RankStatement statement_of(const Intention& intention) {
@@ -45,6 +55,7 @@ RankStatement statement_of(const Intention& intention) {
   if (intention.experiment) {
     plan.emplace_back("--cluster", intention.on_mpi ? "mpi" : "simulated");
     plan.emplace_back("--rerun", intention.rerun ? "yes" : "no");
+    if (intention.on_mpi) plan.emplace_back("--results", normalised(intention.results_directory));
   }
   for (const auto& [key, value] : plan) statement.identity += fmt::format("{}: {}\n", key, value);
   if (!intention.experiment) return statement;

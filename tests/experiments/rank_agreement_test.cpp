@@ -127,6 +127,8 @@ TEST_F(RankAgreement, WhatOneRankAloneWouldDoIsNamed) {
            {"check e.toml", "command: run on " + at("ranks 0-1") + ", check on " + at("rank 2")},
            {"--help", "command: run on " + at("ranks 0-1") + ", --help or --version on " + at("rank 2")},
            {run + "--cluster simulated", "--cluster: mpi on " + at("ranks 0-1") + ", simulated on " + at("rank 2")},
+           {"run e.toml --quiet --results elsewhere",
+            "--results: results on " + at("ranks 0-1") + ", elsewhere on " + at("rank 2")},
            {run + "--rerun", "--rerun: no on " + at("ranks 0-1") + ", yes on " + at("rank 2")},
            {run + "recording.trace=true",
             "recording.trace: not set on " + at("ranks 0-1") + ", true on " + at("rank 2")},
@@ -164,10 +166,15 @@ TEST_F(RankAgreement, RanksThatMeasureMeetThoseThatDoNot) {
 }
 
 TEST_F(RankAgreement, DescriptionsAndWhatOnlyRank0SaysMayDiffer) {
-  const auto outcome = launch(run, 2, "run e.toml --threads 1 --results elsewhere description=other");
+  const auto outcome = launch(run, 2, "run e.toml --threads 1 --results results description=other");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("Local SGD"));
-  EXPECT_FALSE(std::filesystem::exists(directory / "elsewhere"));
+}
+
+TEST_F(RankAgreement, OneResultsDirectoryMayBeWrittenInSeveralWays) {
+  const auto outcome = launch(run, 2, "run e.toml --results ./other/..//results/");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(directory / "other"));
 }
 
 TEST_F(RankAgreement, RanksOfSimulatedClustersRunApartAndMayDiffer) {
