@@ -1,4 +1,5 @@
-"""Figures of the runs below a directory, as PNG and SVG in <directory>/plots. Use: plot.py [--every-formula] DIRECTORY
+"""Figures of the runs below a directory, as PNG and SVG in <directory>/plots. Use: python -m plots [--every-formula]
+DIRECTORY
 
 Exit status: 0 figures written, 1 they or their names could not be written, 2 wrong usage or results that cannot be read,
 130 interrupted.
@@ -7,12 +8,13 @@ Exit status: 0 figures written, 1 they or their names could not be written, 2 wr
 import os
 import re
 import sys
-import tempfile
 from collections import defaultdict
 from pathlib import Path
+from shutil import rmtree
 from zlib import crc32
 
 from plots.comparison import Comparison, compare, heading, subtitle
+from plots.interruptible import aside
 from plots.runs import ResultsFault, find_run_directories, read_run
 from plots.variation import as_words
 
@@ -69,16 +71,21 @@ def write_figures(figures, directory: Path) -> list[Path]:
     from matplotlib.pyplot import close
 
     written, taken = [], set()
-    with tempfile.TemporaryDirectory(prefix=".plots-", dir=directory.parent) as aside:
+    incomplete = aside(directory.parent, os.getpid())
+    rmtree(incomplete, ignore_errors=True)  # of a process that was killed and had this one's number
+    incomplete.mkdir()
+    try:
         for name, figure in figures:
             name = numbered(name, taken)
-            figure.savefig(Path(aside) / f"{name}.png", dpi=150)
-            figure.savefig(Path(aside) / f"{name}.svg", metadata={"Date": None})
+            figure.savefig(incomplete / f"{name}.png", dpi=150)
+            figure.savefig(incomplete / f"{name}.svg", metadata={"Date": None})
             close(figure)
-        for path in sorted(Path(aside).iterdir()):
+        for path in sorted(incomplete.iterdir()):
             directory.mkdir(exist_ok=True)
             os.replace(path, directory / path.name)
             written.append(directory / path.name)
+    finally:
+        rmtree(incomplete, ignore_errors=True)
     return written
 
 
@@ -136,11 +143,4 @@ def main(arguments: list[str]) -> int:
     except OSError as fault:
         print(f"plot: cannot write the figures: {fault}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("plot: interrupted", file=sys.stderr)
-        return 130
     return list_figures(written)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

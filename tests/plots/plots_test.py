@@ -14,6 +14,7 @@ sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 import numpy as np
 from damage_cases import DamagedFiles
 from figures_cases import Drawing, Figures
+from interruption_cases import Interruption
 from methods_cases import Methods
 from recorded_cases import RecordedSteps
 from rounds_cases import Rounds
@@ -130,7 +131,7 @@ class Reading(WithDirectory):
 class LostOutput(WithDirectory):
     def plot_to(self, output):
         write_run(self.directory / "m", "m", 1)
-        return subprocess.run([sys.executable, "-B", "-m", "plots.plot", self.directory], cwd=Path(__file__).parents[2],
+        return subprocess.run([sys.executable, "-B", "-m", "plots", self.directory], cwd=Path(__file__).parents[2],
                               stdout=output, stderr=subprocess.PIPE, text=True)
 
     def assert_said(self, process, reason):
@@ -145,7 +146,7 @@ class LostOutput(WithDirectory):
 
     def test_names_without_standard_output_are_a_failure(self):
         write_run(self.directory / "m", "m", 1)
-        process = subprocess.run(["sh", "-c", 'exec "$0" -B -m plots.plot "$1" >&-', sys.executable, self.directory],
+        process = subprocess.run(["sh", "-c", 'exec "$0" -B -m plots "$1" >&-', sys.executable, self.directory],
                                  cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True)
         self.assertEqual(process.stderr, f"plot: the figures are in {self.directory / 'plots'}, but standard output is "
                                          "closed\n")
@@ -156,21 +157,6 @@ class LostOutput(WithDirectory):
         os.close(reader)
         self.assert_said(self.plot_to(writer), "Broken pipe")
         os.close(writer)
-
-
-class Interruption(WithDirectory):
-    def test_is_said_with_its_status(self):
-        summary = write_run(self.directory / "m", "m", 1) / "summary.json"
-        summary.unlink()
-        os.mkfifo(summary)
-        process = subprocess.Popen([sys.executable, "-B", "-m", "plots.plot", self.directory],
-                                   cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True)
-        with open(summary, "w"):  # once the other side reads
-            process.send_signal(signal.SIGINT)
-            message = process.communicate()[1]
-        self.assertEqual(message, "plot: interrupted\n")
-        self.assertEqual(process.returncode, 130)
-        self.assertEqual(list(self.directory.rglob("*plots*")), [])
 
 
 class Faults(WithDirectory):

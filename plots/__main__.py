@@ -1,0 +1,15 @@
+"""The command, `python -m plots`: see plot.py."""
+
+import sys
+from pathlib import Path
+
+from plots.interruptible import run_interruptibly
+
+
+def work() -> int:
+    from plots.plot import main  # takes a second
+
+    return main(sys.argv[1:])
+
+
+sys.exit(run_interruptibly(work, [Path(argument) for argument in sys.argv[1:]]))

@@ -1,0 +1,52 @@
+"""Work that Ctrl-C ends at once. It is done by a process of its own: Python hears of a signal between two of its
+instructions, of which one that reads a large file takes seconds, and its imports would end in a traceback.
+
+What is imported here is there before a signal is heard, so it is little.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+INTERRUPTIONS = {signal.SIGINT, signal.SIGTERM}
+
+
+def aside(directory: Path, process: int) -> Path:
+    """Where such a process writes what is not complete yet."""
+    return directory / f".plots-{process}"
+
+
+def run_interruptibly(work, directories: list[Path]) -> int:
+    """The exit status that work() returns; 130 if it was interrupted: then what it has written aside in one of the
+    directories is removed, and one line says so."""
+    heard = INTERRUPTIONS | {signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+    worker = os.fork()
+    if worker == 0:
+        for number in INTERRUPTIONS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)
+        sys.exit(work())
+    status = None
+    while status is None and signal.sigwait(heard) == signal.SIGCHLD:
+        ended, result = os.waitpid(worker, os.WNOHANG)
+        status = os.waitstatus_to_exitcode(result) if ended else None
+    if status is not None and status >= 0:
+        return status
+    if status is None:
+        os.kill(worker, signal.SIGKILL)
+        os.waitpid(worker, 0)
+    for directory in directories:
+        remove(aside(directory, worker))
+    if status is None or -status in INTERRUPTIONS:
+        print("plot: interrupted", file=sys.stderr)
+        return 130
+    print(f"plot: ended by signal {-status} ({signal.strsignal(-status)})", file=sys.stderr)
+    return 1
+
+
+def remove(directory: Path) -> None:
+    from shutil import rmtree
+
+    rmtree(directory, ignore_errors=True)
