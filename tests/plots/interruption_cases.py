@@ -30,8 +30,9 @@ sys.exit(run_interruptibly(lambda: plot.main(sys.argv[1:]), [Path(sys.argv[1])])
 
 class Interruption(WithDirectory):
     def start(self, *program, **options):
-        # As `dev` does: what is signalled while Python begins is heard later.
-        block = lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+        def block():  # as `dev` does: what is signalled while Python begins is heard later
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+
         return subprocess.Popen([sys.executable, "-B", *program, self.directory], cwd=Path(__file__).parents[2],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=block,
                                 start_new_session=True, **options)
