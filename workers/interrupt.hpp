@@ -17,7 +17,7 @@ struct Interrupted : std::runtime_error {
 
 // From the first signal on the program has so long to end by itself, and last acts so long in all.
 inline constexpr std::chrono::milliseconds time_to_end{300};
-inline constexpr std::chrono::milliseconds time_for_last_acts{400};
+inline constexpr std::chrono::milliseconds time_for_last_acts{500};
 
 // From now on the first SIGINT or SIGTERM raises the flag, and the second ends the process at once with status 130.
 // A process that is still there after time_to_end is ended by a thread of its own: it does the last acts and exits with

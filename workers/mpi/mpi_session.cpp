@@ -31,6 +31,12 @@ std::string this_host() {
   return name;
 }
 
+// Whoever else speaks, or the launcher, ends this process too.
+[[noreturn]] void be_ended(int status) {
+  std::this_thread::sleep_for(std::chrono::seconds(30));
+  _exit(status);
+}
+
 }  // namespace
 
 bool launched_by_mpi() {
@@ -77,11 +83,7 @@ MpiSession::~MpiSession() {
 void MpiSession::abort(const std::string& message, int status) const {
   using namespace std::chrono_literals;
   std::fflush(stdout);
-  if (active_ && !board_.first_to_fail()) {
-    // Another rank of this node has spoken and is ending everyone, this process too.
-    std::this_thread::sleep_for(30s);
-    _exit(status);
-  }
+  if (active_ && !board_.first_to_fail()) be_ended(status);  // another rank of this node has spoken
   // Nodes share no memory: the later ones give the first the time to end them unheard.
   if (active_) std::this_thread::sleep_for(std::min(node_, 10) * 200ms);
   const std::string text =
@@ -99,7 +101,7 @@ void MpiSession::expect_to_stay() const {
 }
 
 // Launchers end the ranks of other nodes in the same way, and only the node of a lost rank knows of it: it speaks
-// first.
+// first. Of the others one is enough, within the time that last acts have.
 void MpiSession::abort_as_told(const std::string& what_stays) const {
   using namespace std::chrono_literals;
   constexpr int failed = 1, was_interrupted = 130;
@@ -109,6 +111,7 @@ void MpiSession::abort_as_told(const std::string& what_stays) const {
                       rank_ranges(lost), this_host(), lost.size() > 1 ? "were" : "was", what_stays),
           failed);
   if (nodes_ == 1) abort(fmt::format("interrupted; {}", what_stays), was_interrupted);
+  if (node_ > 0) be_ended(was_interrupted);
   std::this_thread::sleep_for(300ms);
   abort(fmt::format("ended by the launcher: interrupted, or a rank on another host was lost; {}", what_stays),
         was_interrupted);

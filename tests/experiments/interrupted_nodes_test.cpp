@@ -1,0 +1,92 @@
+// An interruption of ranks on two nodes, which share no memory: one of them says it. Both are this machine, where the
+// launcher's daemon of each believes to be on a node of its own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/experiments/program.hpp"
+#include "tests/experiments/program_processes.hpp"
+
+namespace syncopate {
+namespace {
+
+// The second run takes days, nearly all of which ranks sleep.
+constexpr const char* experiment = R"(name = "nodes"
+[cluster]
+workers = 4
+micro_batch_s = 0.05
+pace = "emulate"
+[network]
+kind = "free"
+[training]
+model = "quadratic"
+[training.learning_rate]
+schedule = "constant"
+peak = 0.1
+[training.optimizer]
+name = "sgd"
+[budget]
+steps = 10
+[evaluation]
+every_steps = 5
+[[methods]]
+algorithm = "sync-sgd"
+[sweep]
+"budget.steps" = [10, 10_000_000]
+)";
+
+class InterruptedNodes : public ProgramTest {
+ protected:
+  // Open MPI starts a node's daemon by a command like ssh's. What the ranks of a node share lies in a directory of its
+  // own, since its name is the host's.
+  std::string launch_command() const {
+    const std::string ssh = write("ssh.sh",
+                                  "#!/bin/bash\n"
+                                  "while [[ $1 == -* ]]; do shift; done\n"
+                                  "export OMPI_MCA_osc_sm_backing_directory='" +
+                                      directory.string() +
+                                      "'/$1\n"
+                                      "mkdir -p \"$OMPI_MCA_osc_sm_backing_directory\"\n"
+                                      "shift\n"
+                                      "exec bash -c \"$*\"\n");
+    std::filesystem::permissions(ssh, std::filesystem::perms::owner_all);
+    return "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 300 " SYNCOPATE_MPIEXEC
+           " --quiet --oversubscribe --mca odls_base_sigkill_timeout 5 --mca btl tcp,self --mca btl_tcp_if_include lo"
+           " --mca plm_rsh_no_tree_spawn 1 --mca plm_rsh_agent " +
+           ssh + " --host node-a:2,node-b:2 -n 4 '" SYNCOPATE_PROGRAM "' run e.toml --quiet --results results";
+  }
+
+  bool a_run_is_there() const {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / "results", none))
+      if (entry.path().filename() == "summary.json") return true;
+    return false;
+  }
+};
+
+TEST_F(InterruptedNodes, SayItOnce) {
+  write("e.toml", experiment);
+  ProgramOutcome outcome;
+  std::thread launcher([&] { outcome = shell(launch_command()); });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(100);
+  while (!a_run_is_there() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const std::vector<pid_t> launchers = processes_in(directory, SYNCOPATE_MPIEXEC);
+  EXPECT_EQ(launchers.size(), 1U);
+  for (const pid_t process : launchers) kill(process, SIGINT);
+  launcher.join();
+  EXPECT_THAT(outcome.err,
+              testing::MatchesRegex("syncopate: rank [01]: ended by the launcher: interrupted, or a rank on "
+                                    "another host was lost; finished runs stay[^\n]*\n"));
+}
+
+}  // namespace
+}  // namespace syncopate
