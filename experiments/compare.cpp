@@ -16,10 +16,10 @@
 #include "results/host.hpp"
 #include "results/npy.hpp"
 #include "results/output.hpp"
+#include "results/replaced_file.hpp"
 #include "results/result_table.hpp"
 #include "results/run_directory.hpp"
 #include "results/run_files.hpp"
-#include "results/whole_file.hpp"
 #include "workers/interrupt.hpp"
 #include "workers/mpi/mpi_session.hpp"
 
@@ -165,11 +165,11 @@ ComparedRun Comparison::compared(std::size_t index) const {
 
 void Comparison::write(const std::vector<ComparedRun>& runs) const {
   const std::string json = comparison_json(experiment_.name, runs, options_.tolerances, machine_);
-  write_whole_file(fs::path(options_.run.results_directory) / slug(experiment_.name) / "compare.json", json);
-  if (!options_.json.empty()) write_whole_file(options_.json, json);
+  replace_file(fs::path(options_.run.results_directory) / slug(experiment_.name) / "compare.json", json);
+  if (!options_.json.empty()) replace_file(options_.json, json);
   if (!options_.markdown.empty())
-    write_whole_file(options_.markdown,
-                     comparison_markdown(experiment_.name, experiment_.file, runs, options_.tolerances, machine_));
+    replace_file(options_.markdown,
+                 comparison_markdown(experiment_.name, experiment_.file, runs, options_.tolerances, machine_));
 }
 
 int Comparison::run() {

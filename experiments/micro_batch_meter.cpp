@@ -16,8 +16,8 @@
 #include "experiments/rank_agreement.hpp"
 #include "results/finished_run.hpp"
 #include "results/host.hpp"
+#include "results/replaced_file.hpp"
 #include "results/run_directory.hpp"
-#include "results/whole_file.hpp"
 #include "workers/interrupt.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/training/objective.hpp"
@@ -86,7 +86,7 @@ double MicroBatchMeter::kept_or_measured(const MicroBatchWork& work) const {
     }
     if (options_.keep) {
       fs::create_directories(file.parent_path());
-      write_whole_file(file, entries.dump(2) + "\n");
+      replace_file(file, entries.dump(2) + "\n");
     }
     return measured;
   } catch (const Interrupted&) {

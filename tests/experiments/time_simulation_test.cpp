@@ -59,7 +59,7 @@ TEST_F(TimeSimulation, OfManyStepsItIsThatOfTwentyFiveBatches) {
 }
 
 // Nothing is dropped in the 20 steps that the threshold is found in, and as much in each step after them.
-TEST_F(TimeSimulation, TheDropRateOfTheRestIsThatOfTheSettledPart) {
+TEST_F(TimeSimulation, TheRestIsLikeTheSettledPart) {
   write(std::string(small) +
         "[[methods]]\nlabel = \"automatic\"\nalgorithm = \"dropcompute\"\n"
         "threshold = { rule = \"automatic\", calibration_steps = 20 }\n");
@@ -71,6 +71,9 @@ TEST_F(TimeSimulation, TheDropRateOfTheRestIsThatOfTheSettledPart) {
   ASSERT_FALSE(part.whole);
   ASSERT_GT(whole.drop_rate, 0.1);
   EXPECT_NEAR(part.drop_rate, whole.drop_rate, 1e-9);
+  // A whole run ends after its last publication, by less than a micro-batch.
+  EXPECT_NEAR(part.step_time_s, whole.step_time_s, 0.03 / 400);
+  EXPECT_NEAR(part.micro_batches_per_s, whole.micro_batches_per_s, 2e-3 * whole.micro_batches_per_s);
 }
 
 TEST_F(TimeSimulation, ThreeStepsHaveNoError) { EXPECT_FALSE(simulate_time(run_of(3), 1000).error_s); }

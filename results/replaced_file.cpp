@@ -1,4 +1,4 @@
-#include "results/whole_file.hpp"
+#include "results/replaced_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ void write_and_sync(const fs::path& aside, std::string_view contents) {
 
 }  // namespace
 
-void write_whole_file(const fs::path& named, std::string_view contents) {
+void replace_file(const fs::path& named, std::string_view contents) {
   std::error_code none;
   const fs::path followed = fs::canonical(named, none);
   const fs::path file = none ? named : followed;

@@ -1,5 +1,5 @@
 // Files that appear whole or not at all.
-#include "results/whole_file.hpp"
+#include "results/replaced_file.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ class WholeFile : public testing::Test {
 
 TEST_F(WholeFile, IsReplaced) {
   for (const char* contents : {"long contents", "short"}) {
-    write_whole_file(directory_ / "file", contents);
+    replace_file(directory_ / "file", contents);
     EXPECT_EQ(read(directory_ / "file"), contents);
   }
   EXPECT_THAT(names(), testing::ElementsAre("file"));
@@ -58,14 +58,14 @@ TEST_F(WholeFile, IsReplaced) {
 
 // As if the device were full: the contents are longer than a file may be.
 TEST_F(WholeFile, StaysAsItWasWhereItCannotBeWritten) {
-  write_whole_file(directory_ / "file", "old");
+  replace_file(directory_ / "file", "old");
   const pid_t writer = fork();
   if (writer == 0) {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{.rlim_cur = 1000, .rlim_max = 1000};
     setrlimit(RLIMIT_FSIZE, &limit);
     try {
-      write_whole_file(directory_ / "file", std::string(2000, 'n'));
+      replace_file(directory_ / "file", std::string(2000, 'n'));
     } catch (const std::system_error& error) {
       _exit(std::string(error.what()).find("file") != std::string::npos ? 0 : 2);
     }
@@ -88,7 +88,7 @@ TEST_F(WholeFile, IsWholeAndAloneWhereTheUserInterruptsItsWriter) {
       install_interrupt_handlers();
       raise(SIGINT);
       while (true)
-        for (const char letter : {'o', 'n'}) write_whole_file(file, std::string(20'000'000, letter));
+        for (const char letter : {'o', 'n'}) replace_file(file, std::string(20'000'000, letter));
     }
     writers[writer] = file;
   }
@@ -103,9 +103,9 @@ TEST_F(WholeFile, IsWholeAndAloneWhereTheUserInterruptsItsWriter) {
 }
 
 TEST_F(WholeFile, IsWhatALinkLeadsTo) {
-  write_whole_file(directory_ / "file", "old");
+  replace_file(directory_ / "file", "old");
   fs::create_symlink("file", directory_ / "link");
-  write_whole_file(directory_ / "link", "new");
+  replace_file(directory_ / "link", "new");
   EXPECT_EQ(read(directory_ / "file"), "new");
   EXPECT_TRUE(fs::is_symlink(directory_ / "link"));
 }
@@ -114,7 +114,7 @@ TEST_F(WholeFile, IsNotMadeOfAPipe) {
   const fs::path pipe = directory_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   auto received = std::async(std::launch::async, [&] { return read(pipe); });
-  write_whole_file(pipe, "text");
+  replace_file(pipe, "text");
   EXPECT_EQ(received.get(), "text");
   EXPECT_TRUE(fs::is_fifo(pipe));
 }

@@ -9,6 +9,6 @@ namespace syncopate {
 // Replaces the file: written beside it under a hidden name, on the disk, and then renamed. A link stays, and what it
 // leads to is replaced. What is no file (a pipe, a device) is written to as it is. The folder must be there. Throws
 // std::system_error, whose what() names the file; then it is as it was.
-void write_whole_file(const std::filesystem::path& file, std::string_view contents);
+void replace_file(const std::filesystem::path& file, std::string_view contents);
 
 }  // namespace syncopate
