@@ -75,12 +75,7 @@ std::vector<Prediction> predict_own_pace(const OwnPaceCosts& costs, const Predic
   if (!why_no_quorum(input).empty()) return {};
   // Gradients per second; N of them are a step of the experiment file.
   const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + costs.exchange_s); };
-  double total = input.workers * pace(input.times.law);
-  if (!input.times.alike()) {
-    total = 0;
-    for (const MicroBatchLaw& law : input.times.laws) total += pace(law);
-  }
-  const double step_s = input.workers / total;
+  const double step_s = 1 / mean_over_workers(input.times, pace);
   return {{.formula = "mean pace",
            .step_time_s = step_s,
            .communication_s = costs.communication_s,

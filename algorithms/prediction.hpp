@@ -40,8 +40,9 @@ struct SlowestWorker {
   double step_s = 0;   // E[T]
   double error_s = 0;  // its standard error, where it is sampled
 };
-// Those that can be given: Eq. 4 where workers are alike, independent normal workers where they are not, neither of
-// them where steps have no variance; and the mean of the sampled maxima. At least one for up to some thousand workers.
+// All that can be given. By the law of a step, if it has a variance: Eq. 4 where workers are alike, independent normal
+// workers where they are not. By the drawn steps, if all workers were drawn (SampledTimes), as up to 4,096 are: their
+// mean. So there is none for more workers than that whose steps have no variance.
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input);
 
 // Why there is none where only a sample of all workers could tell.

@@ -181,7 +181,7 @@ RoundFormulas rounds_until(const Limits& limits, const AveragePolicy& policy, co
   const double average_s = input.average_s(policy);
   const auto normal = [=, &input](Step length) -> std::optional<RoundTime> {
     const auto steps = static_cast<double>(length.value());
-    std::vector<NormalTime> sums = normal_sums(input.times, 1, 0, input.workers);
+    std::vector<NormalTime> sums = normal_sums(input.times, 1);
     for (NormalTime& sum : sums) {
       const NormalTime step = length == Step{1} ? sum : law_until(sum, limits.step_s);
       sum = {steps * step.mean, std::sqrt(steps) * step.deviation, sum.workers};

@@ -61,13 +61,9 @@ namespace {
 
 // E[M~] / M by Eq. 5, over workers that may differ.
 double kept_until(double threshold_s, const PredictionInput& input) {
-  const auto kept = [&](const MicroBatchLaw& law) {
+  return mean_over_workers(input.times, [&](const MicroBatchLaw& law) {
     return expected_micro_batches(input.micro_batches, threshold_s, law) / input.micro_batches;
-  };
-  if (input.times.alike()) return kept(input.times.law);
-  double sum = 0;
-  for (const MicroBatchLaw& law : input.times.laws) sum += kept(law);
-  return sum / static_cast<double>(input.times.laws.size());
+  });
 }
 
 // Steps without a threshold come first; with a budget that does not count steps they are left out.
@@ -180,7 +176,9 @@ std::vector<Prediction> DropCompute::predict(const PredictionInput& input) const
 std::string DropCompute::why_not_predicted(const PredictionInput& input) const {
   const bool is_followed = options_.preempt == Preempt::discard && options_.compensation->is_none() &&
                            options_.threshold->forecast({.micro_batches = input.micro_batches, .law = input.times.law});
-  return is_followed && !input.times.has_variance ? has_no_variance : Algorithm::why_not_predicted(input);
+  if (!is_followed) return Algorithm::why_not_predicted(input);
+  if (!input.times.has_variance) return has_no_variance;
+  return "its workers differ, and are too many to draw them all";
 }
 
 namespace {

@@ -34,8 +34,8 @@ TEST(SampledTimes, LawsAreThoseThatTheDelaysDeclare) {
   const auto unlike = sample({exponential_delay(0.1)}, 3, 2, {1, 1, 2});
   ASSERT_EQ(unlike.laws.size(), 3u);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_NEAR(unlike.laws[static_cast<std::size_t>(i)].mean, (i < 2 ? 1 : 2) + 0.1, 1e-12);
-    EXPECT_NEAR(unlike.laws[static_cast<std::size_t>(i)].deviation, 0.1, 1e-12);
+    EXPECT_NEAR(unlike.laws[static_cast<std::size_t>(i)].law.mean, (i < 2 ? 1 : 2) + 0.1, 1e-12);
+    EXPECT_NEAR(unlike.laws[static_cast<std::size_t>(i)].law.deviation, 0.1, 1e-12);
   }
 }
 

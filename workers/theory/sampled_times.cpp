@@ -9,6 +9,8 @@
 #include <span>
 #include <stdexcept>
 
+#include "workers/theory/worker_groups.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -35,15 +37,25 @@ MicroBatchLaw law_of(const Moments& step, int micro_batches) {
   return {step.mean / micro_batches, step.deviation / std::sqrt(micro_batches)};
 }
 
+Moments moments_of(const StepLaw& step) { return {step.mean_s, std::sqrt(step.variance_s2)}; }
+
+// What is known of the steps of a group of workers.
+struct GroupMoments {
+  int workers = 1;
+  Moments drawn{};
+  Moments declared{};
+  Moments law{};  // the one of both that counts
+};
+
 // Whether the workers' means differ by more than chance: the variance between them over that within, which is
 // around 1 with a deviation of sqrt(2 / (workers - 1)) where they are alike.
-bool differ(std::span<const Moments> workers, double steps) {
+bool differ(std::span<const GroupMoments> workers, double steps) {
   if (workers.size() < 2) return false;
   std::vector<double> means;
   double within = 0;
-  for (const Moments& worker : workers) {
-    means.push_back(worker.mean);
-    within += worker.deviation * worker.deviation / static_cast<double>(workers.size());
+  for (const GroupMoments& worker : workers) {
+    means.push_back(worker.drawn.mean);
+    within += worker.drawn.deviation * worker.drawn.deviation / static_cast<double>(workers.size());
   }
   const Moments between = moments_of(means);
   const double rounding = 1e-9 * between.mean;
@@ -62,67 +74,95 @@ bool may_be_of(const Moments& declared, const Moments& sampled, double steps) {
   return std::abs(sampled.mean - declared.mean) <= chance;
 }
 
-// Of a step of any of the workers.
-Moments together(std::span<const Moments> workers) {
-  const auto count = static_cast<double>(workers.size());
-  double mean = 0, variance = 0;
-  for (const Moments& worker : workers) mean += worker.mean / count;
-  for (const Moments& worker : workers)
-    variance += (worker.deviation * worker.deviation + (worker.mean - mean) * (worker.mean - mean)) / count;
-  return {mean, std::sqrt(variance)};
+bool have_one_law(std::span<const GroupMoments> groups) {
+  return std::ranges::all_of(groups, [&](const GroupMoments& group) { return group.law == groups.front().law; });
+}
+
+// Of a step of any worker of any group.
+Moments together(std::span<const GroupMoments> groups) {
+  std::vector<LawOfPart> parts;
+  for (const GroupMoments& group : groups)
+    parts.push_back({{group.law.mean, group.law.deviation * group.law.deviation}, group.workers});
+  return moments_of(together(parts));
+}
+
+// Steps 0, length / steps, ... of those who are drawn.
+struct Drawing {
+  std::int64_t steps;
+  std::int64_t length;
+  bool keeps_micro_batches;
+};
+
+Drawing plan_drawing(std::span<const WorkerGroup> groups, bool all_drawn, int micro_batches,
+                     std::optional<Step> planned) {
+  std::int64_t drawn = 0;
+  for (const WorkerGroup& group : groups) drawn += std::ssize(group.drawn);
+  const std::int64_t wanted = std::clamp(most_draws / (drawn * micro_batches), fewest_steps, most_steps);
+  const std::int64_t steps = planned ? std::clamp<std::int64_t>(planned->value(), 1, wanted) : wanted;
+  return {.steps = steps,
+          .length = planned ? std::max<std::int64_t>(steps, planned->value()) : steps,
+          .keeps_micro_batches = all_drawn && drawn * steps * micro_batches <= most_kept};
+}
+
+// Appends a worker's steps to what is drawn.
+void draw_steps(const ComputeTime& compute_time, Rank worker, const Drawing& drawing, SampledTimes& result,
+                std::vector<double>& slowest) {
+  std::vector<Duration> durations(static_cast<std::size_t>(result.micro_batches));
+  for (std::int64_t s = 0; s < drawing.steps; ++s) {
+    compute_time.durations(worker, Step{s * drawing.length / drawing.steps}, 0, durations);
+    const double step_s = to_seconds(sum_of(durations));
+    result.steps.push_back(step_s);
+    if (drawing.keeps_micro_batches)
+      result.micro_batch_times.insert(result.micro_batch_times.end(), durations.begin(), durations.end());
+    double& longest = slowest[static_cast<std::size_t>(s)];
+    longest = std::max(longest, step_s);
+  }
+}
+
+NormalTime normal_sum(const SampledTimes& times, const MicroBatchLaw& law, double steps, int workers) {
+  const double summed = steps * times.micro_batches;
+  return {summed * law.mean, std::sqrt(summed) * law.deviation, workers};
 }
 
 }  // namespace
 
 SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micro_batches,
                           std::optional<Step> planned) {
-  const int drawn = std::min(workers, most_workers);
-  const std::int64_t wanted =
-      std::clamp(most_draws / (static_cast<std::int64_t>(drawn) * micro_batches), fewest_steps, most_steps);
-  const std::int64_t steps = planned ? std::clamp<std::int64_t>(planned->value(), 1, wanted) : wanted;
-  const std::int64_t length = planned ? std::max<std::int64_t>(steps, planned->value()) : steps;
+  const std::vector<WorkerGroup> groups = group_workers(compute_time, workers, micro_batches, most_workers);
+  const bool all_drawn = workers <= most_workers;
+  const Drawing drawing = plan_drawing(groups, all_drawn, micro_batches, planned);
+  const auto steps = static_cast<double>(drawing.steps);
 
   SampledTimes result{.workers = workers, .micro_batches = micro_batches};
-  result.steps.reserve(static_cast<std::size_t>(drawn * steps));
-  std::vector<Moments> of_workers, declared;
-  std::vector<double> slowest(static_cast<std::size_t>(steps));
-  std::vector<Duration> durations(static_cast<std::size_t>(micro_batches));
-  const bool keeps = drawn == workers && drawn * steps * micro_batches <= most_kept;
-  if (keeps) result.micro_batch_times.reserve(static_cast<std::size_t>(drawn * steps * micro_batches));
-  for (int i = 0; i < drawn; ++i) {
-    const Rank worker{static_cast<int>(static_cast<std::int64_t>(i) * workers / drawn)};
-    for (std::int64_t s = 0; s < steps; ++s) {
-      compute_time.durations(worker, Step{s * length / steps}, 0, durations);
-      const double step_s = to_seconds(sum_of(durations));
-      result.steps.push_back(step_s);
-      if (keeps) result.micro_batch_times.insert(result.micro_batch_times.end(), durations.begin(), durations.end());
-      double& longest = slowest[static_cast<std::size_t>(s)];
-      longest = std::max(longest, step_s);
+  std::vector<double> slowest(static_cast<std::size_t>(drawing.steps));
+  std::vector<GroupMoments> moments;
+  bool may_be_as_declared = true;
+  for (const WorkerGroup& group : groups) {
+    const std::size_t first = result.steps.size();
+    for (const Rank worker : group.drawn) {
+      const std::size_t own = result.steps.size();
+      draw_steps(compute_time, worker, drawing, result, slowest);
+      const Moments declared = moments_of(compute_time.step_law(worker, micro_batches));
+      may_be_as_declared =
+          may_be_as_declared && may_be_of(declared, moments_of(std::span(result.steps).subspan(own)), steps);
     }
-    of_workers.push_back(moments_of(std::span(result.steps).last(static_cast<std::size_t>(steps))));
-    const StepLaw law = compute_time.step_law(worker, micro_batches);
-    declared.push_back({law.mean_s, std::sqrt(law.variance_s2)});
-    result.has_variance = result.has_variance && !std::isinf(law.variance_s2);
+    const Moments of_group = moments_of(std::span(result.steps).subspan(first));
+    moments.push_back({.workers = group.workers, .drawn = of_group, .declared = moments_of(group.declared)});
+    result.has_variance = result.has_variance && !std::isinf(group.declared.variance_s2);
+  }
+  for (GroupMoments& group : moments) group.law = may_be_as_declared ? group.declared : group.drawn;
+  const bool by_sample_alone = all_drawn && !may_be_as_declared;
+  result.law = law_of(by_sample_alone ? moments_of(result.steps) : together(moments), micro_batches);
+  if (all_drawn ? differ(moments, steps) && !have_one_law(moments) : moments.size() > 1)
+    for (const GroupMoments& group : moments) result.laws.push_back({law_of(group.law, micro_batches), group.workers});
+  if (all_drawn) {
+    const Moments maximum = moments_of(slowest);
+    result.slowest_s = maximum.mean;
+    result.slowest_error_s = maximum.deviation / std::sqrt(steps);
+    result.step_times = result.steps;
   }
   result.shortest_s = std::numeric_limits<double>::infinity();
   for (int n = 0; n < workers; ++n) result.shortest_s = std::min(result.shortest_s, compute_time.shortest(Rank{n}));
-  bool unlike = differ(of_workers, static_cast<double>(steps));
-  result.law = law_of(moments_of(result.steps), micro_batches);
-  if (std::ranges::equal(declared, of_workers, [&](const Moments& law, const Moments& worker) {
-        return may_be_of(law, worker, static_cast<double>(steps));
-      })) {
-    of_workers = declared;
-    unlike = unlike && std::ranges::any_of(declared, [&](const Moments& law) { return law != declared.front(); });
-    result.law = law_of(together(declared), micro_batches);
-  }
-  if (drawn == workers) {
-    const Moments maximum = moments_of(slowest);
-    result.slowest_s = maximum.mean;
-    result.slowest_error_s = maximum.deviation / std::sqrt(static_cast<double>(steps));
-    if (unlike)
-      for (const Moments& worker : of_workers) result.laws.push_back(law_of(worker, micro_batches));
-  }
-  if (drawn == workers) result.step_times = result.steps;
   std::ranges::sort(result.steps);
   return result;
 }
@@ -140,28 +180,37 @@ SampledTimes choose_steps(const SampledTimes& times, const std::function<bool(st
   return result;
 }
 
-std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps, int first, int count) {
-  const double summed = steps * times.micro_batches;
-  const auto sum = [&](const MicroBatchLaw& law, int workers) {
-    return NormalTime{summed * law.mean, std::sqrt(summed) * law.deviation, workers};
-  };
-  if (times.alike()) return {sum(times.law, count)};
+std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps) {
   std::vector<NormalTime> sums;
-  for (int i = first; i < first + count; ++i) sums.push_back(sum(times.laws[static_cast<std::size_t>(i)], 1));
+  for (const auto& [law, workers] : times.laws) sums.push_back(normal_sum(times, law, steps, workers));
+  if (times.alike()) sums.push_back(normal_sum(times, times.law, steps, times.workers));
+  return sums;
+}
+
+std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps, int first, int count) {
+  if (times.alike()) return {normal_sum(times, times.law, steps, count)};
+  if (times.drawn_steps() == 0) throw std::invalid_argument("not all workers were drawn");
+  std::vector<NormalTime> sums;
+  for (int i = first; i < first + count; ++i)
+    sums.push_back(normal_sum(times, times.laws[static_cast<std::size_t>(i)].law, steps, 1));
   return sums;
 }
 
 double expected_slowest_sum(const SampledTimes& times, double steps) {
-  return expected_maximum(normal_sums(times, steps, 0, times.workers));
+  return expected_maximum(normal_sums(times, steps));
+}
+
+double mean_over_workers(const SampledTimes& times, const std::function<double(const MicroBatchLaw&)>& of_one) {
+  if (times.alike()) return of_one(times.law);
+  double sum = 0;
+  for (const auto& [law, workers] : times.laws) sum += workers * of_one(law);
+  return sum / times.workers;
 }
 
 double expected_share_done(const SampledTimes& times, Step steps, double threshold_s) {
   const auto count = static_cast<int>(steps.value()) * times.micro_batches;
-  const auto share = [&](const MicroBatchLaw& law) { return expected_micro_batches(count, threshold_s, law) / count; };
-  if (times.alike()) return share(times.law);
-  double sum = 0;
-  for (const MicroBatchLaw& law : times.laws) sum += share(law);
-  return sum / static_cast<double>(times.laws.size());
+  return mean_over_workers(
+      times, [&](const MicroBatchLaw& law) { return expected_micro_batches(count, threshold_s, law) / count; });
 }
 
 double sampled_order_statistic(const SampledTimes& times, int k) {

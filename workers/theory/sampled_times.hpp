@@ -1,7 +1,8 @@
 // A cluster's compute times, drawn ahead of a run: what formulas go by where an experiment file composes delays
 // whose law nobody has written down.
 // Units:   seconds. A step is M micro-batches of one worker.
-// Cost:    about a million draws at most, spread over the workers and over the whole run.
+// Cost:    about a million draws at most, spread over the workers and over the whole run. Of more than 4,096 workers
+//          some are drawn: of each group that differs from the others at least one.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +30,13 @@ struct SampledTimes {
   std::vector<double> steps{};                // ascending: all that were drawn
   std::vector<double> step_times{};           // the same as [worker][step], where all workers were drawn; else empty
   std::vector<Duration> micro_batch_times{};  // [worker][step][micro-batch] of these; empty where they are too many
-  // One law per worker where their means differ by more than chance would have it (persistent slow workers); empty:
-  // they are alike, and `law` is that of each.
-  std::vector<MicroBatchLaw> laws{};
+  // Where workers' means differ by more than chance would have it (persistent slow workers), the law of each by rank;
+  // where not all were drawn, of each group of them. Empty: they are alike, and `law` is that of each.
+  struct LawOfWorkers {
+    MicroBatchLaw law{};
+    int workers = 1;
+  };
+  std::vector<LawOfWorkers> laws{};
   // E[T] and its standard error: the mean of the slowest worker's step. None where not all workers were drawn.
   std::optional<double> slowest_s{};
   double slowest_error_s = 0;
@@ -47,8 +52,13 @@ SampledTimes choose_steps(const SampledTimes& times, const std::function<bool(st
 // `planned`: steps of the run, over which the sample is spread; none: its first ones.
 SampledTimes sample_times(const ComputeTime& compute_time, int workers, int micro_batches, std::optional<Step> planned);
 
-// What `steps` steps take each of `count` workers from `first` on, by the central limit: exact for normal times.
+// What `steps` steps take each of the workers, by the central limit: exact for normal times.
+std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps);
+// Of `count` workers from `first` on; if they differ, only where all workers were drawn.
 std::vector<NormalTime> normal_sums(const SampledTimes& times, double steps, int first, int count);
+
+// The mean over all workers of what depends on a worker's law.
+double mean_over_workers(const SampledTimes& times, const std::function<double(const MicroBatchLaw&)>& of_one);
 
 // E[max] over all workers of the sum of `steps` steps, by the central limit.
 double expected_slowest_sum(const SampledTimes& times, double steps = 1);
