@@ -1,5 +1,7 @@
 #include "workers/outages.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/math/distributions/exponential.hpp>
 #include <cmath>
@@ -56,6 +58,7 @@ OutagePlan::OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries)
 
 WorkerOutages OutagePlan::of(Rank worker) const {
   WorkerOutages result;
+  result.worker_ = worker;
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const OutageEntry& entry = entries_[i];
     if (!concerns(entry, worker)) continue;
@@ -96,8 +99,19 @@ void WorkerOutages::Source::advance() {
 }
 
 const Outage& WorkerOutages::next(Time time) {
-  while (current_.end <= time && current_.begin != never) advance();
+  for (std::int64_t met = 0; current_.end <= time && current_.begin != never; ++met) {
+    if (met == most_met) give_up();
+    advance();
+  }
   return current_;
+}
+
+void WorkerOutages::give_up() const {
+  throw RunFailure(fmt::format(
+      "worker {} at {:.6f} s: it has met {} outages in one micro-batch, or since its last one; mean_time_between_s in "
+      "[[outages]] must be longer, or the longest delays shorter: a Pareto law with a shape of about 1 or less, for one, "
+      "has some that take more time than any run",
+      worker_.value, to_seconds(current_.begin), most_met));
 }
 
 void WorkerOutages::advance() {
@@ -132,7 +146,8 @@ Passage pass(const WorkerOutages* outages, Time start, Duration duration, const 
     }
     passage.end = end;
   };
-  while (true) {
+  for (std::int64_t met = 0;; ++met) {
+    if (met == most_met) ahead.give_up();
     const Outage outage = ahead.next(passage.end);
     if (outage.begin <= passage.end && outage.begin != never) {
       go_on_until(outage.end, true);

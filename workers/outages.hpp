@@ -30,6 +30,9 @@ inline constexpr Step asks_for_model{-1};  // label of a message that asks a ser
 // the run fails at this number. With the lowest mean time between outages that a configuration may have, 1/8 of a
 // micro-batch, a micro-batch is begun e^8 = 2,981 times on average, and more often than this once in e^33 times.
 inline constexpr std::int64_t most_restarts = 100'000;
+// Outages that a worker meets in one micro-batch, or from one to the next: the run fails at this number, after a tenth
+// of a second. Micro-batches of a heavy tail, without a mean above all, can be so long that a run would never end.
+inline constexpr std::int64_t most_met = 1'000'000;
 inline constexpr const char* outage_name = "outage";  // of spans
 
 struct Outage {
@@ -58,7 +61,9 @@ struct OutageEntry {
 class WorkerOutages {
  public:
   // The first that ends after `time`, which must not decrease from call to call; of those that never come, {}.
+  // Throws RunFailure where most_met others end before it.
   const Outage& next(Time time);
+  [[noreturn]] void give_up() const;  // most_met of them
 
  private:
   friend class OutagePlan;
@@ -71,6 +76,7 @@ class WorkerOutages {
   };
   void advance();
 
+  Rank worker_{};
   std::vector<Source> sources_;
   Outage current_{.begin = start_time, .end = start_time};
 };
@@ -102,7 +108,8 @@ struct Passage {
   bool kept = false;
   bool lost_state = false;  // an outage took it; the worker is up again at the end
 };
-// `outages` may be null. A micro-batch that never ends meets none, unless a deadline ends it.
+// `outages` may be null. A micro-batch that never ends meets none, unless a deadline ends it. Throws RunFailure where it
+// meets most_met of them.
 Passage pass(const WorkerOutages* outages, Time start, Duration duration, const Deadline& deadline);
 
 // One worker's part in a simulation of them.
