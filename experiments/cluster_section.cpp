@@ -136,10 +136,11 @@ void check_sum_of_means(Settings& root, double micro_batch_s,
                            micro_batch_s, sum_s));
 }
 
-double sum_of_finite_means(const std::vector<std::shared_ptr<const DelayProcess>>& delays) {
+// Where a mean does not exist, what is certain: a micro-batch usually takes longer.
+double sum_of_usual_delays(const std::vector<std::shared_ptr<const DelayProcess>>& delays) {
   double sum_s = 0;
   for (const auto& delay : delays)
-    if (std::isfinite(delay->mean_s())) sum_s += std::max(delay->mean_s(), 0.0);
+    sum_s += std::max(std::isfinite(delay->mean_s()) ? delay->mean_s() : delay->minimum_s(), 0.0);
   return sum_s;
 }
 
@@ -185,7 +186,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
                               longest_delay, slowest_s));
   auto [delays, sleeps] = read_delays(root, micro_batch_s, finite_means, result);
   check_sum_of_means(root, micro_batch_s, delays);
-  const double usual_s = slowest_s + sum_of_finite_means(delays);
+  if (!result.to_be_measured) result.usual_micro_batch_s = slowest_s + sum_of_usual_delays(delays);
   const bool has_trailing = cluster.has("trailing_s");
   const double trailing_s = has_trailing ? cluster.number("trailing_s", Range::between(0, longest_delay)) : 0;
   if (has_trailing || !sleeps.empty())
@@ -194,7 +195,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
       durations ? std::make_shared<ComputeTime>(seed, std::move(durations), std::move(factors), std::move(delays))
                 : std::make_shared<ComputeTime>(seed, micro_batch_s, std::move(factors), std::move(delays));
 
-  result.outages = read_outages(root, seed, result.workers, result.workers_known, result.to_be_measured ? 0 : usual_s);
+  result.outages = read_outages(root, seed, result.workers, result.workers_known, result.usual_micro_batch_s);
   if (result.outages && result.pauses)
     root.fault("outages", "must not be given together with delays that are sleeps, or with cluster.trailing_s");
 

@@ -25,6 +25,7 @@ struct ClusterSection {
   std::shared_ptr<const ComputeTime> compute_time;
   std::shared_ptr<const Pauses> pauses;       // null: there are none
   std::shared_ptr<const OutagePlan> outages;  // null: there are none
+  double usual_micro_batch_s = 0;             // the slowest worker's, with its delays; 0: it is still to be measured
   std::shared_ptr<const NetworkModel> network;
 };
 

@@ -12,6 +12,7 @@
 #include "experiments/cluster_section.hpp"
 #include "experiments/configuration_hash.hpp"
 #include "experiments/network_times.hpp"
+#include "experiments/outages_section.hpp"
 #include "experiments/recording_section.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/sweep.hpp"
@@ -137,6 +138,15 @@ void check_clipping(Settings& root, const Definition& definition) {
                              method.label));
 }
 
+void check_outages(Settings& root, const Definition& definition) {
+  const ClusterSection& cluster = definition.cluster;
+  if (!cluster.outages) return;
+  for (const Method& method : definition.methods)
+    if (method.algorithm && method.algorithm->servers() == 1)
+      return check_outages_of_steps(root, *cluster.outages, cluster.micro_batches, cluster.usual_micro_batch_s,
+                                    method.label);
+}
+
 // Reads everything with the seed that stands first.
 Definition read_definition(TomlNode document_root, const std::string& file, const LoadOptions& options) {
   // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
@@ -174,6 +184,7 @@ Definition read_definition(TomlNode document_root, const std::string& file, cons
   check_who_leaves(root, result);
   check_pauses(root, result);
   check_clipping(root, result);
+  check_outages(root, result);
   result.faults = document.check();
   result.resolved = document.resolved();
   result.known_keys = document.known_keys();

@@ -29,17 +29,28 @@ bool is_random(Settings& table) {
   return random && !scheduled;
 }
 
-// A mean micro-batch may meet a thousand outages at most. Where they take its state it is begun e^(its time / the mean
-// time between outages) times on average, e^8 at most. What delays with a heavy tail make of single micro-batches is
-// known only when they are drawn: see most_restarts.
-void check_frequency(Settings& table, const RandomOutages& outages, bool loses_state, double micro_batch_s) {
-  const double most = loses_state ? 8 : 1000;
-  const double least_s = std::max(shortest_mean_s, micro_batch_s / most);
+// What outages that take its state let through is begun e^(its time / the mean time between them) times on average, e^8
+// at most. What delays with a heavy tail make of single micro-batches is known only when they are drawn: see
+// most_restarts.
+constexpr double most_losses = 8;
+// Of those that keep it, a mean micro-batch may meet so many.
+constexpr double most_breaks = 1000;
+
+// `what` takes `time_s`, which may meet `most` outages on average.
+void check_frequency(Settings& table, const RandomOutages& outages, double time_s, double most,
+                     const std::string& what) {
+  const double least_s = std::max(shortest_mean_s, time_s / most);
   if (outages.mean_time_between_s >= least_s) return;
   table.fault(
       "mean_time_between_s",
-      fmt::format("must be at least {:g} s, 1/{} of a micro-batch's time{}: the run would make hardly any progress",
-                  least_s, most, loses_state ? ", where the state is lost" : ""));
+      fmt::format("must be at least {:g} s, 1/{} of {}: the run would make hardly any progress", least_s, most, what));
+}
+
+void check_frequency(Settings& table, const RandomOutages& outages, bool loses_state, double micro_batch_s) {
+  if (loses_state)
+    check_frequency(table, outages, micro_batch_s, most_losses, "a micro-batch's time, where the state is lost");
+  else
+    check_frequency(table, outages, micro_batch_s, most_breaks, "a micro-batch's time");
 }
 
 OutageEntry read_entry(Settings& table, int most_rank, double micro_batch_s) {
@@ -81,6 +92,20 @@ std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t see
   // What follows from a fault need not be fit for a plan.
   if (entries.empty() || root.faults_so_far() > faults) return nullptr;
   return std::make_shared<OutagePlan>(seed, std::move(entries));
+}
+
+void check_outages_of_steps(Settings& root, const OutagePlan& plan, int micro_batches, double micro_batch_s,
+                            const std::string& method) {
+  std::vector<Settings> tables = root.sections("outages");
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const OutageEntry& entry = plan.entries()[i];
+    const auto* const outages = std::get_if<RandomOutages>(&entry.when);
+    if (!outages || !entry.loses_state) continue;
+    check_frequency(tables[i], *outages, micro_batches * micro_batch_s, most_losses,
+                    fmt::format("the time of a step of {} micro-batches, which \"{}\" begins anew as a whole where the "
+                                "state is lost",
+                                micro_batches, method));
+  }
 }
 
 }  // namespace syncopate

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "experiments/settings.hpp"
 #include "workers/outages.hpp"
@@ -14,5 +15,10 @@ namespace syncopate {
 // be outages.
 std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t seed, int workers, bool workers_known,
                                                double micro_batch_s);
+
+// The same bound for a method with a server, which has a worker begin all micro-batches of its step anew. `plan` is what
+// was read.
+void check_outages_of_steps(Settings& root, const OutagePlan& plan, int micro_batches, double micro_batch_s,
+                            const std::string& method);
 
 }  // namespace syncopate

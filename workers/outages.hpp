@@ -27,8 +27,8 @@ namespace syncopate {
 
 inline constexpr Step asks_for_model{-1};  // label of a message that asks a server for its model
 // Where outages take the state so often that the same micro-batch, or a server's step, is begun anew again and again,
-// the run fails at this number. With the lowest mean time between outages that a configuration may have, 1/8 of a
-// micro-batch, a micro-batch is begun e^8 = 2,981 times on average, and more often than this once in e^33 times.
+// the run fails at this number. With the lowest mean time between outages that a configuration may have, 1/8 of what is
+// begun anew, that is begun e^8 = 2,981 times on average, and more often than this once in e^33 times.
 inline constexpr std::int64_t most_restarts = 100'000;
 // Outages that a worker meets in one micro-batch, or from one to the next: the run fails at this number, after a tenth
 // of a second. Micro-batches of a heavy tail, without a mean above all, can be so long that a run would never end.
@@ -88,6 +88,7 @@ class OutagePlan {
   // Throws std::invalid_argument for values out of range.
   OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries);
 
+  const std::vector<OutageEntry>& entries() const { return entries_; }
   WorkerOutages of(Rank worker) const;
   bool loses_state(Rank worker) const;  // in some outage
 

@@ -121,6 +121,29 @@ TEST_F(Bounds, OutagesSoFrequentThatARunHardlyGoesOnAreRefused) {
   EXPECT_THAT(
       faults({"cluster.slow_workers={count=1, factor=10}", "outages=[{mean_time_between_s=2e-5, mean_duration_s=1}]"}),
       HasSubstr("must be at least 0.0001 s"));
+  // Without a mean it takes the shortest one at least.
+  EXPECT_THAT(faults({"delays=[{kind=\"pareto\", shape=0.5, minimum=0.99}]",
+                      "outages=[{mean_time_between_s=0.12, mean_duration_s=1, state=\"lost\"}]"}),
+              HasSubstr("must be at least 0.125 s, 1/8 of a micro-batch's time"));
+}
+
+// A step of 5 micro-batches takes 0.05 s. With a server it begins anew as a whole, however it is sent; without one each
+// micro-batch does, and local steps do not.
+TEST_F(Bounds, OutagesAreRareEnoughForWhatBeginsAnewAsAWhole) {
+  const auto with = [&](const std::string& method, const std::string& between, const std::string& state) {
+    return faults({"cluster.micro_batches=5", "methods=[{" + method + "}]",
+                   "outages=[{workers=[0], at_s=1, duration_s=1, state=\"lost\"}, {mean_time_between_s=" + between +
+                       ", mean_duration_s=1, state=\"" + state + "\"}]"});
+  };
+  const std::string async = "algorithm=\"async-sgd\"";
+  EXPECT_EQ(with(async, "6.25e-3", "lost"), "");
+  EXPECT_THAT(
+      with(async, "6.24e-3", "lost"),
+      HasSubstr("outages.1.mean_time_between_s = 0.00624; must be at least 0.00625 s, 1/8 of the time of a step "
+                "of 5 micro-batches, which \"async-sgd\" begins anew as a whole"));
+  EXPECT_EQ(with(async, "1e-5", "kept"), "");
+  EXPECT_EQ(with("algorithm=\"sync-sgd\"", "1.25e-3", "lost"), "");
+  EXPECT_EQ(with("algorithm=\"local-sgd\", period={rule=\"constant\", steps=4}", "1.25e-3", "lost"), "");
 }
 
 TEST(Nesting, UpTo64PartsOfAKeyAreRead) {
