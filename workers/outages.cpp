@@ -109,7 +109,8 @@ const Outage& WorkerOutages::next(Time time) {
 void WorkerOutages::give_up() const {
   throw RunFailure(fmt::format(
       "worker {} at {:.6f} s: it has met {} outages in one micro-batch, or since its last one; mean_time_between_s in "
-      "[[outages]] must be longer, or the longest delays shorter: a Pareto law with a shape of about 1 or less, for one, "
+      "[[outages]] must be longer, or the longest delays shorter: a Pareto law with a shape of about 1 or less, for "
+      "one, "
       "has some that take more time than any run",
       worker_.value, to_seconds(current_.begin), most_met));
 }

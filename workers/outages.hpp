@@ -109,8 +109,8 @@ struct Passage {
   bool kept = false;
   bool lost_state = false;  // an outage took it; the worker is up again at the end
 };
-// `outages` may be null. A micro-batch that never ends meets none, unless a deadline ends it. Throws RunFailure where it
-// meets most_met of them.
+// `outages` may be null. A micro-batch that never ends meets none, unless a deadline ends it. Throws RunFailure where
+// it meets most_met of them.
 Passage pass(const WorkerOutages* outages, Time start, Duration duration, const Deadline& deadline);
 
 // One worker's part in a simulation of them.

@@ -77,21 +77,21 @@ Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
 bool Worker::loses_state(Attempts& attempts) {
   if (!may_lose_state_ || !context_.cluster.has_lost_state(rank_)) return false;
   ++states_lost_;
-  if (attempts.restarts == 0) attempts.first_lost = now();
   if (++attempts.restarts >= most_restarts) give_up(attempts);
   return true;
 }
 
 void Worker::give_up(const Attempts& attempts) const {
-  const auto& [micro_batch, is_step, first_lost, restarts] = attempts;
+  const auto& [micro_batch, is_step, restarts] = attempts;
   const std::string what = is_step
                                ? fmt::format("step {}, of {} micro-batches,", micro_batch.step.value(), micro_batches())
                                : fmt::format("micro-batch {} of step {}", micro_batch.index, micro_batch.step.value());
   throw RunFailure(fmt::format(
-      "worker {} at {:.6f} s: {} has been begun anew {} times since {:.6f} s: each time an outage took the "
-      "worker's state before the end; mean_time_between_s in [[outages]] must not be much shorter than what "
-      "a worker computes without a break, or the outages' state must be \"kept\"",
-      rank_.value, to_seconds(now()), what, restarts, to_seconds(first_lost)));
+      "worker {} at {:.6f} s: {} has been begun anew {} times: each time an outage took the worker's state before the "
+      "end; mean_time_between_s in [[outages]] must not be much shorter than what a worker computes without a break, "
+      "or "
+      "the outages' state must be \"kept\"",
+      rank_.value, to_seconds(now()), what, restarts));
 }
 
 void Worker::declare_newest(const ModelStatePtr& model) {

@@ -135,7 +135,6 @@ class Worker : public Participant {
   struct Attempts {
     MicroBatch of;         // of a step the first
     bool is_step = false;  // as a whole
-    Time first_lost{};
     std::int64_t restarts = 0;
   };
   bool loses_state(Attempts& attempts);
