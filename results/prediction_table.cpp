@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "results/result_table.hpp"
+#include "results/short_reason.hpp"
 #include "results/text_table.hpp"
 
 namespace syncopate {
@@ -33,8 +34,7 @@ std::string source_of(const PredictedMethod& method) {
 }
 
 std::vector<std::string> row_of_simulation(const PredictedMethod& method) {
-  if (!method.simulated)
-    return {method.not_simulated.substr(0, method.not_simulated.find('\n')), "-", "-", "-", "-", "-"};
+  if (!method.simulated) return {short_reason(method.not_simulated), "-", "-", "-", "-", "-"};
   const SimulatedTime& simulated = *method.simulated;
   return {source_of(method),
           seconds(simulated.step_time_s, simulated.error_s.value_or(0)),
@@ -116,12 +116,14 @@ std::string prediction_table(std::span<const PredictedMethod> methods) {
     cells.insert(cells.begin(), label);
     table.add_row(std::move(cells));
   };
+  std::string notes;
   for (const PredictedMethod& method : methods) {
     add(label_of(method), row_of_simulation(method));
+    notes += note_of_reason(label_of(method), method.not_simulated);
     for (const FormulaTime& formula : method.formulas) add("", row_of_formula(formula));
     if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-"});
   }
-  return table.text();
+  return notes.empty() ? table.text() : table.text() + "\n" + notes;
 }
 
 std::string predictions_json(const std::string& experiment, std::span<const PredictedMethod> methods) {

@@ -112,8 +112,10 @@ void Progress::show(const RunPosition& position) {
 
 void Progress::end_run(const RunSummary& summary) {
   ++done_;
-  note(fmt::format("run {} of {}: {}, seed {}: {} after {:.4g} s {}, {:.3g} s host{}", number_, runs_, run_->method,
-                   run_->seed, to_string(summary.status), summary.end_time_s, clock_, summary.host_s,
+  // When a run failed its reason says, by the clock of the worker that it concerns: records may end much earlier.
+  const char* const until = summary.status == RunStatus::failed ? ", recorded until" : " after";
+  note(fmt::format("run {} of {}: {}, seed {}: {}{} {:.4g} s {}, {:.3g} s host{}", number_, runs_, run_->method,
+                   run_->seed, to_string(summary.status), until, summary.end_time_s, clock_, summary.host_s,
                    quality(summary.final_test_accuracy, summary.final_test_loss)));
 }
 

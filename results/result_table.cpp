@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "experiments/printable.hpp"
+#include "results/short_reason.hpp"
 #include "results/text_table.hpp"
 
 namespace syncopate {
@@ -245,14 +246,15 @@ std::string failure_table(std::span<const RunSummary> runs) {
   table.add_column("status", Align::left);
   table.add_column("reason", Align::left);
   bool any = false;
+  std::string notes;
   for (const RunSummary& run : runs) {
     if (run.status == RunStatus::finished) continue;
     any = true;
-    // A reason may have several lines (a deadlock names every worker); its first one says what happened.
-    table.add_row(
-        {row_label(run), std::to_string(run.seed), to_string(run.status), run.reason.substr(0, run.reason.find('\n'))});
+    table.add_row({row_label(run), std::to_string(run.seed), to_string(run.status), short_reason(run.reason)});
+    notes += note_of_reason(fmt::format("{}, seed {}", row_label(run), run.seed), run.reason);
   }
-  return any ? table.text() : std::string{};
+  if (!any) return {};
+  return notes.empty() ? table.text() : table.text() + "\n" + notes;
 }
 
 }  // namespace syncopate

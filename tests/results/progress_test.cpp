@@ -78,6 +78,24 @@ TEST(Progress, WithoutATerminalIsOnePlainLinePerRun) {
       "run 5 of 12: DropCompute, seed 3: finished after 12.5 s virtual, 2 s host, accuracy 88.12 %, loss 0.334\n");
 }
 
+// The reason of a failure names the time of a worker that may be far ahead of the others.
+TEST(Progress, SaysUntilWhenAFailedRunWasRecordedNotWhenItFailed) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress(Progress::Style::lines, 1, 1);
+    syncopate::Run run;
+    run.method = "A";
+    progress.begin_run(1, run);
+    RunSummary summary;
+    summary.status = RunStatus::failed;
+    summary.end_time_s = 446.5;
+    summary.host_s = 2;
+    progress.end_run(summary);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "run 1 of 1: A, seed 0: failed, recorded until 446.5 s virtual, 2 s host\n");
+}
+
 TEST(Progress, NamesTheClockAndNeverTheSignOfWhatIsNotANumber) {
   testing::internal::CaptureStderr();
   {
