@@ -16,8 +16,8 @@ namespace syncopate {
 std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t seed, int workers, bool workers_known,
                                                double micro_batch_s);
 
-// The same bound for a method with a server, which has a worker begin all micro-batches of its step anew. `plan` is what
-// was read.
+// The same bound for a method with a server, which has a worker begin all micro-batches of its step anew. `plan` is
+// what was read.
 void check_outages_of_steps(Settings& root, const OutagePlan& plan, int micro_batches, double micro_batch_s,
                             const std::string& method);
 
