@@ -27,6 +27,12 @@ double quantile_of(std::vector<StepTime> times, double quantile) {
   return times.back().seconds * (1 + longer - (1 - quantile));
 }
 
+// How many updates of u steps fill the window.
+std::int64_t updates_in_window(const AdaptiveThresholdOptions& options) {
+  const std::int64_t u = options.update_every_steps.value();
+  return (options.window_steps.value() + u - 1) / u;
+}
+
 // The last updates, oldest first, and the threshold they give. Each window shares its updates with the one before.
 struct Window {
   std::vector<SharedNumbers> updates;
@@ -34,8 +40,7 @@ struct Window {
 };
 
 Window moved_on(const Window& before, const SharedNumbers& update, const AdaptiveThresholdOptions& options) {
-  const std::int64_t u = options.update_every_steps.value();
-  const auto full = static_cast<std::size_t>((options.window_steps.value() + u - 1) / u);
+  const auto full = static_cast<std::size_t>(updates_in_window(options));
   Window window{.updates = before.updates};
   window.updates.push_back(update);
   if (window.updates.size() > full) window.updates.erase(window.updates.begin());
@@ -54,7 +59,7 @@ class AdaptiveThreshold final : public DropThreshold {
   explicit AdaptiveThreshold(const AdaptiveThresholdOptions& options) : options_(options) {}
 
   std::unique_ptr<Course> begin() const override { return std::make_unique<SlidingWindow>(*this); }
-  Step settles_after() const override { return options_.window_steps; }
+  Step settles_after() const override { return updates_in_window(options_) * options_.update_every_steps.value(); }
 
  private:
   class SlidingWindow final : public Course {

@@ -224,6 +224,17 @@ TEST(AdaptiveThreshold, DeviationsAreMedianAbsoluteDeviations) {
   EXPECT_DOUBLE_EQ(adaptive_threshold(times, options), 7);
 }
 
+// 1 and 2 are only known to be exceeded, which may be by little or by much: they tell nothing of how far they lie from
+// the median of 7. Of the others 1, 3/4, 1/2, 1/4 and none exceed 4, 6, 7, 9.5 and 20. More than 0 is the deviation of
+// 6/7 of all, and of these 3/4 deviate by more than 1, 1/2 by more than 2.5: less than half of all.
+TEST(AdaptiveThreshold, WhatWasCutOffBeforeTheMedianMayHaveEndedAnywhereFromThere) {
+  std::vector<StepTime> times = exact({4, 6, 7, 9.5, 20});
+  for (const double time : {1, 2}) times.push_back({.seconds = time, .at_least = true});
+  EXPECT_DOUBLE_EQ(adaptive_threshold(times, {.quantile = 0.5}), 7);
+  const AdaptiveThresholdOptions options{.statistic = Statistic::median_and_deviations, .deviations = 2};
+  EXPECT_DOUBLE_EQ(adaptive_threshold(times, options), 7 + 2 * 2.5);
+}
+
 // Times of remission in weeks, 6-mercaptopurine: the textbook example of the estimate (Freireich et al. 1963).
 // Longer than 6, 7, 10, 13, 16, 22, 23 weeks: 0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448.
 TEST(AdaptiveThreshold, TimesThatWereCutOffCountAsKaplanAndMeierSay) {
@@ -289,6 +300,30 @@ TEST(AdaptiveThreshold, WithoutSpreadNothingIsDropped) {
   for (const Statistic statistic : {Statistic::quantile, Statistic::median_and_deviations}) {
     const auto outcome = setup.run(with(make_adaptive_threshold({.statistic = statistic})));
     EXPECT_EQ(dropped_share(outcome, 0), 0);
+  }
+}
+
+// The first step's micro-batches take 1 s, the next one's 2 s, and so on: whatever the threshold, it is exceeded. There
+// is none before an update has filled the window, of whole updates.
+TEST(AdaptiveThreshold, NothingIsDroppedBeforeTheWindowIsFull) {
+  class Slowing : public DelayProcess {
+   public:
+    void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
+      for (double& added : added_s) added += std::pow(4.0, static_cast<double>(stream.step.value()));
+    }
+    double mean_s() const override { return 0; }
+  };
+  struct Case {
+    int window, update, first;  // the first step with a threshold
+  };
+  for (const auto& [window, update, first] : {Case{1, 1, 1}, {4, 2, 4}, {5, 2, 6}, {7, 5, 10}, {8, 3, 9}, {5, 5, 5}}) {
+    const AdaptiveThresholdOptions options{.window_steps = window, .update_every_steps = update};
+    const SimulatedRun setup{.budget = {.steps = 12}, .delays = {std::make_shared<Slowing>()}, .objective = nullptr};
+    EXPECT_EQ(make_adaptive_threshold(options)->settles_after(), Step{first});
+    const auto rounds = setup.run(with(make_adaptive_threshold(options))).rounds;
+    ASSERT_EQ(rounds.size(), 12u);
+    for (int step = 0; step < 12; ++step)
+      EXPECT_EQ(rounds[static_cast<std::size_t>(step)].dropped > 0, step >= first) << window << " by " << update;
   }
 }
 
