@@ -168,6 +168,39 @@ TEST(BackupWorkers, TheLearningRateMayGrowWithTheQuorum) {
   EXPECT_EQ(scaled.parameters, setup.run(BackupWorkers(3)).parameters);
 }
 
+// Three gradients make the first three steps, two the next two, and one the last three; a step of n goes n times as far
+// along their mean, so that it is their sum. Published is what the step has gone by.
+TEST(BackupWorkers, ALearningRateTimesTheQuorumFallsWithTheWorkersThatAreLeft) {
+  constexpr double rate = 0.1, decay = 0.5;
+  const SimulatedRun setup{.rate = rate, .budget = {.steps = 100}, .data_of = {Step{3}, Step{5}, Step{8}}};
+  std::vector<double> theta(4, 1.0), average(4, 1.0), rates;
+  for (int step = 0; step < 8; ++step) {
+    const int first = step < 3 ? 0 : step < 5 ? 1 : 2;
+    for (std::size_t i = 0; i < theta.size(); ++i) {
+      double sum = 0;
+      for (int worker = first; worker < 3; ++worker)
+        sum += theta[i] - PullObjective::target({Rank{worker}, step, 0}, i);
+      theta[i] -= rate * sum;
+      average[i] = decay * average[i] + (1 - decay) * theta[i];
+    }
+    rates.push_back(rate * (3 - first));
+  }
+  for (const Late late : {Late::finish, Late::cancel}) {
+    BackupOptions options{.late = late, .rate = BackupOptions::Rate::times_quorum};
+    const auto outcome = setup.run(BackupWorkers(3, options));
+    ASSERT_EQ(outcome.publications.size(), rates.size());
+    for (std::size_t i = 0; i < rates.size(); ++i)
+      EXPECT_DOUBLE_EQ(outcome.publications[i].learning_rate, rates[i]) << i;
+    options.average_decay = decay;
+    options.averaged = Averaged::after_update;
+    const auto averaged = setup.run(BackupWorkers(3, options));
+    for (std::size_t i = 0; i < theta.size(); ++i) {
+      EXPECT_NEAR(outcome.parameters[i], theta[i], 1e-4);
+      EXPECT_NEAR(averaged.parameters[i], average[i], 1e-4);
+    }
+  }
+}
+
 TEST(BackupWorkers, WorkersWithUnequalDataEndCleanlyAndWithoutBackupsNothingIsDropped) {
   const SimulatedRun setup{.rate = 0.3,
                            .budget = {.steps = 100},
