@@ -236,10 +236,14 @@ TEST(DropCompute, KeepsAsManyMicroBatchesAsEquationFiveSays) {
   }
 }
 
-std::string faults_of(const std::string& keys) {
+std::string faults_of(const std::string& keys, double shortest_micro_batch_s = 0) {
   SettingsDocument document(parse_toml(keys, "test.toml"));
   Settings settings = document.root();
-  const AlgorithmContext context{.workers = 4, .micro_batches = 3, .steps_per_epoch = 100, .total_steps = 1000};
+  const AlgorithmContext context{.workers = 4,
+                                 .micro_batches = 3,
+                                 .steps_per_epoch = 100,
+                                 .total_steps = 1000,
+                                 .shortest_micro_batch_s = shortest_micro_batch_s};
   EXPECT_NE(make_drop_compute(settings, context), nullptr);
   return document.check().report();
 }
@@ -267,6 +271,33 @@ TEST(DropComputeSettings, TheMeanRateIsGivenOrExpectedByTheThreshold) {
   EXPECT_THAT(faults_of(fixed + "mean_drop_rate = 1"), HasSubstr("mean_drop_rate = 1"));
   EXPECT_THAT(faults_of(automatic + "compensation = \"carry-over\""), HasSubstr("mean_drop_rate"));
   EXPECT_EQ(faults_of(automatic + "compensation = \"carry-over\"\nmean_drop_rate = 0.1"), "");
+}
+
+// Where the shortest micro-batch takes 0.4 s a threshold of 0.4 s can be met; where it need only finish its forward
+// pass, of a quarter, one of 0.1 s; where it finishes once it has begun, any.
+TEST(DropComputeSettings, AThresholdThatNoMicroBatchCanMeetIsAFault) {
+  struct Case {
+    const char* preempt;
+    double least_s;
+  };
+  for (const auto& [preempt, least_s] : {Case{"discard", 0.4}, {"backward", 0.1}, {"microbatch", 1e-6}}) {
+    const auto faults = [&](double threshold_s, const char* form) {
+      return faults_of(fmt::format("preempt = \"{}\"\nforward_share = 0.25\n", preempt) +
+                           fmt::format(fmt::runtime(form), threshold_s),
+                       0.4);
+    };
+    for (const char* form : {"threshold_s = {}", "threshold = {{ rule = \"fixed\", threshold_s = {} }}"}) {
+      EXPECT_EQ(faults(least_s, form), "") << preempt;
+      EXPECT_EQ(faults(HUGE_VAL, form), "") << preempt;
+      if (least_s > 1e-6) {
+        EXPECT_THAT(faults(least_s - 1e-6, form),
+                    testing::AllOf(testing::HasSubstr(fmt::format("threshold_s = {}", least_s - 1e-6)),
+                                   testing::HasSubstr(fmt::format("must be at least {:g} s", least_s))))
+            << preempt;
+      }
+    }
+    EXPECT_EQ(faults_of(fmt::format("preempt = \"{}\"\nthreshold = {{ rule = \"automatic\" }}", preempt), 0.4), "");
+  }
 }
 
 TEST(DropComputeSettings, EveryFaultIsReportedAtOnce) {
