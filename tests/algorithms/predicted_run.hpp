@@ -51,7 +51,8 @@ struct PredictedRun {
   struct Simulated {
     double step_s;
     double drop_rate;
-    double error_s;  // standard error of step_s, for methods whose rounds are independent
+    double error_s;          // standard error of step_s, for methods whose rounds are independent
+    double communication_s;  // of a step, as accounts book it, over all workers
   };
   Simulated simulate(const Algorithm& algorithm) const {
     const SimulatedRun setup{.workers = workers,
@@ -63,16 +64,18 @@ struct PredictedRun {
                              .objective = nullptr,
                              .seed = seed};
     const auto outcome = setup.run(algorithm);
-    double kept = 0, dropped = 0;
+    double kept = 0, dropped = 0, communication_s = 0;
     for (std::size_t i = 0; i < outcome.totals.kept.size(); ++i) {
       kept += static_cast<double>(outcome.totals.kept[i]);
       dropped += static_cast<double>(outcome.totals.dropped[i]);
+      communication_s += to_seconds(start_time + outcome.totals.accounts[i][Activity::communicate]) / workers / steps;
     }
     double mean_s = 0, squares = 0;
     const auto rounds = static_cast<double>(outcome.rounds.size());
     for (const Round& round : outcome.rounds) mean_s += to_seconds(round.duration) / rounds;
     for (const Round& round : outcome.rounds) squares += std::pow(to_seconds(round.duration) - mean_s, 2);
-    return {to_seconds(outcome.totals.end) / steps, dropped / (kept + dropped), std::sqrt(squares) / steps};
+    return {to_seconds(outcome.totals.end) / steps, dropped / (kept + dropped), std::sqrt(squares) / steps,
+            communication_s};
   }
 };
 
