@@ -29,6 +29,21 @@ TEST(BackupTokens, WithoutBackupsAndInitialTokensEqualsSynchronousSgdBitForBit) 
   expect_exact_accounts(outcome);
 }
 
+// As many tokens as the cluster has workers come with every step, also once some have left: what is left over sends the
+// others to compute for a step that is over.
+TEST(BackupTokens, TheNumberOfTokensIsThatOfAllWorkersAlsoOfThoseThatHaveLeft) {
+  const SimulatedRun setup{.workers = 4, .budget = {.steps = 60}, .data_of = {Step{2}, {}, {}, {}}};
+  const auto outcome = setup.run(BackupTokens(3));
+  ASSERT_EQ(outcome.rounds.size(), 60u);
+  std::int64_t kept = 0, dropped = 0;
+  for (std::size_t step = 20; step < 60; ++step) {
+    kept += outcome.rounds[step].kept;
+    dropped += outcome.rounds[step].dropped;
+  }
+  EXPECT_EQ(kept, 40 * 3);
+  EXPECT_NEAR(static_cast<double>(dropped), 40 * 1, 3);
+}
+
 TEST(BackupTokens, InitialTokensLetAFastWorkerGiveSeveralGradientsToAStep) {
   const SimulatedRun setup{.workers = 2,
                            .network_s = 0,

@@ -253,6 +253,29 @@ TEST(CodedSgd, AnExactCodeOutlivesAsManyLeaversAsItAllowsStragglers) {
   }
 }
 
+// Who leaves after its message is in the step that it was for, which waits for all the others too. Messages arrive
+// after 2, 2.5 and 4 s; the next step is that of two.
+TEST(CodedSgd, TheMessageOfAWorkerThatLeavesAfterItIsInItsStep) {
+  const SimulatedRun setup{.workers = 3,
+                           .network_s = 0.5,
+                           .budget = {.steps = 2},
+                           .delays = delays({0.0, 0.5, 2.0}),
+                           .data_of = {Step{1}, {}, {}}};
+  const auto inexact = setup.run(coded(ignore_stragglers(3, 0)));
+  EXPECT_EQ(inexact.log, (std::vector<std::string>{
+                             "step 1 at 4.000 s: kept 3, dropped 0",
+                             "step 2 at 8.000 s: kept 2, dropped 0",
+                         }));
+  // Both workers of the first group have left when the second one answers.
+  const SimulatedRun in_groups{.workers = 4,
+                               .network_s = 0.5,
+                               .budget = {.steps = 1},
+                               .delays = delays({0.0, 0.1, 2.0, 3.0}),
+                               .data_of = {Step{1}, Step{1}, {}, {}}};
+  EXPECT_EQ(in_groups.run(coded(fractional_repetition(4, 1))).log,
+            (std::vector<std::string>{"step 1 at 7.000 s: kept 4, dropped 2"}));
+}
+
 TEST(CodedSgd, MoreLostWorkersThanTheCodeAllowsAreExplained) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 3}, .delays = delays({HUGE_VAL, HUGE_VAL, 0, 0})};
   EXPECT_THROW(setup.run(coded(fractional_repetition(4, 1))), RunFailure);
