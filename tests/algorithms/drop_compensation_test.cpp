@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/synchronous/adaptive_threshold.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/settings_document.hpp"
@@ -64,6 +65,16 @@ TEST(ExtraSteps, ComputeAsManySamplesAsWerePlanned) {
 TEST(ExtraSteps, AGivenRedundancyIsTakenAsItIs) {
   const auto outcome = uneven(20).run(dropping(3.1, make_extra_steps(0.25, ExtraStepsSchedule::kept)));
   EXPECT_EQ(outcome.rounds.size(), 25u);
+}
+
+// R times the steps of the run, to the nearest whole step.
+TEST(ExtraSteps, AreANumberOfWholeSteps) {
+  for (const auto& [redundancy, extra] : {std::pair(0.12, 1), {0.13, 1}, {0.17, 2}, {0.04, 0}, {1.26, 13}})
+    EXPECT_EQ(uneven(10).run(dropping(3.1, make_extra_steps(redundancy, ExtraStepsSchedule::kept))).rounds.size(),
+              static_cast<std::size_t>(10 + extra))
+        << redundancy;
+  // Of 4 planned steps 6/9 are kept: half as many again.
+  EXPECT_EQ(uneven(4).run(dropping(3.1, make_extra_steps({}, ExtraStepsSchedule::kept))).rounds.size(), 6u);
 }
 
 TEST(ExtraSteps, ARunThatComputesNothingIsNotExtended) {
@@ -210,6 +221,29 @@ TEST(Recomputation, TheMeanRateDividesUsualStepsAlone) {
   };
   const double again = x_less({{Rank{1}, 0, 2}, {Rank{2}, 0, 1}, {Rank{2}, 0, 2}}, 9, usual(0, 1));
   EXPECT_NEAR(outcome.parameters[0], usual(1, again), 1e-4);
+}
+
+// The fifth step takes 10 s, and loses what the four before it, of 2 s each, do not allow for. What is computed again,
+// in one additional step, tells nothing of how long usual steps take: of these alone each is followed by a gather of
+// times.
+TEST(Recomputation, AnAdaptiveThresholdLearnsFromUsualStepsAlone) {
+  class SlowFifthStep : public DelayProcess {
+   public:
+    void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
+      for (double& added : added_s) added += stream.step == Step{4} ? 4 : 0;
+    }
+    double mean_s() const override { return 0; }
+  };
+  const SimulatedRun setup{
+      .micro_batches = 2, .budget = {.steps = 8}, .delays = {std::make_shared<SlowFifthStep>()}, .objective = nullptr};
+  const auto outcome =
+      setup.run(DropCompute({.threshold = make_adaptive_threshold({.window_steps = 2, .update_every_steps = 1}),
+                             .compensation = make_recomputation(5)}));
+  ASSERT_EQ(outcome.rounds.size(), 9u);
+  EXPECT_EQ(outcome.rounds[4].dropped, 6);
+  EXPECT_EQ(outcome.rounds[5].kept, 6);
+  EXPECT_EQ(outcome.rounds[5].dropped, 0);
+  EXPECT_EQ(outcome.totals.collectives, 9 + 8 + 1);  // steps, their times, and how much each worker has to make up for
 }
 
 TEST(CarryOver, DroppedMicroBatchesComeFirstInTheNextStep) {

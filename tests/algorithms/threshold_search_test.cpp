@@ -185,6 +185,23 @@ TEST(ThresholdSearch, WithoutAnySpreadNoThresholdIsSet) {
   }
 }
 
+// One of four workers takes 10 instead of 1. Every threshold between drops its micro-batch, a quarter, and a step then
+// takes 1 by the reference code: the first of them is 9/199 above 1.
+TEST(ThresholdSearch, OfEqualThresholdsTheFirstIsTaken) {
+  const std::vector<double> times = {1, 1, 1, 10};
+  const auto found = search_threshold({times, 4, 1, 1}, 0, SpeedupForm::reference);
+  EXPECT_DOUBLE_EQ(found.threshold, 1 + 9.0 / 199);
+  EXPECT_DOUBLE_EQ(found.effective_speedup, 0.75 * 10);
+}
+
+TEST(ThresholdSearch, ACapAllowsWhatDropsJustAsMuch) {
+  const std::vector<double> times = {1, 1, 1, 10};
+  for (const SpeedupForm form : {SpeedupForm::effective, SpeedupForm::reference}) {
+    EXPECT_EQ(search_threshold({times, 4, 1, 1}, 0, form, 0.25).drop_rate, 0.25);
+    EXPECT_EQ(search_threshold({times, 4, 1, 1}, 0, form, 0.2499).threshold, std::numeric_limits<double>::infinity());
+  }
+}
+
 TEST(ThresholdSearch, ACapThatNoThresholdMeetsSetsNone) {
   const Recorded times = search_case();
   // Even the highest threshold of the grid drops the very last micro-batch, 1 of 8448.
