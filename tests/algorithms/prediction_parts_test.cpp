@@ -58,8 +58,8 @@ struct Method {
 std::vector<Method> methods() {
   using Exchange = ElasticOptions::Exchange;
   const double all_s = all_reduce_of(workers);
-  // Groups of 4 and of 1: of eight steps three end with an average of four workers, and one with that of all.
-  const double groups_s = (3 * all_reduce_of(4) * 4 / 5 + all_s) / 8;
+  // Groups of 3 and of 2: of eight steps three end with their own averages, and one with that of all.
+  const double groups_s = (3 * (all_reduce_of(3) * 3 + all_reduce_of(2) * 2) / 5 + all_s) / 8;
   const double slices_s = latency_s + 8 / bytes_per_s;  // of three servers' slices of 4, 4 and 8 bytes
   return {
       {"sync", std::make_shared<SyncSgd>(), all_s},
@@ -79,7 +79,7 @@ std::vector<Method> methods() {
       {"local", std::make_shared<LocalSgd>(every(8), StatePolicies{}), all_s / 8},
       {"outer", std::make_shared<OuterLocalSgd>(every(8), make_plain_outer(1), StatePolicies{}), all_s / 8},
       {"groups",
-       std::make_shared<HierarchicalSgd>(HierarchicalOptions{.group_size = 4, .group_period = 2, .period = every(8)}),
+       std::make_shared<HierarchicalSgd>(HierarchicalOptions{.group_size = 3, .group_period = 2, .period = every(8)}),
        groups_s},
       {"drop local", std::make_shared<DropLocalSgd>(every(8), DropLocalOptions{}), all_s / 8},
   };
@@ -100,6 +100,36 @@ TEST(PredictionParts, WithoutSpreadTimeAndCommunicationAreThoseOfTheAccounts) {
       EXPECT_NEAR(prediction.step_time_s, simulated.step_s, 0.005 * simulated.step_s);
       EXPECT_EQ(prediction.kept, 1);
       EXPECT_EQ(prediction.communication_share(), prediction.communication_s / prediction.step_time_s);
+    }
+  }
+}
+
+// Without a variance sums are put together from what is drawn, here from all steps of the run. Groups of unequal size
+// take unequal times for their averages.
+TEST(PredictionParts, GroupsOfUnequalSizeHaveTheirOwnAverages) {
+  const PredictedRun setting = on_a_ring(512, {pareto_delay(1.5, 0.5)});
+  for (const auto& [size, period] : {std::pair(3, 2), {4, 2}, {2, 3}, {5, 4}, {1, 4}}) {
+    const HierarchicalSgd method({.group_size = size, .group_period = period, .period = every(8)});
+    const auto predictions = setting.predict(method);
+    ASSERT_EQ(predictions.size(), 1u);
+    EXPECT_EQ(predictions[0].formula, "rounds of groups' sampled sums");
+    const auto simulated = setting.simulate(method);
+    EXPECT_NEAR(predictions[0].step_time_s, simulated.step_s, 1e-6) << size;
+    EXPECT_NEAR(predictions[0].communication_s, simulated.communication_s, 1e-6) << size;
+  }
+}
+
+// Nearly all of a round's steps are cut: normal sums of what is left go on beyond eight thresholds, the round does not.
+TEST(PredictionParts, NoRoundLastsLongerThanItsThresholds) {
+  using Clock = DropLocalOptions::Clock;
+  const PredictedRun setting{.steps = 800};
+  for (const double threshold_s : {5.0, 5.5, 5.9}) {
+    const DropLocalSgd by_step(every(8), {.threshold = from_seconds(threshold_s), .clock = Clock::step});
+    const DropLocalSgd by_round(every(8), {.threshold = from_seconds(8 * threshold_s), .clock = Clock::period});
+    for (const DropLocalSgd* method : {&by_step, &by_round}) {
+      const Prediction prediction = setting.predict(*method).front();
+      EXPECT_LE(prediction.step_time_s, threshold_s + 0.5 / 8 + 1e-9);
+      EXPECT_NEAR(prediction.step_time_s, setting.simulate(*method).step_s, 0.02);
     }
   }
 }
