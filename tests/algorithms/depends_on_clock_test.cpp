@@ -75,5 +75,37 @@ TEST(DependsOnClock, IsSaidOfWhatOthersDelaysChangeAndOfNothingElse) {
   }
 }
 
+// One program may stand for all workers where none decides anything alone: not by its own clock, as with a budget of
+// seconds within a round of several steps, nor by what it has dropped or computed.
+TEST(WorkersActAlike, WhereNoneDecidesAnythingAlone) {
+  const Budget steps{.steps = 12}, samples{.samples = 100}, bytes{.bytes = Bytes{1000}}, seconds{.seconds = 20},
+      both{.steps = 12, .seconds = 20};
+  const std::optional<Step> never, always = Step{0};
+  const auto expect = [&](const std::string& keys, const std::optional<Step>& from,
+                          const std::optional<Step>& from_with_seconds) {
+    const auto algorithm = method(keys);
+    for (const Budget& budget : {steps, samples, bytes})
+      EXPECT_EQ(algorithm->workers_act_alike_from(budget), from) << keys;
+    for (const Budget& budget : {seconds, both})
+      EXPECT_EQ(algorithm->workers_act_alike_from(budget), from_with_seconds) << keys;
+  };
+  expect("sync-sgd\"", always, always);
+  expect(independent[2], always, never);  // Local SGD
+  expect(independent[3], always, never);  // with an outer optimizer
+  const std::string drop_compute = "dropcompute\"\nthreshold_s = 1.2";
+  expect(drop_compute, always, always);
+  expect(drop_compute + "\nnormalisation = \"computed\"", never, never);
+  expect(drop_compute + "\ncompensation = \"extra-steps\"", never, never);
+  expect(drop_compute + "\ncompensation = \"larger-batch\"\nredundancy = 0.5", never, never);
+  expect(drop_compute + "\ncompensation = \"recompute\"\nrecompute_every_steps = 3", never, never);
+  expect(drop_compute + "\ncompensation = \"carry-over\"", never, never);
+  const std::string rule = "dropcompute\"\nthreshold = { rule = ";
+  expect(rule + "\"automatic\", warmup_steps = 2, calibration_steps = 3 }", Step{5}, Step{5});
+  expect(rule + "\"adaptive-mad\", window_steps = 4, update_every_steps = 2 }", never, never);
+  for (std::size_t i = 1; i < independent.size(); ++i)
+    if (i < 2 || i > 3) expect(independent[i], never, never);
+  for (std::size_t i = 1; i < dependent.size(); ++i) expect(dependent[i], never, never);
+}
+
 }  // namespace
 }  // namespace syncopate
