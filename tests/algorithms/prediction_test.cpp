@@ -136,6 +136,11 @@ TEST(Prediction, RandomDropSavesNoTime) {
   EXPECT_EQ(drop[0].step_time_s, sync[0].step_time_s);
   EXPECT_DOUBLE_EQ(*drop[0].drop_rate, 0.1);  // in the second half alone
   EXPECT_DOUBLE_EQ(drop[0].effective_speedup(), 0.9);
+  for (const int from : {2000, 5000}) {  // as many steps as the run has, or more
+    const auto never = setting.predict(RandomDrop(0.2, Step{from}));
+    EXPECT_EQ(never[0].drop_rate, 0);
+    EXPECT_EQ(never[0].kept, 1);
+  }
 }
 
 // One of four workers is half as fast: it always is the slowest, and sets the pace.
@@ -169,6 +174,14 @@ TEST(Prediction, TheTimeOfABudgetIsThatOfItsFirstLimit) {
   input.budget.samples = 640;  // 32 samples per step: 20 steps
   EXPECT_EQ(time_of_budget(input, half), 60);
   input.budget.seconds = 50;
+  EXPECT_EQ(time_of_budget(input, half), 50);
+  input.budget = {.steps = 100, .seconds = 1000};
+  EXPECT_EQ(time_of_budget(input, half), 300);
+  input.budget = {.samples = 640};
+  EXPECT_EQ(time_of_budget(input, half), 60);
+  input.budget.seconds = 61;
+  EXPECT_EQ(time_of_budget(input, half), 60);
+  input.budget = {.seconds = 50};
   EXPECT_EQ(time_of_budget(input, half), 50);
   input.budget = {.bytes = Bytes{1000}};
   EXPECT_EQ(time_of_budget(input, half), std::nullopt);

@@ -170,9 +170,11 @@ TEST(ThresholdSearch, TheEffectOfAThresholdIsEquationSix) {
 
 TEST(ThresholdSearch, WhatEndsAtTheThresholdIsDropped) {
   const std::vector<double> times = {1, 1};
-  const auto effect = threshold_effects({times, 1, 1, 2}, 0, SpeedupForm::effective, std::vector<double>{1, 2})[0];
-  EXPECT_EQ(effect.drop_rate, 1);
-  EXPECT_EQ(effect.effective_speedup, 0);
+  for (const SpeedupForm form : {SpeedupForm::effective, SpeedupForm::reference}) {
+    const auto effect = threshold_effects({times, 1, 1, 2}, 0, form, std::vector<double>{1, 2})[0];
+    EXPECT_EQ(effect.drop_rate, 1);
+    EXPECT_EQ(effect.effective_speedup, 0);  // also where what is left of the step takes no time
+  }
 }
 
 TEST(ThresholdSearch, WithoutAnySpreadNoThresholdIsSet) {
