@@ -89,6 +89,9 @@ TEST(DynamicAveraging, EndsWithABudgetOfSecondsOrSamples) {
                      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
   const auto outcome = setup.run(above(infinity, 100));
   EXPECT_THAT(outcome.log, ElementsAre("step 10 at 11.000 s: kept 23, dropped 0"));  // a check and an average
+  // The budget may be used up after a check that all have seen before its end: checks end at 4.5, 9 and 10.5 s.
+  EXPECT_THAT(SimulatedRun{.budget = {.seconds = 10}}.run(above(infinity, 4)).log,
+              ElementsAre("step 9 at 11.000 s: kept 27, dropped 0"));
   setup.budget = {.samples = 12};
   EXPECT_EQ(setup.run(above(infinity, 3)).samples, 12);
 }

@@ -110,6 +110,19 @@ TEST(OuterOptimizer, DiLoCoFollowsTorchsNesterovMomentum) {
   });
 }
 
+// Rounds of 3 steps of 1 s, and 0.5 s for an average: at 5 s the second one is cut short after two. The rate of its
+// steps is that of the others.
+TEST(OuterOptimizer, ARoundThatABudgetOfSecondsCutsShortIsThatOfSoManySteps) {
+  for (const auto& outer : {std::shared_ptr<const OuterOptimizer>(make_slowmo(1, 0.5)),
+                            std::shared_ptr<const OuterOptimizer>(make_diloco(0.7, 0.5))}) {
+    const OuterLocalSgd method(make_constant_period(3), outer, {});
+    const auto by_seconds = SimulatedRun{.budget = {.seconds = 5}}.run(method);
+    const auto by_steps = SimulatedRun{.budget = {.steps = 5}}.run(method);
+    EXPECT_EQ(by_seconds.published, Step{5});
+    EXPECT_EQ(by_seconds.parameters, by_steps.parameters);
+  }
+}
+
 TEST(OuterOptimizer, AtRateZeroNothingMoves) {
   SimulatedRun setup{.rate = 0, .budget = {.steps = 6}};
   const std::vector<float> initial(4, 1.0f);
