@@ -114,6 +114,44 @@ TEST(DecentralizedSgd, TheOthersGoOnWithoutAWorkerThatHasLeft) {
   expect_exact_accounts(run.outcome);
 }
 
+// A ring of four, of which worker 2 leaves after its third step. Its third of the mixture falls to its neighbours each:
+// they keep two thirds of their own model and take, as before, one of the other neighbour's.
+TEST(DecentralizedSgd, ThePartOfANeighbourThatHasLeftFallsToTheWorkerItself) {
+  constexpr int workers = 4, steps = 6, left = 2, steps_of_left = 3;
+  std::vector<std::vector<double>> models(workers, std::vector<double>(workers));  // [worker][whose]
+  for (std::size_t i = 0; i < workers; ++i) models[i][i] = 1;                      // after step 0
+  for (int step = 1; step < steps; ++step) {
+    const auto before = models;
+    const bool is_there = step < steps_of_left;
+    for (int i = 0; i < workers; ++i) {
+      if (i == left && !is_there) continue;
+      auto& own = models[static_cast<std::size_t>(i)];
+      for (const int neighbour : {(i + 1) % workers, (i + workers - 1) % workers}) {
+        if (neighbour == left && !is_there) continue;
+        for (std::size_t whose = 0; whose < workers; ++whose)
+          own[whose] +=
+              (before[static_cast<std::size_t>(neighbour)][whose] - before[static_cast<std::size_t>(i)][whose]) / 3;
+      }
+    }
+  }
+  const auto run =
+      run_kicked({.workers = workers, .budget = {.steps = steps}, .data_of = {{}, {}, Step{steps_of_left}, {}}},
+                 DecentralizedSgd());
+  for (std::size_t i = 0; i < workers; ++i)
+    for (std::size_t whose = 0; whose < workers; ++whose)
+      EXPECT_NEAR(run.models[i][whose], models[i][whose], 1e-6) << i << " has of " << whose;
+}
+
+// Whose data are used up with the last step of the budget has not left before the end.
+TEST(DecentralizedSgd, DataForExactlyTheBudgetAreEnough) {
+  SimulatedRun setup{.workers = 4, .budget = {.steps = 5}};
+  const auto expected = setup.run(DecentralizedSgd());
+  setup.data_of = {Step{5}, {}, Step{5}, Step{6}};
+  const auto outcome = setup.run(DecentralizedSgd());
+  EXPECT_EQ(outcome.parameters, expected.parameters);
+  EXPECT_EQ(outcome.totals.bytes, expected.totals.bytes);
+}
+
 TEST(DecentralizedSgd, WhenWorkerZeroLeavesItsLastModelStaysPublished) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 10}, .data_of = {Step{3}, {}, {}, {}}};
   const auto outcome = setup.run(DecentralizedSgd());
