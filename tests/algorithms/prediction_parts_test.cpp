@@ -25,6 +25,7 @@
 #include "tests/algorithms/predicted_run.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/delays/pareto.hpp"
+#include "workers/network/parameter_server.hpp"
 #include "workers/network/ring.hpp"
 
 namespace syncopate {
@@ -293,6 +294,27 @@ TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
       EXPECT_EQ(best.drop_rate <= 0.01, cap.has_value());
     }
   EXPECT_EQ(found.size(), 4u);
+}
+
+// What waits for messages has no formula where they wait for each other; where not all workers were drawn and steps
+// have no variance, what goes in rounds has none for that reason, and a quorum for that of the number of workers.
+TEST(PredictionParts, WhereThereIsNoFormulaTheReasonIsTheMethods) {
+  PredictedRun shared = on_a_ring(64, {noise}), many{.workers = 5000, .delays = {pareto_delay(1.5, 0.5)}, .steps = 64};
+  shared.network = make_parameter_server_network(workers, {latency_s, bytes_per_s});
+  for (const auto& [name, algorithm, communication_s, uneven_s] : methods()) {
+    const std::string method = name;
+    const bool sends_messages = algorithm->servers() > 0;
+    EXPECT_EQ(shared.predict(*algorithm).empty(), sends_messages || method == "backup all-reduce" || method == "groups")
+        << name;
+    if (shared.predict(*algorithm).empty()) {
+      EXPECT_NE(shared.why_not_predicted(*algorithm).find("shared links"), std::string::npos) << name;
+    }
+    const bool counts = sends_messages || method == "backup all-reduce" || method == "groups";
+    if (method == "backup workers" || method == "backup all-reduce" || method == "three servers") continue;
+    EXPECT_TRUE(many.predict(*algorithm).empty()) << name;
+    EXPECT_EQ(many.why_not_predicted(*algorithm), counts ? "too many workers to draw them all" : has_no_variance)
+        << name;
+  }
 }
 
 // Eq. 5 counts what is lost in flight and does not come back.
