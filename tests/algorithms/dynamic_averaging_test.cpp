@@ -96,6 +96,17 @@ TEST(DynamicAveraging, EndsWithABudgetOfSecondsOrSamples) {
   EXPECT_EQ(setup.run(above(infinity, 3)).samples, 12);
 }
 
+// The first check finds that models have moved, and averages; from then on they stay where they are, and checks end at
+// 9.5, 14, 18.5 and, after two steps more, at 21 s.
+TEST(DynamicAveraging, EndsWithABudgetOfSecondsLongAfterItsLastAverage) {
+  const SimulatedRun setup{
+      .learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
+          .shape = LearningRate::Shape::step, .peak = 0.1, .decay_steps = {Step{4}}, .decay_factor = 1e-9}),
+      .budget = {.seconds = 20}};
+  EXPECT_THAT(setup.run(above(0.01, 4)).log,
+              ElementsAre("step 4 at 5.000 s: kept 12, dropped 0", "step 18 at 21.500 s: kept 42, dropped 0"));
+}
+
 TEST(DynamicAveraging, EndsWhereTheModelHasDiverged) {
   // |1 - rate| = 999 at each step: beyond float32 after 13 steps; then no distance is a number.
   const SimulatedRun setup{.rate = 1000, .budget = {.steps = 40}};
