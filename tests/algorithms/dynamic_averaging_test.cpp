@@ -41,6 +41,10 @@ TEST(DynamicAveraging, WithoutAThresholdItAveragesOnceAtTheEnd) {
   EXPECT_THAT(steps_of(dynamic), ElementsAre(22));
 }
 
+TEST(DynamicAveraging, ModelsThatHaveNotMovedAreNotAboveAThresholdOfZero) {
+  EXPECT_THAT(steps_of(SimulatedRun{.rate = 0, .budget = {.steps = 8}}.run(above(0, 2))), ElementsAre(8));
+}
+
 // The steps of the averages and the model after them, in double precision. The mean squared distances that decide
 // lie at least 2 % from the threshold, so that rounding to float32 cannot turn a decision.
 TEST(DynamicAveraging, AveragesWhereTheMeanSquaredDistanceExceedsTheThreshold) {
