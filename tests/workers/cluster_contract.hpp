@@ -84,6 +84,19 @@ class EndlessStep : public DelayProcess {
   Step step_;
 };
 
+// The micro-batches of one step take an hour.
+class LongStep : public DelayProcess {
+ public:
+  explicit LongStep(Step step) : step_(step) {}
+  void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
+    for (double& added : added_s) added += stream.step == step_ ? mean_s() : 0;
+  }
+  double mean_s() const override { return 3600; }
+
+ private:
+  Step step_;
+};
+
 // Keeps the rows of steps.csv that it is told of.
 struct SeenRounds : RunObserver {
   std::vector<Round> rounds;

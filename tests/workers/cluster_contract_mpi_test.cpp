@@ -87,6 +87,19 @@ class SlowObjective : public KnownObjective {
   Duration takes_;
 };
 
+// Micro-batch i takes i times this longer.
+class DelayByIndex : public DelayProcess {
+ public:
+  explicit DelayByIndex(double delay_s) : delay_s_(delay_s) {}
+  void add(const RandomStream&, std::uint32_t first, std::span<double> added_s) const override {
+    for (std::size_t i = 0; i < added_s.size(); ++i) added_s[i] += delay_s_ * static_cast<double>(first + i);
+  }
+  double mean_s() const override { return delay_s_; }
+
+ private:
+  double delay_s_;
+};
+
 struct SlowRun {
   RunTotals totals;
   Duration in_calls{};  // of all workers
@@ -158,6 +171,52 @@ TEST_P(MpiRanks, ASlowWorkerSleepsByItsFactorLessTheOneThatItComputes) {
         EXPECT_LT(least, self.value == n - 1 ? factor + 0.5 : 1.5);
       },
       nullptr);
+}
+
+// Delays are slept on top of what the arithmetic takes, and a factor stretches that alone.
+TEST_P(MpiRanks, DelaysAreInjectedOnTopOfTheArithmeticAndRecorded) {
+  const auto real = std::chrono::milliseconds(5);
+  const int n = participants();
+  Executor executor{0};
+  Training training{std::make_shared<SlowObjective>(real), make_sgd({}), {}, executor};
+  std::vector<double> factors(static_cast<std::size_t>(n), 1.0);
+  factors.back() = 3;
+  const ComputeTime compute_time(7, base_s, factors, {std::make_shared<DelayByIndex>(0.02)});
+  RunRecord record;
+  record.durations.emplace();
+  MpiCluster cluster({.workers = n,
+                      .compute_time = compute_time,
+                      .pace = MpiCluster::Pace::inject,
+                      .training = training,
+                      .record = &record,
+                      .session = *session});
+  constexpr int micro_batches = 3;
+  cluster.run(
+      [&](Rank self) {
+        for (int i = 0; i < micro_batches; ++i) {
+          const Time before = cluster.now(self);
+          const auto gradient =
+              cluster.compute_gradient(self, training.initial_state(), {self, 0, i}, {self, 0, i}, {});
+          ASSERT_TRUE(gradient);
+          EXPECT_GE(gradient->compute_time(),
+                    factors[static_cast<std::size_t>(self.value)] * real + from_seconds(0.02 * i));
+          EXPECT_GE(cluster.now(self) - before, gradient->compute_time());
+        }
+      },
+      nullptr);
+  if (session->rank() > 0) return;
+  ASSERT_EQ(record.durations->size(), static_cast<std::size_t>(n * micro_batches));
+  for (const MicroBatchTime& time : *record.durations) {
+    SCOPED_TRACE(testing::Message() << "worker " << time.worker.value << ", micro-batch " << time.index);
+    const Duration delay = from_seconds(0.02 * time.index);
+    if (time.worker < Rank{n - 1}) {
+      EXPECT_EQ(time.added, delay);
+    } else {
+      EXPECT_GE(time.added, delay + 2 * real);
+      EXPECT_LE(time.added, delay + (time.duration - delay) * 2 / 3);
+    }
+    EXPECT_GE(time.duration, time.added + real);
+  }
 }
 
 // Others wait for longer than it takes to find a standstill, in all ways of waiting, and one after the other: for a

@@ -156,4 +156,124 @@ TEST_P(ClusterContract, AMicroBatchThatAMessageEndsIsDropped) {
   }
 }
 
+// A server knows of all that was sent, whoever told it: here of what the worker got from the other server.
+TEST_P(TwoServersContract, AServerKnowsWhatTheOtherOneHasSent) {
+  const int workers = participants() - 2;
+  const Slice second{.index = 1, .count = 2};
+  const std::int64_t slice_bytes = 4 * (second.end(5) - second.begin(5));
+  run(
+      workers,
+      [&](Cluster& cluster, Rank self) {
+        ASSERT_TRUE(cluster.receive(self, cluster.server(1), never, here()));
+        cluster.send(self, cluster.server(0), {.numbers = {1}}, here());
+        EXPECT_TRUE(cluster.receive(self, cluster.server(0), never, here()));
+      },
+      [&](Cluster& cluster, Rank self) {
+        if (self == cluster.server(1)) {
+          for (int w = 0; w < workers; ++w)
+            cluster.send(self, Rank{w}, {.model = training.initial_state(), .carries_model = true, .slice = second},
+                         here());
+          while (cluster.workers_left(self) > 0) cluster.receive(self, {}, never, here());
+          return;
+        }
+        for (int w = 0; w < workers; ++w) ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+        EXPECT_EQ(cluster.bytes_sent(), Bytes{workers * (slice_bytes + 8)});
+        for (int w = 0; w < workers; ++w) cluster.send(self, Rank{w}, {}, here());
+      },
+      2);
+}
+
+// Workers that step on their own beside a server, as in elastic averaging: a worker keeps one of two micro-batches.
+TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
+  SeenRounds seen;
+  observer = &seen;
+  const int workers = participants() - 1;
+  constexpr int steps = 3;
+  base_s = 0.005;
+  bool server_is_here = false;
+  struct Own {
+    bool is_here = false;
+    Duration kept{}, lost{};
+  };
+  std::vector<Own> own(static_cast<std::size_t>(workers));
+  const RunTotals totals = run(
+      workers,
+      [&](Cluster& cluster, Rank self) {
+        Own& mine = own[static_cast<std::size_t>(self.value)];
+        mine.is_here = true;
+        for (int s = 1; s <= steps; ++s) {
+          const Gradient first = gradient(cluster, self, 1, s), second = gradient(cluster, self, 1, s + 10);
+          mine.kept += first.compute_time();
+          mine.lost += second.compute_time();
+          cluster.send(self, cluster.server(), {.model = training.initial_state(), .carries_model = true}, here());
+          ASSERT_TRUE(cluster.receive(self, cluster.server(), never, here()));
+          cluster.finish_round(self,
+                               {.kept = 1, .planned = 2, .step = s, .period = 1, .compute_time = first.compute_time()});
+        }
+      },
+      [&](Cluster& cluster, Rank self) {
+        server_is_here = true;
+        while (cluster.workers_left(self) > 0) {
+          const auto message = cluster.receive(self, {}, never, here());
+          if (message)
+            cluster.send(self, message->from, {.model = training.initial_state(), .carries_model = true}, here());
+        }
+      });
+  EXPECT_EQ(totals.bytes, Bytes{2 * steps * workers * payload});
+  EXPECT_EQ(totals.messages, 2 * steps * workers);
+  for (int w = 0; w < workers; ++w) {
+    SCOPED_TRACE(testing::Message() << "worker " << w);
+    const Account& account = totals.accounts.at(static_cast<std::size_t>(w));
+    EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), steps);
+    EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), steps);
+    EXPECT_EQ(account.total(), totals.end - start_time);
+    const Own& mine = own[static_cast<std::size_t>(w)];
+    if (!mine.is_here) continue;
+    EXPECT_EQ(account[Activity::discarded], mine.lost);
+    EXPECT_GE(account[Activity::compute], mine.kept);
+  }
+  if (!server_is_here) return;
+  ASSERT_EQ(seen.rounds.size(), static_cast<std::size_t>(steps));
+  Bytes bytes{};  // of a row they are what was moved when the last worker had done the step
+  for (int s = 1; s <= steps; ++s) {
+    const Round& round = seen.rounds[static_cast<std::size_t>(s - 1)];
+    EXPECT_EQ(round.step, Step{s});
+    EXPECT_EQ(round.kept, workers);
+    EXPECT_EQ(round.dropped, workers);
+    bytes += round.bytes;
+  }
+  EXPECT_EQ(bytes, totals.bytes);
+}
+
+// One whose server ends while it computes: what is cut off then is not taken from what was kept before.
+TEST_P(ClusterContract, WhatTheEndCutsOffIsNotTakenFromWhatWasKept) {
+  const int workers = participants() - 1;
+  base_s = 0.02;
+  delays = {std::make_shared<LongStep>(1)};
+  std::vector<Duration> kept(static_cast<std::size_t>(workers));  // where the server is
+  const RunTotals totals = run(
+      workers,
+      [&](Cluster& cluster, Rank self) {
+        cluster.send(self, cluster.server(), {.gradient = gradient(cluster, self, 2)}, here());
+        compute(cluster, self, {self, 1, 0});
+      },
+      [&](Cluster& cluster, Rank self) {
+        for (int w = 0; w < workers; ++w) {
+          const auto message = cluster.receive(self, {}, never, here());
+          ASSERT_TRUE(message);
+          cluster.keep(self, *message, 0);
+          kept[static_cast<std::size_t>(message->from.value)] = message->gradient.compute_time();
+        }
+        EXPECT_FALSE(cluster.receive(self, {}, cluster.now(self) + from_seconds(0.05), here()));
+      });
+  for (int w = 0; w < workers; ++w) {
+    const Account& account = totals.accounts.at(static_cast<std::size_t>(w));
+    EXPECT_GE(account[Activity::compute], kept[static_cast<std::size_t>(w)]) << "worker " << w;
+    EXPECT_GE(account[Activity::discarded], from_seconds(0.05) - hesitation()) << "worker " << w;
+    EXPECT_EQ(account.total(), totals.end - start_time) << "worker " << w;
+    EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), 2);
+    EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), 1);
+  }
+}
+
 }  // namespace syncopate
