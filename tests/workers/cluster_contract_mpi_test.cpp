@@ -87,19 +87,6 @@ class SlowObjective : public KnownObjective {
   Duration takes_;
 };
 
-// Micro-batch i takes i times this longer.
-class DelayByIndex : public DelayProcess {
- public:
-  explicit DelayByIndex(double delay_s) : delay_s_(delay_s) {}
-  void add(const RandomStream&, std::uint32_t first, std::span<double> added_s) const override {
-    for (std::size_t i = 0; i < added_s.size(); ++i) added_s[i] += delay_s_ * static_cast<double>(first + i);
-  }
-  double mean_s() const override { return delay_s_; }
-
- private:
-  double delay_s_;
-};
-
 struct SlowRun {
   RunTotals totals;
   Duration in_calls{};  // of all workers

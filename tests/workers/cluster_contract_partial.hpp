@@ -323,4 +323,66 @@ TEST_P(PartialContract, EveryGradientIsInOneRoundAndAllGetTheSameRounds) {
   }
 }
 
+// Both kinds of all-reduces, and messages that have come: an agreement on either says what all of them have moved.
+TEST_P(PartialContract, AnAgreementCountsWhatWasKeptAndSentInAllWays) {
+  const int n = participants();
+  run(n, [&](Cluster& cluster, Rank self) {
+    std::int64_t bytes = 0;
+    const auto tell_next = [&] {
+      cluster.send(self, Rank{(self.value + 1) % n}, {.numbers = {1}}, here());
+      EXPECT_TRUE(cluster.receive(self, Rank{(self.value + n - 1) % n}, never, here()));
+      bytes += 8 * n;
+    };
+    for (int round = 1; round <= 3; ++round) {
+      tell_next();
+      Gradient sum = gradient(cluster, self, 2, round);
+      const Agreement of_all = cluster.all_reduce_sum(self, sum, {}, {.kept = 2, .planned = 2}, here());
+      bytes += all_reduce_bytes(n, payload).value();
+      EXPECT_EQ(of_all.micro_batches, n * (3 * round - 1)) << round;
+      EXPECT_EQ(of_all.bytes, Bytes{bytes}) << round;
+      tell_next();
+      const auto sums = arrive(cluster, self, round, {.quorum = n}, LateGradient::drop);
+      bytes += all_reduce_bytes(n, payload).value();
+      ASSERT_EQ(sums.size(), 1u);
+      EXPECT_EQ(sums[0].agreement.micro_batches, n * 3 * round) << round;
+      EXPECT_EQ(sums[0].agreement.bytes, Bytes{bytes}) << round;
+    }
+  });
+}
+
+// Where rounds do not wait for everybody the run ends when workers have last met, in whatever way; who computes on
+// after that has run ahead.
+TEST_P(PartialContract, TheRunEndsWhenWorkersHaveLastMet) {
+  const int n = participants();
+  base_s = 0.05;
+  for (const std::string way : {"message", "barrier", "group", "partial all-reduce"}) {
+    SCOPED_TRACE(way);
+    Time came = start_time, went_on = start_time;  // of the workers here
+    const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+      arrive(cluster, self, 0, {.quorum = n}, LateGradient::drop);
+      gradient(cluster, self, 1, 1);
+      came = std::max(came, cluster.now(self));
+      ModelStatePtr state = training.initial_state();
+      if (way == "message") {
+        cluster.send(self, Rank{(self.value + 1) % n}, {}, here());
+        cluster.receive(self, Rank{(self.value + n - 1) % n}, never, here());
+      } else if (way == "barrier") {
+        cluster.barrier(self, here());
+      } else if (way == "group") {
+        cluster.average(self, state, {.policy = {}, .group_size = n}, {}, here());
+      } else {
+        arrive(cluster, self, 1, {.quorum = n}, LateGradient::drop);
+      }
+      if (self.value > 0) return;
+      gradient(cluster, self, 4, 2);
+      went_on = cluster.now(self);
+    });
+    EXPECT_GE(totals.end, came);
+    if (went_on > start_time) {
+      EXPECT_LT(totals.end, went_on);
+    }
+    for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end - start_time);
+  }
+}
+
 }  // namespace syncopate

@@ -129,4 +129,22 @@ TEST_P(RecordContract, SpansShowWhatCameTooLate) {
   }
 }
 
+TEST_P(RecordContract, DurationsSayWhatTheDelaysHaveAdded) {
+  const int n = participants();
+  base_s = 0.005;
+  delays = {std::make_shared<DelayByIndex>(0.01)};
+  const bool known = spans_are_the_accounts(n, 0, [&](Cluster& cluster, Rank self) {
+    Gradient sum = gradient(cluster, self, 3, self.value);
+    cluster.all_reduce_sum(self, sum, {}, {.kept = 3, .planned = 3}, here());
+  });
+  if (!known) return;
+  ASSERT_EQ(recorded.durations->size(), static_cast<std::size_t>(3 * n));
+  for (const MicroBatchTime& time : *recorded.durations) {
+    EXPECT_EQ(time.step, Step{time.worker.value});
+    EXPECT_EQ(time.added, from_seconds(0.01 * time.index)) << "micro-batch " << time.index;
+    EXPECT_GE(time.duration, from_seconds(base_s) + time.added);
+    EXPECT_LE(time.duration, from_seconds(base_s) + time.added + tolerance());
+  }
+}
+
 }  // namespace syncopate
