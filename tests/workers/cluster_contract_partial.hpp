@@ -381,7 +381,10 @@ TEST_P(PartialContract, TheRunEndsWhenWorkersHaveLastMet) {
     if (went_on > start_time) {
       EXPECT_LT(totals.end, went_on);
     }
-    for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end - start_time);
+    for (const Account& account : totals.accounts) {
+      EXPECT_EQ(account.total(), totals.end - start_time);
+      for (const Duration time : account.time) EXPECT_GE(time, Duration{});
+    }
   }
 }
 

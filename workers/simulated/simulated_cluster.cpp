@@ -299,10 +299,14 @@ RunTotals SimulatedCluster::totals() {
     const Duration beyond = participant.now - totals.end;
     const Duration down_beyond = outages_.empty() ? Duration{} : outages_[index(Rank{i})].down_beyond(totals.end);
     account[Activity::down] -= down_beyond;
-    if (beyond > Duration{})
-      account[Activity::discarded] -= beyond - down_beyond;
-    else
+    if (beyond > Duration{}) {
+      const Duration worked = beyond - down_beyond;
+      const Duration lost = std::min(worked, account[Activity::discarded]);
+      account[Activity::discarded] -= lost;
+      account[Activity::compute] -= worked - lost;
+    } else {
       account[Activity::wait] -= beyond;
+    }
     totals.accounts.push_back(account);
     totals.kept.push_back(participant.kept);
     totals.dropped.push_back(participant.dropped);
