@@ -388,4 +388,52 @@ TEST_P(PartialContract, TheRunEndsWhenWorkersHaveLastMet) {
   }
 }
 
+// What came too late and is still there at the end is dropped as it was planned, not only what of it was computed;
+// taken into a round, what was not computed of it is dropped with that one. The others come after worker 0's first
+// round, with one micro-batch of three, and with none of two; then in time with all of one.
+TEST_P(PartialContract, WhatALateWorkerHadPlannedIsKeptOrDropped) {
+  const int n = participants();
+  for (const LateGradient late : {LateGradient::drop, LateGradient::accumulate})
+    for (const int computed : {1, 0})
+      for (const bool is_taken : {false, true}) {
+        SCOPED_TRACE(testing::Message() << (late == LateGradient::drop ? "drop" : "accumulate") << ", " << computed
+                                        << (is_taken ? ", taken" : ", left"));
+        SeenRounds seen;
+        observer = &seen;
+        const int planned = computed == 1 ? 3 : 2;
+        bool worker_0_is_here = false;
+        const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+          worker_0_is_here |= self.value == 0;
+          if (self.value > 0) hear(cluster, self, 0);
+          if (self.value == 0) {
+            arrive(cluster, self, 0, {.rank = Rank{0}}, late);
+            tell_all(cluster, self);
+            hear_all(cluster, self);
+          } else {
+            cluster.partial_all_reduce(self, gradient(cluster, self, computed), {.rank = Rank{0}}, late,
+                                       {.kept = computed, .planned = planned}, here());
+            tell(cluster, self, 0);
+          }
+          if (!is_taken) return;
+          const auto sums = arrive(cluster, self, 1, {.quorum = n}, late);
+          ASSERT_EQ(sums.size(), 1u);
+          EXPECT_EQ(sums[0].contributors, n);
+          const bool has_both = late == LateGradient::accumulate && computed == 1;
+          EXPECT_EQ(sums[0].sum.micro_batches(), has_both ? 2 * n - 1 : n);
+        });
+        const bool is_kept = is_taken && late == LateGradient::accumulate;
+        for (int w = 1; w < n; ++w) {
+          EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), (is_taken ? 1 : 0) + (is_kept ? computed : 0));
+          EXPECT_EQ(totals.dropped.at(static_cast<std::size_t>(w)), planned - (is_kept ? computed : 0));
+        }
+        EXPECT_EQ(totals.kept.at(0), is_taken ? 2 : 1);
+        EXPECT_EQ(totals.dropped.at(0), 0);
+        if (!worker_0_is_here || !is_taken) continue;
+        ASSERT_EQ(seen.rounds.size(), 2u);
+        EXPECT_EQ(seen.rounds[0].dropped, 0);
+        EXPECT_EQ(seen.rounds[1].kept, n + (is_kept ? (n - 1) * computed : 0));
+        EXPECT_EQ(seen.rounds[1].dropped, (n - 1) * (planned - (is_kept ? computed : 0)));
+      }
+}
+
 }  // namespace syncopate

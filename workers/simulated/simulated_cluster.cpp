@@ -286,10 +286,8 @@ RunTotals SimulatedCluster::totals() {
   }
   for (int i = 0; i < options_.workers; ++i) {
     Participant& participant = participants_[static_cast<std::size_t>(i)];
-    if (participant.late.micro_batches() > 0) {  // nobody took it any more
-      book_as_discarded(Rank{i}, participant.late);
-      participant.dropped += participant.late.micro_batches();
-    }
+    book_as_discarded(Rank{i}, participant.late);  // nobody took it any more
+    participant.dropped += participant.late_part.planned;
     Account account = participant.account;
     if (with_servers) {
       account[Activity::discarded] += account[Activity::compute] - participant.kept_time;

@@ -7,6 +7,12 @@
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
+namespace {
+
+// Whether something came too late and waits for a round: nothing that was computed, perhaps, of what was planned.
+bool waits(const Gradient& late, const Contribution& part) { return late.micro_batches() > 0 || part.planned > 0; }
+
+}  // namespace
 
 std::vector<PartialSum> SimulatedCluster::partial_all_reduce(Rank rank, Gradient gradient, const Activation& activation,
                                                              LateGradient late, const Contribution& part, Place place) {
@@ -21,7 +27,7 @@ std::vector<PartialSum> SimulatedCluster::partial_all_reduce(Rank rank, Gradient
   if (in_time) {
     partial_.activation = activation;
     partial_.arrived.push_back(rank);
-    if (participant.late.micro_batches() > 0)
+    if (waits(participant.late, participant.late_part))
       contribute(rank, std::exchange(participant.late, {}), std::exchange(participant.late_part, {}));
     contribute(rank, std::move(gradient), part);
   } else if (late == LateGradient::drop) {
@@ -29,7 +35,7 @@ std::vector<PartialSum> SimulatedCluster::partial_all_reduce(Rank rank, Gradient
     participant.dropped += part.planned;
     partial_.round.dropped += part.planned;
   } else {
-    if (participant.late.micro_batches() == 0) partial_.accumulated.push_back(rank);
+    if (!waits(participant.late, participant.late_part)) partial_.accumulated.push_back(rank);
     participant.late += gradient;
     participant.late_part.kept += part.kept;
     participant.late_part.planned += part.planned;
@@ -74,7 +80,7 @@ void SimulatedCluster::start_partial_round_if_due() {
   round.contributors = static_cast<int>(round.arrived.size());
   for (const Rank rank : std::exchange(round.accumulated, {})) {
     Participant& participant = self(rank);
-    if (participant.late.micro_batches() == 0) continue;  // brought in by its own arrival
+    if (!waits(participant.late, participant.late_part)) continue;  // brought in by its own arrival
     contribute(rank, std::exchange(participant.late, {}), std::exchange(participant.late_part, {}));
     ++round.contributors;
   }
