@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "tests/workers/engine.hpp"
 
@@ -184,6 +187,46 @@ TEST(Training, DistanceIsThatOfTheParameters) {
   EXPECT_EQ(engine.training.distance(near, near), 0);
   Training time_only(nullptr, nullptr, {}, engine.executor);
   EXPECT_TRUE(std::isnan(time_only.distance(nullptr, nullptr)));
+}
+
+// As after an all-reduce of zeros: moments go on, and so does the count of Adam's bias correction.
+TEST(Training, AStepAlongNothingIsAStepAlongZero) {
+  const std::vector<std::function<std::shared_ptr<const Optimizer>()>> optimizers = {
+      [] { return make_sgd({.momentum = 0.9, .weight_decay = {.rate = 0.1}}); },
+      [] { return make_adamw({.weight_decay = {.rate = 0.1}}); }};
+  for (const auto& make : optimizers) {
+    std::vector<float> found[2];
+    for (const bool is_empty : {false, true}) {
+      Engine engine(std::make_shared<PullObjective>(), make());
+      ModelStatePtr state = engine.training.initial_state();
+      for (int step = 0; step < 5; ++step) {
+        const bool is_nothing = step == 0 || step == 2 || step == 3;
+        Gradient gradient = engine.promise(state, 3, step);
+        if (is_nothing) gradient = is_empty ? Gradient() : gradient * 0;
+        state = engine.training.descend(state, gradient, 0.05);
+      }
+      EXPECT_EQ(state->optimizer_steps, Step{5});
+      found[is_empty] = engine.training.values(state);
+    }
+    EXPECT_EQ(found[true], found[false]);
+  }
+}
+
+// Whatever a method divides its gradients by: micro-batches (1, 0, 0), (2, 0, 1) and (6, 1, 0).
+TEST(Training, StatisticsAreTheMeanOverTheMicroBatchesOfAStep) {
+  for (const double divisor : {1.0, 3.0, 8.0})
+    for (const bool is_shared : {false, true}) {
+      Engine engine(std::make_shared<PullWithStatistics>(), make_sgd({}));
+      const ModelStatePtr state = engine.training.initial_state();
+      Gradient gradient = engine.promise(state, 1);
+      gradient += engine.promise(state, 2, 0, 1);
+      gradient += engine.promise(state, 6, 1);
+      if (is_shared) gradient = engine.training.share(gradient);
+      const auto next = engine.training.descend(state, gradient / divisor, 0.1);
+      EXPECT_EQ(engine.values(next->buffers), (std::vector<float>{3.0f, 3.0f})) << divisor;
+      const auto after_nothing = engine.training.descend(next, {}, 0.1);
+      EXPECT_EQ(engine.values(after_nothing->buffers), (std::vector<float>{3.0f, 3.0f})) << divisor;
+    }
 }
 
 TEST(Training, ClippingScalesToTheGlobalNorm) {

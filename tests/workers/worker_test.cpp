@@ -1,0 +1,267 @@
+// What a worker promises beside its calls to the cluster: budgets that are extended, its own view of the budget, what
+// it goes back to when it loses its state, and that a run without progress ends.
+#include "workers/worker.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/algorithms/simulated_run.hpp"
+#include "workers/outages.hpp"
+
+namespace syncopate {
+namespace {
+
+class Script : public Algorithm {
+ public:
+  explicit Script(std::function<void(Worker&)> run, std::function<void(Server&)> serve = {})
+      : run_(std::move(run)), serve_(std::move(serve)) {}
+  void run(Worker& worker) const override { run_(worker); }
+  int servers() const override { return serve_ ? 1 : 0; }
+  void serve(Server& server) const override { serve_(server); }
+
+ private:
+  std::function<void(Worker&)> run_;
+  std::function<void(Server&)> serve_;
+};
+
+// From 0.8 down to 0 in four steps.
+std::shared_ptr<const LearningRate> falling_rate() {
+  return std::make_shared<LearningRate>(
+      LearningRate::Options{.shape = LearningRate::Shape::linear, .peak = 0.8, .total_steps = Step{4}});
+}
+
+TEST(Worker, AnExtendedBudgetIsAsMuchLongerAsAllExtensionsTogether) {
+  for (const bool stretch : {false, true}) {
+    const SimulatedRun setup{.workers = 1, .learning_rate = falling_rate(), .budget = {.steps = 4}};
+    setup.run(Script([&](Worker& worker) {
+      EXPECT_EQ(worker.steps_left(), Step{4});
+      worker.extend_budget(1, stretch);
+      worker.extend_budget(3, stretch);
+      worker.scale_learning_rate(0.5);
+      for (int s = 0; s < 8; ++s) {
+        EXPECT_EQ(worker.steps_left(), Step{8 - s});
+        EXPECT_TRUE(worker.budget_left()) << s;
+        EXPECT_TRUE(worker.budget_left_alone()) << s;
+        const int of_schedule = stretch ? s / 2 : std::min(s, 4);
+        EXPECT_NEAR(worker.learning_rate(), 0.5 * 0.2 * (4 - of_schedule), 1e-12) << s;
+        worker.descend({});
+      }
+      EXPECT_EQ(worker.steps_left(), Step{0});
+      EXPECT_FALSE(worker.budget_left());
+      EXPECT_FALSE(worker.budget_left_alone());
+    }));
+  }
+}
+
+TEST(Worker, ABudgetOfSecondsIsNotExtended) {
+  const SimulatedRun setup{.workers = 1, .learning_rate = falling_rate(), .budget = {.seconds = 2}};
+  setup.run(Script([&](Worker& worker) {
+    worker.extend_budget(4, true);
+    for (int s = 0; s < 2; ++s) {
+      EXPECT_TRUE(worker.budget_left() && worker.budget_left_alone());
+      EXPECT_NEAR(worker.learning_rate(), 0.2 * (4 - s), 1e-12);
+      worker.descend(*worker.compute_gradient());
+    }
+    EXPECT_FALSE(worker.budget_left() || worker.budget_left_alone());  // it is met exactly
+  }));
+}
+
+// 24 samples of three workers: 9 in the average, and 15 more are 5 of each worker.
+TEST(Worker, OnItsOwnItTakesTheOthersForAsFastAsItself) {
+  for (const bool agrees : {false, true}) {
+    const SimulatedRun setup{.budget = {.samples = 24}};
+    setup.run(Script([&](Worker& worker) {
+      const auto take = [&](int steps) {
+        for (int i = 0; i < steps; ++i) {
+          EXPECT_TRUE(worker.budget_left_alone()) << i;
+          worker.descend(*worker.compute_gradient());
+        }
+      };
+      if (agrees) {
+        take(3);
+        worker.average_model({});
+        EXPECT_TRUE(worker.budget_left());
+        take(5);
+      } else {
+        for (int i = 0; i < 8; ++i) {
+          EXPECT_TRUE(worker.budget_left()) << i;
+          take(1);
+        }
+        EXPECT_FALSE(worker.budget_left());
+      }
+      EXPECT_FALSE(worker.budget_left_alone());
+    }));
+  }
+}
+
+// Rounds in which nobody finishes a micro-batch.
+std::string idle_rounds(const Budget& budget, int rounds, int between = 0) {
+  const SimulatedRun setup{.workers = 2, .budget = budget};
+  try {
+    setup.run(Script([&](Worker& worker) {
+      for (int round = 0; round < rounds; ++round) {
+        Gradient sum;
+        if (round == 0 || (between > 0 && round % between == 0)) sum = *worker.compute_gradient();
+        worker.all_reduce_sum(sum);
+        worker.descend(sum);
+      }
+    }));
+  } catch (const RunFailure& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+TEST(Worker, ABudgetOfSamplesThatNobodyUsesUpIsAFailureAfterAThousandIdleRounds) {
+  EXPECT_EQ(idle_rounds({.samples = 100}, 1001), "");
+  EXPECT_THAT(idle_rounds({.samples = 100}, 1002), testing::HasSubstr("nobody has finished a micro-batch"));
+  EXPECT_EQ(idle_rounds({.samples = 100}, 2500, 600), "");  // not in a row
+}
+
+TEST(Worker, OtherBudgetsEndWithoutProgressToo) {
+  EXPECT_EQ(idle_rounds({.steps = 5000, .samples = 100}, 1200), "");
+  EXPECT_EQ(idle_rounds({.seconds = 5000, .samples = 100}, 1200), "");
+  EXPECT_EQ(idle_rounds({.samples = 100, .bytes = Bytes{1 << 30}}, 1200), "");
+}
+
+std::shared_ptr<const OutagePlan> loss(int worker, double at_s, double duration_s) {
+  return std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {Rank{worker}},
+                                   .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)},
+                                   .loses_state = true}});
+}
+
+const std::vector<std::string> agreements = {"all-reduce", "average",      "group",  "broadcast",
+                                             "barrier",    "finish_round", "partial"};
+
+void agree(Worker& worker, const std::string& kind) {
+  Gradient none;
+  if (kind == "all-reduce") {
+    worker.all_reduce_sum(none);
+    worker.descend(none);
+  }
+  if (kind == "average") worker.average_model({});
+  if (kind == "group") worker.average_in_group({}, 2);
+  if (kind == "broadcast") worker.broadcast_model(Rank{0});
+  if (kind == "barrier") worker.barrier();
+  if (kind == "finish_round") worker.finish_round();
+  if (kind == "partial") {
+    worker.partial_all_reduce_sum(none, {.quorum = 2}, LateGradient::drop);
+    worker.descend(none);
+  }
+}
+
+// A local step until 1 s, an agreement until 1.5 s at the latest, `after` local steps, and an outage 0.25 s into the
+// next micro-batch, which is lost, as are the local steps after the agreement. Those before it are not.
+TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
+  for (const std::string& kind : agreements)
+    for (const int after : {0, 2}) {
+      SCOPED_TRACE(kind + ", " + std::to_string(after) + " steps after it");
+      const double agreed_s = kind == "finish_round" ? 1 : 1.5;
+      const SimulatedRun setup{
+          .workers = 2, .budget = {.steps = 100}, .outages = loss(1, agreed_s + after + 0.25, 0.5)};
+      ModelStatePtr agreed, restarted;
+      int lost = 0;
+      const auto outcome = setup.run(Script([&](Worker& worker) {
+        worker.descend(*worker.compute_gradient());
+        agree(worker, kind);
+        EXPECT_EQ(worker.now(), Time{from_seconds(agreed_s)});
+        const ModelStatePtr here = worker.model();
+        for (int i = 0; i < after; ++i) worker.descend(*worker.compute_gradient());
+        EXPECT_TRUE(worker.compute_gradient());
+        if (worker.rank() == Rank{1}) {
+          agreed = here;
+          restarted = worker.model();
+          lost = worker.states_lost();
+          EXPECT_EQ(worker.now(), Time{from_seconds(agreed_s + after + 0.75 + 1)});
+        }
+        worker.barrier();
+      }));
+      EXPECT_EQ(lost, 1);
+      EXPECT_TRUE(restarted == agreed);
+      const Account& account = outcome.totals.accounts.at(1);
+      EXPECT_EQ(account[Activity::discarded], from_seconds(after + 0.25));
+      EXPECT_EQ(account[Activity::compute], from_seconds(2));
+      EXPECT_EQ(account[Activity::down], from_seconds(0.5));
+    }
+}
+
+// Two steps of its own until 2 s, of which the outage in the third micro-batch takes what is not booked: the third and
+// the fourth are left.
+TEST(Worker, WhatIsLostIsNoLongerInWhatItBooks) {
+  for (const bool has_server : {false, true}) {
+    const SimulatedRun setup{.workers = 2, .budget = {.steps = 100}, .outages = loss(0, 2.25, 0.5)};
+    const auto work = [&](Worker& worker) {
+      for (int i = 0; i < 4; ++i) worker.descend(*worker.compute_gradient());
+      worker.finish_round();
+      worker.publish();
+    };
+    const auto serve = [](Server& server) {
+      while (server.receive_until_all_left()) continue;
+    };
+    const auto outcome = setup.run(has_server ? Script(work, serve) : Script(work));
+    EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{2, 4}));
+    EXPECT_EQ(outcome.totals.dropped, (std::vector<std::int64_t>{2, 0}));
+    const Account& account = outcome.totals.accounts.at(0);
+    EXPECT_EQ(account[Activity::compute], from_seconds(2));
+    EXPECT_EQ(account[Activity::discarded], from_seconds(2.25));
+    EXPECT_EQ(outcome.totals.accounts.at(1)[Activity::compute], from_seconds(4));
+    ASSERT_EQ(outcome.publications.size(), 1u);
+    EXPECT_EQ(outcome.publications[0].samples, 4);  // as if both had kept two
+  }
+}
+
+// Both workers average until 1.5 s, exchange models until 2 s, and take a step more.
+TEST(Worker, APublicationSaysWhatWasAgreedLast) {
+  const SimulatedRun setup{.workers = 2, .budget = {.steps = 100}};
+  const auto outcome = setup.run(Script([&](Worker& worker) {
+    worker.descend(*worker.compute_gradient());
+    worker.average_model({});
+    worker.send(Rank{1 - worker.rank().value}, {.model = worker.model(), .carries_model = true});
+    EXPECT_TRUE(worker.receive());
+    worker.descend(*worker.compute_gradient());
+    worker.publish();
+  }));
+  ASSERT_EQ(outcome.publications.size(), 1u);
+  EXPECT_EQ(outcome.publications[0].samples, 2);
+  EXPECT_EQ(outcome.publications[0].step, Step{2});
+  EXPECT_EQ(outcome.publications[0].bytes,
+            all_reduce_bytes(
+                2, Bytes{4 * static_cast<std::int64_t>(setup.objective->parameters() + setup.objective->buffers())}));
+  EXPECT_EQ(outcome.publications[0].time, Time{from_seconds(3)});
+}
+
+// The worker computes from 0.25 s on, is down from 1 to 1.5 s, and has the server's newer model at 2 s.
+TEST(Worker, WhoHasAskedAServerForItsModelKnowsHowFarTheTrainingHasCome) {
+  const SimulatedRun setup{.workers = 1, .network_s = 0.25, .budget = {.steps = 100}, .outages = loss(0, 1, 0.5)};
+  const auto outcome = setup.run(Script(
+      [](Worker& worker) {
+        ASSERT_TRUE(worker.receive_model());
+        EXPECT_EQ(worker.step(), Step{3});
+        const Gradient gradient = worker.compute_step_gradient();
+        EXPECT_EQ(worker.now(), Time{from_seconds(3)});
+        EXPECT_EQ(worker.step(), Step{4});
+        worker.publish();
+        worker.send_gradient(gradient);
+      },
+      [](Server& server) {
+        server.advance_to(3, 10);
+        server.send_model_to_all();
+        EXPECT_FALSE(server.receive_until(Time{from_seconds(0.5)}));
+        server.advance_to(4, 20);
+        const auto message = server.receive();
+        ASSERT_TRUE(message);
+        EXPECT_EQ(server.staleness(*message), Step{0});
+        server.keep(*message);
+      }));
+  ASSERT_EQ(outcome.publications.size(), 1u);
+  EXPECT_EQ(outcome.publications[0].samples, 20);
+}
+
+}  // namespace
+}  // namespace syncopate
