@@ -1,0 +1,189 @@
+// What a server reports and tells: rows of steps.csv in steps of the experiment file, and what its models say of how
+// far the training has come. All times are hand-computed: two workers take 2 s for a step's two micro-batches, and
+// messages 0.5 s, so that both gradients arrive every 3 s, that of worker 0 first.
+#include "workers/server.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/algorithms/simulated_run.hpp"
+
+namespace syncopate {
+namespace {
+
+class ServedScript : public Algorithm {
+ public:
+  ServedScript(std::function<void(Worker&)> run, std::function<void(Server&)> serve)
+      : run_(std::move(run)), serve_(std::move(serve)) {}
+  void run(Worker& worker) const override { run_(worker); }
+  int servers() const override { return 1; }
+  void serve(Server& server) const override { serve_(server); }
+
+ private:
+  std::function<void(Worker&)> run_;
+  std::function<void(Server&)> serve_;
+};
+
+using Told = std::vector<std::pair<std::int64_t, std::int64_t>>;  // micro-batches kept, step of the model
+
+struct Served {
+  SimulatedRun::Outcome outcome;
+  std::vector<Told> told;  // by worker
+};
+
+// The server takes eight gradients, steps along each of them alone, and discards the third and the sixth.
+Served serve_eight(double steps_per_file_step) {
+  const SimulatedRun setup{.workers = 2, .micro_batches = 2, .budget = {.steps = 100}};
+  Served served{.outcome = {}, .told = std::vector<Told>(2)};
+  const auto work = [&](Worker& worker) {
+    while (const auto message = worker.receive()) {
+      served.told[static_cast<std::size_t>(worker.rank().value)].emplace_back(message->kept, message->step.value());
+      worker.send_to_server({.step = message->step, .gradient = worker.compute_own_step_gradient()});
+    }
+  };
+  const auto serve = [&](Server& server) {
+    server.count_steps_per_file_step(steps_per_file_step);
+    server.send_model_to_all();
+    for (int i = 0; i < 8; ++i) {
+      const auto message = server.receive();
+      ASSERT_TRUE(message);
+      EXPECT_EQ(message->from, Rank{i % 2});
+      if (i % 3 == 2) {
+        server.discard(*message);
+      } else {
+        server.keep(*message);
+        server.descend(message->gradient);
+        server.publish();
+      }
+      server.send_model(message->from);
+    }
+  };
+  served.outcome = setup.run(ServedScript(work, serve));
+  return served;
+}
+
+void expect_row(const Round& row, int step, int period, double end_s, double duration_s, int kept, int dropped,
+                int bytes) {
+  EXPECT_EQ(row.step, Step{step});
+  EXPECT_EQ(row.period, Step{period});
+  EXPECT_EQ(row.end, Time{from_seconds(end_s)});
+  EXPECT_EQ(row.duration, from_seconds(duration_s));
+  EXPECT_EQ(row.kept, kept);
+  EXPECT_EQ(row.dropped, dropped);
+  EXPECT_EQ(row.bytes, Bytes{bytes});
+}
+
+// Models and gradients have 16 bytes. A row's are those that were moved before its step: at 3 s two models and both
+// gradients, with a model in between.
+TEST(Server, RowsAreStepsOfTheExperimentFile) {
+  const auto rows = serve_eight(2).outcome.rounds;
+  ASSERT_EQ(rows.size(), 3u);
+  expect_row(rows[0], 1, 1, 3, 3, 4, 0, 5 * 16);
+  expect_row(rows[1], 2, 1, 9, 6, 4, 2, 6 * 16);
+  expect_row(rows[2], 3, 1, 12, 3, 4, 2, 6 * 16);
+}
+
+TEST(Server, AStepThatIsSeveralOfTheExperimentFileIsOneRow) {
+  const auto rows = serve_eight(0.5).outcome.rounds;
+  ASSERT_EQ(rows.size(), 6u);
+  expect_row(rows[0], 2, 2, 3, 3, 2, 0, 3 * 16);
+  expect_row(rows[1], 4, 2, 3, 0, 2, 0, 2 * 16);
+  expect_row(rows[2], 6, 2, 6, 3, 2, 2, 4 * 16);
+  expect_row(rows[3], 8, 2, 9, 3, 2, 0, 2 * 16);
+  expect_row(rows[4], 10, 2, 12, 3, 2, 2, 4 * 16);
+  expect_row(rows[5], 12, 2, 12, 0, 2, 0, 2 * 16);
+}
+
+TEST(Server, ItsModelsSayHowMuchOfTheTrainingIsInThem) {
+  for (const double steps_per_file_step : {1.0, 2.0}) {
+    const Served served = serve_eight(steps_per_file_step);
+    EXPECT_EQ(served.outcome.totals.staleness, (std::vector<std::int64_t>{3, 3}));
+    ASSERT_GE(served.told[0].size(), 4u);
+    ASSERT_GE(served.told[1].size(), 4u);
+    EXPECT_EQ(Told(served.told[0].begin(), served.told[0].begin() + 4), (Told{{0, 0}, {2, 1}, {4, 2}, {8, 4}}));
+    EXPECT_EQ(Told(served.told[1].begin(), served.told[1].begin() + 4), (Told{{0, 0}, {4, 2}, {6, 3}, {8, 4}}));
+  }
+}
+
+TEST(Server, PublicationsAreInStepsOfTheExperimentFileAndCountWhatWasMovedBefore) {
+  const auto publications = serve_eight(2).outcome.publications;
+  ASSERT_EQ(publications.size(), 6u);
+  constexpr int bytes[] = {3, 5, 9, 11, 15, 17};  // in messages
+  constexpr double at_s[] = {3, 3, 6, 9, 12, 12};
+  for (int i = 0; i < 6; ++i) {
+    const Publication& publication = publications[static_cast<std::size_t>(i)];
+    EXPECT_EQ(publication.step, Step{(i + 1) / 2}) << i;
+    EXPECT_EQ(publication.samples, 2 * (i + 1)) << i;
+    EXPECT_EQ(publication.bytes, Bytes{16 * bytes[i]}) << i;
+    EXPECT_EQ(publication.time, Time{from_seconds(at_s[i])}) << i;
+  }
+}
+
+// Who has a version is not sent it again, in whatever way it was sent; who is late gets the newest at once.
+TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
+  const SimulatedRun setup{.workers = 3, .budget = {.steps = 100}};
+  std::vector<std::vector<std::string>> seen(3);  // by worker: versions
+  const auto work = [&](Worker& worker) {
+    while (const auto message = worker.receive()) {
+      seen[static_cast<std::size_t>(worker.rank().value)].push_back(
+          fmt::format("{} at {} s", message->step.value(), to_seconds(worker.now())));
+      const bool sends_two = worker.rank() == Rank{1} && message->step == Step{0};
+      for (int i = 0; i < (sends_two ? 2 : 1); ++i)
+        worker.send_to_server({.step = message->step, .gradient = worker.compute_own_step_gradient()});
+    }
+  };
+  const auto serve = [&](Server& server) {
+    const auto take = [&](int from) {
+      const auto message = server.receive();
+      ASSERT_TRUE(message);
+      EXPECT_EQ(message->from, Rank{from});
+      server.keep(*message);
+    };
+    server.send_model(Rank{1});
+    server.send_model_to_waiting();
+    server.send_model_to_waiting();  // all have it
+    take(1), take(0), take(2);       // at 2 s, as they were sent it
+    server.send_model_to_waiting();  // all wait for the next
+    server.descend({});
+    server.send_model_to_waiting();
+    take(1);                         // at 3 s, its second of version 0: it has been sent version 1, and
+    server.send_model_to_waiting();  // waits for the next
+    server.descend({});
+    server.send_model_to_waiting();
+    take(0), take(1), take(2);  // at 4 s, all of version 1, which two of them are late with
+    server.send_model_to_waiting();
+    server.send_model_to_waiting();
+    EXPECT_EQ(server.now(), Time{from_seconds(4)});
+    server.receive_until(Time{from_seconds(4.75)});
+  };
+  const auto outcome = setup.run(ServedScript(work, serve));
+  for (const std::size_t worker : {0, 2})
+    EXPECT_EQ(seen[worker], (std::vector<std::string>{"0 at 0.5 s", "1 at 2.5 s", "2 at 4.5 s"})) << worker;
+  EXPECT_EQ(seen[1], (std::vector<std::string>{"0 at 0.5 s", "1 at 2.5 s", "2 at 3.5 s"}));
+}
+
+TEST(Server, EachWorkerThatLeavesIsToldOfOnceAlsoWhereSeveralLeaveTogether) {
+  const SimulatedRun setup{.workers = 5, .budget = {.steps = 100}};
+  std::vector<std::string> told;
+  const auto work = [&](Worker& worker) {  // workers 1 and 3 after 1 s, then 0 and 4, then 2
+    for (int i = 0; i < (worker.rank().value % 2 == 1 ? 1 : worker.rank() == Rank{2} ? 3 : 2); ++i)
+      worker.compute_gradient();
+  };
+  const auto serve = [&](Server& server) {
+    const auto on_leave = [&](Rank worker) {
+      told.push_back(fmt::format("{} at {} s", worker.value, to_seconds(server.now())));
+    };
+    for (int i = 0; i < 2; ++i) EXPECT_FALSE(server.receive());  // two have left before it asks who
+    EXPECT_FALSE(server.receive_until_all_left(on_leave));
+  };
+  setup.run(ServedScript(work, serve));
+  EXPECT_EQ(told, (std::vector<std::string>{"1 at 1 s", "3 at 1 s", "0 at 2 s", "4 at 2 s", "2 at 3 s"}));
+}
+
+}  // namespace
+}  // namespace syncopate
