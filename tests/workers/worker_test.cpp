@@ -263,5 +263,49 @@ TEST(Worker, WhoHasAskedAServerForItsModelKnowsHowFarTheTrainingHasCome) {
   EXPECT_EQ(outcome.publications[0].samples, 20);
 }
 
+// Worker 1 goes through three rounds alone, until 4.5 s, before worker 0 comes after 5 s.
+TEST(Worker, WhoIsLateForSeveralRoundsGoesByTheLastOne) {
+  const SimulatedRun setup{.workers = 2, .budget = {.samples = 3}};
+  const auto outcome = setup.run(Script([](Worker& worker) {
+    const bool is_late = worker.rank() == Rank{0};
+    for (int round = 0; round < (is_late ? 1 : 3); ++round) {
+      EXPECT_TRUE(worker.budget_left());
+      Gradient gradient;
+      for (int i = 0; i < (is_late ? 5 : 1); ++i) gradient = *worker.compute_gradient();
+      const auto sums = worker.partial_all_reduce_sum(gradient, {.rank = Rank{1}}, LateGradient::drop);
+      ASSERT_EQ(sums.size(), is_late ? 3u : 1u);
+      for (const PartialSum& each : sums) worker.descend(each.sum);
+    }
+    EXPECT_FALSE(worker.budget_left());
+    worker.publish();
+  }));
+  ASSERT_EQ(outcome.publications.size(), 1u);
+  EXPECT_EQ(outcome.publications[0].samples, 3);
+  EXPECT_EQ(outcome.publications[0].step, Step{3});
+}
+
+// A micro-batch ends more often than not, but of 40 in a row an outage takes one: the server would wait for ever.
+TEST(Worker, AServersStepThatIsAlwaysBegunAnewIsAFailureWhateverEndsOfIt) {
+  const auto outages = std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {}, .when = RandomOutages{2, 0.001}, .loses_state = true}});
+  const SimulatedRun setup{
+      .workers = 1, .micro_batches = 40, .network_s = 0.25, .budget = {.steps = 100}, .outages = outages};
+  std::string failure;
+  try {
+    setup.run(Script(
+        [](Worker& worker) {
+          worker.receive_model();
+          worker.compute_step_gradient();
+        },
+        [](Server& server) {
+          server.send_model_to_all();
+          server.receive_until(Time{from_seconds(1e6)});
+        }));
+  } catch (const RunFailure& error) {
+    failure = error.what();
+  }
+  EXPECT_THAT(failure, testing::HasSubstr("step 0, of 40 micro-batches, has been begun anew 100000 times"));
+}
+
 }  // namespace
 }  // namespace syncopate
