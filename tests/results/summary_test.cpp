@@ -6,6 +6,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "experiments/results_version.hpp"
+#include "results/build_info.hpp"
+#include "results/host.hpp"
 #include "results/metadata.hpp"
 #include "results/summary_json.hpp"
 
@@ -145,6 +148,85 @@ TEST(Summary, ATargetThatIsNotMetIsCensored) {
   EXPECT_EQ(json["time_to_target"]["censored"], true);
 }
 
+TEST(Summary, ATargetIsMetByWhatIsEqualToIt) {
+  auto run = plan();
+  run.evaluation.target_accuracy = 0.85;
+  EXPECT_EQ(summarise(run, four_rows(), nullptr, 8, 2).time_to_target->step, 20);
+  run.evaluation.target_accuracy.reset();
+  run.evaluation.target_loss = 0.6;
+  const RunSummary by_loss = summarise(run, four_rows(), nullptr, 8, 2);
+  ASSERT_TRUE(by_loss.time_to_target.has_value()) << "a target for the loss alone";
+  EXPECT_EQ(by_loss.time_to_target->step, 10);
+  EXPECT_EQ(by_loss.time_to_target->target_loss, 0.6);
+  EXPECT_FALSE(by_loss.time_to_target->target_accuracy.has_value());
+}
+
+// Such as one whose loss on the training set alone has overflowed.
+TEST(Summary, AModelThatIsNotFiniteIsNeitherTheBestNorAtTheTarget) {
+  Recording recording = four_rows();
+  recording.metrics.push_back(row(40, 0.1, 0.99));
+  recording.metrics.back().evaluation->finite = false;
+  cut_after_divergence(recording);
+  auto run = plan();
+  run.evaluation.target_accuracy = 0.9;
+  const RunSummary summary = summarise(run, recording, nullptr, 8, 2);
+  EXPECT_EQ(summary.best_test_accuracy, 0.85);
+  EXPECT_EQ(summary.best_test_loss, 0.4);
+  EXPECT_FALSE(summary.time_to_target->time_s.has_value());
+}
+
+// Where there are totals, they go further than rounds and evaluations do; a diverged run ends where its rows do.
+TEST(Summary, TotalsReplaceWhatRoundsSay) {
+  RunTotals all = totals();
+  all.end = Time{milliseconds(3500)};
+  all.bytes = 1234;
+  all.emulated = {50, 40};
+  all.overruns = {3, 4};
+  all.overrun_excess = milliseconds(625);
+  const RunSummary summary = summarise(plan(), four_rows(), &all, 8, 2);
+  EXPECT_EQ(summary.end_time_s, 3.5);
+  EXPECT_EQ(summary.communicated_bytes, 1234);
+  EXPECT_EQ(summary.kept_per_worker, (std::vector<std::int64_t>{50, 40}));
+  EXPECT_EQ(summary.dropped_per_worker, (std::vector<std::int64_t>{0, 10}));
+  EXPECT_EQ(summary.emulated_micro_batches, 90);
+  EXPECT_EQ(summary.overruns, 7);
+  EXPECT_EQ(summary.overrun_excess_s, 0.625);
+  EXPECT_EQ(summary.host_s, 2);
+
+  Recording diverged = four_rows();
+  diverged.diverged = true;
+  const RunSummary early = summarise(plan(), diverged, &all, 8, 2);
+  EXPECT_EQ(early.end_time_s, 3);
+  EXPECT_EQ(early.communicated_bytes, 1000);
+  EXPECT_EQ(early.dropped_micro_batches, 6);
+  EXPECT_EQ(early.samples, 90 * 8);
+  EXPECT_TRUE(early.accounts.empty());
+  EXPECT_FALSE(early.collectives.has_value());
+}
+
+TEST(Summary, OfARunThatWasEndedIsThatOfTheLastRoundOrEvaluation) {
+  Recording recording = four_rows();
+  recording.rounds.back().step = 34;
+  recording.rounds.back().end = Time{milliseconds(3250)};
+  RunSummary summary = summarise(plan(), recording, nullptr, 8, 2);
+  EXPECT_EQ(summary.steps, 34);
+  EXPECT_EQ(summary.end_time_s, 3.25);
+  recording.metrics.push_back(row(36, 0.5, 0.5));  // at 3.6 s
+  summary = summarise(plan(), recording, nullptr, 8, 2);
+  EXPECT_EQ(summary.steps, 36);
+  EXPECT_EQ(summary.end_time_s, 3.6);
+}
+
+TEST(Summary, NamesTheRunThatItIsOf) {
+  const RunSummary summary = summarise(plan(), four_rows(), nullptr, 8, 2);
+  EXPECT_EQ(summary.experiment, "quickstart");
+  EXPECT_EQ(summary.method, "DropCompute");
+  EXPECT_EQ(summary.method_index, 2u);
+  EXPECT_EQ(summary.sweep, plan().sweep);
+  EXPECT_EQ(summary.seed, 3u);
+  EXPECT_EQ(summary.hash, "0123456789abcdef");
+}
+
 TEST(Summary, WithoutATargetThereIsNoTimeToIt) {
   auto run = plan();
   run.evaluation.target_accuracy.reset();
@@ -240,6 +322,139 @@ TEST(SummaryJson, ReadsBackWhatItWrote) {
   EXPECT_EQ(to_json(*copy), to_json(expected));
 }
 
+// Each quality, count and time of a run is another one, so that none can stand in another's place.
+RunSummary all_different() {
+  RunSummary summary;
+  summary.status = RunStatus::failed;
+  summary.reason = "why";
+  summary.experiment = "e";
+  summary.method = "m";
+  summary.method_index = 2;
+  summary.sweep = {{"cluster.workers", "2"}, {"a.b", "x"}};
+  summary.seed = 3;
+  summary.hash = "0123456789abcdef";
+  summary.commit = "c0ffee";
+  summary.final_test_accuracy = 0.5;
+  summary.final_test_loss = 1.5;
+  summary.best_test_accuracy = 0.75;
+  summary.best_test_loss = 1.25;
+  summary.final_train_loss = 1.125;
+  summary.end_time_s = 8;
+  summary.time_to_target = TimeToTarget{0.625, 1.375, 6.5, 11, 12};
+  summary.steps = 16;
+  summary.rounds = 5;
+  summary.samples = 640;
+  summary.kept_micro_batches = 60;
+  summary.dropped_micro_batches = 20;
+  summary.communicated_bytes = 700;
+  summary.collectives = 13;
+  summary.messages = 14;
+  summary.host_s = 4;
+  summary.kept_per_worker = {35, 25};
+  summary.dropped_per_worker = {15, 5};
+  summary.staleness = {4, 2, 2};
+  summary.emulated_micro_batches = 1000;
+  summary.overruns = 32;
+  summary.overrun_excess_s = 0.375;
+  summary.recorded = {.trace = true, .trace_seconds = 2.25, .trace_events = 77, .durations = true, .parameters = true};
+  summary.predicted = {{.prediction = {.formula = "first",
+                                       .step_time_s = 2,
+                                       .communication_s = 0.5,
+                                       .kept = 0.75,
+                                       .drop_rate = 0.125,
+                                       .sync_step_time_s = 3,
+                                       .step_error_s = 0.0625,
+                                       .kept_error = 0.03125},
+                        .total_time_s = 60},
+                       {.prediction = {.formula = "second",
+                                       .step_time_s = 4,
+                                       .communication_s = 1,
+                                       .kept = 1,
+                                       .drop_rate = {},
+                                       .sync_step_time_s = 10},
+                        .total_time_s = {}}};
+  return summary;
+}
+
+TEST(SummaryJson, EveryValueStandsUnderItsOwnName) {
+  RunSummary summary = all_different();
+  summary.accounts.resize(2);
+  int seconds = 0;
+  for (Account& account : summary.accounts)
+    for (Duration& time : account.time) time = std::chrono::seconds(1 << seconds++);
+  EXPECT_EQ(nlohmann::json::parse(to_json(summary)), nlohmann::json::parse(R"({
+    "schema_version": 2, "status": "failed", "reason": "why",
+    "experiment": "e", "method": "m", "method_index": 2, "sweep": [["cluster.workers", "2"], ["a.b", "x"]],
+    "seed": 3, "hash": "0123456789abcdef", "commit": "c0ffee",
+    "final_test_accuracy": 0.5, "final_test_loss": 1.5, "best_test_accuracy": 0.75, "best_test_loss": 1.25,
+    "final_train_loss": 1.125, "end_time_s": 8.0,
+    "time_to_target": {"target_accuracy": 0.625, "target_loss": 1.375, "time_s": 6.5, "step": 11, "samples": 12,
+                       "censored": false},
+    "steps": 16, "rounds": 5, "samples": 640, "kept_micro_batches": 60, "dropped_micro_batches": 20,
+    "drop_rate": 0.25, "communicated_bytes": 700, "collectives": 13, "messages": 14, "host_s": 4.0,
+    "samples_per_virtual_s": 80.0, "samples_per_host_s": 160.0,
+    "predicted": [{"formula": "first", "step_time_s": 2.0, "communication_s": 0.5, "kept": 0.75, "drop_rate": 0.125,
+                   "sync_step_time_s": 3.0, "effective_speedup": 1.125, "total_time_s": 60.0},
+                  {"formula": "second", "step_time_s": 4.0, "communication_s": 1.0, "kept": 1.0, "drop_rate": null,
+                   "sync_step_time_s": 10.0, "effective_speedup": 2.5, "total_time_s": null}],
+    "worker_seconds": {"summed": {"compute": 33.0, "discarded": 66.0, "wait": 132.0, "communicate": 264.0,
+                                  "down": 528.0, "total": 1023.0},
+                       "per_worker": {"compute": [1.0, 32.0], "discarded": [2.0, 64.0], "wait": [4.0, 128.0],
+                                      "communicate": [8.0, 256.0], "down": [16.0, 512.0]}},
+    "kept_micro_batches_per_worker": [35, 25], "dropped_micro_batches_per_worker": [15, 5],
+    "staleness": {"mean": 0.75, "max": 2, "histogram": [4, 2, 2]},
+    "overruns": {"micro_batches": 32, "of": 1000, "excess_s": 0.375,
+                 "warning": "times are not those declared: 3.2 % of the micro-batches took longer than drawn"},
+    "recorded": {"trace": {"seconds": 2.25, "events": 77}, "durations": true, "parameters": true}
+  })"));
+}
+
+TEST(SummaryJson, ReadsEveryValueBackToItsPlace) {
+  const RunSummary summary = all_different();
+  const auto copy = summary_from_json(to_json(summary));
+  ASSERT_TRUE(copy.has_value());
+  EXPECT_EQ(to_json(*copy), to_json(summary));
+  EXPECT_EQ(copy->recorded.trace_seconds, 2.25);
+  EXPECT_EQ(copy->recorded.trace_events, 77);
+  EXPECT_TRUE(copy->recorded.parameters);
+  EXPECT_EQ(copy->emulated_micro_batches, 1000);
+  EXPECT_EQ(copy->overrun_excess_s, 0.375);
+}
+
+// With the recording that is there, one of what is wanted at a time.
+TEST(Recorded, CoversWhatAsksForNothingElse) {
+  const RecordingPlan all{
+      .trace = true, .trace_seconds = 2.5, .trace_events = 50, .durations = true, .parameters = true};
+  const RecordingPlan nothing{.durations = false};
+  const auto wants = [&](auto change) {
+    RecordingPlan wanted = all;
+    change(wanted);
+    return wanted;
+  };
+  EXPECT_TRUE(covers(all, all));
+  EXPECT_TRUE(covers(all, nothing));
+  EXPECT_TRUE(covers(nothing, nothing));
+  EXPECT_TRUE(covers(nothing, {})) << "under MPI durations are there anyway, and elsewhere nobody has asked";
+  EXPECT_FALSE(covers(nothing, {.trace = true}));
+  EXPECT_FALSE(covers(nothing, {.durations = true}));
+  EXPECT_FALSE(covers(nothing, {.parameters = true}));
+  EXPECT_FALSE(covers(all, wants([](RecordingPlan& plan) { plan.trace_seconds = 2.25; })));
+  EXPECT_FALSE(covers(all, wants([](RecordingPlan& plan) { plan.trace_seconds = 2.75; })));
+  EXPECT_FALSE(covers(all, wants([](RecordingPlan& plan) { plan.trace_seconds.reset(); }))) << "to its end";
+  EXPECT_FALSE(covers(wants([](RecordingPlan& plan) { plan.trace_seconds.reset(); }), all));
+  EXPECT_FALSE(covers(all, wants([](RecordingPlan& plan) { plan.trace_events = 51; })));
+  EXPECT_FALSE(covers(all, wants([](RecordingPlan& plan) { plan.trace_events = 49; })));
+  for (const auto& less : {wants([](RecordingPlan& plan) { plan.trace = false; }),
+                           wants([](RecordingPlan& plan) { plan.durations = false; }),
+                           wants([](RecordingPlan& plan) { plan.durations.reset(); }),
+                           wants([](RecordingPlan& plan) { plan.parameters = false; })}) {
+    EXPECT_TRUE(covers(all, less));
+    EXPECT_FALSE(covers(less, all));
+  }
+  // How long a trace would go on means nothing where none is asked for.
+  EXPECT_TRUE(covers(all, {.trace_seconds = 9, .trace_events = 9}));
+}
+
 FormulaTime formula() {
   return {.prediction = {.formula = "Eqs. 4 to 6",
                          .step_time_s = 2,
@@ -302,6 +517,35 @@ TEST(Metadata, SaysWhatMadeTheRunAndWhen) {
   for (const char* key : {"syncopate_version", "commit", "host", "operating_system", "compiler", "compiler_flags"}) {
     EXPECT_FALSE(json[key].get<std::string>().empty()) << key;
   }
+}
+
+TEST(Metadata, EveryValueStandsUnderItsOwnName) {
+  RunMetadata metadata;
+  metadata.cluster = "mpi";
+  metadata.threads = 2;
+  metadata.processes = 5;
+  metadata.blas_kernel = "SkylakeX";
+  metadata.libtorch_version = "2.9";
+  metadata.exit = "diverged";
+  metadata.hash = "0123456789abcdef";
+  auto json = nlohmann::json::parse(to_json(metadata));
+  EXPECT_EQ(json["cluster"], "mpi");
+  EXPECT_EQ(json["threads"], 2);
+  EXPECT_EQ(json["processes"], 5);
+  EXPECT_EQ(json["libtorch_version"], "2.9");
+  EXPECT_EQ(json["exit"], "diverged");
+  EXPECT_EQ(json["configuration_hash"], "0123456789abcdef");
+  EXPECT_EQ(json["schema_version"], results_schema_version);
+  EXPECT_EQ(json["results_version"], results_version);
+  EXPECT_EQ(json["host"], host_name());
+  EXPECT_EQ(json["operating_system"], operating_system());
+  EXPECT_EQ(json["syncopate_version"], build_info().version);
+  EXPECT_EQ(json["commit"], build_info().commit);
+  EXPECT_EQ(json["compiler"], build_info().compiler);
+  EXPECT_EQ(json["compiler_flags"], build_info().flags);
+  EXPECT_FALSE(json.contains("measured_micro_batch_s"));
+  metadata.measured_micro_batch_s = 0.125;
+  EXPECT_EQ(nlohmann::json::parse(to_json(metadata))["measured_micro_batch_s"], 0.125);
 }
 
 }  // namespace
