@@ -3,17 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "results/build_info.hpp"
 #include "results/npy.hpp"
 
 namespace syncopate {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // 10 steps in `end_s`; `dropped` of 100 micro-batches.
 RunSummary summary(const char* method, double end_s, int dropped) {
@@ -58,6 +63,134 @@ TEST(Comparison, ErrorsAreThoseOfTheSimulation) {
   const auto json = nlohmann::json::parse(comparison_json("e", runs, bars, {}));
   EXPECT_DOUBLE_EQ(json["largest_errors"]["step_time"], 0.2);
   EXPECT_EQ(json["runs"][2]["failure"], "under MPI: a reason");
+}
+
+// Two runs of which no two quantities have one value, and one that failed, whose numbers mean nothing.
+std::vector<ComparedRun> three_runs() {
+  ComparedRun first{.simulated = summary("a", 14, 56), .mpi = summary("of MPI", 8, 48)};
+  first.simulated.sweep = {{"cluster.workers", "2"}};
+  first.simulated.seed = 3;
+  first.simulated.hash = "0123";
+  first.simulated.steps = 16;
+  first.mpi.steps = 8;
+  first.simulated.kept_micro_batches = 128 - 56;
+  first.mpi.kept_micro_batches = 128 - 48;
+  first.simulated.staleness = {1, 1};
+  first.mpi.staleness = {1, 3};
+  first.simulated.time_to_target = TimeToTarget{{}, {}, 4.0, {}, {}};
+  first.mpi.time_to_target = TimeToTarget{{}, {}, 5.0, {}, {}};
+  first.simulated.final_test_loss = 0.75;
+  first.mpi.final_test_loss = 0.5;
+  first.simulated.emulated_micro_batches = 1000;
+  first.mpi.emulated_micro_batches = 2000;
+  first.simulated.overruns = 11;
+  first.mpi.overruns = 12;
+  first.simulated.commit = "c1";
+  first.mpi.commit = "c2";
+  first.parameter_error = 0.003;
+  first.depends_on_clock = true;
+  ComparedRun second = compared(8.25, 8);
+  second.simulated.method = "b";
+  second.simulated.seed = 4;
+  second.parameter_error = 1e-6;
+  second.replaced_micro_batch_s = 0.02;
+  ComparedRun failed = compared(100, 1, 90, 1);
+  failed.simulated.seed = 3;
+  failed.failure = "under MPI: a reason";
+  return {first, second, failed};
+}
+
+constexpr Tolerances sixteenths{.step_time = 0.0625, .drop_rate = 0.03125};
+const ComparisonMachine machine{.processor = "P", .cores = 7, .load = 1.5};
+
+TEST(Comparison, EveryValueOfTheFileStandsUnderItsOwnName) {
+  auto json = nlohmann::json::parse(comparison_json("e", three_runs(), sixteenths, machine));
+  EXPECT_EQ(json["commit"], build_info().commit);
+  json.erase("commit");
+  json.erase("time");
+  EXPECT_EQ(json["runs"][0], nlohmann::json::parse(R"({
+    "method": "a", "sweep": [["cluster.workers", "2"]], "seed": 3, "hash": "0123",
+    "verdict": "step time, drop rate", "step_time_error": -0.125, "drop_rate_error": 0.0625, "parameter_error": 0.003,
+    "depends_on_clock": true, "replaced_micro_batch_s": null,
+    "simulated": {"step_time_s": 0.875, "drop_rate": 0.4375, "mean_staleness": 0.5, "time_to_target_s": 4.0,
+                  "end_time_s": 14.0, "steps": 16, "final_test_loss": 0.75, "overruns": 11,
+                  "emulated_micro_batches": 1000, "commit": "c1"},
+    "mpi": {"step_time_s": 1.0, "drop_rate": 0.375, "mean_staleness": 0.75, "time_to_target_s": 5.0,
+            "end_time_s": 8.0, "steps": 8, "final_test_loss": 0.5, "overruns": 12,
+            "emulated_micro_batches": 2000, "commit": "c2"}})"));
+  EXPECT_EQ(json["runs"][1]["replaced_micro_batch_s"], 0.02);
+  EXPECT_EQ(json["runs"][1]["depends_on_clock"], false);
+  EXPECT_EQ(json["runs"][1]["verdict"], "within");
+  EXPECT_TRUE(json["runs"][1]["mpi"]["mean_staleness"].is_null());
+  EXPECT_TRUE(json["runs"][1]["mpi"]["time_to_target_s"].is_null());
+  EXPECT_EQ(json["runs"][2], nlohmann::json::parse(R"({"method": "method", "sweep": [], "seed": 3, "hash": "",
+    "verdict": "failed", "failure": "under MPI: a reason"})"));
+  json.erase("runs");
+  EXPECT_EQ(json, nlohmann::json::parse(R"({
+    "experiment": "e", "machine": {"processor": "P", "cores": 7, "load_before": 1.5},
+    "tolerances": {"step_time": 0.0625, "drop_rate": 0.03125},
+    "largest_errors": {"step_time": 0.125, "drop_rate": 0.0625}, "all_within": false, "pace_note": null})"));
+  const std::vector<ComparedRun> within{three_runs()[1]};
+  EXPECT_EQ(nlohmann::json::parse(comparison_json("e", within, sixteenths, machine))["all_within"], true);
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+TEST(Comparison, TablesHaveEveryValueInItsColumn) {
+  using testing::ElementsAre;
+  const auto runs = three_runs();
+  const std::string table = comparison_table(runs, sixteenths);
+  std::istringstream stream(table);
+  std::vector<std::vector<std::string>> rows;
+  for (std::string line; std::getline(stream, line);) rows.push_back(words_of(line));
+  ASSERT_GE(rows.size(), 9u);  // a heading of two lines, a rule, three rows of each run
+  EXPECT_THAT(rows[3], ElementsAre("a,", "workers", "=", "2,", "seed", "3", "simulated", "0.875000", "43.75", "0.500",
+                                   "4.000", "14.000", "0.75"));
+  EXPECT_THAT(rows[4], ElementsAre("MPI", "1.000000", "37.50", "0.750", "5.000", "8.000", "0.5"));
+  EXPECT_THAT(rows[5], ElementsAre("error", "-12.50", "%", "+6.25", "-0.250", "-20.00", "%", "+75.00", "%", "+50.00",
+                                   "%", "(3.0e-03)", "step", "time,", "drop", "rate"));
+  EXPECT_THAT(rows[6], ElementsAre("b,", "seed", "4", "simulated", "0.825000", "0.00", "-", "-", "8.250", "-"));
+  EXPECT_THAT(rows[8], ElementsAre("error", "+3.12", "%", "+0.00", "-", "-", "+3.12", "%", "-", "1.0e-06", "within"));
+  EXPECT_THAT(table, HasSubstr("1 of 3 within 6.25 % of the time per step and 3.12 percentage points of the drop "
+                               "rate; largest errors 12.50 % and 6.25 points\n"));
+  EXPECT_THAT(table, HasSubstr("\nNot compared:\nmethod, seed 3: under MPI: a reason\n"));
+  EXPECT_THAT(table, HasSubstr("Parameters in brackets"));
+
+  const std::string markdown = comparison_markdown("e", "f.toml", runs, sixteenths, machine);
+  EXPECT_THAT(markdown, HasSubstr("# e: simulated against MPI\n"));
+  EXPECT_THAT(markdown, HasSubstr("./dev compare f.toml "));
+  EXPECT_THAT(markdown, HasSubstr("; 7 cores, P, load 1.5 when it began."));
+  EXPECT_THAT(markdown, HasSubstr("Bars: 6.25 % and 3.12 points."));
+  EXPECT_THAT(markdown, HasSubstr("\n| a, workers = 2, seed 3 | 0.875000 | 1.000000 | -12.50 | 43.75 | 37.50 | +6.25 | "
+                                  "0.500 | 0.750 | 0.75 | 0.5 | (3.0e-03) | step time, drop rate |\n"
+                                  "| b, seed 4 | 0.825000 | 0.800000 | +3.12 | 0.00 | 0.00 | +0.00 | - | - | - | - | "
+                                  "1.0e-06 | within |\n| method, seed 3 | - |"));
+  // The seed is said where there are several, the brackets are explained where there are some.
+  const std::vector<ComparedRun> one{runs[1]};
+  EXPECT_THAT(comparison_table(one, sixteenths), testing::AllOf(HasSubstr("\nb "), Not(HasSubstr("in brackets"))));
+}
+
+TEST(Comparison, AnErrorAsLargeAsItsToleranceIsWithin) {
+  const auto runs = three_runs();  // errors of 1/8 and 1/16
+  EXPECT_EQ(verdict(runs[0], {.step_time = 0.125, .drop_rate = 0.0625}), "within");
+  EXPECT_EQ(verdict(runs[0], {.step_time = 0.124, .drop_rate = 0.0625}), "step time");
+  EXPECT_EQ(verdict(runs[0], {.step_time = 0.125, .drop_rate = 0.062}), "drop rate");
+}
+
+// Of the wall clock alone: the simulated one takes what was drawn.
+TEST(Comparison, OverrunsUnderMpiAreSaid) {
+  std::vector<ComparedRun> runs{compared(1, 1)};
+  runs[0].simulated.emulated_micro_batches = runs[0].mpi.emulated_micro_batches = 100;
+  runs[0].simulated.overruns = 60;
+  EXPECT_THAT(comparison_table(runs, {}), Not(HasSubstr("times are not those declared")));
+  runs[0].mpi.overruns = 50;
+  for (const std::string& text : {comparison_table(runs, {}), comparison_markdown("e", "f", runs, {}, machine)})
+    EXPECT_THAT(text, HasSubstr("50.0 % of the micro-batches took longer than drawn"));
+  runs[0].failure = "under MPI: a reason";
+  EXPECT_THAT(comparison_table(runs, {}), Not(HasSubstr("times are not those declared")));
 }
 
 ComparedRun injected(double simulated_s, double mpi_s) {

@@ -1,0 +1,116 @@
+// Predictions made by hand, no two quantities of which have one value, as a table and as JSON.
+#include "results/prediction_table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+PredictedMethod by_simulation_and_two_formulas() {
+  PredictedMethod method;
+  method.method = "m";
+  method.sweep = {{"cluster.workers", "2"}};
+  method.seed = 3;
+  method.planned_steps = Step{60};
+  method.simulated = SimulatedTime{.steps = 20,
+                                   .whole = false,
+                                   .step_time_s = 0.5,
+                                   .error_s = 0.0625,
+                                   .drop_rate = 0.25,
+                                   .communication_share = 0.125,
+                                   .micro_batches_per_s = 7,
+                                   .total_time_s = 30};
+  method.simulated_speedup = 1.5;
+  method.formulas = {{.prediction = {.formula = "first",
+                                     .step_time_s = 2,
+                                     .communication_s = 0.375,
+                                     .kept = 0.75,
+                                     .drop_rate = 0.5625,
+                                     .sync_step_time_s = 6,
+                                     .step_error_s = 0.03125,
+                                     .kept_error = 0.5},
+                      .total_time_s = 120},
+                     {.prediction = {.formula = "second",
+                                     .step_time_s = 4,
+                                     .communication_s = 3,
+                                     .kept = 1,
+                                     .drop_rate = {},
+                                     .sync_step_time_s = 5},
+                      .total_time_s = {}}};
+  return method;
+}
+
+PredictedMethod by_nothing() {
+  PredictedMethod method;
+  method.method = "n";
+  method.seed = 4;
+  method.not_simulated = "needs training\nand more";
+  method.why_no_formula = "a reason";
+  return method;
+}
+
+TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
+  const std::vector<PredictedMethod> methods{by_simulation_and_two_formulas(), by_nothing()};
+  EXPECT_EQ(nlohmann::json::parse(predictions_json("e", methods)), nlohmann::json::parse(R"({
+    "experiment": "e", "predictions": [
+      {"method": "m", "sweep": [["cluster.workers", "2"]], "seed": 3, "planned_steps": 60,
+       "simulated": {"steps": 20, "whole": false, "step_time_s": 0.5, "step_time_standard_error_s": 0.0625,
+                     "effective_speedup": 1.5, "drop_rate": 0.25, "communication_share": 0.125, "total_time_s": 30.0},
+       "not_simulated": null,
+       "formulas": [
+         {"formula": "first", "step_time_s": 2.0, "step_time_standard_error_s": 0.03125, "effective_speedup": 2.25,
+          "drop_rate": 0.5625, "communication_share": 0.1875, "total_time_s": 120.0},
+         {"formula": "second", "step_time_s": 4.0, "step_time_standard_error_s": null, "effective_speedup": 1.25,
+          "drop_rate": null, "communication_share": 0.75, "total_time_s": null}],
+       "no_formula": null},
+      {"method": "n", "sweep": [], "seed": 4, "planned_steps": null, "simulated": null,
+       "not_simulated": "needs training\nand more", "formulas": [], "no_formula": "a reason"}]})"));
+}
+
+std::vector<std::vector<std::string>> words_of_rows(const std::string& table) {
+  std::istringstream lines(table);
+  std::vector<std::vector<std::string>> rows;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    rows.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+  }
+  return rows;
+}
+
+TEST(PredictionTable, EveryValueStandsInItsColumn) {
+  const std::vector<PredictedMethod> methods{by_simulation_and_two_formulas(), by_nothing()};
+  const auto rows = words_of_rows(prediction_table(methods));
+  ASSERT_EQ(rows.size(), 3u + 3 + 2) << "a heading of two lines and a rule";
+  EXPECT_THAT(rows[3], ElementsAre("m,", "workers", "=", "2", "simulation,", "20", "of", "60", "steps", "0.500", "+-",
+                                   "0.062", "1.500", "25.0", "12.5", "30.00"));
+  EXPECT_THAT(rows[4], ElementsAre("first", "2.000", "+-", "0.031", "2.250", "56.2", "18.8", "120.0"));
+  EXPECT_THAT(rows[5], ElementsAre("second", "4.000", "1.250", "-", "75.0", "-"));
+  EXPECT_THAT(rows[6], ElementsAre("n", "needs", "training", "-", "-", "-", "-", "-"));
+  EXPECT_THAT(rows[7], ElementsAre("no", "formula:", "a", "reason", "-", "-", "-", "-", "-"));
+}
+
+TEST(PredictionTable, SaysHowMuchOfTheRunWasSimulated) {
+  std::vector<PredictedMethod> methods{by_simulation_and_two_formulas()};
+  methods[0].planned_steps.reset();
+  EXPECT_THAT(prediction_table(methods), HasSubstr("simulation, 20 steps "));
+  methods[0].simulated->whole = true;
+  EXPECT_THAT(words_of_rows(prediction_table(methods))[3][5], "0.500") << "the word after it";
+  // An error that no digit shows is none, and so is one that is not known.
+  methods[0].simulated->error_s = 0.4e-6;
+  EXPECT_THAT(words_of_rows(prediction_table(methods))[3][5], "0.5000");
+  methods[0].simulated->error_s.reset();
+  EXPECT_THAT(words_of_rows(prediction_table(methods))[3][5], "0.5000");
+}
+
+}  // namespace
+}  // namespace syncopate
