@@ -14,6 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr float nan_float = std::numeric_limits<float>::quiet_NaN();
 
 MetricsRow row(std::int64_t step, Time time, std::optional<Evaluation> evaluation) {
   MetricsRow row;
@@ -98,12 +99,20 @@ TEST(Recording, SurvivesTheWayThroughBytes) {
   recording.metrics[1].epoch.reset();
   recording.rounds = {round_at(10, Time{Duration{5'000'000'001}})};
   recording.diverged = true;
+  recording.parameters = {{1.5F, -2.5F}, {3.5F, nan_float}, {}};
   const Recording copy = recording_from_bytes(to_bytes(recording));
   EXPECT_EQ(metrics_csv(copy.metrics), metrics_csv(recording.metrics));
   EXPECT_EQ(steps_csv(copy.rounds), steps_csv(recording.rounds));
   EXPECT_TRUE(copy.diverged);
   EXPECT_TRUE(copy.metrics[0].evaluation->finite);
   EXPECT_FALSE(copy.metrics[2].evaluation->finite);
+  ASSERT_EQ(copy.parameters.size(), 3u);
+  EXPECT_EQ(copy.parameters[0], recording.parameters[0]);
+  EXPECT_EQ(copy.parameters[1][0], 3.5F);
+  EXPECT_TRUE(std::isnan(copy.parameters[1][1]));
+  EXPECT_TRUE(copy.parameters[2].empty());
+  recording.diverged = false;
+  EXPECT_FALSE(recording_from_bytes(to_bytes(recording)).diverged);
 }
 
 TEST(Recording, TruncatedBytesAreAnError) {
