@@ -32,6 +32,53 @@ TEST(Progress, ClockTextReadsLikeAClock) {
   EXPECT_EQ(clock_text(3700), "1:01:40");
 }
 
+// What is computed counts, and not what the clock has reached before the arithmetic.
+TEST(Progress, ShareDoneKnowsEveryLimit) {
+  RunPosition position;
+  position.reached = {.step = 90, .time = Time{std::chrono::seconds(90)}, .samples = 90, .bytes = 90};
+  position.computed = {.step = 10, .time = Time{std::chrono::seconds(20)}, .samples = 30, .bytes = 40};
+  const auto share = [&](const Budget& budget) { return share_done(budget, position); };
+  EXPECT_DOUBLE_EQ(share({.steps = Step{100}, .seconds = {}, .samples = {}, .bytes = {}}), 0.1);
+  EXPECT_DOUBLE_EQ(share({.steps = {}, .seconds = 100, .samples = {}, .bytes = {}}), 0.2);
+  EXPECT_DOUBLE_EQ(share({.steps = {}, .seconds = {}, .samples = 100, .bytes = {}}), 0.3);
+  EXPECT_DOUBLE_EQ(share({.steps = {}, .seconds = {}, .samples = {}, .bytes = Bytes{100}}), 0.4);
+  EXPECT_DOUBLE_EQ(share({.steps = Step{100}, .seconds = 100, .samples = 50, .bytes = Bytes{100}}), 0.6);
+  EXPECT_DOUBLE_EQ(share({.steps = {}, .seconds = {}, .samples = {}, .bytes = {}}), 0);
+}
+
+TEST(Progress, ClockTextTurnsAtFullMinutesAndHours) {
+  EXPECT_EQ(clock_text(59.4), "0:59");
+  EXPECT_EQ(clock_text(59.6), "1:00");
+  EXPECT_EQ(clock_text(3599), "59:59");
+  EXPECT_EQ(clock_text(3600), "1:00:00");
+  EXPECT_EQ(clock_text(2 * 3600 + 3 * 60 + 4), "2:03:04");
+  EXPECT_EQ(clock_text(26 * 3600), "26:00:00");
+  EXPECT_EQ(clock_text(-5), "0:00");
+}
+
+// Until something is done nobody knows; afterwards, what is done of this run and the runs before it tell.
+TEST(Progress, WhatIsLeftIsKnownOnceSomethingIsDone) {
+  syncopate::Run run;
+  run.method = "A";
+  run.budget = budget(Step{100});
+  RunPosition nothing, something;
+  something.computed.step = 50;
+  const auto shown = [&](int runs_done, const RunPosition& position) {
+    testing::internal::CaptureStderr();
+    Progress progress(Progress::Style::terminal, 3, 3);
+    for (int i = 0; i < runs_done; ++i) {
+      progress.begin_run(static_cast<std::size_t>(i) + 1, run);
+      progress.end_run({});
+    }
+    progress.begin_run(static_cast<std::size_t>(runs_done) + 1, run);
+    progress.show(position);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(shown(0, nothing), HasSubstr("? left"));
+  EXPECT_THAT(shown(0, something), testing::Not(HasSubstr("? left")));
+  EXPECT_THAT(shown(1, nothing), testing::AllOf(HasSubstr("run 2/3"), testing::Not(HasSubstr("? left"))));
+}
+
 TEST(Progress, IsRewrittenAtMostTenTimesASecond) {
   Progress progress(Progress::Style::terminal, 1, 1);
   syncopate::Run run;

@@ -216,6 +216,62 @@ TEST_F(RecorderTest, RecalibratesEachMemberOfAnEnsembleAlsoWhenDeferred) {
   EXPECT_DOUBLE_EQ(test_loss(), 20 + 4);
 }
 
+TEST_F(RecorderTest, LeavesOutWhatWasPublishedBeforeTheLastModelThatIsRecorded) {
+  start(10);
+  publish(8, 8);  // not due
+  publish(12, 12);
+  recorder_->finish();
+  EXPECT_THAT(recorded_steps(), ElementsAre(0, 12));
+}
+
+TEST_F(RecorderTest, PositionsAreOfWhatIsPublishedAndOfWhatIsEvaluated) {
+  start(10);
+  publish(10, 10);
+  publish(15, 15);  // not due
+  const auto expect = [](const RunPosition::Point& point, int step) {
+    EXPECT_EQ(point.step, Step{step});
+    EXPECT_EQ(point.time, Time{std::chrono::milliseconds(step)});
+    EXPECT_EQ(point.samples, 8 * step);
+    EXPECT_EQ(point.bytes, Bytes{100 * step});
+  };
+  expect(recorder_->position().reached, 15);
+  expect(recorder_->position().computed, 10);
+  recorder_->finish();
+  expect(recorder_->position().computed, 15);
+}
+
+TEST_F(RecorderTest, TheLatestEvaluationIsOfTheLatestModelAlsoIfItEndsFirst) {
+  probe_->waits = 1;
+  start(1, 2);
+  publish(1, 1);  // ends only after step 2
+  publish(2, 2);
+  recorder_->finish();
+  EXPECT_EQ(recorder_->position().latest->test_loss, 2);
+  EXPECT_EQ(recorder_->position().computed.step, Step{2});
+}
+
+TEST_F(RecorderTest, KeepsTheParametersOfTheLastModelWhereTheyAreAskedFor) {
+  for (const bool keep : {true, false}) {
+    for (const bool ensemble : {true, false}) {
+      start(10);
+      Recorder recorder({.plan = {.every_steps = 10, .target_accuracy = {}, .target_loss = {}},
+                         .defer = false,
+                         .keep_parameters = keep,
+                         .on_change = {}},
+                        *training_);
+      recorder.begin(training_->initial_state(), 1);
+      recorder.on_publish(at(10, model(10)));
+      Publication last = at(13, model(13));
+      if (ensemble) last.ensemble = {model(17), model(19)};
+      recorder.on_publish(last);
+      recorder.finish();
+      using Parameters = std::vector<std::vector<float>>;
+      const Parameters expected = ensemble ? Parameters{{17}, {19}} : Parameters{{13}};
+      EXPECT_EQ(recorder.recording().parameters, keep ? expected : Parameters{});
+    }
+  }
+}
+
 TEST_F(RecorderTest, OrdersRowsByStepWhenEvaluationsEndOutOfOrder) {
   probe_->waits = 1;
   start(1, 2);
