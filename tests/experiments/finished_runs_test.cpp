@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "results/finished_run.hpp"
 #include "results/host.hpp"
 #include "results/run_files.hpp"
 #include "tests/experiments/runner_case.hpp"
@@ -87,6 +88,40 @@ TEST_F(FinishedRuns, NeedNoDataToBeTabulated) {
   for (auto& run : experiment_.runs)
     run.make_objective = []() -> std::shared_ptr<const Objective> { throw std::runtime_error("data were loaded"); };
   EXPECT_EQ(repeated(), 0);
+}
+
+// Directories are named by half of the hash.
+TEST_F(FinishedRuns, OfAnotherConfigurationAreNotBelieved) {
+  experiment_.runs[0].hash.back() = 'f';
+  EXPECT_EQ(repeated(), 1);
+  EXPECT_THAT(err_, HasSubstr("1 of 2 runs are there already"));
+  EXPECT_EQ(repeated(), 0);
+}
+
+TEST_F(FinishedRuns, AreRepeatedWhereTheyLackWhatIsToBeRecorded) {
+  RecordingPlan& plan = experiment_.runs[0].recording;
+  plan.parameters = true;
+  EXPECT_EQ(repeated(), 1);
+  EXPECT_TRUE(fs::exists(directory(0) / "parameters.npy"));
+  EXPECT_EQ(repeated(), 0);
+  plan.trace = true;
+  plan.trace_seconds = 2;
+  EXPECT_EQ(repeated(), 1);
+  EXPECT_EQ(repeated(), 0);
+  EXPECT_EQ(summary(0)["recorded"]["trace"]["seconds"], 2);
+  for (const std::optional<double> seconds : {std::optional(3.0), std::optional(1.0), std::optional<double>()}) {
+    plan.trace_seconds = seconds;
+    EXPECT_EQ(repeated(), 1) << "the trace went up to another time";
+    EXPECT_EQ(repeated(), 0);
+  }
+}
+
+// It decides the order of figures; the file may have got another method since.
+TEST_F(FinishedRuns, HaveTheirMethodsPresentPlace) {
+  experiment_.runs[0].method_index = 7;
+  const auto found = finished_before(directory(0), experiment_.runs[0]);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->method_index, 7u);
 }
 
 // A process that was killed between taking a run's name away and giving it to the new files.
