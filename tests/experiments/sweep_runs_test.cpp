@@ -1,8 +1,12 @@
 // The runs that a sweep comes to.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "tests/experiments/experiment_file.hpp"
 
@@ -25,6 +29,23 @@ TEST_F(ExperimentFile, ASweepIsACrossProductOfItsKeys) {
   EXPECT_EQ(experiment.runs[0].micro_batches, 1);
   EXPECT_EQ(experiment.runs[11].micro_batches, 2);
   EXPECT_DOUBLE_EQ(experiment.runs[0].learning_rate->options().peak, 0.1);
+}
+
+TEST_F(ExperimentFile, TheLastKeyOfASweepVariesFastest) {
+  const Experiment experiment =
+      load({"sweep.cluster.micro_batches=[1,2]", "sweep.\"training.learning_rate.peak\"=[0.3,0.1,0.2]"});
+  std::vector<std::tuple<int, double, std::string, std::uint64_t>> expected, found;
+  for (const int micro_batches : {1, 2})
+    for (const double peak : {0.3, 0.1, 0.2})
+      for (const char* method : {"sync-sgd", "drop"})
+        for (const std::uint64_t seed : {3, 5}) expected.emplace_back(micro_batches, peak, method, seed);
+  for (const syncopate::Run& run : experiment.runs) {
+    found.emplace_back(run.micro_batches, run.learning_rate->options().peak, run.method, run.seed);
+    EXPECT_THAT(run.sweep,
+                ElementsAre(Pair("cluster.micro_batches", std::to_string(run.micro_batches)),
+                            Pair("training.learning_rate.peak", fmt::format("{}", run.learning_rate->options().peak))));
+  }
+  EXPECT_EQ(found, expected);
 }
 
 TEST_F(ExperimentFile, ASweptKeyOfOneMethodDoesNotRepeatTheOthers) {
