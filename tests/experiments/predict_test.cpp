@@ -97,6 +97,40 @@ TEST_F(Predict, TheSimulatedTimeIsThatOfTheTrainedRun) {
   EXPECT_TRUE(methods.back().formulas.empty());
 }
 
+// Micro-batches that went into the model per time, in multiples of synchronous SGD's; without delays and jitter that is
+// what the drop rate and the time of a step say: 8 and, under the threshold, 4 micro-batches of 10 ms.
+TEST_F(Predict, SpeedUpsAndSharesAreThoseOfTheSteps) {
+  const auto methods = predict(load({"network.latency_s=0.005"}));
+  ASSERT_EQ(methods.size(), 2u);
+  const SimulatedTime &sync = *methods[0].simulated, &drop = *methods[1].simulated;
+  EXPECT_NEAR(sync.step_time_s, 0.025, 1e-9);
+  EXPECT_NEAR(sync.micro_batches_per_s, 8 / 0.025, 1e-6);
+  EXPECT_NEAR(sync.communication_share, 0.005 / 0.025, 1e-9);
+  EXPECT_EQ(sync.drop_rate, 0);
+  EXPECT_NEAR(drop.drop_rate, 0.5, 1e-9);
+  EXPECT_NEAR(drop.micro_batches_per_s, 4 / drop.step_time_s, 1e-6);
+  EXPECT_NEAR(drop.communication_share, 0.005 / drop.step_time_s, 1e-9);
+  EXPECT_NEAR(*methods[1].simulated_speedup, 0.5 * 0.025 / drop.step_time_s, 1e-9);
+  for (const PredictedMethod& method : methods) {
+    EXPECT_EQ(method.seed, 3u);
+    EXPECT_EQ(method.planned_steps, Step{60});
+  }
+}
+
+// 4 workers x 2 micro-batches x 8 samples are 64 of a step.
+TEST_F(Predict, PlannedStepsAreThoseOfTheFirstLimit) {
+  const auto planned = [&](const std::string& budget) {
+    return planned_steps(load({"budget={" + budget + "}", "training.learning_rate.schedule=constant"}).runs.front());
+  };
+  EXPECT_EQ(planned("steps=7"), Step{7});
+  EXPECT_EQ(planned("samples=640"), Step{10});
+  EXPECT_EQ(planned("samples=1"), Step{1});
+  EXPECT_EQ(planned("samples=640, steps=9"), Step{9});
+  EXPECT_EQ(planned("samples=640, steps=11"), Step{10});
+  EXPECT_EQ(planned("seconds=1"), std::nullopt);
+  EXPECT_EQ(planned("bytes=1000000"), std::nullopt);
+}
+
 // Asynchronous elastic averaging publishes its centre for the last time a few steps before it ends.
 TEST_F(Predict, WholeRunsCountWhatComesAfterTheLastPublication) {
   const Experiment experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/examples/reality.toml", {});
