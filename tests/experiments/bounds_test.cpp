@@ -92,6 +92,89 @@ TEST_F(Bounds, TimesBeyondTheLimitOfDelaysAreRefusedWithIt) {
   EXPECT_EQ(faults({no_threshold, "cluster={workers=4, micro_batch_s=1e3, slow_workers={count=1, factor=1e6}}"}), "");
 }
 
+// The last value that is taken, and the first beyond it.
+TEST_F(Bounds, OfNumbersAreTakenOrRefusedAsTheReferenceSays) {
+  struct Border {
+    std::string key;
+    std::string taken;
+    std::string refused;
+  };
+  const Border borders[] = {
+      {"seeds", "[0]", "[-1]"},
+      {"seeds", "[9223372036854775807]", "[1,2,1]"},
+      {"name", "\"...\"", "\"..\""},
+      {"name", "\".a\"", "\".\""},
+      {"name", "\"a b\"", "\"a/b\""},
+      {"name", "\" \"", "\"\""},
+      {"cluster.workers", "1", "0"},
+      {"cluster.micro_batches", "1", "0"},
+      {"cluster.micro_batch_s", "1e-300", "0"},
+      {"cluster.trailing_s", "0", "-1e-9"},
+      {"cluster.trailing_s", "1e9", "1.1e9"},
+      {"cluster.slow_workers", "{count=4, factor=3}", "{count=5, factor=3}"},
+      {"cluster.slow_workers", "{count=0, factor=3}", "{count=-1, factor=3}"},
+      {"cluster.slow_workers", "{count=1, factor=1e-9}", "{count=1, factor=0}"},
+      {"cluster.leave", "[{workers=[3], after_steps=0}]", "[{workers=[4], after_steps=0}]"},
+      {"cluster.leave", "[{workers=[3], after_steps=100000000000}]", "[{workers=[3], after_steps=100000000001}]"},
+      {"training.clip_norm", "0", "-0.1"},
+      {"training.clip_norm", "1e300", "inf"},
+      {"training.optimizer.momentum", "0", "-0.1"},
+      {"training.optimizer.momentum", "0.9999", "1"},
+      {"training.optimizer.weight_decay", "0", "-1"},
+      {"training.optimizer.weight_decay", "1e300", "inf"},
+      {"training.optimizer", "{name=\"adamw\", beta1=0}", "{name=\"adamw\", beta1=-0.1}"},
+      {"training.optimizer", "{name=\"adamw\", beta1=0.9999}", "{name=\"adamw\", beta1=1}"},
+      {"training.optimizer", "{name=\"adamw\", beta2=0}", "{name=\"adamw\", beta2=1}"},
+      {"training.optimizer", "{name=\"adamw\", epsilon=1e-300}", "{name=\"adamw\", epsilon=0}"},
+      {"training.optimizer", "{name=\"adamw\", epsilon=1}", "{name=\"adamw\", epsilon=inf}"},
+      {"training.learning_rate.peak", "1e-300", "0"},
+      {"training.learning_rate.peak", "1e300", "inf"},
+      {"training.learning_rate.final", "0", "-1e-9"},
+      {"training.learning_rate.warmup_steps", "59", "60"},  // of 60
+      {"training.learning_rate.warmup_steps", "0", "-1"},
+      {"training.learning_rate.total_steps", "1", "0"},
+      {"training.learning_rate", "{schedule=\"step\", peak=1, decay_steps=[0,1]}",
+       "{schedule=\"step\", peak=1, decay_steps=[1,1]}"},
+      {"training.learning_rate", "{schedule=\"step\", peak=1, decay_steps=[0]}",
+       "{schedule=\"step\", peak=1, decay_steps=[-1]}"},
+      {"training.learning_rate", "{schedule=\"step\", peak=1, decay_steps=[5], factor=1e-9}",
+       "{schedule=\"step\", peak=1, decay_steps=[5], factor=0}"},
+      {"budget.steps", "1", "0"},
+      {"budget.steps", "9223372036854775807", "-1"},
+      {"budget.epochs", "1e-9", "0"},
+      {"budget.samples", "1", "0"},
+      {"budget.seconds", "1e-9", "0"},
+      {"budget.seconds", "1e300", "inf"},
+      {"budget.bytes", "1", "0"},
+      {"evaluation.every_steps", "1", "0"},
+      {"evaluation.every_epochs", "1e-9", "0"},
+      {"evaluation.train_samples", "1", "0"},
+      {"evaluation.target_accuracy", "1e-9", "0"},
+      {"evaluation.target_accuracy", "1", "1.0001"},
+      {"evaluation.target_loss", "-1e300", "nan"},
+      {"recording.trace_events", "1", "0"},
+      {"recording.trace_seconds", "1e-9", "0"},
+      {"recording.trace_seconds", "1e300", "inf"},
+  };
+  const std::string no_threshold = "methods=[{algorithm=\"sync-sgd\"}]";
+  for (const auto& [key, taken, refused] : borders) {
+    EXPECT_EQ(faults({no_threshold, key + "=" + taken}), "") << key << " = " << taken;
+    EXPECT_THAT(faults({no_threshold, key + "=" + refused}), HasSubstr("command line: " + key.substr(0, key.find('.'))))
+        << key << " = " << refused;
+  }
+}
+
+TEST_F(Bounds, DelaysAndOutagesAreAtMost255) {
+  const auto entries = [](const std::string& key, const std::string& entry, int count) {
+    return Overrides{"methods=[{algorithm=\"sync-sgd\"}]", key + "=[" + repeated(entry, count, ",") + "]"};
+  };
+  const std::string delay = "{kind=\"constant\",value=0.1}", outage = "{workers=[1],at_s=1,duration_s=1}";
+  EXPECT_EQ(faults(entries("delays", delay, 255)), "");
+  EXPECT_THAT(faults(entries("delays", delay, 256)), HasSubstr("must be at most 255 entries"));
+  EXPECT_EQ(faults(entries("outages", outage, 255)), "");
+  EXPECT_THAT(faults(entries("outages", outage, 256)), HasSubstr("must be at most 255 entries"));
+}
+
 TEST_F(Bounds, DelaysInMicroBatchesAreBoundedInSeconds) {
   const auto with = [&](const std::string& value) {
     return faults({"methods=[{algorithm=\"sync-sgd\"}]", "cluster.micro_batch_s=1e3",
