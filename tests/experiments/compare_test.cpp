@@ -1,13 +1,18 @@
 // The built program compares its two clusters, and measures what a micro-batch takes.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "results/npy.hpp"
+#include "results/run_directory.hpp"
+#include "results/run_files.hpp"
 #include "tests/experiments/emulated_cluster.hpp"
 #include "tests/experiments/program.hpp"
 
@@ -107,6 +112,128 @@ TEST_F(Compare, DeclaredTimesThatAreNotInjectedAreToldWithWhatToSet) {
   ASSERT_EQ(emulated.status, 0) << emulated.err;
   EXPECT_THAT(emulated.out, Not(HasSubstr("inject")));
   EXPECT_TRUE(result()["runs"][0]["replaced_micro_batch_s"].is_null());
+}
+
+// Launchers that stand for MPI: what was simulated is copied to where its results are looked for, as if both clusters
+// agreed to the last bit. What they were asked for is in asked.txt, a line each.
+class CompareWithoutMpi : public Compare {
+ protected:
+  // Fails for methods of so many ranks.
+  std::string launcher(int failing_ranks = 0) const {
+    const std::string path = write("launcher" + std::to_string(failing_ranks), R"(#!/bin/sh
+printf '%s ' "$@" >> asked.txt
+echo >> asked.txt
+[ "$2" = )" + std::to_string(failing_ranks) + R"( ] && exit 7
+for word; do
+  [ "$previous" = --only ] && hash=$word
+  previous=$word
+done
+run=$(echo results/two/*/seed=*-$(printf %.8s "$hash"))
+rm -rf "$run-mpi"
+cp -r "$run" "$run-mpi"
+)");
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }
+  ProgramOutcome compare(const std::string& options, int failing_ranks = 0) const {
+    write("e.toml", two_methods);
+    return syncopate("compare e.toml --results results --mpiexec " + launcher(failing_ranks) + " " + options);
+  }
+  std::vector<std::string> asked() {
+    std::istringstream stream(read("asked.txt"));
+    std::filesystem::remove(directory / "asked.txt");
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+  }
+  // The same run with files of other contents.
+  void change(const std::filesystem::path& run, FileContents changed) const {
+    FileContents files;
+    for (const auto& entry : std::filesystem::directory_iterator(run))
+      if (entry.path().filename() != list_of_files) files[entry.path().filename()] = read(entry.path());
+    changed.merge(files);
+    changed[list_of_files] = listed(changed);
+    write_directory(run, changed);
+  }
+};
+
+TEST_F(CompareWithoutMpi, TheStatusSaysWhetherAllWasComparedAndWithinIfThatIsToBeChecked) {
+  EXPECT_EQ(compare("", 3).status, 1) << "without --check too: one was not compared";
+  EXPECT_EQ(compare("--check --step-time-tolerance 100", 3).status, 1);
+  EXPECT_EQ(compare("").status, 0);
+  EXPECT_EQ(compare("--check --step-time-tolerance 0 --drop-rate-tolerance 0").status, 0) << "no error at all";
+  for (const auto& path : files_named("summary.json")) {
+    if (path.parent_path().filename().string().ends_with("-mpi")) continue;
+    json summary = json::parse(read(path));
+    summary["end_time_s"] = 2 * summary["end_time_s"].get<double>();
+    change(path.parent_path(), {{"summary.json", summary.dump()}});
+    break;
+  }
+  EXPECT_EQ(compare("").status, 0);
+  EXPECT_EQ(compare("--check").status, 1);
+  EXPECT_EQ(compare("--check --step-time-tolerance 100").status, 0) << "twice as long is an error of 100 %";
+}
+
+TEST_F(CompareWithoutMpi, EachRunIsALaunchOfItsOwnOfWhatIsMissing) {
+  ASSERT_EQ(compare("cluster.micro_batches=1").status, 0);
+  auto lines = asked();
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[0], AllOf(testing::StartsWith("-n 2 "), HasSubstr(" run e.toml "), HasSubstr(" --cluster mpi "),
+                              HasSubstr(" cluster.micro_batches=1 "), HasSubstr(" recording.parameters=true "),
+                              HasSubstr(" --results results"), Not(HasSubstr("--rerun"))));
+  const json compared = result(), runs = compared["runs"];
+  EXPECT_THAT(lines[0], HasSubstr(" --only " + runs[0]["hash"].get<std::string>() + " "));
+  ASSERT_EQ(compare("cluster.micro_batches=1").status, 0);
+  EXPECT_TRUE(asked().empty());
+  ASSERT_EQ(compare("cluster.micro_batches=1 --rerun").status, 0);
+  lines = asked();
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines, testing::Each(HasSubstr(" --rerun")));
+  EXPECT_THAT(lines[1],
+              AllOf(testing::StartsWith("-n 3 "), HasSubstr(" --only " + runs[1]["hash"].get<std::string>())));
+}
+
+TEST_F(CompareWithoutMpi, TheFirstSeedOfTheFileStandsForAllUnlessAllAreWanted) {
+  const auto seeds = [&] {
+    std::vector<int> found;
+    const json compared = result();
+    for (const json& run : compared["runs"]) found.push_back(run["seed"]);
+    return found;
+  };
+  ASSERT_EQ(compare("seeds=[7,3]").status, 0);
+  EXPECT_THAT(seeds(), testing::ElementsAre(7, 7));
+  ASSERT_EQ(compare("seeds=[7,3] --all-seeds").status, 0);
+  EXPECT_THAT(seeds(), testing::ElementsAre(7, 3, 7, 3));
+}
+
+TEST_F(CompareWithoutMpi, ModelsAreComparedByTheNormOfThatUnderMpi) {
+  ASSERT_EQ(compare("").status, 0);
+  for (const auto& path : files_named("parameters.npy")) {
+    const bool mpi = path.parent_path().filename().string().ends_with("-mpi");
+    change(path.parent_path(), {{"parameters.npy", npy({mpi ? std::vector<float>{6, 8} : std::vector<float>{3, 4}})}});
+  }
+  ASSERT_EQ(compare("").status, 0);
+  const json compared = result();
+  ASSERT_EQ(compared["runs"].size(), 2u);
+  for (const json& run : compared["runs"]) EXPECT_DOUBLE_EQ(run["parameter_error"], 0.5);
+}
+
+// Models of a budget in seconds have had more or fewer steps; what is declared is without a slow worker's factor.
+TEST_F(CompareWithoutMpi, WhatDependsOnTheClockOrReplacesDeclaredTimesIsMarked) {
+  ASSERT_EQ(compare("budget='{seconds=0.3}' cluster.pace=inject cluster.worker_factors=[4,1]").status, 0);
+  const json compared = result();
+  ASSERT_EQ(compared["runs"].size(), 2u);
+  for (const json& run : compared["runs"]) {
+    EXPECT_EQ(run["depends_on_clock"], true);
+    EXPECT_DOUBLE_EQ(run["replaced_micro_batch_s"], 0.02);
+  }
+  ASSERT_EQ(compare("cluster.micro_batch_s=measured cluster.pace=inject").status, 0);
+  EXPECT_EQ(result()["runs"][0]["depends_on_clock"], false);
+  EXPECT_TRUE(result()["runs"][0]["replaced_micro_batch_s"].is_null());
+  const json measured = json::parse(read("results/two/measured.json"));
+  EXPECT_THAT(asked().back(),
+              AllOf(HasSubstr(fmt::format(" cluster.micro_batch_s={} ", measured[0]["micro_batch_s"].get<double>())),
+                    HasSubstr(" cluster.micro_batch_measured=true ")));
 }
 
 TEST_F(Compare, WhatCannotBeRunIsSaid) {
