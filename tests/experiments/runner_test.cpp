@@ -197,6 +197,18 @@ TEST_F(RunnerTest, MemoryThatIsNotThereFailsOneRun) {
   EXPECT_EQ(summary(1)["status"], "finished");
 }
 
+// One vector beside the model; a gigabyte each.
+TEST_F(RunnerTest, MemoryThatIsNotThereIsToldWithWhatIsNeeded) {
+  auto& run = add("large", 1, std::make_shared<Synchronous>());
+  run.make_objective = []() -> std::shared_ptr<const Objective> { throw std::bad_alloc(); };
+  run.parameter_bytes = Bytes{1'000'000'000};
+  run.optimizer = make_sgd({.momentum = 0.5});
+  EXPECT_EQ(start(), 1);
+  EXPECT_EQ(summary(0)["reason"],
+            "the memory does not suffice: the model and its optimizer's state take 2 GB, and where the 2 workers hold "
+            "models of their own 4 GB, beside gradients");
+}
+
 TEST_F(RunnerTest, ReportsDivergence) {
   auto& run = add("wild", 1, std::make_shared<Synchronous>(), 1e30);
   run.budget.steps = Step{100};

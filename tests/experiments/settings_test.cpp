@@ -189,6 +189,21 @@ TEST(Settings, OverridesReplaceAndAddValuesAndAreReportedAsTheCommandLine) {
             "command line: nonsense; an override must be key=value");
 }
 
+TEST(Faults, StandInTheOrderOfTheFileWithTheCommandLineLast) {
+  FaultList faults;
+  const auto at = [](std::uint32_t line, std::uint32_t column) { return SourcePlace{"f.toml", line, column}; };
+  faults.add({std::string(command_line_source)}, "first said");
+  faults.add(at(2, 1), "e");
+  faults.add(at(1, 20), "d");
+  faults.add(at(1, 3), "b");
+  faults.add(at(1, 3), "c");
+  faults.add(at(1, 3), "b");
+  faults.add({std::string(command_line_source)}, "then said");
+  EXPECT_EQ(faults.report(),
+            "f.toml:1:3: b\nf.toml:1:3: c\nf.toml:1:20: d\nf.toml:2:1: e\ncommand line: first said\n"
+            "command line: then said");
+}
+
 TEST(Settings, TheResolvedDocumentReadsBackToItself) {
   const auto read_all = [](std::string_view text) {
     Read read(text);
