@@ -62,3 +62,18 @@ class Rounds(WithDirectory):
         band, = panel.collections
         heights = band.get_paths()[0].vertices[:, 1]
         np.testing.assert_allclose([heights.min(), heights.max()], [10, 60])
+
+    def test_a_windows_drop_rate_is_that_of_all_its_micro_batches(self):
+        # Rounds of 90 and 10 micro-batches, of which 0 and 5 are dropped: 5 %, and not the mean of 0 and 50 %.
+        self.write_steps("m", 1, [(1.0, 1, 90, 0), (1.0, 1, 5, 5)] * 80)
+        panel, = [panel for panel in self.panels() if panel.get_title(loc="left").startswith("Dropped")]
+        line = panel.lines[0]
+        np.testing.assert_allclose(line.get_ydata(), 5)
+        np.testing.assert_allclose(line.get_xdata(), 2.5 + 4 * np.arange(40))  # of steps 1 to 4, 5 to 8 and so on
+
+    def test_periods_are_stairs_from_the_end_of_the_round_before_to_that_of_the_round(self):
+        self.write_steps("m", 1, [(1.0, 2, 1, 0), (1.0, 8, 1, 0), (1.0, 4, 1, 0)])
+        self.write_steps("m", 2, [(1.0, 16, 1, 0)])  # the first seed alone is drawn
+        *_, panel = self.panels()
+        self.assertEqual([tuple(point) for point in panel.lines[0].get_xydata()],
+                         [(0, 2), (2, 2), (2, 8), (10, 8), (10, 4), (14, 4)])

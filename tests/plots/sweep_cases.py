@@ -100,3 +100,32 @@ class Sweeps(WithDirectory):
                 at = corners[corners[:, 0] == n][:, 1]
                 np.testing.assert_allclose([at.min(), at.max()],
                                            [scale(n) * of_seeds[0], scale(n) * of_seeds[2]], err_msg=title)
+
+    def test_linear_scaling_is_that_of_the_baseline_on_the_fewest_workers(self):
+        for workers in SIZES:
+            for label, algorithm, speed in (("other", "x", 50), ("sync", "sync-sgd", 100)):
+                run = write_run(self.directory / f"{label}{workers}", label, 1, workers=workers, accuracy=False,
+                                algorithm=algorithm)
+                change(run / "summary.json", samples_per_virtual_s=speed * workers ** 0.5, method_index=label == "sync",
+                       worker_seconds={"summed": {"wait": workers, "total": 80}})
+        panels = self.draw()
+        # On 8 workers nobody waits in 9 of 10 parts of the time.
+        one = 100 * 8 ** 0.5 / 0.9 / 8
+        np.testing.assert_allclose(self.thin_lines(panels["Samples per second"], "linear"), [[n * one for n in SIZES]])
+        np.testing.assert_allclose(self.thin_lines(panels["Samples per second and worker"], "linear"), [[one] * 3])
+
+    def test_of_other_keys_the_time_of_a_step_is_shown_with_its_formula(self):
+        for peak, end_time_s in ((1, 50.0), (2, 60.0), (4, 90.0)):
+            run = write_run(self.directory / str(peak), "m", 1)
+            config = run / "config.toml"
+            config.write_text(config.read_text().replace("[training]", f"[training]\npeak = {peak}"))
+            change(run / "summary.json", end_time_s=end_time_s, steps=20, final_test_accuracy=0.5 + 0.125 * peak / 2,
+                   samples=4000, kept_micro_batches=1000,
+                   predicted=[{"formula": "law", "step_time_s": 2.0 * peak, "kept": 1, "drop_rate": None}])
+        panels = self.draw()
+        line, = [line for line in panels["Time per optimizer step (s)"].lines if line.get_marker() == "o"]
+        np.testing.assert_allclose(line.get_xydata(), [(1, 2.5), (2, 3), (4, 4.5)])
+        self.assertEqual(self.thin_lines(panels["Time per optimizer step (s)"]), [[2, 4, 8]])
+        line, = [line for line in panels["Final test accuracy (%)"].lines if line.get_marker() == "o"]
+        np.testing.assert_allclose(line.get_ydata(), [56.25, 62.5, 75])
+        self.assertFalse([line for panel in panels.values() for line in panel.lines if line.get_gid() == "linear"])
