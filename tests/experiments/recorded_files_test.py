@@ -90,6 +90,10 @@ class RecordedFiles(unittest.TestCase):
         trace, summary = self.read_trace(run), json.loads((run / "summary.json").read_text())
         workers, until_ns = trace["otherData"]["workers"], round(trace["otherData"]["until_s"] * 1e9)
         self.assertEqual(trace["displayTimeUnit"], "ms")
+        metadata = json.loads((run / "metadata.json").read_text())
+        expected = {key: summary[key] for key in ("experiment", "method", "seed", "hash")}
+        expected |= {"cluster": metadata["cluster"], "servers": servers, "end_s": summary["end_time_s"]}
+        self.assertEqual({key: trace["otherData"][key] for key in expected}, expected)
         names = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"]
         self.assertEqual(names, [f"worker {worker}" for worker in range(workers)] + ["server"] * servers)
         tracks = self.tracks_of(trace)
