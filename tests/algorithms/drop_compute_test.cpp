@@ -280,7 +280,9 @@ TEST(DropComputeSettings, AThresholdThatNoMicroBatchCanMeetIsAFault) {
     const char* preempt;
     double least_s;
   };
-  for (const auto& [preempt, least_s] : {Case{"discard", 0.4}, {"backward", 0.1}, {"microbatch", 1e-6}}) {
+  for (const Case& tried : {Case{"discard", 0.4}, {"backward", 0.1}, {"microbatch", 1e-6}}) {
+    const std::string preempt = tried.preempt;
+    const double least_s = tried.least_s;
     const auto faults = [&](double threshold_s, const char* form) {
       return faults_of(fmt::format("preempt = \"{}\"\nforward_share = 0.25\n", preempt) +
                            fmt::format(fmt::runtime(form), threshold_s),

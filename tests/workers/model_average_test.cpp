@@ -34,7 +34,8 @@ TEST(ModelAverage, IsTheMeanAndMomentsFollowThePolicy) {
 // Adam's moments after one step from zero are (1 - beta1) g and (1 - beta2) g^2.
 struct AdamEngine : Engine {
   AdamEngine()
-      : Engine(std::make_shared<PullObjective>(3, 3), make_adamw({.beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0})) {
+      : Engine(std::make_shared<PullObjective>(3, 3),
+               make_adamw({.beta1 = 0.5, .beta2 = 0.75, .weight_decay = {.rate = 0}})) {
     const auto start = training.initial_state();
     for (int worker = 0; worker < 2; ++worker)
       states.push_back(training.descend(start, promise(start, 3 * worker), 0.1));
