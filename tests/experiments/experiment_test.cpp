@@ -171,6 +171,13 @@ TEST_F(ExperimentFile, WorkersMayLeaveAfterTheirStepsOfData) {
 TEST_F(ExperimentFile, WhoseModelIsEvaluatedMustNotLeave) {
   EXPECT_THAT(faults({"cluster.leave=[{workers=[0], after_steps=5}]"}), HasSubstr("must not name worker 0"));
   EXPECT_EQ(faults({"cluster.leave=[{workers=[0], after_steps=5}]", "methods=[{algorithm=\"async-sgd\"}]"}), "");
+  // Of several servers none has the whole model.
+  const auto with_servers = [&](const std::string& servers) {
+    return faults({"cluster.leave=[{workers=[0], after_steps=5}]",
+                   "methods=[{algorithm=\"backup-workers\",backups=1,servers=" + servers + "}]"});
+  };
+  EXPECT_EQ(with_servers("1"), "");
+  EXPECT_THAT(with_servers("2"), HasSubstr("must not name worker 0"));
 }
 
 TEST_F(ExperimentFile, WhoLeavesMustBeAWorkerAndLeaveOnce) {
