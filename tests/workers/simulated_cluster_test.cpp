@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/script.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/interrupt.hpp"
@@ -18,20 +19,6 @@
 
 namespace syncopate {
 namespace {
-
-// An algorithm made of two functions, for tests.
-class Script : public Algorithm {
- public:
-  explicit Script(std::function<void(Worker&)> run, std::function<void(Server&)> serve = {})
-      : run_(std::move(run)), serve_(std::move(serve)) {}
-  void run(Worker& worker) const override { run_(worker); }
-  int servers() const override { return serve_ ? 1 : 0; }
-  void serve(Server& server) const override { serve_(server); }
-
- private:
-  std::function<void(Worker&)> run_;
-  std::function<void(Server&)> serve_;
-};
 
 void compute(Worker& worker, int micro_batches) {
   for (int i = 0; i < micro_batches; ++i) worker.compute_gradient();

@@ -10,24 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/algorithms/script.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/outages.hpp"
 
 namespace syncopate {
 namespace {
-
-class Script : public Algorithm {
- public:
-  explicit Script(std::function<void(Worker&)> run, std::function<void(Server&)> serve = {})
-      : run_(std::move(run)), serve_(std::move(serve)) {}
-  void run(Worker& worker) const override { run_(worker); }
-  int servers() const override { return serve_ ? 1 : 0; }
-  void serve(Server& server) const override { serve_(server); }
-
- private:
-  std::function<void(Worker&)> run_;
-  std::function<void(Server&)> serve_;
-};
 
 // From 0.8 down to 0 in four steps.
 std::shared_ptr<const LearningRate> falling_rate() {
