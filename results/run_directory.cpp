@@ -83,18 +83,25 @@ void remove_hidden(const fs::path& directory) {
   fs::remove_all(directory, ignored);
 }
 
-// True if `directory` was there: it is now `former`. Both names change, or none.
+// True if `directory` was there: it is now `former`. Both names change, or none. Where several processes write the same
+// run (ranks that simulate it apart, two terminals), each gives its directory the name and the last one's stays.
 bool give_name(const fs::path& written, const fs::path& directory, const fs::path& former) {
   const auto held = hold_off_end();
-  const bool exists = fs::exists(directory);
-  if (exists) fs::rename(directory, former);
-  try {
-    fs::rename(written, directory);
-  } catch (...) {
-    if (exists) fs::rename(former, directory);
-    throw;
+  std::error_code error, ignored;
+  for (;;) {
+    fs::rename(directory, former, error);
+    const bool exists = !error;
+    if (!exists && error != std::errc::no_such_file_or_directory)
+      throw fs::filesystem_error("cannot replace", directory, former, error);
+    fs::rename(written, directory, error);
+    if (!error) return exists;
+    const bool another_came_between = error == std::errc::directory_not_empty || error == std::errc::file_exists;
+    if (!another_came_between) {
+      if (exists) fs::rename(former, directory, ignored);
+      throw fs::filesystem_error("cannot name", written, directory, error);
+    }
+    if (exists) fs::remove_all(former, ignored);
   }
-  return exists;
 }
 
 // With those above it; each one's name is on the disk.

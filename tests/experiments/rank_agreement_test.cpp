@@ -179,7 +179,7 @@ TEST_F(RankAgreement, OneResultsDirectoryMayBeWrittenInSeveralWays) {
 
 TEST_F(RankAgreement, RanksOfSimulatedClustersRunApartAndMayDiffer) {
   const auto outcome = launch(run + "--cluster simulated", 1, run + "--cluster simulated seeds=[2,3]");
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
 }
 
 // Three images of 2 x 2 pixels per rank's own directory: one is empty, or has a label that there is no class for,

@@ -142,6 +142,33 @@ TEST_F(RunDirectoryTest, IsWholeWheneverItsWriterIsKilled) {
   }
 }
 
+// Ranks that simulate an experiment apart do this.
+TEST_F(RunDirectoryTest, IsOneOfItsWritersWhenSeveralProcessesWriteIt) {
+  std::vector<pid_t> writers;
+  for (const char letter : {'a', 'b', 'c'}) {
+    const pid_t writer = fork();
+    if (writer == 0) {
+      int status = 0;
+      for (int i = 0; i < 100 && status == 0; ++i) {
+        try {
+          write_directory(directory_, {{"one", {letter}}, {"two", {letter}}});
+        } catch (const std::exception&) {
+          status = 1;
+        }
+      }
+      _exit(status);
+    }
+    writers.push_back(writer);
+  }
+  for (const pid_t writer : writers) {
+    int status = 0;
+    waitpid(writer, &status, 0);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
+  EXPECT_THAT(beside_directory(), testing::ElementsAre("seed=3-01234567"));
+  EXPECT_EQ(read(directory_ / "one"), read(directory_ / "two"));
+}
+
 // Eight at once, each of which is somewhere else in its work.
 TEST_F(RunDirectoryTest, IsWholeAndAloneWhenTheUserInterruptsItsWriter) {
   const std::string old_text(200'000, 'o');
