@@ -25,6 +25,12 @@ double PredictionInput::message_s(int servers) const {
   return to_seconds(network.message({.from = Rank{0}, .to = Rank{workers}, .payload = payload}));
 }
 
+double Prediction::effective_speedup_error() const {
+  if (step_time_s == sync_step_time_s && kept == 1) return 0;
+  return effective_speedup() *
+         std::hypot(kept_error / kept, sync_step_error_s / sync_step_time_s, step_error_s / step_time_s);
+}
+
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
   std::vector<SlowestWorker> result;
   const SampledTimes& times = input.times;
@@ -58,7 +64,8 @@ std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCos
            .communication_s = costs.communication_s,
            .kept = static_cast<double>(quorum) / input.workers,
            .drop_rate = {},
-           .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s()}};
+           .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
+           .sync_step_error_s = input.times.slowest_error_s}};
 }
 
 std::string why_no_quorum(const PredictionInput& input) {
@@ -81,7 +88,8 @@ std::vector<Prediction> predict_own_pace(const OwnPaceCosts& costs, const Predic
            .communication_s = costs.communication_s,
            .kept = 1,
            .drop_rate = 0,
-           .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s()}};
+           .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
+           .sync_step_error_s = input.times.slowest_error_s}};
 }
 
 std::optional<double> time_of_budget(const PredictionInput& input, const Prediction& prediction) {

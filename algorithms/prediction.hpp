@@ -58,9 +58,13 @@ struct Prediction {
   double sync_step_time_s = 0;        // of synchronous SGD by the same formula
   double step_error_s = 0;            // standard error of step_time_s, where it is a mean over drawn steps
   double kept_error = 0;              // the same of kept
+  double sync_step_error_s = 0;       // and of sync_step_time_s
 
   // S_eff of Eq. 6: micro-batches per time, in multiples of synchronous SGD's.
   double effective_speedup() const { return kept * sync_step_time_s / step_time_s; }
+  // Its standard error, as if its three parts were drawn independently. They are means over the same drawn steps and
+  // mostly err the same way, so that this is rather too much; 0 where a step is synchronous SGD's.
+  double effective_speedup_error() const;
   double communication_share() const { return communication_s / step_time_s; }
   bool operator==(const Prediction&) const = default;
 };

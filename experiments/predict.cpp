@@ -1,6 +1,7 @@
 #include "experiments/predict.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -81,6 +82,16 @@ std::vector<Run> missing_baselines(const std::vector<Run>& runs) {
   return baselines;
 }
 
+// What goes into the model in a second, against synchronous SGD; of that itself exactly 1.
+void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMethod& method) {
+  method.simulated_speedup = method.simulated->micro_batches_per_s / baseline.micro_batches_per_s;
+  const auto own = method.simulated->pace_error, other = baseline.pace_error;
+  if (is_baseline || !own || !other) return;
+  const double relative =
+      std::hypot(*own / method.simulated->micro_batches_per_s, *other / baseline.micro_batches_per_s);
+  method.simulated_speedup_error = *method.simulated_speedup * relative;
+}
+
 }  // namespace
 
 std::vector<PredictedMethod> predict(const Experiment& experiment) {
@@ -93,12 +104,11 @@ std::vector<PredictedMethod> predict(const Experiment& experiment) {
   const std::vector<Step> steps = shared_out(runs);
   std::vector<PredictedMethod> methods;
   std::map<std::string, std::optional<SampledTimes>> samples;
-  std::map<std::string, double> paces;  // of synchronous SGD, in micro-batches per second
+  std::map<std::string, SimulatedTime> baselines;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run& run = runs[i];
     methods.push_back(simulated(run, steps[i]));
-    if (is_baseline(run) && methods.back().simulated)
-      paces[run.setting] = methods.back().simulated->micro_batches_per_s;
+    if (is_baseline(run) && methods.back().simulated) baselines[run.setting] = *methods.back().simulated;
     if (i >= shown) continue;
     auto sample = samples.find(run.setting);
     if (sample == samples.end()) sample = samples.emplace(run.setting, sample_times(run)).first;
@@ -108,9 +118,9 @@ std::vector<PredictedMethod> predict(const Experiment& experiment) {
   }
   methods.resize(shown);
   for (std::size_t i = 0; i < shown; ++i) {
-    const auto pace = paces.find(runs[i].setting);
-    if (methods[i].simulated && pace != paces.end())
-      methods[i].simulated_speedup = methods[i].simulated->micro_batches_per_s / pace->second;
+    const auto baseline = baselines.find(runs[i].setting);
+    if (methods[i].simulated && baseline != baselines.end())
+      compare_with(baseline->second, is_baseline(runs[i]), methods[i]);
   }
   return methods;
 }

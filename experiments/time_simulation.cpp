@@ -45,12 +45,15 @@ class Waypoints : public RunObserver {
   std::vector<Counts> rounds{};
   std::vector<Waypoint> all{{}};  // ascending; the first is the start
 
-  // Steps and times alone, of rounds or publications, whichever are more.
+  // Steps, times and micro-batches alone, of rounds or publications, whichever are more.
   std::vector<Waypoint> finest() const {
     if (rounds.size() < all.size()) return all;
     std::vector<Waypoint> ends{{}};
-    for (const Counts& round : rounds)
-      if (round.step > ends.back().step) ends.push_back({.step = round.step, .time_s = round.time_s});
+    double kept = 0;
+    for (const Counts& round : rounds) {
+      kept += round.kept;
+      if (round.step > ends.back().step) ends.push_back({round.step, round.time_s, kept});
+    }
     return ends;
   }
 
@@ -71,9 +74,9 @@ Rates rates_between(const Waypoint& from, const Waypoint& to) {
           (to.bytes - from.bytes) / time_s};
 }
 
-// Standard error of the time per step by the means of batches of consecutive steps, which are nearly independent
+// Standard error of a rate by the means of batches of consecutive steps, which are nearly independent
 // also where single steps are not. A pace that changes for good in the course of the run is part of it.
-std::optional<double> standard_error(const std::vector<Waypoint>& all, std::size_t first) {
+std::optional<double> standard_error(double Rates::*rate, const std::vector<Waypoint>& all, std::size_t first) {
   constexpr int most_batches = 25;
   constexpr std::size_t fewest_batches = 4;
   const double steps = all.back().step - all[first].step;
@@ -81,7 +84,7 @@ std::optional<double> standard_error(const std::vector<Waypoint>& all, std::size
   std::size_t begin = first;
   for (std::size_t end = first; end < all.size(); ++end) {
     if (all[end].step - all[begin].step < steps / most_batches || end == begin) continue;
-    means.push_back(rates_between(all[begin], all[end]).step_s);
+    means.push_back(rates_between(all[begin], all[end]).*rate);
     begin = end;
   }
   if (means.size() < fewest_batches) return std::nullopt;
@@ -202,7 +205,9 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   result.whole = last.step < static_cast<double>(at_most.value()) || (run.budget.steps && at_most >= *run.budget.steps);
   const std::vector<Waypoint> finest = waypoints.finest();
   const auto settled = std::ranges::find_if(finest, [&](const Waypoint& w) { return w.step >= all[first].step; });
-  result.error_s = standard_error(finest, static_cast<std::size_t>(settled - finest.begin()));
+  const auto from = static_cast<std::size_t>(settled - finest.begin());
+  result.error_s = standard_error(&Rates::step_s, finest, from);
+  result.pace_error = standard_error(&Rates::micro_batches_per_s, finest, from);
   if (result.whole) {  // as its summary will count, also what comes after the last publication
     const double steps = std::max(last.step, finest.back().step);
     const auto kept = static_cast<double>(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}));

@@ -18,6 +18,7 @@ struct SimulatedTime {
   double drop_rate = 0;                  // dropped / (kept + dropped)
   double communication_share = 0;        // of all workers' time
   double micro_batches_per_s = 0;        // that went into the model
+  std::optional<double> pace_error{};    // standard error of micro_batches_per_s
   std::optional<double> total_time_s{};  // of the budget; none where that cannot be told
 };
 

@@ -21,7 +21,12 @@ std::string seconds(std::optional<double> value, double error = 0) {
 
 std::string percent(std::optional<double> share) { return share ? fmt::format("{:.1f}", 100 * *share) : "-"; }
 
-std::string speedup(std::optional<double> value) { return value ? fmt::format("{:.3f}", *value) : "-"; }
+// With as many digits as its error has a meaning for.
+std::string speedup(std::optional<double> value, double error) {
+  if (!value) return "-";
+  if (error > 1e-6 * *value) return mean_and_deviation({1, *value, error});
+  return fmt::format("{:.3f}", *value);
+}
 
 // Which part of the run was simulated.
 std::string source_of(const PredictedMethod& method) {
@@ -38,7 +43,7 @@ std::vector<std::string> row_of_simulation(const PredictedMethod& method) {
   const SimulatedTime& simulated = *method.simulated;
   return {source_of(method),
           seconds(simulated.step_time_s, simulated.error_s.value_or(0)),
-          speedup(method.simulated_speedup),
+          speedup(method.simulated_speedup, method.simulated_speedup_error),
           percent(simulated.drop_rate),
           percent(simulated.communication_share),
           seconds(simulated.total_time_s)};
@@ -48,7 +53,7 @@ std::vector<std::string> row_of_formula(const FormulaTime& formula) {
   const Prediction& prediction = formula.prediction;
   return {prediction.formula,
           seconds(prediction.step_time_s, prediction.step_error_s),
-          speedup(prediction.effective_speedup()),
+          speedup(prediction.effective_speedup(), prediction.effective_speedup_error()),
           percent(prediction.drop_rate),
           percent(prediction.communication_share()),
           seconds(formula.total_time_s)};
@@ -67,9 +72,7 @@ Json json_of(const std::optional<Value>& value) {
 }
 
 // None for a formula that does not go by a sample.
-Json error_of(const Prediction& prediction) {
-  return prediction.step_error_s > 0 ? Json(prediction.step_error_s) : Json(nullptr);
-}
+Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
 
 Json json_of(const PredictedMethod& method) {
   Json simulated = nullptr;
@@ -80,6 +83,7 @@ Json json_of(const PredictedMethod& method) {
                  {"step_time_s", time.step_time_s},
                  {"step_time_standard_error_s", json_of(time.error_s)},
                  {"effective_speedup", json_of(method.simulated_speedup)},
+                 {"effective_speedup_standard_error", json_of_error(method.simulated_speedup_error)},
                  {"drop_rate", time.drop_rate},
                  {"communication_share", time.communication_share},
                  {"total_time_s", json_of(time.total_time_s)}};
@@ -88,8 +92,9 @@ Json json_of(const PredictedMethod& method) {
   for (const auto& [prediction, total_time_s] : method.formulas) {
     formulas.push_back({{"formula", prediction.formula},
                         {"step_time_s", prediction.step_time_s},
-                        {"step_time_standard_error_s", error_of(prediction)},
+                        {"step_time_standard_error_s", json_of_error(prediction.step_error_s)},
                         {"effective_speedup", prediction.effective_speedup()},
+                        {"effective_speedup_standard_error", json_of_error(prediction.effective_speedup_error())},
                         {"drop_rate", json_of(prediction.drop_rate)},
                         {"communication_share", prediction.communication_share()},
                         {"total_time_s", json_of(total_time_s)}});

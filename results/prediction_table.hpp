@@ -19,6 +19,7 @@ struct PredictedMethod {
   std::optional<Step> planned_steps;  // of the budget
   std::optional<SimulatedTime> simulated;
   std::optional<double> simulated_speedup;  // S_eff against synchronous SGD's simulation
+  double simulated_speedup_error = 0;       // its standard error, as if the two drew delays of their own
   std::string not_simulated;                // why not; empty if it was
   bool failed = false;                      // because the simulation failed
   std::vector<FormulaTime> formulas;

@@ -107,6 +107,7 @@ std::vector<Prediction> predict_rounds(const SyncPeriod& period, const RoundForm
   if (!sampled || (!predictions.empty() && !misses(predictions.front(), *sampled))) return predictions;
   sampled->formula = formulas.of_sampled_sums;
   sampled->sync_step_time_s = *input.times.slowest_s + input.all_reduce_s();
+  sampled->sync_step_error_s = input.times.slowest_error_s;
   predictions.push_back(*sampled);
   return predictions;
 }

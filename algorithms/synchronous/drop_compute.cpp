@@ -82,7 +82,8 @@ Prediction of_run(const ThresholdForecast& forecast, const SampledRounds& cut, c
           .drop_rate = 1 - kept,
           .sync_step_time_s = slowest.step_s + serial_s,
           .step_error_s = share * slowest.error_s + (1 - share) * cut.time_s.error,
-          .kept_error = (1 - share) * cut.kept.error};
+          .kept_error = (1 - share) * cut.kept.error,
+          .sync_step_error_s = slowest.error_s};
 }
 
 // What a threshold does to the drawn steps. None where they are not at hand.

@@ -22,7 +22,8 @@ std::vector<Prediction> SyncSgd::predict(const PredictionInput& input) const {
                            .kept = 1,
                            .drop_rate = 0,
                            .sync_step_time_s = step_s,
-                           .step_error_s = slowest.error_s});
+                           .step_error_s = slowest.error_s,
+                           .sync_step_error_s = slowest.error_s});
   }
   return predictions;
 }

@@ -1,14 +1,17 @@
 // Predictions against the runs that they are about.
 #include "experiments/predict.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "experiments/time_simulation.hpp"
+#include "results/statistics.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
@@ -234,6 +237,38 @@ TEST_F(Predict, TheTableNamesMethodsAndSources) {
   EXPECT_EQ(json["predictions"][5]["not_simulated"], "needs training");
   EXPECT_EQ(json["predictions"][5]["no_formula"], "its course depends on what is computed");
   EXPECT_TRUE(drop["no_formula"].is_null());
+}
+
+// From seed to seed S_eff spreads as its error says, or less, since methods of a seed meet the same delays. The
+// standard deviation of 30 seeds is itself off by 13 %.
+TEST_F(Predict, SpeedUpsOfSeedsLieAboutTheirErrorApart) {
+  constexpr int seeds = 30;
+  std::map<std::string, std::vector<double>> simulated, by_formula;
+  std::map<std::string, double> simulated_squares, formula_squares;
+  for (int seed = 1; seed <= seeds; ++seed)
+    for (const PredictedMethod& method : predict(all_methods({fmt::format("seeds=[{}]", seed)}))) {
+      if (!method.simulated) continue;
+      simulated[method.method].push_back(*method.simulated_speedup);
+      simulated_squares[method.method] += std::pow(method.simulated_speedup_error, 2) / seeds;
+      if (method.formulas.empty() || method.formulas.back().prediction.step_error_s == 0) continue;
+      const Prediction& prediction = method.formulas.back().prediction;
+      by_formula[method.method].push_back(prediction.effective_speedup());
+      formula_squares[method.method] += std::pow(prediction.effective_speedup_error(), 2) / seeds;
+    }
+  const auto expect_spread = [](const std::string& method, const std::vector<double>& speedups, double squares) {
+    SCOPED_TRACE(method);
+    const double deviation = statistics(speedups).std, error = std::sqrt(squares);
+    if (method == "sync-sgd") {
+      EXPECT_EQ(deviation, 0);
+      EXPECT_EQ(error, 0);
+      return;
+    }
+    EXPECT_LT(deviation, 1.4 * error);
+    EXPECT_GT(deviation, 0.1 * error);
+  };
+  EXPECT_EQ(simulated.size(), 5u);
+  for (const auto& [method, speedups] : simulated) expect_spread(method, speedups, simulated_squares[method]);
+  for (const auto& [method, speedups] : by_formula) expect_spread(method, speedups, formula_squares[method]);
 }
 
 // Synchronous SGD stands behind S_eff also where the file does not have it, and at each point of a sweep anew.

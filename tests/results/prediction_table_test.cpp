@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -31,6 +32,7 @@ PredictedMethod by_simulation_and_two_formulas() {
                                    .micro_batches_per_s = 7,
                                    .total_time_s = 30};
   method.simulated_speedup = 1.5;
+  method.simulated_speedup_error = 0.375;
   method.formulas = {{.prediction = {.formula = "first",
                                      .step_time_s = 2,
                                      .communication_s = 0.375,
@@ -38,7 +40,8 @@ PredictedMethod by_simulation_and_two_formulas() {
                                      .drop_rate = 0.5625,
                                      .sync_step_time_s = 6,
                                      .step_error_s = 0.03125,
-                                     .kept_error = 0.5},
+                                     .kept_error = 0.5,
+                                     .sync_step_error_s = 0.25},
                       .total_time_s = 120},
                      {.prediction = {.formula = "second",
                                      .step_time_s = 4,
@@ -61,17 +64,21 @@ PredictedMethod by_nothing() {
 
 TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
   const std::vector<PredictedMethod> methods{by_simulation_and_two_formulas(), by_nothing()};
-  EXPECT_EQ(nlohmann::json::parse(predictions_json("e", methods)), nlohmann::json::parse(R"({
+  auto json = nlohmann::json::parse(predictions_json("e", methods));
+  auto& error = json["predictions"][0]["formulas"][0]["effective_speedup_standard_error"];
+  EXPECT_NEAR(error, 2.25 * std::sqrt(4.0 / 9 + 1.0 / 576 + 1.0 / 4096), 1e-12);  // of 0.75, 6 and 2: shares of each
+  error = "above";
+  EXPECT_EQ(json, nlohmann::json::parse(R"({
     "experiment": "e", "predictions": [
       {"method": "m", "sweep": [["cluster.workers", "2"]], "seed": 3, "planned_steps": 60,
        "simulated": {"steps": 20, "whole": false, "step_time_s": 0.5, "step_time_standard_error_s": 0.0625,
-                     "effective_speedup": 1.5, "drop_rate": 0.25, "communication_share": 0.125, "total_time_s": 30.0},
+                     "effective_speedup": 1.5, "effective_speedup_standard_error": 0.375, "drop_rate": 0.25, "communication_share": 0.125, "total_time_s": 30.0},
        "not_simulated": null,
        "formulas": [
          {"formula": "first", "step_time_s": 2.0, "step_time_standard_error_s": 0.03125, "effective_speedup": 2.25,
-          "drop_rate": 0.5625, "communication_share": 0.1875, "total_time_s": 120.0},
+          "effective_speedup_standard_error": "above", "drop_rate": 0.5625, "communication_share": 0.1875, "total_time_s": 120.0},
          {"formula": "second", "step_time_s": 4.0, "step_time_standard_error_s": null, "effective_speedup": 1.25,
-          "drop_rate": null, "communication_share": 0.75, "total_time_s": null}],
+          "effective_speedup_standard_error": null, "drop_rate": null, "communication_share": 0.75, "total_time_s": null}],
        "no_formula": null},
       {"method": "n", "sweep": [], "seed": 4, "planned_steps": null, "simulated": null,
        "not_simulated": "needs training\nand more", "formulas": [], "no_formula": "a reason"}]})"));
@@ -92,8 +99,8 @@ TEST(PredictionTable, EveryValueStandsInItsColumn) {
   const auto rows = words_of_rows(prediction_table(methods));
   ASSERT_EQ(rows.size(), 3u + 3 + 2) << "a heading of two lines and a rule";
   EXPECT_THAT(rows[3], ElementsAre("m,", "workers", "=", "2", "simulation,", "20", "of", "60", "steps", "0.500", "+-",
-                                   "0.062", "1.500", "25.0", "12.5", "30.00"));
-  EXPECT_THAT(rows[4], ElementsAre("first", "2.000", "+-", "0.031", "2.250", "56.2", "18.8", "120.0"));
+                                   "0.062", "1.50", "+-", "0.38", "25.0", "12.5", "30.00"));
+  EXPECT_THAT(rows[4], ElementsAre("first", "2.000", "+-", "0.031", "2.2", "+-", "1.5", "56.2", "18.8", "120.0"));
   EXPECT_THAT(rows[5], ElementsAre("second", "4.000", "1.250", "-", "75.0", "-"));
   EXPECT_THAT(rows[6], ElementsAre("n", "needs", "training", "-", "-", "-", "-", "-"));
   EXPECT_THAT(rows[7], ElementsAre("no", "formula:", "a", "reason", "-", "-", "-", "-", "-"));
