@@ -191,6 +191,59 @@ TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
               all_reduce_bytes(workers, payload).value());
 }
 
+// Counted rank by rank: on how many servers the members are, and how many of them are on the fullest.
+TEST(Network, TwoLevelsWaitForTheServerWithTheMostMembers) {
+  constexpr Bytes payload{5'040'000};  // divisible by 1 .. 10
+  const auto p = static_cast<double>(payload.value());
+  const Link inside{5e-6, 20e9};
+  for (const int group_size : {2, 3, 4})
+    for (const auto leaders : {TwoLevelOptions::Between::ring, TwoLevelOptions::Between::tree}) {
+      const auto network = make_two_level_network(
+          10, {.group_size = group_size, .inside = inside, .between = us_and_gb, .leaders = leaders});
+      for (int first = 0; first < 10; ++first)
+        for (int members = 1; first + members <= 10; ++members) {
+          SCOPED_TRACE(testing::Message() << group_size << " per server, " << members << " from " << first << " on");
+          std::vector<int> on_server(10);
+          for (int rank = first; rank < first + members; ++rank)
+            ++on_server[static_cast<std::size_t>(rank / group_size)];
+          const int fullest = *std::max_element(on_server.begin(), on_server.end());
+          const int servers = static_cast<int>(std::ranges::count_if(on_server, [](int n) { return n > 0; }));
+          const double rounds = std::ceil(std::log2(fullest)), up_and_down_s = rounds * (5e-6 + p / 20e9);
+          const auto between =
+              leaders == TwoLevelOptions::Between::ring ? make_ring_network(50e-6, 1e9) : make_tree_network(50e-6, 1e9);
+          const double gathered_s = rounds * 5e-6 + (fullest - 1.0) / members * p / 20e9 + up_and_down_s;
+          const Bytes parts{servers * fullest * payload.value() / members};
+          const auto collective_s = [&](Operation operation) {
+            return to_seconds(network->collective(
+                {.operation = operation, .members = members, .payload = payload, .first = Rank{first}}));
+          };
+          constexpr double rounding = 2e-9;
+          EXPECT_NEAR(collective_s(Operation::all_reduce),
+                      2 * up_and_down_s + to_seconds(between->all_reduce(servers, payload)), rounding);
+          EXPECT_NEAR(collective_s(Operation::broadcast),
+                      up_and_down_s + to_seconds(broadcast(*between, servers, payload)), rounding);
+          EXPECT_NEAR(collective_s(Operation::all_gather), gathered_s + to_seconds(between->all_gather(servers, parts)),
+                      rounding);
+        }
+    }
+}
+
+TEST(Network, AServerOfParametersStandsOnAServerOfItsOwnHoweverFullTheOthersAre) {
+  constexpr Bytes payload{1'000'000};
+  for (const int workers : {3, 4, 5, 9, 10})
+    for (const int group_size : {2, 3, 4}) {
+      const auto network =
+          make_two_level_network(workers, {.group_size = group_size, .inside = {0, inf}, .between = us_and_gb});
+      for (int a = 0; a < workers + 3; ++a)
+        for (int b = 0; b < workers + 3; ++b) {
+          const bool together = a == b || (a < workers && b < workers && a / group_size == b / group_size);
+          EXPECT_EQ(network->message({.from = Rank{a}, .to = Rank{b}, .payload = payload}),
+                    together ? Duration{0} : Duration{1'050'000})
+              << a << " and " << b << " of " << workers << " in groups of " << group_size;
+        }
+    }
+}
+
 TEST(Network, ParameterServersCollectivesGoThroughItsLinkTwice) {
   const auto star = make_parameter_server_network(4, us_and_gb);
   constexpr Bytes payload{1'000'000};  // a millisecond
@@ -199,6 +252,41 @@ TEST(Network, ParameterServersCollectivesGoThroughItsLinkTwice) {
   EXPECT_EQ(broadcast(*star, 4, payload), Duration{2 * 50'000 + 4 * 1'000'000});
   EXPECT_EQ(star->message({.from = Rank{0}, .to = Rank{4}, .payload = payload}), Duration{1'050'000});
   EXPECT_EQ(star->message({.from = Rank{0}, .to = Rank{1}, .payload = payload}), Duration{2'100'000});
+}
+
+// Which links a route takes, as pairs of incoming and outgoing ones of the servers.
+std::vector<int> links_of(const Route& route) {
+  std::vector<int> links;
+  for (const Hop& hop : route) links.push_back(hop.link);
+  return links;
+}
+
+// 4 workers, 3 servers: each server has a link of its own each way, and the first one's carries what goes between
+// workers.
+TEST(Network, EveryParameterServerHasItsOwnLink) {
+  const auto star = make_parameter_server_network(4, us_and_gb);
+  const auto links = [&](int from, int to) {
+    return links_of(star->route(MessageCall{.from = Rank{from}, .to = Rank{to}, .payload = Bytes{8}}));
+  };
+  std::vector<int> all;
+  for (int server = 4; server < 7; ++server) {
+    const auto in = links(0, server), out = links(server, 0);
+    ASSERT_EQ(in.size(), 1u);
+    ASSERT_EQ(out.size(), 1u);
+    all.insert(all.end(), {in[0], out[0]});
+    for (int worker = 1; worker < 4; ++worker) {
+      EXPECT_EQ(links(worker, server), in);
+      EXPECT_EQ(links(server, worker), out);
+    }
+  }
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(all[i], all[j]);
+  EXPECT_EQ(links(1, 2), (std::vector{all[0], all[1]}));
+  EXPECT_EQ(links(5, 6), (std::vector{all[3], all[4]}));
+  EXPECT_EQ(links(6, 4), (std::vector{all[5], all[0]}));
+  for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::broadcast})
+    EXPECT_EQ(links_of(star->route(CollectiveCall{.operation = operation, .members = 3, .first = Rank{1}})),
+              (std::vector{all[0], all[1]}));
 }
 
 TEST(Network, JitterIsExponentialAndAddsToTheCost) {
@@ -239,6 +327,35 @@ TEST(Network, JitterIsExponentialAndAddsToTheCost) {
     EXPECT_NE(network->collective(call), network->collective(different));
 }
 
+// Each link is held, and each hop takes its latency, as many times as long as the whole.
+TEST(Network, JitterOnSharedLinksStretchesEachHop) {
+  const auto star = make_parameter_server_network(4, us_and_gb);
+  const auto jittery = with_jitter(make_parameter_server_network(4, us_and_gb), 2, 7);
+  constexpr Bytes payload{1'000'000};
+  double largest = 1;
+  const auto check = [&](const auto& call, Duration plain, Duration stretched) {
+    const double times = to_seconds(stretched) / to_seconds(plain);
+    const Route before = star->route(call), after = jittery->route(call);
+    ASSERT_EQ(after.size(), before.size());
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      EXPECT_EQ(after[i].link, before[i].link);
+      EXPECT_NEAR(to_seconds(after[i].occupied), times * to_seconds(before[i].occupied), 1e-8);
+      EXPECT_NEAR(to_seconds(after[i].latency), times * to_seconds(before[i].latency), 1e-8);
+    }
+    EXPECT_GT(times, 1);
+    largest = std::max(largest, times);
+  };
+  for (int number = 0; number < 20; ++number) {
+    const CollectiveCall collective{.members = 4, .payload = payload, .number = number};
+    check(collective, star->collective(collective), jittery->collective(collective));
+    for (const int to : {2, 4}) {
+      const MessageCall message{.from = Rank{1}, .to = Rank{to}, .payload = payload, .number = number};
+      check(message, star->message(message), jittery->message(message));
+    }
+  }
+  EXPECT_GT(largest, 3);
+}
+
 TEST(Network, SerialLatencyComesOnTopOfCollectivesAlone) {
   const auto network = with_serial_latency(with_jitter(make_ring_network(1, inf), 0.25, 1), 0.3);
   EXPECT_EQ(network->all_reduce(2, Bytes{100}), from_seconds(2 * 1.25 + 0.3));  // the mean
@@ -249,6 +366,26 @@ TEST(Network, SerialLatencyComesOnTopOfCollectivesAlone) {
   for (const Hop& hop : star->route(CollectiveCall{.members = 2, .payload = Bytes{100}}))
     of_hops += hop.occupied + hop.latency;
   EXPECT_EQ(of_hops, from_seconds(6.3));
+  // A message is as it was, on its way too; one worker alone waits for nothing else, and yet for this.
+  const MessageCall message{.from = Rank{0}, .to = Rank{2}, .payload = Bytes{100}};
+  ASSERT_EQ(star->route(message).size(), 1u);
+  EXPECT_EQ(star->route(message)[0].occupied, from_seconds(1));
+  EXPECT_EQ(star->route(message)[0].latency, from_seconds(1));
+  EXPECT_EQ(star->message(message), from_seconds(2));
+  for (const NetworkModel* each : {network.get(), star.get()})
+    EXPECT_EQ(each->all_reduce(1, Bytes{100}), from_seconds(0.3));
+}
+
+// The serial latency does not vary with what comes before it.
+TEST(Network, JitterLeavesASerialLatencyAsItIs) {
+  const auto network = with_serial_latency(with_jitter(make_parameter_server_network(2, {1, 100}), 3, 1), 0.3);
+  const auto plain = with_jitter(make_parameter_server_network(2, {1, 100}), 3, 1);
+  for (int number = 0; number < 5; ++number) {
+    const CollectiveCall call{.members = 2, .payload = Bytes{100}, .number = number};
+    EXPECT_EQ(network->collective(call), plain->collective(call) + from_seconds(0.3));
+    EXPECT_EQ(network->route(call)[0].latency, plain->route(call)[0].latency);
+    EXPECT_EQ(network->route(call)[1].latency, plain->route(call)[1].latency + from_seconds(0.3));
+  }
 }
 
 TEST(Network, BytesOfAnAllReduceAreTwoPassesOfAllButOneWorker) {

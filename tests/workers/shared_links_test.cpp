@@ -74,6 +74,29 @@ TEST(SharedLinks, AllWhoSendAtOnceArriveOneTransferAfterTheOther) {
       });
 }
 
+// Three servers: what goes to one does not wait for what goes to another, nor what they send out.
+TEST(SharedLinks, OfSeveralServersServeSideBySide) {
+  Programs setup;
+  setup.servers = 3;
+  const int n = setup.workers;
+  const double all_there_s = latency_s + n * transfer_s;
+  setup.run(
+      [&](Cluster& cluster, Rank self) {
+        for (int s = 0; s < 3; ++s) cluster.send(self, cluster.server(s), model(), here());
+        for (int s = 0; s < 3; ++s) {
+          ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+          EXPECT_DOUBLE_EQ(now_s(cluster, self), all_there_s + latency_s + (self.value + 1) * transfer_s);
+        }
+      },
+      [&](Cluster& cluster, Rank self) {
+        for (int k = 1; k <= n; ++k) {
+          ASSERT_TRUE(cluster.receive(self, {}, never, here()));
+          EXPECT_DOUBLE_EQ(now_s(cluster, self), latency_s + k * transfer_s);
+        }
+        for (int w = 0; w < n; ++w) cluster.send(self, Rank{w}, model(), here());
+      });
+}
+
 struct Sent {
   double at_s;
   int from;
