@@ -234,5 +234,24 @@ TEST(OutageRuns, DownIsTheOverlapOfTheOutagesWithTheRun) {
   }
 }
 
+// Worker 1 meets all its outages in one micro-batch, which takes too long: what it has worked between them until the
+// run's end is discarded.
+TEST(OutageRuns, AMicroBatchThatIsCutOffWithinSeveralIsDownInThemUntilTheEnd) {
+  const auto of_worker_1 = [](double at_s, double duration_s) {
+    return OutageEntry{.workers = {Rank{1}}, .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)}};
+  };
+  SimulatedRun setup{.workers = 2, .network_s = 0, .budget = {.steps = 10}};
+  setup.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 1000.0})};
+  setup.outages = std::make_shared<OutagePlan>(
+      1, std::vector{of_worker_1(5, 1), of_worker_1(10, 2), of_worker_1(16, 30), of_worker_1(70, 5)});
+  const auto outcome = setup.run(AsyncSgd({}));
+  ASSERT_EQ(outcome.totals.end, start_time + from_seconds(20));  // 2 x 10 gradients, all of worker 0
+  EXPECT_EQ(seconds_of(outcome, 1, Activity::down), 1 + 2 + 4);
+  EXPECT_EQ(seconds_of(outcome, 1, Activity::discarded), 20 - 7);
+  EXPECT_EQ(seconds_of(outcome, 1, Activity::compute), 0);
+  EXPECT_EQ(seconds_of(outcome, 0, Activity::compute), 20);
+  expect_exact_accounts(outcome);
+}
+
 }  // namespace
 }  // namespace syncopate

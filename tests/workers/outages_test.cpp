@@ -256,6 +256,37 @@ TEST(Outages, RandomOnesAreAFunctionOfSeedEntryWorkerAndNumber) {
   EXPECT_EQ(slowly.next(Time{seconds(1000)}).begin, at_once.next(Time{seconds(1000)}).begin);
 }
 
+TEST(Outages, LoseTheStateOfThoseTheyConcernAlone) {
+  const OutageEntry kept{.workers = {}, .when = RandomOutages{10, 1}};
+  const OutageEntry lost{.workers = {Rank{1}, Rank{3}}, .when = RandomOutages{10, 1}, .loses_state = true};
+  const OutagePlan plan(1, {kept, lost});
+  for (int worker = 0; worker < 5; ++worker) {
+    EXPECT_EQ(plan.loses_state(Rank{worker}), worker == 1 || worker == 3);
+    WorkerOutages outages = plan.of(Rank{worker});
+    bool any = false;
+    for (Time at{}; at < Time{seconds(1000)}; at = outages.next(at).end) any |= outages.next(at).loses_state;
+    EXPECT_EQ(any, plan.loses_state(Rank{worker})) << worker;
+  }
+  EXPECT_TRUE(OutagePlan(1, {{.workers = {}, .when = RandomOutages{1, 1}, .loses_state = true}}).loses_state(Rank{7}));
+  EXPECT_FALSE(OutagePlan(1, {}).loses_state(Rank{0}));
+}
+
+// What of them lies beyond the end of a run, where a worker has met several since it last met others.
+TEST(Outages, ThatRunBeyondATimeAreCutThere) {
+  const auto at = [](std::int64_t time) { return Time{Duration{time}}; };
+  OutageProgress progress;
+  EXPECT_EQ(progress.down_beyond(start_time), Duration{0});
+  progress.add(at(10), at(20), start_time);
+  progress.add(at(30), at(45), start_time);
+  for (const auto& [time, beyond] :
+       {std::pair{0, 25}, {10, 25}, {15, 20}, {20, 15}, {25, 15}, {31, 14}, {45, 0}, {60, 0}})
+    EXPECT_EQ(progress.down_beyond(at(time)), Duration{beyond}) << time;
+  // It has met others at the end of the second one, since when there is a third.
+  progress.add(at(50), at(57), at(45));
+  EXPECT_EQ(progress.down_beyond(at(45)), Duration{7});
+  EXPECT_EQ(progress.met.size(), 1u);
+}
+
 TEST(Outages, MustHaveADuration) {
   EXPECT_THROW(OutagePlan(1, {scheduled(0, 0)}), std::invalid_argument);
   EXPECT_THROW(OutagePlan(1, {scheduled(-1, 5)}), std::invalid_argument);
