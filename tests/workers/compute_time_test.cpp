@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/workers/instruction_sets.hpp"
@@ -38,6 +40,35 @@ class ListedDelay final : public DelayProcess {
 
  private:
   std::vector<double> seconds_;
+};
+
+// A time of its own for each worker, step and micro-batch.
+class DelayOfPlace final : public DelayProcess {
+ public:
+  void add(const RandomStream& stream, std::uint32_t first, std::span<double> added_s) const override {
+    for (std::size_t i = 0; i < added_s.size(); ++i)
+      added_s[i] += 1e-3 + 1e-4 * stream.worker.value + 1e-5 * static_cast<double>(stream.step.value()) +
+                    1e-6 * static_cast<double>(first + i);
+  }
+  double mean_s() const override { return 0; }
+};
+
+// So many of each step's delays are there to be asked for.
+class FewDelays final : public DelayProcess {
+ public:
+  explicit FewDelays(std::size_t count, double mean_s = 0) : count_(count), mean_s_(mean_s) {}
+  void add(const RandomStream&, std::uint32_t, std::span<double>) const override {}
+  double mean_s() const override { return mean_s_; }
+  std::size_t known_ahead(const RandomStream& stream, std::uint32_t first, std::size_t most) const override {
+    // Worker 2 has one more, and so has step 5.
+    const std::size_t count = count_ + (stream.worker == Rank{2}) + (stream.step == Step{5});
+    return std::clamp<std::size_t>(count - std::min<std::size_t>(first, count), 1, most);
+  }
+  bool can_run_out() const override { return true; }
+
+ private:
+  std::size_t count_;
+  double mean_s_;
 };
 
 TEST(ComputeTime, WithoutDelaysIsBaseTimesTheWorkersFactor) {
@@ -120,6 +151,32 @@ TEST(ComputeTime, OrderOfAskingDoesNotMatter) {
   EXPECT_EQ(elsewhere, batch);
 }
 
+// Steps of many workers, or many of one: as each by itself, however many and however long.
+TEST(ComputeTime, ManyStepsAtOnceAreThoseAskedForOneByOne) {
+  std::vector<double> factors;
+  for (int worker = 0; worker < 1400; ++worker) factors.push_back(1 + 0.125 * (worker % 7));
+  const Delays delays = {exponential_delay(0.005), std::make_shared<DelayOfPlace>()};
+  const ComputeTime unlike(3, 0.010, factors, delays), alike(3, 0.010, {}, delays);
+  const ComputeTime recorded(3, std::make_shared<DelayOfPlace>(), factors, delays);
+  for (const ComputeTime* time : {&unlike, &alike, &recorded})
+    for (const auto along : {RandomRows::Along::workers, RandomRows::Along::steps})
+      for (const auto& [count, length] :
+           {std::pair{1, 5}, {7, 3}, {300, 1}, {1300, 1}, {400, 3}, {3, 600}, {2, 1200}}) {
+        const Rank worker{2};
+        const Step step{11};
+        std::vector<Duration> found(static_cast<std::size_t>(count * length)), expected;
+        time->durations({.worker = worker, .step = step, .along = along, .count = static_cast<std::size_t>(count)}, 4,
+                        found);
+        for (int row = 0; row < count; ++row) {
+          const bool of_workers = along == RandomRows::Along::workers;
+          const auto own = durations(*time, of_workers ? Rank{worker.value + row} : worker,
+                                     of_workers ? step : step + row, static_cast<std::size_t>(length), 4);
+          expected.insert(expected.end(), own.begin(), own.end());
+        }
+        ASSERT_EQ(found, expected) << count << " steps of " << length;
+      }
+}
+
 TEST(ComputeTime, WorkersStepsAndSeedsDiffer) {
   const Delays delays = {exponential_delay(0.005)};
   const ComputeTime time(3, 0.010, {}, delays), other(4, 0.010, {}, delays);
@@ -136,6 +193,42 @@ TEST(ComputeTime, BaseAndAddedMakeTheDuration) {
     const Duration parts = time.base(Rank{0}) + time.added(Rank{0}, Step{4}, m);
     EXPECT_LE(std::abs((parts - all[m]).count()), 1) << "more than rounding";
   }
+}
+
+TEST(ComputeTime, IsKnownAheadAsFarAsEachOfItsPartsIs) {
+  const auto few = std::make_shared<FewDelays>(4), more = std::make_shared<FewDelays>(9);
+  const auto plain = constant_delay(1);
+  const auto known = [](const ComputeTime& time, std::uint32_t first, std::size_t most, int worker = 0, Step step = 0) {
+    return time.known_ahead(Rank{worker}, step, first, most);
+  };
+  const ComputeTime never_ends(1, 1.0, {}, {plain});
+  EXPECT_FALSE(never_ends.can_run_out());
+  EXPECT_EQ(known(never_ends, 3, 12), 12u);
+  for (const Delays& delays : {Delays{few, more, plain}, {plain, more, few}, {few}}) {
+    const ComputeTime added(1, 1.0, {}, delays);
+    EXPECT_TRUE(added.can_run_out());
+    EXPECT_EQ(known(added, 0, 12), 4u);
+    EXPECT_EQ(known(added, 1, 12), 3u);
+    EXPECT_EQ(known(added, 1, 2), 2u);
+    EXPECT_EQ(known(added, 20, 12), 1u);  // whoever asks for that is told
+    EXPECT_EQ(known(added, 0, 12, 2), 5u);
+    EXPECT_EQ(known(added, 0, 12, 0, 5), 5u);
+  }
+  const ComputeTime recorded(1, few, {}, {more}), short_delays(1, more, {}, {few}), alone(1, few, {}, {});
+  for (const ComputeTime* time : {&recorded, &short_delays, &alone}) {
+    EXPECT_TRUE(time->can_run_out());
+    EXPECT_EQ(known(*time, 0, 12), 4u);
+  }
+  EXPECT_FALSE(ComputeTime(1, plain, {}, {plain}).can_run_out());
+}
+
+TEST(ComputeTime, HasAMeanWhereEachOfItsDelaysHasOne) {
+  const auto endless = std::make_shared<FewDelays>(1, infinity);
+  EXPECT_TRUE(ComputeTime(1, 1.0, {}, {}).has_finite_mean());
+  EXPECT_TRUE(ComputeTime(1, 1.0, {}, {constant_delay(1), exponential_delay(2)}).has_finite_mean());
+  EXPECT_FALSE(ComputeTime(1, 1.0, {}, {endless}).has_finite_mean());
+  EXPECT_FALSE(ComputeTime(1, 1.0, {}, {endless, constant_delay(1)}).has_finite_mean());
+  EXPECT_FALSE(ComputeTime(1, 1.0, {}, {constant_delay(1), endless}).has_finite_mean());
 }
 
 TEST(ComputeTime, RefusesWhatIsNoTime) {

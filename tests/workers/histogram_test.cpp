@@ -139,6 +139,7 @@ TEST_F(HistogramFiles, FaultsNameFileAndLine) {
   EXPECT_THAT(faults(header + "1,2,0.5\n\n3,3,0.1\n"), HasSubstr("bad.csv:4: bin_right_s = 3"));
   EXPECT_THAT(faults(header + "1,2,0\n2,3,0\n"), AllOf(HasSubstr("bad.csv:3"), HasSubstr("empty")));
   EXPECT_THAT(faults(header), AllOf(HasSubstr("bad.csv:1"), HasSubstr("empty")));
+  EXPECT_THAT(faults(header + "1,1000000001,0.5\n"), HasSubstr("bad.csv:2: bin_right_s = 1000000001; must be at most"));
   EXPECT_THAT(faults(header + "1,two,0.5\n"), HasSubstr("bad.csv:2: bin_right_s = two"));
   EXPECT_THAT(faults(header + "1,nan,0.5\n"), HasSubstr("bad.csv:2: bin_right_s = nan"));
   EXPECT_THAT(faults(header + "1,2\n"), HasSubstr("bad.csv:2: density = nothing"));

@@ -1,8 +1,12 @@
 #include "workers/delays/trace.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
 
 #include "tests/workers/delay_files.hpp"
 #include "workers/cluster.hpp"
@@ -86,6 +90,61 @@ TEST(Trace, WhatWasDroppedIsAnErrorOnlyWhereItIsAskedFor) {
   EXPECT_EQ(time.known_ahead(Rank{1}, Step{1}, 1, 12), 1u);  // to ask for it is the error
 }
 
+// Rows of a recorded run in which much was dropped, whole steps of a worker too, in any order.
+TEST(Trace, GivesWhatIsThereWhateverIsMissing) {
+  constexpr int workers = 4, steps = 5, micro_batches = 6;
+  const RandomStream random{.seed = 3};
+  for (std::uint32_t test = 0; test < 30; ++test) {
+    SCOPED_TRACE(test);
+    std::uint32_t number = 1000 * test;
+    std::map<std::tuple<int, int, int>, double> expected;
+    for (int worker = 0; worker < workers; ++worker)
+      for (int step = 0; step < steps; ++step) {
+        const bool is_there = worker == step % workers || random.uniform(number++) < 0.6;
+        for (int m = 0; is_there && m < micro_batches; ++m)
+          if (m == 3 || random.uniform(number++) < 0.6) expected[{worker, step, m}] = 100 * worker + 10 * step + m;
+      }
+    std::vector<std::string> rows;
+    for (const auto& [place, duration_s] : expected) {
+      const auto& [worker, step, m] = place;
+      rows.push_back(fmt::format("{},{},{},{}\n", worker, step, m, duration_s));
+    }
+    for (std::size_t i = rows.size(); i-- > 1;)
+      std::swap(rows[i], rows[static_cast<std::size_t>(random.uniform(number++) * static_cast<double>(i + 1))]);
+    std::string text = "worker,step,micro_batch,duration_s\n";
+    for (const std::string& row : rows) text += row;
+    const Trace trace("run.csv", text);
+    ASSERT_EQ(trace.workers(), workers);
+    ASSERT_EQ(trace.steps(), Step{steps});
+    for (int worker = 0; worker < workers; ++worker)
+      for (int step = 0; step < steps; ++step)
+        for (int first = 0; first < micro_batches + 2; ++first)
+          for (const std::size_t most : {1, 3, 100}) {
+            Seconds in_a_row;
+            for (int m = first; in_a_row.size() < most && expected.contains({worker, step, m}); ++m)
+              in_a_row.push_back(expected.at({worker, step, m}));
+            const auto found = trace.durations_s(worker, step, static_cast<std::uint32_t>(first), most);
+            ASSERT_EQ(Seconds(found.begin(), found.end()), in_a_row) << worker << " " << step << " " << first;
+          }
+  }
+}
+
+// Of a run of so many workers and steps at least one row in 64 is there, or the numbers are wrong.
+TEST(Trace, OfWhichNextToNothingIsThereIsAFault) {
+  const auto diagonal = [](int length) {
+    std::string text = "worker,step,micro_batch,duration_s\n";
+    for (int i = 0; i < length; ++i) text += fmt::format("{},{},0,1\n", i, i);
+    return Trace("run.csv", text).workers();
+  };
+  EXPECT_EQ(diagonal(64), 64);
+  try {
+    diagonal(65);
+    FAIL();
+  } catch (const FileFault& fault) {
+    EXPECT_THAT(fault.what(), HasSubstr("65 rows for 65 workers and 65 steps: most are missing"));
+  }
+}
+
 TEST(Trace, EndsInTheChosenWay) {
   for (const TraceEnd end : {TraceEnd::error, TraceEnd::stop})
     EXPECT_THAT(failure(*trace_delay(trace(), {.end = end}), 1, 2, 1),
@@ -110,6 +169,10 @@ TEST(Trace, WholeDurationsTakeFactorsAndFurtherDelays) {
   EXPECT_THAT(durations(1, 1, 3), ElementsAre(near(3.80), near(3.83), near(3.86)));
   EXPECT_THAT(durations(2, 0, 2), ElementsAre(near(2.50), near(2.51)));
   EXPECT_NEAR(time.shortest(Rank{1}), 3.5, 1e-12);
+  // Where micro-batches are computed for real, the mean over all rows stands for the base.
+  EXPECT_NEAR(to_seconds(time.base(Rank{2})), base->mean_s(), 1e-9);
+  EXPECT_NEAR(to_seconds(time.base(Rank{1})), 3 * base->mean_s(), 1e-9);
+  EXPECT_EQ(time.added(Rank{1}, 0, 0), from_seconds(0.5));
   EXPECT_NEAR(time.step_law(Rank{1}, 3).mean_s, 3 * 3.18 + 1.5, 1e-12);
   EXPECT_NEAR(time.step_law(Rank{1}, 3).variance_s2, 9 * 0.15 * 0.15, 1e-12);
 }
@@ -129,6 +192,17 @@ TEST_F(TraceFiles, AreReadPlainAndCompressedAsADelay) {
     EXPECT_EQ(limits[0].end, TraceEnd::stop);
     EXPECT_THAT(entry.resolved, HasSubstr("file_hash"));
   }
+}
+
+// Read again, also while somebody still holds what it held before.
+TEST_F(TraceFiles, AFileThatHasChangedIsAnotherTrace) {
+  const std::string entry = "kind = \"trace\"\nend = \"wrap\"\nfile = \"run.csv\"";
+  write("run.csv", "worker,step,micro_batch,duration_s\n0,0,0,3\n");
+  const auto before = read(entry);
+  write("run.csv", "worker,step,micro_batch,duration_s\n0,0,0,5\n");
+  const auto after = read(entry);
+  EXPECT_EQ(added(*before.delay, 0, 0, 1), (Seconds{3}));
+  EXPECT_EQ(added(*after.delay, 0, 0, 1), (Seconds{5}));
 }
 
 TEST_F(TraceFiles, FaultsNameFileAndLine) {
