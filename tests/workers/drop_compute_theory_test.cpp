@@ -45,6 +45,7 @@ TEST(DropComputeTheory, TheAnalyticalSpeedupsMatchTheTable) {
 TEST(DropComputeTheory, ConstantMicroBatchesAreCounted) {
   EXPECT_EQ(expected_micro_batches(12, 5.5, {.mean = 1, .deviation = 0}), 5);
   EXPECT_EQ(expected_micro_batches(12, 100, {.mean = 1, .deviation = 0}), 12);
+  EXPECT_EQ(expected_micro_batches(12, 5, {.mean = 1, .deviation = 0}), 4);  // what ends at the threshold is late
 }
 
 TEST(DropComputeTheory, WithoutADropNothingIsGained) {

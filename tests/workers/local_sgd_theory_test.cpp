@@ -76,6 +76,7 @@ TEST(LocalSgdTheory, ARoundWaitsForTheSlowestSum) {
   EXPECT_DOUBLE_EQ(expected_round_time(32, 8, 1, 0, 0.25), 8.25);
   // The expected maximum of 16 standard normal numbers is 1.765991393.
   EXPECT_NEAR(expected_round_time(16, 4, 1, 0.5, 0), 4 + 2 * 0.5 * 1.765991393, 1e-8);
+  EXPECT_NEAR(expected_round_time(16, 9, 2, 0.5, 0.25), 18 + 3 * 0.5 * 1.765991393 + 0.25, 1e-8);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 #include "workers/random.hpp"
@@ -200,6 +201,24 @@ TEST(OrderStatistics, UnequalWorkersByTheirOwnProbabilities) {
   EXPECT_NEAR(probability_of_at_least(1, std::vector{0.1, 0.3}), 0.37, 1e-12);
   EXPECT_NEAR(probability_of_at_least(2, std::vector{0.1, 0.3}), 0.03, 1e-12);
   EXPECT_NEAR(probability_of_at_least(0, std::vector{0.1, 0.3}), 1.0, 1e-12);
+}
+
+TEST(OrderStatistics, MoveAndStretchWithTheirLaw) {
+  for (const auto& [k, workers] : {std::pair{1, 1}, {2, 7}, {7, 7}, {90, 100}}) {
+    EXPECT_NEAR(expected_exponential(k, workers, 4), expected_exponential(k, workers, 1) / 4, 1e-12);
+    EXPECT_NEAR(variance_exponential(k, workers, 4), variance_exponential(k, workers, 1) / 16, 1e-12);
+    EXPECT_NEAR(expected_pareto(k, workers, 3, 2.5), 3 * expected_pareto(k, workers, 1, 2.5), 1e-9);
+    EXPECT_NEAR(expected_uniform(k, workers, 2, 5), 2 + 3 * expected_uniform(k, workers, 0, 1), 1e-12);
+    EXPECT_NEAR(blom_normal(k, workers, 3, 2), 3 + 2 * blom_normal(k, workers, 0, 1), 1e-12);
+    EXPECT_NEAR(std::log(blom_lognormal(k, workers, 0.5, 0.3)), 0.5 + 0.3 * blom_normal(k, workers, 0, 1), 1e-12);
+  }
+  for (const int workers : {2, 16, 200})
+    EXPECT_NEAR(bailey_normal_maximum(workers, 3, 2), 3 + 2 * bailey_normal_maximum(workers, 0, 1), 1e-12);
+  const std::vector<NormalTime> standard = {{0, 1, 3}, {0.5, 2}}, moved = {{7, 4, 3}, {9, 8}};
+  EXPECT_NEAR(expected_maximum(moved), 7 + 4 * expected_maximum(standard), 1e-6);
+  EXPECT_NEAR(expected_maximum(moved, 11), 7 + 4 * expected_maximum(standard, 1), 1e-6);
+  EXPECT_NEAR(law_of_maximum(moved).mean, 7 + 4 * law_of_maximum(standard).mean, 1e-6);
+  EXPECT_NEAR(law_of_maximum(moved).deviation, 4 * law_of_maximum(standard).deviation, 1e-5);
 }
 
 TEST(OrderStatistics, WhatDoesNotExistIsAnError) {

@@ -49,7 +49,15 @@ TEST(SampledRounds, ThreeWorkersByHand) {
   // Within a round of two steps: 1, 2, 3, 4 | 1.5, 3, 4.5, 6 | 3, 6, 9, 12.
   expect_round(times, 2, {.round_s = 5.5}, 5.5, 8.0 / 12);
   expect_round(times, 2, {.round_s = 20}, 12, 1);
+  // Of two steps, each cut at 3.2 s and together at 4.5 s: worker 1 ends its third one at 4.5 s, which is late; worker
+  // 2 goes on at 3.2 s and would end its next one at 6.2 s.
+  expect_round(times, 2, {.step_s = 3.2, .round_s = 4.5}, 4.5, (4 + 2 + 1) / 12.0);
+  expect_round(times, 2, {.step_s = 3.2, .round_s = 7}, 6.4, (4 + 4 + 2) / 12.0);
+  expect_round(times, 2, {.step_s = 3.2, .round_s = 6.3}, 6.3, (4 + 4 + 2) / 12.0);
   EXPECT_NEAR(slowest_sum(times, 0, 2, 3, 2), 6, 1e-9);
+  const SampledTimes descending = sample({scoped_delay(constant_delay(2), {.workers = {0}})}, 3, 1);
+  EXPECT_NEAR(slowest_sum(descending, 0, 3, 0, 4), 12, 1e-9);
+  EXPECT_NEAR(slowest_sum(descending, 1, 3, 0, 4), 4, 1e-9);
 }
 
 TEST(SampledRounds, TooFewRoundsSayNothing) {

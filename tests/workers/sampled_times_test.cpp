@@ -79,6 +79,17 @@ TEST(SampledTimes, TheErrorOfTheSlowestFallsWithTheRootOfTheSteps) {
   EXPECT_DOUBLE_EQ(times.shortest_s, 1);
 }
 
+// Whichever worker it is that has the shortest, or no variance.
+TEST(SampledTimes, OneWorkerDecidesWhatIsShortestAndWhetherThereIsAVariance) {
+  for (int worker = 0; worker < 3; ++worker) {
+    std::vector<double> factors(3, 2.0);
+    factors[static_cast<std::size_t>(worker)] = 1.5;
+    EXPECT_DOUBLE_EQ(sample({constant_delay(0.25)}, 3, 2, factors).shortest_s, 1.75);
+    const auto heavy = scoped_delay(pareto_delay(1.5, 0.1), {.workers = {worker}});
+    EXPECT_FALSE(sample({exponential_delay(0.5), heavy}, 3, 2).has_variance) << worker;
+  }
+}
+
 // By hand: three workers, whose steps take 1 s, 1.5 s and 3 s.
 TEST(SampledTimes, TheOrderStatisticOfUnlikeWorkers) {
   const auto times = sample(
