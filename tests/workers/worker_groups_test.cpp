@@ -78,12 +78,19 @@ class WithoutVariance final : public DelayProcess {
   double mean_s() const override { return 0.5; }
 };
 
+// Beside others of the same mean, whose variance is known.
 TEST(WorkerGroups, WhoseVarianceNobodyKnowsAreOneAllTheSame) {
-  const auto groups = group_workers(ComputeTime(7, 1.0, {}, {std::make_shared<WithoutVariance>()}), 30, 1, 10);
-  ASSERT_EQ(groups.size(), 1u);
-  EXPECT_EQ(groups[0].workers, 30);
-  EXPECT_EQ(groups[0].drawn.size(), 10u);
-  EXPECT_TRUE(std::isnan(groups[0].declared.variance_s2));
+  const auto known = scoped_delay(constant_delay(0.5), {.workers = numbers(10, 20)});
+  const auto unknown = scoped_delay(std::make_shared<WithoutVariance>(), {.workers = numbers(0, 10)});
+  const auto unknown_too = scoped_delay(std::make_shared<WithoutVariance>(), {.workers = numbers(20, 30)});
+  const auto groups = group_workers(ComputeTime(7, 1.0, {}, {known, unknown, unknown_too}), 30, 1, 15);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].workers, 10);
+  EXPECT_EQ(groups[0].declared.variance_s2, 0);
+  EXPECT_EQ(groups[0].drawn.size(), 5u);
+  EXPECT_EQ(groups[1].workers, 20);
+  EXPECT_TRUE(std::isnan(groups[1].declared.variance_s2));
+  EXPECT_EQ(groups[1].drawn.size(), 10u);
 }
 
 // 40 workers of 1.00, 1.01, ... 1.39 s, in whatever order of ranks.
