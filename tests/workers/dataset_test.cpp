@@ -6,7 +6,9 @@
 
 #include <boost/math/distributions/normal.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
+#include <string>
 
 #include "tests/workers/idx_files.hpp"
 #include "workers/datasets/gaussian_mixture.hpp"
@@ -117,6 +119,20 @@ TEST_F(ImageDirectory, TestImagesMustHaveTheTrainingImagesSize) {
 TEST_F(ImageDirectory, ImagesOfOneColourHaveNoDeviationToDivideBy) {
   write("train-images-idx3-ubyte", idx_file({2, 1, 2}, {4, 4, 4, 4}));
   EXPECT_THAT(gather(*load_image_directory(directory_), Split::train, {0, 1}).inputs, Each(0.0f));
+}
+
+TEST_F(ImageDirectory, OfFashionMnistIsFirstSoughtWhereTheEnvironmentSays) {
+  const auto usual = find_fashion_mnist();
+  const char* const set_before = std::getenv("SYNCOPATE_DATA");
+  const std::string before = set_before ? set_before : "";
+  ::setenv("SYNCOPATE_DATA", directory_.c_str(), 1);
+  if (!set_before) {
+    EXPECT_EQ(find_fashion_mnist(), usual);  // where there is none, elsewhere
+  }
+  std::filesystem::create_directory(directory_ / "fashion-mnist");
+  EXPECT_EQ(find_fashion_mnist(), directory_ / "fashion-mnist");
+  set_before ? ::setenv("SYNCOPATE_DATA", before.c_str(), 1) : ::unsetenv("SYNCOPATE_DATA");
+  EXPECT_EQ(find_fashion_mnist(), usual);
 }
 
 TEST(FashionMnist, LoadsWith60000And10000ImagesOf28x28) {

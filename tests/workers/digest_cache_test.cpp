@@ -110,6 +110,17 @@ TEST_F(DigestCacheTest, KeepsNoDigestOfAFileThatHasJustChanged) {
   EXPECT_EQ(kept(), "");
 }
 
+// Its time of change is anybody's to set, and says nothing.
+TEST_F(DigestCacheTest, KeepsNoDigestOfAFileThatSaysItIsOld) {
+  const fs::path file = write("a", "some data");
+  fs::last_write_time(file, fs::file_time_type::clock::now() - 48h);
+  DigestCache cache(cache_file_, 1h);
+  cache.digest(file);
+  cache.digest(file);
+  EXPECT_EQ(cache.files_read(), 2);
+  EXPECT_EQ(kept(), "");
+}
+
 TEST_F(DigestCacheTest, KeepsNoDigestOfAFileFromTheFuture) {
   const fs::path file = write("a", "some data");
   fs::last_write_time(file, fs::file_time_type::clock::now() + 24h);
@@ -202,6 +213,20 @@ TEST_F(DigestCacheTest, KeepsTheNewestOfTooMany) {
   DigestCache last(cache_file_, 0ns, most_kept);
   for (const fs::path& file : files) last.digest(file);
   EXPECT_EQ(last.files_read(), count - static_cast<int>(most_kept));
+}
+
+TEST_F(DigestCacheTest, KeepsUpToTwiceAsManyAsItWouldLeave) {
+  constexpr int count = 20;
+  std::vector<fs::path> files;
+  for (int i = 0; i < count; ++i) files.push_back(write(fmt::format("f{}", i), fmt::format("data {}", i)));
+  let_the_clock_go_on();
+  DigestCache writer(cache_file_, 0ns, count / 2);
+  for (const fs::path& file : files) writer.digest(file);
+  const std::string all = kept();
+  DigestCache next(cache_file_, 0ns, count / 2);
+  for (const fs::path& file : files) next.digest(file);
+  EXPECT_EQ(next.files_read(), 0);
+  EXPECT_EQ(kept(), all);
 }
 
 TEST_F(DigestCacheTest, OfAFileThatChangesTheLastDigestCounts) {
