@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "tests/workers/engine.hpp"
@@ -62,6 +63,25 @@ TEST(Executor, ManyMoreTasksThanMayBeOutstandingAllRun) {
     executor.wait_all();
     EXPECT_EQ(done, 20'000) << threads << " threads";
   }
+}
+
+// What is submitted and not done holds memory: whoever submits faster than tasks run is made to wait.
+TEST(Executor, NoMoreThanSoMuchWorkIsEverOutstanding) {
+  Executor executor(1);
+  std::atomic<int> submitted = 0;
+  int done = 0, most_outstanding = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    ++submitted;
+    executor.submit([&] {
+      // In the time of the first one all the others could be submitted.
+      if (done == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      most_outstanding = std::max(most_outstanding, submitted - done);
+      ++done;
+    });
+  }
+  executor.wait_all();
+  EXPECT_EQ(done, 10'000);
+  EXPECT_LE(most_outstanding, 4096);
 }
 
 TEST(Executor, WaitingForATaskDoesNotWaitForThoseAfterIt) {

@@ -101,6 +101,50 @@ TEST(ModelAverage, EachMomentFollowsItsOwnPolicyAsBytes) {
     }
 }
 
+// Two workers whose statistics are (2, 1) and (6, 8), with a momentum, so that statistics stand behind it in the bytes.
+struct StatisticsEngine : Engine {
+  StatisticsEngine() : Engine(std::make_shared<PullWithStatistics>(4, 4), make_sgd({.momentum = 0.9})) {
+    const auto start = training.initial_state();
+    states = {training.descend(start, promise(start, 2, 0, 1), 1.0),
+              training.descend(start, promise(start, 6, 1), 1.0)};
+  }
+  static std::vector<float> expected(StatePolicy policy, std::size_t worker) {
+    if (policy == StatePolicy::reset) return {-1, -2};
+    if (policy == StatePolicy::average) return {4, 4.5};
+    return worker == 0 ? std::vector<float>{2, 1} : std::vector<float>{6, 8};
+  }
+  std::vector<ModelStatePtr> states;
+};
+
+TEST(ModelAverage, StatisticsFollowTheirPolicyWhateverThatOfTheMoments) {
+  for (const StatePolicy moments : all_policies)
+    for (const StatePolicy buffers : all_policies) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(moments) << static_cast<int>(buffers));
+      StatisticsEngine engine;
+      const AveragePolicy policy{.moments = {moments, moments}, .buffers = buffers};
+      const auto averaged = engine.training.average(engine.states, policy);
+      const std::size_t size = engine.training.averaged_size(policy);
+      EXPECT_EQ(size, 4u + 4 * (moments == StatePolicy::average) + 2 * (buffers == StatePolicy::average));
+      std::vector<float> mean(size), other(size);
+      engine.training.write_averaged(engine.states[0], policy, mean.data());
+      engine.training.write_averaged(engine.states[1], policy, other.data());
+      for (std::size_t i = 0; i < size; ++i) mean[i] = (mean[i] + other[i]) / 2;
+      for (const std::size_t worker : {0, 1}) {
+        const auto from_bytes = engine.training.from_averaged(engine.states[worker], policy, mean.data());
+        const auto expected = StatisticsEngine::expected(buffers, worker);
+        EXPECT_EQ(engine.values(averaged[worker]->buffers), expected);
+        EXPECT_EQ(engine.values(from_bytes->buffers), expected);
+        EXPECT_EQ(engine.training.values(from_bytes), engine.training.values(averaged[worker]));
+      }
+    }
+}
+
+TEST(ModelAverage, WeightsAreThoseOfTheStatisticsToo) {
+  StatisticsEngine engine;
+  const auto averaged = engine.training.average(engine.states, {}, std::vector<double>{1, 3});
+  EXPECT_THAT(engine.values(averaged[0]->buffers), ElementsAre((2 + 3 * 6) / 4.0f, (1 + 3 * 8) / 4.0f));
+}
+
 // Worker 1 has taken a step more. Moments m and v are equal after the average; a zero gradient then moves worker w by
 // rate beta1 m / (1 - beta1^t) / sqrt(beta2 v / (1 - beta2^t)), with t = 2 and 3, so that the moves' ratio is known.
 TEST(ModelAverage, EachWorkersBiasCorrectionGoesOnByItsOwnSteps) {

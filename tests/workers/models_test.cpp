@@ -221,6 +221,30 @@ TEST(Models, InitialParametersHaveTheDistributionOfTorch) {
   EXPECT_NE(theta, objective.initial_parameters(2));
 }
 
+// Filters too: 1 / sqrt(channels x kernel^2) for each, and for its bias; over 20 seeds the bounds are nearly reached.
+TEST(Models, InitialFiltersAndBiasesAreBoundedByTheirFanIn) {
+  struct Part {
+    std::size_t size;
+    int fan_in;
+  };
+  // 12 x 12 pixels: 10, 5, 3, 1. Weights first.
+  const std::vector<Part> parts = {{8 * 9, 9}, {16 * 8 * 9, 8 * 9}, {20 * 16, 16}, {4 * 20, 20},
+                                   {8, 9},     {16, 8 * 9},         {20, 16},      {4, 20}};
+  const auto objective = objective_of(cnn_network(shape, classes, {.channels = {8, 16}, .kernel = 3, .dense = 20}));
+  std::vector<double> largest(parts.size());
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const auto theta = objective.initial_parameters(seed);
+    auto next = theta.begin();
+    for (std::size_t p = 0; p < parts.size(); ++p)
+      for (std::size_t i = 0; i < parts[p].size; ++i) largest[p] = std::max(largest[p], std::abs(double{*next++}));
+    EXPECT_EQ(next, theta.end());
+  }
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    EXPECT_LE(largest[p], 1 / std::sqrt(parts[p].fan_in)) << p;
+    EXPECT_GT(largest[p], 0.9 / std::sqrt(parts[p].fan_in)) << p;
+  }
+}
+
 TEST(Models, NormalisationStartsAsTheIdentity) {
   const auto objective = objective_of(cnn_network(shape, classes, cnn_with_batch_norm));
   const auto theta = objective.initial_parameters(1);

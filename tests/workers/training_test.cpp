@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -25,7 +27,7 @@ TEST(Training, APromiseThatNobodyConsumesIsNeverComputed) {
   EXPECT_EQ(dropped.micro_batches(), 1);
 }
 
-// The loss of a split is the number of its samples; of each sample it is told which split it is of.
+// Losses of 2 and 3 per sample; each fourth one is told right. Of each sample it is told which split it is of.
 class CountedSamples : public PullObjective {
  public:
   using PullObjective::PullObjective;
@@ -34,9 +36,14 @@ class CountedSamples : public PullObjective {
                           std::int64_t end) const override {
     const auto count = static_cast<double>(end - begin);
     const std::lock_guard lock(mutex_);
-    for (auto sample = begin; sample < end; ++sample) seen.insert({split, sample});
-    return {.loss = (split == Split::test ? 2.0 : 3.0) * count, .correct = 0, .samples = end - begin};
+    std::int64_t correct = 0;
+    for (auto sample = begin; sample < end; ++sample) {
+      seen.insert({split, sample});
+      correct += sample % 4 == 0;
+    }
+    return {.loss = (split == Split::test ? 2.0 : 3.0) * count, .correct = correct, .samples = end - begin};
   }
+  bool has_accuracy() const override { return true; }
   mutable std::multiset<std::pair<Split, std::int64_t>> seen;
 
  private:
@@ -52,10 +59,33 @@ TEST(Training, AnEvaluationTakesTheWholeTestSetAndTheTrainingSamplesThatWereAske
   engine.executor.wait_all();
   EXPECT_EQ(result.test_loss, 2);
   EXPECT_EQ(result.train_loss, 3);
+  EXPECT_EQ(result.test_accuracy, 0.25);
+  EXPECT_TRUE(result.finite);
   std::multiset<std::pair<Split, std::int64_t>> expected;
   for (int sample = 0; sample < 5000; ++sample) expected.insert({Split::test, sample});
   for (int sample = 0; sample < 2500; ++sample) expected.insert({Split::train, sample});
   EXPECT_EQ(objective->seen, expected);
+}
+
+struct GivenLosses : PullObjective {
+  GivenLosses(double test_loss, double train_loss) : test_loss(test_loss), train_loss(train_loss) {}
+  EvaluationSums evaluate(const float*, const float*, Split split, std::int64_t, std::int64_t) const override {
+    return {.loss = split == Split::test ? test_loss : train_loss, .correct = 0, .samples = 1};
+  }
+  double test_loss, train_loss;
+};
+
+TEST(Training, AModelHasDivergedWhereEitherLossIsNoNumber) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  for (const double test_loss : {1.0, inf, std::nan("")})
+    for (const double train_loss : {1.0, inf, std::nan("")}) {
+      Engine engine(std::make_shared<GivenLosses>(test_loss, train_loss), make_sgd({}));
+      Evaluation result;
+      engine.training.evaluate({engine.training.initial_state()},
+                               [&](const Evaluation& evaluation) { result = evaluation; });
+      engine.executor.wait_all();
+      EXPECT_EQ(result.finite, test_loss == 1 && train_loss == 1) << test_loss << " " << train_loss;
+    }
 }
 
 TEST(Training, OneStepFollowsTheFormula) {
@@ -81,6 +111,11 @@ TEST(Training, EqualInputsGiveTheSameStateAndOneEvaluation) {
   for (int worker = 0; worker < 8; ++worker) states.push_back(engine.training.descend(state, shared / 8, 0.1));
   for (const auto& other : states) EXPECT_EQ(other, states.front());
   EXPECT_NE(engine.training.descend(state, shared / 8, 0.2), states.front());  // another rate, another state
+  const auto along_more = engine.training.descend(state, shared / 4, 0.1);
+  EXPECT_EQ(engine.training.descend(state, shared / 4, 0.1), along_more);
+  // Targets are worker + i, 3.5 + i on average: a step of 0.1 from 1 towards them, and one of 0.2.
+  EXPECT_FLOAT_EQ(engine.training.values(states.front())[1], 1 + 0.1f * 3.5f);
+  EXPECT_FLOAT_EQ(engine.training.values(along_more)[1], 1 + 0.2f * 3.5f);
   engine.executor.wait_all();
   EXPECT_EQ(engine.objective->evaluations, 8);
 }
@@ -174,6 +209,25 @@ TEST(Training, LossAndNormOfAPromiseCanBeRead) {
   engine.training.descend(state, shared, 0.1);
   engine.executor.wait_all();
   EXPECT_EQ(engine.objective->evaluations, 2);  // what was read is not computed again
+}
+
+// Sums of sums, as those of groups: each micro-batch counts once, whatever the weights.
+TEST(Training, TheLossOfASumOfSumsIsTheMeanOverAllMicroBatches) {
+  Engine engine;
+  const auto state = engine.training.initial_state();
+  Gradient pair = engine.promise(state, 0);
+  pair += engine.promise(state, 5);
+  Gradient all = engine.training.share(pair) / 2;
+  all += engine.training.share(engine.promise(state, 3)) * 0.25;
+  const auto loss_of = [](double worker) {  // half the squared distance of 1 from worker + i
+    double loss = 0;
+    for (int i = 0; i < 4; ++i) loss += (worker + i - 1) * (worker + i - 1) / 2;
+    return loss;
+  };
+  EXPECT_DOUBLE_EQ(engine.training.loss(all), (loss_of(0) + loss_of(5) + loss_of(3)) / 3);
+  all += engine.promise(state, 2);
+  EXPECT_DOUBLE_EQ(engine.training.loss(engine.training.share(all)),
+                   (loss_of(0) + loss_of(5) + loss_of(3) + loss_of(2)) / 4);
 }
 
 TEST(Training, DistanceIsThatOfTheParameters) {
