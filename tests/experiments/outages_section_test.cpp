@@ -49,6 +49,9 @@ TEST_F(ExperimentFile, FaultsOfOutagesAreToldWithTheirPlace) {
   fault("mean_time_between_s=5", "outages.0.mean_duration_s is missing");
   fault("workers=[1], at_s=1, duration_s=1, mean_duration_s=1", "an outage is scheduled or random");
   fault("workers=[1], at_s=1, duration=1", "did you mean \"duration_s\"?");
+  std::string many;
+  for (int i = 0; i < 256; ++i) many += "{workers=[1], at_s=1, duration_s=1},";
+  EXPECT_THAT(faults({"outages=[" + many + "]"}), HasSubstr("must be at most 255 entries"));
   EXPECT_THAT(faults({"outages=3"}), HasSubstr("must be an array of tables, [[outages]]"));
   // What follows from a fault is none.
   const std::string report = faults({entry("workers=[3], at_s=1, duration_s=1"), "cluster.workers=0"});

@@ -109,6 +109,18 @@ TEST(ComputeTime, LastsAtLeastANanosecondAndAtMostTheLongestDuration) {
   });
 }
 
+TEST(ComputeTime, SumsOfDurationsGoOnBeyondTheLongest) {
+  const Duration short_one{5}, longest = longest_duration;
+  EXPECT_EQ(sum_of({}), Duration{0});
+  EXPECT_EQ(sum_of(std::vector{short_one, Duration{7}, Duration{11}}), Duration{23});
+  for (std::size_t place = 0; place < 5; ++place) {
+    std::vector<Duration> durations(5, short_one);
+    durations[place] = longest;
+    EXPECT_GE(sum_of(durations), longest) << place;
+  }
+  for (const std::size_t count : {2, 3, 10, 1001}) EXPECT_GE(sum_of(std::vector(count, longest)), longest) << count;
+}
+
 TEST(ComputeTime, DelayThatIsNotANumberIsAnErrorAndNoTime) {
   const auto listed = std::make_shared<ListedDelay>(std::vector<double>{0, std::nan(""), 0, 0, 0, 0, 0, 0});
   const ComputeTime time(1, 0.001, {}, {listed});

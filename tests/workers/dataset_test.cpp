@@ -104,16 +104,24 @@ TEST_F(ImageDirectory, AMissingDirectoryIsNamed) {
 TEST_F(ImageDirectory, AsManyLabelsAsImages) {
   write("train-labels-idx1-ubyte", idx_file({3}, {1, 2, 3}));
   EXPECT_THAT(fault(), AllOf(HasSubstr("train-labels"), HasSubstr("3 labels for the 2 images")));
+  write("train-labels-idx1-ubyte", idx_file({2}, {1, 2}));
+  write("t10k-labels-idx1-ubyte", idx_file({2}, {1, 2}));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("t10k-labels"), HasSubstr("2 labels for the 1 images")));
 }
 
 TEST_F(ImageDirectory, LabelsMustBeClasses) {
   write("train-labels-idx1-ubyte", idx_file({2}, {3, 10}));
   EXPECT_THAT(fault(), AllOf(HasSubstr("train-labels"), HasSubstr("label 1 = 10"), HasSubstr("0 .. 9")));
+  write("train-labels-idx1-ubyte", idx_file({2}, {3, 9}));
+  write("t10k-labels-idx1-ubyte", idx_file({1}, {255}));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("t10k-labels"), HasSubstr("label 0 = 255")));
 }
 
 TEST_F(ImageDirectory, TestImagesMustHaveTheTrainingImagesSize) {
   write("t10k-images-idx3-ubyte", idx_file({1, 2, 2}, {1, 2, 3, 4}));
   EXPECT_THAT(fault(), AllOf(HasSubstr("t10k-images"), HasSubstr("2 x 2"), HasSubstr("1 x 2")));
+  write("t10k-images-idx3-ubyte", idx_file({1, 1, 3}, {1, 2, 3}));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("t10k-images"), HasSubstr("1 x 3"), HasSubstr("1 x 2")));
 }
 
 TEST_F(ImageDirectory, ImagesOfOneColourHaveNoDeviationToDivideBy) {

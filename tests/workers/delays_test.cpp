@@ -279,6 +279,7 @@ TEST(Drift, GrowsWithTheStepUpToItsMaximum) {
     EXPECT_THAT(sums, testing::Each(testing::DoubleEq(1 + expected))) << step;
   }
   EXPECT_EQ(drift->mean_s(), 0.0105);
+  EXPECT_EQ(drift_delay(0, 0.0105)->mean_s(), 0);  // never grows
   EXPECT_EQ(drift->minimum_s(), 0);
 }
 

@@ -134,6 +134,26 @@ TEST(Ensemble, ByDefaultIsTheMeanOfItsMembersLosses) {
   EXPECT_TRUE(std::isnan(found.test_accuracy));
 }
 
+// Of seven samples the model that begins with x has told x right.
+struct ToldRight : PullObjective {
+  std::int64_t evaluation_samples(Split) const override { return 7; }
+  EvaluationSums evaluate(const float* parameters, const float*, Split, std::int64_t begin,
+                          std::int64_t end) const override {
+    return {.loss = parameters[0], .correct = std::llround(parameters[0]), .samples = end - begin};
+  }
+  bool has_accuracy() const override { return true; }
+};
+
+TEST(Ensemble, ByDefaultIsAsAccurateAsItsMembersAreOnAverage) {
+  Engine engine(std::make_shared<ToldRight>(), make_sgd({}));
+  const auto start = engine.training.initial_state();
+  const std::vector<ModelStatePtr> states = {engine.at_target(start, 2), engine.at_target(start, 3),
+                                             engine.at_target(start, 7)};
+  const auto found = evaluate(engine.training, states);
+  EXPECT_DOUBLE_EQ(found.test_accuracy, 4 / 7.0);
+  EXPECT_DOUBLE_EQ(found.test_loss, 4 / 7.0);
+}
+
 const std::vector<MicroBatch> some_micro_batches = {{.worker = Rank{0}, .step = 0, .index = 0},
                                                     {.worker = Rank{1}, .step = 0, .index = 2},
                                                     {.worker = Rank{1}, .step = 8, .index = 1}};

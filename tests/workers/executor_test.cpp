@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -82,6 +83,14 @@ TEST(Executor, NoMoreThanSoMuchWorkIsEverOutstanding) {
   executor.wait_all();
   EXPECT_EQ(done, 10'000);
   EXPECT_LE(most_outstanding, 4096);
+}
+
+TEST(Executor, AfterAFailureNothingMoreIsTaken) {
+  Executor executor(1);
+  executor.submit([] { throw std::runtime_error("boom"); });
+  EXPECT_THROW(executor.wait_all(), std::runtime_error);
+  EXPECT_THROW(executor.submit([] {}), std::runtime_error);
+  EXPECT_THROW(executor.wait_all(), std::runtime_error);
 }
 
 TEST(Executor, WaitingForATaskDoesNotWaitForThoseAfterIt) {

@@ -50,6 +50,8 @@ TEST_F(Idx, AnEmptyFileHasNoHeader) {
 TEST_F(Idx, AFileOfAnotherFormatIsToldFromItsFirstBytes) {
   EXPECT_THAT(fault_of(write("picture", {0x89, 'P', 'N', 'G', 0, 0, 0, 1}), 1),
               AllOf(HasSubstr("89 50"), HasSubstr("begins with 00 00")));
+  EXPECT_THAT(fault_of(write("first", {1, 0, 8, 1, 0, 0, 0, 1, 7}), 1), HasSubstr("begins with bytes 01 00"));
+  EXPECT_THAT(fault_of(write("second", {0, 1, 8, 1, 0, 0, 0, 1, 7}), 1), HasSubstr("begins with bytes 00 01"));
 }
 
 TEST_F(Idx, ElementsMustBeUnsignedBytes) {

@@ -127,7 +127,11 @@ TEST(ModelAverage, StatisticsFollowTheirPolicyWhateverThatOfTheMoments) {
       EXPECT_EQ(size, 4u + 4 * (moments == StatePolicy::average) + 2 * (buffers == StatePolicy::average));
       std::vector<float> mean(size), other(size);
       engine.training.write_averaged(engine.states[0], policy, mean.data());
+      constexpr float untouched = 77;
+      other.resize(size + 8, untouched);
       engine.training.write_averaged(engine.states[1], policy, other.data());
+      EXPECT_THAT(std::vector<float>(other.begin() + static_cast<std::ptrdiff_t>(size), other.end()),
+                  testing::Each(untouched));
       for (std::size_t i = 0; i < size; ++i) mean[i] = (mean[i] + other[i]) / 2;
       for (const std::size_t worker : {0, 1}) {
         const auto from_bytes = engine.training.from_averaged(engine.states[worker], policy, mean.data());

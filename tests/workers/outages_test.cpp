@@ -292,6 +292,14 @@ TEST(Outages, MustHaveADuration) {
   EXPECT_THROW(OutagePlan(1, {scheduled(-1, 5)}), std::invalid_argument);
   EXPECT_THROW(OutagePlan(1, {{.workers = {}, .when = RandomOutages{0, 1}}}), std::invalid_argument);
   EXPECT_THROW(OutagePlan(1, {{.workers = {}, .when = RandomOutages{1, INFINITY}}}), std::invalid_argument);
+  EXPECT_THROW(OutagePlan(1, {{.workers = {}, .when = RandomOutages{1, 0}}}), std::invalid_argument);
+}
+
+// Each random stream has a number of eight bits.
+TEST(Outages, AreOfNoMoreEntriesThanThereAreStreams) {
+  const OutageEntry random{.workers = {}, .when = RandomOutages{10, 1}};
+  EXPECT_NO_THROW(OutagePlan(1, std::vector(255, random)));
+  EXPECT_THROW(OutagePlan(1, std::vector(256, random)), std::invalid_argument);
 }
 
 }  // namespace

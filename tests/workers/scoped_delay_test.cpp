@@ -152,6 +152,14 @@ TEST(Bursts, ArePureFunctionsOfWorkerAndStepInAnyOrder) {
   }
 }
 
+TEST(Bursts, LastAtLeastOneStepAndSoDoPauses) {
+  EXPECT_NO_THROW(Bursts(1, 1, 4));
+  for (const double bad : {0.0, 0.99, -3.0, std::nan("")}) {
+    EXPECT_THROW(Bursts(bad, 2, 4), std::invalid_argument) << bad;
+    EXPECT_THROW(Bursts(2, bad, 4), std::invalid_argument) << bad;
+  }
+}
+
 TEST(ScopedDelay, CountsInBurstsAlone) {
   const auto plain = exponential_delay(2);
   const DelayReach in_bursts{.bursts = BurstLengths{3, 5}, .cluster_size = 4};
@@ -259,6 +267,18 @@ TEST(ScopedDelay, IsKnownAheadAsFarAsItIsAskedFor) {
   EXPECT_GT(on_steps, 0);
   EXPECT_LT(on_steps, 50);
   EXPECT_FALSE(scoped_delay(exponential_delay(1), {.group_size = 3})->can_run_out());
+}
+
+TEST(ScopedDelay, ConcernsOnlyWorkersThatThereAre) {
+  const auto faults = [](const std::string& workers, int of_cluster) {
+    SettingsDocument document(parse_toml("kind = \"constant\"\nvalue = 1\nworkers = " + workers, "delays.toml"));
+    Settings settings = document.root();
+    static_cast<void>(make_delay(settings, {0.010, of_cluster}));
+    return document.check().report();
+  };
+  EXPECT_EQ(faults("[0, 7]", 8), "");
+  EXPECT_THAT(faults("[0, 8]", 8), testing::HasSubstr("workers = 8; each element must be an integer from 0 to 7"));
+  EXPECT_EQ(faults("[8]", 0), "");  // of how many, nobody knows
 }
 
 TEST(ScopedDelay, KeysOfAnEntryMakeItsReach) {

@@ -230,6 +230,8 @@ TEST_F(TraceFiles, FaultsNameFileAndLine) {
       AllOf(HasSubstr("bad.csv:3: worker 0, step 0, micro-batch 0 stands in line 2"), HasSubstr("bad.csv:4: ")));
   EXPECT_THAT(faults(header + "0,0,0,1\n0,0,1,1\n"), "");
   EXPECT_THAT(read("kind = \"trace\"\nfile = \"bad.csv\"").faults, HasSubstr("end is missing"));
+  EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nscope = \"worker\"").faults,
+              HasSubstr("changes from step to step"));
   std::vector<TraceLimit> limits;
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 4, &limits}).faults,
               HasSubstr("no rows for worker 3: it has 1 workers"));

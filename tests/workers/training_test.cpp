@@ -101,6 +101,33 @@ TEST(Training, OneStepFollowsTheFormula) {
   }
 }
 
+TEST(Training, APromiseOfSeveralMicroBatchesIsTheirSum) {
+  Engine engine;
+  const auto state = engine.training.initial_state();
+  const Gradient several(state, {Rank{2}, 7, 3}, 3, Duration{15});
+  Gradient sum;
+  for (const int index : {3, 4, 5}) sum += engine.promise(state, 2, 7, index);
+  EXPECT_EQ(several.micro_batches(), sum.micro_batches());
+  EXPECT_EQ(several.compute_time(), sum.compute_time());
+  ASSERT_EQ(several.terms().size(), 1u);
+  EXPECT_EQ(several.terms()[0].micro_batches, sum.terms()[0].micro_batches);
+  EXPECT_EQ(engine.training.values(several), engine.training.values(sum));
+}
+
+// What a shared sum has cost is what those have who are in it.
+TEST(Training, ASharedSumCountsAndCostsWhatItsPartsDo) {
+  Engine engine;
+  const auto state = engine.training.initial_state();
+  Gradient sum;
+  for (int worker = 0; worker < 3; ++worker) sum += engine.promise(state, worker);
+  Gradient shared = engine.training.share(sum) / 3;
+  shared += engine.promise(state, 5);
+  shared = engine.training.share(shared);
+  EXPECT_EQ(shared.micro_batches(), 4);
+  EXPECT_EQ(shared.compute_time(), Duration{4 * 5});
+  EXPECT_FALSE(shared.wide());
+}
+
 TEST(Training, EqualInputsGiveTheSameStateAndOneEvaluation) {
   Engine engine;
   const auto state = engine.training.initial_state();
