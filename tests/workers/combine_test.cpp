@@ -121,7 +121,9 @@ TEST(Combine, BuffersAreCombinedLikewiseOrThoseOfAnotherState) {
   EXPECT_EQ(combine(engine, {{2, a}, {-1, b}}, b), extrapolated);
   EXPECT_NE(combine(engine, {{2, a}, {-1, b}}, a), extrapolated);
   EXPECT_NE(combine(engine, {{2, a}, {-1, b}}), extrapolated);
-  EXPECT_EQ(combine(engine, {{1, a}}, b)->parameters, a->parameters);
+  const auto mixed = combine(engine, {{1, a}}, b);
+  EXPECT_EQ(mixed->parameters, a->parameters);
+  EXPECT_EQ(mixed->buffers, b->buffers);
 }
 
 TEST(Combine, AMovingAverageFollowsTheFormula) {

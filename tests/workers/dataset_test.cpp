@@ -223,6 +223,13 @@ TEST(GaussianMixture, IsAPureFunctionOfTheSeed) {
   EXPECT_EQ(first.inputs, gather(*make_gaussian_mixture(fewer, 1), Split::train, samples).inputs);
   EXPECT_NE(first.inputs, gather(*make_gaussian_mixture(two_classes, 2), Split::train, samples).inputs);
   EXPECT_NE(first.inputs, gather(*make_gaussian_mixture(two_classes, 1), Split::test, samples).inputs);
+  // Of either split as many as were asked for.
+  fewer.test = 25;
+  const auto small = make_gaussian_mixture(fewer, 1);
+  EXPECT_EQ(small->size().train, 10);
+  EXPECT_EQ(small->size().test, 25);
+  EXPECT_EQ(gather(*small, Split::test, {24, 11}).inputs,
+            gather(*make_gaussian_mixture(two_classes, 1), Split::test, {24, 11}).inputs);
 }
 
 }  // namespace

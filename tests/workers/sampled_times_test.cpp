@@ -49,6 +49,31 @@ TEST(SampledTimes, WhereTheDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
   EXPECT_NEAR(heavy.law.mean, 1 + 0.1 * 1.8 / 0.8, 0.1);
 }
 
+// The same of one worker of four: the sample then counts for all.
+TEST(SampledTimes, WhereOneWorkersDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
+  for (int worker = 0; worker < 4; ++worker)
+    EXPECT_NEAR(sample({scoped_delay(drift_delay(0.0001, 5), {.workers = {worker}})}, 4, 1).law.mean,
+                1 + 0.0001 * 2000 / 2 / 4, 0.001)
+        << worker;
+}
+
+// Bursts of four steps: the means of 512 steps differ by more than those of as many independent ones would.
+TEST(SampledTimes, WorkersOfOneDeclaredLawAreAlikeWhateverTheirSampleShows) {
+  const auto bursty = scoped_delay(constant_delay(1), {.bursts = BurstLengths{4, 4}, .cluster_size = 64});
+  const auto times = sample_times(ComputeTime(7, 1.0, {}, {bursty}), 64, 1, Step{512});
+  ASSERT_EQ(times.drawn_steps(), 512u);
+  double variance = 0;  // of the workers' means, over that of means of independent steps
+  for (std::size_t worker = 0; worker < 64; ++worker) {
+    double mean = 0;
+    for (std::size_t step = 0; step < 512; ++step) mean += times.step_times[worker * 512 + step] / 512;
+    variance += (mean - 1.5) * (mean - 1.5) / 64;
+  }
+  ASSERT_GT(variance / (0.25 / 512), 2.2);  // 3 but for the sample; 1 + 6 sqrt(2 / 63) are beyond chance
+  EXPECT_TRUE(times.alike());
+  EXPECT_DOUBLE_EQ(times.law.mean, 1.5);
+  EXPECT_DOUBLE_EQ(times.law.deviation, 0.5);
+}
+
 double drawn_s(const ComputeTime& compute_time, Step step) {
   Duration duration{};
   compute_time.durations(Rank{0}, step, 0, {&duration, 1});

@@ -107,6 +107,23 @@ TEST(Sampler, MoreMicroBatchesThanPlannedGoOnInTheShardAndAroundItsEnd) {
   EXPECT_EQ(around[2], first[1]);
 }
 
+// Of 103 samples 4 workers have 26, 26, 26 and 25: each gives all of its own before it begins again.
+TEST(Sampler, AShardIsGivenWholeBeforeItBeginsAgain) {
+  const Sampler sampler(options);
+  std::set<std::uint32_t> all;
+  for (int worker = 0; worker < 4; ++worker) {
+    const std::size_t size = worker < 3 ? 26 : 25;
+    std::vector<std::uint32_t> drawn;
+    for (int index = 0; drawn.size() < 2 * size; ++index)
+      for (const auto number : draw(sampler, worker, 0, index)) drawn.push_back(number);
+    const std::set<std::uint32_t> own(drawn.begin(), drawn.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_EQ(own.size(), size) << worker;
+    for (std::size_t i = 0; i < size; ++i) EXPECT_EQ(drawn[i], drawn[i + size]) << worker;
+    all.insert(own.begin(), own.end());
+  }
+  EXPECT_EQ(all.size(), 103u);
+}
+
 // chi^2 of the sample at one position over many epochs: 9 degrees of freedom, 0.999 quantile 27.9.
 TEST(Sampler, EverySampleIsEquallyLikelyAtAPosition) {
   const Sampler sampler({.samples = 10, .workers = 1, .micro_batches = 1, .micro_batch_size = 10, .seed = 1});

@@ -242,6 +242,8 @@ TEST_F(TraceFiles, FaultsNameFileAndLine) {
   EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\ngroup_size = 4", {0.01, 4, &limits}).faults,
             "");
   EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nworkers = [0]", {0.01, 4, &limits}).faults, "");
+  EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nworkers = [2, 0]", {0.01, 4, &limits}).faults,
+              HasSubstr("no rows for worker 2"));
 }
 
 }  // namespace

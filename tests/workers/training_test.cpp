@@ -310,6 +310,50 @@ TEST(Training, StatisticsAreTheMeanOverTheMicroBatchesOfAStep) {
     }
 }
 
+// A statistic that goes up by one with each micro-batch.
+struct Counting : PullObjective {
+  std::size_t buffers() const override { return 1; }
+  std::vector<float> initial_buffers() const override { return {10}; }
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override {
+    auto result = PullObjective::gradient(parameters, buffers, micro_batches);
+    result.buffers_sum = {static_cast<float>(micro_batches.size()) * (buffers[0] + 1)};
+    return result;
+  }
+};
+
+TEST(Training, ModelsOfEqualParametersThatDifferInTheirStatisticsStayApart) {
+  for (const bool wide : {false, true}) {
+    Engine engine(std::make_shared<Counting>(), make_sgd({}));
+    const auto start = engine.training.initial_state();
+    const auto other = engine.at_target(start, 3);  // 11
+    const std::vector<WeightedState> alone = {{1, start}};
+    const auto mixed = engine.training.combine(alone, other);
+    ASSERT_EQ(mixed->parameters, start->parameters);
+    Gradient gradient = engine.promise(start, 0);
+    gradient += engine.promise(mixed, 0);
+    if (wide) gradient.widen();
+    EXPECT_EQ(engine.values(engine.training.descend(start, gradient, 0.5)->buffers), (std::vector<float>{11.5f}))
+        << wide;
+  }
+}
+
+// What a worker adopts is a model; its moments, and how many steps they have seen, stay its own.
+TEST(Training, WhoAdoptsAModelKeepsMomentsAndSteps) {
+  Engine engine(std::make_shared<PullWithStatistics>(), make_sgd({.momentum = 0.9}));
+  const auto start = engine.training.initial_state();
+  const auto self = engine.at_target(start, 1);
+  const auto other = engine.at_target(engine.at_target(start, 2), 3);
+  const auto adopted = engine.training.adopt(self, other);
+  EXPECT_EQ(adopted->parameters, other->parameters);
+  EXPECT_EQ(adopted->buffers, other->buffers);
+  EXPECT_EQ(adopted->moments, self->moments);
+  EXPECT_EQ(adopted->optimizer_steps, Step{1});
+  EXPECT_NE(adopted->id, other->id);
+  EXPECT_NE(adopted->id, self->id);
+  EXPECT_EQ(engine.training.adopt(self, self), self);
+}
+
 TEST(Training, ClippingScalesToTheGlobalNorm) {
   Engine engine(2, 0, 4, 1.0);
   const auto state = engine.training.initial_state();
