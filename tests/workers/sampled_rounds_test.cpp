@@ -71,6 +71,8 @@ TEST(SampledRounds, AMeansStandardErrorIsThatOfASample) {
   const std::vector<double> values{1, 2, 3, 4, 5};
   EXPECT_DOUBLE_EQ(mean_of(values).mean, 3);
   EXPECT_DOUBLE_EQ(mean_of(values).error, std::sqrt(2.5 / 5));
+  EXPECT_EQ(mean_of(std::vector{3.0}).mean, 3);
+  EXPECT_EQ(mean_of(std::vector{3.0}).error, 0);  // of which one value says nothing
 }
 
 // 1 s + Exp(1) on 16 workers, cut t after the first second: E[min(t, max)] is the sum of (1 - e^-t)^k / k, a share

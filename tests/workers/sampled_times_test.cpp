@@ -93,6 +93,32 @@ TEST(SampledTimes, DeviationsAndErrorsAreThoseOfASample) {
   EXPECT_NEAR(two.slowest_error_s, std::abs(a - b) / 2, 1e-12);
 }
 
+TEST(SampledTimes, OfOneStepHaveNoDeviation) {
+  for (const auto& delay : {exponential_delay(0.5), pareto_delay(1.8, 0.1)}) {
+    const auto one = sample_times(ComputeTime(7, 1.0, {}, {delay}), 3, 2, Step{1});
+    EXPECT_EQ(one.steps.size(), 3u);
+    EXPECT_EQ(one.slowest_error_s, 0);
+    EXPECT_TRUE(std::isfinite(one.law.mean));
+    EXPECT_TRUE(std::isfinite(one.law.deviation));
+  }
+}
+
+// Between 16 and 512 steps, of all workers together a million micro-batches; of four million each one is kept.
+TEST(SampledTimes, AreAboutAMillionDraws) {
+  struct Row {
+    int workers, micro_batches;
+    std::size_t steps;
+  };
+  for (const Row& row :
+       {Row{8, 1, 512}, Row{64, 100, 156}, Row{1000, 2, 500}, Row{1000, 200, 16}, Row{1000, 300, 16}}) {
+    const auto times = sample({}, row.workers, row.micro_batches);
+    EXPECT_EQ(times.drawn_steps(), row.steps) << row.workers << " x " << row.micro_batches;
+    const std::size_t draws =
+        row.steps * static_cast<std::size_t>(row.workers) * static_cast<std::size_t>(row.micro_batches);
+    EXPECT_EQ(times.micro_batch_times.size(), draws <= 4'000'000 ? draws : 0);
+  }
+}
+
 // The slowest of 8 steps of 1 s + Exp of mean 0.5 s deviates by 0.5 sqrt(1 + 1/4 + ... + 1/64): over 512 steps.
 TEST(SampledTimes, TheErrorOfTheSlowestFallsWithTheRootOfTheSteps) {
   const auto times = sample({exponential_delay(0.5)}, 8, 1);

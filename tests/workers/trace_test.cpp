@@ -216,6 +216,7 @@ TEST_F(TraceFiles, FaultsNameFileAndLine) {
   EXPECT_THAT(faults(header + "0,0,0,-1\n"), HasSubstr("bad.csv:2: duration_s = -1"));
   EXPECT_THAT(faults(header + "0,0,0,1\n0,0,1,one\n"), HasSubstr("bad.csv:3: duration_s = one"));
   EXPECT_THAT(faults(header + "0,0,0,inf\n"), HasSubstr("bad.csv:2: duration_s = inf"));
+  EXPECT_THAT(faults(header + "0,0,0,1000000001\n"), HasSubstr("bad.csv:2: duration_s = 1000000001; must be at most"));
   EXPECT_THAT(faults(header + "0.5,0,0,1\n"), HasSubstr("bad.csv:2: worker = 0.5"));
   EXPECT_THAT(faults(header + "0,0,-1,1\n"), HasSubstr("bad.csv:2: micro_batch = -1"));
   EXPECT_THAT(faults(header + "0,0,0,1\n1,0,0,1\n0,0,0,2\n"),
