@@ -123,6 +123,21 @@ TEST(Ensemble, TrainingEvaluatesOneModelOrSeveral) {
   }
 }
 
+TEST(Ensemble, OfModelsWithStatisticsTakesEachModelsOwn) {
+  const auto objective = objective_of(cnn_network(shape, classes, cnn_with_batch_norm));
+  Executor executor(2);
+  Training training(objective, make_sgd({}), {.train_samples = 120}, executor);
+  const auto start = training.initial_state();
+  const auto other = training.descend(start, Gradient(start, {Rank{1}, 0, 2}, {}), 0.5);
+  const auto values = std::vector{training.values(start), training.values(other)};
+  const float* const parameters[] = {values[0].data(), values[1].data()};
+  const float* const buffers[] = {start->buffers->value.data(), other->buffers->value.data()};
+  const auto expected = objective->evaluate_ensemble(parameters, buffers, Split::test, 0, 50);
+  const float* const of_the_first[] = {buffers[0], buffers[0]};
+  ASSERT_NE(objective->evaluate_ensemble(parameters, of_the_first, Split::test, 0, 50).loss, expected.loss);
+  EXPECT_DOUBLE_EQ(evaluate(training, {start, other}).test_loss, expected.loss / 50);
+}
+
 // Without a way to average predictions: the mean of the sums, samples counted once.
 TEST(Ensemble, ByDefaultIsTheMeanOfItsMembersLosses) {
   Engine engine;
@@ -204,6 +219,7 @@ TEST(BatchStatistics, ARecalibratedStateHasThemAndNothingElseChanges) {
   EXPECT_NE(recalibrated->id, state->id);
   EXPECT_EQ(recalibrated->parameters, state->parameters);
   EXPECT_EQ(recalibrated->moments, state->moments);
+  EXPECT_EQ(recalibrated->optimizer_steps, state->optimizer_steps);
   executor.wait_all();
   const auto expected = measured(training.values(state));
   const auto found = recalibrated->buffers->value.span();

@@ -28,7 +28,11 @@ class Ramp : public PullObjective {
       for (std::size_t i = 0; i < elements; ++i)
         (*values)[i] += static_cast<float>(parameters[i] - ramp(micro_batch.worker.value, i));
     PartialGradient result;
-    result.segments.push_back({.offset = 0, .size = elements, .data = values->data(), .owner = values});
+    // In three segments, whose borders are those of no block.
+    for (std::size_t begin = 0; begin < elements; begin += 50'001) {
+      const std::size_t length = std::min<std::size_t>(50'001, elements - begin);
+      result.segments.push_back({.offset = begin, .size = length, .data = values->data() + begin, .owner = values});
+    }
     return result;
   }
 };

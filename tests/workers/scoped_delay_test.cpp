@@ -269,6 +269,28 @@ TEST(ScopedDelay, IsKnownAheadAsFarAsItIsAskedFor) {
   EXPECT_FALSE(scoped_delay(exponential_delay(1), {.group_size = 3})->can_run_out());
 }
 
+// A delay whose law is not the same for all, as that of a trace.
+class SlowerByNumber final : public DelayProcess {
+ public:
+  void add(const RandomStream& stream, std::uint32_t, std::span<double> added_s) const override {
+    for (double& sum_s : added_s) sum_s += stream.worker.value;
+  }
+  double mean_s() const override { return 1; }
+  StepLaw step_law(const RandomStream& stream, int micro_batches) const override {
+    return {1.0 * micro_batches * stream.worker.value, 0};
+  }
+};
+
+TEST(ScopedDelay, OfAGroupHasTheLawOfTheGroupsNumber) {
+  const auto racks = scoped_delay(std::make_shared<SlowerByNumber>(), {.group_size = 3});
+  const auto per_step = scoped_delay(std::make_shared<SlowerByNumber>(), {.scope = DelayScope::step, .group_size = 3});
+  for (int worker = 0; worker < 9; ++worker) {
+    EXPECT_THAT(added(*racks, worker, 5), Each(worker / 3));
+    EXPECT_EQ(racks->step_law({.worker = Rank{worker}}, 4).mean_s, 4 * (worker / 3));
+    EXPECT_EQ(per_step->step_law({.worker = Rank{worker}}, 4).mean_s, worker / 3);
+  }
+}
+
 TEST(ScopedDelay, ConcernsOnlyWorkersThatThereAre) {
   const auto faults = [](const std::string& workers, int of_cluster) {
     SettingsDocument document(parse_toml("kind = \"constant\"\nvalue = 1\nworkers = " + workers, "delays.toml"));
