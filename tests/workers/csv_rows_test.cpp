@@ -63,6 +63,20 @@ TEST(CsvRows, RowsMayEndBehindTheLastColumnThatIsAskedFor) {
   EXPECT_NO_THROW(csv.check());
 }
 
+TEST(CsvRows, RowsThatAreFaultsArePassedOver) {
+  const std::string text = "a,b\n1,2\n3,x\ninf,4\n5,6,7\n8,9\n";
+  CsvRows csv("t.csv", text, {"a", "b"});
+  for (const double expected : {1.0, 8.0}) {
+    ASSERT_TRUE(csv.next());
+    EXPECT_EQ(csv.number(0), expected);
+  }
+  EXPECT_FALSE(csv.next());
+  const std::string faults = message_of<FileFault>([&] { csv.check(); });
+  EXPECT_THAT(faults, HasSubstr("t.csv:3: b = x"));
+  EXPECT_THAT(faults, HasSubstr("t.csv:4: a = inf"));
+  EXPECT_THAT(faults, HasSubstr("t.csv:5: there are 3 values for 2 columns"));
+}
+
 TEST(CsvRows, DamageBehindTheFirstRowsIsAFault) {
   std::string table = "a\n";
   for (int i = 0; i < 500'000; ++i) table += fmt::format("{}\n", i * 37 % 100'003);

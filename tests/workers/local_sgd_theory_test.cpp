@@ -51,6 +51,8 @@ TEST(LocalSgdTheory, TotalsOfRecordedSteps) {
   EXPECT_DOUBLE_EQ(local_total(times, 2, 3, 0.5), 5 + 5 + 2 * 0.5);
   EXPECT_DOUBLE_EQ(local_total(times, 2, 100, 0.5), 9 + 0.5);
   EXPECT_THROW(local_total(times, 3, 1, 0), std::invalid_argument);
+  EXPECT_THROW(local_total(times, 0, 1, 0), std::invalid_argument);
+  EXPECT_THROW(local_total(times, 2, 0, 0), std::invalid_argument);
 }
 
 // What the estimate calls communication contains what rounds save in waiting: without any of either it is exact.

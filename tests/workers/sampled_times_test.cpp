@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "workers/delays/constant.hpp"
@@ -55,6 +57,20 @@ TEST(SampledTimes, WhereOneWorkersDelaysDeclareWhatTheRunIsNotTheSampleCounts) {
     EXPECT_NEAR(sample({scoped_delay(drift_delay(0.0001, 5), {.workers = {worker}})}, 4, 1).law.mean,
                 1 + 0.0001 * 2000 / 2 / 4, 0.001)
         << worker;
+}
+
+// 64 workers, half of them slower; a mean of 512 steps of deviation 0.5 s has a standard error of 0.022 s. The variance
+// of the means over that of one alone is 1 + (difference / 2 / 0.022)^2, and by chance hardly ever above 2.07.
+TEST(SampledTimes, WorkersAreUnlikeWhereTheirMeansDifferByMoreThanChance) {
+  for (const auto& [slower_s, alike] : {std::pair{0.0, true}, {0.02, true}, {0.08, false}, {0.5, false}}) {
+    std::vector<double> factors(64, 1.0);
+    std::fill(factors.begin(), factors.begin() + 32, 1 + slower_s);
+    const auto times = sample({exponential_delay(0.5)}, 64, 1, factors);
+    ASSERT_EQ(times.drawn_steps(), 512u);
+    EXPECT_EQ(times.alike(), alike) << slower_s;
+    EXPECT_NEAR(times.law.mean, 1.5 + slower_s / 2, 1e-12);
+    EXPECT_NEAR(times.law.deviation, std::hypot(0.5, slower_s / 2), 1e-12);
+  }
 }
 
 // Bursts of four steps: the means of 512 steps differ by more than those of as many independent ones would.
