@@ -114,6 +114,29 @@ TEST(Training, APromiseOfSeveralMicroBatchesIsTheirSum) {
   EXPECT_EQ(engine.training.values(several), engine.training.values(sum));
 }
 
+// Stale gradients among fresh ones, in any order and with any weight: each is taken at its own model.
+TEST(Training, PromisesAtSeveralModelsAreEachTakenAtTheirOwn) {
+  Engine engine;
+  const auto start = engine.training.initial_state();  // 1, 1, 1, 1
+  const auto later = engine.at_target(start, 10);      // 10, 11, 12, 13
+  const std::vector<ModelStatePtr> at = {start, later, later, start, later, start, start, later};
+  const std::vector<double> weights = {1, 1, 1, 2, 2, 2, 1, 0.5};
+  for (std::size_t count = 1; count <= at.size(); ++count) {
+    Gradient sum;
+    std::vector<double> expected(4);
+    for (std::size_t k = 0; k < count; ++k) {
+      const int worker = static_cast<int>(k);
+      sum += engine.promise(at[k], worker) * weights[k];
+      for (std::size_t i = 0; i < 4; ++i) {
+        const double parameter = at[k] == start ? 1.0 : 10.0 + static_cast<double>(i);
+        expected[i] += weights[k] * (parameter - PullObjective::target({Rank{worker}, 0, 0}, i));
+      }
+    }
+    const auto found = engine.training.values(sum);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(found[i], static_cast<float>(expected[i])) << count;
+  }
+}
+
 // What a shared sum has cost is what those have who are in it.
 TEST(Training, ASharedSumCountsAndCostsWhatItsPartsDo) {
   Engine engine;
