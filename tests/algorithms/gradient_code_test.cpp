@@ -129,6 +129,13 @@ TEST(GradientCode, IgnoredStragglersAreMadeUpForByTheOthers) {
   EXPECT_EQ(weights[1] + weights[2], 0);
 }
 
+// Where others have left, fewer may come than the code can do without.
+TEST(GradientCode, OfIgnoredStragglersTheMeanIsThatOfWhoeverHasCome) {
+  const auto weights = weights_of_parts(ignore_stragglers(5, 2), {Rank{4}, Rank{1}});
+  EXPECT_DOUBLE_EQ(weights[1], 5.0 / 2);
+  EXPECT_DOUBLE_EQ(weights[4], 5.0 / 2);
+}
+
 // Each of the 6 sets in 6,000 draws 1,000 times on average, with a standard deviation of 29; five of these.
 TEST(GradientCode, EverySetIsDrawnAsOftenAsAnyOther) {
   std::map<std::set<int>, int> counts;

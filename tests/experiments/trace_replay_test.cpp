@@ -117,6 +117,22 @@ TEST_F(TraceReplayFile, FaultsHavePlaces) {
   EXPECT_THAT(faults({"cluster={workers=2,trace={file='" + name + "'}}"}), HasSubstr("cluster.trace.end is missing"));
 }
 
+// The experiment file's folder comes before the working directory, which is for files that are not there.
+TEST_F(TraceReplayFile, IsSoughtBesideTheExperimentFirst) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  const std::filesystem::path elsewhere = file.parent_path() / (file.stem().string() + "_elsewhere");
+  std::filesystem::create_directory(elsewhere);
+  std::ofstream(elsewhere / name) << "worker,step,micro_batch,duration_s\n0,0,0,1\n";
+  std::filesystem::copy_file(file.parent_path() / name, elsewhere / "alone.csv");
+  std::filesystem::current_path(elsewhere);
+  EXPECT_DOUBLE_EQ(seconds({}), 2 * (3 + 13 + 23));
+  EXPECT_DOUBLE_EQ(seconds({"cluster.trace.file=alone.csv"}), 2 * (3 + 13 + 23));
+  EXPECT_THAT(faults({"cluster.trace.file=nowhere.csv"}),
+              HasSubstr("there is no file " + (file.parent_path() / "nowhere.csv").string()));
+  std::filesystem::current_path(before);
+  std::filesystem::remove_all(elsewhere);
+}
+
 TEST_F(TraceReplayFile, AChangedTraceIsAnotherRun) {
   const std::string before = load().runs.at(0).hash;
   EXPECT_EQ(load().runs.at(0).hash, before);

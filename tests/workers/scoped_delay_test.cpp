@@ -85,6 +85,12 @@ TEST(ScopedDelay, ConcernsTheWorkersThatAreNamedAlone) {
   }
 }
 
+TEST(ScopedDelay, WhoIsNotNamedHasShorterMicroBatches) {
+  const ComputeTime compute_time(7, 1.5, {}, {scoped_delay(constant_delay(2), {.workers = {1}}), constant_delay(0.25)});
+  EXPECT_DOUBLE_EQ(compute_time.shortest(Rank{0}), 1.75);
+  EXPECT_DOUBLE_EQ(compute_time.shortest(Rank{1}), 3.75);
+}
+
 TEST(ScopedDelay, WithoutKeysIsTheProcessItself) {
   const auto plain = exponential_delay(2);
   EXPECT_EQ(scoped_delay(plain, {}), plain);
