@@ -77,6 +77,15 @@ TEST(CsvRows, RowsThatAreFaultsArePassedOver) {
   EXPECT_THAT(faults, HasSubstr("t.csv:5: there are 3 values for 2 columns"));
 }
 
+TEST(CsvRows, WhatOnlyBeginsAsANumberIsNone) {
+  for (const std::string cell : {"0.5x", "0.1s", "1;2", "1 2", "0x10", "1e", "-"}) {
+    const std::string text = "a,b\n1," + cell + "\n";
+    CsvRows csv("t.csv", text, {"b"});
+    EXPECT_FALSE(csv.next());
+    EXPECT_EQ(message_of<FileFault>([&] { csv.check(); }).substr(0, 13 + cell.size()), "t.csv:2: b = " + cell);
+  }
+}
+
 TEST(CsvRows, DamageBehindTheFirstRowsIsAFault) {
   std::string table = "a\n";
   for (int i = 0; i < 500'000; ++i) table += fmt::format("{}\n", i * 37 % 100'003);

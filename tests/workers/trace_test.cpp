@@ -236,12 +236,17 @@ TEST_F(TraceFiles, FaultsNameFileAndLine) {
   std::vector<TraceLimit> limits;
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 4, &limits}).faults,
               HasSubstr("no rows for worker 3: it has 1 workers"));
+  EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 2, &limits}).faults,
+              HasSubstr("no rows for worker 1: it has 1 workers"));
+  EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 1, &limits}).faults, "");
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"", {0.01, 1, &limits, 3}).faults,
               HasSubstr("have 2 micro-batches; cluster.micro_batches, 3, must be at most that"));
   EXPECT_EQ(
       read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nscope = \"step\"", {0.01, 1, &limits, 3}).faults, "");
   EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\ngroup_size = 4", {0.01, 4, &limits}).faults,
             "");
+  EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\ngroup_size = 4", {0.01, 5, &limits}).faults,
+              HasSubstr("no rows for group 1: it has 1 workers"));
   EXPECT_EQ(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nworkers = [0]", {0.01, 4, &limits}).faults, "");
   EXPECT_THAT(read("kind = \"trace\"\nend = \"wrap\"\nfile = \"bad.csv\"\nworkers = [2, 0]", {0.01, 4, &limits}).faults,
               HasSubstr("no rows for worker 2"));
