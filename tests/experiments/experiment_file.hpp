@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -50,7 +51,8 @@ class ExperimentFile : public testing::Test {
  protected:
   void SetUp() override {
     const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
-    file = std::filesystem::temp_directory_path() / (std::string("syncopate_") + test->name() + ".toml");
+    file = std::filesystem::temp_directory_path() /
+           (std::string("syncopate_") + test->name() + std::to_string(getpid()) + ".toml");
     write(small);
   }
   void TearDown() override { std::filesystem::remove(file); }

@@ -119,9 +119,18 @@ TEST_F(TraceReplayFile, FaultsHavePlaces) {
 
 // The experiment file's folder comes before the working directory, which is for files that are not there.
 TEST_F(TraceReplayFile, IsSoughtBesideTheExperimentFirst) {
-  const std::filesystem::path before = std::filesystem::current_path();
-  const std::filesystem::path elsewhere = file.parent_path() / (file.stem().string() + "_elsewhere");
-  std::filesystem::create_directory(elsewhere);
+  struct Place {
+    explicit Place(std::filesystem::path directory) : directory(std::move(directory)) {
+      std::filesystem::remove_all(this->directory);
+      std::filesystem::create_directory(this->directory);
+    }
+    ~Place() {
+      std::filesystem::current_path(before);
+      std::filesystem::remove_all(directory);
+    }
+    std::filesystem::path directory, before = std::filesystem::current_path();
+  } const place(file.parent_path() / (file.stem().string() + "_elsewhere"));
+  const std::filesystem::path& elsewhere = place.directory;
   std::ofstream(elsewhere / name) << "worker,step,micro_batch,duration_s\n0,0,0,1\n";
   std::filesystem::copy_file(file.parent_path() / name, elsewhere / "alone.csv");
   std::filesystem::current_path(elsewhere);
@@ -129,8 +138,6 @@ TEST_F(TraceReplayFile, IsSoughtBesideTheExperimentFirst) {
   EXPECT_DOUBLE_EQ(seconds({"cluster.trace.file=alone.csv"}), 2 * (3 + 13 + 23));
   EXPECT_THAT(faults({"cluster.trace.file=nowhere.csv"}),
               HasSubstr("there is no file " + (file.parent_path() / "nowhere.csv").string()));
-  std::filesystem::current_path(before);
-  std::filesystem::remove_all(elsewhere);
 }
 
 TEST_F(TraceReplayFile, AChangedTraceIsAnotherRun) {
