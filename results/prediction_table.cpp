@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "results/result_table.hpp"
+#include "results/sampled_note.hpp"
 #include "results/short_reason.hpp"
 #include "results/text_table.hpp"
 
@@ -128,6 +129,7 @@ std::string prediction_table(std::span<const PredictedMethod> methods) {
     for (const FormulaTime& formula : method.formulas) add("", row_of_formula(formula));
     if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-"});
   }
+  notes += note_of_sampled(table.text());
   return notes.empty() ? table.text() : table.text() + "\n" + notes;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "experiments/printable.hpp"
+#include "results/sampled_note.hpp"
 #include "results/short_reason.hpp"
 #include "results/text_table.hpp"
 
@@ -136,7 +137,7 @@ std::string formulas_text(std::span<const RunSummary> runs) {
     }
     text += line + "\n";
   }
-  return text;
+  return text + note_of_sampled(text);
 }
 
 std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {

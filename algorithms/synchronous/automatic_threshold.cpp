@@ -104,13 +104,15 @@ std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThr
 }
 
 std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings, const DropThresholdContext& context) {
-  static constexpr std::string_view searches[] = {"s-eff", "reference"};
+  static constexpr std::string_view searches[] = {"throughput", "s-eff", "reference"};
   static constexpr std::string_view clocks[] = {"step", "micro-batch"};
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::size_t faults = settings.faults_so_far();
   AutomaticThresholdOptions options;
-  options.form =
-      settings.choice("search", searches, "s-eff") == "reference" ? SpeedupForm::reference : SpeedupForm::effective;
+  const std::string search = settings.choice("search", searches, "throughput");
+  options.form = search == "reference" ? SpeedupForm::reference
+                 : search == "s-eff"   ? SpeedupForm::effective
+                                       : SpeedupForm::throughput;
   options.warmup_steps = settings.integer("warmup_steps", 0, most, options.warmup_steps.value());
   options.calibration_steps = settings.integer("calibration_steps", 1, most, options.calibration_steps.value());
   if (settings.has("maximum_drop_rate"))

@@ -6,7 +6,8 @@
 // Differs: the search sees the clock that enforces tau, which runs from the step's start, so that what it predicts
 //          comes true; T^c is what a step takes besides. The reference code takes the times of a timer around each
 //          micro-batch for the search and the step's clock for tau: calibration_clock = "micro-batch".
-//          search = "s-eff" (Eq. 6; default) or "reference". The cap on the drop rate is not in either.
+//          search = "throughput" (default), "s-eff" (Eq. 6) or "reference": see threshold_search.hpp. The cap on the
+//          drop rate is in neither paper nor code.
 // Checks:  the threshold equals that of the search on the same delays; predicted and realised drop rates agree.
 #pragma once
 
@@ -21,7 +22,7 @@ struct AutomaticThresholdOptions {
     step,         // their ends by the clock that enforces tau; all that a step holds counts
     micro_batch,  // each one's own time, with the sleep after it; not what lies between or runs on behind them
   };
-  SpeedupForm form = SpeedupForm::effective;
+  SpeedupForm form = SpeedupForm::throughput;
   Step warmup_steps{6};        // first steps, which are not recorded
   Step calibration_steps{44};  // I; both as in the reference code
   std::optional<double> maximum_drop_rate{};

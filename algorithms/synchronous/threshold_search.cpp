@@ -1,6 +1,7 @@
 #include "algorithms/synchronous/threshold_search.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -51,37 +52,61 @@ std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<
   return profiles;
 }
 
+struct SearchedRange {
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = 0;
+};
+
+SearchedRange searched_range(const MicroBatchTimes& recorded) {
+  const int first = recorded.micro_batches >= 6 ? 5 : (recorded.micro_batches - 1) / 2;
+  SearchedRange range;
+  visit_ends(recorded, [&](int, int m, double end) {
+    if (m >= first) range.lowest = std::min(range.lowest, end);
+    range.highest = std::max(range.highest, end);
+  });
+  return range;
+}
+
+// Both ends included; lowest > 0.
+std::vector<double> grid_in_equal_ratios(double lowest, double highest) {
+  std::vector<double> grid(grid_points, highest);
+  const double step = std::log(highest / lowest) / (grid_points - 1);
+  for (int k = 0; k < grid_points - 1; ++k) grid[static_cast<std::size_t>(k)] = lowest * std::exp(k * step);
+  return grid;
+}
+
 }  // namespace
 
 std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                                std::span<const double> thresholds) {
   const std::vector<StepProfile> profiles = profiles_of(recorded, thresholds);
   const double micro_batches = static_cast<double>(recorded.workers) * recorded.micro_batches;  // of a step
+  const auto steps = static_cast<double>(recorded.steps);
   std::vector<ThresholdEffect> effects;
   for (std::size_t k = 0; k < thresholds.size(); ++k) {
-    double kept_sum = 0, saved_sum = 0, speedup_sum = 0;
+    double kept_sum = 0, with_sum = 0, without_sum = 0, saved_sum = 0, speedup_sum = 0;
     for (const StepProfile& step : profiles) {
       const double kept = static_cast<double>(step.ending[k]) / micro_batches;
       const double without = step.computing + serial_time;
-      const double computing = form == SpeedupForm::effective ? std::min(thresholds[k], step.computing) : step.last[k];
+      const double computing = form == SpeedupForm::reference ? step.last[k] : std::min(thresholds[k], step.computing);
       const double with = computing + serial_time;
       kept_sum += kept;
+      with_sum += with;
+      without_sum += without;
       saved_sum += 1 - with / without;
       speedup_sum += kept == 0 ? 0 : kept * without / with;
     }
-    const auto steps = static_cast<double>(recorded.steps);
-    effects.push_back({thresholds[k], 1 - kept_sum / steps, saved_sum / steps, speedup_sum / steps});
+    const double kept = kept_sum / steps;
+    if (form == SpeedupForm::throughput)
+      effects.push_back({thresholds[k], 1 - kept, 1 - with_sum / without_sum, kept * without_sum / with_sum});
+    else
+      effects.push_back({thresholds[k], 1 - kept, saved_sum / steps, speedup_sum / steps});
   }
   return effects;
 }
 
 std::vector<double> threshold_grid(const MicroBatchTimes& recorded) {
-  const int first = recorded.micro_batches >= 6 ? 5 : (recorded.micro_batches - 1) / 2;
-  double lowest = std::numeric_limits<double>::infinity(), highest = 0;
-  visit_ends(recorded, [&](int, int m, double end) {
-    if (m >= first) lowest = std::min(lowest, end);
-    highest = std::max(highest, end);
-  });
+  const auto [lowest, highest] = searched_range(recorded);
   std::vector<double> grid(grid_points, highest);
   const double step = (highest - lowest) / (grid_points - 1);
   for (int k = 0; k < grid_points - 1; ++k) grid[static_cast<std::size_t>(k)] = lowest + k * step;
@@ -91,10 +116,26 @@ std::vector<double> threshold_grid(const MicroBatchTimes& recorded) {
 ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                  std::optional<double> maximum_drop_rate) {
   ThresholdEffect best{.threshold = std::numeric_limits<double>::infinity()};
-  for (const ThresholdEffect& effect : threshold_effects(recorded, serial_time, form, threshold_grid(recorded))) {
-    const bool allowed = !maximum_drop_rate || effect.drop_rate <= *maximum_drop_rate;
-    if (allowed && effect.effective_speedup > best.effective_speedup) best = effect;
+  // Returns the place of the best in the grid; none: no threshold of the grid is better than what was found before.
+  const auto search = [&](const std::vector<double>& grid) {
+    std::optional<std::size_t> place;
+    const std::vector<ThresholdEffect> effects = threshold_effects(recorded, serial_time, form, grid);
+    for (std::size_t k = 0; k < effects.size(); ++k) {
+      const bool allowed = !maximum_drop_rate || effects[k].drop_rate <= *maximum_drop_rate;
+      if (!allowed || effects[k].effective_speedup <= best.effective_speedup) continue;
+      best = effects[k];
+      place = k;
+    }
+    return place;
+  };
+  if (form != SpeedupForm::throughput) {
+    search(threshold_grid(recorded));
+    return best;
   }
+  const auto [lowest, highest] = searched_range(recorded);
+  const std::vector<double> grid = grid_in_equal_ratios(lowest, highest);
+  if (const auto place = search(grid))
+    search(grid_in_equal_ratios(grid[*place == 0 ? 0 : *place - 1], grid[std::min(*place + 1, grid.size() - 1)]));
   return best;
 }
 

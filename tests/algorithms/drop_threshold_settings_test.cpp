@@ -1,4 +1,5 @@
 // Thresholds of DropCompute as they are written in experiment files.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,11 +54,19 @@ TEST(DropThresholdSettings, ThresholdsAreAboveZero) {
     EXPECT_THAT(read(std::string("threshold_s = ") + value).faults, HasSubstr("threshold_s"));
 }
 
-TEST(DropThresholdSettings, DefaultsOfTheAutomaticRuleAreTheReferenceCodes) {
+TEST(DropThresholdSettings, TheAutomaticRuleRecordsAsManyStepsAsTheReferenceCodeByDefault) {
   const auto reading = read(R"(threshold = { rule = "automatic" })");
   EXPECT_EQ(reading.faults, "");
-  EXPECT_THAT(reading.resolved, testing::AllOf(HasSubstr("search = \"s-eff\""), HasSubstr("warmup_steps = 6"),
+  EXPECT_THAT(reading.resolved, testing::AllOf(HasSubstr("search = \"throughput\""), HasSubstr("warmup_steps = 6"),
                                                HasSubstr("calibration_steps = 44")));
+}
+
+TEST(DropThresholdSettings, EverySearchOfTheAutomaticRuleIsRead) {
+  for (const char* search : {"throughput", "s-eff", "reference"}) {
+    const auto reading = read(fmt::format(R"(threshold = {{ rule = "automatic", search = "{}" }})", search));
+    EXPECT_EQ(reading.faults, "");
+    EXPECT_THAT(reading.resolved, HasSubstr(fmt::format("search = \"{}\"", search)));
+  }
 }
 
 TEST(DropThresholdSettings, FaultsOfTheAutomaticRule) {

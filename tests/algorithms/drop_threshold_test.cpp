@@ -73,7 +73,7 @@ TEST(AutomaticThreshold, PredictedAndRealisedDropRatesAgree) {
   const SimulatedRun setup = delay_environment(250);
   const auto outcome = setup.run(with(make_automatic_threshold({})));
   const auto times = times_of(setup, 6, 44);
-  const auto expected = search_threshold({times, 64, 44, 12}, setup.network_s, SpeedupForm::effective);
+  const auto expected = search_threshold({times, 64, 44, 12}, setup.network_s, SpeedupForm::throughput);
   EXPECT_EQ(outcome.rounds[49].dropped, 0);
   // Somebody is always late: every step lasts exactly until the threshold. The first one holds the gather, too.
   const Duration step = from_seconds(expected.threshold) + from_seconds(0.5);
@@ -93,7 +93,7 @@ TEST(AutomaticThreshold, TheRealisedSpeedupIsThePredictedOne) {
   const auto outcome = setup.run(with(make_automatic_threshold({})));
   const auto baseline = setup.run(SyncSgd());
   const auto times = times_of(setup, 6, 44);
-  const auto expected = search_threshold({times, 64, 44, 12}, setup.network_s, SpeedupForm::effective);
+  const auto expected = search_threshold({times, 64, 44, 12}, setup.network_s, SpeedupForm::throughput);
   const auto mean_s = [](const SimulatedRun::Outcome& run) {  // of the last 199 steps
     return to_seconds(run.rounds.back().end - run.rounds[50].end) / 199;
   };
@@ -102,10 +102,11 @@ TEST(AutomaticThreshold, TheRealisedSpeedupIsThePredictedOne) {
   EXPECT_NEAR(realised, expected.effective_speedup, 0.03 * expected.effective_speedup);
 }
 
-TEST(AutomaticThreshold, TheReferenceSearchAndTheCapAreThoseOfTheSearch) {
+TEST(AutomaticThreshold, TheOtherSearchesAndTheCapAreThoseOfTheSearch) {
   const SimulatedRun setup = delay_environment(60);
   const auto times = times_of(setup, 6, 44);
-  for (const AutomaticThresholdOptions& options : {AutomaticThresholdOptions{.form = SpeedupForm::reference},
+  for (const AutomaticThresholdOptions& options : {AutomaticThresholdOptions{.form = SpeedupForm::effective},
+                                                   AutomaticThresholdOptions{.form = SpeedupForm::reference},
                                                    AutomaticThresholdOptions{.maximum_drop_rate = 0.03}}) {
     const auto expected = search_threshold({times, 64, 44, 12}, 0.5, options.form, options.maximum_drop_rate);
     const auto outcome = setup.run(with(make_automatic_threshold(options)));

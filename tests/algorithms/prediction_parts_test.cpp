@@ -276,7 +276,7 @@ TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
   const MicroBatchTimes drawn{times, drawn_workers, steps, micro_batches};
   constexpr double serial_s = 0.2;
   std::set<double> found;
-  for (const SpeedupForm form : {SpeedupForm::effective, SpeedupForm::reference})
+  for (const SpeedupForm form : {SpeedupForm::throughput, SpeedupForm::effective, SpeedupForm::reference})
     for (const auto& cap : {std::optional<double>{}, std::optional(0.01)}) {
       const auto rule = make_automatic_threshold({.form = form, .warmup_steps = 3, .maximum_drop_rate = cap});
       const auto sampled = rule->forecast({.micro_batches = micro_batches, .serial_s = serial_s, .drawn = drawn});
@@ -293,7 +293,7 @@ TEST(PredictionParts, TheForecastOfAnAutomaticThresholdIsThatOfItsOptions) {
       EXPECT_EQ(by_law->threshold_s, best.threshold);
       EXPECT_EQ(best.drop_rate <= 0.01, cap.has_value());
     }
-  EXPECT_EQ(found.size(), 4u);
+  EXPECT_EQ(found.size(), 6u);
 }
 
 // What waits for messages has no formula where they wait for each other; where not all workers were drawn and steps

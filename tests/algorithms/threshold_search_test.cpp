@@ -168,9 +168,72 @@ TEST(ThresholdSearch, TheEffectOfAThresholdIsEquationSix) {
   EXPECT_DOUBLE_EQ(code[1].effective_speedup, 7.0 / 8 * 7 / 4);
 }
 
+// Two workers, one micro-batch in each of two steps: 1 and 4, then 1 and 9; T^c = 1. A threshold of 2 keeps two of four
+// and takes 3 + 3 instead of 5 + 10.
+TEST(ThresholdSearch, ThroughputCountsAllStepsTogether) {
+  const std::vector<double> times = {1, 1, 4, 9};
+  const auto effect = threshold_effects({times, 2, 2, 1}, 1, SpeedupForm::throughput, std::vector<double>{2})[0];
+  EXPECT_DOUBLE_EQ(effect.drop_rate, 0.5);
+  EXPECT_DOUBLE_EQ(effect.time_saved, 1 - 6.0 / 15);
+  EXPECT_DOUBLE_EQ(effect.effective_speedup, 2.0 / 4 * 15 / 6);
+}
+
+// Micro-batches per time of what was recorded, under a threshold that keeps what ends before it.
+double throughput(const MicroBatchTimes& recorded, double serial_time, double threshold) {
+  double kept = 0;
+  std::vector<double> slowest(static_cast<std::size_t>(recorded.steps));
+  for (std::size_t i = 0; i < recorded.times.size();) {
+    const std::size_t step = i / static_cast<std::size_t>(recorded.micro_batches) % slowest.size();
+    double end = 0;
+    for (int m = 0; m < recorded.micro_batches; ++m) kept += (end += recorded.times[i++]) < threshold ? 1 : 0;
+    slowest[step] = std::max(slowest[step], end);
+  }
+  double time = 0;
+  for (const double end : slowest) time += std::min(end, threshold) + serial_time;
+  return kept / time;
+}
+
+// Pareto times from 2 ms on; shape 1.2 has no variance, 0.8 no mean.
+std::vector<double> pareto_times(double shape, std::size_t count, std::uint64_t seed) {
+  std::vector<double> times(count);
+  for (std::size_t k = 0; k < count; ++k) times[k] = 0.002 * std::pow(1 - splitmix_uniform(seed, k + 1), -1 / shape);
+  return times;
+}
+
+// What is found in one record is tried on another one, against the best of thresholds over the whole range.
+TEST(ThresholdSearch, UnderHeavyTailsItComesCloseToTheBestFixedThreshold) {
+  constexpr int workers = 16, micro_batches = 4, steps = 2000;
+  constexpr double serial_s = 0.001;
+  for (const double shape : {0.8, 1.05, 1.2, 1.5}) {
+    const auto others = pareto_times(shape, workers * steps * micro_batches, 99);
+    const MicroBatchTimes tried{others, workers, steps, micro_batches};
+    double best = 0;
+    for (double threshold = 0.002; threshold < 10; threshold *= 1.05)
+      best = std::max(best, throughput(tried, serial_s, threshold));
+    for (const int recorded_steps : {44, 200})
+      for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+        const auto times =
+            pareto_times(shape, static_cast<std::size_t>(workers * recorded_steps * micro_batches), seed);
+        const auto found =
+            search_threshold({times, workers, recorded_steps, micro_batches}, serial_s, SpeedupForm::throughput);
+        EXPECT_GT(throughput(tried, serial_s, found.threshold), 0.96 * best)
+            << "shape " << shape << ", " << recorded_steps << " steps, seed " << seed;
+      }
+  }
+}
+
+// One of four workers takes 10 instead of 1: dropping it takes a threshold just above 1.
+TEST(ThresholdSearch, TheSecondGridComesCloserThanTheFirst) {
+  const std::vector<double> times = {1, 1, 1, 10};
+  const auto found = search_threshold({times, 4, 1, 1}, 0, SpeedupForm::throughput);
+  EXPECT_GT(found.threshold, 1);
+  EXPECT_LT(found.threshold, 1.0002);  // 10^(1/199) = 1.012 has neighbours 1 and 1.023, whose second is 1.0001
+  EXPECT_NEAR(found.effective_speedup, 0.75 * 10, 0.002);
+}
+
 TEST(ThresholdSearch, WhatEndsAtTheThresholdIsDropped) {
   const std::vector<double> times = {1, 1};
-  for (const SpeedupForm form : {SpeedupForm::effective, SpeedupForm::reference}) {
+  for (const SpeedupForm form : {SpeedupForm::throughput, SpeedupForm::effective, SpeedupForm::reference}) {
     const auto effect = threshold_effects({times, 1, 1, 2}, 0, form, std::vector<double>{1, 2})[0];
     EXPECT_EQ(effect.drop_rate, 1);
     EXPECT_EQ(effect.effective_speedup, 0);  // also where what is left of the step takes no time
@@ -179,7 +242,7 @@ TEST(ThresholdSearch, WhatEndsAtTheThresholdIsDropped) {
 
 TEST(ThresholdSearch, WithoutAnySpreadNoThresholdIsSet) {
   const std::vector<double> times(static_cast<std::size_t>(8 * 3 * 12), 1.0);
-  for (const SpeedupForm form : {SpeedupForm::effective, SpeedupForm::reference}) {
+  for (const SpeedupForm form : {SpeedupForm::throughput, SpeedupForm::effective, SpeedupForm::reference}) {
     const auto found = search_threshold({times, 8, 3, 12}, 1, form);
     EXPECT_EQ(found.threshold, std::numeric_limits<double>::infinity());
     EXPECT_EQ(found.drop_rate, 0);
@@ -198,7 +261,7 @@ TEST(ThresholdSearch, OfEqualThresholdsTheFirstIsTaken) {
 
 TEST(ThresholdSearch, ACapAllowsWhatDropsJustAsMuch) {
   const std::vector<double> times = {1, 1, 1, 10};
-  for (const SpeedupForm form : {SpeedupForm::effective, SpeedupForm::reference}) {
+  for (const SpeedupForm form : {SpeedupForm::throughput, SpeedupForm::effective, SpeedupForm::reference}) {
     EXPECT_EQ(search_threshold({times, 4, 1, 1}, 0, form, 0.25).drop_rate, 0.25);
     EXPECT_EQ(search_threshold({times, 4, 1, 1}, 0, form, 0.2499).threshold, std::numeric_limits<double>::infinity());
   }

@@ -62,6 +62,13 @@ PredictedMethod by_nothing() {
   return method;
 }
 
+TEST(PredictionTable, WhatASampleIsIsSaidWhereAFormulaGoesByOne) {
+  std::vector<PredictedMethod> methods{by_simulation_and_two_formulas()};
+  EXPECT_THAT(prediction_table(methods), testing::Not(HasSubstr("the run's own steps")));
+  methods[0].formulas[1].prediction.formula = "sampled E[T]";
+  EXPECT_THAT(prediction_table(methods), HasSubstr("up to 512 of the run's own steps"));
+}
+
 TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
   const std::vector<PredictedMethod> methods{by_simulation_and_two_formulas(), by_nothing()};
   auto json = nlohmann::json::parse(predictions_json("e", methods));

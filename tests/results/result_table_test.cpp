@@ -233,6 +233,12 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   runs[3].method = "B";
   runs[3].sweep = {{"cluster.workers", "8"}};
   EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by law L: A, B, workers = 8\n(formula) by law M: B\n"));
+  EXPECT_THAT(result_table(runs), Not(HasSubstr("sampled")));
+  // A sample is one of the run's own delays: agreement in a short run shows nothing.
+  runs[2].predicted[0].prediction.formula = "sampled law";
+  EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by sampled law: B\n\"sampled\": by the delays of up to 512 of "
+                                            "the run's own steps"));
+  runs[2].predicted = {law_m};
   // No line gets longer than a wide terminal.
   std::vector<RunSummary> many;
   for (int i = 0; i < 30; ++i) {

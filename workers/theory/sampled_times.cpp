@@ -15,7 +15,7 @@ namespace syncopate {
 namespace {
 
 constexpr std::int64_t most_draws = 1'000'000;
-constexpr std::int64_t fewest_steps = 16, most_steps = 512;
+constexpr std::int64_t fewest_steps = 16;
 constexpr int most_workers = 4096;             // of more only some are drawn
 constexpr std::int64_t most_kept = 4'000'000;  // micro-batches
 
@@ -97,7 +97,7 @@ Drawing plan_drawing(std::span<const WorkerGroup> groups, bool all_drawn, int mi
                      std::optional<Step> planned) {
   std::int64_t drawn = 0;
   for (const WorkerGroup& group : groups) drawn += std::ssize(group.drawn);
-  const std::int64_t wanted = std::clamp(most_draws / (drawn * micro_batches), fewest_steps, most_steps);
+  const std::int64_t wanted = std::clamp(most_draws / (drawn * micro_batches), fewest_steps, most_sampled_steps);
   const std::int64_t steps = planned ? std::clamp<std::int64_t>(planned->value(), 1, wanted) : wanted;
   return {.steps = steps,
           .length = planned ? std::max<std::int64_t>(steps, planned->value()) : steps,

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -16,6 +17,9 @@
 #include "workers/units.hpp"
 
 namespace syncopate {
+
+// Of each worker; they are steps of the run itself.
+inline constexpr std::int64_t most_sampled_steps = 512;
 
 struct SampledTimes {
   int workers = 0;
