@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from plots.methods import Method, group_methods
+from plots.printable import printable
 from plots.runs import Run
 from plots.variation import flat, varying
 
@@ -27,7 +28,7 @@ def compare(runs: list[Run]) -> list[Comparison]:
     """Runs grouped by experiment and configuration."""
     experiments = defaultdict(list)
     for run in runs:
-        experiments[run.config.get("name") or run.directory.parent.parent.name].append(run)
+        experiments[printable(run.config.get("name") or run.directory.parent.parent.name)].append(run)
     comparisons = []
     for experiment, members in experiments.items():
         points = varying([flat({key: value for key, value in run.config.items() if key not in NOT_COMPARED})
@@ -41,7 +42,8 @@ def compare(runs: list[Run]) -> list[Comparison]:
 
 def heading(comparison: Comparison) -> str:
     newest = max(comparison.runs, key=lambda run: run.written)
-    return newest.config.get("description") or comparison.experiment
+    lines = (newest.config.get("description") or comparison.experiment).splitlines()
+    return printable(" ".join(line.strip() for line in lines))
 
 
 def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = None) -> str:
@@ -59,4 +61,4 @@ def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = 
     seeds = {len(method.runs) for method in methods or comparison.methods}
     bound = "up to " if len(seeds) > 1 else ""
     parts.append("one seed" if seeds == {1} else f"line: mean of {bound}{max(seeds)} seeds, band: lowest to highest")
-    return "  ·  ".join(parts)
+    return printable("  ·  ".join(parts))

@@ -113,6 +113,7 @@ def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float |
     for panel in line:
         if wide:
             panel.set_yscale("log")
+            panel.yaxis.set_major_formatter(style.DECADES)
             panel.yaxis.set_minor_formatter(NullFormatter())
             panel.set_ylim(low / 1.3, high * 1.3)
             continue

@@ -40,7 +40,8 @@ def run_interruptibly(work, directories: list[Path]) -> int:
     for directory in directories:
         remove(aside(directory, worker))
     if status is None or -status in INTERRUPTIONS:
-        print("plot: interrupted", file=sys.stderr)
+        clear = "\r\x1b[K" if sys.stderr is not None and sys.stderr.isatty() else ""  # a line of progress
+        print(f"{clear}plot: interrupted", file=sys.stderr)
         return 130
     print(f"plot: ended by signal {-status} ({signal.strsignal(-status)})", file=sys.stderr)
     return 1

@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from plots.printable import printable
 from plots.runs import Run
 from plots.variation import as_words, flat, varying
 
@@ -75,7 +76,7 @@ def sortable(label: str) -> list:
 
 
 def method_label(run: Run) -> str:
-    return run.summary.get("method") or settings(run).get("label") or run.directory.parent.name
+    return printable(run.summary.get("method") or settings(run).get("label") or run.directory.parent.name)
 
 
 def settings(run: Run) -> dict:

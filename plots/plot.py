@@ -1,35 +1,36 @@
-"""Figures of the runs below a directory, as PNG and SVG in <directory>/plots. Use: python -m plots [--every-formula]
-DIRECTORY
+"""Figures of the runs below a directory, as PNG and SVG in <directory>/plots. Use: see request.py.
 
-Exit status: 0 figures written, 1 they or their names could not be written, 2 wrong usage or results that cannot be read,
-130 interrupted.
+Exit status: 0 figures written, 1 they or their names could not be written, 2 wrong usage, results that cannot be read
+or more figures than the limit, 130 interrupted.
 """
 
 import os
-import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from shutil import rmtree
-from zlib import crc32
 
+from plots import progress
+from plots.choice import choose
 from plots.comparison import Comparison, compare, heading, subtitle
 from plots.interruptible import aside
-from plots.runs import ResultsFault, find_run_directories, read_run
+from plots.plan import Planned, plan_figures
+from plots.progress import followed, say
+from plots.request import Request, read_request
+from plots.runs import ResultsFault, find_run_directories, read_documents, read_tables
 from plots.variation import as_words
 
-
-USAGE = """Use: ./dev plot [--every-formula] DIRECTORY, for example ./dev plot results/runs/quickstart
-  --every-formula  draw every formula of a method in figures of sweeps, not only the one that assumes least"""
+RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # of what is said about progress beside a terminal
 
 
-def draw_figures(comparisons: list[Comparison], every_formula: bool):
-    """All figures of the comparisons, one after the other, each with the name of its files."""
+def draw_figures(plan: list[Planned], comparisons: list[Comparison], every_formula: bool):
+    """All figures of the plan, one after the other, each with the name of its files."""
     # Matplotlib takes a second to load, which a message about a wrong directory need not wait for.
     from plots.curves_figure import curves_figure
+    from plots.fonts import use_fonts_for, without_font
     from plots.rounds_figure import rounds_figure
     from plots.style import line_styles
-    from plots.sweep_figure import sweep_figures
+    from plots.sweep_figure import sweep_figure
     from plots.timeline_figure import timeline_figure
 
     algorithms = defaultdict(dict)
@@ -37,23 +38,25 @@ def draw_figures(comparisons: list[Comparison], every_formula: bool):
         for method in comparison.methods:
             algorithms[comparison.experiment].setdefault(method.label, method.algorithm)
     styles = {experiment: line_styles(methods) for experiment, methods in algorithms.items()}
-    several = len(styles) > 1
-    for experiment, figure in sweep_figures(comparisons, styles, every_formula):
-        yield file_name("sweep", experiment if several else ""), figure
-    for comparison in comparisons:
-        point = as_words(comparison.point)
-        for kind, draw in (("curves", curves_figure), ("rounds", rounds_figure), ("timeline", timeline_figure)):
-            figure = draw(comparison.methods, styles[comparison.experiment], heading(comparison),
-                          subtitle(comparison, point))
-            if figure is not None:
-                yield file_name(kind, comparison.experiment if several else "", point), figure
+    if missing := use_fonts_for("".join(texts(comparisons))):
+        say(without_font(missing))
+    draw = {"curves": curves_figure, "rounds": rounds_figure, "timeline": timeline_figure}
+    for planned in followed(plan, "figures", FIGURES_PER_LINE):
+        shown, looks = planned.shown, styles[planned.shown.experiment]
+        if planned.kind == "sweep":
+            figure = sweep_figure(shown, looks, every_formula)
+        else:
+            point = as_words(shown.point, ", ")
+            figure = draw[planned.kind](shown.methods, looks, heading(shown), subtitle(shown, point))
+        if figure is not None:
+            yield planned.name, figure
 
 
-def file_name(*parts: str) -> str:
-    """The parts that are not empty, in characters that suit every file system; the end of a long one as a digest.
-    A plus is dropped: 1e+06 must not become 1e-06."""
-    name = re.sub(r"[^\w.=-]+", "-", "-".join(part for part in parts if part).replace("+", ""))
-    return name if len(name) <= 100 else f"{name[:90]}-{crc32(name.encode()):08x}"
+def texts(comparisons: list[Comparison]) -> set[str]:
+    """What users have written of what figures show."""
+    return {text for comparison in comparisons
+            for text in (heading(comparison), subtitle(comparison, as_words(comparison.point)),
+                         *(method.label for method in comparison.methods))}
 
 
 def numbered(name: str, taken: set[str]) -> str:
@@ -89,28 +92,55 @@ def write_figures(figures, directory: Path) -> list[Path]:
     return written
 
 
-def plot(directory: Path, every_formula: bool = False) -> list[Path]:
-    """Reads all runs first: a fault in one of them is found before anything is drawn."""
-    runs = [read_run(path) for path in find_run_directories(directory)]
+def read_comparisons(directory: Path) -> list[Comparison]:
+    """Of the runs below the directory, without their tables."""
+    paths = find_run_directories(directory)
+    runs = [read_documents(path) for path in followed(paths, "summaries read", RUNS_PER_LINE)]
     for run in runs:
         if run.summary.get("status") == "failed":
-            print(f"plot: left out, because it failed: {run.directory}", file=sys.stderr)
+            say(f"left out, because it failed: {run.directory}")
     runs = [run for run in runs if run.summary.get("status") != "failed"]
     if not runs:
         raise ResultsFault(f"{directory}: all its runs have failed; expected at least one that has not")
     comparisons = compare(runs)
     for run in [run for comparison in comparisons for method in comparison.methods for run in method.older]:
-        print(f"plot: left out, because a newer run has the same method and seed: {run.directory}", file=sys.stderr)
-    written = write_figures(draw_figures(comparisons, every_formula), directory / "plots")
+        say(f"left out, because a newer run has the same method and seed: {run.directory}")
+    return comparisons
+
+
+def plot(request: Request) -> list[Path]:
+    """Reads all tables first: a fault in one of them is found before anything is drawn."""
+    comparisons = choose(read_comparisons(request.directory), request.wanted)
+    plan = plan_figures(comparisons, request.kinds)
+    if len(plan) > request.limit:
+        raise ResultsFault(refusal(request, plan, comparisons))
+    runs = [run for comparison in comparisons for run in comparison.runs]
+    for run in followed(runs, "runs' tables read", RUNS_PER_LINE):
+        read_tables(run)
+    written = write_figures(draw_figures(plan, comparisons, request.every_formula), request.directory / "plots")
     if not written:
-        raise ResultsFault(f"{directory}: its runs have neither evaluations nor steps; expected at least one")
+        raise ResultsFault(f"{request.directory}: its runs have nothing for figures of the kinds "
+                           f"{', '.join(request.kinds)}; expected evaluations or steps")
     return written
+
+
+def refusal(request: Request, plan: list[Planned], comparisons: list[Comparison]) -> str:
+    """How many figures there would be, and how there can be fewer."""
+    kinds = Counter(planned.kind for planned in plan)
+    ways = []
+    if len(kinds) > 1:
+        ways.append(f"--only {min(kinds, key=kinds.get)}")
+    if point := comparisons[0].point:
+        ways.append(f"key=value, such as {'='.join(next(iter(point.items())))}")
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return (f"{request.directory}: {len(plan)} figures ({counts}); must be at most {request.limit}, or as many as "
+            f"--limit allows{'; fewer with ' if ways else ''}{' or '.join(ways)}")
 
 
 def list_figures(written: list[Path]) -> int:
     """Prints their names; status 1 where nobody can read them, on a full device or without a reader."""
     if sys.stdout is None:  # closed when Python began
-        print(f"plot: the figures are in {written[0].parent}, but standard output is closed", file=sys.stderr)
+        say(f"the figures are in {written[0].parent}, but standard output is closed")
         return 1
     try:
         for path in written:
@@ -119,28 +149,22 @@ def list_figures(written: list[Path]) -> int:
     except OSError as fault:
         # Python would try once more at its end, and fail with a traceback and a status of its own.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(f"plot: the figures are in {written[0].parent}, but standard output cannot be written: {fault.strerror}",
-              file=sys.stderr)
+        say(f"the figures are in {written[0].parent}, but standard output cannot be written: {fault.strerror}")
         return 1
     return 0
 
 
 def main(arguments: list[str]) -> int:
-    every_formula = "--every-formula" in arguments
-    directories = [argument for argument in arguments if argument != "--every-formula"]
-    if len(directories) != 1 or directories[0].startswith("-"):
-        print(USAGE, file=sys.stderr)
-        return 0 if arguments in (["-h"], ["--help"]) else 2
-    if directories[0] == "":  # which Path takes for the working directory
-        print('plot: the name of the directory is empty (""); expected a directory above runs, such as '
-              "results/runs/<experiment>, or . for the working directory", file=sys.stderr)
-        return 2
     try:
-        written = plot(Path(directories[0]), every_formula)
+        request = read_request(arguments)
+    except SystemExit as ended:  # with a message, or help
+        return ended.code
+    try:
+        written = plot(request)
     except ResultsFault as fault:
-        print(f"plot: {fault}", file=sys.stderr)
+        say(str(fault))
         return 2
     except OSError as fault:
-        print(f"plot: cannot write the figures: {fault}", file=sys.stderr)
+        say(f"cannot write the figures: {fault}")
         return 1
-    return list_figures(written)
+    return list_figures(written) or int(progress.messages_lost)

@@ -1,6 +1,7 @@
 """The look that all figures share: colours, axes, labels beside the lines."""
 
 from itertools import cycle
+from unicodedata import east_asian_width
 
 import matplotlib
 
@@ -23,6 +24,7 @@ plt.rcParams.update({
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e6e6e6", "grid.linewidth": 0.7, "axes.axisbelow": True,
     "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
+    "text.parse_math": False,  # a label may hold dollars, and an axis then has no formulas either
     "lines.linewidth": 1.9, "lines.solid_capstyle": "round", "svg.fonttype": "none", "svg.hashsalt": "syncopate",
 })
 
@@ -48,7 +50,12 @@ def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
 
 def label_inches(labels) -> float:
     """Width that the longest of the labels takes in bold, with a little room."""
-    return 0.25 + 0.093 * max(len(label) for label in labels)
+    return 0.25 + 0.093 * max(columns(label) for label in labels)
+
+
+def columns(text: str) -> int:
+    """As on a terminal, where Chinese characters are two wide."""
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def short_number(value: float, _=None) -> str:
@@ -59,7 +66,13 @@ def short_number(value: float, _=None) -> str:
     return f"{value:.4g}"
 
 
+def decade(value: float, _=None) -> str:
+    """Powers of ten in little room, 1e-4, and not as formulas: see text.parse_math."""
+    return f"{value:.0e}".replace("e-0", "e-") if 0 < value < 0.01 else short_number(value)
+
+
 SHORT = FuncFormatter(short_number)
+DECADES = FuncFormatter(decade)
 
 
 def time_unit(longest_s: float) -> tuple[float, str]:

@@ -9,11 +9,16 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from plots import style
-from plots.comparison import Comparison, heading, subtitle
+from plots.comparison import heading, subtitle
 from plots.methods import BASELINE, Method, in_order, seeds_text
+from plots.printable import printable
 from plots.runs import Run
+from plots.sweeps import Sweep
+from plots.variation import as_words
 
 THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))]  # of formulas, the last first
+
+DIGIT = 0.02  # of a panel's width
 
 
 @dataclass
@@ -74,27 +79,10 @@ DROPPED = Panel("Dropped micro-batches (%)", lambda run: 100 * run.summary["drop
 ACCURACY = Panel("Final test accuracy (%)", lambda run: 100 * (run.summary["final_test_accuracy"] or np.nan))
 
 
-def sweep_figures(comparisons: list[Comparison], looks: dict[str, dict[str, dict]], every_formula: bool = False):
-    """Experiment and figure, for each in which exactly one numeric key varies, over at least three
-    values. `looks`: by experiment and label. `every_formula`: draws all formulas of a method, not
-    only the one that assumes least."""
-    for experiment in dict.fromkeys(comparison.experiment for comparison in comparisons):
-        points = [comparison for comparison in comparisons if comparison.experiment == experiment]
-        keys = list(points[0].point)
-        if len(keys) == 1 and len(points) >= 3 and all(is_number(point.point[keys[0]]) for point in points):
-            points.sort(key=lambda point: float(point.point[keys[0]]))
-            yield experiment, sweep_figure(keys[0], points, looks[experiment], every_formula)
-
-
-def is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
-
-
-def sweep_figure(key: str, points: list[Comparison], looks: dict[str, dict], every_formula: bool = False):
-    """Panels of what the summaries hold against the key's value."""
+def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = False):
+    """Panels of what the summaries hold against the key's value. `looks`: by label. `every_formula`: draws all formulas
+    of a method, not only the one that assumes least."""
+    key, points = sweep.key, sweep.points
     methods = in_order([method for point in points for method in point.methods])
     names = shown_names(methods)
     styles = {name: looks[label] for label, name in names.items()}
@@ -107,7 +95,7 @@ def sweep_figure(key: str, points: list[Comparison], looks: dict[str, dict], eve
     figure, axes = plt.subplots(1, len(panels), figsize=(width, 4.9), squeeze=False)
     figure.subplots_adjust(left=0.8 / width, right=1 - (0.5 + style.label_inches(styles)) / width, top=1 - 1.2 / 4.9,
                            bottom=0.13, wspace=0.24)
-    quantity = key.rsplit(".", 1)[-1]
+    quantity = printable(key.rsplit(".", 1)[-1])
     xs = [float(point.point[key]) for point in points]
     for axis, panel in zip(axes[0], panels):
         ends, drawn = {}, [panel.value(run) for run in runs]
@@ -129,7 +117,8 @@ def sweep_figure(key: str, points: list[Comparison], looks: dict[str, dict], eve
         axis.set_xlabel(quantity.replace("_", " "))
     style.label_lines(axes[0][-1], ends, styles)
     explain_thin_lines(axes[0][0], runs, dashes, colours)
-    style.title(figure, heading(points[0]), subtitle(points[0], f"{quantity}={xs[0]:g} to {xs[-1]:g}", methods))
+    shown = as_words({key: f"{xs[0]:g} to {xs[-1]:g}", **sweep.others}, ", ")
+    style.title(figure, heading(points[0]), subtitle(points[0], shown, methods))
     return figure
 
 
@@ -156,7 +145,7 @@ def draw_formula(axis, name: str, there: list[tuple[float, list[Run]]], panel: P
     return [y for _, y in line]
 
 
-def draw_linear(axis, xs: list[float], panel: Panel, smallest: Comparison) -> list[float]:
+def draw_linear(axis, xs: list[float], panel: Panel, smallest) -> list[float]:
     """What as many workers would do if nobody waited, by synchronous SGD's on the fewest; returns
     its values."""
     first = next((method for method in smallest.methods if method.algorithm == BASELINE), smallest.methods[0])
@@ -218,10 +207,24 @@ def scale_axes(panel, xs: list[float], values: list[float]) -> None:
     """Logarithmic where the values span more than a decade."""
     if xs[0] > 0 and xs[-1] / xs[0] >= 10:
         panel.set_xscale("log", base=2)
-        panel.xaxis.set_major_locator(FixedLocator(xs))
+        panel.xaxis.set_major_locator(FixedLocator(legible(xs)))
         panel.xaxis.set_minor_locator(NullLocator())
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}" if abs(x) < 10000 else style.short_number(x)))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda x, _: size_text(x)))
     if min(values) > 0 and max(values) / min(values) >= 10:
         panel.set_yscale("log")
         panel.yaxis.set_minor_locator(NullLocator())
     panel.yaxis.set_major_formatter(style.SHORT)
+
+
+def legible(xs: list[float]) -> list[float]:
+    """Those of ascending values, the last first, whose texts do not run into each other on a logarithmic axis."""
+    kept = xs[-1:]
+    for x in reversed(xs[:-1]):
+        widest = max(len(size_text(x)), len(size_text(kept[-1])))
+        if np.log(kept[-1] / x) >= DIGIT * (1 + widest) * np.log(xs[-1] / xs[0]):
+            kept.append(x)
+    return kept
+
+
+def size_text(x: float) -> str:
+    return f"{x:g}" if abs(x) < 10000 else style.short_number(x)

@@ -1,5 +1,7 @@
 """In which settings several tables of a configuration differ, and how to say so."""
 
+from plots.printable import printable
+
 
 def flat(table: dict, prefix: str = "") -> dict[str, str]:
     """{"a": {"b": 1}} as {"a.b": "1"}."""
@@ -27,6 +29,6 @@ def varying(tables: list[dict[str, str]]) -> list[dict[str, str]]:
     return [{key: table.get(key, "none") for key in differing} for table in tables]
 
 
-def as_words(point: dict[str, str]) -> str:
+def as_words(point: dict[str, str], between: str = " ") -> str:
     """{"cluster.workers": "8"} as workers=8."""
-    return " ".join(f"{key.rsplit('.', 1)[-1]}={value}" for key, value in point.items())
+    return printable(between.join(f"{key.rsplit('.', 1)[-1]}={value}" for key, value in point.items()))

@@ -5,7 +5,8 @@ from synthetic_results import write_experiment, write_run, write_sweep
 from with_results import WithDirectory, change, comparisons_below
 
 from plots.curves_figure import curves_figure
-from plots.plot import file_name, numbered
+from plots.plan import file_name
+from plots.plot import numbered
 from plots.rounds_figure import rounds_figure
 from plots.style import ALGORITHMS, line_styles
 

@@ -29,12 +29,12 @@ sys.exit(run_interruptibly(lambda: plot.main(sys.argv[1:]), [Path(sys.argv[1])])
 
 
 class Interruption(WithDirectory):
-    def start(self, *program, **options):
+    def start(self, *program, stderr=subprocess.PIPE, **options):
         def block():  # as `dev` does: what is signalled while Python begins is heard later
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
 
         return subprocess.Popen([sys.executable, "-B", *program, self.directory], cwd=Path(__file__).parents[2],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=block,
+                                stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=block,
                                 start_new_session=True, **options)
 
     def assert_interrupted(self, process):
@@ -77,6 +77,23 @@ class Interruption(WithDirectory):
             self.assertEqual(len(list(self.directory.glob(".plots-*"))), 1)
             send(process.pid, signal.SIGINT)
             self.assert_interrupted(process)
+
+    def test_on_a_terminal_in_place_of_the_line_of_progress(self):
+        for workers in (1, 2):
+            write_run(self.directory / f"{workers}", "m", 1, workers=workers)
+        summary = min(self.directory.rglob("summary.json"))
+        summary.unlink()
+        os.mkfifo(summary)
+        terminal, program_side = os.openpty()
+        process = self.start("-m", "plots", stderr=program_side)
+        os.close(program_side)
+        with open(summary, "w"):  # once the other side reads
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(SOON_S), 130)
+        said = os.read(terminal, 10000).decode()
+        os.close(terminal)
+        process.stdout.close()
+        self.assertEqual(said, "\r\x1b[Kplot: 0 of 2 summaries read\r\x1b[Kplot: interrupted\r\n")
 
     def test_while_results_are_read(self):
         summary = write_run(self.directory / "m", "m", 1) / "summary.json"

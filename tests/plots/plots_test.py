@@ -12,9 +12,11 @@ from unittest import mock
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 
 import numpy as np
+from amount_cases import Amount, Progress
 from damage_cases import DamagedFiles
 from figures_cases import Drawing, Figures
 from interruption_cases import Interruption
+from label_cases import Labels, Printable
 from methods_cases import Methods
 from recorded_cases import RecordedSteps
 from rounds_cases import Rounds
@@ -137,6 +139,16 @@ class LostOutput(WithDirectory):
     def assert_said(self, process, reason):
         self.assertEqual(process.stderr, f"plot: the figures are in {self.directory / 'plots'}, but standard output "
                                          f"cannot be written: {reason}\n")
+        self.assertEqual(process.returncode, 1)
+        self.assertTrue((self.directory / "plots" / "curves.png").exists())
+
+    def test_figures_are_drawn_where_messages_are_lost(self):
+        write_run(self.directory / "m", "m", 1)
+        failed = write_run(self.directory / "m", "m", 2) / "summary.json"
+        failed.write_text(failed.read_text().replace("finished", "failed"))
+        with open("/dev/full", "w") as full:
+            process = subprocess.run([sys.executable, "-B", "-m", "plots", self.directory],
+                                     cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL, stderr=full)
         self.assertEqual(process.returncode, 1)
         self.assertTrue((self.directory / "plots" / "curves.png").exists())
 

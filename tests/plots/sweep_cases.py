@@ -6,7 +6,8 @@ from synthetic_results import write_run, write_sweep
 from with_results import WithDirectory, change, comparisons_below
 
 from plots.style import line_styles
-from plots.sweep_figure import THIN, sweep_figures
+from plots.sweep_figure import THIN, legible, sweep_figure
+from plots.sweeps import find_sweeps
 
 SIZES = (8, 16, 32)
 
@@ -20,7 +21,8 @@ class Sweeps(WithDirectory):
         """The figure's panels by title."""
         comparisons = comparisons_below(self.directory)
         labels = {method.label: method.algorithm for comparison in comparisons for method in comparison.methods}
-        (_, figure), = sweep_figures(comparisons, {"synthetic": line_styles(labels)}, every_formula)
+        sweep, = find_sweeps(comparisons)
+        figure = sweep_figure(sweep, line_styles(labels), every_formula)
         return {panel.get_title(loc="left"): panel for panel in figure.axes}
 
     def write_formulas(self, predicted):
