@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "experiments/printable.hpp"
 #include "results/build_info.hpp"
 #include "results/host.hpp"
 #include "results/result_table.hpp"
@@ -74,8 +75,15 @@ std::string label_of(const ComparedRun& run, bool with_seed) {
   return label;
 }
 
+// By how much communication alone moves the time per step, relative to MPI's; none where it is not known.
+std::optional<double> communication_error(const ComparedRun& run) {
+  const auto simulated = run.simulated.communication_s(), mpi = run.mpi.communication_s();
+  if (!simulated || !mpi) return {};
+  return std::abs(*simulated - *mpi) / run.mpi.step_time_s();
+}
+
 std::string notes(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
-  std::string text = pace_note(runs, tolerances);
+  std::string text = pace_note(runs, tolerances) + network_note(runs, tolerances);
   std::vector<RunSummary> mpi;
   for (const ComparedRun& run : runs)
     if (run.failure.empty()) mpi.push_back(run.mpi);
@@ -110,6 +118,7 @@ Json json_of(const RunSummary& run) {
           {"final_test_loss", json_of(run.final_test_loss)},
           {"overruns", run.overruns},
           {"emulated_micro_batches", run.emulated_micro_batches},
+          {"communication_s", json_of(run.communication_s())},
           {"commit", run.commit}};
 }
 
@@ -173,6 +182,27 @@ std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& toler
       one ? fmt::format(" = {:.6g}", declared_s) : "");
 }
 
+std::string network_note(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
+  const ComparedRun* most = nullptr;
+  double largest_error = tolerances.step_time;
+  for (const ComparedRun& run : runs) {
+    if (!run.failure.empty() || verdict(run, tolerances) == "within") continue;
+    const double error = communication_error(run).value_or(0);
+    if (!(error > largest_error)) continue;
+    largest_error = error;
+    most = &run;
+  }
+  if (!most) return "";
+  const double simulated_s = *most->simulated.communication_s();
+  const char* const advice =
+      simulated_s > 0 ? "Set network.kind = \"free\" to compare\nall but communication, or declare" : "Declare";
+  return fmt::format(
+      "MPI's ranks do not have the declared [network], by which only the simulation goes:\n{} communicates for {:.4g} "
+      "s "
+      "per step simulated, for {:.4g} s under MPI. {} in [network] the latency and bandwidth that the ranks have.\n",
+      printable(label_of(*most, several_seeds(runs))), simulated_s, *most->mpi.communication_s(), advice);
+}
+
 std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
   TextTable table;
   table.add_column("method", Align::left);
@@ -215,7 +245,7 @@ std::string comparison_json(const std::string& experiment, std::span<const Compa
                             const Tolerances& tolerances, const ComparisonMachine& machine) {
   Json list = Json::array();
   for (const ComparedRun& run : runs) list.push_back(json_of(run, tolerances));
-  const std::string note = pace_note(runs, tolerances);
+  const auto json_of_note = [](const std::string& note) { return note.empty() ? Json(nullptr) : Json(note); };
   const Json json = {
       {"experiment", experiment},
       {"commit", build_info().commit},
@@ -225,7 +255,8 @@ std::string comparison_json(const std::string& experiment, std::span<const Compa
       {"largest_errors",
        {{"step_time", largest(runs, step_time_error)}, {"drop_rate", largest(runs, drop_rate_error)}}},
       {"all_within", all_within(runs, tolerances)},
-      {"pace_note", note.empty() ? Json(nullptr) : Json(note)},
+      {"pace_note", json_of_note(pace_note(runs, tolerances))},
+      {"network_note", json_of_note(network_note(runs, tolerances))},
       {"runs", std::move(list)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

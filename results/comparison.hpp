@@ -50,6 +50,10 @@ struct ComparisonMachine {
 // Empty where none is.
 std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
+// Where runs are off because communication does not cost MPI's ranks what the declared [network] says: of the run that
+// differs most what it costs on both clusters, and what to set. Empty where none is.
+std::string network_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
+
 // Three rows per run (simulated, MPI, error), then what did not come to its end and what to mind.
 std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 

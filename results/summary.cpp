@@ -118,6 +118,13 @@ double RunSummary::drop_rate() const {
 double RunSummary::samples_per_virtual_s() const { return ratio(static_cast<double>(samples), end_time_s); }
 double RunSummary::samples_per_host_s() const { return ratio(static_cast<double>(samples), host_s); }
 
+std::optional<double> RunSummary::communication_s() const {
+  if (accounts.empty() || steps == 0) return {};
+  double all_s = 0;
+  for (const Account& account : accounts) all_s += exact_seconds(account[Activity::communicate]);
+  return all_s / (static_cast<double>(accounts.size()) * static_cast<double>(steps));
+}
+
 std::optional<double> RunSummary::mean_staleness() const {
   if (staleness.empty()) return {};
   double steps = 0;

@@ -72,6 +72,8 @@ struct RunSummary {
   double drop_rate() const;              // dropped / (kept + dropped); 0 if there is neither
   double samples_per_virtual_s() const;  // 0 if no time has passed
   double samples_per_host_s() const;
+  // Of a worker per step, on average over the workers; none for runs that did not come to their end.
+  std::optional<double> communication_s() const;
 
   // Per worker; empty for runs that did not come to their end.
   std::vector<Account> accounts;

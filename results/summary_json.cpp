@@ -61,6 +61,15 @@ Json worker_seconds(const std::vector<Account>& accounts) {
   return {{"summed", std::move(summed)}, {"per_worker", std::move(per_worker)}};
 }
 
+std::vector<Account> accounts_of(const Json& worker_seconds) {
+  const Json& per_worker = worker_seconds.at("per_worker");
+  std::vector<Account> accounts(per_worker.at(activity_names.front()).size());
+  for (std::size_t activity = 0; activity < activities; ++activity)
+    for (std::size_t i = 0; i < accounts.size(); ++i)
+      accounts[i].time[activity] = from_seconds(per_worker.at(activity_names[activity]).at(i).get<double>());
+  return accounts;
+}
+
 Json staleness_of(const RunSummary& summary) {
   Json json;
   json["mean"] = json_of(summary.mean_staleness());
@@ -209,6 +218,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     if (json.contains("collectives")) summary.collectives = optional_at<std::int64_t>(json, "collectives");
     if (json.contains("messages")) summary.messages = optional_at<std::int64_t>(json, "messages");
     json.at("host_s").get_to(summary.host_s);
+    if (!json.at("worker_seconds").is_null()) summary.accounts = accounts_of(json.at("worker_seconds"));
     json.at("kept_micro_batches_per_worker").get_to(summary.kept_per_worker);
     json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
     if (json.contains("staleness")) json.at("staleness").at("histogram").get_to(summary.staleness);

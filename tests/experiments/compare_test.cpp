@@ -114,6 +114,23 @@ TEST_F(Compare, DeclaredTimesThatAreNotInjectedAreToldWithWhatToSet) {
   EXPECT_TRUE(result()["runs"][0]["replaced_micro_batch_s"].is_null());
 }
 
+// Two seconds of communication that MPI's ranks, on one machine, do not have, with a model and without.
+TEST_F(Compare, ADeclaredNetworkIsNamedWithWhatToSet) {
+  const std::string file = write("e.toml", two_methods);
+  for (const char* model : {"training.model=none training.parameters=10", "training.model=quadratic"}) {
+    const auto outcome =
+        syncopate("compare " + file + " --results results --quiet budget.steps=2 network.latency_s=2 " +
+                  "network.kind=fixed " + model);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("[network]"), HasSubstr("Set network.kind = \"free\"")));
+    const json compared = result();
+    EXPECT_GT(compared["runs"][0]["step_time_error"], 0.5);
+    EXPECT_EQ(compared["runs"][0]["simulated"]["communication_s"], 2);
+    EXPECT_LT(compared["runs"][0]["mpi"]["communication_s"], 1);
+    EXPECT_THAT(outcome.out, HasSubstr(compared["network_note"].get<std::string>()));
+  }
+}
+
 // Launchers that stand for MPI: what was simulated is copied to where its results are looked for, as if both clusters
 // agreed to the last bit. What they were asked for is in asked.txt, a line each.
 class CompareWithoutMpi : public Compare {

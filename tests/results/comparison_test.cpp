@@ -17,6 +17,7 @@
 namespace syncopate {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -65,6 +66,12 @@ TEST(Comparison, ErrorsAreThoseOfTheSimulation) {
   EXPECT_EQ(json["runs"][2]["failure"], "under MPI: a reason");
 }
 
+Account communicating(double seconds) {
+  Account account;
+  account[Activity::communicate] = from_seconds(seconds);
+  return account;
+}
+
 // Two runs of which no two quantities have one value, and one that failed, whose numbers mean nothing.
 std::vector<ComparedRun> three_runs() {
   ComparedRun first{.simulated = summary("a", 14, 56), .mpi = summary("of MPI", 8, 48)};
@@ -87,6 +94,8 @@ std::vector<ComparedRun> three_runs() {
   first.mpi.overruns = 12;
   first.simulated.commit = "c1";
   first.mpi.commit = "c2";
+  first.simulated.accounts = {communicating(5)};
+  first.mpi.accounts = {communicating(2), communicating(3.5)};
   first.parameter_error = 0.003;
   first.depends_on_clock = true;
   ComparedRun second = compared(8.25, 8);
@@ -114,10 +123,10 @@ TEST(Comparison, EveryValueOfTheFileStandsUnderItsOwnName) {
     "depends_on_clock": true, "replaced_micro_batch_s": null,
     "simulated": {"step_time_s": 0.875, "drop_rate": 0.4375, "mean_staleness": 0.5, "time_to_target_s": 4.0,
                   "end_time_s": 14.0, "steps": 16, "final_test_loss": 0.75, "overruns": 11,
-                  "emulated_micro_batches": 1000, "commit": "c1"},
+                  "emulated_micro_batches": 1000, "communication_s": 0.3125, "commit": "c1"},
     "mpi": {"step_time_s": 1.0, "drop_rate": 0.375, "mean_staleness": 0.75, "time_to_target_s": 5.0,
             "end_time_s": 8.0, "steps": 8, "final_test_loss": 0.5, "overruns": 12,
-            "emulated_micro_batches": 2000, "commit": "c2"}})"));
+            "emulated_micro_batches": 2000, "communication_s": 0.34375, "commit": "c2"}})"));
   EXPECT_EQ(json["runs"][1]["replaced_micro_batch_s"], 0.02);
   EXPECT_EQ(json["runs"][1]["depends_on_clock"], false);
   EXPECT_EQ(json["runs"][1]["verdict"], "within");
@@ -129,7 +138,8 @@ TEST(Comparison, EveryValueOfTheFileStandsUnderItsOwnName) {
   EXPECT_EQ(json, nlohmann::json::parse(R"({
     "experiment": "e", "machine": {"processor": "P", "cores": 7, "load_before": 1.5},
     "tolerances": {"step_time": 0.0625, "drop_rate": 0.03125},
-    "largest_errors": {"step_time": 0.125, "drop_rate": 0.0625}, "all_within": false, "pace_note": null})"));
+    "largest_errors": {"step_time": 0.125, "drop_rate": 0.0625}, "all_within": false, "pace_note": null,
+    "network_note": null})"));
   const std::vector<ComparedRun> within{three_runs()[1]};
   EXPECT_EQ(nlohmann::json::parse(comparison_json("e", within, sixteenths, machine))["all_within"], true);
 }
@@ -223,6 +233,47 @@ TEST(Comparison, DeclaredTimesThatMpiReplacesByArithmeticAreNamedWithWhatToSet) 
   std::vector<ComparedRun> several{injected(2.2, 1.0), injected(2.2, 1.0)};
   several[1].replaced_micro_batch_s = 0.02;
   EXPECT_THAT(pace_note(several, bars), HasSubstr("the declared cluster.micro_batch_s."));
+}
+
+// A step takes MPI 1 s; of it, and of the simulated one, so much is communication.
+ComparedRun run_that_communicates(const char* method, double simulated_s, double simulated_communication_s,
+                                  double mpi_communication_s) {
+  ComparedRun run{.simulated = summary(method, 10 * simulated_s, 0), .mpi = summary(method, 10, 0)};
+  // Of two workers, over 10 steps.
+  run.simulated.accounts = {{}, communicating(20 * simulated_communication_s)};
+  run.mpi.accounts = {{}, communicating(20 * mpi_communication_s)};
+  return run;
+}
+
+TEST(Comparison, ADeclaredNetworkThatMpiDoesNotHaveIsNamedWithWhatToSet) {
+  const Tolerances bars;
+  const std::vector<ComparedRun> off{run_that_communicates("a", 1.2, 0.21, 0.01),
+                                     run_that_communicates("b", 1.57, 0.58, 0.01)};
+  const std::string note = network_note(off, bars);
+  for (const char* part : {"[network]", "b communicates for 0.58 s per step simulated, for 0.01 s under MPI",
+                           "Set network.kind = \"free\"", "latency and bandwidth"})
+    EXPECT_THAT(note, HasSubstr(part));
+  EXPECT_THAT(comparison_table(off, bars), HasSubstr(note));
+  EXPECT_THAT(comparison_markdown("e", "e.toml", off, bars, {}), HasSubstr(note));
+  EXPECT_EQ(nlohmann::json::parse(comparison_json("e", off, bars, {}))["network_note"], note);
+
+  // Communication that was declared as free, and is not, cannot be declared as free.
+  const std::vector<ComparedRun> slower{run_that_communicates("a", 0.8, 0, 0.2)};
+  EXPECT_THAT(network_note(slower, bars),
+              AllOf(HasSubstr("a communicates for 0 s per step simulated, for 0.2 s under MPI"),
+                    HasSubstr("latency and bandwidth"), Not(HasSubstr("free"))));
+}
+
+TEST(Comparison, TheNetworkIsNotNamedWhereItIsNotWhatDiffers) {
+  const Tolerances bars;
+  ComparedRun failed = run_that_communicates("failed", 1.57, 0.58, 0.01),
+              unknown = run_that_communicates("unknown", 1.57, 0.58, 0.01);
+  failed.failure = "under MPI: a reason";
+  unknown.mpi.accounts.clear();
+  const std::vector<ComparedRun> silent{failed, unknown, run_that_communicates("agrees", 1.02, 0.58, 0.01),
+                                        run_that_communicates("computes longer", 1.57, 0.03, 0.01)};
+  EXPECT_EQ(network_note(silent, bars), "");
+  EXPECT_TRUE(nlohmann::json::parse(comparison_json("e", silent, bars, {}))["network_note"].is_null());
 }
 
 // The header is spelled out in NumPy's format 1.0: magic, version, length, a Python literal, blanks, a line feed.
