@@ -165,7 +165,7 @@ ComparedRun Comparison::compared(std::size_t index) const {
 
 void Comparison::write(const std::vector<ComparedRun>& runs) const {
   const std::string json = comparison_json(experiment_.name, runs, options_.tolerances, machine_);
-  replace_file(fs::path(options_.run.results_directory) / slug(experiment_.name) / "compare.json", json);
+  replace_file(experiment_directory(options_.run.results_directory, experiment_.name) / "compare.json", json);
   if (!options_.json.empty()) replace_file(options_.json, json);
   if (!options_.markdown.empty())
     replace_file(options_.markdown,

@@ -68,7 +68,7 @@ double measure_micro_batch_s(const Objective& objective, std::uint64_t seed) {
 }
 
 double MicroBatchMeter::kept_or_measured(const MicroBatchWork& work) const {
-  const fs::path file = fs::path(options_.results_directory) / slug(work.experiment) / "measured.json";
+  const fs::path file = experiment_directory(options_.results_directory, work.experiment) / "measured.json";
   try {
     Json entries = entries_of(file);
     const auto found = std::ranges::find_if(entries, [&](const Json& entry) { return is_of(entry, work); });

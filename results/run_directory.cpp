@@ -149,14 +149,20 @@ std::string what_varies(const Run& run) {
   return slug(text);
 }
 
-fs::path experiment_directory(const fs::path& results, const Experiment& experiment) {
-  return results / slug(experiment.name);
+constexpr std::size_t longest_slug = 100;
+
+std::string hash_at_the_end(std::string_view text) { return fmt::format("-{:.8}", content_hash(text)); }
+
+std::string with_hash(std::string slug, std::string_view text) {
+  const std::string hash = hash_at_the_end(text);
+  if (slug.size() > longest_slug - hash.size()) slug.resize(longest_slug - hash.size());
+  while (!slug.empty() && (slug.back() == '-' || slug.back() == '.')) slug.pop_back();
+  return (slug.empty() ? "unnamed" : slug) + hash;
 }
 
 }  // namespace
 
 std::string slug(std::string_view text) {
-  constexpr std::size_t longest = 100;
   std::string result;
   bool lost_letters = false;
   for (const char character : text) {
@@ -170,21 +176,25 @@ std::string slug(std::string_view text) {
     }
   }
   result.erase(0, result.find_first_not_of("-."));
-  const std::string hash = fmt::format("-{:.8}", content_hash(text));
-  const bool needs_hash = lost_letters || result.find_first_not_of("-.") == result.npos || result.size() > longest;
-  if (needs_hash && result.size() > longest - hash.size()) result.resize(longest - hash.size());
-  while (!result.empty() && (result.back() == '-' || result.back() == '.')) result.pop_back();
-  if (result.empty()) result = "unnamed";
-  return needs_hash ? result + hash : result;
+  const bool needs_hash = lost_letters || result.find_first_not_of("-.") == result.npos || result.size() > longest_slug;
+  if (needs_hash) return with_hash(std::move(result), text);
+  while (result.back() == '-' || result.back() == '.') result.pop_back();
+  return result;
+}
+
+fs::path experiment_directory(const fs::path& results, const std::string& name) {
+  std::string directory = slug(name);
+  const bool told_apart = directory == name || directory.ends_with(hash_at_the_end(name));
+  return results / (told_apart ? directory : with_hash(std::move(directory), name));
 }
 
 fs::path run_directory(const fs::path& results, const Run& run, bool mpi) {
   const std::string name = fmt::format("seed={}-{}{}", run.seed, run.hash.substr(0, 8), mpi ? "-mpi" : "");
-  return results / slug(run.experiment) / what_varies(run) / name;
+  return experiment_directory(results, run.experiment) / what_varies(run) / name;
 }
 
 void require_usable(const fs::path& results, const Experiment& experiment) {
-  const fs::path directory = experiment_directory(results, experiment);
+  const fs::path directory = experiment_directory(results, experiment.name);
   create(directory);
   require_access(directory);
   for (const Run& run : experiment.runs) {
@@ -200,7 +210,7 @@ void require_usable(const fs::path& results, const Experiment& experiment) {
 }
 
 int remove_leftovers(const fs::path& results, const Experiment& experiment) {
-  std::set<fs::path> places{experiment_directory(results, experiment)};
+  std::set<fs::path> places{experiment_directory(results, experiment.name)};
   for (const Run& run : experiment.runs) places.insert(run_directory(results, run, false).parent_path());
   int removed = 0;
   for (const fs::path& place : places) {

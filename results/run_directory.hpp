@@ -22,6 +22,10 @@ struct ResultsDirectoryFault : std::runtime_error {
 // letters of other scripts, and what is too long are told apart by 8 digits of a hash at the end.
 std::string slug(std::string_view text);
 
+// <results>/<experiment>: the slug of a name that is not one itself ends in 8 digits of a hash in any case, so that
+// experiments do not share their directory.
+std::filesystem::path experiment_directory(const std::filesystem::path& results, const std::string& name);
+
 // <results>/<experiment>/<method and sweep>/seed=3-<8 digits of the hash>. Runs on a wall clock are
 // kept apart from simulated ones of the same configuration by the suffix -mpi.
 std::filesystem::path run_directory(const std::filesystem::path& results, const Run& run, bool mpi);

@@ -97,8 +97,34 @@ TEST(Slug, TellsApartWhatItCannotSpell) {
   EXPECT_EQ(slugs.size(), texts.size()) << testing::PrintToString(slugs);
 }
 
+TEST(ExperimentDirectory, IsNobodyElses) {
+  const auto name_of = [](const std::string& name) { return experiment_directory("r", name).filename().string(); };
+  for (const char* name : {"a-b", "quickstart", "threshold_s=0.070", "v1.2"})
+    EXPECT_EQ(experiment_directory("r", name), fs::path("r") / name) << "needs no change";
+  const std::vector<std::string> texts = {"a-b",
+                                          "a:b",
+                                          "a b",
+                                          "A-b",
+                                          "a--b",
+                                          "-a-b",
+                                          "a-b.",
+                                          " a-b",
+                                          "\u6570a-b",
+                                          std::string(100, 'x') + ":",
+                                          std::string(101, 'x')};
+  std::set<std::string> names;
+  for (const std::string& text : texts) names.insert(name_of(text));
+  EXPECT_EQ(names.size(), texts.size()) << testing::PrintToString(names);
+  for (const std::string& name : names) EXPECT_LE(name.size(), 100u);
+  EXPECT_THAT(name_of("a:b"), testing::MatchesRegex("a-b-[0-9a-f]{8}"));
+  EXPECT_EQ(name_of("a:b"), name_of("a:b"));
+  EXPECT_EQ(name_of("\u6570"), slug("\u6570")) << "has its hash already";
+}
+
 TEST_F(RunDirectoryTest, IsNamedFromWhatVariesWithTheSeedLast) {
-  EXPECT_EQ(directory_, results_ / "quick-start" / "local-sgd-qsr_training.lr.peak=0.1" / "seed=3-01234567");
+  const fs::path of_experiment = directory_.parent_path().parent_path();
+  EXPECT_EQ(of_experiment, experiment_directory(results_, "Quick Start"));
+  EXPECT_EQ(directory_, of_experiment / "local-sgd-qsr_training.lr.peak=0.1" / "seed=3-01234567");
   EXPECT_EQ(run_directory(results_, experiment_.runs[0], true).filename(), "seed=3-01234567-mpi");
 }
 
@@ -224,17 +250,17 @@ TEST_F(RunDirectoryTest, GetsItsFormerFilesBackWhenKilledBetweenTheRenames) {
 
 TEST_F(RunDirectoryTest, OfAWritableFilesystemIsUsable) {
   EXPECT_NO_THROW(require_usable(results_, experiment_));
-  EXPECT_TRUE(fs::is_empty(results_ / "quick-start")) << "nothing is left by the trial";
+  EXPECT_TRUE(fs::is_empty(experiment_directory(results_, "Quick Start"))) << "nothing is left by the trial";
 }
 
 TEST_F(RunDirectoryTest, NamesTheFileInItsWay) {
   fs::create_directories(results_);
-  std::ofstream(results_ / "quick-start") << "not a directory";
+  std::ofstream(experiment_directory(results_, "Quick Start")) << "not a directory";
   try {
     require_usable(results_, experiment_);
     FAIL() << "a file is no results directory";
   } catch (const ResultsDirectoryFault& fault) {
-    EXPECT_THAT(fault.what(), HasSubstr((results_ / "quick-start").string() + ": is a file"));
+    EXPECT_THAT(fault.what(), HasSubstr((experiment_directory(results_, "Quick Start")).string() + ": is a file"));
   }
 }
 
@@ -250,8 +276,8 @@ TEST_F(RunDirectoryTest, CannotBeWhereNobodyMayWrite) {
 }
 
 TEST_F(RunDirectoryTest, WithoutPermissionIsNotUsable) {
-  fs::create_directories(results_ / "quick-start");
-  fs::permissions(results_ / "quick-start", fs::perms::none);
+  fs::create_directories(experiment_directory(results_, "Quick Start"));
+  fs::permissions(experiment_directory(results_, "Quick Start"), fs::perms::none);
   const auto check = [this] {
     try {
       require_usable(results_, experiment_);
@@ -265,7 +291,7 @@ TEST_F(RunDirectoryTest, WithoutPermissionIsNotUsable) {
   if (child == 0) _exit(getuid() == 0 && setuid(65534) != 0 ? 3 : check());
   int status = 0;
   waitpid(child, &status, 0);
-  fs::permissions(results_ / "quick-start", fs::perms::owner_all);
+  fs::permissions(experiment_directory(results_, "Quick Start"), fs::perms::owner_all);
   EXPECT_EQ(WEXITSTATUS(status), 2);
 }
 
