@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <system_error>
 
 #include "experiments/nearest_name.hpp"
 #include "experiments/printable.hpp"
@@ -97,6 +98,17 @@ std::vector<Value> read_list(Node& node, std::string_view key,
   return taken;
 }
 
+// Where a name was sought after the first place.
+std::string second_of(const std::vector<std::filesystem::path>& places) {
+  return places.size() > 1 ? fmt::format(", nor {}", std::filesystem::absolute(places[1]).string()) : "";
+}
+
+// Also a link that leads nowhere.
+bool exists_as_anything(const std::filesystem::path& place) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(place, ignored).type() != std::filesystem::file_type::not_found;
+}
+
 }  // namespace
 
 double Settings::number(std::string_view key, Range range, std::optional<double> fallback) {
@@ -157,13 +169,8 @@ std::filesystem::path Settings::file(std::string_view key) {
   const std::size_t faults = faults_so_far();
   const fs::path named = text(key);
   if (faults_so_far() > faults) return {};
-  std::vector<fs::path> places = {named};
-  // What was written on the command line still belongs to a table of the file, mostly.
-  for (const SourcePlace& place : {node_->place, node_->find(key)->place}) {
-    if (named.is_absolute() || place.source.empty() || place.source == command_line_source) continue;
-    places.insert(places.begin(), fs::path(place.source).parent_path() / named);
-  }
   std::error_code ignored;
+  const std::vector<fs::path> places = node_->places_of(named);
   for (const fs::path& place : places) {
     if (!fs::is_regular_file(place, ignored)) continue;
     node_->record(key, fs::absolute(place).lexically_normal().string());
@@ -174,10 +181,27 @@ std::filesystem::path Settings::file(std::string_view key) {
     fault(key, fmt::format("{} is {}; must be a file", other->string(),
                            fs::is_directory(*other, ignored) ? "a directory" : "a device or a pipe"));
   } else {
-    fault(key,
-          named.empty() ? "must be the name of a file" : fmt::format("there is no file {}", places.front().string()));
+    fault(key, named.empty() ? "must be the name of a file"
+                             : fmt::format("there is no file {}{}", places.front().string(), second_of(places)));
   }
   return {};
+}
+
+std::filesystem::path Settings::directory(std::string_view key) {
+  namespace fs = std::filesystem;
+  const std::size_t faults = faults_so_far();
+  const fs::path named = text(key);
+  if (faults_so_far() > faults) return {};
+  std::error_code ignored;
+  const std::vector<fs::path> places = node_->places_of(named);
+  auto found = std::ranges::find_if(places, [&](const fs::path& place) { return fs::is_directory(place, ignored); });
+  if (found == places.end()) found = std::ranges::find_if(places, exists_as_anything);
+  if (found == places.end()) {
+    fault(key, fmt::format("{}: no such directory{}", places.front().string(), second_of(places)));
+    return {};
+  }
+  node_->record(key, fs::absolute(*found).lexically_normal().string());
+  return *found;
 }
 
 std::vector<std::string> Settings::keys() const {

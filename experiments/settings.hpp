@@ -53,6 +53,9 @@ class Settings {
   // The path of an existing file that the key names: relative to the experiment file's folder, or else to the
   // working directory. Resolved to an absolute one, which is found from everywhere. Empty after a fault.
   std::filesystem::path file(std::string_view key);
+  // The same for a directory, or for what is there in its place, which the reader refuses. Empty where there is
+  // nothing.
+  std::filesystem::path directory(std::string_view key);
 
   // The keys that are written, in their order, for tables whose keys are names.
   std::vector<std::string> keys() const;

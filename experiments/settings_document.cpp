@@ -61,6 +61,7 @@ SettingsDocument::SettingsDocument(TomlNode root) : written_(std::move(root)) {
   root_.node_->faults = &faults_;
   root_.node_->written = &written_;
   root_.node_->place = written_.place;
+  root_.node_->source = written_.place.source;
 }
 
 SettingsDocument::~SettingsDocument() = default;

@@ -40,6 +40,7 @@ std::shared_ptr<Settings::Node> Settings::Node::child(std::string_view key, cons
   auto node = std::make_shared<Node>();
   node->faults = faults;
   node->path = std::move(child_path);
+  node->source = source;
   node->silent = silent || (table && !table->is_table());
   node->written = table && table->is_table() ? table : nullptr;
   node->place = node->written ? node->written->place : place;
@@ -49,6 +50,13 @@ std::shared_ptr<Settings::Node> Settings::Node::child(std::string_view key, cons
     if (member != written->table().end()) node->place = member->place;
   }
   return node;
+}
+
+std::vector<std::filesystem::path> Settings::Node::places_of(const std::filesystem::path& named) const {
+  namespace fs = std::filesystem;
+  const fs::path beside = fs::path(source).parent_path() / named;  // an absolute name replaces what stands before it
+  const bool is_one_place = fs::absolute(beside).lexically_normal() == fs::absolute(named).lexically_normal();
+  return is_one_place ? std::vector{named} : std::vector{beside, named};
 }
 
 void Settings::Node::report_at(const TomlNode& found, std::string_view key, const std::string& what) {

@@ -2,6 +2,7 @@
 // Only the sources of Settings and SettingsDocument include this.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@ struct Settings::Node {
 
   FaultList* faults = nullptr;
   const TomlNode* written = nullptr;  // the table as it stands in the document; null if it is absent
+  std::string source{};               // the experiment file, also where a table is the command line's
   SourcePlace place{};                // of the table's header, or of the nearest table above that is there
   std::string path{};                 // "training.learning_rate", "methods.0"; empty for the root
   bool incomplete = false;            // a wrong choice left keys of this table unread
@@ -42,6 +44,9 @@ struct Settings::Node {
     entry(key).value = TomlNode{std::move(value), {}};
   }
   std::shared_ptr<Node> child(std::string_view key, const TomlNode* table, std::string path) const;
+
+  // Where a file or directory is sought: beside the experiment file, then in the working directory.
+  std::vector<std::filesystem::path> places_of(const std::filesystem::path& named) const;
 
   // "key = found; must be <what>", at the value; "key is missing; must be <what>", at the table.
   void report_wrong(std::string_view key, const std::string& what);

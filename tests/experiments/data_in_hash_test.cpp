@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -164,6 +165,79 @@ TEST_F(DataInHash, AFileOrALinkThatLeadsNowhereIsNoDirectoryOfData) {
   EXPECT_THAT(fault(directory_ / "dangling"), HasSubstr("is a link to /nowhere/at/all, which is not there; must be"));
   fs::create_symlink("loop", directory_ / "loop");
   EXPECT_THAT(fault(directory_ / "loop"), HasSubstr("links that lead back to themselves; must be a directory"));
+}
+
+struct WorkingDirectory {
+  explicit WorkingDirectory(const fs::path& directory) { fs::current_path(directory); }
+  ~WorkingDirectory() { fs::current_path(before); }
+  const fs::path before = fs::current_path();
+};
+
+// Two data sets of one name, beside the experiment file and in the working directory.
+class RelativeDirectory : public DataInHash {
+ protected:
+  void SetUp() override {
+    DataInHash::SetUp();
+    for (const char* place : {"beside/data", "working/data"}) {
+      fs::create_directories(directory_ / place);
+      for (const auto& entry : fs::directory_iterator(directory_))
+        if (entry.path().filename().string().ends_with("ubyte")) fs::copy(entry.path(), directory_ / place);
+    }
+    write_images(inverted(pixels(64)), "train");
+    fs::copy(directory_ / "train-images-idx3-ubyte", directory_ / "working/data", fs::copy_options::overwrite_existing);
+    file_ = directory_ / "beside/images.toml";
+    std::ofstream(file_) << on_images << "[datasets.fashion-mnist]\ndirectory = \"data\"\n";
+    working_.emplace(directory_ / "working");
+  }
+  void TearDown() override {
+    working_.reset();
+    DataInHash::TearDown();
+  }
+  std::string hash_in(const fs::path& data) const { return load({}, data).runs.at(0).hash; }
+
+  std::optional<WorkingDirectory> working_;
+};
+
+TEST_F(RelativeDirectory, IsSoughtBesideTheExperimentFileFirstWhereverItIsNamed) {
+  ASSERT_NE(hash_in(directory_ / "beside/data"), hash_in(directory_ / "working/data"));
+  const Experiment as_written = load_experiment(file_.string(), {});
+  EXPECT_EQ(as_written.runs.at(0).hash, hash_in(directory_ / "beside/data"));
+  EXPECT_THAT(as_written.resolved_toml,
+              HasSubstr(fmt::format("directory = \"{}\"", (directory_ / "beside/data").string())));
+  EXPECT_EQ(hash_in("data"), hash_in(directory_ / "beside/data")) << "on the command line";
+  EXPECT_NO_THROW(as_written.runs.at(0).make_objective());
+  // From the folder of the experiment file, which then has no folder in its name.
+  fs::current_path(directory_ / "beside");
+  EXPECT_EQ(load_experiment("images.toml", {}).runs.at(0).hash, hash_in(directory_ / "beside/data"));
+}
+
+TEST_F(RelativeDirectory, IsSoughtInTheWorkingDirectoryNext) {
+  fs::remove_all(directory_ / "beside/data");
+  EXPECT_EQ(load_experiment(file_.string(), {}).runs.at(0).hash, hash_in(directory_ / "working/data"));
+  // The table is one that the file does not have.
+  std::ofstream(file_) << on_images;
+  EXPECT_EQ(hash_in("data"), hash_in(directory_ / "working/data"));
+  EXPECT_EQ(hash_in("./data/../data"), hash_in(directory_ / "working/data"));
+}
+
+TEST_F(RelativeDirectory, IsThatOfTheRecordedConfigurationFromEverywhere) {
+  const auto run = load_experiment(file_.string(), {}).runs.at(0);
+  fs::create_directory(directory_ / "records");
+  std::ofstream(directory_ / "records/config.toml") << run.resolved_toml;
+  EXPECT_EQ(load_experiment((directory_ / "records/config.toml").string(), {}).runs.at(0).hash, run.hash);
+}
+
+TEST_F(RelativeDirectory, ThatIsNowhereIsSaidToBeInNeitherPlace) {
+  EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "nowhere"); }),
+              testing::AllOf(HasSubstr((directory_ / "beside/nowhere").string() + ": no such directory"),
+                             HasSubstr("nor " + (directory_ / "working/nowhere").string())));
+  // One place where it might have been is named once.
+  fs::current_path(directory_ / "beside");
+  EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "nowhere"); }), testing::Not(HasSubstr("nor ")));
+  // What is there and is none is named, and not passed over.
+  fs::current_path(directory_ / "working");
+  EXPECT_THAT(message_of<ConfigurationFault>([&] { load({}, "images.toml"); }),
+              HasSubstr(file_.string() + ": is a file; must be a directory"));
 }
 
 // Each key of [evaluation] decides what metrics.csv and summary.json hold.

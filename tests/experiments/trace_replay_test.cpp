@@ -137,7 +137,11 @@ TEST_F(TraceReplayFile, IsSoughtBesideTheExperimentFirst) {
   EXPECT_DOUBLE_EQ(seconds({}), 2 * (3 + 13 + 23));
   EXPECT_DOUBLE_EQ(seconds({"cluster.trace.file=alone.csv"}), 2 * (3 + 13 + 23));
   EXPECT_THAT(faults({"cluster.trace.file=nowhere.csv"}),
-              HasSubstr("there is no file " + (file.parent_path() / "nowhere.csv").string()));
+              HasSubstr("there is no file " + (file.parent_path() / "nowhere.csv").string() + ", nor " +
+                        (elsewhere / "nowhere.csv").string()));
+  // Where the whole table is that of the command line, too.
+  EXPECT_DOUBLE_EQ(seconds({"cluster={workers=3,micro_batches=2,trace={file='" + name + "',end='wrap'}}"}),
+                   2 * (3 + 13 + 23));
 }
 
 TEST_F(TraceReplayFile, AChangedTraceIsAnotherRun) {

@@ -113,7 +113,8 @@ std::shared_ptr<const Dataset> load_cached(const std::filesystem::path& director
 
 std::optional<DatasetPlan> plan_images(Settings& table, const std::string& named) {
   try {
-    const std::filesystem::path directory = named.empty() ? find_fashion_mnist() : std::filesystem::path(named);
+    const std::filesystem::path directory = named.empty() ? find_fashion_mnist() : table.directory("directory");
+    if (directory.empty()) return {};
     const DatasetSize size = image_directory_size(directory);
     const std::string hash = image_directory_hash(directory);
     if (table.text("directory_hash", hash) != hash)
