@@ -107,6 +107,7 @@ void warm_up(const Run& run, const Objective& objective) {
 // Of a run that ended with it.
 std::string reason_of(const std::exception& problem, const Run& run) {
   if (!dynamic_cast<const std::bad_alloc*>(&problem)) return problem.what();
+  if (run.time_only) return fmt::format("the memory does not suffice for {} workers", run.workers);
   if (run.parameter_bytes == Bytes{0}) return "the memory does not suffice";
   const double model_gb =
       1e-9 * static_cast<double>(run.parameter_bytes.value()) * (1 + run.optimizer->moments());  // state and all

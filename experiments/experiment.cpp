@@ -221,7 +221,8 @@ Run make_run(const Definition& definition) {
   run.outages = definition.cluster.outages;
   run.network = definition.cluster.network;
   run.make_objective = definition.training.objective.load;
-  if (definition.training.time_only) run.make_objective = [] { return nullptr; };
+  run.time_only = definition.training.time_only;
+  if (run.time_only) run.make_objective = [] { return nullptr; };
   run.parameter_bytes = definition.training.parameter_bytes;
   run.samples_per_micro_batch = definition.training.objective.samples_per_micro_batch;
   run.optimizer = definition.training.optimizer;
@@ -230,7 +231,7 @@ Run make_run(const Definition& definition) {
   run.budget = definition.budget;
   run.evaluation = definition.evaluation;
   run.recording = definition.recording;
-  run.recording.parameters &= !definition.training.time_only;
+  run.recording.parameters &= !run.time_only;
   run.algorithm = definition.methods.front().algorithm;
   return run;
 }

@@ -70,6 +70,7 @@ struct Run {
   std::shared_ptr<const Pauses> pauses;       // null: there are none; on the simulated cluster alone
   std::shared_ptr<const OutagePlan> outages;  // null: there are none
   std::shared_ptr<const NetworkModel> network;
+  bool time_only = false;                                            // there is no model
   std::function<std::shared_ptr<const Objective>()> make_objective;  // loads data; null result: time-only
   Bytes parameter_bytes{};                                           // 4 P: what collectives carry
   std::int64_t samples_per_micro_batch = 1;

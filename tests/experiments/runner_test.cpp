@@ -207,6 +207,10 @@ TEST_F(RunnerTest, MemoryThatIsNotThereIsToldWithWhatIsNeeded) {
   EXPECT_EQ(summary(0)["reason"],
             "the memory does not suffice: the model and its optimizer's state take 2 GB, and where the 2 workers hold "
             "models of their own 4 GB, beside gradients");
+  // Without a model what collectives carry is no model's.
+  run.time_only = true;
+  EXPECT_EQ(start(), 1);
+  EXPECT_EQ(summary(0)["reason"], "the memory does not suffice for 2 workers");
 }
 
 TEST_F(RunnerTest, ReportsDivergence) {

@@ -1,10 +1,16 @@
 #include "workers/simulated/settling_cluster.hpp"
 
+#include <fmt/format.h>
+
+#include "workers/free_memory.hpp"
+
 namespace syncopate {
 namespace {
 
 // Ends the run on fibers, where worker 0 has gone on for all to the end of its program.
 struct WentOnInLockstep {};
+
+constexpr std::int64_t bytes_in_lockstep = 250, bytes_on_fiber = 5000;
 
 }  // namespace
 
@@ -39,8 +45,20 @@ void SettlingCluster::settle_after(Rank self, const Contribution& contribution) 
   if (!lockstep_ && self == Rank{0} && contribution.step > alike_from_) lockstep_.emplace(options_, fibers_.progress());
 }
 
+std::int64_t least_bytes_of_workers(const SimulatedCluster::Options& options, std::optional<Step> alike_from) {
+  const bool in_lockstep = alike_from == Step{0} && LockstepCluster::can_simulate(options);
+  return options.workers * (in_lockstep ? bytes_in_lockstep : bytes_on_fiber);
+}
+
 std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedCluster::Options& options,
                                                 std::optional<Step> alike_from) {
+  const std::int64_t needed = least_bytes_of_workers(options, alike_from), free = free_memory_bytes();
+  if (needed > free)
+    throw RunFailure(
+        fmt::format("the memory does not suffice: {} simulated workers take at least {:.3g} GB, {} bytes "
+                    "each; {:.3g} GB are free",
+                    options.workers, 1e-9 * static_cast<double>(needed), needed / options.workers,
+                    1e-9 * static_cast<double>(free)));
   if (!alike_from || !LockstepCluster::can_simulate(options)) return std::make_unique<SimulatedCluster>(options);
   if (*alike_from == Step{0}) return std::make_unique<LockstepCluster>(options);
   return std::make_unique<SettlingCluster>(options, *alike_from);

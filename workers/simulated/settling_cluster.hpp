@@ -2,6 +2,7 @@
 // threshold: on fibers until the collective that ends that step, in lockstep from then on.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -68,6 +69,10 @@ class SettlingCluster : public Cluster {
   std::optional<LockstepCluster> lockstep_;
   SimulatedCluster fibers_;  // is destroyed first: its fibers may still be in calls
 };
+
+// What the workers of a run take at the least, with their part of its results: half of what was measured in lockstep
+// (470 bytes each) and nearly that on fibers (6,600, most of it pages of their stacks).
+std::int64_t least_bytes_of_workers(const SimulatedCluster::Options& options, std::optional<Step> alike_from);
 
 // The fastest cluster that gives the results of SimulatedCluster. alike_from: Algorithm::workers_act_alike_from.
 std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedCluster::Options& options,
