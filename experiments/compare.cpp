@@ -173,6 +173,12 @@ void Comparison::write(const std::vector<ComparedRun>& runs) const {
 }
 
 int Comparison::run() {
+  for (const std::string& file : {options_.json, options_.markdown}) {
+    const std::string why = file.empty() ? "" : why_not_replaceable(file);
+    if (why.empty()) continue;
+    standard_error.write(printable_lines(fmt::format("{}: cannot be written: {}; nothing was run\n", file, why)));
+    return exit_usage;
+  }
   if (const int status = simulate(); status == exit_usage || status == exit_interrupted) return status;
   LastAct report([] { standard_error.write("interrupted; what is finished is kept\n"); });
   try {

@@ -27,7 +27,7 @@ inline constexpr const char* compare_override = "recording.parameters=true";
 // Runs what is not there yet into the usual directories, prints the table, and writes compare.json beside the runs'
 // directories. Every run under MPI is a launch of its own, so that one that fails leaves the others alone.
 // The exit status: 0 all runs could be compared (with `check`: and are within the tolerances), 1 if not, 2 the results
-// directory or the launcher cannot be used, 130 interrupted.
+// directory, the launcher or one of the files cannot be used, 130 interrupted.
 int compare(const Experiment& experiment, const CompareOptions& options);
 
 }  // namespace syncopate

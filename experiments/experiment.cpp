@@ -48,7 +48,9 @@ std::string read_name(Settings& root, const std::string& file) {
   // It names a directory of results.
   const bool usable = !name.empty() && name != "." && name != ".." &&
                       std::ranges::none_of(name, [](unsigned char c) { return c == '/' || c < 0x20; });
-  if (!usable) root.fault("name", "must not be empty, and hold neither \"/\" nor control characters");
+  if (!usable)
+    root.fault("name",
+               "must name a directory: not empty, neither \".\" nor \"..\", without \"/\" and control characters");
   return name;
 }
 

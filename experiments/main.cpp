@@ -16,6 +16,7 @@
 #include "experiments/experiment.hpp"
 #include "experiments/listing.hpp"
 #include "experiments/micro_batch_meter.hpp"
+#include "experiments/nearest_name.hpp"
 #include "experiments/participants.hpp"
 #include "experiments/predict.hpp"
 #include "experiments/printable.hpp"
@@ -190,7 +191,23 @@ struct Task {
   std::string text;  // that --help and --version print
 };
 
+// Where the first word is no command, it is named; CLI11 would miss one.
+void check_command(const CLI::App& app, int argc, char** argv) {
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (word.empty() || word.front() == '-') return;
+  std::vector<std::string> known;
+  std::string list;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    known.push_back(command->get_name());
+    list += (list.empty() ? "" : ", ") + known.back();
+  }
+  if (std::ranges::find(known, word) == known.end())
+    throw ConfigurationFault(
+        fmt::format("{}: unknown command; must be one of {}{}", word, list, suggestion(word, known)));
+}
+
 void parse(CLI::App& app, int argc, char** argv, Task& task) {
+  check_command(app, argc, argv);
   try {
     app.parse(argc, argv);
     task.command = app.get_subcommands().front()->get_name();

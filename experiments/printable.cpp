@@ -63,8 +63,7 @@ std::string printable(std::string_view text) { return escaped(text, false); }
 
 std::string printable_lines(std::string_view text) { return escaped(text, true); }
 
-std::string shortened(std::string text) {
-  constexpr std::size_t longest = 60;
+std::string shortened(std::string text, std::size_t longest) {
   if (text.size() <= longest) return text;
   std::size_t end = longest;
   while (end > 0 && continues(text, end)) --end;  // not within a character

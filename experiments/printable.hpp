@@ -1,6 +1,7 @@
 // Text of files and command lines on its way to a terminal, which obeys control characters.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,6 @@ std::string printable(std::string_view text);
 std::string printable_lines(std::string_view text);
 
 // Short enough for a line of a report; "..." stands for the rest.
-std::string shortened(std::string text);
+std::string shortened(std::string text, std::size_t longest = 60);
 
 }  // namespace syncopate

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "experiments/key_path.hpp"
+#include "experiments/swept_label.hpp"
 
 namespace syncopate {
 namespace {
@@ -21,7 +22,7 @@ void collect(const TomlNode& table, const std::string& prefix, std::vector<Sweep
       faults.add(value.place, fmt::format("sweep.\"{}\" = {}; must be a list of values", key, inline_toml(value)));
     } else {
       try {
-        axes.push_back({split_key(key), key, place, value.array()});
+        axes.push_back({split_key(key), key, place, value.array(), {}});
       } catch (const KeyPathFault& fault) {
         faults.add(place, fmt::format("sweep.\"{}\"; {}", key, fault.what()));
       }
@@ -97,23 +98,11 @@ bool concerns_method(const TomlNode& root, const SweepAxis& axis, std::size_t me
   return methods && methods->is_array() && element_index(*methods, axis.path[1]) == method;
 }
 
-const std::string* kind_of(const TomlNode& value) {
-  const TomlNode* kind = value.is_table() ? value.find("kind") : nullptr;
-  return kind ? std::get_if<std::string>(&kind->value) : nullptr;
-}
-
-// Where tables are swept that differ in their kinds, such as networks, the kind says which it is.
-bool kinds_tell_apart(const TomlNode::Array& values) {
-  std::set<std::string> kinds;
-  for (const TomlNode& value : values)
-    if (const std::string* kind = kind_of(value)) kinds.insert(*kind);
-  return kinds.size() == values.size();
-}
-
-std::string shown(const SweepAxis& axis, const TomlNode& value) {
-  if (kinds_tell_apart(axis.values)) return *kind_of(value);
-  const auto* text = std::get_if<std::string>(&value.value);
-  return text ? *text : inline_toml(value);
+// Why a key must not be swept; empty: it may be.
+std::string why_not_swept(const std::vector<std::string>& path) {
+  if (path.front() == "seeds") return "the list of seeds has a run for each of them";
+  if (path.front() == "name") return "it names the directory of all the runs";
+  return path.front() == "sweep" ? "it is the sweep itself" : "";
 }
 
 }  // namespace
@@ -128,11 +117,14 @@ std::vector<SweepAxis> read_sweep(const TomlNode& root, FaultList& faults) {
   }
   collect(*sweep, "", axes, faults);
   std::erase_if(axes, [&](const SweepAxis& axis) {
-    const bool reserved = axis.path.front() == "seeds" || axis.path.front() == "sweep";
-    if (reserved) faults.add(axis.place, fmt::format("sweep.\"{}\"; must not be swept", axis.key));
-    return reserved || is_set_by_command_line(root, axis);
+    const std::string why_not = why_not_swept(axis.path);
+    if (!why_not.empty()) faults.add(axis.place, fmt::format("sweep.\"{}\"; must not be swept: {}", axis.key, why_not));
+    return !why_not.empty() || is_set_by_command_line(root, axis);
   });
-  for (const SweepAxis& axis : axes) check_values(axis, faults);
+  for (SweepAxis& axis : axes) {
+    check_values(axis, faults);
+    axis.labels = swept_labels(axis.values);
+  }
   check_overlaps(root, axes, faults);
   return axes;
 }
@@ -185,8 +177,7 @@ std::vector<std::pair<std::string, std::string>> describe_point(const TomlNode& 
                                                                 const SweepPoint& point, std::size_t method) {
   std::vector<std::pair<std::string, std::string>> result;
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (concerns_method(root, axes[i], method))
-      result.emplace_back(axes[i].key, shown(axes[i], axes[i].values[point[i]]));
+    if (concerns_method(root, axes[i], method)) result.emplace_back(axes[i].key, axes[i].labels[point[i]]);
   }
   return result;
 }

@@ -19,6 +19,7 @@ struct SweepAxis {
   std::string key;                // the same as it is written
   SourcePlace place{};
   TomlNode::Array values;
+  std::vector<std::string> labels{};  // of the values, as tables and plots name them
 };
 
 // Where the runs of one combination stand: one value per axis.

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <system_error>
 
 #include "results/descriptor.hpp"
+#include "workers/directory_check.hpp"
 #include "workers/interrupt.hpp"
 
 namespace syncopate {
@@ -30,26 +32,58 @@ void write_and_sync(const fs::path& aside, std::string_view contents) {
   stream.sync();
 }
 
+// What a link leads to.
+fs::path followed(const fs::path& named) {
+  std::error_code none;
+  const fs::path file = fs::canonical(named, none);
+  return none ? named : file;
+}
+
+fs::path aside_of(const fs::path& file) {
+  return file.parent_path() / fmt::format(".{}.partial.{}", file.filename().string(), getpid());
+}
+
+void remove_hidden(const fs::path& aside) {
+  std::error_code ignored;
+  fs::remove(aside, ignored);
+}
+
 }  // namespace
+
+std::string why_not_replaceable(const fs::path& named) {
+  std::error_code none;
+  const fs::path file = followed(named);
+  if (fs::is_directory(file, none)) return "is a directory";
+  if (fs::exists(file, none) && !fs::is_regular_file(file, none))  // a pipe would be waited for
+    return access(file.c_str(), W_OK) == 0 ? "" : std::generic_category().message(errno);
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (const std::string why = why_no_directory(folder); !why.empty())
+    return fmt::format("{}: {}", folder.string(), why);
+  const fs::path aside = aside_of(file);
+  const LastAct leave_nothing_hidden([&aside] { remove_hidden(aside); });
+  remove_hidden(aside);
+  try {
+    create(aside);
+  } catch (const std::system_error& problem) {
+    return problem.code().message();
+  }
+  remove_hidden(aside);
+  return {};
+}
 
 void replace_file(const fs::path& named, std::string_view contents) {
   std::error_code none;
-  const fs::path followed = fs::canonical(named, none);
-  const fs::path file = none ? named : followed;
+  const fs::path file = followed(named);
   if (fs::exists(file, none) && !fs::is_regular_file(file, none)) return Descriptor(file, O_WRONLY).write(contents);
 
-  const fs::path aside = file.parent_path() / fmt::format(".{}.partial.{}", file.filename().string(), getpid());
-  const auto remove_aside = [&aside] {
-    std::error_code ignored;
-    fs::remove(aside, ignored);
-  };
-  const LastAct leave_nothing_hidden(remove_aside);
-  remove_aside();  // of a process that was killed and had this one's number
+  const fs::path aside = aside_of(file);
+  const LastAct leave_nothing_hidden([&aside] { remove_hidden(aside); });
+  remove_hidden(aside);  // of a process that was killed and had this one's number
   try {
     write_and_sync(aside, contents);
     give_name(aside, file);
   } catch (...) {
-    remove_aside();
+    remove_hidden(aside);
     throw;
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace syncopate {
@@ -10,5 +11,8 @@ namespace syncopate {
 // leads to is replaced. What is no file (a pipe, a device) is written to as it is. The folder must be there. Throws
 // std::system_error, whose what() names the file; then it is as it was.
 void replace_file(const std::filesystem::path& file, std::string_view contents);
+
+// Why it could not be replaced as things are, said before there is anything to write; empty if it could.
+std::string why_not_replaceable(const std::filesystem::path& file);
 
 }  // namespace syncopate

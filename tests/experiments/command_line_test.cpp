@@ -198,5 +198,23 @@ TEST_F(CommandLine, BadUsageEndsWithStatus2) {
   }
 }
 
+TEST_F(CommandLine, AnUnknownCommandIsNamedWithTheNearest) {
+  EXPECT_EQ(syncopate("rum e.toml").err,
+            "rum: unknown command; must be one of run, check, predict, compare, list; did you mean \"run\"?\n");
+  EXPECT_EQ(syncopate("frobnicate").err,
+            "frobnicate: unknown command; must be one of run, check, predict, compare, list\n");
+  EXPECT_THAT(syncopate("--frob").err, testing::Not(HasSubstr("unknown command")));
+}
+
+TEST_F(CommandLine, FaultsSayWhatWouldBeRight) {
+  const std::string file = write("e.toml", std::string(time_only) + "[[methods]]\nalgorithm = \"sync-sgd\"\n");
+  EXPECT_THAT(syncopate("check " + file + " name=..").err,
+              HasSubstr("name = \"..\"; must name a directory: not empty, neither \".\" nor \"..\""));
+  const std::string pareto = syncopate("check " + file + " 'delays=[{kind=\"pareto\", shape=2, scale=1}]'").err;
+  EXPECT_THAT(pareto, HasSubstr("delays.0.scale = 1; must be left out: a Pareto law has shape and minimum, which is"));
+  EXPECT_THAT(pareto, HasSubstr("delays.0.minimum is missing"));
+  EXPECT_THAT(pareto, testing::Not(HasSubstr("did you mean")));
+}
+
 }  // namespace
 }  // namespace syncopate

@@ -253,6 +253,22 @@ TEST_F(CompareWithoutMpi, WhatDependsOnTheClockOrReplacesDeclaredTimesIsMarked) 
                     HasSubstr(" cluster.micro_batch_measured=true ")));
 }
 
+TEST_F(Compare, FilesThatCannotBeWrittenAreRefusedBeforeAnythingIsRun) {
+  write("e.toml", two_methods);
+  std::filesystem::create_directory(directory / "folder");
+  const std::pair<const char*, const char*> cases[] = {
+      {"--json nowhere/x.json", "nowhere/x.json: cannot be written: nowhere: no such directory; nothing was run\n"},
+      {"--markdown folder", "folder: cannot be written: is a directory; nothing was run\n"},
+      {"--json e.toml/x", "e.toml/x: cannot be written: e.toml: is a file; nothing was run\n"},
+      {"--markdown /proc/x.md", "/proc/x.md: cannot be written: No such file"}};
+  for (const auto& [option, said] : cases) {
+    const auto outcome = syncopate(std::string("compare e.toml --results results ") + option);
+    EXPECT_EQ(outcome.status, 2) << option;
+    EXPECT_THAT(outcome.err, testing::StartsWith(said));
+    EXPECT_FALSE(std::filesystem::exists(directory / "results"));
+  }
+}
+
 TEST_F(Compare, WhatCannotBeRunIsSaid) {
   const std::string file = write("e.toml", two_methods);
   const auto missing = syncopate("compare " + file + " --results results --mpiexec /nowhere/mpirun");

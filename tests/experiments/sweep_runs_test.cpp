@@ -84,6 +84,8 @@ TEST_F(ExperimentFile, FaultsOfAllSweepPointsAreReportedAtOnce) {
   EXPECT_THAT(report, HasSubstr(file.string() + ":31:39: training.learning_rate.peak = -2; must be"));
   EXPECT_THAT(report, HasSubstr(file.string() + ":31:43: training.learning_rate.peak = \"x\"; must be"));
   EXPECT_THAT(faults({"sweep.seeds=[[1],[2]]"}), HasSubstr("sweep.\"seeds\"; must not be swept"));
+  EXPECT_THAT(faults({"sweep.name=[\"a\",\"b\"]"}),
+              HasSubstr("sweep.\"name\"; must not be swept: it names the directory of all the runs"));
 }
 
 TEST_F(ExperimentFile, SweptTablesAreShownByTheirKindsWhereTheseDiffer) {
@@ -98,7 +100,7 @@ TEST_F(ExperimentFile, SweptTablesAreShownByTheirKindsWhereTheseDiffer) {
   };
   EXPECT_THAT(shown("[{kind=\"free\"},{kind=\"fixed\",latency_s=0.5}]"), ElementsAre("free", "fixed"));
   EXPECT_THAT(shown("[{kind=\"fixed\",latency_s=1.5},{kind=\"fixed\",latency_s=0.5}]"),
-              ElementsAre(HasSubstr("1.5"), HasSubstr("0.5")));
+              ElementsAre("fixed; latency_s = 1.5", "fixed; latency_s = 0.5"));
 }
 
 }  // namespace

@@ -56,6 +56,15 @@ TEST_F(WholeFile, IsReplaced) {
   EXPECT_THAT(names(), testing::ElementsAre("file"));
 }
 
+TEST_F(WholeFile, IsKnownBeforehandToBeReplaceableOrNot) {
+  replace_file(directory_ / "file", "x");
+  fs::create_symlink("file", directory_ / "link");
+  for (const char* name : {"file", "link", "new", "/dev/null"}) EXPECT_EQ(why_not_replaceable(directory_ / name), "");
+  EXPECT_EQ(why_not_replaceable(directory_), "is a directory");
+  EXPECT_EQ(why_not_replaceable(directory_ / "file/x"), (directory_ / "file").string() + ": is a file");
+  EXPECT_EQ(why_not_replaceable(directory_ / "no/x"), (directory_ / "no").string() + ": no such directory");
+}
+
 // As if the device were full: the contents are longer than a file may be.
 TEST_F(WholeFile, StaysAsItWasWhereItCannotBeWritten) {
   replace_file(directory_ / "file", "old");

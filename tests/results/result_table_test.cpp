@@ -179,6 +179,13 @@ TEST(ResultTable, FitsIn120ColumnsWithFourMethodsAndThreeSeeds) {
   EXPECT_LE(longest_line(result_table(runs)), 120u);
 }
 
+TEST(RowLabel, NamesKeysByTheirLastPartThatSaysSomething) {
+  RunSummary run;
+  run.method = "A";
+  run.sweep = {{"methods.drop.threshold_s", "1"}, {"delays.0", "pareto"}, {"seeds", "2"}, {"a.b.3", "4"}, {"5", "6"}};
+  EXPECT_EQ(row_label(run), "A, threshold_s = 1, delays.0 = pareto, seeds = 2, b.3 = 4, 5 = 6");
+}
+
 TEST(FailureTable, NamesMethodSeedAndReason) {
   const RunSummary runs[] = {finished("A", 1, 0.9, 1.0), failed("B", 2, RunStatus::diverged, "not finite after step 8"),
                              failed("C", 3, RunStatus::failed, "deadlock\nworker 0 waits\nworker 1 waits")};

@@ -1,0 +1,59 @@
+#include "experiments/swept_label.hpp"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+namespace syncopate {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::string> labels_of(const std::string& list) {
+  return swept_labels(parse_toml("a = " + list, "f").find("a")->array());
+}
+
+TEST(SweptLabel, IsTheValueWhereItIsShort) {
+  EXPECT_THAT(labels_of("[1, 2.5]"), ElementsAre("1", "2.5"));
+  EXPECT_THAT(labels_of("[\"adamw\", \"sgd\"]"), ElementsAre("adamw", "sgd"));
+  EXPECT_THAT(labels_of("[[1, 2], [3]]"), ElementsAre("[1, 2]", "[3]"));
+}
+
+TEST(SweptLabel, OfTablesIsTheirKindWhereTheseDiffer) {
+  EXPECT_THAT(labels_of("[{kind=\"free\"}, {kind=\"fixed\", latency_s=0.5}]"), ElementsAre("free", "fixed"));
+}
+
+// The four of experiments/examples/stragglers.toml.
+TEST(SweptLabel, OfTablesOfOneKindIsWhatTheyDifferBy) {
+  const std::string bursts = "bursts = { mean_on_steps = 5, mean_off_steps = 35 }";
+  EXPECT_THAT(
+      labels_of("[{kind=\"constant\", value=4, workers=[56, 57]}, {kind=\"constant\", value=4, " + bursts +
+                "}, {kind=\"constant\", value=4, " + bursts +
+                ", group_size=8}, {kind=\"pareto\", shape=1.5, minimum=0.1666667}]"),
+      ElementsAre("constant; workers = [56, 57]", "constant; bursts", "constant; bursts; group_size = 8", "pareto"));
+}
+
+TEST(SweptLabel, OfTablesWithinTablesIsWhatTheseDifferBy) {
+  EXPECT_THAT(labels_of("[{kind=\"a\", b={x=1, y=2}}, {kind=\"a\", b={x=1, y=3}}, {kind=\"a\"}]"),
+              ElementsAre("a; b.y = 2", "a; b.y = 3", "a"));
+}
+
+TEST(SweptLabel, OfTablesWithoutKindIsWhatTheyDifferBy) {
+  EXPECT_THAT(labels_of("[{peak=0.1, final=0}, {peak=0.2, final=0}, {peak=0.2, final=0.1}]"),
+              ElementsAre("peak = 0.1; final = 0", "peak = 0.2; final = 0", "peak = 0.2; final = 0.1"));
+  EXPECT_THAT(labels_of("[[{value=1, x=0}], [{value=2, x=0}]]"), ElementsAre("0.value = 1", "0.value = 2"));
+  EXPECT_THAT(labels_of("[{peak=0.1}]"), ElementsAre("peak = 0.1"));
+}
+
+TEST(SweptLabel, IsShortAndNobodyElses) {
+  std::string numbers = "1";
+  for (int i = 2; i < 100; ++i) numbers += ", " + std::to_string(i);
+  const std::string lists =
+      "[[" + numbers + ", 1], [" + numbers + ", 2], {}, {x=1}, [{}], \"" + std::string(99, 'x') + "\", 1, \"1\"]";
+  const auto labels = labels_of(lists);
+  EXPECT_EQ(std::set(labels.begin(), labels.end()).size(), 8u) << testing::PrintToString(labels);
+  for (const std::string& label : labels) EXPECT_LE(label.size(), 70u);
+}
+
+}  // namespace
+}  // namespace syncopate
