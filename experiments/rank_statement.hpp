@@ -14,7 +14,7 @@ struct Intention {
   const Experiment* experiment = nullptr;  // null: the command has none
   bool on_mpi = false;                     // its runs are; else ranks run apart and may differ
   bool rerun = false;
-  std::string results_directory;  // as it was given
+  std::string results_directory{};  // as it was given
 };
 
 RankStatement statement_of(const Intention& intention);
