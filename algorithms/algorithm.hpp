@@ -3,9 +3,7 @@
 
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "algorithms/prediction.hpp"
@@ -55,20 +53,6 @@ struct AlgorithmContext {
   double shortest_micro_batch_s = 0;      // no worker's micro-batch is shorter
   bool budget_ends_alone = true;          // false: it counts bytes alone, and never ends for who sends nothing
 };
-
-// The registry: one row per method. It feeds `syncopate list`, the error messages and the tests.
-struct AlgorithmRow {
-  std::string_view name;      // as written in TOML
-  std::string_view family;    // heads the rows of its kind in `syncopate list`
-  std::string_view sentence;  // what it does
-  std::string_view source;    // paper
-  std::unique_ptr<Algorithm> (*make)(Settings& settings, const AlgorithmContext& context);
-};
-std::span<const AlgorithmRow> algorithms();
-
-// The keys of [[methods]] besides `algorithm` and `label` are the algorithm's own.
-// An unknown name is a fault of the settings, and the result null.
-std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmContext& context);
 
 // Runs the algorithm on all participants of the context's cluster.
 RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& context);

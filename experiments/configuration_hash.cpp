@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include "experiments/results_version.hpp"
+#include "results/run/results_version.hpp"
 
 namespace syncopate {
 namespace {

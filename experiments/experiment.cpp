@@ -8,6 +8,7 @@
 #include <map>
 #include <new>
 
+#include "algorithms/registry.hpp"
 #include "experiments/budget_section.hpp"
 #include "experiments/cluster_section.hpp"
 #include "experiments/configuration_hash.hpp"

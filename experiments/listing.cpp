@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/local_sgd/outer_optimizer.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
+#include "algorithms/registry.hpp"
 #include "algorithms/synchronous/drop_compensation.hpp"
 #include "algorithms/synchronous/drop_threshold.hpp"
 #include "experiments/training_section.hpp"

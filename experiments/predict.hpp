@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "experiments/experiment.hpp"
-#include "results/prediction_table.hpp"
+#include "experiments/prediction_table.hpp"
 
 namespace syncopate {
 

@@ -132,8 +132,8 @@ void ExperimentRunner::agree_on(const std::string& fault) const {
 // On rank 0, before anything runs or is written.
 int ExperimentRunner::prepare() {
   try {
-    require_usable(options_.results_directory, experiment_);
-    const int restored = remove_leftovers(options_.results_directory, experiment_);
+    require_usable(options_.results_directory, experiment_.runs);
+    const int restored = remove_leftovers(options_.results_directory, experiment_.runs);
     if (restored > 0 && !options_.rerun) find_finished();
     report_damaged();
     return exit_success;

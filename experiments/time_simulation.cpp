@@ -173,17 +173,6 @@ std::int64_t work_of(const Run& run, Step steps) {
   return steps.value() * run.workers * (run.micro_batches + meeting);
 }
 
-std::optional<Step> planned_steps(const Run& run) {
-  std::optional<Step> planned = run.budget.steps;
-  if (run.budget.samples) {
-    const std::int64_t per_step =
-        static_cast<std::int64_t>(run.workers) * run.micro_batches * run.samples_per_micro_batch;
-    const Step by_samples = std::max<std::int64_t>(1, *run.budget.samples / per_step);
-    planned = planned ? std::min(*planned, by_samples) : by_samples;
-  }
-  return planned;
-}
-
 SimulatedTime simulate_time(const Run& run, Step at_most) {
   Budget budget = run.budget;
   budget.steps = std::min(budget.steps.value_or(at_most), at_most);

@@ -25,9 +25,6 @@ struct SimulatedTime {
 // Roughly 20 ns of this machine's time each, so that the length of a simulation depends on the file alone.
 std::int64_t work_of(const Run& run, Step steps);
 
-// The steps of the run's budget, where it counts them or samples.
-std::optional<Step> planned_steps(const Run& run);
-
 // Simulates at most so many steps. Throws RunFailure, Interrupted.
 SimulatedTime simulate_time(const Run& run, Step at_most);
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "experiments/experiment.hpp"
+#include "results/run/run.hpp"
 #include "results/summary.hpp"
 
 namespace syncopate {

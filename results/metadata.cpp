@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "experiments/results_version.hpp"
 #include "results/build_info.hpp"
 #include "results/host.hpp"
+#include "results/run/results_version.hpp"
 #include "results/summary.hpp"
 
 namespace syncopate {

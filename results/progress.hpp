@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <string>
 
-#include "experiments/experiment.hpp"
 #include "results/recorder.hpp"
+#include "results/run/run.hpp"
 #include "results/summary.hpp"
 #include "workers/interrupt.hpp"
 

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "experiments/experiment.hpp"
 #include "results/recording.hpp"
+#include "results/run/run.hpp"
 #include "workers/cluster.hpp"
 #include "workers/training/training.hpp"
 

@@ -193,11 +193,11 @@ fs::path run_directory(const fs::path& results, const Run& run, bool mpi) {
   return experiment_directory(results, run.experiment) / what_varies(run) / name;
 }
 
-void require_usable(const fs::path& results, const Experiment& experiment) {
-  const fs::path directory = experiment_directory(results, experiment.name);
+void require_usable(const fs::path& results, std::span<const Run> runs) {
+  const fs::path directory = experiment_directory(results, runs.front().experiment);
   create(directory);
   require_access(directory);
-  for (const Run& run : experiment.runs) {
+  for (const Run& run : runs) {
     const fs::path place = run_directory(results, run, false);
     require_access(place.parent_path());
     require_access(place);
@@ -209,9 +209,9 @@ void require_usable(const fs::path& results, const Experiment& experiment) {
   fs::remove(probe, error);
 }
 
-int remove_leftovers(const fs::path& results, const Experiment& experiment) {
-  std::set<fs::path> places{experiment_directory(results, experiment.name)};
-  for (const Run& run : experiment.runs) places.insert(run_directory(results, run, false).parent_path());
+int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
+  std::set<fs::path> places{experiment_directory(results, runs.front().experiment)};
+  for (const Run& run : runs) places.insert(run_directory(results, run, false).parent_path());
   int removed = 0;
   for (const fs::path& place : places) {
     std::error_code error;

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
-#include "experiments/experiment.hpp"
+#include "results/run/run.hpp"
 #include "results/run_files.hpp"
 
 namespace syncopate {
@@ -30,14 +31,14 @@ std::filesystem::path experiment_directory(const std::filesystem::path& results,
 // kept apart from simulated ones of the same configuration by the suffix -mpi.
 std::filesystem::path run_directory(const std::filesystem::path& results, const Run& run, bool mpi);
 
-// Creates <results>/<experiment> and proves that it, and what is already there for these runs, can
-// be read and written. For runs that are to be made: a finished experiment's results may be read-only. Throws
+// Creates <results>/<experiment> and proves that it, and what is already there for these runs of one experiment, can be
+// read and written. For runs that are to be made: a finished experiment's results may be read-only. Throws
 // ResultsDirectoryFault.
-void require_usable(const std::filesystem::path& results, const Experiment& experiment);
+void require_usable(const std::filesystem::path& results, std::span<const Run> runs);
 
-// Removes what killed processes have left in the experiment's directory; what a process that still
+// Removes what killed processes have left in the directories of an experiment's runs; what a process that still
 // exists (or one on another host) is writing stays. Returns how many directories went.
-int remove_leftovers(const std::filesystem::path& results, const Experiment& experiment);
+int remove_leftovers(const std::filesystem::path& results, std::span<const Run> runs);
 
 // Replaces `directory` by one with exactly these files, which are on the disk before they have their name. Throws
 // std::filesystem::filesystem_error or std::system_error; then `directory` is as it was, unless it was its new name

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/experiment.hpp"
-#include "experiments/run_prediction.hpp"
 #include "results/recording.hpp"
+#include "results/run/run.hpp"
+#include "results/run/run_prediction.hpp"
 #include "workers/cluster.hpp"
 
 namespace syncopate {

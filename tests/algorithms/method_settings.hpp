@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/registry.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/toml_tree.hpp"
 

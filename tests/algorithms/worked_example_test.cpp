@@ -12,6 +12,7 @@
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/one_shot.cpp"
 #include "algorithms/one_shot.hpp"
+#include "algorithms/registry.hpp"
 #include "experiments/settings_document.hpp"
 #include "experiments/toml_tree.hpp"
 #include "tests/algorithms/simulated_run.hpp"

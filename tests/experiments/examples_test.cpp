@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/registry.hpp"
 #include "experiments/experiment.hpp"
 #include "experiments/settings_document.hpp"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/registry.hpp"
 
 namespace syncopate {
 namespace {

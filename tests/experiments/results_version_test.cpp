@@ -2,7 +2,7 @@
 // of experiment files, and each word of a registry, makes of a run is watched likewise by the tests that walk over them
 // (key_walk.hpp).
 #define XXH_INLINE_ALL
-#include "experiments/results_version.hpp"
+#include "results/run/results_version.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <set>
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/registry.hpp"
 #include "experiments/experiment.hpp"
 #include "experiments/toml_tree.hpp"
 #include "tests/experiments/results_by_version.hpp"

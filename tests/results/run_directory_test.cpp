@@ -29,14 +29,13 @@ class RunDirectoryTest : public testing::Test {
     results_ = fs::path(testing::TempDir()) /
                fmt::format("syncopate-{}-{}", getpid(), testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(results_);
-    experiment_.name = "Quick Start";
     syncopate::Run run;
-    run.experiment = experiment_.name;
+    run.experiment = "Quick Start";
     run.method = "Local SGD (QSR)";
     run.sweep = {{"training.lr.peak", "0.1"}};
     run.seed = 3;
     run.hash = "0123456789abcdef";
-    experiment_.runs = {run};
+    runs_ = {run};
     directory_ = run_directory(results_, run, false);
   }
   void TearDown() override { fs::remove_all(results_); }
@@ -65,7 +64,7 @@ class RunDirectoryTest : public testing::Test {
 
   fs::path results_;
   fs::path directory_;
-  Experiment experiment_;
+  std::vector<syncopate::Run> runs_;
 };
 
 TEST(Slug, IsAGoodFileNameEverywhere) {
@@ -125,7 +124,7 @@ TEST_F(RunDirectoryTest, IsNamedFromWhatVariesWithTheSeedLast) {
   const fs::path of_experiment = directory_.parent_path().parent_path();
   EXPECT_EQ(of_experiment, experiment_directory(results_, "Quick Start"));
   EXPECT_EQ(directory_, of_experiment / "local-sgd-qsr_training.lr.peak=0.1" / "seed=3-01234567");
-  EXPECT_EQ(run_directory(results_, experiment_.runs[0], true).filename(), "seed=3-01234567-mpi");
+  EXPECT_EQ(run_directory(results_, runs_[0], true).filename(), "seed=3-01234567-mpi");
 }
 
 TEST_F(RunDirectoryTest, HoldsExactlyTheFilesOfTheLastWrite) {
@@ -160,7 +159,7 @@ TEST_F(RunDirectoryTest, IsWholeWheneverItsWriterIsKilled) {
     kill(writer, SIGKILL);
     waitpid(writer, nullptr, 0);
 
-    remove_leftovers(results_, experiment_);
+    remove_leftovers(results_, runs_);
     ASSERT_THAT(beside_directory(), testing::ElementsAre("seed=3-01234567"));
     const std::string a = read(directory_ / "a");
     ASSERT_TRUE(a == old_text || a == new_text);
@@ -232,7 +231,7 @@ TEST_F(RunDirectoryTest, LosesWhatDeadProcessesLeft) {
   fs::create_directories(hidden("partial", getpid()));
   fs::create_directories(hidden("partial", dead, "another.host"));
   fs::create_directories(directory_.parent_path() / ".somebody.else");
-  EXPECT_EQ(remove_leftovers(results_, experiment_), 1);
+  EXPECT_EQ(remove_leftovers(results_, runs_), 1);
   EXPECT_FALSE(fs::exists(hidden("partial", dead)));
   EXPECT_TRUE(fs::exists(hidden("partial", getpid()))) << "that process is still writing";
   EXPECT_TRUE(fs::exists(hidden("partial", dead, "another.host"))) << "its processes cannot be seen from here";
@@ -244,12 +243,12 @@ TEST_F(RunDirectoryTest, GetsItsFormerFilesBackWhenKilledBetweenTheRenames) {
   write_directory(directory_, {{"a", "former"}});
   fs::rename(directory_, hidden("replaced", dead));
   fs::create_directories(hidden("partial", dead));
-  EXPECT_EQ(remove_leftovers(results_, experiment_), 2);
+  EXPECT_EQ(remove_leftovers(results_, runs_), 2);
   EXPECT_EQ(read(directory_ / "a"), "former");
 }
 
 TEST_F(RunDirectoryTest, OfAWritableFilesystemIsUsable) {
-  EXPECT_NO_THROW(require_usable(results_, experiment_));
+  EXPECT_NO_THROW(require_usable(results_, runs_));
   EXPECT_TRUE(fs::is_empty(experiment_directory(results_, "Quick Start"))) << "nothing is left by the trial";
 }
 
@@ -257,7 +256,7 @@ TEST_F(RunDirectoryTest, NamesTheFileInItsWay) {
   fs::create_directories(results_);
   std::ofstream(experiment_directory(results_, "Quick Start")) << "not a directory";
   try {
-    require_usable(results_, experiment_);
+    require_usable(results_, runs_);
     FAIL() << "a file is no results directory";
   } catch (const ResultsDirectoryFault& fault) {
     EXPECT_THAT(fault.what(), HasSubstr((experiment_directory(results_, "Quick Start")).string() + ": is a file"));
@@ -267,12 +266,12 @@ TEST_F(RunDirectoryTest, NamesTheFileInItsWay) {
 TEST_F(RunDirectoryTest, NamesTheFileInTheWayOfOneMethod) {
   fs::create_directories(directory_.parent_path());
   std::ofstream(directory_) << "not a directory";
-  EXPECT_THROW(require_usable(results_, experiment_), ResultsDirectoryFault);
+  EXPECT_THROW(require_usable(results_, runs_), ResultsDirectoryFault);
 }
 
 TEST_F(RunDirectoryTest, CannotBeWhereNobodyMayWrite) {
   // Not even root may create directories in the process file system.
-  EXPECT_THROW(require_usable("/proc/syncopate", experiment_), ResultsDirectoryFault);
+  EXPECT_THROW(require_usable("/proc/syncopate", runs_), ResultsDirectoryFault);
 }
 
 TEST_F(RunDirectoryTest, WithoutPermissionIsNotUsable) {
@@ -280,7 +279,7 @@ TEST_F(RunDirectoryTest, WithoutPermissionIsNotUsable) {
   fs::permissions(experiment_directory(results_, "Quick Start"), fs::perms::none);
   const auto check = [this] {
     try {
-      require_usable(results_, experiment_);
+      require_usable(results_, runs_);
       return 0;
     } catch (const ResultsDirectoryFault&) {
       return 2;

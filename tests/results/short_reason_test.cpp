@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "results/prediction_table.hpp"
+#include "experiments/prediction_table.hpp"
 #include "results/result_table.hpp"
 #include "results/text_table.hpp"
 

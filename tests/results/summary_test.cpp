@@ -6,10 +6,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "experiments/results_version.hpp"
 #include "results/build_info.hpp"
 #include "results/host.hpp"
 #include "results/metadata.hpp"
+#include "results/run/results_version.hpp"
 #include "results/summary_json.hpp"
 
 namespace syncopate {

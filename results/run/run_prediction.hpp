@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "algorithms/prediction.hpp"
-#include "experiments/experiment.hpp"
+#include "results/run/run.hpp"
 
 namespace syncopate {
 

@@ -1,4 +1,4 @@
-#include "results/prediction_table.hpp"
+#include "experiments/prediction_table.hpp"
 
 #include <fmt/format.h>
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/run_prediction.hpp"
 #include "experiments/time_simulation.hpp"
+#include "results/run/run_prediction.hpp"
 
 namespace syncopate {
 

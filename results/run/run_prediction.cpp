@@ -1,6 +1,4 @@
-#include "experiments/run_prediction.hpp"
-
-#include "experiments/time_simulation.hpp"
+#include "results/run/run_prediction.hpp"
 
 namespace syncopate {
 

@@ -1,0 +1,105 @@
+#include "algorithms/registry.hpp"
+
+#include <string>
+#include <vector>
+
+#include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/softsync.hpp"
+#include "algorithms/asynchronous/stale_synchronous.hpp"
+#include "algorithms/gossip/decentralized_sgd.hpp"
+#include "algorithms/gossip/stochastic_gradient_push.hpp"
+#include "algorithms/gradient_coding/coded_sgd.hpp"
+#include "algorithms/local_sgd/branch_train_merge.hpp"
+#include "algorithms/local_sgd/drop_local_sgd.hpp"
+#include "algorithms/local_sgd/dynamic_averaging.hpp"
+#include "algorithms/local_sgd/elastic_averaging.hpp"
+#include "algorithms/local_sgd/hierarchical_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/quorum/backup_all_reduce.hpp"
+#include "algorithms/quorum/backup_tokens.hpp"
+#include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/quorum/eager_sgd.hpp"
+#include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/random_drop.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
+
+namespace syncopate {
+
+std::span<const AlgorithmRow> algorithms() {
+  static constexpr AlgorithmRow rows[] = {
+      {"sync-sgd", "synchronous",
+       "Synchronous SGD: all gradients are averaged at every step; the slowest worker sets the pace.",
+       "Chen et al. 2016 (b = 0)", make_sync_sgd},
+      {"dropcompute", "synchronous",
+       "Synchronous SGD in which each worker stops accumulating micro-batches after a threshold.",
+       "Giladi et al. 2023, Algorithm 1", make_drop_compute},
+      {"random-drop", "synchronous", "Whole local batches are left out at random: what dropping does to accuracy.",
+       "Giladi et al. 2023, ResNet-50 study", make_random_drop},
+      {"backup-workers", "parameter server",
+       "Synchronous SGD with a server that takes the first N of N + b gradients and drops the late.",
+       "Chen et al. 2016, Algorithms 3 and 4", make_backup_workers},
+      {"backup-tokens", "parameter server",
+       "Backup workers by TensorFlow's token queue: a worker may give several gradients to a step.",
+       "TensorFlow, SyncReplicasOptimizer", make_backup_tokens},
+      {"backup-all-reduce", "partial collectives",
+       "Backup workers without a server: an all-reduce over the first N of N + b workers.", "after Chen et al. 2016",
+       make_backup_all_reduce},
+      {"eager-sgd", "partial collectives",
+       "All-reduces that wait for the first worker (solo) or a random one (majority), and take who is there.",
+       "Li et al. 2020 (eager-SGD)", make_eager_sgd},
+      {"async-sgd", "asynchronous",
+       "A server steps along each gradient as it comes; too stale or too old ones can be dropped.",
+       "Chen et al. 2016, Algorithms 1 and 2", make_async_sgd},
+      {"softsync", "asynchronous",
+       "A server steps along the mean of every floor(N / n) gradients (n-softsync), weighted by their staleness.",
+       "Zhang et al. 2016 (staleness-aware)", make_softsync},
+      {"stale-synchronous", "asynchronous",
+       "Asynchronous SGD in which workers too far ahead of the slowest wait (SSP); nothing is dropped.",
+       "Ho et al. 2013", make_stale_synchronous},
+      {"bounded-delay", "asynchronous",
+       "Asynchronous SGD in which a gradient starts once all but the last few before it are applied.", "Li et al. 2014",
+       make_bounded_delay},
+      {"local-sgd", "local SGD",
+       "Local steps with the models averaged every H steps: constant, post-local, power rules (QSR), SWAP.",
+       "Lin et al. 2020; Gu et al. 2024; Gupta et al. 2020", make_local_sgd},
+      {"outer-local-sgd", "local SGD",
+       "Local SGD in which an outer optimizer steps along the averages: plain, SlowMo, DiLoCo.",
+       "Wang et al. 2020; Douillard et al. 2023", make_outer_local_sgd},
+      {"hierarchical-sgd", "local SGD",
+       "Local SGD with frequent averages within groups and rarer ones over all workers.",
+       "Lin et al. 2020 (hierarchical)", make_hierarchical_sgd},
+      {"branch-train-merge", "local SGD",
+       "All workers train alone after some synchronous steps, and merge once: an average or an ensemble (LoFi, BTM).",
+       "Wortsman et al. 2022; Li et al. 2022", make_branch_train_merge},
+      {"dynamic-averaging", "local SGD", "Local SGD that averages once the models are too far from their last average.",
+       "Kamp et al. 2018", make_dynamic_averaging},
+      {"dropcompute-local-sgd", "local SGD",
+       "Local SGD in which late workers take no more local steps and join the average as they are.",
+       "after Giladi et al. 2023", make_drop_local_sgd},
+      {"elastic-averaging", "elastic averaging",
+       "Workers and a centre pull at each other: EASGD, with momentum EAMSGD, synchronous or asynchronous.",
+       "Zhang et al. 2015", make_elastic_averaging},
+      {"gradient-coding", "gradient coding",
+       "Workers compute parts in common, and a server decodes the sum without the stragglers, or estimates it.",
+       "Tandon et al. 2017; Bitar et al. 2020", make_coded_sgd},
+      {"decentralized-sgd", "gossip", "Each worker averages its model with its neighbours' on a ring (D-PSGD).",
+       "Lian et al. 2017, Algorithm 1", make_decentralized_sgd},
+      {"stochastic-gradient-push", "gossip",
+       "Each worker pushes half of its model to another one, a different one in each step (SGP).", "Assran et al. 2019",
+       make_stochastic_gradient_push},
+  };
+  return rows;
+}
+
+std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmContext& context) {
+  std::vector<std::string_view> names;
+  for (const AlgorithmRow& row : algorithms()) names.push_back(row.name);
+  const std::string name = settings.choice("algorithm", names);
+  for (const AlgorithmRow& row : algorithms())
+    if (row.name == name) return row.make(settings, context);
+  return nullptr;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,26 @@
+// The methods that an experiment file may name.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "algorithms/algorithm.hpp"
+
+namespace syncopate {
+
+// The registry: one row per method. It feeds `syncopate list`, the error messages and the tests.
+struct AlgorithmRow {
+  std::string_view name;      // as written in TOML
+  std::string_view family;    // heads the rows of its kind in `syncopate list`
+  std::string_view sentence;  // what it does
+  std::string_view source;    // paper
+  std::unique_ptr<Algorithm> (*make)(Settings& settings, const AlgorithmContext& context);
+};
+std::span<const AlgorithmRow> algorithms();
+
+// The keys of [[methods]] besides `algorithm` and `label` are the algorithm's own.
+// An unknown name is a fault of the settings, and the result null.
+std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

@@ -1,0 +1,94 @@
+// What a run is: a method on a cluster, with a network, a model and a budget, and what is to be recorded of it. Plain
+// data, which sections of an experiment file fill and the clusters execute.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "workers/delays/compute_time.hpp"
+#include "workers/network/network.hpp"
+#include "workers/training/learning_rate.hpp"
+#include "workers/training/objective.hpp"
+#include "workers/training/optimizer.hpp"
+#include "workers/worker.hpp"
+
+namespace syncopate {
+
+class OutagePlan;
+class Pauses;
+
+// How the MPI cluster paces a micro-batch (the simulated one always takes the drawn duration).
+enum class Pace {
+  inject,   // real computation, then a sleep of the added delay
+  emulate,  // real computation inside, then a sleep up to the whole drawn duration
+};
+
+struct EvaluationPlan {
+  Step every_steps{};  // a row of metrics.csv each time this many steps are passed, and at the end
+  std::int64_t train_samples = 10000;
+  std::optional<double> target_accuracy;  // for "time to target", fraction
+  std::optional<double> target_loss;      // on the test set
+};
+
+// What a run leaves beside its rows. It decides nothing that a run computes, so it is not hashed: a finished run is
+// repeated only where it lacks what is asked for.
+struct RecordingPlan {
+  bool trace = false;                     // trace.json.gz, which goes on until the first of
+  std::optional<double> trace_seconds{};  // on the cluster's clock
+  std::int64_t trace_events = 100'000;
+  std::optional<bool> durations{};  // durations.csv.gz; not said: under MPI
+  bool parameters = false;          // parameters.npy: of the last model; nothing where there is no model
+
+  bool records_durations(bool mpi) const { return durations.value_or(mpi); }
+};
+
+// One run: a method at one point of the sweep with one seed. All fields are resolved.
+struct Run {
+  std::string experiment;                                  // name of the experiment
+  std::string method;                                      // label of the method
+  std::size_t method_index = 0;                            // its place among the file's methods; not hashed
+  std::vector<std::pair<std::string, std::string>> sweep;  // key and value of what is swept
+  std::uint64_t seed = 0;
+  std::string resolved_toml;  // the whole resolved configuration of this run alone
+  std::string hash;           // its configuration_hash; names the directory
+  std::string setting;        // likewise, also without the method: runs that share it meet the same delays
+
+  int workers = 1;
+  int micro_batches = 1;
+  std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: none does
+  Pace pace = Pace::inject;
+  bool to_be_measured = false;                   // the time of a micro-batch is: such a run cannot be made
+  std::optional<double> measured_micro_batch_s;  // that time, where it was
+  std::shared_ptr<const ComputeTime> compute_time;
+  std::shared_ptr<const Pauses> pauses;       // null: there are none; on the simulated cluster alone
+  std::shared_ptr<const OutagePlan> outages;  // null: there are none
+  std::shared_ptr<const NetworkModel> network;
+  bool time_only = false;                                            // there is no model
+  std::function<std::shared_ptr<const Objective>()> make_objective;  // loads data; null result: time-only
+  Bytes parameter_bytes{};                                           // 4 P: what collectives carry
+  std::int64_t samples_per_micro_batch = 1;
+  std::shared_ptr<const Optimizer> optimizer;
+  double clip_norm = 0;
+  std::shared_ptr<const LearningRate> learning_rate;
+  Budget budget;  // epochs are already steps
+  EvaluationPlan evaluation;
+  RecordingPlan recording;  // not hashed
+  std::shared_ptr<const Algorithm> algorithm;
+
+  // From when on one program can stand for all workers of a time-only run.
+  std::optional<Step> workers_act_alike_from() const {
+    return data_of.empty() ? algorithm->workers_act_alike_from(budget) : std::nullopt;
+  }
+};
+
+// The steps of the run's budget, where it counts them or samples.
+std::optional<Step> planned_steps(const Run& run);
+
+}  // namespace syncopate
