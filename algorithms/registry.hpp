@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

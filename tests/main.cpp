@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "workers/blas_kernel.hpp"
+#include "workers/process/blas_kernel.hpp"
 
 int main(int argc, char** argv) {
   syncopate::use_best_blas_kernel(argv);

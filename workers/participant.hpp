@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "workers/cluster.hpp"
-#include "workers/random.hpp"
+#include "workers/cluster/cluster.hpp"
+#include "workers/random/random.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/training.hpp"
-#include "workers/units.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

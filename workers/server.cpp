@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "workers/outages.hpp"
+#include "workers/delays/outages.hpp"
 
 namespace syncopate {
 

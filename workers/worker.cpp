@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "workers/outages.hpp"
+#include "workers/delays/outages.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,7 +1,7 @@
 // What an algorithm sees: a worker with its own clock, model and progress. Everything here works alike on
 // the simulated cluster and under MPI. (The server, where a method has one, is in server.hpp.)
 //
-// A worker that loses its state in an outage (workers/outages.hpp) takes up the newest model and computes the
+// A worker that loses its state in an outage (workers/delays/outages.hpp) takes up the newest model and computes the
 // micro-batch anew; algorithms do not notice, unless they keep something in variables (states_lost). The newest model
 // is
 // - that of the last agreement: the last step along an all-reduce, average, group's average, or broadcast, with

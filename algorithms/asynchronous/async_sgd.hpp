@@ -13,8 +13,8 @@
 
 #include <optional>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/asynchronous/staleness_weight.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

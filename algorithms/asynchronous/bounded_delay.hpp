@@ -11,8 +11,8 @@
 //          never above 2 tau.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/asynchronous/staleness_weight.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -8,8 +8,8 @@
 // Checks:  n = N equals asynchronous SGD bit for bit; E[staleness] = (N - 1) / c; weights act before the mean.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/asynchronous/staleness_weight.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -10,8 +10,8 @@
 // Checks:  s = inf equals asynchronous SGD bit for bit; s = 0 is a barrier; no gap above s when a gradient starts.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/asynchronous/staleness_weight.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

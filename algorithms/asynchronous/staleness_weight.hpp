@@ -6,8 +6,8 @@
 // Checks:  both weights are 1 at tau = 0 and fall; "linear" makes N / c updates move as far as one step of N.
 #pragma once
 
-#include "experiments/settings.hpp"
-#include "workers/units.hpp"
+#include "workers/settings/settings.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

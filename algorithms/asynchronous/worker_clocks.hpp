@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "workers/units.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

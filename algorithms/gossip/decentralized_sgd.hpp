@@ -11,7 +11,7 @@
 //          per step; with linear gradients the mean of the models is that of synchronous SGD.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -14,7 +14,7 @@
 //          agree after k steps.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/gradient_coding/gradient_code.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

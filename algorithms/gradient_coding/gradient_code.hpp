@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "workers/random.hpp"
-#include "workers/units.hpp"
+#include "workers/random/random.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

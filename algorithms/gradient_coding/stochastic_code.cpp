@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "workers/random.hpp"
+#include "workers/random/random.hpp"
 
 namespace syncopate {
 namespace {

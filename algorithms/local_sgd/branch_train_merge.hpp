@@ -8,8 +8,8 @@
 //          an ensemble of equal models predicts what the model does; bytes of both ways to merge.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/local_sgd/state_policy.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -10,9 +10,9 @@
 // Checks:  threshold = inf equals Local SGD bit for bit; times and drops of the tabulated toy experiment.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/local_sgd/state_policy.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

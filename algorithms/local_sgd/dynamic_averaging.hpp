@@ -10,8 +10,8 @@
 //          averages against a computation in double precision.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/local_sgd/state_policy.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -10,7 +10,7 @@
 // Checks:  what leaves the workers arrives at the centre; the synchronous form against the Jacobi iteration.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -7,10 +7,10 @@
 // Checks:  H = 1 with plain SGD equals synchronous SGD; rounds match the golden sequences of the rule.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
 #include "algorithms/local_sgd/round_prediction.hpp"
 #include "algorithms/local_sgd/state_policy.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -12,8 +12,8 @@
 #include <span>
 #include <string_view>
 
-#include "experiments/settings.hpp"
 #include "workers/participant.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

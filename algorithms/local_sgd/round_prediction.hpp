@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "algorithms/local_sgd/sync_period.hpp"
-#include "algorithms/prediction.hpp"
+#include "algorithms/method/prediction.hpp"
 #include "workers/theory/sampled_rounds.hpp"
 
 namespace syncopate {

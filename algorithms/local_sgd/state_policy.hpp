@@ -7,8 +7,8 @@
 
 #include <vector>
 
-#include "experiments/settings.hpp"
 #include "workers/participant.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

@@ -14,8 +14,8 @@
 #include <span>
 #include <string_view>
 
-#include "experiments/settings.hpp"
-#include "workers/units.hpp"
+#include "workers/settings/settings.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

@@ -7,7 +7,7 @@
 // Checks:  b = 0 equals synchronous SGD bit for bit; without network costs it keeps whom the server would keep.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

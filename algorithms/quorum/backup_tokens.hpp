@@ -12,7 +12,7 @@
 
 #include <optional>
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -11,7 +11,7 @@
 //          (majority); step times of solo under exponential times.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

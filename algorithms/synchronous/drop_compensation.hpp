@@ -19,7 +19,7 @@
 #include <span>
 #include <string_view>
 
-#include "experiments/settings.hpp"
+#include "workers/settings/settings.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {

@@ -10,7 +10,7 @@
 // Checks:  threshold = inf equals synchronous SGD bit for bit; kept micro-batches by Eq. 5; each divisor.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 #include "algorithms/synchronous/drop_compensation.hpp"
 #include "algorithms/synchronous/drop_threshold.hpp"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "algorithms/synchronous/threshold_search.hpp"
-#include "experiments/settings.hpp"
+#include "workers/settings/settings.hpp"
 #include "workers/theory/drop_compute_theory.hpp"
 #include "workers/worker.hpp"
 

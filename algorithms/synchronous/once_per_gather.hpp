@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include "workers/cluster.hpp"
+#include "workers/cluster/cluster.hpp"
 
 namespace syncopate {
 

@@ -8,7 +8,7 @@
 // Checks:  p = 0 equals synchronous SGD bit for bit; the divisor is always N x M.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -6,7 +6,7 @@
 // Checks:  one worker with N x M micro-batches gives the same parameters; step time is the slowest worker's.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "workers/interrupt.hpp"
+#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {

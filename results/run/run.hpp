@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/network/network.hpp"
 #include "workers/training/learning_rate.hpp"

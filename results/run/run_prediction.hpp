@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/prediction.hpp"
+#include "algorithms/method/prediction.hpp"
 #include "results/run/run.hpp"
 
 namespace syncopate {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "experiments/settings_document.hpp"
-#include "experiments/toml_tree.hpp"
 #include "tests/algorithms/step_times.hpp"
+#include "workers/settings/settings_document.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {

@@ -22,7 +22,7 @@
 #include "workers/delays/gamma.hpp"
 #include "workers/delays/normal.hpp"
 #include "workers/delays/uniform.hpp"
-#include "workers/random.hpp"
+#include "workers/random/random.hpp"
 #include "workers/theory/order_statistics.hpp"
 
 namespace syncopate {

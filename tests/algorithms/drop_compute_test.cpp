@@ -7,9 +7,9 @@
 
 #include "algorithms/synchronous/automatic_threshold.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "experiments/settings_document.hpp"
-#include "experiments/toml_tree.hpp"
 #include "tests/algorithms/simulated_run.hpp"
+#include "workers/settings/settings_document.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {

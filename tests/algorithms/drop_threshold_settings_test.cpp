@@ -7,8 +7,8 @@
 #include <string>
 
 #include "algorithms/synchronous/drop_threshold.hpp"
-#include "experiments/settings_document.hpp"
-#include "experiments/toml_tree.hpp"
+#include "workers/settings/settings_document.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "experiments/settings_document.hpp"
-#include "experiments/toml_tree.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "workers/delays/exponential.hpp"
+#include "workers/settings/settings_document.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "algorithms/registry.hpp"
-#include "experiments/settings_document.hpp"
-#include "experiments/toml_tree.hpp"
+#include "workers/settings/settings_document.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 

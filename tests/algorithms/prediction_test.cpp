@@ -1,6 +1,6 @@
 // Formulas against the simulated cluster. Where the law is exactly the formula's, they agree within the simulation's
 // standard error; where it is not, the difference is stated.
-#include "algorithms/prediction.hpp"
+#include "algorithms/method/prediction.hpp"
 
 #include <gtest/gtest.h>
 

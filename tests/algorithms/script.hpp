@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

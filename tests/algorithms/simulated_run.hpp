@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 #include "tests/workers/pull_objective.hpp"
 #include "workers/network/fixed.hpp"
 #include "workers/simulated/settling_cluster.hpp"

@@ -9,11 +9,11 @@
 #include <set>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
-#include "experiments/settings_document.hpp"
-#include "experiments/toml_tree.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/reference_modules.hpp"
 #include "workers/models/torch_objective.hpp"
+#include "workers/settings/settings_document.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "algorithms/local_sgd/sync_period.hpp"
-#include "experiments/settings_document.hpp"
-#include "experiments/toml_tree.hpp"
+#include "workers/settings/settings_document.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {

@@ -13,9 +13,9 @@
 #include "algorithms/one_shot.cpp"
 #include "algorithms/one_shot.hpp"
 #include "algorithms/registry.hpp"
-#include "experiments/settings_document.hpp"
-#include "experiments/toml_tree.hpp"
 #include "tests/algorithms/simulated_run.hpp"
+#include "workers/settings/settings_document.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {

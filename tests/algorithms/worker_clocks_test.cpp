@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "workers/random.hpp"
+#include "workers/random/random.hpp"
 
 namespace syncopate {
 namespace {

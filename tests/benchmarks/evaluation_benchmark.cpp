@@ -1,9 +1,9 @@
 // What the evaluations of the quick start cost: their share of the time of all cores, of all its runs of one seed.
 #include <atomic>
 
-#include "experiments/execution.hpp"
+#include "experiments/execution/execution.hpp"
 #include "tests/benchmarks/simulated_training.hpp"
-#include "workers/blas_kernel.hpp"
+#include "workers/process/blas_kernel.hpp"
 
 namespace syncopate {
 namespace {

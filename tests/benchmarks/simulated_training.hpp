@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
-#include "experiments/experiment.hpp"
+#include "algorithms/method/algorithm.hpp"
+#include "experiments/sections/experiment.hpp"
 #include "tests/benchmarks/plain_loop.hpp"
 #include "workers/datasets/image_directory.hpp"
 #include "workers/simulated/simulated_cluster.hpp"

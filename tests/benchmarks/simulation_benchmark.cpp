@@ -12,8 +12,8 @@
 #include "algorithms/synchronous/automatic_threshold.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "experiments/experiment.hpp"
-#include "workers/blas_kernel.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "workers/process/blas_kernel.hpp"
 #include "workers/simulated/settling_cluster.hpp"
 
 namespace syncopate {

@@ -8,10 +8,10 @@
 #include <limits>
 #include <string>
 
-#include "experiments/key_path.hpp"
-#include "experiments/sweep.hpp"
-#include "experiments/toml_nesting.hpp"
+#include "experiments/sections/sweep.hpp"
 #include "tests/experiments/experiment_file.hpp"
+#include "workers/settings/key_path.hpp"
+#include "workers/settings/toml_nesting.hpp"
 
 namespace syncopate {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "results/npy.hpp"
-#include "results/run_directory.hpp"
-#include "results/run_files.hpp"
+#include "results/directory/run_directory.hpp"
+#include "results/directory/run_files.hpp"
+#include "results/formats/npy.hpp"
 #include "tests/experiments/emulated_cluster.hpp"
 #include "tests/experiments/program.hpp"
 

@@ -1,6 +1,6 @@
 // Every leaf of a resolved configuration is part of the run's hash, and every key that is written is such a leaf: else
 // a run would take another one's results for its own. The walks over all keys see the same of theirs.
-#include "experiments/configuration_hash.hpp"
+#include "experiments/sections/configuration_hash.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/experiment.hpp"
-#include "experiments/runner.hpp"
-#include "results/run_directory.hpp"
+#include "experiments/execution/runner.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "results/directory/run_directory.hpp"
 #include "tests/workers/idx_files.hpp"
 #include "workers/datasets/dataset.hpp"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
-#include "experiments/experiment.hpp"
-#include "experiments/settings_document.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/experiment.hpp"
+#include "experiments/sections/experiment.hpp"
 
 namespace syncopate {
 

@@ -1,4 +1,4 @@
-#include "experiments/experiment.hpp"
+#include "experiments/sections/experiment.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,9 +4,9 @@
 
 #include <map>
 
-#include "results/finished_run.hpp"
-#include "results/host.hpp"
-#include "results/run_files.hpp"
+#include "results/directory/finished_run.hpp"
+#include "results/directory/run_files.hpp"
+#include "results/formats/host.hpp"
 #include "tests/experiments/runner_case.hpp"
 
 namespace syncopate {

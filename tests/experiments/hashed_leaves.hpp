@@ -16,11 +16,11 @@
 #include <variant>
 #include <vector>
 
-#include "experiments/configuration_hash.hpp"
-#include "experiments/experiment.hpp"
-#include "experiments/settings_document.hpp"
-#include "experiments/sweep.hpp"
-#include "experiments/toml_tree.hpp"
+#include "experiments/sections/configuration_hash.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "experiments/sections/sweep.hpp"
+#include "workers/settings/settings_document.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 

@@ -22,14 +22,14 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/experiment.hpp"
-#include "experiments/key_path.hpp"
-#include "experiments/settings_document.hpp"
+#include "experiments/sections/experiment.hpp"
 #include "tests/experiments/hashed_leaves.hpp"
 #include "tests/experiments/results_by_version.hpp"
 #include "tests/experiments/results_digest.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "tests/workers/idx_files.hpp"
+#include "workers/settings/key_path.hpp"
+#include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
 

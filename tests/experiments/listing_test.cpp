@@ -1,4 +1,4 @@
-#include "experiments/listing.hpp"
+#include "experiments/commands/listing.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

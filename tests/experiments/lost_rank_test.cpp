@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "results/host.hpp"
+#include "results/formats/host.hpp"
 #include "tests/experiments/emulated_cluster.hpp"
 #include "tests/experiments/program.hpp"
 #include "tests/experiments/program_processes.hpp"

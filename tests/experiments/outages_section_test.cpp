@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/experiments/experiment_file.hpp"
-#include "workers/outages.hpp"
+#include "workers/delays/outages.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "experiments/participants.hpp"
+#include "experiments/execution/participants.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Sleeps and trailing work as an experiment file declares them.
 #include <gmock/gmock.h>
 
-#include "experiments/execution.hpp"
+#include "experiments/execution/execution.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "workers/delays/pauses.hpp"
 #include "workers/delays/uniform.hpp"

@@ -1,5 +1,5 @@
 // Predictions against the runs that they are about.
-#include "experiments/predict.hpp"
+#include "experiments/commands/predict.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/time_simulation.hpp"
-#include "results/statistics.hpp"
+#include "experiments/execution/time_simulation.hpp"
+#include "results/rows/statistics.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 

@@ -1,5 +1,5 @@
 // Predictions made by hand, no two quantities of which have one value, as a table and as JSON.
-#include "experiments/prediction_table.hpp"
+#include "experiments/commands/prediction_table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

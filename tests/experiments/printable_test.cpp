@@ -1,8 +1,8 @@
-#include "experiments/printable.hpp"
+#include "workers/process/printable.hpp"
 
 #include <gtest/gtest.h>
 
-#include "results/text_table.hpp"
+#include "results/tables/text_table.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,6 +1,6 @@
 // Ranks that cannot run, or would not run the same, under mpirun: whichever it is and however far it has come, all end
 // with status 2 within seconds, nothing has been run, and one message says which rank, where and why.
-#include "experiments/rank_agreement.hpp"
+#include "experiments/execution/rank_agreement.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "results/host.hpp"
+#include "results/formats/host.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {

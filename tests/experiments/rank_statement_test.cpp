@@ -1,11 +1,11 @@
 // What a rank would run, as a text: equal exactly where ranks may run together.
-#include "experiments/rank_statement.hpp"
+#include "experiments/execution/rank_statement.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "experiments/experiment.hpp"
+#include "experiments/sections/experiment.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "algorithms/synchronous/threshold_search.hpp"
-#include "experiments/execution.hpp"
-#include "experiments/experiment.hpp"
+#include "experiments/execution/execution.hpp"
+#include "experiments/sections/experiment.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/csv_rows.hpp"
 #include "workers/delays/pauses.hpp"

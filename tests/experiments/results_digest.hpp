@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "experiments/execution.hpp"
+#include "experiments/execution/execution.hpp"
 
 namespace syncopate {
 

@@ -13,12 +13,12 @@
 #include <set>
 
 #include "algorithms/registry.hpp"
-#include "experiments/experiment.hpp"
-#include "experiments/toml_tree.hpp"
+#include "experiments/sections/experiment.hpp"
 #include "tests/experiments/results_by_version.hpp"
 #include "tests/experiments/results_digest.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "tests/experiments/watched_runs.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {

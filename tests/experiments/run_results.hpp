@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "experiments/execution.hpp"
-#include "results/durations_csv.hpp"
-#include "results/trace_events.hpp"
+#include "experiments/execution/execution.hpp"
+#include "results/directory/durations_csv.hpp"
+#include "results/directory/trace_events.hpp"
 
 namespace syncopate {
 

@@ -11,12 +11,12 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "algorithms/algorithm.hpp"
-#include "experiments/runner.hpp"
-#include "results/run_directory.hpp"
-#include "workers/interrupt.hpp"
+#include "algorithms/method/algorithm.hpp"
+#include "experiments/execution/runner.hpp"
+#include "results/directory/run_directory.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/network/fixed.hpp"
+#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 

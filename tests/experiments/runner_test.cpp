@@ -1,4 +1,4 @@
-#include "experiments/runner.hpp"
+#include "experiments/execution/runner.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -17,12 +17,12 @@
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "results/finished_run.hpp"
-#include "results/run_directory.hpp"
+#include "results/directory/finished_run.hpp"
+#include "results/directory/run_directory.hpp"
 #include "tests/experiments/runner_case.hpp"
 #include "workers/datasets/dataset.hpp"
-#include "workers/interrupt.hpp"
 #include "workers/models/quadratic.hpp"
+#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "experiments/settings.hpp"
+#include "workers/settings/settings.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <limits>
 #include <string>
 
-#include "experiments/nearest_name.hpp"
-#include "experiments/settings_document.hpp"
+#include "workers/settings/nearest_name.hpp"
+#include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "experiments/swept_label.hpp"
+#include "experiments/sections/swept_label.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // The standard error of a simulated time per step, against the same from the drawn times; what is told of a whole run
 // from its beginning.
-#include "experiments/time_simulation.hpp"
+#include "experiments/execution/time_simulation.hpp"
 
 #include <cmath>
 #include <numeric>

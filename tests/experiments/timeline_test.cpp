@@ -8,9 +8,9 @@
 #include <map>
 #include <tuple>
 
-#include "experiments/experiment.hpp"
+#include "experiments/sections/experiment.hpp"
 #include "tests/experiments/watched_methods.hpp"
-#include "workers/outages.hpp"
+#include "workers/delays/outages.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {

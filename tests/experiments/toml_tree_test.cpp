@@ -1,4 +1,4 @@
-#include "experiments/toml_tree.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "experiments/key_path.hpp"
+#include "workers/settings/key_path.hpp"
 
 namespace syncopate {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "experiments/execution.hpp"
+#include "experiments/execution/execution.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 

@@ -1,4 +1,4 @@
-#include "results/comparison.hpp"
+#include "results/tables/comparison.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "results/build_info.hpp"
-#include "results/npy.hpp"
+#include "results/formats/build_info.hpp"
+#include "results/formats/npy.hpp"
 
 namespace syncopate {
 namespace {

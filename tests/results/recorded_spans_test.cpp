@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "results/durations_csv.hpp"
-#include "results/trace_events.hpp"
+#include "results/directory/durations_csv.hpp"
+#include "results/directory/trace_events.hpp"
 
 namespace syncopate {
 namespace {

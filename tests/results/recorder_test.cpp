@@ -1,4 +1,4 @@
-#include "results/recorder.hpp"
+#include "results/rows/recorder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "results/recording.hpp"
+#include "results/rows/recording.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "results/recording_bytes.hpp"
+#include "results/rows/recording_bytes.hpp"
 
 namespace syncopate {
 namespace {

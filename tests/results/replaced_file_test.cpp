@@ -1,5 +1,5 @@
 // Files that appear whole or not at all.
-#include "results/replaced_file.hpp"
+#include "results/directory/replaced_file.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@
 #include <system_error>
 #include <vector>
 
-#include "workers/interrupt.hpp"
+#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "results/result_table.hpp"
+#include "results/tables/result_table.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "results/text_table.hpp"
+#include "results/tables/text_table.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "results/run_directory.hpp"
+#include "results/directory/run_directory.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -14,8 +14,8 @@
 #include <set>
 #include <thread>
 
-#include "results/host.hpp"
-#include "workers/interrupt.hpp"
+#include "results/formats/host.hpp"
+#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "results/run_files.hpp"
+#include "results/directory/run_files.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "results/run_directory.hpp"
+#include "results/directory/run_directory.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,4 +1,4 @@
-#include "results/short_reason.hpp"
+#include "results/tables/short_reason.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <sstream>
 #include <string>
 
-#include "experiments/prediction_table.hpp"
-#include "results/result_table.hpp"
-#include "results/text_table.hpp"
+#include "experiments/commands/prediction_table.hpp"
+#include "results/tables/result_table.hpp"
+#include "results/tables/text_table.hpp"
 
 namespace syncopate {
 namespace {

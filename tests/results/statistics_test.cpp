@@ -1,4 +1,4 @@
-#include "results/statistics.hpp"
+#include "results/rows/statistics.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "results/summary.hpp"
+#include "results/rows/summary.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,11 +6,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "results/build_info.hpp"
-#include "results/host.hpp"
-#include "results/metadata.hpp"
+#include "results/directory/metadata.hpp"
+#include "results/directory/summary_json.hpp"
+#include "results/formats/build_info.hpp"
+#include "results/formats/host.hpp"
 #include "results/run/results_version.hpp"
-#include "results/summary_json.hpp"
 
 namespace syncopate {
 namespace {

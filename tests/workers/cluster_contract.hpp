@@ -19,12 +19,12 @@
 #include <string>
 #include <vector>
 
-#include "workers/cluster.hpp"
+#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/run_record.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/exponential.hpp"
+#include "workers/delays/outages.hpp"
 #include "workers/network/network.hpp"
-#include "workers/outages.hpp"
-#include "workers/run_record.hpp"
 #include "workers/training/optimizer.hpp"
 
 namespace syncopate {

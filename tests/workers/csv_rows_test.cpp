@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "results/gzip.hpp"
+#include "results/formats/gzip.hpp"
 #include "tests/workers/delay_files.hpp"
 #include "tests/workers/idx_files.hpp"
 

@@ -10,8 +10,8 @@
 #include <memory>
 #include <string>
 
-#include "experiments/settings_document.hpp"
 #include "workers/delays/registry.hpp"
+#include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
 

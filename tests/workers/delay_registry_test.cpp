@@ -4,8 +4,8 @@
 #include <set>
 #include <string>
 
-#include "experiments/settings_document.hpp"
 #include "workers/delays/registry.hpp"
+#include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
 namespace {

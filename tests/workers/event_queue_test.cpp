@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "workers/random.hpp"
+#include "workers/random/random.hpp"
 #include "workers/simulated/inbox.hpp"
 
 namespace syncopate {

@@ -1,4 +1,4 @@
-#include "workers/gzip_stream.hpp"
+#include "workers/process/gzip_stream.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "results/gzip.hpp"
+#include "results/formats/gzip.hpp"
 #include "tests/workers/idx_files.hpp"
 #include "workers/datasets/dataset.hpp"
 #include "workers/datasets/idx.hpp"

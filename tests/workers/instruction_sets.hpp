@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/instruction_set.hpp"
+#include "workers/process/instruction_set.hpp"
 
 namespace syncopate {
 

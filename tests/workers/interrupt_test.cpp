@@ -1,4 +1,4 @@
-#include "workers/interrupt.hpp"
+#include "workers/process/interrupt.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>

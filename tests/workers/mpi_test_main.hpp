@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "workers/blas_kernel.hpp"
 #include "workers/mpi/mpi_session.hpp"
+#include "workers/process/blas_kernel.hpp"
 
 namespace syncopate {
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
-#include "experiments/settings_document.hpp"
 #include "workers/network/registry.hpp"
+#include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
 namespace {

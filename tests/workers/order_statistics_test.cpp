@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/random.hpp"
+#include "workers/random/random.hpp"
 
 namespace syncopate {
 namespace {

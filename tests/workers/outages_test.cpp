@@ -1,4 +1,4 @@
-#include "workers/outages.hpp"
+#include "workers/delays/outages.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

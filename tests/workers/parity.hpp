@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/mpi/mpi_cluster.hpp"

@@ -5,9 +5,9 @@
 
 #include <set>
 
-#include "experiments/settings_document.hpp"
 #include "tests/workers/idx_files.hpp"
 #include "workers/datasets/dataset.hpp"
+#include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,7 +9,6 @@
 #include <memory>
 #include <vector>
 
-#include "experiments/settings_document.hpp"
 #include "workers/delays/bursts.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/constant.hpp"
@@ -17,6 +16,7 @@
 #include "workers/delays/exponential.hpp"
 #include "workers/delays/normal.hpp"
 #include "workers/delays/registry.hpp"
+#include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
 namespace {

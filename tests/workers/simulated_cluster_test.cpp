@@ -12,10 +12,10 @@
 #include "tests/algorithms/script.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/delays/exponential.hpp"
-#include "workers/interrupt.hpp"
 #include "workers/network/jitter.hpp"
 #include "workers/network/parameter_server.hpp"
 #include "workers/network/ring.hpp"
+#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {

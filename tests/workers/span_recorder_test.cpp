@@ -1,4 +1,4 @@
-#include "workers/span_recorder.hpp"
+#include "workers/cluster/span_recorder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 
 #include "tests/algorithms/script.hpp"
 #include "tests/algorithms/simulated_run.hpp"
-#include "workers/outages.hpp"
+#include "workers/delays/outages.hpp"
 
 namespace syncopate {
 namespace {

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "workers/content_hash.hpp"
 #include "workers/datasets/dataset.hpp"
+#include "workers/process/content_hash.hpp"
 
 namespace syncopate {
 namespace {

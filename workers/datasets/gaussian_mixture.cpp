@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "workers/datasets/standard_normal.hpp"
-#include "workers/interrupt.hpp"
-#include "workers/random.hpp"
+#include "workers/process/interrupt.hpp"
+#include "workers/random/random.hpp"
 
 namespace syncopate {
 namespace {

@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "workers/datasets/dataset.hpp"
-#include "workers/gzip_stream.hpp"
-#include "workers/interrupt.hpp"
+#include "workers/process/gzip_stream.hpp"
+#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {

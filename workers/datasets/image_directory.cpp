@@ -10,10 +10,10 @@
 #include <string_view>
 #include <utility>
 
-#include "workers/content_hash.hpp"
 #include "workers/datasets/digest_cache.hpp"
 #include "workers/datasets/idx.hpp"
-#include "workers/directory_check.hpp"
+#include "workers/process/content_hash.hpp"
+#include "workers/process/directory_check.hpp"
 #include "workers/training/vector_clones.hpp"
 
 namespace syncopate {

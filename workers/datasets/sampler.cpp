@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "workers/datasets/dataset.hpp"
-#include "workers/random.hpp"
+#include "workers/random/random.hpp"
 
 namespace syncopate {
 namespace {

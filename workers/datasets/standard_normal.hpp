@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "workers/random.hpp"
+#include "workers/random/random.hpp"
 
 namespace syncopate {
 

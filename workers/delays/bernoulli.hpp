@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "experiments/settings.hpp"
 #include "workers/delays/delay_process.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "experiments/settings.hpp"
 #include "workers/delays/compute_time.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

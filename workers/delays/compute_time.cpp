@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "workers/instruction_set.hpp"
-#include "workers/interrupt.hpp"
+#include "workers/process/instruction_set.hpp"
+#include "workers/process/interrupt.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

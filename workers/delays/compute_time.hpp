@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "workers/delays/delay_process.hpp"
-#include "workers/random.hpp"
-#include "workers/units.hpp"
+#include "workers/random/random.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

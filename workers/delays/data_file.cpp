@@ -5,7 +5,7 @@
 #include <new>
 #include <sstream>
 
-#include "workers/content_hash.hpp"
+#include "workers/process/content_hash.hpp"
 
 namespace syncopate {
 

@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
-#include "experiments/settings.hpp"
 #include "workers/delays/table_text.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

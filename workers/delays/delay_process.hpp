@@ -6,8 +6,8 @@
 #include <limits>
 #include <span>
 
-#include "workers/random_rows.hpp"
-#include "workers/units.hpp"
+#include "workers/random/random_rows.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

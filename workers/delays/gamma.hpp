@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "experiments/settings.hpp"
 #include "workers/delays/compute_time.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

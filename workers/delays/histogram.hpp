@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/settings.hpp"
 #include "workers/delays/delay_process.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "workers/instruction_set.hpp"
+#include "workers/process/instruction_set.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

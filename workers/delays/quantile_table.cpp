@@ -5,7 +5,7 @@
 #include <numbers>
 #include <utility>
 
-#include "workers/instruction_set.hpp"
+#include "workers/process/instruction_set.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

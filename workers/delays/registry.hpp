@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "experiments/settings.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/trace_section.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "experiments/settings.hpp"
 #include "workers/delays/delay_process.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

@@ -5,8 +5,8 @@
 #include <system_error>
 #include <utility>
 
-#include "experiments/whole_file.hpp"
-#include "workers/interrupt.hpp"
+#include "workers/process/interrupt.hpp"
+#include "workers/settings/whole_file.hpp"
 
 namespace syncopate {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "workers/gzip_stream.hpp"
+#include "workers/process/gzip_stream.hpp"
 
 namespace syncopate {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "workers/cluster.hpp"
+#include "workers/cluster/cluster.hpp"
 #include "workers/delays/trace.hpp"
 
 namespace syncopate {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/settings.hpp"
 #include "workers/delays/trace.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

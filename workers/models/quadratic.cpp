@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "workers/datasets/standard_normal.hpp"
-#include "workers/interrupt.hpp"
-#include "workers/random.hpp"
+#include "workers/process/interrupt.hpp"
+#include "workers/random/random.hpp"
 
 namespace syncopate {
 namespace {

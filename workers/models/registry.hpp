@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "experiments/settings.hpp"
+#include "workers/settings/settings.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {

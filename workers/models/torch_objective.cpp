@@ -6,9 +6,9 @@
 #include <cassert>
 #include <utility>
 
-#include "workers/interrupt.hpp"
 #include "workers/models/forward.hpp"
-#include "workers/random.hpp"
+#include "workers/process/interrupt.hpp"
+#include "workers/random/random.hpp"
 
 namespace syncopate {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "workers/cluster.hpp"
+#include "workers/cluster/cluster.hpp"
 
 namespace syncopate {
 

@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "workers/cluster.hpp"
+#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/run_record.hpp"
 #include "workers/delays/compute_time.hpp"
+#include "workers/delays/outages.hpp"
 #include "workers/mpi/mpi_session.hpp"
-#include "workers/outages.hpp"
-#include "workers/run_record.hpp"
 
 namespace syncopate {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "workers/training/flat_vector.hpp"
-#include "workers/units.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

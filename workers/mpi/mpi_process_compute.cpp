@@ -1,9 +1,9 @@
 // The time and the arithmetic of a micro-batch on an MPI rank.
 #include <algorithm>
 
-#include "workers/interrupt.hpp"
 #include "workers/mpi/mpi_process.hpp"
 #include "workers/mpi/mpi_wait.hpp"
+#include "workers/process/interrupt.hpp"
 #include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {

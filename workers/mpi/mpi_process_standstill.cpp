@@ -1,7 +1,7 @@
 // What becomes of a run in which all ranks wait for each other: rank 0 knows what each of them waits for, and fails.
 #include <fmt/format.h>
 
-#include "workers/deadlock.hpp"
+#include "workers/cluster/deadlock.hpp"
 #include "workers/mpi/mpi_process.hpp"
 
 namespace syncopate {

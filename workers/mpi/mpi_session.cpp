@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "experiments/printable.hpp"
-#include "workers/rank_ranges.hpp"
+#include "workers/cluster/rank_ranges.hpp"
+#include "workers/process/printable.hpp"
 
 namespace syncopate {
 namespace {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "workers/cluster.hpp"
-#include "workers/interrupt.hpp"
-#include "workers/units.hpp"
+#include "workers/cluster/cluster.hpp"
+#include "workers/process/interrupt.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

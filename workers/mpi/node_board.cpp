@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <new>
 
-#include "workers/interrupt.hpp"
+#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {

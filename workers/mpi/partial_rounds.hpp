@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "workers/cluster.hpp"
+#include "workers/cluster/cluster.hpp"
 #include "workers/mpi/value_layout.hpp"
 
 namespace syncopate {

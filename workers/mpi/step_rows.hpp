@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workers/cluster.hpp"
+#include "workers/cluster/cluster.hpp"
 
 namespace syncopate {
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "workers/cluster.hpp"
+#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/span_recorder.hpp"
 #include "workers/mpi/mpi_wait.hpp"
-#include "workers/span_recorder.hpp"
 
 namespace syncopate {
 

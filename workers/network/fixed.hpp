@@ -6,8 +6,8 @@
 
 #include <memory>
 
-#include "experiments/settings.hpp"
 #include "workers/network/network.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

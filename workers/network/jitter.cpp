@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "workers/random.hpp"
+#include "workers/random/random.hpp"
 
 namespace syncopate {
 namespace {

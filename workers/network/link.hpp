@@ -5,8 +5,8 @@
 
 #include <bit>
 
-#include "experiments/settings.hpp"
-#include "workers/units.hpp"
+#include "workers/settings/settings.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

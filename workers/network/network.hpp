@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "workers/units.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

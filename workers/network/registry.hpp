@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
-#include "experiments/settings.hpp"
 #include "workers/network/network.hpp"
+#include "workers/settings/settings.hpp"
 
 namespace syncopate {
 

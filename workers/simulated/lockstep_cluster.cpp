@@ -6,8 +6,8 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "workers/deadlock.hpp"
-#include "workers/interrupt.hpp"
+#include "workers/cluster/deadlock.hpp"
+#include "workers/process/interrupt.hpp"
 #include "workers/training/vector_clones.hpp"
 
 namespace syncopate {

@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-#include "workers/cluster.hpp"
+#include "workers/cluster/cluster.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {

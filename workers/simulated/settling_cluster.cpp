@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "workers/free_memory.hpp"
+#include "workers/process/free_memory.hpp"
 
 namespace syncopate {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "workers/deadlock.hpp"
-#include "workers/interrupt.hpp"
+#include "workers/cluster/deadlock.hpp"
+#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 

@@ -14,12 +14,12 @@
 #include <tuple>
 #include <vector>
 
-#include "workers/cluster.hpp"
+#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/run_record.hpp"
 #include "workers/delays/compute_time.hpp"
+#include "workers/delays/outages.hpp"
 #include "workers/delays/pauses.hpp"
 #include "workers/network/network.hpp"
-#include "workers/outages.hpp"
-#include "workers/run_record.hpp"
 #include "workers/simulated/event_queue.hpp"
 #include "workers/simulated/fiber.hpp"
 #include "workers/simulated/inbox.hpp"

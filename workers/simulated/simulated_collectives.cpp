@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "workers/deadlock.hpp"
+#include "workers/cluster/deadlock.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {

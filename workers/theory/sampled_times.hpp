@@ -14,7 +14,7 @@
 #include "workers/delays/compute_time.hpp"
 #include "workers/theory/drop_compute_theory.hpp"
 #include "workers/theory/order_statistics.hpp"
-#include "workers/units.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

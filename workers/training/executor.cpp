@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "workers/interrupt.hpp"
+#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 

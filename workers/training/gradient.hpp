@@ -9,7 +9,7 @@
 
 #include "workers/training/model_state.hpp"
 #include "workers/training/objective.hpp"
-#include "workers/units.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workers/units.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

@@ -12,7 +12,7 @@
 
 #include "workers/training/executor.hpp"
 #include "workers/training/flat_vector.hpp"
-#include "workers/units.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "workers/units.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

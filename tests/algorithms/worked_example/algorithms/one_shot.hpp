@@ -6,7 +6,7 @@
 // Checks:  equals Local SGD with a period as long as the run, bit for bit.
 #pragma once
 
-#include "algorithms/algorithm.hpp"
+#include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
 

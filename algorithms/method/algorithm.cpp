@@ -1,0 +1,23 @@
+#include "algorithms/method/algorithm.hpp"
+
+#include <stdexcept>
+
+namespace syncopate {
+
+void Algorithm::serve(Server&) const { throw std::logic_error("this algorithm has no server"); }
+
+RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& context) {
+  const Cluster::Program work = [&](Rank rank) {
+    Worker worker(context, rank);
+    algorithm.run(worker);
+  };
+  Cluster::Program serve;
+  if (algorithm.servers() > 0)
+    serve = [&](Rank rank) {
+      Server server(context, rank);
+      algorithm.serve(server);
+    };
+  return context.cluster.run(work, serve);
+}
+
+}  // namespace syncopate

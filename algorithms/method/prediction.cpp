@@ -1,0 +1,109 @@
+#include "algorithms/method/prediction.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace syncopate {
+
+double PredictionInput::all_reduce_s() const { return to_seconds(network.all_reduce(workers, parameter_bytes)); }
+
+double PredictionInput::average_s(const AveragePolicy& policy) const {
+  return to_seconds(network.all_reduce(workers, averaged_bytes(policy)));
+}
+
+Bytes PredictionInput::averaged_bytes(const AveragePolicy& policy) const {
+  const auto averaged = std::count(policy.moments.begin(), policy.moments.begin() + moments, StatePolicy::average);
+  return Bytes{(1 + averaged) * parameter_bytes.value()};
+}
+
+double PredictionInput::message_s(int servers) const {
+  // A slice has whole parameters; the last of equal slices is never the smaller one.
+  const Slice last{.index = servers - 1, .count = servers};
+  const std::int64_t bytes_each = 4, parameters = parameter_bytes.value() / bytes_each;
+  const Bytes payload{bytes_each * (last.end(parameters) - last.begin(parameters))};
+  return to_seconds(network.message({.from = Rank{0}, .to = Rank{workers}, .payload = payload}));
+}
+
+double Prediction::effective_speedup_error() const {
+  if (step_time_s == sync_step_time_s && kept == 1) return 0;
+  return effective_speedup() *
+         std::hypot(kept_error / kept, sync_step_error_s / sync_step_time_s, step_error_s / step_time_s);
+}
+
+std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
+  std::vector<SlowestWorker> result;
+  const SampledTimes& times = input.times;
+  if (times.has_variance && !times.alike())
+    result.push_back({"normal workers, unlike", expected_slowest_sum(times)});
+  else if (times.has_variance && input.workers > 1)
+    result.push_back({"Eq. 4", expected_slowest_worker(input.workers, input.micro_batches, times.law)});
+  if (times.slowest_s) result.push_back({"sampled E[T]", *times.slowest_s, times.slowest_error_s});
+  return result;
+}
+
+bool misses(const Prediction& formula, const Prediction& sampled) {
+  constexpr double standard_errors = 3, rounding = 5e-5;  // of the tables' four digits
+  const auto differ = [](double a, double b, double error) {
+    return std::abs(a - b) > standard_errors * error + rounding * std::abs(b);
+  };
+  return differ(formula.step_time_s, sampled.step_time_s, sampled.step_error_s) ||
+         differ(formula.kept, sampled.kept, sampled.kept_error);
+}
+
+std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCosts& costs,
+                                       const PredictionInput& input) {
+  if (!why_no_quorum(input).empty()) return {};
+  const bool alike = input.times.alike();
+  const double computing_s = alike ? expected_order_statistic(input.times.steps, quorum, input.workers)
+                                   : sampled_order_statistic(input.times, quorum);
+  const double step_s = computing_s + costs.around_s;
+  const std::string formula = alike ? "order statistic" : "order statistic, unlike workers";
+  return {{.formula = cancels ? formula : formula + " (lower bound)",
+           .step_time_s = step_s,
+           .communication_s = costs.communication_s,
+           .kept = static_cast<double>(quorum) / input.workers,
+           .drop_rate = {},
+           .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
+           .sync_step_error_s = input.times.slowest_error_s}};
+}
+
+std::string why_no_quorum(const PredictionInput& input) {
+  if (!input.times.slowest_s) return "too many workers to draw them all";
+  if (input.network.has_shared_links()) return "messages wait for each other on shared links";
+  return "";
+}
+
+std::vector<Prediction> predict_own_pace(const PredictionInput& input) {
+  return predict_own_pace({2 * input.message_s(), input.message_s()}, input);
+}
+
+std::vector<Prediction> predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input) {
+  if (!why_no_quorum(input).empty()) return {};
+  // Gradients per second; N of them are a step of the experiment file.
+  const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + costs.exchange_s); };
+  const double step_s = 1 / mean_over_workers(input.times, pace);
+  return {{.formula = "mean pace",
+           .step_time_s = step_s,
+           .communication_s = costs.communication_s,
+           .kept = 1,
+           .drop_rate = 0,
+           .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
+           .sync_step_error_s = input.times.slowest_error_s}};
+}
+
+std::optional<double> time_of_budget(const PredictionInput& input, const Prediction& prediction) {
+  const Budget& budget = input.budget;
+  double time_s = std::numeric_limits<double>::infinity();
+  if (budget.steps) time_s = static_cast<double>(budget.steps->value()) * prediction.step_time_s;
+  if (budget.seconds) time_s = std::min(time_s, *budget.seconds);
+  if (budget.samples) {
+    const double samples_per_step =
+        prediction.kept * input.workers * input.micro_batches * static_cast<double>(input.samples_per_micro_batch);
+    time_s = std::min(time_s, static_cast<double>(*budget.samples) / samples_per_step * prediction.step_time_s);
+  }
+  if (time_s == std::numeric_limits<double>::infinity()) return std::nullopt;
+  return time_s;
+}
+
+}  // namespace syncopate

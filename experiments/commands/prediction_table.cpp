@@ -1,0 +1,143 @@
+#include "experiments/commands/prediction_table.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "results/tables/result_table.hpp"
+#include "results/tables/sampled_note.hpp"
+#include "results/tables/short_reason.hpp"
+#include "results/tables/text_table.hpp"
+
+namespace syncopate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// An error that six digits do not show is left out.
+std::string seconds(std::optional<double> value, double error = 0) {
+  if (!value) return "-";
+  return mean_and_deviation({1, *value, error > 1e-6 * *value ? error : 0});
+}
+
+std::string percent(std::optional<double> share) { return share ? fmt::format("{:.1f}", 100 * *share) : "-"; }
+
+// With as many digits as its error has a meaning for.
+std::string speedup(std::optional<double> value, double error) {
+  if (!value) return "-";
+  if (error > 1e-6 * *value) return mean_and_deviation({1, *value, error});
+  return fmt::format("{:.3f}", *value);
+}
+
+// Which part of the run was simulated.
+std::string source_of(const PredictedMethod& method) {
+  std::string source = "simulation";
+  const SimulatedTime& simulated = *method.simulated;
+  if (simulated.whole) return source;
+  source += fmt::format(", {}", simulated.steps.value());
+  if (method.planned_steps) source += fmt::format(" of {}", method.planned_steps->value());
+  return source + " steps";
+}
+
+std::vector<std::string> row_of_simulation(const PredictedMethod& method) {
+  if (!method.simulated) return {short_reason(method.not_simulated), "-", "-", "-", "-", "-"};
+  const SimulatedTime& simulated = *method.simulated;
+  return {source_of(method),
+          seconds(simulated.step_time_s, simulated.error_s.value_or(0)),
+          speedup(method.simulated_speedup, method.simulated_speedup_error),
+          percent(simulated.drop_rate),
+          percent(simulated.communication_share),
+          seconds(simulated.total_time_s)};
+}
+
+std::vector<std::string> row_of_formula(const FormulaTime& formula) {
+  const Prediction& prediction = formula.prediction;
+  return {prediction.formula,
+          seconds(prediction.step_time_s, prediction.step_error_s),
+          speedup(prediction.effective_speedup(), prediction.effective_speedup_error()),
+          percent(prediction.drop_rate),
+          percent(prediction.communication_share()),
+          seconds(formula.total_time_s)};
+}
+
+std::string label_of(const PredictedMethod& method) {
+  RunSummary named;
+  named.method = method.method;
+  named.sweep = method.sweep;
+  return row_label(named);
+}
+
+template <typename Value>
+Json json_of(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+// None for a formula that does not go by a sample.
+Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
+
+Json json_of(const PredictedMethod& method) {
+  Json simulated = nullptr;
+  if (method.simulated) {
+    const SimulatedTime& time = *method.simulated;
+    simulated = {{"steps", time.steps.value()},
+                 {"whole", time.whole},
+                 {"step_time_s", time.step_time_s},
+                 {"step_time_standard_error_s", json_of(time.error_s)},
+                 {"effective_speedup", json_of(method.simulated_speedup)},
+                 {"effective_speedup_standard_error", json_of_error(method.simulated_speedup_error)},
+                 {"drop_rate", time.drop_rate},
+                 {"communication_share", time.communication_share},
+                 {"total_time_s", json_of(time.total_time_s)}};
+  }
+  Json formulas = Json::array();
+  for (const auto& [prediction, total_time_s] : method.formulas) {
+    formulas.push_back({{"formula", prediction.formula},
+                        {"step_time_s", prediction.step_time_s},
+                        {"step_time_standard_error_s", json_of_error(prediction.step_error_s)},
+                        {"effective_speedup", prediction.effective_speedup()},
+                        {"effective_speedup_standard_error", json_of_error(prediction.effective_speedup_error())},
+                        {"drop_rate", json_of(prediction.drop_rate)},
+                        {"communication_share", prediction.communication_share()},
+                        {"total_time_s", json_of(total_time_s)}});
+  }
+  return {{"method", method.method},
+          {"sweep", method.sweep},
+          {"seed", method.seed},
+          {"planned_steps", method.planned_steps ? Json(method.planned_steps->value()) : Json(nullptr)},
+          {"simulated", std::move(simulated)},
+          {"not_simulated", method.not_simulated.empty() ? Json(nullptr) : Json(method.not_simulated)},
+          {"formulas", std::move(formulas)},
+          {"no_formula", method.why_no_formula.empty() ? Json(nullptr) : Json(method.why_no_formula)}};
+}
+
+}  // namespace
+
+std::string prediction_table(std::span<const PredictedMethod> methods) {
+  TextTable table;
+  table.add_column("method", Align::left);
+  table.add_column("by", Align::left);
+  for (const char* heading : {"s/step", "S_eff", "dropped\n%", "communication\n%", "total\ns"})
+    table.add_column(heading, Align::right);
+  const auto add = [&](const std::string& label, std::vector<std::string> cells) {
+    cells.insert(cells.begin(), label);
+    table.add_row(std::move(cells));
+  };
+  std::string notes;
+  for (const PredictedMethod& method : methods) {
+    add(label_of(method), row_of_simulation(method));
+    notes += note_of_reason(label_of(method), method.not_simulated);
+    for (const FormulaTime& formula : method.formulas) add("", row_of_formula(formula));
+    if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-"});
+  }
+  notes += note_of_sampled(table.text());
+  return notes.empty() ? table.text() : table.text() + "\n" + notes;
+}
+
+std::string predictions_json(const std::string& experiment, std::span<const PredictedMethod> methods) {
+  Json list = Json::array();
+  for (const PredictedMethod& method : methods) list.push_back(json_of(method));
+  const Json json = {{"experiment", experiment}, {"predictions", std::move(list)}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace syncopate

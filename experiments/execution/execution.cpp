@@ -1,0 +1,260 @@
+#include "experiments/execution/execution.hpp"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <span>
+#include <utility>
+
+#include "experiments/execution/mpi_exchange.hpp"
+#include "results/directory/durations_csv.hpp"
+#include "results/directory/metadata.hpp"
+#include "results/directory/run_files.hpp"
+#include "results/directory/summary_json.hpp"
+#include "results/directory/trace_events.hpp"
+#include "results/formats/gzip.hpp"
+#include "results/formats/npy.hpp"
+#include "results/rows/recorder.hpp"
+#include "workers/models/registry.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
+#include "workers/process/blas_kernel.hpp"
+#include "workers/process/interrupt.hpp"
+#include "workers/simulated/settling_cluster.hpp"
+
+namespace syncopate {
+namespace {
+
+using HostClock = std::chrono::steady_clock;
+
+// What the participants of a run share. Members are destroyed from the last to the first: the
+// executor before what its tasks refer to.
+struct Stage {
+  Stage(const Run& run, const Machinery& machinery);
+
+  std::shared_ptr<const Objective> objective;
+  std::optional<Training> training;
+  Executor executor;
+};
+
+Stage::Stage(const Run& run, const Machinery& machinery)
+    : objective(run.make_objective ? run.make_objective() : nullptr), executor(machinery.mpi ? 0 : machinery.threads) {
+  const Training::Options options{
+      .clip_norm = run.clip_norm, .train_samples = run.evaluation.train_samples, .seed = run.seed};
+  training.emplace(objective, run.optimizer, options, executor);
+  if (!objective) training->set_parameter_bytes(run.parameter_bytes);
+}
+
+// The rank that publishes the model: the server's, but worker 0 where several servers hold parts of it.
+int publishing_rank(const Run& run) { return run.algorithm->servers() == 1 ? run.workers : 0; }
+// The rank that books rounds: the first server's where there is one.
+int booking_rank(const Run& run) { return run.algorithm->servers() > 0 ? run.workers : 0; }
+
+// What the run is to record; alike on all ranks.
+RunRecord make_record(const Run& run, const Machinery& machinery) {
+  const RecordingPlan& plan = run.recording;
+  RunRecord record;
+  SpanRecorder::Limits limits{.spans = plan.trace_events};
+  if (plan.trace_seconds) limits.time = from_seconds(*plan.trace_seconds);
+  if (plan.trace) record.spans.emplace(run.workers, run.algorithm->servers(), limits);
+  if (plan.records_durations(machinery.mpi != nullptr)) record.durations.emplace();
+  return record;
+}
+
+void take_record(RunRecord& record, Outcome& outcome) {
+  if (record.spans) outcome.timeline = record.spans->finish(outcome.totals->end);
+  outcome.durations = std::move(record.durations);
+}
+
+std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery, Training& training,
+                                      RunObserver* observer, RunRecord* record,
+                                      std::function<void(const std::string&)> before_abort) {
+  const int servers = run.algorithm->servers();
+  if (!machinery.mpi) {
+    return make_simulated_cluster({.workers = run.workers,
+                                   .servers = servers,
+                                   .micro_batches = run.micro_batches,
+                                   .compute_time = *run.compute_time,
+                                   .network = *run.network,
+                                   .training = training,
+                                   .observer = observer,
+                                   .record = record,
+                                   .outages = run.outages.get(),
+                                   .pauses = run.pauses.get()},
+                                  run.workers_act_alike_from());
+  }
+  MpiCluster::Options options{.workers = run.workers,
+                              .servers = servers,
+                              .compute_time = *run.compute_time,
+                              .training = training,
+                              .outages = run.outages.get(),
+                              .session = *machinery.mpi};
+  options.pace = run.pace == Pace::inject ? MpiCluster::Pace::inject : MpiCluster::Pace::emulate;
+  options.observer = observer;
+  options.record = record;
+  options.before_abort = std::move(before_abort);
+  return std::make_unique<MpiCluster>(options);
+}
+
+// The first gradient of a process takes several times as long as the others (libraries set themselves up); on the
+// wall clock that would be a straggler that nobody declared.
+void warm_up(const Run& run, const Objective& objective) {
+  const MicroBatch micro_batch{};
+  const auto parameters = objective.initial_parameters(run.seed);
+  const auto buffers = objective.initial_buffers();
+  objective.gradient(parameters.data(), buffers.empty() ? nullptr : buffers.data(), std::span(&micro_batch, 1));
+}
+
+// Of a run that ended with it.
+std::string reason_of(const std::exception& problem, const Run& run) {
+  if (!dynamic_cast<const std::bad_alloc*>(&problem)) return problem.what();
+  if (run.time_only) return fmt::format("the memory does not suffice for {} workers", run.workers);
+  if (run.parameter_bytes == Bytes{0}) return "the memory does not suffice";
+  const double model_gb =
+      1e-9 * static_cast<double>(run.parameter_bytes.value()) * (1 + run.optimizer->moments());  // state and all
+  return fmt::format(
+      "the memory does not suffice: the model and its optimizer's state take {:.3g} GB, and where the {} workers hold "
+      "models of their own {:.3g} GB, beside gradients",
+      model_gb, run.workers, model_gb * run.workers);
+}
+
+// Runs the algorithm and fills the outcome, also when it ends with an exception.
+void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Recorder& recorder, Outcome& outcome,
+                  const std::function<void(const std::string&)>& before_abort) {
+  const bool publishes = !machinery.mpi || machinery.mpi->rank() == publishing_rank(run);
+  const bool records = publishes || machinery.mpi->rank() == booking_rank(run);
+  RunObserver* observer = records ? &recorder : nullptr;
+  RunRecord record = make_record(run, machinery);
+  RunRecord* const wanted = record.spans || record.durations ? &record : nullptr;
+  const auto cluster = make_cluster(run, machinery, *stage.training, observer, wanted, before_abort);
+  const RunContext context{.cluster = *cluster,
+                           .training = *stage.training,
+                           .learning_rate = *run.learning_rate,
+                           .budget = run.budget,
+                           .micro_batches = run.micro_batches,
+                           .samples_per_micro_batch = outcome.samples_per_micro_batch,
+                           .observer = observer,
+                           .initial_model = stage.training->initial_state(),
+                           .seed = run.seed,
+                           .data_of = run.data_of};
+  if (machinery.mpi && stage.objective) warm_up(run, *stage.objective);
+  if (publishes) recorder.begin(context.initial_model, run.learning_rate->at(Step{0}));
+  try {
+    outcome.totals = run_algorithm(*run.algorithm, context);
+    if (!machinery.mpi || machinery.mpi->rank() == 0) take_record(record, outcome);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const Diverged&) {  // the recording says so
+  } catch (const std::exception& problem) {
+    outcome.failure = reason_of(problem, run);
+  }
+  if (!records) return;
+  try {
+    recorder.finish();
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& problem) {
+    if (outcome.failure.empty()) outcome.failure = reason_of(problem, run);
+  }
+}
+
+// What the rank that publishes and the one that books rounds have recorded, as one.
+Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Recording& own) {
+  Recording gathered = move_to_rank_0(session, publishing_rank(run), own);
+  if (booking_rank(run) == publishing_rank(run)) return gathered;
+  gathered.rounds = move_to_rank_0(session, booking_rank(run), own).rounds;
+  cut_after_divergence(gathered);
+  return gathered;
+}
+
+void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, Progress& progress,
+                  const std::function<void(const Outcome&)>& before_abort) {
+  Stage stage(run, machinery);
+  outcome.samples_per_micro_batch =
+      stage.objective ? stage.objective->samples_per_micro_batch() : run.samples_per_micro_batch;
+  Recorder* listened = nullptr;
+  Recorder recorder({.plan = run.evaluation,
+                     .defer = machinery.mpi != nullptr,
+                     .keep_parameters = run.recording.parameters,
+                     .on_change =
+                         [&] {
+                           if (progress.due()) progress.show(listened->position());
+                         }},
+                    *stage.training);
+  listened = &recorder;
+  const auto save_before_abort = [&](const std::string& what) {
+    if (interrupted()) machinery.mpi->abort_as_told(what_stays);
+    outcome.failure = what;
+    outcome.end = std::chrono::system_clock::now();
+    outcome.recording = recorder.recording();
+    before_abort(outcome);
+  };
+  const auto start = HostClock::now();
+  run_recorded(run, machinery, stage, recorder, outcome, save_before_abort);
+  outcome.host_s = std::chrono::duration<double>(HostClock::now() - start).count();
+  outcome.recording = recorder.recording();
+  if (machinery.mpi) outcome.recording = gather_on_rank_0(*machinery.mpi, run, outcome.recording);
+}
+
+}  // namespace
+
+Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
+                const std::function<void(const Outcome&)>& before_abort) {
+  Outcome outcome;
+  outcome.start = std::chrono::system_clock::now();
+  outcome.on_virtual_clock = machinery.mpi == nullptr;
+  try {
+    execute_into(outcome, run, machinery, progress, before_abort);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& problem) {  // data that cannot be loaded, memory that is not there
+    outcome.failure = reason_of(problem, run);
+    if (machinery.mpi) machinery.mpi->abort(outcome.failure);
+  }
+  outcome.end = std::chrono::system_clock::now();
+  return outcome;
+}
+
+RunSummary summarise(const Run& run, const Outcome& outcome) {
+  RunSummary summary = summarise(run, outcome.recording, outcome.totals ? &*outcome.totals : nullptr,
+                                 outcome.samples_per_micro_batch, outcome.host_s);
+  if (!outcome.failure.empty()) {
+    summary.status = RunStatus::failed;
+    summary.reason = outcome.failure;
+  }
+  // What stands beside it goes by the virtual clock.
+  if (summary.status == RunStatus::finished && outcome.on_virtual_clock)
+    summary.predicted = predict_by_formula(run, sample_times(run)).all;
+  summary.recorded = run.recording;
+  summary.recorded.trace = outcome.timeline.has_value();
+  summary.recorded.durations = outcome.durations.has_value();
+  summary.recorded.parameters = !outcome.recording.parameters.empty();
+  return summary;
+}
+
+FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary, const Machinery& machinery) {
+  const RunMetadata metadata{.cluster = machinery.mpi ? "mpi" : "simulated",
+                             .threads = machinery.mpi ? 1 : machinery.threads,
+                             .processes = machinery.mpi ? machinery.mpi->size() : 1,
+                             .blas_kernel = blas_kernel(),
+                             .libtorch_version = torch_version(),
+                             .start = outcome.start,
+                             .end = outcome.end,
+                             .exit = to_string(summary.status),
+                             .hash = run.hash,
+                             .measured_micro_batch_s = run.measured_micro_batch_s};
+  FileContents files{{"config.toml", run.resolved_toml},
+                     {"metadata.json", to_json(metadata)},
+                     {"metrics.csv", metrics_csv(outcome.recording.metrics)},
+                     {"steps.csv", steps_csv(outcome.recording.rounds)},
+                     {"summary.json", to_json(summary)}};
+  if (outcome.timeline) {
+    const TraceTitle title{run.experiment, run.method, run.seed, run.hash, metadata.cluster};
+    files["trace.json.gz"] = gzip(trace_events(*outcome.timeline, title));
+  }
+  if (!outcome.recording.parameters.empty()) files["parameters.npy"] = npy(outcome.recording.parameters);
+  if (outcome.durations) files["durations.csv.gz"] = gzip(durations_csv(*outcome.durations));
+  files[list_of_files] = listed(files);
+  return files;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,52 @@
+// One run from its plan to its rows: builds objective, training, executor and cluster, and runs the
+// algorithm on them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/sections/experiment.hpp"
+#include "results/directory/run_directory.hpp"
+#include "results/rows/recording.hpp"
+#include "results/rows/summary.hpp"
+#include "results/tables/progress.hpp"
+#include "workers/cluster/run_record.hpp"
+#include "workers/mpi/mpi_session.hpp"
+
+namespace syncopate {
+
+// What runs are executed on.
+struct Machinery {
+  int threads = 1;                  // of the executor; the simulated cluster only
+  const MpiSession* mpi = nullptr;  // null: the simulated cluster
+};
+
+struct Outcome {
+  Recording recording;
+  std::optional<RunTotals> totals;   // none if the run was ended early
+  std::optional<Timeline> timeline;  // these two only of runs that came to their end
+  std::optional<std::vector<MicroBatchTime>> durations;
+  std::string failure;           // empty: finished, or diverged
+  bool on_virtual_clock = true;  // simulated
+  std::int64_t samples_per_micro_batch = 1;
+  double host_s = 0;  // without loading data
+  std::chrono::system_clock::time_point start;
+  std::chrono::system_clock::time_point end;
+};
+
+// Runs on this process, or on this rank together with all others: under MPI all ranks call it, and
+// the recording is complete on rank 0. A run that fails is an outcome; only Interrupted is thrown.
+// Under MPI a failure ends all ranks, after `before_abort` has seen what rank 0 has recorded.
+Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
+                const std::function<void(const Outcome&)>& before_abort);
+
+RunSummary summarise(const Run& run, const Outcome& outcome);
+
+// All files of the run's directory.
+FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary, const Machinery& machinery);
+
+}  // namespace syncopate

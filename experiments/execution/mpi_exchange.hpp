@@ -1,0 +1,30 @@
+// What ranks tell each other before and between runs. Waiting here leaves the cores to rank 0 and the server,
+// which evaluate meanwhile. All functions are collective and throw Interrupted.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "results/rows/recording.hpp"
+#include "workers/mpi/mpi_session.hpp"
+
+namespace syncopate {
+
+inline constexpr const char* what_stays = "finished runs stay, and the same command continues with the others";
+
+// Rank 0's numbers, on every rank.
+std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers);
+
+// What every rank gives, by rank, on every rank.
+std::vector<std::array<std::uint64_t, 2>> gather_everywhere(const MpiSession& session,
+                                                            const std::array<std::uint64_t, 2>& own);
+
+// What every rank gives, by rank, on rank 0; elsewhere empty.
+std::vector<std::string> texts_on_rank_0(const MpiSession& session, const std::string& own);
+
+// The recording of rank `from`, on rank 0; elsewhere an empty one. Only `from` and rank 0 wait.
+Recording move_to_rank_0(const MpiSession& session, int from, const Recording& recording);
+
+}  // namespace syncopate

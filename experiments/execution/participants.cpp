@@ -1,0 +1,16 @@
+#include "experiments/execution/participants.hpp"
+
+#include <algorithm>
+
+namespace syncopate {
+
+Participants participants(const Experiment& experiment) {
+  Participants result;
+  for (const Run& run : experiment.runs) {
+    result.workers = std::max(result.workers, run.workers);
+    result.servers = std::max(result.servers, run.algorithm->servers());
+  }
+  return result;
+}
+
+}  // namespace syncopate

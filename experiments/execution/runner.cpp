@@ -1,0 +1,277 @@
+#include "experiments/execution/runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "experiments/execution/execution.hpp"
+#include "experiments/execution/mpi_exchange.hpp"
+#include "experiments/execution/participants.hpp"
+#include "experiments/execution/rank_agreement.hpp"
+#include "results/directory/finished_run.hpp"
+#include "results/directory/run_directory.hpp"
+#include "results/directory/run_files.hpp"
+#include "results/formats/build_info.hpp"
+#include "results/formats/output.hpp"
+#include "results/tables/progress.hpp"
+#include "results/tables/result_table.hpp"
+#include "workers/datasets/dataset.hpp"
+#include "workers/process/interrupt.hpp"
+#include "workers/process/printable.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr int exit_success = 0, exit_failure = 1, exit_usage = 2, exit_interrupted = 130;
+
+bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
+
+class ExperimentRunner {
+ public:
+  ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi);
+
+  int run();
+
+ private:
+  int run_all();
+  bool is_rank_0() const { return !machinery_.mpi || machinery_.mpi->rank() == 0; }
+  std::filesystem::path directory_of(const Run& run) const {
+    return run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
+  }
+  const char* clock() const { return machinery_.mpi ? "wall" : "virtual"; }
+  void look_for_finished_runs();
+  void agree_on(const std::string& fault) const;
+  int prepare();
+  void load_data() const;
+  std::string fault_of_data() const;
+  void find_finished();
+  void report_damaged() const;
+  void report_skipped(Progress& progress) const;
+  void run_one(std::size_t index, Progress& progress);
+  void save(std::size_t index, const Outcome& outcome);
+  void report_interruption() const;
+  int print_tables() const;
+
+  const Experiment& experiment_;
+  const RunOptions& options_;
+  Machinery machinery_;
+  std::vector<std::optional<RunSummary>> summaries_;  // run by run; complete on rank 0
+  std::vector<int> to_do_;                            // 1: will be run now; the same on every rank
+  std::atomic<std::ptrdiff_t> finished_ = 0;          // of the summaries, also for whoever ends the process
+};
+
+ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi)
+    : experiment_(experiment),
+      options_(options),
+      summaries_(experiment.runs.size()),
+      to_do_(experiment.runs.size(), 1) {
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  machinery_ = {.threads = options.threads > 0 ? options.threads : cores, .mpi = mpi};
+}
+
+int ExperimentRunner::run() {
+  LastAct report([this] { report_interruption(); });
+  try {
+    return run_all();
+  } catch (const CannotRun& reason) {
+    if (is_rank_0()) standard_error.write(fmt::format("{}\n", printable_lines(reason.what())));
+    return exit_usage;
+  } catch (const Interrupted&) {
+    report.do_now();
+    return exit_interrupted;
+  }
+}
+
+int ExperimentRunner::run_all() {
+  look_for_finished_runs();
+  if (std::ranges::count(to_do_, 1) > 0) {  // else nothing is read or written
+    load_data();
+    int status = is_rank_0() ? prepare() : exit_success;
+    if (machinery_.mpi) status = from_rank_0(*machinery_.mpi, {status}).front();
+    if (status != exit_success) return status;
+    if (machinery_.mpi) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
+  }
+
+  const auto style = is_rank_0() ? Progress::style_of_stderr(options_.quiet) : Progress::Style::silent;
+  Progress progress(style, experiment_.runs.size(),
+                    static_cast<std::size_t>(std::count(to_do_.begin(), to_do_.end(), 1)), clock());
+  report_skipped(progress);
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    if (interrupted()) throw Interrupted();
+    if (to_do_[index]) run_one(index, progress);
+  }
+  const int result = is_rank_0() ? print_tables() : exit_success;
+  return machinery_.mpi ? from_rank_0(*machinery_.mpi, {result}).front() : result;
+}
+
+// Rank 0 alone reads the directories of results, and tells the others what is left to do.
+void ExperimentRunner::look_for_finished_runs() {
+  std::string fault;
+  try {
+    if (is_rank_0() && !options_.rerun) find_finished();
+  } catch (const std::exception& problem) {
+    fault = problem.what();
+  }
+  agree_on(fault);
+  if (machinery_.mpi) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
+}
+
+// Returns if no rank has a fault.
+void ExperimentRunner::agree_on(const std::string& fault) const {
+  if (machinery_.mpi) return agree(*machinery_.mpi, {.fault = fault, .identity = {}, .plan = {}});
+  if (!fault.empty()) throw CannotRun(fault);
+}
+
+// On rank 0, before anything runs or is written.
+int ExperimentRunner::prepare() {
+  try {
+    require_usable(options_.results_directory, experiment_.runs);
+    const int restored = remove_leftovers(options_.results_directory, experiment_.runs);
+    if (restored > 0 && !options_.rerun) find_finished();
+    report_damaged();
+    return exit_success;
+  } catch (const std::exception& problem) {
+    standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
+    return exit_usage;
+  }
+}
+
+// Data that are faulty concern the whole experiment, and all ranks need them: so every rank looks before the first
+// run, and all hear of what one has found. What is read stays in memory for the runs.
+void ExperimentRunner::load_data() const { agree_on(fault_of_data()); }
+
+// Other problems (memory that is not there) may concern one run alone: it meets them again, and fails.
+std::string ExperimentRunner::fault_of_data() const {
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    if (!to_do_[index] || !experiment_.runs[index].make_objective) continue;
+    try {
+      experiment_.runs[index].make_objective();
+    } catch (const DataFault& fault) {
+      return fault.what();
+    } catch (const std::exception&) {
+    }
+  }
+  return {};
+}
+
+void ExperimentRunner::find_finished() {
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    const Run& run = experiment_.runs[index];
+    summaries_[index] = finished_before(directory_of(run), run);
+    if (summaries_[index]) to_do_[index] = 0;
+  }
+  finished_ = std::ranges::count_if(summaries_, is_finished);
+}
+
+// Said with --quiet too: results that have changed on the disk concern whoever owns them.
+void ExperimentRunner::report_damaged() const {
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    if (options_.rerun || !to_do_[index]) continue;
+    const std::string damage = damage_of(directory_of(experiment_.runs[index]));
+    if (!damage.empty()) standard_error.write(fmt::format("{}; the run is repeated\n", damage));
+  }
+}
+
+void ExperimentRunner::report_skipped(Progress& progress) const {
+  const auto skipped = std::count(to_do_.begin(), to_do_.end(), 0);
+  if (skipped == 0) return;
+  progress.note(fmt::format("{} of {} runs are there already, in {}; --rerun repeats them", skipped,
+                            experiment_.runs.size(), options_.results_directory));
+  const auto is_older = [](const auto& summary) { return summary && summary->commit != build_info().commit; };
+  const auto older = std::count_if(summaries_.begin(), summaries_.end(), is_older);
+  if (older == 0) return;
+  progress.note(
+      fmt::format("warning: {} of them {} made by another commit of Syncopate; --rerun repeats them with this one",
+                  older, older == 1 ? "was" : "were"));
+}
+
+void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
+  const Run& run = experiment_.runs[index];
+  progress.begin_run(index + 1, run);
+  const auto save_what_is_there = [&](const Outcome& outcome) {
+    if (is_rank_0()) save(index, outcome);
+  };
+  const Outcome outcome = execute(run, machinery_, progress, save_what_is_there);
+  if (!is_rank_0()) return;
+  save(index, outcome);
+  progress.end_run(*summaries_[index]);
+}
+
+// What cannot be written has not been run, as far as the next start is concerned.
+void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
+  const Run& run = experiment_.runs[index];
+  RunSummary summary = summarise(run, outcome);
+  try {
+    write_directory(directory_of(run), files_of(run, outcome, summary, machinery_));
+  } catch (const std::bad_alloc&) {
+    summary.status = RunStatus::failed;
+    summary.reason = "the memory does not suffice to write its results";
+  } catch (const std::exception& problem) {
+    summary.status = RunStatus::failed;
+    summary.reason = fmt::format("its results cannot be written: {}", problem.what());
+  }
+  summaries_[index] = std::move(summary);
+  if (is_finished(summaries_[index])) ++finished_;
+}
+
+void ExperimentRunner::report_interruption() const {
+  if (machinery_.mpi) machinery_.mpi->abort_as_told(what_stays);
+  standard_error.write(fmt::format("interrupted; {} ({} of {} runs are finished)\n", what_stays, finished_.load(),
+                                   experiment_.runs.size()));
+}
+
+int ExperimentRunner::print_tables() const {
+  std::vector<RunSummary> runs;
+  for (const auto& summary : summaries_) {
+    if (summary) runs.push_back(*summary);
+  }
+  const std::string results = options_.tables ? result_table(runs, clock()) : "";
+  const std::string failures = failure_table(runs);
+  if (!results.empty()) standard_output.write(fmt::format("\n{}{}", results, overrun_warnings(runs)));
+  if (!failures.empty() && options_.tables)
+    standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));
+  return failures.empty() ? exit_success : exit_failure;
+}
+
+// Empty if the experiment can run under MPI, and the ranks that mpirun started are those that it needs.
+std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
+  const auto [workers, servers] = participants(experiment);
+  const bool has_pauses = std::ranges::any_of(experiment.runs, [](const Run& run) { return run.pauses != nullptr; });
+  if (has_pauses) return "delays that are sleeps, and cluster.trailing_s, are for the simulated cluster alone";
+  return wrong_number_of_ranks(session.size(), workers, servers);
+}
+
+}  // namespace
+
+int run_experiment(const Experiment& experiment, const RunOptions& options) {
+  install_interrupt_handlers();
+  const MpiSession* mpi = options.mpi;
+  std::unique_ptr<MpiSession> own_session;
+  const bool wants_mpi = options.cluster == ClusterChoice::mpi ||
+                         (options.cluster == ClusterChoice::automatic && (mpi ? mpi->active() : launched_by_mpi()));
+  if (!wants_mpi) return ExperimentRunner(experiment, options, nullptr).run();
+
+  if (!mpi) {
+    own_session = std::make_unique<MpiSession>();
+    mpi = own_session.get();
+  }
+  if (!mpi->active()) {
+    standard_error.write("the MPI cluster needs a launcher: start the program with mpirun or srun\n");
+    return exit_usage;
+  }
+  if (const std::string wrong = wrong_for_mpi(experiment, *mpi); !wrong.empty()) {
+    if (mpi->rank() == 0) standard_error.write(wrong + "\n");
+    return exit_usage;
+  }
+  mpi->expect_to_stay();
+  return ExperimentRunner(experiment, options, mpi).run();
+}
+
+}  // namespace syncopate

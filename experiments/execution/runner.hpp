@@ -1,0 +1,32 @@
+// Runs all runs of an experiment and leaves their directories and one table behind.
+#pragma once
+
+#include <string>
+
+#include "experiments/sections/experiment.hpp"
+
+namespace syncopate {
+
+class MpiSession;
+
+enum class ClusterChoice {
+  automatic,  // mpi when started by mpirun (or Slurm), else simulated
+  simulated,
+  mpi,
+};
+
+struct RunOptions {
+  std::string results_directory = "results/runs";
+  int threads = 0;     // of the executor; 0: all cores
+  bool rerun = false;  // repeat runs that are already there
+  bool quiet = false;  // only the final table and errors
+  bool tables = true;  // print it, and which runs failed
+  ClusterChoice cluster = ClusterChoice::automatic;
+  const MpiSession* mpi = nullptr;  // null: run_experiment opens its own where it needs one
+};
+
+// The exit status: 0 all runs finished, 1 at least one failed or diverged, 2 the results directory
+// cannot be used (nothing has run), 130 interrupted.
+int run_experiment(const Experiment& experiment, const RunOptions& options);
+
+}  // namespace syncopate

@@ -1,0 +1,222 @@
+#include "experiments/sections/cluster_section.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "experiments/sections/outages_section.hpp"
+#include "workers/delays/limits.hpp"
+#include "workers/delays/pauses.hpp"
+#include "workers/delays/registry.hpp"
+#include "workers/network/registry.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr Range positive{.low = 0, .high = longest_delay, .low_open = true};
+constexpr int most_workers = 1 << 24;  // beyond what one machine simulates
+constexpr int most_micro_batches = 1 << 24;
+
+// One factor per worker, or none where all are alike. `known`: whether the number of workers is.
+std::vector<double> read_worker_factors(Settings& cluster, int workers, bool known) {
+  const bool listed = cluster.has("worker_factors");
+  const bool slow = cluster.has("slow_workers");
+  std::vector<double> factors;
+  if (listed) {
+    const std::size_t faults = cluster.faults_so_far();
+    factors = cluster.numbers("worker_factors", positive);
+    const bool right = std::ssize(factors) == workers;
+    if (!right && known && cluster.faults_so_far() == faults) {
+      cluster.fault("worker_factors",
+                    fmt::format("must have one factor per worker, {}; found {}", workers, factors.size()));
+    }
+    if (!right) factors.clear();
+  }
+  if (slow) {
+    if (listed) cluster.fault("slow_workers", "must not be given together with worker_factors");
+    Settings slow_workers = cluster.section("slow_workers");
+    const std::int64_t count = slow_workers.integer("count", 0, known ? workers : most_workers);
+    const double factor = slow_workers.number("factor", positive);
+    if (!known) return {};
+    factors.assign(static_cast<std::size_t>(workers), 1.0);
+    for (std::int64_t i = workers - count; i < workers; ++i) factors[static_cast<std::size_t>(i)] = factor;
+  }
+  return factors;
+}
+
+double largest(const std::vector<double>& factors) { return factors.empty() ? 1 : std::ranges::max(factors); }
+
+// A product of keys may be larger than each of them is allowed to be.
+void check_length(Settings& delay, const DelayProcess& process) {
+  const double mean_s = process.mean_s();
+  if (std::isnan(mean_s) || (std::isfinite(mean_s) && mean_s > longest_delay))
+    delay.fault("kind", fmt::format("must give delays a mean of at most {:g} s; found {:g} s", longest_delay, mean_s));
+}
+
+// A maximum is at most the sum, so the expected time of the slowest worker exists exactly where each one's does.
+void check_mean(Settings& delay, const DelayProcess& process) {
+  if (std::isfinite(process.mean_s())) return;
+  const char* const key = delay.has("shape") ? "shape" : "kind";
+  delay.fault(key,
+              "must give delays a finite mean (a Pareto law has one above shape 1): without it no worker's step has an "
+              "expected time, and neither has the slowest of them, so there is nothing to predict; a run can be made");
+}
+
+// Durations that a trace has, instead of micro_batch_s; null without one, or after a fault.
+std::shared_ptr<const DelayProcess> read_base_durations(Settings& cluster, ClusterSection& result) {
+  if (!cluster.has("trace")) return nullptr;
+  if (cluster.has("micro_batch_s"))
+    cluster.fault("micro_batch_s", "must not be given together with cluster.trace, which has all durations");
+  if (result.pace == Pace::inject && cluster.has("pace"))
+    cluster.fault("pace", "must be \"emulate\" or left out: cluster.trace has whole durations, not what to add");
+  result.pace = Pace::emulate;
+  Settings table = cluster.section("trace");
+  return read_base_trace(table, result.workers_known ? result.workers : 0, result.micro_batches, result.traces);
+}
+
+// The entries of [[delays]]: those that are part of a micro-batch's computation, and those that follow it.
+struct Delays {
+  std::vector<std::shared_ptr<const DelayProcess>> computing;
+  std::vector<std::shared_ptr<const DelayProcess>> sleeps;
+};
+
+Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, ClusterSection& result) {
+  constexpr std::size_t most_delays = 255;  // each has a random stream of its own
+  Delays delays;
+  const int workers = result.workers_known ? result.workers : 0;
+  for (Settings& delay : root.sections("delays")) {
+    const std::size_t faults = delay.faults_so_far();
+    auto process = make_delay(delay, {micro_batch_s, workers, &result.traces, result.micro_batches});
+    if (delay.faults_so_far() == faults) check_length(delay, *process);
+    if (finite_means) check_mean(delay, *process);
+    const bool is_sleep = delay.has("sleep") && delay.flag("sleep");
+    (is_sleep ? delays.sleeps : delays.computing).push_back(std::move(process));
+  }
+  if (delays.computing.size() + delays.sleeps.size() > most_delays) {
+    root.fault("delays", fmt::format("must be at most {} entries", most_delays));
+    delays = {};
+  }
+  return delays;
+}
+
+// Who leaves the run, and after how many steps of its own.
+std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bool known) {
+  constexpr std::int64_t most_steps = 100'000'000'000;  // times micro_batches, still an integer
+  std::vector<std::optional<Step>> data_of;
+  for (Settings& leaving : cluster.sections("leave")) {
+    const std::size_t faults = leaving.faults_so_far();
+    const auto ranks = leaving.integers("workers", 0, known ? workers - 1 : most_workers);
+    if (ranks.empty() && leaving.faults_so_far() == faults) leaving.fault("workers", "must name at least one worker");
+    const Step steps = leaving.integer("after_steps", 0, most_steps);
+    if (!known) continue;
+    data_of.resize(static_cast<std::size_t>(workers));
+    for (const std::int64_t rank : ranks) {
+      std::optional<Step>& data = data_of[static_cast<std::size_t>(rank)];
+      if (data) leaving.fault("workers", fmt::format("must not name worker {}, which leaves already", rank));
+      data = steps;
+    }
+  }
+  return data_of;
+}
+
+// A micro-batch takes at least a nanosecond, whatever is drawn; where that were so on average, times would mean
+// nothing.
+void check_sum_of_means(Settings& root, double micro_batch_s,
+                        const std::vector<std::shared_ptr<const DelayProcess>>& delays) {
+  double sum_s = micro_batch_s;
+  for (const auto& delay : delays) sum_s += delay->mean_s();
+  if (sum_s <= 0)
+    root.fault("delays",
+               fmt::format("must leave a micro-batch some time: its {:g} s and the delays' means add up to {:g} s",
+                           micro_batch_s, sum_s));
+}
+
+// Where a mean does not exist, what is certain: a micro-batch usually takes longer.
+double sum_of_usual_delays(const std::vector<std::shared_ptr<const DelayProcess>>& delays) {
+  double sum_s = 0;
+  for (const auto& delay : delays)
+    sum_s += std::max(std::isfinite(delay->mean_s()) ? delay->mean_s() : delay->minimum_s(), 0.0);
+  return sum_s;
+}
+
+// A second stands for what is still to be measured.
+double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
+  if (const auto word = cluster.word("micro_batch_s")) {
+    result.to_be_measured = cluster.text("micro_batch_s") == "measured";
+    if (!result.to_be_measured)
+      cluster.fault("micro_batch_s",
+                    fmt::format("must be a number above 0 and at most {}, or \"measured\"", longest_delay));
+    return 1;
+  }
+  const double micro_batch_s = cluster.number("micro_batch_s", positive);
+  if (cluster.has("micro_batch_measured") && cluster.flag("micro_batch_measured"))
+    result.measured_micro_batch_s = micro_batch_s;
+  return micro_batch_s;
+}
+
+}  // namespace
+
+ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means) {
+  constexpr std::array<std::string_view, 2> paces = {"inject", "emulate"};
+
+  ClusterSection result;
+  const std::size_t faults = root.faults_so_far();
+  Settings cluster = root.section("cluster");
+  result.workers = static_cast<int>(cluster.integer("workers", 1, most_workers));
+  result.workers_known = root.faults_so_far() == faults;
+  double micro_batch_s = 1;
+  if (!cluster.has("trace")) micro_batch_s = read_micro_batch_s(cluster, result);
+  result.micro_batches = static_cast<int>(cluster.integer("micro_batches", 1, most_micro_batches, 1));
+  result.data_of = read_leaving(cluster, result.workers, result.workers_known);
+  const char* const usual_pace = cluster.has("trace") ? "emulate" : "inject";
+  result.pace = cluster.choice("pace", paces, usual_pace) == "emulate" ? Pace::emulate : Pace::inject;
+  std::vector<double> factors = read_worker_factors(cluster, result.workers, result.workers_known);
+
+  auto durations = read_base_durations(cluster, result);
+  if (durations) micro_batch_s = std::max(durations->mean_s(), 1e-9);
+  const double slowest_s = micro_batch_s * largest(factors);
+  if (slowest_s > longest_delay)
+    cluster.fault(cluster.has("slow_workers") ? "slow_workers" : "worker_factors",
+                  fmt::format("must keep the slowest worker's micro-batch within {:g} s; it takes {:g} s",
+                              longest_delay, slowest_s));
+  auto [delays, sleeps] = read_delays(root, micro_batch_s, finite_means, result);
+  check_sum_of_means(root, micro_batch_s, delays);
+  if (!result.to_be_measured) result.usual_micro_batch_s = slowest_s + sum_of_usual_delays(delays);
+  const bool has_trailing = cluster.has("trailing_s");
+  const double trailing_s = has_trailing ? cluster.number("trailing_s", Range::between(0, longest_delay)) : 0;
+  if (has_trailing || !sleeps.empty())
+    result.pauses = std::make_shared<Pauses>(seed, trailing_s, std::move(sleeps), delays.size());
+  result.compute_time =
+      durations ? std::make_shared<ComputeTime>(seed, std::move(durations), std::move(factors), std::move(delays))
+                : std::make_shared<ComputeTime>(seed, micro_batch_s, std::move(factors), std::move(delays));
+
+  result.outages = read_outages(root, seed, result.workers, result.workers_known, result.usual_micro_batch_s);
+  if (result.outages && result.pauses)
+    root.fault("outages", "must not be given together with delays that are sleeps, or with cluster.trailing_s");
+
+  Settings network = root.section("network");
+  const auto workers = result.workers_known ? std::optional(result.workers) : std::nullopt;
+  result.network = make_network(network, {.workers = workers, .seed = seed});
+  return result;
+}
+
+void fit_budget_to_traces(ClusterSection& cluster, Budget& budget) {
+  for (TraceLimit& trace : cluster.traces) {
+    if (trace.end == TraceEnd::wrap) continue;
+    if (trace.end == TraceEnd::stop) {
+      budget.steps = std::min(budget.steps.value_or(trace.steps), trace.steps);
+    } else if (budget.steps && *budget.steps > trace.steps) {
+      trace.table.fault(
+          "end", fmt::format("{} ends after {} steps, and the budget is of {}; must be \"wrap\" to start again there, "
+                             "\"stop\" to end the run there, or budget.steps at most {}",
+                             trace.file, trace.steps.value(), budget.steps->value(), trace.steps.value()));
+    }
+  }
+}
+
+}  // namespace syncopate

@@ -1,0 +1,32 @@
+#include "experiments/sections/configuration_hash.hpp"
+
+#define XXH_INLINE_ALL
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "results/run/results_version.hpp"
+
+namespace syncopate {
+namespace {
+
+// Where files lie decides nothing; what they hold does, and is in `file_hash` and `directory_hash`.
+void erase_places_of_files(TomlNode& node) {
+  if (node.is_array())
+    for (TomlNode& element : node.array()) erase_places_of_files(element);
+  if (!node.is_table()) return;
+  for (const char* place : {"file", "directory"})
+    if (node.find(fmt::format("{}_hash", place))) node.erase(place);
+  for (TomlNode::Member& member : node.table()) erase_places_of_files(member.value);
+}
+
+}  // namespace
+
+std::string configuration_hash(TomlNode resolved) {
+  erase_places_of_files(resolved);
+  resolved.erase("description");
+  resolved.erase("recording");
+  const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), results_version);
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+}  // namespace syncopate

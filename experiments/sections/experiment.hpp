@@ -1,0 +1,55 @@
+// One experiment file as plain data, checked and with all defaults filled in.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "results/run/run.hpp"
+#include "workers/settings/known_key.hpp"
+
+namespace syncopate {
+
+struct Experiment {
+  std::string name;
+  std::string description;
+  std::string file;                  // as given
+  std::string resolved_toml;         // of the whole experiment, as `check` prints it
+  std::vector<KnownKey> known_keys;  // that the file may have beside its tables
+  std::vector<Run> runs;             // sweep point by sweep point, method by method, seed by seed
+  std::vector<std::string> methods;  // labels in the order of the file
+  std::vector<std::uint64_t> seeds;
+};
+
+// A micro-batch whose time is to be measured.
+struct MicroBatchWork {
+  std::string experiment;
+  std::string key;  // all that decides the time but the machine: model, batch size, data set
+  std::function<std::shared_ptr<const Objective>()> load;
+  std::uint64_t seed = 0;
+};
+
+// Bad configuration: `what()` is the complete report, one fault per line. Exit status 2.
+struct ConfigurationFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Reads, overrides (key.sub=value), checks and expands an experiment. Throws ConfigurationFault with
+// all faults at once, std::runtime_error where memory does not suffice. Reads the sizes of data sets (for epochs), and
+// their contents where these are not known yet (for the hash).
+// finite_means: delays without an expected value are faults, because predictions need one.
+// measure: gives the time that cluster.micro_batch_s = "measured" stands for, in seconds; without it such runs are
+// left to_be_measured.
+// most_runs: an experiment of more is refused before anything is expanded.
+struct LoadOptions {
+  bool finite_means = false;
+  std::int64_t most_runs = 10'000;
+  std::function<double(const MicroBatchWork&)> measure{};
+};
+Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
+                           const LoadOptions& options = {});
+
+}  // namespace syncopate

@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/sections/training_section.hpp"
+
+namespace syncopate {
+namespace {
+
+using Shape = LearningRate::Shape;
+constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+constexpr Range non_negative{.low = 0, .high_open = true};
+
+constexpr std::array rows = {
+    LearningRateRow{"constant", "stays at `peak`", Shape::constant},
+    LearningRateRow{"step", "is multiplied by `factor` at each of `decay_epochs` or `decay_steps`", Shape::step},
+    LearningRateRow{"linear", "falls from `peak` to `final` on a straight line", Shape::linear},
+    LearningRateRow{"cosine", "falls from `peak` to `final` on half a cosine", Shape::cosine},
+};
+
+void exclusive(Settings& settings, std::string_view key, std::string_view other) {
+  settings.fault(key, fmt::format("must not be given together with {}", other));
+}
+
+Step read_warmup(Settings& rate, std::int64_t steps_per_epoch) {
+  if (!rate.has("warmup_epochs")) return rate.integer("warmup_steps", 0, most, 0);
+  if (rate.has("warmup_steps")) exclusive(rate, "warmup_steps", "warmup_epochs");
+  const double epochs = rate.number("warmup_epochs", non_negative);
+  return steps_of_epochs(rate, "warmup_epochs", epochs, steps_per_epoch);
+}
+
+std::vector<Step> read_decay_points(Settings& rate, std::int64_t steps_per_epoch) {
+  const bool in_epochs = rate.has("decay_epochs");
+  const std::string_view key = in_epochs ? "decay_epochs" : "decay_steps";
+  if (in_epochs && rate.has("decay_steps")) exclusive(rate, "decay_steps", "decay_epochs");
+  std::vector<Step> points;
+  const std::size_t faults = rate.faults_so_far();
+  if (in_epochs) {
+    for (const double epoch : rate.numbers(key, non_negative)) {
+      points.push_back(steps_of_epochs(rate, key, epoch, steps_per_epoch));
+      if (steps_per_epoch == 0) return {};
+    }
+  } else {
+    for (const std::int64_t step : rate.integers(key, 0, most)) points.push_back(step);
+  }
+  if (std::ranges::adjacent_find(points, std::greater_equal<>{}) != points.end()) {
+    if (rate.faults_so_far() == faults) rate.fault(key, "must ascend, at least a step apart");
+    points.clear();
+  }
+  return points;
+}
+
+// T of linear and cosine: declared, or that of a budget in steps or epochs.
+Step read_total(Settings& rate, const Budget& budget, std::string_view schedule) {
+  if (rate.has("total_steps")) return rate.integer("total_steps", 1, most);
+  if (budget.steps) return *budget.steps;
+  rate.fault("total_steps", fmt::format("must be given: the {} schedule ends there, and the budget counts neither "
+                                        "steps nor epochs",
+                                        schedule));
+  return most;
+}
+
+}  // namespace
+
+std::span<const LearningRateRow> learning_rate_schedules() { return rows; }
+
+std::shared_ptr<const LearningRate> read_learning_rate(Settings& root, const Budget& budget,
+                                                       std::int64_t steps_per_epoch, bool time_only) {
+  std::vector<std::string_view> names;
+  for (const LearningRateRow& row : rows) names.push_back(row.name);
+
+  Settings rate = root.section("training").section("learning_rate");
+  const std::string schedule =
+      rate.choice("schedule", names, time_only ? std::optional<std::string>("constant") : std::nullopt);
+  LearningRate::Options options;
+  const auto* const row = std::ranges::find(rows, schedule, &LearningRateRow::name);
+  if (row != rows.end()) options.shape = row->shape;
+  options.peak = rate.number("peak", {.low = 0, .low_open = true, .high_open = true},
+                             time_only ? std::optional(options.peak) : std::nullopt);
+  options.final = rate.number("final", non_negative, 1e-6);
+  const std::size_t faults = rate.faults_so_far();
+  options.warmup_steps = read_warmup(rate, steps_per_epoch);
+  if (options.shape == Shape::step) {
+    options.decay_steps = read_decay_points(rate, steps_per_epoch);
+    options.decay_factor = rate.number("factor", {.low = 0, .low_open = true, .high_open = true}, options.decay_factor);
+  } else if (options.shape != Shape::constant) {
+    options.total_steps = read_total(rate, budget, schedule);
+    if (options.total_steps <= options.warmup_steps) {
+      const std::string_view warmup = rate.has("warmup_epochs") ? "warmup_epochs" : "warmup_steps";
+      if (rate.faults_so_far() == faults)
+        rate.fault(warmup, fmt::format("must end before the schedule does, at step {}", options.total_steps.value()));
+      options.warmup_steps = 0;
+    }
+  }
+  return std::make_shared<LearningRate>(std::move(options));
+}
+
+}  // namespace syncopate

@@ -1,0 +1,38 @@
+#include "results/directory/finished_run.hpp"
+
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <system_error>
+
+#include "results/directory/run_files.hpp"
+#include "results/directory/summary_json.hpp"
+
+namespace syncopate {
+
+std::optional<std::string> read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  std::error_code ignored;  // opening a directory is no error, reading from it is
+  if (std::filesystem::is_directory(path, ignored)) throw std::runtime_error(path.string() + ": is a directory");
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// The hash stands for all of the configuration but the description, which may have been another one.
+std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const Run& run) {
+  const auto text = read_file(directory / "summary.json");
+  if (!text) return {};
+  auto summary = summary_from_json(*text);
+  if (!summary || summary->hash != run.hash) return {};
+  summary->method_index = run.method_index;
+  return summary;
+}
+
+std::optional<RunSummary> finished_before(const std::filesystem::path& directory, const Run& run) {
+  if (!damage_of(directory).empty()) return {};
+  auto summary = summary_of(directory, run);
+  if (!summary || summary->status != RunStatus::finished || !covers(summary->recorded, run.recording)) return {};
+  return summary;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,22 @@
+// What a run has left in its directory, for those who need not repeat it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "results/rows/summary.hpp"
+#include "results/run/run.hpp"
+
+namespace syncopate {
+
+// Nothing if it cannot be opened. Throws std::runtime_error if it is a directory.
+std::optional<std::string> read_file(const std::filesystem::path& path);
+
+// The summary in the directory, if it is one of this configuration, however the run ended.
+std::optional<RunSummary> summary_of(const std::filesystem::path& directory, const Run& run);
+
+// The same, if the run is finished, has all files that are asked for, and these are as they were written.
+std::optional<RunSummary> finished_before(const std::filesystem::path& directory, const Run& run);
+
+}  // namespace syncopate

@@ -1,0 +1,37 @@
+#include "results/directory/metadata.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "results/formats/build_info.hpp"
+#include "results/formats/host.hpp"
+#include "results/rows/summary.hpp"
+#include "results/run/results_version.hpp"
+
+namespace syncopate {
+
+std::string to_json(const RunMetadata& metadata) {
+  const BuildInfo& build = build_info();
+  nlohmann::ordered_json json;
+  json["schema_version"] = results_schema_version;
+  json["results_version"] = results_version;
+  json["syncopate_version"] = build.version;
+  json["commit"] = build.commit;
+  json["dirty"] = build.dirty ? nlohmann::ordered_json(*build.dirty) : nlohmann::ordered_json(nullptr);
+  json["host"] = host_name();
+  json["operating_system"] = operating_system();
+  json["compiler"] = build.compiler;
+  json["compiler_flags"] = build.flags;
+  json["libtorch_version"] = metadata.libtorch_version;
+  json["blas_kernel"] = metadata.blas_kernel;
+  json["cluster"] = metadata.cluster;
+  json["processes"] = metadata.processes;
+  json["threads"] = metadata.threads;
+  json["start"] = iso_time(metadata.start);
+  json["end"] = iso_time(metadata.end);
+  json["exit"] = metadata.exit;
+  json["configuration_hash"] = metadata.hash;
+  if (metadata.measured_micro_batch_s) json["measured_micro_batch_s"] = *metadata.measured_micro_batch_s;
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace syncopate

@@ -1,0 +1,261 @@
+#include "results/directory/run_directory.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "results/directory/descriptor.hpp"
+#include "results/formats/host.hpp"
+#include "workers/process/content_hash.hpp"
+#include "workers/process/directory_check.hpp"
+#include "workers/process/interrupt.hpp"
+
+namespace syncopate {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view partial = "partial";    // being written
+constexpr std::string_view replaced = "replaced";  // the former contents, until the new ones have their name
+
+// ".seed=1-0123abcd.partial.17.node3": the process number, then the host, which may itself contain dots.
+fs::path hidden_sibling(const fs::path& directory, std::string_view kind) {
+  const std::string name = directory.filename().string();
+  return directory.parent_path() / fmt::format(".{}.{}.{}.{}", name, kind, getpid(), host_name());
+}
+
+struct Leftover {
+  std::string name;  // of the directory it was meant for
+  bool replaced = false;
+};
+
+// What a hidden directory is, if it is ours and its process is gone.
+std::optional<Leftover> as_leftover(const std::string& name) {
+  for (const std::string_view kind : {partial, replaced}) {
+    const std::string mark = fmt::format(".{}.", kind);
+    const auto at = name.rfind(mark);
+    if (name.empty() || name.front() != '.' || at == std::string::npos || at == 0) continue;
+    const std::string_view rest = std::string_view(name).substr(at + mark.size());
+    pid_t process = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), process);
+    if (error != std::errc{} || process <= 0) continue;
+    const std::string_view host(end, static_cast<std::size_t>(rest.data() + rest.size() - end));
+    if (host != fmt::format(".{}", host_name())) continue;
+    if (kill(process, 0) == 0 || errno != ESRCH) continue;
+    return Leftover{name.substr(1, at - 1), kind == replaced};
+  }
+  return {};
+}
+
+void sync_directory(const fs::path& directory) {
+  Descriptor(directory.empty() ? fs::path(".") : directory, O_RDONLY | O_DIRECTORY).sync();
+}
+
+// Names appear one at a time, so that none comes to a directory that a last act removes.
+Descriptor create_file(const fs::path& path) {
+  const auto held = hold_off_end();
+  return {path, O_WRONLY | O_CREAT | O_EXCL};
+}
+
+void write_file(const fs::path& path, const std::string& contents) {
+  const Descriptor file = create_file(path);
+  file.write(contents);
+  file.sync();
+}
+
+void create_hidden(const fs::path& directory) {
+  const auto held = hold_off_end();
+  fs::create_directory(directory);
+}
+
+// Two threads that remove the same directory get in each other's way, and then part of it stays.
+void remove_hidden(const fs::path& directory) {
+  const auto held = hold_off_end();
+  std::error_code ignored;  // remove_leftovers takes what stays
+  fs::remove_all(directory, ignored);
+}
+
+// True if `directory` was there: it is now `former`. Both names change, or none. Where several processes write the same
+// run (ranks that simulate it apart, two terminals), each gives its directory the name and the last one's stays.
+bool give_name(const fs::path& written, const fs::path& directory, const fs::path& former) {
+  const auto held = hold_off_end();
+  std::error_code error, ignored;
+  for (;;) {
+    fs::rename(directory, former, error);
+    const bool exists = !error;
+    if (!exists && error != std::errc::no_such_file_or_directory)
+      throw fs::filesystem_error("cannot replace", directory, former, error);
+    fs::rename(written, directory, error);
+    if (!error) return exists;
+    const bool another_came_between = error == std::errc::directory_not_empty || error == std::errc::file_exists;
+    if (!another_came_between) {
+      if (exists) fs::rename(former, directory, ignored);
+      throw fs::filesystem_error("cannot name", written, directory, error);
+    }
+    if (exists) fs::remove_all(former, ignored);
+  }
+}
+
+// With those above it; each one's name is on the disk.
+void create_lasting(const fs::path& directory) {
+  if (directory.empty() || fs::exists(directory)) return;
+  create_lasting(directory.parent_path());
+  if (fs::create_directory(directory)) sync_directory(directory.parent_path());
+}
+
+[[noreturn]] void fault(const fs::path& path, std::string_view what, const std::error_code& error) {
+  throw ResultsDirectoryFault(fmt::format("{}: {}: {}", path.string(), what, error.message()));
+}
+
+// Names the first part of the path that is in the way, since "Not a directory" alone does not.
+void create(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (!error && fs::is_directory(path, error)) return;
+  fs::path part;
+  for (const fs::path& element : path) {
+    part /= element;
+    std::error_code ignored;
+    const bool is_there = fs::symlink_status(part, ignored).type() != fs::file_type::not_found;
+    const std::string why = is_there ? why_no_directory(part) : "";
+    if (why.empty()) continue;
+    throw ResultsDirectoryFault(
+        fmt::format("{}: {}; the results directory {} cannot be created", part.string(), why, path.string()));
+  }
+  fault(path, "cannot create the results directory (--results names another one)", error);
+}
+
+void require_access(const fs::path& directory) {
+  std::error_code error;
+  if (fs::symlink_status(directory, error).type() == fs::file_type::not_found) return;
+  if (const std::string why = why_no_directory(directory); !why.empty())
+    throw ResultsDirectoryFault(fmt::format("{}: {}; results belong there", directory.string(), why));
+  if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0) {
+    fault(directory, "cannot read and write the results directory", std::error_code(errno, std::generic_category()));
+  }
+}
+
+std::string what_varies(const Run& run) {
+  std::string text = slug(run.method);
+  for (const auto& [key, value] : run.sweep) text += fmt::format("_{}={}", key, value);
+  return slug(text);
+}
+
+constexpr std::size_t longest_slug = 100;
+
+std::string hash_at_the_end(std::string_view text) { return fmt::format("-{:.8}", content_hash(text)); }
+
+std::string with_hash(std::string slug, std::string_view text) {
+  const std::string hash = hash_at_the_end(text);
+  if (slug.size() > longest_slug - hash.size()) slug.resize(longest_slug - hash.size());
+  while (!slug.empty() && (slug.back() == '-' || slug.back() == '.')) slug.pop_back();
+  return (slug.empty() ? "unnamed" : slug) + hash;
+}
+
+}  // namespace
+
+std::string slug(std::string_view text) {
+  std::string result;
+  bool lost_letters = false;
+  for (const char character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    const bool kept = byte < 128 && (std::isalnum(byte) || character == '.' || character == '=' || character == '_');
+    lost_letters |= byte >= 128;
+    if (kept) {
+      result += static_cast<char>(std::tolower(byte));
+    } else if (!result.empty() && result.back() != '-') {
+      result += '-';
+    }
+  }
+  result.erase(0, result.find_first_not_of("-."));
+  const bool needs_hash = lost_letters || result.find_first_not_of("-.") == result.npos || result.size() > longest_slug;
+  if (needs_hash) return with_hash(std::move(result), text);
+  while (result.back() == '-' || result.back() == '.') result.pop_back();
+  return result;
+}
+
+fs::path experiment_directory(const fs::path& results, const std::string& name) {
+  std::string directory = slug(name);
+  const bool told_apart = directory == name || directory.ends_with(hash_at_the_end(name));
+  return results / (told_apart ? directory : with_hash(std::move(directory), name));
+}
+
+fs::path run_directory(const fs::path& results, const Run& run, bool mpi) {
+  const std::string name = fmt::format("seed={}-{}{}", run.seed, run.hash.substr(0, 8), mpi ? "-mpi" : "");
+  return experiment_directory(results, run.experiment) / what_varies(run) / name;
+}
+
+void require_usable(const fs::path& results, std::span<const Run> runs) {
+  const fs::path directory = experiment_directory(results, runs.front().experiment);
+  create(directory);
+  require_access(directory);
+  for (const Run& run : runs) {
+    const fs::path place = run_directory(results, run, false);
+    require_access(place.parent_path());
+    require_access(place);
+  }
+  // access() knows neither full nor read-only file systems, so something is really written.
+  const fs::path probe = hidden_sibling(directory / "probe", partial);
+  std::error_code error;
+  if (!fs::create_directory(probe, error) && error) fault(directory, "cannot write into the results directory", error);
+  fs::remove(probe, error);
+}
+
+int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
+  std::set<fs::path> places{experiment_directory(results, runs.front().experiment)};
+  for (const Run& run : runs) places.insert(run_directory(results, run, false).parent_path());
+  int removed = 0;
+  for (const fs::path& place : places) {
+    std::error_code error;
+    std::vector<fs::path> entries;
+    for (fs::directory_iterator entry(place, error), end; !error && entry != end; entry.increment(error)) {
+      entries.push_back(entry->path());
+    }
+    for (const fs::path& entry : entries) {
+      const auto leftover = as_leftover(entry.filename().string());
+      if (!leftover) continue;
+      // Killed between the two renames of write_directory: the former results get their name back.
+      const fs::path directory = place / leftover->name;
+      if (leftover->replaced && !fs::exists(directory, error)) {
+        fs::rename(entry, directory, error);
+      } else {
+        fs::remove_all(entry, error);
+      }
+      ++removed;
+    }
+  }
+  return removed;
+}
+
+void write_directory(const fs::path& directory, const FileContents& files) {
+  const fs::path written = hidden_sibling(directory, partial);
+  const fs::path former = hidden_sibling(directory, replaced);
+  create_lasting(directory.parent_path());
+  fs::remove_all(written);
+  const LastAct leave_nothing_hidden([&] {
+    std::error_code ignored;
+    fs::remove_all(written, ignored);
+    if (fs::exists(directory, ignored)) fs::remove_all(former, ignored);
+  });
+  try {
+    create_hidden(written);
+    for (const auto& [name, contents] : files) write_file(written / name, contents);
+    sync_directory(written);
+    const bool replaces = give_name(written, directory, former);
+    sync_directory(directory.parent_path());
+    if (replaces) remove_hidden(former);
+  } catch (...) {
+    remove_hidden(written);
+    throw;
+  }
+}
+
+}  // namespace syncopate

@@ -1,0 +1,48 @@
+// Where a run's files are, and how they get there whole or not at all: everything is written into a
+// hidden sibling directory, which is renamed when it is complete.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "results/directory/run_files.hpp"
+#include "results/run/run.hpp"
+
+namespace syncopate {
+
+// The results directory cannot be used: what() names the path and the reason. Exit status 2.
+struct ResultsDirectoryFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Lower-case letters, digits, dots, equals signs and underscores; everything else becomes one hyphen. Never empty,
+// never hidden, at most 100 characters, so that it is a good file name everywhere. A text that this leaves nothing of,
+// letters of other scripts, and what is too long are told apart by 8 digits of a hash at the end.
+std::string slug(std::string_view text);
+
+// <results>/<experiment>: the slug of a name that is not one itself ends in 8 digits of a hash in any case, so that
+// experiments do not share their directory.
+std::filesystem::path experiment_directory(const std::filesystem::path& results, const std::string& name);
+
+// <results>/<experiment>/<method and sweep>/seed=3-<8 digits of the hash>. Runs on a wall clock are
+// kept apart from simulated ones of the same configuration by the suffix -mpi.
+std::filesystem::path run_directory(const std::filesystem::path& results, const Run& run, bool mpi);
+
+// Creates <results>/<experiment> and proves that it, and what is already there for these runs of one experiment, can be
+// read and written. For runs that are to be made: a finished experiment's results may be read-only. Throws
+// ResultsDirectoryFault.
+void require_usable(const std::filesystem::path& results, std::span<const Run> runs);
+
+// Removes what killed processes have left in the directories of an experiment's runs; what a process that still
+// exists (or one on another host) is writing stays. Returns how many directories went.
+int remove_leftovers(const std::filesystem::path& results, std::span<const Run> runs);
+
+// Replaces `directory` by one with exactly these files, which are on the disk before they have their name. Throws
+// std::filesystem::filesystem_error or std::system_error; then `directory` is as it was, unless it was its new name
+// alone that could not be put on the disk.
+void write_directory(const std::filesystem::path& directory, const FileContents& files);
+
+}  // namespace syncopate

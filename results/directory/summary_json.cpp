@@ -1,0 +1,238 @@
+#include "results/directory/summary_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "results/formats/exact_seconds.hpp"
+
+namespace syncopate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename Value>
+Json json_of(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+template <typename Value>
+std::optional<Value> optional_at(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  return value.is_null() ? std::nullopt : std::optional<Value>(value.get<Value>());
+}
+
+Json json_of(const TimeToTarget& target) {
+  Json json;
+  json["target_accuracy"] = json_of(target.target_accuracy);
+  json["target_loss"] = json_of(target.target_loss);
+  json["time_s"] = json_of(target.time_s);
+  json["step"] = json_of(target.step);
+  json["samples"] = json_of(target.samples);
+  json["censored"] = !target.time_s;
+  return json;
+}
+
+TimeToTarget target_of(const Json& json) {
+  TimeToTarget target;
+  target.target_accuracy = optional_at<double>(json, "target_accuracy");
+  target.target_loss = optional_at<double>(json, "target_loss");
+  target.time_s = optional_at<double>(json, "time_s");
+  target.step = optional_at<std::int64_t>(json, "step");
+  target.samples = optional_at<std::int64_t>(json, "samples");
+  return target;
+}
+
+// {"compute": ..., ...} of all workers together, and a list per activity with one number per worker.
+Json worker_seconds(const std::vector<Account>& accounts) {
+  Json summed = Json::object();
+  Json per_worker = Json::object();
+  long double total_ns = 0;  // of very many workers more than a Duration, the clock of one, can hold
+  for (std::size_t activity = 0; activity < activities; ++activity) {
+    long double sum_ns = 0;
+    Json list = Json::array();
+    for (const Account& account : accounts) {
+      sum_ns += static_cast<long double>(account.time[activity].count());
+      list.push_back(exact_seconds(account.time[activity]));
+    }
+    total_ns += sum_ns;
+    summed[activity_names[activity]] = static_cast<double>(sum_ns) / 1e9;
+    per_worker[activity_names[activity]] = std::move(list);
+  }
+  summed["total"] = static_cast<double>(total_ns) / 1e9;
+  return {{"summed", std::move(summed)}, {"per_worker", std::move(per_worker)}};
+}
+
+std::vector<Account> accounts_of(const Json& worker_seconds) {
+  const Json& per_worker = worker_seconds.at("per_worker");
+  std::vector<Account> accounts(per_worker.at(activity_names.front()).size());
+  for (std::size_t activity = 0; activity < activities; ++activity)
+    for (std::size_t i = 0; i < accounts.size(); ++i)
+      accounts[i].time[activity] = from_seconds(per_worker.at(activity_names[activity]).at(i).get<double>());
+  return accounts;
+}
+
+Json staleness_of(const RunSummary& summary) {
+  Json json;
+  json["mean"] = json_of(summary.mean_staleness());
+  json["max"] = summary.staleness.size() - 1;
+  json["histogram"] = summary.staleness;
+  return json;
+}
+
+Json json_of(const FormulaTime& formula) {
+  const Prediction& prediction = formula.prediction;
+  return {{"formula", prediction.formula},
+          {"step_time_s", prediction.step_time_s},
+          {"communication_s", prediction.communication_s},
+          {"kept", prediction.kept},
+          {"drop_rate", json_of(prediction.drop_rate)},
+          {"sync_step_time_s", prediction.sync_step_time_s},
+          {"effective_speedup", prediction.effective_speedup()},
+          {"total_time_s", json_of(formula.total_time_s)}};
+}
+
+FormulaTime formula_of(const Json& json) {
+  FormulaTime formula;
+  json.at("formula").get_to(formula.prediction.formula);
+  json.at("step_time_s").get_to(formula.prediction.step_time_s);
+  json.at("communication_s").get_to(formula.prediction.communication_s);
+  json.at("kept").get_to(formula.prediction.kept);
+  formula.prediction.drop_rate = optional_at<double>(json, "drop_rate");
+  json.at("sync_step_time_s").get_to(formula.prediction.sync_step_time_s);
+  formula.total_time_s = optional_at<double>(json, "total_time_s");
+  return formula;
+}
+
+Json overruns_of(const RunSummary& summary) {
+  Json json;
+  json["micro_batches"] = summary.overruns;
+  json["of"] = summary.emulated_micro_batches;
+  json["excess_s"] = summary.overrun_excess_s;
+  const std::string warning = summary.overrun_warning();
+  json["warning"] = warning.empty() ? Json(nullptr) : Json(warning);
+  return json;
+}
+
+Json json_of(const RecordingPlan& recorded) {
+  Json json;
+  json["trace"] = nullptr;
+  if (recorded.trace) json["trace"] = {{"seconds", json_of(recorded.trace_seconds)}, {"events", recorded.trace_events}};
+  json["durations"] = recorded.durations.value_or(false);
+  if (recorded.parameters) json["parameters"] = true;
+  return json;
+}
+
+RecordingPlan recorded_of(const Json& json) {
+  RecordingPlan recorded{.durations = json.at("durations").get<bool>(), .parameters = json.value("parameters", false)};
+  const Json& trace = json.at("trace");
+  recorded.trace = !trace.is_null();
+  if (!recorded.trace) return recorded;
+  recorded.trace_seconds = optional_at<double>(trace, "seconds");
+  trace.at("events").get_to(recorded.trace_events);
+  return recorded;
+}
+
+RunStatus status_of(const std::string& name) {
+  for (const RunStatus status : {RunStatus::finished, RunStatus::diverged, RunStatus::failed}) {
+    if (name == to_string(status)) return status;
+  }
+  throw std::invalid_argument("unknown status " + name);
+}
+
+}  // namespace
+
+std::string to_json(const RunSummary& summary) {
+  Json json;
+  json["schema_version"] = results_schema_version;
+  json["status"] = to_string(summary.status);
+  json["reason"] = summary.reason.empty() ? Json(nullptr) : Json(summary.reason);
+  json["experiment"] = summary.experiment;
+  json["method"] = summary.method;
+  json["method_index"] = summary.method_index;
+  json["sweep"] = summary.sweep;  // pairs, in the order of the file
+  json["seed"] = summary.seed;
+  json["hash"] = summary.hash;
+  json["commit"] = summary.commit;
+  json["final_test_accuracy"] = json_of(summary.final_test_accuracy);
+  json["final_test_loss"] = json_of(summary.final_test_loss);
+  json["best_test_accuracy"] = json_of(summary.best_test_accuracy);
+  json["best_test_loss"] = json_of(summary.best_test_loss);
+  json["final_train_loss"] = json_of(summary.final_train_loss);
+  json["end_time_s"] = summary.end_time_s;
+  json["time_to_target"] = summary.time_to_target ? json_of(*summary.time_to_target) : Json(nullptr);
+  json["steps"] = summary.steps;
+  json["rounds"] = summary.rounds;
+  json["samples"] = summary.samples;
+  json["kept_micro_batches"] = summary.kept_micro_batches;
+  json["dropped_micro_batches"] = summary.dropped_micro_batches;
+  json["drop_rate"] = summary.drop_rate();
+  json["communicated_bytes"] = summary.communicated_bytes;
+  json["collectives"] = json_of(summary.collectives);
+  json["messages"] = json_of(summary.messages);
+  json["host_s"] = summary.host_s;
+  json["samples_per_virtual_s"] = summary.samples_per_virtual_s();
+  json["samples_per_host_s"] = summary.samples_per_host_s();
+  if (!summary.predicted.empty()) {
+    json["predicted"] = Json::array();
+    for (const FormulaTime& formula : summary.predicted) json["predicted"].push_back(json_of(formula));
+  }
+  json["worker_seconds"] = summary.accounts.empty() ? Json(nullptr) : worker_seconds(summary.accounts);
+  json["kept_micro_batches_per_worker"] = summary.kept_per_worker;
+  json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
+  if (!summary.staleness.empty()) json["staleness"] = staleness_of(summary);
+  if (summary.emulated_micro_batches > 0) json["overruns"] = overruns_of(summary);
+  if (summary.recorded.trace || summary.recorded.durations.value_or(false) || summary.recorded.parameters)
+    json["recorded"] = json_of(summary.recorded);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::optional<RunSummary> summary_from_json(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("schema_version") != results_schema_version) return {};
+    RunSummary summary;
+    summary.status = status_of(json.at("status"));
+    if (!json.at("reason").is_null()) summary.reason = json.at("reason");
+    json.at("experiment").get_to(summary.experiment);
+    json.at("method").get_to(summary.method);
+    json.at("method_index").get_to(summary.method_index);
+    json.at("sweep").get_to(summary.sweep);
+    json.at("seed").get_to(summary.seed);
+    json.at("hash").get_to(summary.hash);
+    json.at("commit").get_to(summary.commit);
+    summary.final_test_accuracy = optional_at<double>(json, "final_test_accuracy");
+    summary.final_test_loss = optional_at<double>(json, "final_test_loss");
+    summary.best_test_accuracy = optional_at<double>(json, "best_test_accuracy");
+    summary.best_test_loss = optional_at<double>(json, "best_test_loss");
+    summary.final_train_loss = optional_at<double>(json, "final_train_loss");
+    json.at("end_time_s").get_to(summary.end_time_s);
+    if (!json.at("time_to_target").is_null()) summary.time_to_target = target_of(json.at("time_to_target"));
+    if (json.contains("predicted"))
+      for (const Json& formula : json.at("predicted")) summary.predicted.push_back(formula_of(formula));
+    json.at("steps").get_to(summary.steps);
+    json.at("rounds").get_to(summary.rounds);
+    json.at("samples").get_to(summary.samples);
+    json.at("kept_micro_batches").get_to(summary.kept_micro_batches);
+    json.at("dropped_micro_batches").get_to(summary.dropped_micro_batches);
+    json.at("communicated_bytes").get_to(summary.communicated_bytes);
+    // Summaries of runs that were made before these were written have neither.
+    if (json.contains("collectives")) summary.collectives = optional_at<std::int64_t>(json, "collectives");
+    if (json.contains("messages")) summary.messages = optional_at<std::int64_t>(json, "messages");
+    json.at("host_s").get_to(summary.host_s);
+    if (!json.at("worker_seconds").is_null()) summary.accounts = accounts_of(json.at("worker_seconds"));
+    json.at("kept_micro_batches_per_worker").get_to(summary.kept_per_worker);
+    json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
+    if (json.contains("staleness")) json.at("staleness").at("histogram").get_to(summary.staleness);
+    if (json.contains("overruns")) {
+      const Json& overruns = json.at("overruns");
+      overruns.at("micro_batches").get_to(summary.overruns);
+      overruns.at("of").get_to(summary.emulated_micro_batches);
+      overruns.at("excess_s").get_to(summary.overrun_excess_s);
+    }
+    if (json.contains("recorded")) summary.recorded = recorded_of(json.at("recorded"));
+    return summary;
+  } catch (const std::exception&) {  // not JSON, a missing key, a wrong type
+    return {};
+  }
+}
+
+}  // namespace syncopate

@@ -1,0 +1,21 @@
+#include "results/formats/build_info.hpp"
+
+#include <string_view>
+
+#include "commit.inc"
+
+namespace syncopate {
+
+const BuildInfo& build_info() {
+  static const BuildInfo info = [] {
+    constexpr std::string_view dirty = SYNCOPATE_DIRTY;
+    return BuildInfo{.version = SYNCOPATE_VERSION,
+                     .commit = SYNCOPATE_COMMIT,
+                     .dirty = dirty.empty() ? std::nullopt : std::optional(dirty == "true"),
+                     .compiler = SYNCOPATE_COMPILER,
+                     .flags = SYNCOPATE_FLAGS};
+  }();
+  return info;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,271 @@
+#include "results/tables/result_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "results/tables/sampled_note.hpp"
+#include "results/tables/short_reason.hpp"
+#include "results/tables/text_table.hpp"
+#include "workers/process/printable.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr std::size_t preferred_width = 120;
+
+using Seeds = std::vector<RunSummary>;
+using Value = std::function<std::optional<double>(const RunSummary&)>;
+
+Statistics over(std::span<const RunSummary> seeds, const Value& value) {
+  std::vector<double> values;
+  for (const RunSummary& seed : seeds) {
+    if (const auto found = value(seed)) values.push_back(*found);
+  }
+  return statistics(values);
+}
+
+// 0.000 .. 999, with a prefix of the International System, so that a column of counts stays narrow.
+struct Scaled {
+  double factor;
+  const char* prefix;
+};
+Scaled scale_of(double value) {
+  constexpr double rounds_to_1 = 0.9995;  // with three digits
+  constexpr std::array<Scaled, 7> scales{
+      {{1e18, "E"}, {1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}}};
+  const auto found = std::find_if(scales.begin(), scales.end(), [value](const Scaled& scale) {
+    return std::abs(value) >= rounds_to_1 * scale.factor;
+  });
+  return found == scales.end() ? scales.back() : *found;
+}
+
+std::string scaled_text(const Statistics& statistics) {
+  if (statistics.n == 0) return "-";
+  const Scaled scale = scale_of(statistics.mean);
+  return fmt::format("{:.3g}{}", statistics.mean / scale.factor, scale.prefix);
+}
+
+// Decimals that show two digits of the deviation, or four digits of a value without one.
+int decimals(double mean, double deviation) {
+  const double shown = deviation > 0 ? deviation * 10 : std::abs(mean) / 100;
+  if (!(shown > 0) || !std::isfinite(shown)) return 0;
+  const int digits = 1 - static_cast<int>(std::floor(std::log10(shown)));
+  return std::clamp(deviation > 0 ? digits + 1 : digits, 0, 6);
+}
+
+std::string seconds_text(double seconds) { return fmt::format("{:.{}f}", seconds, decimals(seconds, 0)); }
+
+std::string in_percent(const Statistics& statistics) {
+  return mean_and_deviation({statistics.n, statistics.mean * 100, statistics.std * 100});
+}
+
+std::string plain(const Statistics& statistics) { return mean_and_deviation(statistics); }
+
+struct Column {
+  std::string heading;
+  std::string (*text)(const Statistics&);
+  Value value;
+  bool shows_zeros = true;                                         // false: left out where it is 0 in all rows
+  std::string (*of_seeds)(std::span<const RunSummary>) = nullptr;  // instead of `text`, where it is no mean
+  bool shows_alone = true;                                         // false: left out where no run has a prediction
+};
+
+// Simulated, and in brackets what the method's formula says, each as the mean over seeds. Of several formulas it is the
+// last, which assumes least.
+std::string step_time_text(std::span<const RunSummary> seeds) {
+  const auto simulated = over(seeds, [](const RunSummary& run) { return std::optional(run.step_time_s()); });
+  const auto predicted = over(seeds, [](const RunSummary& run) {
+    return run.predicted.empty() ? std::nullopt : std::optional(run.predicted.back().prediction.step_time_s);
+  });
+  const std::string text = seconds_text(simulated.mean);
+  return predicted.n == 0 ? text + " (-)" : fmt::format("{} ({})", text, seconds_text(predicted.mean));
+}
+
+bool has_prediction(const RunSummary& run) { return !run.predicted.empty(); }
+
+std::vector<Column> columns_of_values(const std::string& clock) {
+  return {
+      {"accuracy\n%", in_percent, [](const RunSummary& run) { return run.final_test_accuracy; }},
+      {"test\nloss", plain, [](const RunSummary& run) { return run.final_test_loss; }},
+      {"time\ns", plain, [](const RunSummary& run) { return std::optional(run.end_time_s); }},
+      {"to target\ns", nullptr, {}, true, time_to_target_text},  // censored, so not a mean over seeds
+      {"s/step\n(formula)", nullptr, {}, true, step_time_text, false},
+      {"dropped\n%", in_percent, [](const RunSummary& run) { return std::optional(run.drop_rate()); }},
+      {"staleness\nsteps", plain, [](const RunSummary& run) { return run.mean_staleness(); }, false},
+      {"sent\nbytes", scaled_text,
+       [](const RunSummary& run) { return std::optional(static_cast<double>(run.communicated_bytes)); }},
+      {"syncs", scaled_text, [](const RunSummary& run) { return std::optional(static_cast<double>(run.rounds)); }},
+      {"samples/s\n" + clock, scaled_text,
+       [](const RunSummary& run) { return std::optional(run.samples_per_virtual_s()); }},
+      {"samples/s\nhost", scaled_text, [](const RunSummary& run) { return std::optional(run.samples_per_host_s()); }},
+  };
+}
+
+// Which formula each method's time in brackets is by, a line for each formula; of a method with several, each row's.
+std::string formulas_text(std::span<const RunSummary> runs) {
+  std::map<std::string, std::set<std::string>> formulas_of;  // by method
+  const auto formula_of = [](const RunSummary& run) { return run.predicted.back().prediction.formula; };
+  const auto counts = [](const RunSummary& run) { return run.status == RunStatus::finished && has_prediction(run); };
+  for (const RunSummary& run : runs)
+    if (counts(run)) formulas_of[run.method].insert(formula_of(run));
+  std::vector<std::pair<std::string, std::vector<std::string>>> methods_of;  // by formula
+  for (const RunSummary& run : runs) {
+    if (!counts(run)) continue;
+    auto found = std::ranges::find(methods_of, formula_of(run), [](const auto& entry) { return entry.first; });
+    if (found == methods_of.end()) found = methods_of.insert(methods_of.end(), {formula_of(run), {}});
+    const std::string label = printable(formulas_of[run.method].size() == 1 ? run.method : row_label(run));
+    if (std::ranges::find(found->second, label) == found->second.end()) found->second.push_back(label);
+  }
+  std::string text;
+  for (const auto& [formula, methods] : methods_of) {
+    std::string line = "(formula) by " + formula + ":";
+    for (const std::string& method : methods) {
+      if (line.size() + method.size() + 2 > preferred_width) {
+        text += line + "\n";
+        line.assign(1, ' ');
+      }
+      line += " " + method + (&method == &methods.back() ? "" : ",");
+    }
+    text += line + "\n";
+  }
+  return text + note_of_sampled(text);
+}
+
+std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {
+  std::vector<std::pair<std::string, Seeds>> rows;
+  for (const RunSummary& run : runs) {
+    if (run.status != RunStatus::finished) continue;
+    const std::string label = row_label(run);
+    auto row = std::find_if(rows.begin(), rows.end(), [&label](const auto& other) { return other.first == label; });
+    if (row == rows.end()) row = rows.insert(rows.end(), {label, {}});
+    row->second.push_back(run);
+  }
+  return rows;
+}
+
+std::string cell(const Column& column, const Seeds& seeds) {
+  return column.text ? column.text(over(seeds, column.value)) : column.of_seeds(seeds);
+}
+
+// "88.12 +- 0.10" without the blanks, for tables that would be too wide.
+void squeeze(std::string& text) {
+  for (std::size_t at = 0; (at = text.find(" +- ")) != std::string::npos;) text.replace(at, 4, "+-");
+}
+
+// "threshold_s" of methods.drop.threshold_s; "delays.0", since a number says nothing by itself.
+std::string_view last_name(std::string_view key) {
+  const std::size_t dot = key.rfind('.');
+  if (dot == key.npos) return key;
+  const bool is_number = key.find_first_not_of("0123456789", dot + 1) == key.npos;
+  const std::size_t before = is_number && dot > 0 ? key.rfind('.', dot - 1) : dot;
+  return before == key.npos ? key : key.substr(before + 1);
+}
+
+}  // namespace
+
+std::string row_label(const RunSummary& run) {
+  std::string label = run.method;
+  for (const auto& [key, value] : run.sweep) {
+    label += fmt::format(", {} = {}", last_name(key), value);
+  }
+  return label;
+}
+
+std::string mean_and_deviation(const Statistics& statistics) {
+  if (statistics.n == 0) return "-";
+  const int digits = decimals(statistics.mean, statistics.std);
+  if (!(statistics.std > 0)) return fmt::format("{:.{}f}", statistics.mean, digits);
+  return fmt::format("{:.{}f} +- {:.{}f}", statistics.mean, digits, statistics.std, digits);
+}
+
+std::string time_to_target_text(std::span<const RunSummary> seeds) {
+  std::vector<double> reached;
+  double censored_at = std::numeric_limits<double>::infinity();
+  std::size_t with_target = 0;
+  for (const RunSummary& seed : seeds) {
+    if (!seed.time_to_target) continue;
+    ++with_target;
+    if (seed.time_to_target->time_s) {
+      reached.push_back(*seed.time_to_target->time_s);
+    } else {
+      censored_at = std::min(censored_at, seed.end_time_s);
+    }
+  }
+  if (with_target == 0) return "-";
+  if (reached.size() == with_target) return mean_and_deviation(statistics(reached));
+  return fmt::format("> {} ({}/{})", seconds_text(censored_at), reached.size(), with_target);
+}
+
+std::string result_table(std::span<const RunSummary> runs, const std::string& clock) {
+  const auto rows = rows_of(runs);
+  if (rows.empty()) return {};
+  TextTable wide, narrow;
+  std::vector<const Column*> shown;
+  for (TextTable* table : {&wide, &narrow}) table->add_column("method", Align::left);
+  const std::vector<Column> columns = columns_of_values(clock);
+  for (const Column& column : columns) {
+    const bool means_nothing = std::all_of(rows.begin(), rows.end(), [&column](const auto& row) {
+      return cell(column, row.second) == "-" || (!column.shows_zeros && over(row.second, column.value).mean == 0);
+    });
+    if (means_nothing || (!column.shows_alone && std::ranges::none_of(runs, has_prediction))) continue;
+    shown.push_back(&column);
+    for (TextTable* table : {&wide, &narrow}) table->add_column(column.heading, Align::right);
+  }
+  for (TextTable* table : {&wide, &narrow}) table->add_column("n", Align::right);
+  bool censored = false;
+  for (const auto& [label, seeds] : rows) {
+    std::vector<std::string> cells{label};
+    for (const Column* column : shown) {
+      cells.push_back(cell(*column, seeds));
+      censored |= cells.back().front() == '>';
+    }
+    cells.push_back(std::to_string(seeds.size()));
+    wide.add_row(cells);
+    for (std::size_t index = 1; index < cells.size(); ++index) squeeze(cells[index]);
+    narrow.add_row(std::move(cells));
+  }
+  std::string text = wide.width() <= preferred_width ? wide.text() : narrow.text();
+  if (std::ranges::any_of(shown, [](const Column* column) { return column->of_seeds == step_time_text; }))
+    text += formulas_text(runs);
+  if (censored) text += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
+  return text;
+}
+
+std::string overrun_warnings(std::span<const RunSummary> runs) {
+  std::string text;
+  for (const RunSummary& run : runs) {
+    const std::string warning = run.status == RunStatus::finished ? run.overrun_warning() : std::string{};
+    if (!warning.empty()) text += fmt::format("{}, seed {}: {}\n", printable(row_label(run)), run.seed, warning);
+  }
+  return text;
+}
+
+std::string failure_table(std::span<const RunSummary> runs) {
+  TextTable table;
+  table.add_column("method", Align::left);
+  table.add_column("seed", Align::right);
+  table.add_column("status", Align::left);
+  table.add_column("reason", Align::left);
+  bool any = false;
+  std::string notes;
+  for (const RunSummary& run : runs) {
+    if (run.status == RunStatus::finished) continue;
+    any = true;
+    table.add_row({row_label(run), std::to_string(run.seed), to_string(run.status), short_reason(run.reason)});
+    notes += note_of_reason(fmt::format("{}, seed {}", row_label(run), run.seed), run.reason);
+  }
+  if (!any) return {};
+  return notes.empty() ? table.text() : table.text() + "\n" + notes;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,34 @@
+// The table at the end of an experiment: one row per method and sweep point, over its seeds.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "results/rows/statistics.hpp"
+#include "results/rows/summary.hpp"
+
+namespace syncopate {
+
+// Rows in the order in which their methods first occur; only finished runs count. Empty if there are
+// none. A column that means nothing for any row is left out. `clock`: the name of the cluster's. Below it stands what
+// the formulas in it are.
+std::string result_table(std::span<const RunSummary> runs, const std::string& clock = "virtual");
+
+// Runs that are not finished: method, seed, reason. Empty if there are none.
+std::string failure_table(std::span<const RunSummary> runs);
+
+// A line for each finished run whose times are not those declared. Empty if there are none.
+std::string overrun_warnings(std::span<const RunSummary> runs);
+
+// "DropCompute, threshold_s = 0.07": the method and the swept values.
+std::string row_label(const RunSummary& run);
+
+// "88.12 +- 0.10", with two digits of the deviation; the mean alone where there is no deviation;
+// "-" without values.
+std::string mean_and_deviation(const Statistics& statistics);
+
+// Time to target over seeds, in seconds; as soon as one seed did not reach it "> T (k/n)": k of n did,
+// and those that did not ended at T or later.
+std::string time_to_target_text(std::span<const RunSummary> seeds);
+
+}  // namespace syncopate

@@ -1,0 +1,82 @@
+// The house's floors: an include goes down, never up. Folders stand here once, the lowest first; each may use those
+// above it in this list, so that there is no cycle either.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path source = SYNCOPATE_SOURCE_DIR;
+
+const std::vector<std::string> floors = {
+    // Ground: what every part needs.
+    "workers/units", "workers/process", "workers/random", "workers/settings",
+    // What is trained, and what it is trained on.
+    "workers/training", "workers/datasets", "workers/models",
+    // The seam, what takes time, and what formulas say of it.
+    "workers/cluster", "workers/delays", "workers/network", "workers/theory",
+    // What a method sees.
+    "workers",
+    // Those who execute it.
+    "workers/simulated", "workers/mpi",
+    // Methods; the last is their list.
+    "algorithms/method", "algorithms/synchronous", "algorithms/quorum", "algorithms/asynchronous",
+    "algorithms/local_sgd", "algorithms/gossip", "algorithms/gradient_coding", "algorithms",
+    // What a run is and leaves.
+    "results/formats", "results/run", "results/rows", "results/directory", "results/tables",
+    // From a file to runs, and from runs to results.
+    "experiments/sections", "experiments/execution", "experiments/commands"};
+
+std::size_t floor_of(const std::string& folder) {
+  return static_cast<std::size_t>(std::ranges::find(floors, folder) - floors.begin());
+}
+
+// Of each source file what it includes of ours, by folder.
+std::map<std::string, std::vector<std::string>> includes() {
+  std::map<std::string, std::vector<std::string>> result;
+  for (const char* top : {"workers", "algorithms", "results", "experiments"})
+    for (const auto& entry : fs::recursive_directory_iterator(source / top)) {
+      if (entry.path().extension() != ".hpp" && entry.path().extension() != ".cpp") continue;
+      auto& included = result[entry.path().lexically_relative(source).string()];
+      std::ifstream file(entry.path());
+      for (std::string line; std::getline(file, line);) {
+        const std::string mark = "#include \"";
+        if (!line.starts_with(mark)) continue;
+        const fs::path name = line.substr(mark.size(), line.rfind('"') - mark.size());
+        if (fs::exists(source / name)) included.push_back(name.string());
+      }
+    }
+  return result;
+}
+
+TEST(Floors, EveryFolderOfSourcesStandsInTheList) {
+  for (const auto& [file, included] : includes())
+    EXPECT_THAT(floors, testing::Contains(fs::path(file).parent_path().string())) << file;
+}
+
+TEST(Floors, AnIncludeGoesDown) {
+  int seen = 0;
+  for (const auto& [file, included] : includes())
+    for (const std::string& name : included) {
+      const std::string from = fs::path(file).parent_path(), to = fs::path(name).parent_path();
+      EXPECT_LE(floor_of(to), floor_of(from)) << file << " includes " << name;
+      ++seen;
+    }
+  EXPECT_GT(seen, 500) << "the sources were read";
+}
+
+TEST(Floors, AreAtMostTwoFoldersDeep) {
+  for (const std::string& folder : floors) EXPECT_LE(std::ranges::count(folder, '/'), 1) << folder;
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,177 @@
+#include "workers/cluster/span_recorder.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace syncopate {
+
+SpanRecorder::SpanRecorder(int workers, int servers, const Limits& limits)
+    : workers_(workers), servers_(servers), limits_(limits), tracks_(static_cast<std::size_t>(workers + servers)) {
+  const std::int64_t of_workers = servers > 0 ? limits.spans / 2 : limits.spans;
+  for (std::size_t i = 0; i < tracks_.size(); ++i) {
+    const bool is_worker = static_cast<int>(i) < workers;
+    const std::int64_t share = is_worker ? of_workers / workers : (limits.spans - of_workers) / servers;
+    tracks_[i].most_spans = std::max<std::int64_t>(share, 1);
+  }
+}
+
+void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what, Step step, int micro_batch) {
+  Track& track = tracks_[index(rank)];
+  const Time begin = track.at;
+  if (end <= begin) return;
+  track.at = end;
+  const bool is_micro_batch = micro_batch >= 0;
+  const bool goes_on = is_micro_batch && step == track.step;
+  if (is_micro_batch) track.step = step;
+  const bool is_full =
+      static_cast<std::int64_t>(track.spans.size()) >= track.most_spans || begin.time_since_epoch() >= limits_.time;
+  // A gradient is recorded whole or not at all, so that its fate finds it.
+  if (!track.stopped && is_full && !goes_on) stop(rank);
+  if (track.stopped) {
+    if (is_micro_batch && activity == Activity::compute) track.unrecorded += end - begin;
+    return;
+  }
+  track.stopped_at = end;
+  if (!is_micro_batch && !track.spans.empty()) {
+    Span& last = track.spans.back();
+    if (last.activity == activity && last.what == std::string_view(what) && last.step == track.step &&
+        last.micro_batch < 0) {
+      last.end = end;
+      return;
+    }
+  }
+  const bool completed = is_micro_batch && activity == Activity::compute;
+  if (completed) track.open.push_back(track.spans.size());
+  track.spans.push_back({activity, begin, end, what, track.step, micro_batch, completed});
+}
+
+void SpanRecorder::stop(Rank rank) {
+  Track& track = tracks_[index(rank)];
+  track.stopped = true;
+  track.fates_left = track.open.size();
+}
+
+void SpanRecorder::move_in(Rank rank, const std::vector<Span>& spans) {
+  Track& track = tracks_[index(rank)];
+  track.spans = spans;
+  for (std::size_t i = 0; i < spans.size(); ++i)
+    if (spans[i].completed && spans[i].activity == Activity::compute) track.open.push_back(i);
+  if (!spans.empty()) {
+    track.at = track.stopped_at = spans.back().end;
+    track.step = spans.back().step;
+  }
+}
+
+void SpanRecorder::settle(Rank worker, Duration computed, Activity fate) {
+  Track& track = tracks_[index(worker)];
+  if (computed <= Duration{}) return;
+  if (track.stopped) {
+    if (servers_ == 0) computed -= track.unrecorded;  // the last, which are not there
+    if (computed <= Duration{} || track.fates_left == 0) return;
+    --track.fates_left;
+  }
+  auto run = find_run(track, computed, true);
+  if (!run) run = find_run(track, computed, false);
+  if (run)
+    settle_run(track, *run, fate);
+  else if (!track.stopped || servers_ == 0)
+    settle_amount(track, computed, fate);
+}
+
+// Neighbours that take exactly `total` together: with servers the first ones, without the last.
+std::optional<SpanRecorder::Run> SpanRecorder::find_run(const Track& track, Duration total, bool of_one_step) const {
+  const std::size_t count = track.open.size();
+  const auto span = [&](std::size_t i) -> const Span& { return track.spans[track.open[i]]; };
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool forward = servers_ > 0;
+    const std::size_t start = forward ? i : count - 1 - i;
+    Duration sum{};
+    for (std::size_t n = 0; sum < total && n < count - i; ++n) {
+      const std::size_t at = forward ? start + n : start - n;
+      if (of_one_step && span(at).step != span(start).step) break;
+      sum += span(at).duration();
+      if (sum == total) return Run{std::min(start, at), n + 1};
+    }
+  }
+  return std::nullopt;
+}
+
+void SpanRecorder::settle_run(Track& track, const Run& run, Activity fate) {
+  const auto first = track.open.begin() + static_cast<std::ptrdiff_t>(run.first);
+  const auto last = first + static_cast<std::ptrdiff_t>(run.count);
+  for (auto at = first; at != last; ++at) track.spans[*at].activity = fate;
+  track.open.erase(first, last);
+}
+
+// Where no micro-batches make up the amount (a method may book parts of a gradient), one is divided.
+void SpanRecorder::settle_amount(Track& track, Duration amount, Activity fate) const {
+  const bool forward = servers_ > 0;
+  while (amount > Duration{} && !track.open.empty()) {
+    const std::size_t place = forward ? 0 : track.open.size() - 1;
+    const std::size_t at = track.open[place];
+    if (track.spans[at].duration() > amount) {
+      Span first = track.spans[at];
+      const Time middle = forward ? first.begin + amount : first.end - amount;
+      first.end = middle;
+      track.spans[at].begin = middle;
+      track.spans.insert(track.spans.begin() + static_cast<std::ptrdiff_t>(at), first);
+      for (std::size_t i = forward ? 0 : track.open.size(); i < track.open.size(); ++i) ++track.open[i];
+      track.spans[forward ? at : at + 1].activity = fate;
+      return;
+    }
+    amount -= track.spans[at].duration();
+    settle_run(track, {place, 1}, fate);
+  }
+}
+
+std::optional<SpanRecorder::Removed> SpanRecorder::remove_beyond(Rank rank, Time end) {
+  Track& track = tracks_[index(rank)];
+  if (track.stopped) return std::nullopt;
+  Removed removed;
+  while (!track.spans.empty() && track.spans.back().end > end) {
+    Span& last = track.spans.back();
+    const Duration beyond = last.end - std::max(last.begin, end);
+    removed.account[last.completed ? Activity::compute : last.activity] += beyond;
+    if (last.completed) removed.micro_batches += beyond;
+    last.end -= beyond;
+    if (last.end > last.begin) break;
+    track.spans.pop_back();
+    if (!track.open.empty() && track.open.back() == track.spans.size()) track.open.pop_back();
+  }
+  track.at = std::min(track.at, end);
+  return removed;
+}
+
+Timeline SpanRecorder::finish(Time end) {
+  Timeline timeline{.tracks = {}, .workers = workers_, .end = end, .until = end, .capped = false};
+  for (const Track& track : tracks_) {
+    if (track.stopped && track.stopped_at < timeline.until) {
+      timeline.until = track.stopped_at;
+      timeline.capped = true;
+    }
+  }
+  if (limits_.time < timeline.until.time_since_epoch()) {
+    timeline.until = Time{limits_.time};
+    timeline.capped = true;
+  }
+  for (std::size_t i = 0; i < tracks_.size(); ++i) {
+    Track& track = tracks_[i];
+    // What no server has kept was for nothing.
+    for (const std::size_t at : std::exchange(track.open, {}))
+      if (servers_ > 0) track.spans[at].activity = Activity::discarded;
+    add(Rank{static_cast<int>(i)}, Activity::wait, end, "end of the run");
+    track.stopped = false;
+    remove_beyond(Rank{static_cast<int>(i)}, timeline.until);
+    timeline.tracks.push_back(std::move(track.spans));
+  }
+  return timeline;
+}
+
+Account account_of(const std::vector<Span>& spans) {
+  Account account;
+  for (const Span& span : spans) account[span.activity] += span.duration();
+  return account;
+}
+
+}  // namespace syncopate

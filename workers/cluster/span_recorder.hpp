@@ -1,0 +1,111 @@
+// What every participant did when, as spans without gaps or overlaps: what a timeline is drawn from.
+// A span counts as the activity that it turns out to be: work whose gradient is dropped later becomes discarded
+// work, and so the spans of a worker sum to its Account.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "workers/cluster/cluster.hpp"
+#include "workers/units/units.hpp"
+
+namespace syncopate {
+
+inline constexpr const char* micro_batch_name = "micro-batch";
+
+struct Span {
+  Activity activity{};
+  Time begin{};
+  Time end{};
+  const char* what = "";   // lives as long as the program: "micro-batch", "all_reduce_sum", "receive", ...
+  Step step{-1};           // of the micro-batch, or of the worker's last one; -1: none
+  int micro_batch = -1;    // -1: not one
+  bool completed = false;  // a micro-batch that came to its end, whatever became of it
+  Duration duration() const { return end - begin; }
+};
+
+struct Timeline {
+  std::vector<std::vector<Span>> tracks;  // by rank, servers last; each from the start, without gaps
+  int workers = 0;
+  Time end{};    // of the run
+  Time until{};  // the tracks go so far: the run's end, unless a limit cut them
+  bool capped = false;
+};
+
+class SpanRecorder {
+ public:
+  // Recording ends at the first that is reached. Workers share the number of spans equally (with servers half of
+  // it, the servers the other half), since on the simulated cluster one worker may run far ahead of the others;
+  // the spans of a step that has begun still come in.
+  struct Limits {
+    Duration time = Duration::max();
+    std::int64_t spans = std::numeric_limits<std::int64_t>::max();
+  };
+
+  SpanRecorder(int workers, int servers) : SpanRecorder(workers, servers, Limits{}) {}
+  SpanRecorder(int workers, int servers, const Limits& limits);
+
+  // Begins where the participant's last one has ended; nothing if it ends there, too. A negative step or index:
+  // see Span.
+  void add(Rank rank, Activity activity, Time end, const char* what) { add(rank, activity, end, what, Step{-1}, -1); }
+  void add(Rank rank, Activity activity, Time end, const char* what, Step step, int micro_batch);
+
+  // The fate of a gradient that took the worker so long. Gradients do not say which micro-batches they are made of:
+  // with servers, they are the worker's first micro-batches of this total that have met no fate yet; without, the
+  // last, and those of which nothing is said are kept.
+  void keep(Rank worker, Duration computed) { settle(worker, computed, Activity::compute); }
+  void lose(Rank worker, Duration computed) { settle(worker, computed, Activity::discarded); }
+
+  // Removes what lies beyond `end`, and says how much it was, as it was added; nothing if recording has ended
+  // before.
+  struct Removed {
+    Account account;
+    Duration micro_batches{};  // the part of compute that was micro-batches
+  };
+  std::optional<Removed> remove_beyond(Rank rank, Time end);
+
+  // Until `end`, the end of the run: who has not come so far waits for it.
+  Timeline finish(Time end);
+
+  // To move a participant's spans to another recorder of the same limits.
+  const Limits& limits() const { return limits_; }
+  const std::vector<Span>& spans(Rank rank) const { return tracks_.at(index(rank)).spans; }
+  bool stopped(Rank rank) const { return tracks_.at(index(rank)).stopped; }
+  void stop(Rank rank);
+  void move_in(Rank rank, const std::vector<Span>& spans);
+
+ private:
+  struct Track {
+    std::vector<Span> spans;
+    std::vector<std::size_t> open;  // micro-batches without a fate
+    std::int64_t most_spans = 0;
+    Time at{};                   // the end of the last span, also if it was not recorded
+    Time stopped_at{};           // of the last one that was
+    Duration unrecorded{};       // compute since then
+    std::size_t fates_left = 0;  // that may concern what is open, once stopped
+    Step step{-1};
+    bool stopped = false;
+  };
+  struct Run {
+    std::size_t first = 0;  // in `open`
+    std::size_t count = 0;
+  };
+
+  static std::size_t index(Rank rank) { return static_cast<std::size_t>(rank.value); }
+  void settle(Rank worker, Duration computed, Activity fate);
+  std::optional<Run> find_run(const Track& track, Duration total, bool of_one_step) const;
+  static void settle_run(Track& track, const Run& run, Activity fate);
+  void settle_amount(Track& track, Duration amount, Activity fate) const;
+
+  int workers_;
+  int servers_;
+  Limits limits_;
+  std::vector<Track> tracks_;
+};
+
+// The spans' durations by activity.
+Account account_of(const std::vector<Span>& spans);
+
+}  // namespace syncopate

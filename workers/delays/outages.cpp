@@ -1,0 +1,178 @@
+#include "workers/delays/outages.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/math/distributions/exponential.hpp>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "workers/process/interrupt.hpp"
+
+namespace syncopate {
+namespace {
+
+// Number `index` of a stream as an exponential time of at least a nanosecond, so that time goes on.
+Duration exponential_time(const RandomStream& stream, std::uint32_t index, double mean_s) {
+  const boost::math::exponential_distribution<double> law(1 / mean_s);
+  return std::max(from_seconds(quantile(complement(law, stream.uniform(index)))), Duration{1});
+}
+
+void check(const OutageEntry& entry) {
+  const auto positive = [](double value) { return value > 0 && std::isfinite(value); };
+  const bool right = std::visit(
+      [&](const auto& when) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(when)>, ScheduledOutage>)
+          return when.at >= Duration{} && when.duration > Duration{};
+        else
+          return positive(when.mean_time_between_s) && positive(when.mean_duration_s);
+      },
+      entry.when);
+  if (!right) throw std::invalid_argument("an outage needs a positive duration, and a time that is not negative");
+}
+
+// The same for the rest of a micro-batch of which `worked` has been done: the finer kinds of preemption ask whether it,
+// or its backward pass, has begun.
+MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Deadline& deadline) {
+  const Duration rest = duration - worked;
+  if (deadline.preempt == Preempt::discard || worked == Duration{}) return end_of_micro_batch(at, rest, deadline);
+  const bool is_forward = deadline.preempt == Preempt::backward && worked < forward_pass(duration, deadline);
+  if (!is_forward) return {later(at, rest), true};
+  if (at > deadline.at) return {at, false};
+  return end_of_micro_batch(at - worked, duration, deadline);  // as if it had begun so much earlier
+}
+
+bool concerns(const OutageEntry& entry, Rank worker) {
+  return entry.workers.empty() || std::find(entry.workers.begin(), entry.workers.end(), worker) != entry.workers.end();
+}
+
+}  // namespace
+
+OutagePlan::OutagePlan(std::uint64_t seed, std::vector<OutageEntry> entries)
+    : seed_(seed), entries_(std::move(entries)) {
+  if (entries_.size() > most_entries) throw std::invalid_argument("too many entries of outages");
+  for (const OutageEntry& entry : entries_) check(entry);
+}
+
+WorkerOutages OutagePlan::of(Rank worker) const {
+  WorkerOutages result;
+  result.worker_ = worker;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const OutageEntry& entry = entries_[i];
+    if (!concerns(entry, worker)) continue;
+    WorkerOutages::Source source;
+    if (const auto* scheduled = std::get_if<ScheduledOutage>(&entry.when)) {
+      const Time begin = later(start_time, scheduled->at);
+      source.next = {begin, later(begin, scheduled->duration), entry.loses_state};
+    } else {
+      source.is_random = true;
+      source.means = std::get<RandomOutages>(entry.when);
+      source.stream = {.seed = seed_,
+                       .purpose = Purpose::outage,
+                       .stream = static_cast<std::uint8_t>(i),
+                       .worker = worker,
+                       .step = Step{-1}};
+      source.next = {start_time, start_time, entry.loses_state};
+      source.advance();
+    }
+    result.sources_.push_back(source);
+  }
+  return result;
+}
+
+bool OutagePlan::loses_state(Rank worker) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const OutageEntry& entry) { return entry.loses_state && concerns(entry, worker); });
+}
+
+// The stream's step is the outage's number; number 0 of it is the time up before, number 1 the outage's.
+void WorkerOutages::Source::advance() {
+  if (!is_random) {
+    next = {};
+    return;
+  }
+  ++stream.step;
+  next.begin = later(next.end, exponential_time(stream, 0, means.mean_time_between_s));
+  next.end = later(next.begin, exponential_time(stream, 1, means.mean_duration_s));
+}
+
+const Outage& WorkerOutages::next(Time time) {
+  for (std::int64_t met = 0; current_.end <= time && current_.begin != never; ++met) {
+    if (met == most_met) give_up();
+    advance();
+  }
+  return current_;
+}
+
+void WorkerOutages::give_up() const {
+  throw RunFailure(fmt::format(
+      "worker {} at {:.6f} s: it has met {} outages in one micro-batch, or since its last one; mean_time_between_s in "
+      "[[outages]] must be longer, or the longest delays shorter: a Pareto law with a shape of about 1 or less, for "
+      "one, "
+      "has some that take more time than any run",
+      worker_.value, to_seconds(current_.begin), most_met));
+}
+
+void WorkerOutages::advance() {
+  throw_if_interrupted();
+  const auto earliest = [&] {
+    return std::min_element(sources_.begin(), sources_.end(),
+                            [](const Source& a, const Source& b) { return a.next.begin < b.next.begin; });
+  };
+  auto source = earliest();
+  if (source == sources_.end() || source->next.begin == never) {
+    current_ = {};
+    return;
+  }
+  current_ = source->next;
+  source->advance();
+  for (source = earliest(); source->next.begin != never && source->next.begin <= current_.end; source = earliest()) {
+    current_.end = std::max(current_.end, source->next.end);
+    current_.loses_state |= source->next.loses_state;
+    source->advance();
+  }
+}
+
+Passage pass(const WorkerOutages* outages, Time start, Duration duration, const Deadline& deadline) {
+  const bool never_ends = duration >= longest_duration && deadline.at == never;
+  WorkerOutages ahead;
+  if (outages && !never_ends) ahead = *outages;
+  Passage passage{.end = start};
+  const auto go_on_until = [&](Time end, bool down) {
+    if (end > passage.end) {
+      passage.pieces.push_back({end, down});
+      if (!down) passage.worked += end - passage.end;
+    }
+    passage.end = end;
+  };
+  for (std::int64_t met = 0;; ++met) {
+    if (met == most_met) ahead.give_up();
+    const Outage outage = ahead.next(passage.end);
+    if (outage.begin <= passage.end && outage.begin != never) {
+      go_on_until(outage.end, true);
+      passage.lost_state = outage.loses_state;
+      if (passage.lost_state) return passage;
+      continue;
+    }
+    const MicroBatchEnd end = end_of_rest(passage.end, duration, passage.worked, deadline);
+    const bool is_through = end.at <= outage.begin;
+    go_on_until(is_through ? end.at : outage.begin, false);
+    passage.kept = is_through && end.kept;
+    if (is_through) return passage;
+  }
+}
+
+void OutageProgress::add(Time begin, Time end, Time met_at) {
+  if (!met.empty() && met.back().end <= met_at) met.clear();
+  met.push_back({begin, end});
+}
+
+Duration OutageProgress::down_beyond(Time time) const {
+  Duration beyond{};
+  for (const Outage& outage : met) beyond += std::max(outage.end - std::max(outage.begin, time), Duration{});
+  return beyond;
+}
+
+}  // namespace syncopate

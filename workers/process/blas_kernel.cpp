@@ -1,0 +1,81 @@
+#include "workers/process/blas_kernel.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+namespace syncopate {
+namespace {
+
+constexpr const char* kernel_variable = "OPENBLAS_CORETYPE";
+// Set before the program re-executes itself, so that it does so at most once.
+constexpr const char* guard_variable = "SYNCOPATE_BLAS_KERNEL_CHOSEN";
+
+// A function of the loaded libraries, null if none has it: OpenBLAS is no dependency of the build.
+template <typename Function>
+Function* loaded_function(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+// OpenBLAS's x86 kernels without AVX2, by the names it gives them.
+bool lacks_avx2(std::string_view kernel) {
+  constexpr std::array<std::string_view, 21> old_kernels = {
+      "Katmai", "Coppermine", "Northwood",  "Prescott",    "Banias",  "Core2",        "Penryn",
+      "Atom",   "Dunnington", "Nehalem",    "Athlon",      "Opteron", "Opteron_SSE3", "Barcelona",
+      "Bobcat", "Bulldozer",  "Piledriver", "Steamroller", "Nano",    "Sandybridge",  "Generic"};
+  return std::ranges::find(old_kernels, kernel) != old_kernels.end();
+}
+
+// The best kernel that this CPU runs; empty if that is none with AVX2.
+std::string best_kernel() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    return "SkylakeX";
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "Haswell";
+#endif
+  return "";
+}
+
+}  // namespace
+
+bool blas_is_reference() {
+  // The library that the loader takes matrix products from; another BLAS may be loaded as well.
+  Dl_info info;
+  void* const sgemm = dlsym(RTLD_DEFAULT, "sgemm_");
+  if (!sgemm || dladdr(sgemm, &info) == 0 || !info.dli_fname) return false;
+  std::error_code failed;
+  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, failed);
+  if (failed || !file.filename().string().starts_with("libblas")) return false;
+  // Distributions keep a fast library's own libblas in a folder of its name.
+  constexpr std::array<std::string_view, 4> fast_libraries = {"openblas", "blis", "atlas", "mkl"};
+  return std::ranges::none_of(fast_libraries, [folder = file.parent_path().string()](std::string_view name) {
+    return folder.find(name) != std::string::npos;
+  });
+}
+
+std::string blas_kernel() {
+  auto* const kernel_name = loaded_function<char*()>("openblas_get_corename");
+  return kernel_name && !blas_is_reference() ? kernel_name() : "not OpenBLAS";
+}
+
+void use_best_blas_kernel(char** argv) {
+  if (auto* const set_threads = loaded_function<void(int)>("openblas_set_num_threads")) set_threads(1);
+  if (std::getenv(kernel_variable) || std::getenv(guard_variable) || !lacks_avx2(blas_kernel())) return;
+  const std::string better = best_kernel();
+  if (better.empty()) return;
+  setenv(kernel_variable, better.c_str(), 1);
+  setenv(guard_variable, "1", 1);
+  execv("/proc/self/exe", argv);
+  // Still here: the program could not be started again, so it goes on with the slow kernel.
+  unsetenv(kernel_variable);
+}
+
+}  // namespace syncopate

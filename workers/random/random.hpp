@@ -1,0 +1,49 @@
+// Counter-based random numbers (Philox 4x32-10, Random123): each value is a pure function of
+// (seed, purpose, stream, worker, step, index), so every method of an experiment meets the same
+// delays and the same data, in any order of execution, on any cluster, with any number of threads.
+// Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "workers/units/units.hpp"
+
+namespace syncopate {
+
+// What a number is drawn for. Values are part of the reproducibility contract: append, never renumber.
+enum class Purpose : std::uint8_t {
+  delay = 1,               // duration of a micro-batch
+  worker_factor = 2,       // persistent speed of a worker
+  data_order = 3,          // permutation of an epoch
+  initial_parameters = 4,  // starting point of the training
+  gradient_noise = 5,      // noise of the quadratic model
+  synthetic_data = 6,      // generated data sets
+  network = 7,             // jitter
+  algorithm = 8,           // a method's own random choices
+  delay_of_run = 9,        // a delay drawn once per worker
+  delay_burst = 10,        // when delays come in bursts
+  outage = 11,             // when workers are down
+};
+
+// One stream of uniform numbers: everything but the index.
+struct RandomStream {
+  std::uint64_t seed = 0;
+  Purpose purpose = Purpose::delay;
+  std::uint8_t stream = 0;  // tells apart several users of one purpose, such as the delays of a list
+  Rank worker{};
+  Step step{};
+
+  // 128 random bits number `block` of the stream.
+  std::array<std::uint32_t, 4> block(std::uint32_t block) const;
+
+  // out[i] = uniform number `first + i` of the stream, in the open interval (0, 1): (k + 1/2) 2^-52
+  // for a 52-bit integer k, which a double holds exactly (with one bit more, k + 1/2 would round up
+  // to 1), so quantile functions never meet 0 or 1. Numbers 2 b and 2 b + 1 come from block b.
+  void fill_uniform(std::uint32_t first, std::span<double> out) const;
+
+  double uniform(std::uint32_t index) const;
+};
+
+}  // namespace syncopate

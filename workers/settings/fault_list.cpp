@@ -1,0 +1,38 @@
+#include "workers/settings/fault_list.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <tuple>
+
+namespace syncopate {
+
+void FaultList::add(const SourcePlace& place, std::string text) {
+  // Where on the command line is not told, so what reads alike there is the same.
+  const bool from_command_line = place.source == command_line_source;
+  Fault fault{from_command_line ? SourcePlace{place.source} : place, std::move(text)};
+  if (known_.insert(fault).second) faults_.push_back(std::move(fault));
+}
+
+void FaultList::add(const FaultList& others) {
+  for (const Fault& fault : others.faults_) add(fault.place, fault.text);
+}
+
+std::string FaultList::report() const {
+  std::vector<Fault> sorted = faults_;
+  std::ranges::stable_sort(sorted, {}, [](const Fault& fault) {
+    return std::tuple(fault.place.source == command_line_source, fault.place.line, fault.place.column);
+  });
+  constexpr std::size_t most = 50;
+  const std::size_t shown = std::min(sorted.size(), most);
+  std::string result;
+  for (const Fault& fault : std::span(sorted).first(shown)) {
+    if (!result.empty()) result += '\n';
+    result += fmt::format("{}: {}", fault.place.text(), fault.text);
+  }
+  if (sorted.size() > shown) result += fmt::format("\nand {} more faults", sorted.size() - shown);
+  return result;
+}
+
+}  // namespace syncopate

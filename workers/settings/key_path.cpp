@@ -1,0 +1,147 @@
+#include "workers/settings/key_path.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "workers/settings/nearest_name.hpp"
+#include "workers/settings/toml_nesting.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr std::array<std::string_view, 3> naming_keys = {"label", "algorithm", "kind"};
+
+const std::string* naming_value(const TomlNode& element, std::string_view key) {
+  const TomlNode* value = element.find(key);
+  return value ? std::get_if<std::string>(&value->value) : nullptr;
+}
+
+std::vector<std::string> element_names(const TomlNode::Array& elements) {
+  std::vector<std::string> names;
+  for (const TomlNode& element : elements) {
+    for (const std::string_view key : naming_keys) {
+      if (const std::string* name = naming_value(element, key)) names.push_back(*name);
+    }
+  }
+  return names;
+}
+
+std::optional<std::size_t> as_index(const std::string& part) {
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
+  if (error != std::errc() || end != part.data() + part.size()) return {};
+  return index;
+}
+
+TomlNode& child_for_assignment(TomlNode& node, const std::string& part, const SourcePlace& place) {
+  if (node.is_array()) return node.array()[element_index(node, part)];
+  if (!node.is_table()) throw KeyPathFault(fmt::format("\"{}\" is looked for in a value that is no table", part));
+  if (!node.find(part)) node.set(part, place, TomlNode{TomlNode::Table{}, place});
+  return *node.find(part);
+}
+
+}  // namespace
+
+std::vector<std::string> split_key(std::string_view dotted) {
+  std::vector<std::string> parts;
+  std::size_t at = 0;
+  for (;;) {
+    std::string part;
+    if (at < dotted.size() && (dotted[at] == '"' || dotted[at] == '\'')) {
+      const std::size_t end = dotted.find(dotted[at], at + 1);
+      if (end == std::string_view::npos) throw KeyPathFault("a quote in the key is not closed");
+      part = dotted.substr(at + 1, end - at - 1);
+      at = end + 1;
+      if (at < dotted.size() && dotted[at] != '.') throw KeyPathFault("a quoted part of the key must end at a dot");
+    } else {
+      const std::size_t end = std::min(dotted.find('.', at), dotted.size());
+      part = dotted.substr(at, end - at);
+      at = end;
+    }
+    if (part.empty()) throw KeyPathFault("a part of the key is empty");
+    if (std::ssize(parts) == most_levels) throw KeyPathFault(fmt::format("must have at most {} parts", most_levels));
+    parts.push_back(std::move(part));
+    if (at >= dotted.size()) return parts;
+    ++at;  // the dot
+  }
+}
+
+std::size_t element_index(const TomlNode& array, const std::string& part) {
+  const TomlNode::Array& elements = array.array();
+  if (const auto index = as_index(part)) {
+    if (*index < elements.size()) return *index;
+    throw KeyPathFault(fmt::format("element {} must be below {}", part, elements.size()));
+  }
+  for (const std::string_view key : naming_keys) {
+    std::vector<std::size_t> matches;
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      const std::string* name = naming_value(elements[i], key);
+      if (name && *name == part) matches.push_back(i);
+    }
+    if (matches.size() == 1) return matches.front();
+    if (matches.size() > 1) {
+      throw KeyPathFault(
+          fmt::format("\"{}\" names {} elements; must be a label, or a number from 0", part, matches.size()));
+    }
+  }
+  throw KeyPathFault(fmt::format("\"{}\" must be a number from 0 to {}, or the label or name of an element{}", part,
+                                 std::ssize(elements) - 1, suggestion(part, element_names(elements))));
+}
+
+void assign(TomlNode& root, const std::vector<std::string>& path, const SourcePlace& place, TomlNode value) {
+  TomlNode* node = &root;
+  for (std::size_t i = 0; i + 1 < path.size(); ++i) node = &child_for_assignment(*node, path[i], place);
+  if (node->is_array()) {
+    node->array()[element_index(*node, path.back())] = std::move(value);
+  } else if (node->is_table()) {
+    node->set(path.back(), place, std::move(value));
+  } else {
+    throw KeyPathFault(fmt::format("\"{}\" is looked for in a value that is no table", path.back()));
+  }
+}
+
+const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path) {
+  const TomlNode* node = &root;
+  for (const std::string& part : path) {
+    if (!node) return nullptr;
+    node = node->is_array() ? &node->array()[element_index(*node, part)] : node->find(part);
+  }
+  return node;
+}
+
+Override parse_override(std::string_view text) {
+  // The value starts at the first "=" outside quotes.
+  char quote = 0;
+  std::size_t equals = 0;
+  for (; equals < text.size(); ++equals) {
+    const char c = text[equals];
+    if (quote) {
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '=') {
+      break;
+    }
+  }
+  if (equals >= text.size()) throw KeyPathFault("an override must be key=value");
+  const auto trimmed = [](std::string_view part) {
+    while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
+    while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
+    return std::string(part);
+  };
+  const std::string value = trimmed(text.substr(equals + 1));
+  Override result{trimmed(text.substr(0, equals)), {value, {}}};
+  if (value.find('\n') == std::string::npos) {
+    try {
+      const std::string source(command_line_source);
+      result.value = *parse_toml("value = " + value, source).find("value");
+    } catch (const TomlSyntaxFault&) {  // a bare word: it stays a string
+    }
+  }
+  return result;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,49 @@
+#include "workers/settings/nearest_name.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+char folded(char c) { return c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
+}  // namespace
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  // Row i holds the distances of a's first i letters to all beginnings of b.
+  std::vector<std::size_t> two_back(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    two_back.swap(previous);
+    previous.swap(row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const char x = folded(a[i - 1]);
+      const char y = folded(b[j - 1]);
+      row[j] = std::min({previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (x == y ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && x == folded(b[j - 2]) && folded(a[i - 2]) == y;
+      if (swapped) row[j] = std::min(row[j], two_back[j - 2] + 1);
+    }
+  }
+  return row[b.size()];
+}
+
+std::optional<std::string> nearest_name(std::string_view name, std::span<const std::string> names) {
+  if (names.empty()) return {};
+  const auto distance = [&](const std::string& known) { return edit_distance(name, known); };
+  const std::string& nearest = *std::ranges::min_element(names, {}, distance);
+  const std::size_t allowed = std::max<std::size_t>(2, std::max(name.size(), nearest.size()) / 3);
+  if (distance(nearest) > allowed || distance(nearest) >= name.size()) return {};
+  return nearest;
+}
+
+std::string suggestion(std::string_view name, std::span<const std::string> names) {
+  const auto nearest = nearest_name(name, names);
+  return nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : "";
+}
+
+}  // namespace syncopate
