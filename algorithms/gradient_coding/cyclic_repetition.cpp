@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "algorithms/gradient_coding/pivoted_qr.hpp"
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/run_failure.hpp"
 #include "workers/datasets/standard_normal.hpp"
 
 namespace syncopate {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/collective.hpp"
 
 namespace syncopate {
 

@@ -18,7 +18,6 @@
 #include <system_error>
 #include <thread>
 
-#include "workers/cluster/cluster.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {

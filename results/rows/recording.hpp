@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/run_observer.hpp"
 #include "workers/training/training.hpp"
 #include "workers/units/units.hpp"
 

@@ -11,7 +11,7 @@
 #include "results/rows/recording.hpp"
 #include "results/run/run.hpp"
 #include "results/run/run_prediction.hpp"
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/run_totals.hpp"
 
 namespace syncopate {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "tests/workers/delay_files.hpp"
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/run_failure.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/constant.hpp"
 #include "workers/delays/csv_rows.hpp"

@@ -1,30 +1,6 @@
 #include "workers/cluster/cluster.hpp"
 
-#include <numeric>
-
 namespace syncopate {
-
-MicroBatchEnd end_of_micro_batch(Time start, Duration duration, const Deadline& deadline) {
-  const Time end = later(start, duration);
-  switch (deadline.preempt) {
-    case Preempt::discard:
-      if (start >= deadline.at) return {start, false};
-      return end < deadline.at || deadline.at == never ? MicroBatchEnd{end, true} : MicroBatchEnd{deadline.at, false};
-    case Preempt::microbatch:
-      if (start > deadline.at) return {start, false};
-      return {end, true};
-    case Preempt::backward: {
-      if (start > deadline.at) return {start, false};
-      const Time forward_end = later(start, forward_pass(duration, deadline));
-      return forward_end > deadline.at ? MicroBatchEnd{forward_end, false} : MicroBatchEnd{end, true};
-    }
-  }
-  throw std::logic_error("unknown kind of preemption");
-}
-
-Duration forward_pass(Duration duration, const Deadline& deadline) {
-  return Duration{static_cast<Duration::rep>(deadline.forward_share * static_cast<double>(duration.count()))};
-}
 
 Gradient Cluster::compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) {
   Gradient sum;
@@ -32,7 +8,5 @@ Gradient Cluster::compute_gradients(Rank self, const ModelStatePtr& at, const Mi
     sum += *compute_gradient(self, at, next, next, {});
   return sum;
 }
-
-Duration Account::total() const { return std::accumulate(time.begin(), time.end(), Duration{}); }
 
 }  // namespace syncopate

@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/place.hpp"
+#include "workers/units/units.hpp"
 
 namespace syncopate {
 

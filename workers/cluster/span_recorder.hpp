@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/account.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {

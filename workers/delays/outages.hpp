@@ -19,7 +19,8 @@
 #include <variant>
 #include <vector>
 
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/deadline.hpp"
+#include "workers/cluster/run_failure.hpp"
 #include "workers/random/random.hpp"
 #include "workers/units/units.hpp"
 

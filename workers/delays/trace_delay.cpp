@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/run_failure.hpp"
 #include "workers/delays/trace.hpp"
 
 namespace syncopate {

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/message.hpp"
+#include "workers/cluster/place.hpp"
 
 namespace syncopate {
 
@@ -22,7 +23,7 @@ struct Arrival {
   std::int64_t detail = 0;         // root of a broadcast, policy of an average, count of numbers: must be equal too
   double weight = 0;               // of the model in an average
   std::int64_t micro_batches = 0;  // in the gradient that is reduced
-  std::int64_t kept = 0;           // the worker's contribution, as in cluster.hpp
+  std::int64_t kept = 0;           // the worker's contribution, as in collective.hpp
   std::int64_t planned = 0;
   std::int64_t step = 0;
   std::int64_t period = 0;

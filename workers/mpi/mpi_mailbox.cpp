@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "workers/cluster/run_failure.hpp"
 #include "workers/mpi/mpi_reduction.hpp"
 
 namespace syncopate {

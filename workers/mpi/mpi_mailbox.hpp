@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/message.hpp"
 #include "workers/mpi/mpi_post.hpp"
 #include "workers/mpi/value_layout.hpp"
 

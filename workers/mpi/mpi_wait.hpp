@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <limits>
 
-#include "workers/cluster/cluster.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/units/units.hpp"
 

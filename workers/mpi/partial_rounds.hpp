@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/collective.hpp"
+#include "workers/cluster/run_failure.hpp"
 #include "workers/mpi/value_layout.hpp"
 
 namespace syncopate {

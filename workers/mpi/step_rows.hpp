@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/run_observer.hpp"
 
 namespace syncopate {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "workers/cluster/cluster.hpp"
+#include "workers/cluster/account.hpp"
 #include "workers/cluster/span_recorder.hpp"
 #include "workers/mpi/mpi_wait.hpp"
 
