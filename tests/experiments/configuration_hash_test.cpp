@@ -55,7 +55,7 @@ class TheReadmesExperiment : public ExperimentFile {};
 // Its block begins with a line that no other one has.
 TEST_F(TheReadmesExperiment, HasNoKeyThatIsNotHashed) {
   std::ostringstream readme;
-  readme << std::ifstream(SYNCOPATE_SOURCE_DIR "/README.md").rdbuf();
+  readme << std::ifstream(SYNCOPATE_SOURCE_DIR "/experiments/README.md").rdbuf();
   const std::string text = readme.str();
   const auto begin = text.find("name = \"my-experiment\"");
   ASSERT_NE(begin, text.npos);
