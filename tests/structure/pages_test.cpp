@@ -1,0 +1,95 @@
+// Pages for people: the front page is short and its experiment right, each folder has a sign at its door, and what
+// pages name is there.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/experiments/experiment_file.hpp"
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path source = SYNCOPATE_SOURCE_DIR;
+const std::vector<std::string> folders = {"algorithms", "experiments", "plots", "results", "tests", "workers"};
+
+std::string text_of(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+TEST(Pages, TheFrontPageHasAtMost150Lines) {
+  const std::string page = text_of(source / "README.md");
+  const auto lines = std::ranges::count(page, '\n');
+  EXPECT_GT(lines, 50);
+  EXPECT_LE(lines, 150);
+}
+
+TEST(Pages, EachFolderHasOne) {
+  for (const std::string& folder : folders) EXPECT_TRUE(fs::exists(source / folder / "README.md")) << folder;
+}
+
+// From the page's own folder, as a browser goes.
+bool links_to(const fs::path& page, const std::string& name) { return fs::exists(source / page.parent_path() / name); }
+
+// Also from the root; what the worked example adds lies beside its test.
+bool names(const fs::path& page, const std::string& name) {
+  return links_to(page, name) || fs::exists(source / name) ||
+         fs::exists(source / "tests/algorithms/worked_example" / name);
+}
+
+std::vector<std::string> all_matches(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern);
+  std::vector<std::string> found;
+  for (std::sregex_iterator match(text.begin(), text.end(), regex), end; match != end; ++match)
+    found.push_back((*match)[1]);
+  return found;
+}
+
+// Source files and files with their folders in backquotes, and folders that head the rows of tables.
+const std::string file_named = R"(`([\w./-]+\.(?:hpp|cpp|py))`)";
+const std::string path_named = R"(`((?:algorithms|experiments|plots|results|tests|workers)/[\w./-]*\.\w+)`)";
+const std::string folder_named = R"(\n\| `(\w+/)`)";
+const std::string link = R"(\]\(([^)#:]+)\))";
+
+TEST(Pages, WhatTheyNameIsThere) {
+  std::vector<fs::path> pages = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md"};
+  for (const std::string& folder : folders) pages.emplace_back(fs::path(folder) / "README.md");
+  std::size_t seen = 0;
+  for (const fs::path& page : pages) {
+    const std::string text = text_of(source / page);
+    const auto links = all_matches(text, link);
+    for (const std::string& name : links) EXPECT_TRUE(links_to(page, name)) << page << ": " << name;
+    seen += links.size();
+    for (const std::string& pattern : {file_named, path_named, folder_named}) {
+      const auto named = all_matches(text, pattern);
+      for (const std::string& name : named) EXPECT_TRUE(names(page, name)) << page << ": " << name;
+      seen += named.size();
+    }
+  }
+  EXPECT_GT(seen, 80u);
+}
+
+class FrontPage : public ExperimentFile {};
+
+TEST_F(FrontPage, HasAnExperimentThatIsRight) {
+  const std::string page = text_of(source / "README.md");
+  const std::string mark = "```toml\n";
+  const auto begin = page.find(mark) + mark.size();
+  ASSERT_NE(page.find(mark), page.npos);
+  write(page.substr(begin, page.find("```", begin) - begin));
+  const Experiment experiment = load();
+  EXPECT_EQ(experiment.runs.size(), 2u * 3) << "two methods, three seeds";
+}
+
+}  // namespace
+}  // namespace syncopate
