@@ -20,6 +20,7 @@
 #include "results/formats/output.hpp"
 #include "results/tables/result_table.hpp"
 #include "workers/mpi/mpi_session.hpp"
+#include "workers/process/exit_status.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/process/printable.hpp"
 
@@ -27,8 +28,6 @@ namespace syncopate {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int exit_success = 0, exit_failure = 1, exit_usage = 2, exit_interrupted = 130;
 
 class Comparison {
  public:

@@ -25,6 +25,7 @@
 #include "results/formats/output.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/process/blas_kernel.hpp"
+#include "workers/process/exit_status.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/process/printable.hpp"
 #include "workers/settings/nearest_name.hpp"
@@ -32,10 +33,6 @@
 namespace {
 
 using namespace syncopate;  // NOLINT: the program's own namespace, in its main file
-
-constexpr int exit_failed = 1;
-constexpr int exit_usage = 2;
-constexpr int exit_interrupted = 130;
 
 constexpr const char* examples = R"(Examples:
   syncopate check experiments/quickstart.toml
@@ -151,7 +148,7 @@ int print_predictions(const Experiment& experiment, bool json, const MpiSession&
     for (const PredictedMethod& method : methods) {
       if (!method.failed) continue;
       print(session, standard_error, fmt::format("{}: {}\n", method.method, method.not_simulated));
-      status = exit_failed;
+      status = exit_failure;
     }
     return status;
   } catch (const Interrupted&) {
@@ -334,11 +331,11 @@ int run_program(int argc, char** argv) {
       print(session, standard_error, fmt::format("{}\n", reason.what()));
       return exit_usage;
     } catch (const std::exception& failure) {
-      session.abort(failure.what(), exit_failed);
+      session.abort(failure.what(), exit_failure);
     }
   } catch (const std::exception& failure) {
     standard_error.write(fmt::format("{}\n", printable_lines(failure.what())));
-    return exit_failed;
+    return exit_failure;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "experiments/execution/mpi_exchange.hpp"
+#include "experiments/execution/run_on_cluster.hpp"
 #include "results/directory/durations_csv.hpp"
 #include "results/directory/metadata.hpp"
 #include "results/directory/run_files.hpp"
@@ -19,7 +20,6 @@
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/process/blas_kernel.hpp"
 #include "workers/process/interrupt.hpp"
-#include "workers/simulated/settling_cluster.hpp"
 
 namespace syncopate {
 namespace {
@@ -68,27 +68,14 @@ void take_record(RunRecord& record, Outcome& outcome) {
 std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery, Training& training,
                                       RunObserver* observer, RunRecord* record,
                                       std::function<void(const std::string&)> before_abort) {
-  const int servers = run.algorithm->servers();
-  if (!machinery.mpi) {
-    return make_simulated_cluster({.workers = run.workers,
-                                   .servers = servers,
-                                   .micro_batches = run.micro_batches,
-                                   .compute_time = *run.compute_time,
-                                   .network = *run.network,
-                                   .training = training,
-                                   .observer = observer,
-                                   .record = record,
-                                   .outages = run.outages.get(),
-                                   .pauses = run.pauses.get()},
-                                  run.workers_act_alike_from());
-  }
+  if (!machinery.mpi) return make_simulated_cluster(run, training, observer, record);
   MpiCluster::Options options{.workers = run.workers,
-                              .servers = servers,
+                              .servers = run.algorithm->servers(),
                               .compute_time = *run.compute_time,
+                              .pace = run.pace,
                               .training = training,
                               .outages = run.outages.get(),
                               .session = *machinery.mpi};
-  options.pace = run.pace == Pace::inject ? MpiCluster::Pace::inject : MpiCluster::Pace::emulate;
   options.observer = observer;
   options.record = record;
   options.before_abort = std::move(before_abort);
@@ -126,16 +113,7 @@ void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Reco
   RunRecord record = make_record(run, machinery);
   RunRecord* const wanted = record.spans || record.durations ? &record : nullptr;
   const auto cluster = make_cluster(run, machinery, *stage.training, observer, wanted, before_abort);
-  const RunContext context{.cluster = *cluster,
-                           .training = *stage.training,
-                           .learning_rate = *run.learning_rate,
-                           .budget = run.budget,
-                           .micro_batches = run.micro_batches,
-                           .samples_per_micro_batch = outcome.samples_per_micro_batch,
-                           .observer = observer,
-                           .initial_model = stage.training->initial_state(),
-                           .seed = run.seed,
-                           .data_of = run.data_of};
+  const RunContext context = context_of(run, *cluster, *stage.training, observer);
   if (machinery.mpi && stage.objective) warm_up(run, *stage.objective);
   if (publishes) recorder.begin(context.initial_model, run.learning_rate->at(Step{0}));
   try {

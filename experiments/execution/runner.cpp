@@ -23,13 +23,12 @@
 #include "results/tables/progress.hpp"
 #include "results/tables/result_table.hpp"
 #include "workers/datasets/dataset.hpp"
+#include "workers/process/exit_status.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/process/printable.hpp"
 
 namespace syncopate {
 namespace {
-
-constexpr int exit_success = 0, exit_failure = 1, exit_usage = 2, exit_interrupted = 130;
 
 bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
 

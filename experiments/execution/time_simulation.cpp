@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "workers/simulated/settling_cluster.hpp"
+#include "experiments/execution/run_on_cluster.hpp"
 
 namespace syncopate {
 namespace {
@@ -117,27 +117,9 @@ RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& obser
   Executor executor(0);
   Training training(nullptr, run.optimizer, {}, executor);
   training.set_parameter_bytes(run.parameter_bytes);
-  const auto cluster = make_simulated_cluster({.workers = run.workers,
-                                               .servers = run.algorithm->servers(),
-                                               .micro_batches = run.micro_batches,
-                                               .compute_time = *run.compute_time,
-                                               .network = *run.network,
-                                               .training = training,
-                                               .observer = &observer,
-                                               .record = nullptr,
-                                               .outages = run.outages.get(),
-                                               .pauses = run.pauses.get()},
-                                              run.workers_act_alike_from());
-  const RunContext context{.cluster = *cluster,
-                           .training = training,
-                           .learning_rate = *run.learning_rate,
-                           .budget = budget,
-                           .micro_batches = run.micro_batches,
-                           .samples_per_micro_batch = run.samples_per_micro_batch,
-                           .observer = &observer,
-                           .initial_model = nullptr,
-                           .seed = run.seed,
-                           .data_of = run.data_of};
+  const auto cluster = make_simulated_cluster(run, training, &observer, nullptr);
+  RunContext context = context_of(run, *cluster, training, &observer);
+  context.budget = budget;
   return run_algorithm(*run.algorithm, context);
 }
 

@@ -13,6 +13,7 @@
 
 #include "algorithms/method/algorithm.hpp"
 #include "workers/delays/compute_time.hpp"
+#include "workers/mpi/pace.hpp"
 #include "workers/network/network.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/objective.hpp"
@@ -23,12 +24,6 @@ namespace syncopate {
 
 class OutagePlan;
 class Pauses;
-
-// How the MPI cluster paces a micro-batch (the simulated one always takes the drawn duration).
-enum class Pace {
-  inject,   // real computation, then a sleep of the added delay
-  emulate,  // real computation inside, then a sleep up to the whole drawn duration
-};
 
 struct EvaluationPlan {
   Step every_steps{};  // a row of metrics.csv each time this many steps are passed, and at the end

@@ -18,7 +18,7 @@ std::unique_ptr<Cluster> make_mpi(const ContractSetup& setup) {
   return std::make_unique<MpiCluster>(MpiCluster::Options{.workers = setup.workers,
                                                           .servers = setup.servers,
                                                           .compute_time = setup.compute_time,
-                                                          .pace = MpiCluster::Pace::emulate,
+                                                          .pace = Pace::emulate,
                                                           .training = setup.training,
                                                           .observer = setup.observer,
                                                           .record = setup.record,
@@ -141,11 +141,8 @@ TEST_P(MpiRanks, ASlowWorkerSleepsByItsFactorLessTheOneThatItComputes) {
   std::vector<double> factors(static_cast<std::size_t>(n), 1.0);
   factors.back() = factor;
   const ComputeTime compute_time(7, base_s, factors, {});
-  MpiCluster cluster({.workers = n,
-                      .compute_time = compute_time,
-                      .pace = MpiCluster::Pace::inject,
-                      .training = training,
-                      .session = *session});
+  MpiCluster cluster(
+      {.workers = n, .compute_time = compute_time, .pace = Pace::inject, .training = training, .session = *session});
   cluster.run(
       [&](Rank self) {
         double least = 1e9;  // of calls, in times of their arithmetic
@@ -173,7 +170,7 @@ TEST_P(MpiRanks, DelaysAreInjectedOnTopOfTheArithmeticAndRecorded) {
   record.durations.emplace();
   MpiCluster cluster({.workers = n,
                       .compute_time = compute_time,
-                      .pace = MpiCluster::Pace::inject,
+                      .pace = Pace::inject,
                       .training = training,
                       .record = &record,
                       .session = *session});

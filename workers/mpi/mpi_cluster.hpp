@@ -21,17 +21,12 @@
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/outages.hpp"
 #include "workers/mpi/mpi_session.hpp"
+#include "workers/mpi/pace.hpp"
 
 namespace syncopate {
 
 class MpiCluster : public Cluster {
  public:
-  // How long a micro-batch takes.
-  enum class Pace {
-    inject,   // real computation, then a sleep of the added delay and (factor - 1) x the measured time
-    emulate,  // real computation inside, then a sleep until the whole drawn duration has passed
-  };
-
   struct Options {
     int workers = 1;
     int servers = 0;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "workers/cluster/rank_ranges.hpp"
+#include "workers/process/exit_status.hpp"
 #include "workers/process/printable.hpp"
 
 namespace syncopate {
@@ -104,17 +105,16 @@ void MpiSession::expect_to_stay() const {
 // first. Of the others one is enough, within the time that last acts have.
 void MpiSession::abort_as_told(const std::string& what_stays) const {
   using namespace std::chrono_literals;
-  constexpr int failed = 1, was_interrupted = 130;
   const std::vector<int> lost = active_ ? board_.lost() : std::vector<int>{};
   if (!lost.empty())
     abort(fmt::format("rank{} {} on host {} {} lost: killed, or crashed; {}", lost.size() > 1 ? "s" : "",
                       rank_ranges(lost), this_host(), lost.size() > 1 ? "were" : "was", what_stays),
-          failed);
-  if (nodes_ == 1) abort(fmt::format("interrupted; {}", what_stays), was_interrupted);
-  if (node_ > 0) be_ended(was_interrupted);
+          exit_failure);
+  if (nodes_ == 1) abort(fmt::format("interrupted; {}", what_stays), exit_interrupted);
+  if (node_ > 0) be_ended(exit_interrupted);
   std::this_thread::sleep_for(300ms);
   abort(fmt::format("ended by the launcher: interrupted, or a rank on another host was lost; {}", what_stays),
-        was_interrupted);
+        exit_interrupted);
 }
 
 int ranks_needed(int workers, int servers) { return workers + servers; }

@@ -9,10 +9,10 @@
 #include <thread>
 #include <utility>
 
+#include "workers/process/exit_status.hpp"
+
 namespace syncopate {
 namespace {
-
-constexpr int exit_interrupted = 130;
 
 std::atomic<bool> flag{false};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<std::atomic<int>*>::is_always_lock_free,

@@ -1,0 +1,35 @@
+#include "experiments/execution/run_on_cluster.hpp"
+
+#include "workers/simulated/settling_cluster.hpp"
+
+namespace syncopate {
+
+std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& training, RunObserver* observer,
+                                                RunRecord* record) {
+  return make_simulated_cluster({.workers = run.workers,
+                                 .servers = run.algorithm->servers(),
+                                 .micro_batches = run.micro_batches,
+                                 .compute_time = *run.compute_time,
+                                 .network = *run.network,
+                                 .training = training,
+                                 .observer = observer,
+                                 .record = record,
+                                 .outages = run.outages.get(),
+                                 .pauses = run.pauses.get()},
+                                run.workers_act_alike_from());
+}
+
+RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer) {
+  return {.cluster = cluster,
+          .training = training,
+          .learning_rate = *run.learning_rate,
+          .budget = run.budget,
+          .micro_batches = run.micro_batches,
+          .samples_per_micro_batch = run.samples_per_micro_batch,
+          .observer = observer,
+          .initial_model = training.initial_state(),
+          .seed = run.seed,
+          .data_of = run.data_of};
+}
+
+}  // namespace syncopate
