@@ -83,8 +83,10 @@ def draw_drop_rates(panel, methods: list[Method], styles) -> None:
 
 
 def windowed_drop_rate(steps) -> tuple[np.ndarray, np.ndarray]:
-    """Step and drop rate of equal shares of a run's rows."""
-    windows = [window for window in np.array_split(np.arange(len(steps)), WINDOWS) if len(window)]
+    """Step and drop rate of windows of a run's rows, all of one length; the last may be up to half longer or shorter."""
+    length = -(-len(steps) // WINDOWS)
+    count = max(1, round(len(steps) / length)) if length else 0
+    windows = [np.arange(k * length, len(steps) if k + 1 == count else (k + 1) * length) for k in range(count)]
     kept, dropped = steps["kept_micro_batches"].to_numpy(float), steps["dropped_micro_batches"].to_numpy(float)
     planned = np.array([kept[window].sum() + dropped[window].sum() for window in windows])
     lost = np.array([dropped[window].sum() for window in windows])

@@ -123,6 +123,7 @@ std::vector<SweepAxis> read_sweep(const TomlNode& root, FaultList& faults) {
   });
   for (SweepAxis& axis : axes) {
     check_values(axis, faults);
+    axis.path = with_numbers(root, axis.path);  // names of elements may be swept themselves
     axis.labels = swept_labels(axis.values);
   }
   check_overlaps(root, axes, faults);

@@ -57,6 +57,17 @@ TEST_F(ExperimentFile, ASweptKeyOfOneMethodDoesNotRepeatTheOthers) {
   EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("methods.drop.threshold_s", "inf")));
 }
 
+// A label that is swept is not found under its old name at the other points.
+TEST_F(ExperimentFile, TheLabelByWhichAMethodIsSweptMayBeSweptItself) {
+  const Experiment experiment =
+      load({"sweep.methods.drop.label=['a','b']", "sweep.methods.drop.threshold_s=[0.01,0.02]", "seeds=[1]"});
+  std::vector<std::string> methods;
+  for (const syncopate::Run& run : experiment.runs) methods.push_back(run.method);
+  EXPECT_THAT(methods, ElementsAre("sync-sgd", "a", "a", "b", "b"));
+  EXPECT_THAT(experiment.runs[4].sweep,
+              ElementsAre(Pair("methods.drop.label", "b"), Pair("methods.drop.threshold_s", "0.02")));
+}
+
 TEST_F(ExperimentFile, SweptValuesThatMeanTheSameAreRefused) {
   const auto refusal = [&](const std::string& one, const std::string& other) {
     return faults({"methods=[{algorithm=\"sync-sgd\"}]", "sweep.delays=[[" + one + "], [" + other + "]]"});

@@ -123,6 +123,11 @@ class Reading(WithDirectory):
         run.steps["kept_micro_batches"], run.steps["dropped_micro_batches"] = 3, 1
         np.testing.assert_allclose(windowed_drop_rate(run.steps)[1], 0.25)
 
+    def test_drop_rates_are_those_of_equal_windows(self):
+        run = read_run(write_run(self.directory / "m", "m", 1))
+        rows = run.steps.iloc[[0] * 60].assign(step=range(1, 61))
+        np.testing.assert_allclose(np.diff(windowed_drop_rate(rows)[0]), 2)
+
     def test_half_written_runs_are_not_seen(self):
         run = write_run(self.directory / "m", "m", 1)
         run.rename(run.with_name("." + run.name + ".part"))
