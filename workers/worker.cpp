@@ -155,19 +155,17 @@ std::optional<Gradient> Worker::compute_step_gradient_until_message() {
 }
 
 void Worker::descend(const Gradient& gradient) {
-  // A gradient that has been summed over the workers is counted there; this is a local one.
-  if (reduced_sums_ > 0) {
-    --reduced_sums_;
-  } else {
+  // What has been summed over the workers is counted there, with the step that follows.
+  if (!gradient.reduced()) {
     if (may_lose_state_ && !agreed_model_)
       agreed_model_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
     since_sync_.kept += gradient.micro_batches();
     since_sync_.planned += take_planned();
     since_sync_.compute_time += gradient.compute_time();
     kept_total_ += size_ * gradient.micro_batches();  // as if all took as many
+    ++since_sync_.period;
   }
   Participant::descend(gradient);
-  ++since_sync_.period;
   next_micro_batch_ = 0;
 }
 
@@ -196,8 +194,27 @@ void Worker::all_reduce_sum(Gradient& gradient, std::span<double> numbers, Here 
   agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, numbers, contribution, {"all_reduce_sum", at});
   check_progress();
   agreed_model_.reset();
-  reduced_sums_ = 1;
-  since_sync_.period = -1;  // the step along the reduced gradient belongs to this round
+}
+
+StartedCollective Worker::start(Collective what, Here at) {
+  const bool is_sum = what.kind == Collective::Kind::all_reduce;
+  Contribution contribution = is_sum ? contribution_with(what.gradient) : std::exchange(since_sync_, {});
+  if (!is_sum) contribution.step = step_;
+  contribution.step += sums_under_way_;
+  sums_under_way_ += is_sum ? 1 : 0;
+  agreed_model_.reset();
+  return context_.cluster.start(rank_, std::move(what), contribution, {"start", at});
+}
+
+CollectiveResult Worker::finish(StartedCollective started, Here at) {
+  const bool is_of_group = started.is_of_group;
+  sums_under_way_ -= started.is_sum ? 1 : 0;
+  CollectiveResult result = context_.cluster.finish(rank_, std::move(started), {"finish", at});
+  agreed_model_.reset();
+  if (is_of_group) return result;  // no agreement of all
+  agreed_ = result.agreement;
+  check_progress();
+  return result;
 }
 
 void Worker::average_model(const AveragePolicy& policy, double weight, Here at) {
@@ -253,8 +270,6 @@ std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const 
                                                   {"partial_all_reduce_sum", at});
   if (!sums.empty()) agreed_ = sums.back().agreement;
   agreed_model_.reset();
-  reduced_sums_ = static_cast<std::int64_t>(sums.size());
-  since_sync_.period = -reduced_sums_;
   return sums;
 }
 

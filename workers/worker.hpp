@@ -76,8 +76,8 @@ class Worker : public Participant {
   // next agreement takes up this one. Local steps since the last agreement are lost all the same.
   void declare_newest(const ModelStatePtr& model);
 
-  // Sums over all workers; afterwards all hold the same gradient, whose micro_batches() are those of all.
-  // One step along it, `descend`, follows: in steps.csv the two are one row. `numbers` are summed along.
+  // Sums over all workers; afterwards all hold the same gradient, whose micro_batches() are those of all. The step
+  // along it that follows belongs to the sum's row of steps.csv. `numbers` are summed along.
   void all_reduce_sum(Gradient& gradient, Here at = Here::current()) { all_reduce_sum(gradient, {}, at); }
   void all_reduce_sum(Gradient& gradient, std::span<double> numbers, Here at = Here::current());
 
@@ -92,6 +92,12 @@ class Worker : public Participant {
   void barrier(Here at = Here::current());  // ends a round of local steps, as an average does
   // Everybody's numbers in the order of the ranks; as many on each worker. One copy for all.
   SharedNumbers all_gather(std::span<const double> numbers, Here at = Here::current());
+
+  // A collective that goes on while this worker computes (Collective::all_reduce, Collective::average), and its end,
+  // for which finish waits, with what comes back. What the worker has done counts at the start, and a worker that loses
+  // its state goes back to its model of then, or of the last finish.
+  StartedCollective start(Collective what, Here at = Here::current());
+  CollectiveResult finish(StartedCollective started, Here at = Here::current());
 
   // An all-reduce that does not wait for everybody (see Cluster). One step, `descend`, follows along each of
   // the sums that it returns.
@@ -161,8 +167,8 @@ class Worker : public Participant {
   bool has_last_model_ = false;      // of a server that has ended
   std::vector<Step> slice_steps_;    // with several servers: version of each slice
   Contribution since_sync_{};
+  int sums_under_way_ = 0;               // started and not finished: the steps along them come first
   std::optional<std::int64_t> planned_;  // of the step under way; none: M
-  std::int64_t reduced_sums_ = 0;        // sums over the workers along which the next steps go
   std::int64_t kept_before_ = 0;         // by the agreement before
   int idle_rounds_ = 0;                  // collectives in a row that added nothing
   int states_lost_ = 0;

@@ -229,6 +229,7 @@ inline void expect_near(const std::vector<float>& found, const std::vector<float
 #include "tests/workers/cluster_contract_partial.hpp"
 #include "tests/workers/cluster_contract_records.hpp"
 #include "tests/workers/cluster_contract_servers.hpp"
+#include "tests/workers/cluster_contract_started.hpp"
 #include "tests/workers/cluster_contract_sums.hpp"
 
 // After the records.

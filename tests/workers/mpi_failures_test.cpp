@@ -164,9 +164,13 @@ TEST(MpiStandstill, IsOneOnlyIfNothingHasChangedAndNothingIsUnderWay) {
 
   auto at_a_meeting = both_wait;
   at_a_meeting[0].what = For::meeting;
+  at_a_meeting[0].meeting = 2;
   EXPECT_FALSE(nobody_can_go_on(at_a_meeting, at_a_meeting)) << "all have come to it: it takes place";
   --at_a_meeting[1].meetings;
   EXPECT_TRUE(nobody_can_go_on(at_a_meeting, at_a_meeting)) << "it waits for the other one";
+  at_a_meeting[0].meeting = 1;
+  EXPECT_FALSE(nobody_can_go_on(at_a_meeting, at_a_meeting)) << "it waits at one that both have come to";
+  at_a_meeting[0].meeting = 2;
   at_a_meeting[1].meetings = WaitReport::needed_at_no_meeting;
   EXPECT_FALSE(nobody_can_go_on(at_a_meeting, at_a_meeting)) << "the other one is a server";
 

@@ -139,8 +139,8 @@ void agree(Worker& worker, const std::string& kind) {
   if (kind == "barrier") worker.barrier();
   if (kind == "finish_round") worker.finish_round();
   if (kind == "partial") {
-    worker.partial_all_reduce_sum(none, {.quorum = 2}, LateGradient::drop);
-    worker.descend(none);
+    for (const PartialSum& partial : worker.partial_all_reduce_sum(none, {.quorum = 2}, LateGradient::drop))
+      worker.descend(partial.sum);
   }
 }
 
@@ -293,6 +293,32 @@ TEST(Worker, AServersStepThatIsAlwaysBegunAnewIsAFailureWhateverEndsOfIt) {
     failure = error.what();
   }
   EXPECT_THAT(failure, testing::HasSubstr("step 0, of 40 micro-batches, has been begun anew 100000 times"));
+}
+
+// Steps along gradients that are a step old. A step takes 1 s, a sum 0.5 s on the network.
+TEST(Worker, ASumUnderWayCostsNothingWhileTheNextStepIsComputed) {
+  const SimulatedRun setup{.budget = {.steps = 4}};
+  const auto outcome = setup.run(Script([](Worker& worker) {
+    std::optional<StartedCollective> before;
+    const auto step_along = [&] { worker.descend(worker.finish(std::move(*before)).gradient / worker.size()); };
+    for (int s = 0; s < 4; ++s) {
+      StartedCollective started = worker.start(Collective::all_reduce(worker.compute_step_gradient()));
+      if (before) step_along();
+      before.emplace(std::move(started));
+    }
+    EXPECT_TRUE(worker.budget_left());
+    step_along();
+    EXPECT_FALSE(worker.budget_left());
+  }));
+  EXPECT_THAT(outcome.log,
+              testing::ElementsAre("step 1 at 1.500 s: kept 3, dropped 0", "step 2 at 2.500 s: kept 3, dropped 0",
+                                   "step 3 at 3.500 s: kept 3, dropped 0", "step 4 at 4.500 s: kept 3, dropped 0"));
+  for (const Round& round : outcome.rounds) EXPECT_EQ(round.period, Step{1});
+  for (const Account& account : outcome.totals.accounts) {
+    EXPECT_EQ(account[Activity::compute], from_seconds(4));
+    EXPECT_EQ(account[Activity::wait], Duration{});
+    EXPECT_EQ(account[Activity::communicate], from_seconds(0.5));  // of the last one
+  }
 }
 
 }  // namespace

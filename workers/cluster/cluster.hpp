@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "workers/cluster/collective.hpp"
@@ -66,19 +67,28 @@ class Cluster {
   // The sleep that follows a micro-batch, where delays are sleeps (workers/delays/pauses.hpp); else none.
   virtual Duration sleep_after(Rank, const MicroBatch&) const { return {}; }
 
-  // Collectives: all workers (not the servers) must take part, with the same operation; those of a group
-  // where an average is one over groups.
-  // The agreement of a group is on its time alone.
-  // `numbers`, as many on each worker, are summed along with the gradient (4 bytes each on the network).
+  // Collectives. All workers (not the servers) take part, or those of a group, with the same description. What is
+  // started goes on while its worker computes: it ends at the last start plus the network's cost, and collectives of
+  // the same members go one after another, in the order in which all of them start them. Each is finished once, in
+  // any order; that waits for its end. A worker that leaves without finishing what it has started is missed by nobody.
+  virtual StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) = 0;
+  virtual CollectiveResult finish(Rank self, StartedCollective&& started, Place place) = 0;
+  // Both at once.
+  virtual CollectiveResult perform(Rank self, Collective&& what, const Contribution& contribution, Place place) {
+    return finish(self, start(self, std::move(what), contribution, place), place);
+  }
+
+  // The same, with what comes back in the place of what was brought. `numbers`, as many on each worker, are summed
+  // along with the gradient (4 bytes each on the network).
   virtual Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
-                                   const Contribution& contribution, Place place) = 0;
-  virtual Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging,
-                            const Contribution& contribution, Place place) = 0;
-  virtual Agreement broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) = 0;
+                                   const Contribution& contribution, Place place);
+  Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
+                    Place place);
+  Agreement broadcast(Rank self, ModelStatePtr& state, Rank root, Place place);
   // A row of steps.csv where somebody contributes.
-  virtual Agreement barrier(Rank self, Place place, const Contribution& contribution = {}) = 0;
+  Agreement barrier(Rank self, Place place, const Contribution& contribution = {});
   // Everybody's numbers in the order of the ranks; as many on each worker.
-  virtual SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place) = 0;
+  SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place);
 
   // All-reduces that do not wait for everybody. A worker arrives at the round after the last one whose
   // result it has got. If that has not taken place yet, its gradient is part of it, and the call returns

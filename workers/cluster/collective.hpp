@@ -1,9 +1,10 @@
-// What workers bring to a collective, and what comes back to each of them.
+// Collectives: what workers do together, what each brings, and what comes back to it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "workers/training/gradient.hpp"
@@ -39,6 +40,9 @@ struct Averaging {
   AveragePolicy policy{};
   double weight = 1;   // of this worker's model; the weights are divided by their sum (all 0: equal)
   int group_size = 0;  // average within groups of so many workers of consecutive ranks; 0: over all
+  // Of the parameters; the rest of each model stays as it was brought. The first slice has the buffers with it. The
+  // moments of less than the whole are kept.
+  Slice slice{};
 };
 
 // Totals after a collective, the same on every participant, so that all decide alike.
@@ -48,14 +52,72 @@ struct Agreement {
   Bytes bytes{};                   // sent so far, over all workers
 };
 
+// One copy for all who gathered it.
+using SharedNumbers = std::shared_ptr<const std::vector<double>>;
+
+// What a worker brings to a collective, and how it describes it. All who take part give the same description.
+struct Collective {
+  enum class Kind { all_reduce, average, broadcast, all_gather, barrier };
+  Kind kind = Kind::barrier;
+  Gradient gradient{};            // all_reduce: the sum comes back. Of a slice; what lies outside it is undefined then
+  ModelStatePtr model{};          // average: the mean comes back; broadcast: the root's parameters and buffers
+  std::vector<double> numbers{};  // as many on each worker. all_reduce: summed along; all_gather: by rank
+  AveragePolicy policy{};
+  double weight = 1;
+  int group_size = 0;  // see Averaging; averages alone can be one over groups
+  Rank root{};         // of a broadcast
+  Slice slice{};       // of an all-reduce or average
+
+  static Collective all_reduce(Gradient gradient, std::span<const double> numbers = {}, Slice slice = {});
+  static Collective average(ModelStatePtr model, const Averaging& averaging);
+  static Collective broadcast(ModelStatePtr model, Rank root);
+  static Collective all_gather(std::span<const double> numbers);
+  static Collective barrier() { return {}; }
+};
+
+// What the network moves of it. An all-gather has everybody's numbers.
+Bytes payload_of(const Collective& collective, const Training& training);
+
+// The workers that take part where `self` does.
+struct Members {
+  Rank first{};
+  int count = 1;
+  auto operator<=>(const Members&) const = default;
+};
+Members members_of(const Collective& collective, Rank self, int workers);
+
+// A collective under way, as one of its workers holds it, who finishes it at most once.
+class StartedCollective {
+ public:
+  StartedCollective(Members members, const Collective& what, std::int64_t number, Step step)
+      : members(members),
+        is_of_group(what.group_size > 0),
+        is_sum(what.kind == Collective::Kind::all_reduce),
+        number(number),
+        step(step) {}
+  StartedCollective(StartedCollective&&) = default;
+  StartedCollective& operator=(StartedCollective&&) = default;
+
+  Members members;
+  bool is_of_group;
+  bool is_sum;
+  std::int64_t number;  // among those that these members have started
+  Step step;            // that its worker contributed
+};
+
+// What has come back, in the place of what was brought.
+struct CollectiveResult {
+  Gradient gradient{};
+  ModelStatePtr model{};
+  SharedNumbers numbers{};  // null: there were none
+  Agreement agreement{};    // that of a group is on its time alone
+};
+
 // One round of partial all-reduces, as every worker gets it.
 struct PartialSum {
   Gradient sum{};
   int contributors = 0;  // workers whose gradients are in it
   Agreement agreement{};
 };
-
-// One copy for all who gathered it.
-using SharedNumbers = std::shared_ptr<const std::vector<double>>;
 
 }  // namespace syncopate

@@ -9,32 +9,33 @@
 namespace syncopate {
 namespace {
 
-const char* name_of(Collective operation) {
+const char* name_of(ArrivalFor operation) {
   switch (operation) {
-    case Collective::all_reduce_sum:
+    case ArrivalFor::all_reduce_sum:
       return "all_reduce_sum";
-    case Collective::average_model:
+    case ArrivalFor::average_model:
       return "average_model";
-    case Collective::broadcast_model:
+    case ArrivalFor::broadcast_model:
       return "broadcast_model";
-    case Collective::barrier:
+    case ArrivalFor::barrier:
       return "barrier";
-    case Collective::all_gather:
+    case ArrivalFor::all_gather:
       return "all_gather";
-    case Collective::end:
+    case ArrivalFor::end:
       return "end";
   }
   return "unknown";
 }
 
 std::string describe(const Arrival& arrival) {
-  if (arrival.operation == Collective::end) return "has ended";
+  if (arrival.operation == ArrivalFor::end) return "has ended";
   std::string text = fmt::format("waits in {}", name_of(arrival.operation));
-  if (arrival.operation == Collective::broadcast_model) text += fmt::format(" from worker {}", arrival.detail);
-  if (arrival.operation == Collective::average_model) text += fmt::format(" (policy {})", arrival.detail);
-  const bool has_numbers = arrival.operation == Collective::all_gather ||
-                           (arrival.operation == Collective::all_reduce_sum && arrival.detail);
+  if (arrival.operation == ArrivalFor::broadcast_model) text += fmt::format(" from worker {}", arrival.detail);
+  if (arrival.operation == ArrivalFor::average_model) text += fmt::format(" (policy {})", arrival.detail);
+  const bool has_numbers = arrival.operation == ArrivalFor::all_gather ||
+                           (arrival.operation == ArrivalFor::all_reduce_sum && arrival.detail);
   if (has_numbers) text += fmt::format(" with {} numbers", arrival.detail);
+  if (arrival.slice.count > 1) text += fmt::format(" of slice {} of {}", arrival.slice.index, arrival.slice.count);
   return text + fmt::format(" at {}", arrival.place);
 }
 
@@ -43,7 +44,7 @@ std::string who_has_left(const std::vector<Arrival>& arrivals) {
   std::string ranks;
   int count = 0;
   for (std::size_t rank = 0; rank < arrivals.size(); ++rank)
-    if (arrivals[rank].operation == Collective::end) ranks += fmt::format("{}{}", count++ > 0 ? ", " : "", rank);
+    if (arrivals[rank].operation == ArrivalFor::end) ranks += fmt::format("{}{}", count++ > 0 ? ", " : "", rank);
   if (count == 0) return {};
   return count == 1 ? fmt::format("worker {} has left", ranks) : fmt::format("workers {} have left", ranks);
 }
@@ -67,7 +68,7 @@ Time last_arrival(const std::vector<Arrival>& arrivals) {
 std::string explain_mismatch(const std::vector<Arrival>& arrivals, int first) {
   const Arrival& front = arrivals.front();
   const bool equal = std::all_of(arrivals.begin(), arrivals.end(), [&](const Arrival& other) {
-    return other.operation == front.operation && other.detail == front.detail;
+    return other.operation == front.operation && other.detail == front.detail && other.slice == front.slice;
   });
   if (equal) return {};
   const std::string left = who_has_left(arrivals);

@@ -2,8 +2,6 @@
 // wait for the last one is polite, all agree on totals, and a mismatch is explained, not hung on.
 #pragma once
 
-#include <mpi.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,13 +12,16 @@
 
 namespace syncopate {
 
-enum class Collective : std::int32_t { all_reduce_sum, average_model, broadcast_model, barrier, all_gather, end };
+// A kind of collective, or the end of a worker's program.
+enum class ArrivalFor : std::int32_t { all_reduce_sum, average_model, broadcast_model, barrier, all_gather, end };
 
 struct Arrival {
   std::int64_t time_ns = 0;
-  Collective operation = Collective::end;
+  ArrivalFor operation = ArrivalFor::end;
   std::int32_t wide = 0;           // whether the gradient is
+  std::int32_t blocks = 0;         // whether the worker does nothing else until the collective has ended
   std::int64_t detail = 0;         // root of a broadcast, policy of an average, count of numbers: must be equal too
+  Slice slice{};                   // this also
   double weight = 0;               // of the model in an average
   std::int64_t micro_batches = 0;  // in the gradient that is reduced
   std::int64_t kept = 0;           // the worker's contribution, as in collective.hpp
@@ -34,11 +35,6 @@ struct Arrival {
 
 void set_place(Arrival& arrival, const Place& place);
 
-// Collective over `workers`: everyone's arrival, by rank. Waits politely; throws Interrupted.
-// `progress` is called while waiting, so that messages keep flowing.
-template <typename Progress>
-std::vector<Arrival> gather_arrivals(MPI_Comm workers, const Arrival& own, bool cores_suffice, Progress progress);
-
 Time last_arrival(const std::vector<Arrival>& arrivals);
 
 // Empty if all came for the same; else who stands where, one line each. The first arrival is that of
@@ -50,27 +46,5 @@ std::string explain_absence(const Arrival& own, Rank absent, const char* why);
 
 // This worker's part of a weighted mean; nothing if all have the same part.
 std::optional<double> share_of(const Arrival& own, const std::vector<Arrival>& arrivals);
-
-}  // namespace syncopate
-
-#include "workers/mpi/mpi_wait.hpp"
-
-namespace syncopate {
-
-template <typename Progress>
-std::vector<Arrival> gather_arrivals(MPI_Comm workers, const Arrival& own, bool cores_suffice, Progress progress) {
-  int size = 0;
-  MPI_Comm_size(workers, &size);
-  std::vector<Arrival> all(static_cast<std::size_t>(size));
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Iallgather(&own, sizeof(Arrival), MPI_BYTE, all.data(), sizeof(Arrival), MPI_BYTE, workers, &request);
-  wait_politely(cores_suffice, [&] {
-    int done = 0;
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    if (!done) progress();
-    return done != 0;
-  });
-  return all;
-}
 
 }  // namespace syncopate

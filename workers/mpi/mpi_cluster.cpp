@@ -25,26 +25,16 @@ std::optional<Gradient> MpiCluster::compute_gradient(Rank, const ModelStatePtr& 
 bool MpiCluster::may_lose_state(Rank) const { return process_->may_lose_state(); }
 bool MpiCluster::has_lost_state(Rank) { return process_->has_lost_state(); }
 
-Agreement MpiCluster::all_reduce_sum(Rank, Gradient& gradient, std::span<double> numbers,
-                                     const Contribution& contribution, Place place) {
-  return process_->all_reduce_sum(gradient, numbers, contribution, place);
+StartedCollective MpiCluster::start(Rank, Collective&& what, const Contribution& contribution, Place place) {
+  return process_->start(std::move(what), contribution, place);
 }
 
-Agreement MpiCluster::average(Rank, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
-                              Place place) {
-  return process_->average(state, averaging, contribution, place);
+CollectiveResult MpiCluster::finish(Rank, StartedCollective&& started, Place place) {
+  return process_->finish(std::move(started), place);
 }
 
-Agreement MpiCluster::broadcast(Rank, ModelStatePtr& state, Rank root, Place place) {
-  return process_->broadcast(state, root, place);
-}
-
-Agreement MpiCluster::barrier(Rank, Place place, const Contribution& contribution) {
-  return process_->barrier(place, contribution);
-}
-
-SharedNumbers MpiCluster::all_gather(Rank, std::span<const double> numbers, Place place) {
-  return process_->all_gather(numbers, place);
+CollectiveResult MpiCluster::perform(Rank, Collective&& what, const Contribution& contribution, Place place) {
+  return process_->perform(std::move(what), contribution, place);
 }
 
 std::vector<PartialSum> MpiCluster::partial_all_reduce(Rank, Gradient gradient, const Activation& activation,

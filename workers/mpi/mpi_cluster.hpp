@@ -61,13 +61,9 @@ class MpiCluster : public Cluster {
                                            const MicroBatch& samples, const Deadline& deadline) override;
   bool may_lose_state(Rank self) const override;
   bool has_lost_state(Rank self) override;
-  Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
-                           Place place) override;
-  Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
-                    Place place) override;
-  Agreement broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) override;
-  Agreement barrier(Rank self, Place place, const Contribution& contribution) override;
-  SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place) override;
+  StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
+  CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
+  CollectiveResult perform(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
   std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
                                              LateGradient late, const Contribution& contribution, Place place) override;
   void finish_round(Rank self, const Contribution& contribution) override;

@@ -18,10 +18,11 @@ class MpiCommunicators {
   MpiCommunicators(const MpiCommunicators&) = delete;
   MpiCommunicators& operator=(const MpiCommunicators&) = delete;
 
-  MPI_Comm everyone() const { return everyone_; }  // workers, servers and idle ranks
-  MPI_Comm workers() const { return workers_; }    // MPI_COMM_NULL on other ranks
-  MPI_Comm messages() const { return messages_; }  // everyone again, for point-to-point
-  MPI_Comm waits() const { return waits_; }        // everyone again, for the rounds of those who wait
+  MPI_Comm everyone() const { return everyone_; }      // workers, servers and idle ranks
+  MPI_Comm workers() const { return workers_; }        // MPI_COMM_NULL on other ranks
+  MPI_Comm reductions() const { return reductions_; }  // the workers again, for what follows their arrivals
+  MPI_Comm messages() const { return messages_; }      // everyone again, for point-to-point
+  MPI_Comm waits() const { return waits_; }            // everyone again, for the rounds of those who wait
   int rank() const { return rank_; }
 
   // The workers `first` .. `first` + `count` - 1. Collective over these alone, and blocking, when they
@@ -38,6 +39,7 @@ class MpiCommunicators {
  private:
   MPI_Comm everyone_ = MPI_COMM_NULL;
   MPI_Comm workers_ = MPI_COMM_NULL;
+  MPI_Comm reductions_ = MPI_COMM_NULL;
   MPI_Comm messages_ = MPI_COMM_NULL;
   MPI_Comm waits_ = MPI_COMM_NULL;
   MPI_Comm node_ = MPI_COMM_NULL;

@@ -58,7 +58,8 @@ void MpiCluster::Process::start() {
   if (options_.outages && is_worker()) outages_ = options_.outages->of(self_);
   has_lost_state_ = false;
   workers_gone_told_ = 0;
-  meetings_ = 0;
+  all_.emplace(Members{Rank{0}, options_.workers}, false);
+  groups_.clear();
   kept_in_collectives_ = collectives_ = messages_ = partial_kept_ = next_round_ = 0;
   collective_bytes_ = sent_bytes_ = bytes_at_last_round_ = bytes_to_servers_ = bytes_from_workers_ = Bytes{0};
   bytes_told_.assign(static_cast<std::size_t>(participants), Bytes{0});
@@ -85,7 +86,7 @@ void MpiCluster::Process::finish() {
   has_ended_ = true;
   post_->announce(News::ended);
   // Until all workers have ended, worker 0 still sends the results of partial all-reduces.
-  if (is_worker()) meet({.operation = Collective::end}, {}, {});
+  if (is_worker()) meet_at_the_end();
   post_->announce(News::closed);
   wait({}, [&] {
     for (const auto kind : {MpiPost::Kind::message, MpiPost::Kind::arrival})
@@ -99,6 +100,7 @@ void MpiCluster::Process::progress() {
   post_->progress();
   if (is_coordinator()) coordinate();
   if (is_worker()) take_partial_results();
+  if (has_collectives_under_way()) advance_collectives();
 }
 
 bool MpiCluster::Process::has_ended(Rank worker) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 
 #include "workers/mpi/mpi_arrival.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
+#include "workers/mpi/mpi_collective.hpp"
 #include "workers/mpi/mpi_communicators.hpp"
 #include "workers/mpi/mpi_mailbox.hpp"
 #include "workers/mpi/mpi_post.hpp"
@@ -47,13 +49,9 @@ class MpiCluster::Process {
                                            const Deadline& deadline);
   bool may_lose_state() const { return outages_ && options_.outages->loses_state(self_); }
   bool has_lost_state() { return std::exchange(has_lost_state_, false); }
-  Agreement all_reduce_sum(Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
-                           const Place& place);
-  Agreement average(ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
-                    const Place& place);
-  Agreement broadcast(ModelStatePtr& state, Rank root, const Place& place);
-  Agreement barrier(const Place& place, const Contribution& contribution);
-  SharedNumbers all_gather(std::span<const double> numbers, const Place& place);
+  StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
+  CollectiveResult finish(StartedCollective&& started, const Place& place);
+  CollectiveResult perform(Collective&& what, const Contribution& contribution, const Place& place);
   std::vector<PartialSum> partial_all_reduce(const Gradient& gradient, const Activation& activation, LateGradient late,
                                              const Contribution& contribution, const Place& place);
   void finish_round(const Contribution& contribution);
@@ -106,6 +104,7 @@ class MpiCluster::Process {
     const Place* place = nullptr;  // in the algorithm; null where its program has ended
     std::optional<Rank> from{};    // a message of this rank alone
     const char* state = nullptr;   // to say instead
+    std::int64_t meeting = 0;      // of all workers, counted from 1
     WaitReport::For what = WaitReport::For::letters;
   };
 
@@ -143,16 +142,20 @@ class MpiCluster::Process {
   void sleep_until(Time end, const Deadline& deadline, bool is_endless);
   [[noreturn]] void sleep_for_ever();
 
-  // The wait for all workers; all know all arrivals after it.
-  std::vector<Arrival> meet(Arrival own, const Contribution& contribution, const Place& place);
-  // The same for the workers `first` .. `first` + `count` - 1.
-  std::vector<Arrival> meet_group(Arrival own, int first, int count, const Place& place);
+  StartedCollective arrive(Collective&& what, bool blocks, const Contribution& contribution, const Place& place);
+  MpiAssembly& assembly_of(const Collective& what);
+  Arrival arrival_at(const Collective& what, const Contribution& contribution, const Place& place);
   void stamp(Arrival& own, const Place& place);
-  // Books the reduction itself, counts it and reports the round.
-  Agreement conclude(const std::vector<Arrival>& arrivals, Bytes moved, bool is_round, const Place& place);
-  Agreement average_in_group(ModelStatePtr& state, const Averaging& averaging, Arrival own, const Place& place);
+  bool has_collectives_under_way() const;
+  void advance_collectives();
+  void advance(MpiAssembly& assembly);
+  void gather_letters(MpiAssembly& assembly, MpiCollective& collective);
+  void conclude_arrivals(MpiAssembly& assembly, MpiCollective& collective);
+  void end_collective(const MpiAssembly& assembly, MpiCollective& collective);
+  void wait_for_arrivals(const MpiAssembly& assembly, MpiCollective& collective, const Place& place);
+  void fail_for_lost(const MpiCollective& collective) const;
+  void meet_at_the_end();
   void report(Round round, Bytes bytes_so_far);
-  Bytes averaged_bytes(const AveragePolicy& policy) const;
 
   void arrive_at_partial(const PartialArrival& arrival, FlatVector values);
   void coordinate();
@@ -176,7 +179,8 @@ class MpiCluster::Process {
   bool is_lost_ = false;
   std::optional<WorkerOutages> outages_;
   bool has_lost_state_ = false;
-  std::int64_t meetings_ = 0;  // of all workers that this one has come to
+  std::optional<MpiAssembly> all_;  // of the workers; its last collective is the end of the run
+  std::map<Members, MpiAssembly> groups_;
   int workers_gone_told_ = 0;  // a server: of workers that have ended
   std::vector<Tally> tallies_;
   std::vector<StepRow> rows_;

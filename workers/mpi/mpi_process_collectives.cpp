@@ -1,105 +1,216 @@
-// Collectives of an MPI rank: a polite wait for the last arrival, then one blocking operation.
+// Collectives of an MPI rank. First every member says that it has arrived, when, and with what; then values are
+// reduced. Both are non-blocking and go on wherever this rank lets MPI progress: in every wait, in the sleep of a
+// delay, before a micro-batch and between the parts of its arithmetic. Only where all members do nothing else until the
+// end, which their arrivals say, the reduction is MPI's blocking one. Arrivals and reductions have communicators of
+// their own: on each, all ranks come to the same operations in the same order, that in which collectives are started.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "workers/mpi/mpi_process.hpp"
-#include "workers/mpi/mpi_reduction.hpp"
 #include "workers/network/network.hpp"
 
 namespace syncopate {
 
+using Kind = Collective::Kind;
 using News = MpiPost::News;
 
-void MpiCluster::Process::stamp(Arrival& own, const Place& place) {
+StartedCollective MpiCluster::Process::start(Collective&& what, const Contribution& contribution, const Place& place) {
+  StartedCollective started = arrive(std::move(what), false, contribution, place);
+  advance_collectives();
+  clock_.book(Activity::communicate, {place.operation});
+  return started;
+}
+
+CollectiveResult MpiCluster::Process::perform(Collective&& what, const Contribution& contribution, const Place& place) {
+  return finish(arrive(std::move(what), true, contribution, place), place);
+}
+
+StartedCollective MpiCluster::Process::arrive(Collective&& what, bool blocks, const Contribution& contribution,
+                                              const Place& place) {
   if (!is_worker()) throw RunFailure("a server cannot take part in a collective");
-  if (own.operation != Collective::end || !is_lost_) clock_.book(Activity::compute);
+  const auto is_a_worker = [this](Rank root) { return root.value >= 0 && root.value < workers(); };
+  if (!is_a_worker(what.root))
+    throw RunFailure(
+        fmt::format("a broadcast from rank {}, but the workers are 0 to {}", what.root.value, workers() - 1));
+  MpiAssembly& assembly = assembly_of(what);
+  MpiCollective& collective = assembly.open.emplace_back();
+  collective.number = assembly.started++;
+  collective.place = place;
+  collective.own = arrival_at(what, contribution, place);
+  collective.own.blocks = blocks;
+  collective.what = std::move(what);
+  collective.arrivals.assign(static_cast<std::size_t>(assembly.members.count), collective.own);
+  if (assembly.is_group) {
+    for (int member = 0; member < assembly.members.count; ++member) {
+      const Rank rank{assembly.members.first.value + member};
+      if (rank == self_) continue;
+      post_->send(MpiPost::Kind::arrival, rank, bytes_of(collective.own));
+      collective.awaited.push_back(rank);
+    }
+  } else {
+    MPI_Iallgather(&collective.own, sizeof(Arrival), MPI_BYTE, collective.arrivals.data(), sizeof(Arrival), MPI_BYTE,
+                   communicators_.workers(), &collective.gathering);
+  }
+  return {assembly.members, collective.what, collective.number, contribution.step};
+}
+
+MpiAssembly& MpiCluster::Process::assembly_of(const Collective& what) {
+  if (what.group_size == 0) return *all_;
+  const Members members = members_of(what, self_, workers());
+  return groups_.try_emplace(members, members, true).first->second;
+}
+
+Arrival MpiCluster::Process::arrival_at(const Collective& what, const Contribution& contribution, const Place& place) {
+  Arrival own{.wide = what.gradient.wide(),
+              .detail = static_cast<std::int64_t>(what.numbers.size()),
+              .slice = what.slice,
+              .weight = what.weight,
+              .micro_batches = what.gradient.micro_batches(),
+              .kept = contribution.kept,
+              .planned = contribution.planned,
+              .step = contribution.step.value(),
+              .period = contribution.period.value()};
+  switch (what.kind) {
+    case Kind::all_reduce:
+      own.operation = ArrivalFor::all_reduce_sum;
+      break;
+    case Kind::all_gather:
+      own.operation = ArrivalFor::all_gather;
+      break;
+    case Kind::average:
+      own.operation = ArrivalFor::average_model;
+      own.detail = 100 * static_cast<int>(what.policy.moments[0]) + 10 * static_cast<int>(what.policy.moments[1]) +
+                   static_cast<int>(what.policy.buffers);
+      break;
+    case Kind::broadcast:
+      own.operation = ArrivalFor::broadcast_model;
+      own.detail = what.root.value;
+      break;
+    case Kind::barrier:
+      own.operation = ArrivalFor::barrier;
+      break;
+  }
+  stamp(own, place);
+  return own;
+}
+
+void MpiCluster::Process::stamp(Arrival& own, const Place& place) {
+  if (own.operation != ArrivalFor::end || !is_lost_) clock_.book(Activity::compute);
   own.time_ns = clock_.booked().time_since_epoch().count();
   own.message_bytes = sent_bytes_.value();
   own.partial_kept = partial_kept_;
   set_place(own, place);
 }
 
-std::vector<Arrival> MpiCluster::Process::meet(Arrival own, const Contribution& contribution, const Place& place) {
-  stamp(own, place);
-  own.kept = contribution.kept;
-  own.planned = contribution.planned;
-  own.step = contribution.step.value();
-  own.period = contribution.period.value();
-  ++meetings_;
-  const bool at_the_end = own.operation == Collective::end;
-  begin_wait();
-  auto arrivals = gather_arrivals(communicators_.workers(), own, communicators_.cores_suffice(), [&] {
-    progress();
-    for (int worker = 0; worker < options_.workers && !at_the_end; ++worker)
-      // Not if it was here and has gone on since.
-      if (post_->announced(News::lost, Rank{worker}).value_or(meetings_) < meetings_)
-        throw RunFailure(explain_absence(own, Rank{worker}, "is in a micro-batch that never ends"));
-    look_for_standstill({.place = at_the_end ? nullptr : &place, .what = WaitReport::For::meeting});
-  });
-  if (const std::string mismatch = explain_mismatch(arrivals); !mismatch.empty()) throw RunFailure(mismatch);
-  clock_.book_until(Activity::wait, std::min(last_arrival(arrivals), now()),
-                    {at_the_end ? "end of the run" : place.operation});
-  return arrivals;
+bool MpiCluster::Process::has_collectives_under_way() const {
+  if (!is_worker()) return false;
+  return all_->has_one_under_way() ||
+         std::ranges::any_of(groups_, [](const auto& entry) { return entry.second.has_one_under_way(); });
 }
 
-// By letters: only the members take part, and who has left is known from the same sender's news.
-std::vector<Arrival> MpiCluster::Process::meet_group(Arrival own, int first, int count, const Place& place) {
-  stamp(own, place);
-  std::vector<Arrival> arrivals(static_cast<std::size_t>(count), own);
-  std::vector<int> awaited;
-  for (int member = first; member < first + count; ++member) {
-    if (member == self_.value) continue;
-    post_->send(MpiPost::Kind::arrival, Rank{member}, bytes_of(own));
-    awaited.push_back(member);
-  }
-  wait({.place = &place}, [&] {
-    std::erase_if(awaited, [&](int member) {
-      const auto letter = post_->take(MpiPost::Kind::arrival, Rank{member});
-      if (letter) {
-        arrivals[static_cast<std::size_t>(member - first)] = read_bytes<Arrival>(letter->contents);
-      } else if (!post_->is_arriving(MpiPost::Kind::arrival, Rank{member})) {
-        if (post_->has_announced(News::ended, Rank{member}))
-          throw RunFailure(explain_absence(own, Rank{member}, "has left"));
-        if (post_->has_announced(News::lost, Rank{member}))
-          throw RunFailure(explain_absence(own, Rank{member}, "is in a micro-batch that never ends"));
+void MpiCluster::Process::advance_collectives() {
+  advance(*all_);
+  for (auto& [members, assembly] : groups_) advance(assembly);
+}
+
+// In the order in which they were started: the reduction of none begins before that of the one before.
+void MpiCluster::Process::advance(MpiAssembly& assembly) {
+  for (MpiCollective& collective : assembly.open) {
+    if (collective.has_ended) continue;
+    if (!collective.is_complete) {
+      if (assembly.is_group) {
+        gather_letters(assembly, collective);
+        collective.is_complete = collective.awaited.empty();
+      } else {
+        int done = 0;
+        MPI_Test(&collective.gathering, &done, MPI_STATUS_IGNORE);
+        collective.is_complete = done != 0;
       }
-      return letter.has_value();
-    });
-    return awaited.empty();
-  });
-  if (const std::string mismatch = explain_mismatch(arrivals, first); !mismatch.empty()) throw RunFailure(mismatch);
-  clock_.book_until(Activity::wait, std::min(last_arrival(arrivals), now()), {place.operation});
-  return arrivals;
+      if (!collective.is_complete) return;
+      conclude_arrivals(assembly, collective);
+      if (!collective.blocks && collective.reduction) collective.reduction->begin();
+    }
+    if (collective.blocks) return;  // its ranks stand in finish
+    if (!collective.reduction || collective.reduction->test()) end_collective(assembly, collective);
+  }
 }
 
-Agreement MpiCluster::Process::conclude(const std::vector<Arrival>& arrivals, Bytes moved, bool is_round,
-                                        const Place& place) {
-  clock_.book(Activity::communicate, {place.operation});
-  met_at_ = clock_.booked();
-  if (self_.value == 0) ++collectives_;
-  collective_bytes_ += moved;
-  Bytes bytes = collective_bytes_;
-  std::int64_t kept = 0, planned = 0;
-  Round round;
+// The members alone take part, and who has left is known from the same sender's news.
+void MpiCluster::Process::gather_letters(MpiAssembly& assembly, MpiCollective& collective) {
+  std::erase_if(collective.awaited, [&](Rank member) {
+    if (const auto letter = post_->take(MpiPost::Kind::arrival, member)) {
+      const auto place = static_cast<std::size_t>(member.value - assembly.members.first.value);
+      collective.arrivals[place] = read_bytes<Arrival>(letter->contents);
+      return true;
+    }
+    if (post_->is_arriving(MpiPost::Kind::arrival, member)) return false;
+    if (post_->has_announced(News::ended, member))
+      throw RunFailure(explain_absence(collective.own, member, "has left"));
+    if (post_->has_announced(News::lost, member))
+      throw RunFailure(explain_absence(collective.own, member, "is in a micro-batch that never ends"));
+    return false;
+  });
+}
+
+// What all arrivals say together. In the order in which collectives are started, and so the same on all members.
+void MpiCluster::Process::conclude_arrivals(MpiAssembly& assembly, MpiCollective& collective) {
+  const auto& arrivals = collective.arrivals;
+  const auto& [first, count] = assembly.members;
+  if (const std::string mismatch = explain_mismatch(arrivals, first.value); !mismatch.empty())
+    throw RunFailure(mismatch);
+  MpiReduction::Agreed agreed{.share = share_of(collective.own, arrivals)};
+  collective.blocks = true;
+  Round& round = collective.round;
+  std::int64_t planned = 0;
+  Bytes message_bytes{};
   for (const Arrival& arrival : arrivals) {
-    bytes += Bytes{arrival.message_bytes};
-    kept += arrival.kept;
+    agreed.micro_batches += arrival.micro_batches;
+    agreed.wide |= arrival.wide != 0;
+    collective.blocks = collective.blocks && arrival.blocks != 0;
+    message_bytes += Bytes{arrival.message_bytes};
+    round.kept += arrival.kept;
     planned += arrival.planned;
     round.step = std::max(round.step, Step{arrival.step});
     round.period = std::max(round.period, Step{arrival.period});
   }
-  kept_in_collectives_ += kept;
-  const Arrival& own = arrivals[static_cast<std::size_t>(self_.value)];
-  tally(self_).kept += own.kept;
-  tally(self_).dropped += own.planned - own.kept;
-  round.kept = kept;
-  round.dropped = planned - kept;
-  if ((is_round || kept + planned > 0) && self_.value == 0) report(round, bytes);
-  return {.time = last_arrival(arrivals),
-          .micro_batches = kept_in_collectives_ + arrivals.front().partial_kept,
-          .bytes = bytes};
+  round.dropped = planned - round.kept;
+
+  Collective& what = collective.what;
+  Collective all{.kind = what.kind, .policy = what.policy, .slice = what.slice};
+  all.numbers.resize(what.numbers.size() * (what.kind == Kind::all_gather ? arrivals.size() : 1));
+  const Operation operation = what.kind == Kind::broadcast    ? Operation::broadcast
+                              : what.kind == Kind::all_gather ? Operation::all_gather
+                                                              : Operation::all_reduce;
+  const Bytes moved =
+      collective_bytes({.operation = operation, .members = count, .payload = payload_of(all, options_.training)});
+  if (assembly.is_group) {
+    // The first member counts it for the group, as its own bytes: the other workers do not know of it.
+    collective.agreement = {.time = last_arrival(arrivals)};
+    if (self_ == first) ++collectives_, sent_bytes_ += moved;
+  } else if (collective.own.operation != ArrivalFor::end) {
+    if (self_ == Rank{0}) ++collectives_;
+    collective_bytes_ += moved;
+    kept_in_collectives_ += round.kept;
+    tally(self_).kept += collective.own.kept;
+    tally(self_).dropped += collective.own.planned - collective.own.kept;
+    collective.agreement = {.time = last_arrival(arrivals),
+                            .micro_batches = kept_in_collectives_ + arrivals.front().partial_kept,
+                            .bytes = collective_bytes_ + message_bytes};
+  }
+  if (what.kind == Kind::barrier) return;
+  const MPI_Comm ranks = assembly.is_group ? communicators_.group(first.value, count) : communicators_.reductions();
+  collective.reduction.emplace(options_.training, std::move(what), agreed, ranks);
+}
+
+void MpiCluster::Process::end_collective(const MpiAssembly& assembly, MpiCollective& collective) {
+  collective.has_ended = true;
+  const Round& round = collective.round;
+  const auto operation = collective.own.operation;
+  const bool is_round = operation == ArrivalFor::all_reduce_sum || operation == ArrivalFor::average_model;
+  if (!assembly.is_group && (is_round || round.kept + round.dropped > 0) && self_.value == 0)
+    report(round, collective.agreement.bytes);
 }
 
 void MpiCluster::Process::report(Round round, Bytes bytes_so_far) {
@@ -109,78 +220,68 @@ void MpiCluster::Process::report(Round round, Bytes bytes_so_far) {
   if (options_.observer) options_.observer->on_round(round);
 }
 
-Agreement MpiCluster::Process::all_reduce_sum(Gradient& gradient, std::span<double> numbers,
-                                              const Contribution& contribution, const Place& place) {
-  const auto count = static_cast<Bytes::Rep>(numbers.size());
-  const auto arrivals = meet({.operation = Collective::all_reduce_sum,
-                              .wide = gradient.wide(),
-                              .detail = count,
-                              .micro_batches = gradient.micro_batches()},
-                             contribution, place);
-  std::int64_t micro_batches = 0;
-  bool wide = false;
-  for (const Arrival& arrival : arrivals) {
-    micro_batches += arrival.micro_batches;
-    wide |= arrival.wide != 0;
+CollectiveResult MpiCluster::Process::finish(StartedCollective&& started, const Place& place) {
+  MpiAssembly& assembly = started.is_of_group ? groups_.at(started.members) : *all_;
+  const auto found = std::ranges::find(assembly.open, started.number, &MpiCollective::number);
+  MpiCollective& collective = *found;
+  clock_.book(Activity::compute);
+  wait_for_arrivals(assembly, collective, place);
+  clock_.book_until(Activity::wait, std::min(last_arrival(collective.arrivals), now()), {place.operation});
+  if (collective.blocks && !collective.has_ended) {
+    if (collective.reduction) collective.reduction->run();
+    clock_.book(Activity::communicate, {place.operation});
+    end_collective(assembly, collective);
   }
-  gradient = sum_over(communicators_.workers(), options_.training, gradient, micro_batches, wide);
-  if (!numbers.empty()) sum_over(communicators_.workers(), numbers);
-  const Bytes payload = options_.training.parameter_bytes() + Bytes{4 * count};
-  return conclude(arrivals, all_reduce_bytes(workers(), payload), true, place);
-}
-
-SharedNumbers MpiCluster::Process::all_gather(std::span<const double> numbers, const Place& place) {
-  const int count = mpi_count(numbers.size());
-  const auto arrivals = meet({.operation = Collective::all_gather, .detail = count}, {}, place);
-  auto all = std::make_shared<std::vector<double>>(numbers.size() * arrivals.size());
-  MPI_Allgather(numbers.data(), count, MPI_DOUBLE, all->data(), count, MPI_DOUBLE, communicators_.workers());
-  conclude(arrivals, all_gather_bytes(workers(), Bytes{static_cast<Bytes::Rep>(8 * all->size())}), false, place);
-  return all;
-}
-
-Bytes MpiCluster::Process::averaged_bytes(const AveragePolicy& policy) const {
-  return Bytes{static_cast<Bytes::Rep>(sizeof(float) * options_.training.averaged_size(policy))};
-}
-
-Agreement MpiCluster::Process::average(ModelStatePtr& state, const Averaging& averaging,
-                                       const Contribution& contribution, const Place& place) {
-  const AveragePolicy& policy = averaging.policy;
-  const int detail = 100 * static_cast<int>(policy.moments[0]) + 10 * static_cast<int>(policy.moments[1]) +
-                     static_cast<int>(policy.buffers);
-  const Arrival own{.operation = Collective::average_model, .detail = detail, .weight = averaging.weight};
-  if (averaging.group_size > 0) return average_in_group(state, averaging, own, place);
-  const auto arrivals = meet(own, contribution, place);
-  state = mean_over(communicators_.workers(), options_.training, state, policy, share_of(own, arrivals));
-  return conclude(arrivals, all_reduce_bytes(workers(), averaged_bytes(policy)), true, place);
-}
-
-// The first member counts it for the group, as its own bytes: the other workers do not know of it.
-Agreement MpiCluster::Process::average_in_group(ModelStatePtr& state, const Averaging& averaging, Arrival own,
-                                                const Place& place) {
-  const int first = self_.value / averaging.group_size * averaging.group_size;
-  const int count = std::min(averaging.group_size, workers() - first);
-  const auto arrivals = meet_group(own, first, count, place);
-  state = mean_over(communicators_.group(first, count), options_.training, state, averaging.policy,
-                    share_of(own, arrivals));
+  wait_politely(communicators_.cores_suffice(), [&] {
+    if (!collective.has_ended) progress();
+    return collective.has_ended;
+  });
   clock_.book(Activity::communicate, {place.operation});
   met_at_ = clock_.booked();
-  if (self_.value == first) {
-    ++collectives_;
-    sent_bytes_ += all_reduce_bytes(count, averaged_bytes(averaging.policy));
-  }
-  return {.time = last_arrival(arrivals)};
+  CollectiveResult result;
+  if (collective.reduction) result = collective.reduction->result();
+  result.agreement = collective.agreement;
+  assembly.open.erase(found);
+  return result;
 }
 
-Agreement MpiCluster::Process::broadcast(ModelStatePtr& state, Rank root, const Place& place) {
-  if (root.value < 0 || root.value >= workers())
-    throw RunFailure(fmt::format("a broadcast from rank {}, but the workers are 0 to {}", root.value, workers() - 1));
-  const auto arrivals = meet({.operation = Collective::broadcast_model, .detail = root.value}, {}, place);
-  state = copy_from(communicators_.workers(), options_.training, state, root.value);
-  return conclude(arrivals, Bytes{(workers() - 1) * options_.training.parameter_bytes().value()}, false, place);
+void MpiCluster::Process::wait_for_arrivals(const MpiAssembly& assembly, MpiCollective& collective,
+                                            const Place& place) {
+  const Awaited awaited{.place = &place,
+                        .meeting = collective.number + 1,
+                        .what = assembly.is_group ? WaitReport::For::letters : WaitReport::For::meeting};
+  wait(awaited, [&] {
+    if (!collective.is_complete && !assembly.is_group) fail_for_lost(collective);
+    return collective.is_complete;
+  });
 }
 
-Agreement MpiCluster::Process::barrier(const Place& place, const Contribution& contribution) {
-  return conclude(meet({.operation = Collective::barrier}, contribution, place), Bytes{0}, false, place);
+// Not if it was here and has gone on since.
+void MpiCluster::Process::fail_for_lost(const MpiCollective& collective) const {
+  const std::int64_t needed = collective.number + 1;
+  for (int worker = 0; worker < options_.workers; ++worker)
+    if (post_->announced(News::lost, Rank{worker}).value_or(needed) < needed)
+      throw RunFailure(explain_absence(collective.own, Rank{worker}, "is in a micro-batch that never ends"));
+}
+
+// After what this worker has started and not finished: the others may need it. Who is lost in a micro-batch that never
+// ends comes too.
+void MpiCluster::Process::meet_at_the_end() {
+  begin_wait();
+  wait_politely(communicators_.cores_suffice(), [&] {
+    progress();
+    return !has_collectives_under_way();
+  });
+  all_->open.clear();
+  groups_.clear();
+  MpiCollective& end = all_->open.emplace_back();
+  end.number = all_->started++;
+  stamp(end.own, {});
+  end.arrivals.assign(static_cast<std::size_t>(options_.workers), end.own);
+  MPI_Iallgather(&end.own, sizeof(Arrival), MPI_BYTE, end.arrivals.data(), sizeof(Arrival), MPI_BYTE,
+                 communicators_.workers(), &end.gathering);
+  wait({.meeting = end.number + 1, .what = WaitReport::For::meeting}, [&] { return end.is_complete; });
+  clock_.book_until(Activity::wait, std::min(last_arrival(end.arrivals), now()), {"end of the run"});
 }
 
 }  // namespace syncopate

@@ -12,7 +12,7 @@ std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePt
                                                               const MicroBatch& samples, const Deadline& deadline) {
   clock_.book(Activity::compute);
   if (interrupted()) throw Interrupted();
-  if (options_.servers > 0 || partial_used_ || deadline.at_message) progress();
+  if (options_.servers > 0 || partial_used_ || deadline.at_message || has_collectives_under_way()) progress();
   const Time start = clock_.booked();
   const bool is_up = !outages_ || outages_->next(start).begin > start;
   if (is_up && is_cancelled(deadline)) return cancel(slot);
@@ -88,7 +88,10 @@ std::shared_ptr<GradientSum> MpiCluster::Process::evaluate(const ModelStatePtr& 
   training.executor().wait(at->parameters->producer);
   double scale = 1;
   auto sum = fix_sum(Gradient(at, samples, {}), training.objective(), scale);
-  for (auto& chunk : sum->chunks) evaluate_chunk(chunk, training.objective());
+  for (auto& chunk : sum->chunks) {
+    evaluate_chunk(chunk, training.objective());
+    if (has_collectives_under_way()) progress();
+  }
   sum->submitted = true;
   return sum;
 }
@@ -125,7 +128,7 @@ void MpiCluster::Process::sleep_until(Time end, const Deadline& deadline, bool i
   constexpr Duration short_slice = std::chrono::microseconds(200);
   const bool ends = end - now() < longest_duration / 2;
   begin_wait();
-  const bool is_awaited = deadline.at_message || (is_coordinator() && partial_used_);
+  const bool is_awaited = deadline.at_message || (is_coordinator() && partial_used_) || has_collectives_under_way();
   for (Time at = now(); at < end; at = now()) {
     if (interrupted()) throw Interrupted();
     progress();
@@ -143,7 +146,7 @@ void MpiCluster::Process::sleep_until(Time end, const Deadline& deadline, bool i
 void MpiCluster::Process::sleep_for_ever() {
   is_lost_ = true;
   results_.clear();
-  post_->announce(MpiPost::News::lost, meetings_);
+  post_->announce(MpiPost::News::lost, all_->started);
   begin_wait();
   while (!others_are_through()) {
     if (interrupted()) throw Interrupted();

@@ -131,6 +131,7 @@ void MpiCluster::Process::add_partial_result(const PartialResult& result, FlatVe
   if (result.micro_batches > 0)
     gradient = options_.training.gradient_from(std::move(sum), result.micro_batches, {}, result.wide);
   if (result.wide) gradient.widen();
+  gradient.mark_reduced();
   results_.push_back(
       {.sum = {.sum = std::move(gradient), .contributors = result.contributors, .agreement = result.agreement},
        .in_time = result.in_time});

@@ -17,7 +17,8 @@ void MpiCluster::Process::look_for_standstill(const Awaited& awaited) {
   const bool is_over = wait_rounds_.join({.wait = waits_,
                                           .letters_sent = post_->letters_sent(),
                                           .letters_received = post_->letters_received(),
-                                          .meetings = is_worker() ? meetings_ : WaitReport::needed_at_no_meeting,
+                                          .meetings = is_worker() ? all_->started : WaitReport::needed_at_no_meeting,
+                                          .meeting = awaited.meeting,
                                           .what = awaited.what});
   if (!is_over) return;
   const auto states = wait_rounds_.gather(state_of(awaited));

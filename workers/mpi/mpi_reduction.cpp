@@ -4,35 +4,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include "workers/mpi/value_layout.hpp"
 
 namespace syncopate {
-namespace {
 
-void sum_in_place(MPI_Comm workers, std::span<float> values) {
-  MPI_Allreduce(MPI_IN_PLACE, values.data(), mpi_count(values.size()), MPI_FLOAT, MPI_SUM, workers);
-}
-
-Gradient wide_sum_over(MPI_Comm workers, Training& training, Gradient own, std::int64_t micro_batches) {
-  own.widen();
-  const std::size_t parameters = training.objective().parameters();
-  FlatVector values(training.gradient_size(true));
-  training.write_values(own, values.data());
-  float* const high = values.data();
-  float* const low = high + parameters;
-  std::vector<double> exact(parameters);
-  for (std::size_t i = 0; i < parameters; ++i) exact[i] = joined(high[i], low[i]);
-  sum_over(workers, exact);
-  for (std::size_t i = 0; i < parameters; ++i) split(exact[i], high[i], low[i]);
-  sum_in_place(workers, values.span().subspan(2 * parameters));
-  return training.gradient_from(std::move(values), micro_batches, {}, true);
-}
-
-}  // namespace
+using Kind = Collective::Kind;
 
 int mpi_count(std::size_t elements) {
   if (elements > static_cast<std::size_t>(std::numeric_limits<int>::max()))
@@ -46,56 +26,142 @@ FlatVector zeros_of(Bytes bytes) {
   return values;
 }
 
-void sum_over(MPI_Comm workers, std::span<double> numbers) {
-  MPI_Allreduce(MPI_IN_PLACE, numbers.data(), mpi_count(numbers.size()), MPI_DOUBLE, MPI_SUM, workers);
-}
+namespace {
 
-Gradient sum_over(MPI_Comm workers, Training& training, const Gradient& gradient, std::int64_t micro_batches,
-                  bool wide) {
-  if (training.time_only()) {
-    FlatVector payload = zeros_of(training.parameter_bytes());
-    sum_in_place(workers, payload.span());
-    Gradient sum(nullptr, micro_batches);
-    if (wide) sum.widen();
-    return sum;
-  }
-  if (wide) return wide_sum_over(workers, training, gradient, micro_batches);
-  FlatVector values(training.gradient_size());
-  training.write_values(gradient, values.data());
-  sum_in_place(workers, values.span());
-  return training.gradient_from(std::move(values), micro_batches);
-}
+// Parameters and buffers travel; everybody keeps moments of its own.
+constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
 
-ModelStatePtr mean_over(MPI_Comm workers, Training& training, const ModelStatePtr& state, const AveragePolicy& policy,
-                        std::optional<double> share) {
-  if (training.time_only()) {
-    FlatVector payload = zeros_of(Bytes{static_cast<Bytes::Rep>(sizeof(float) * training.averaged_size(policy))});
-    sum_in_place(workers, payload.span());
-    return nullptr;
-  }
-  FlatVector values(training.averaged_size(policy));
-  training.write_averaged(state, policy, values.data());
-  const auto scale = [&](float factor) {
-    for (float& value : values.span()) value *= factor;
-  };
-  if (share) scale(static_cast<float>(*share));
-  sum_in_place(workers, values.span());
-  int size = 1;
-  MPI_Comm_size(workers, &size);
-  if (!share) scale(1.0f / static_cast<float>(size));
-  return training.from_averaged(state, policy, values.data());
-}
+bool has_values(const Collective& what) { return what.kind != Kind::all_gather && what.kind != Kind::barrier; }
 
-ModelStatePtr copy_from(MPI_Comm workers, Training& training, const ModelStatePtr& state, int root) {
+}  // namespace
+
+MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks)
+    : training_(training), what_(std::move(what)), agreed_(agreed), ranks_(ranks) {
   int rank = 0;
-  MPI_Comm_rank(workers, &rank);
-  constexpr AveragePolicy travels{.buffers = StatePolicy::average};
-  FlatVector values =
-      training.time_only() ? zeros_of(training.parameter_bytes()) : FlatVector(training.averaged_size(travels));
-  if (!training.time_only() && rank == root) training.write_averaged(state, travels, values.data());
-  MPI_Bcast(values.data(), mpi_count(values.size()), MPI_FLOAT, root, workers);
-  if (rank == root || training.time_only()) return state;
-  return training.from_averaged(state, travels, values.data());
+  MPI_Comm_rank(ranks, &rank);
+  MPI_Comm_size(ranks, &size_);
+  is_root_ = rank == what_.root.value;
+  numbers_ = what_.numbers;
+  if (what_.kind == Kind::all_gather) numbers_.resize(what_.numbers.size() * static_cast<std::size_t>(size_));
+  if (has_values(what_)) write();
+  if (what_.kind == Kind::all_reduce && !numbers_.empty()) add(std::span(numbers_));
+}
+
+void MpiReduction::write() {
+  if (training_.time_only()) {
+    Collective without_numbers{.kind = what_.kind, .policy = what_.policy, .slice = what_.slice};
+    values_ = zeros_of(payload_of(without_numbers, training_));
+    return add(values_.span());
+  }
+  switch (what_.kind) {
+    case Kind::all_reduce:
+      if (agreed_.wide) return widen();
+      values_ = FlatVector(training_.gradient_size());
+      training_.write_values(what_.gradient, values_.data());
+      return add_slice();
+    case Kind::average:
+      values_ = FlatVector(training_.averaged_size(what_.policy));
+      training_.write_averaged(what_.model, what_.policy, values_.data());
+      add_slice();
+      if (agreed_.share) scale(*agreed_.share);
+      return;
+    case Kind::broadcast:
+      values_ = FlatVector(training_.averaged_size(broadcast_policy));
+      if (is_root_) training_.write_averaged(what_.model, broadcast_policy, values_.data());
+      return add(values_.span());
+    case Kind::all_gather:
+    case Kind::barrier:
+      return;
+  }
+}
+
+// The whole, or a slice of the parameters, the first one with all that follows them.
+void MpiReduction::add_slice() {
+  if (what_.slice.count == 1) return add(values_.span());
+  const auto parameters = static_cast<std::int64_t>(training_.objective().parameters());
+  const auto begin = static_cast<std::size_t>(what_.slice.begin(parameters));
+  const auto end = static_cast<std::size_t>(what_.slice.end(parameters));
+  add(values_.span().subspan(begin, end - begin));
+  if (what_.slice.index == 0) add(values_.span().subspan(static_cast<std::size_t>(parameters)));
+}
+
+// In double precision, of which the values have the high and the low part.
+void MpiReduction::widen() {
+  what_.gradient.widen();
+  const std::size_t parameters = training_.objective().parameters();
+  values_ = FlatVector(training_.gradient_size(true));
+  training_.write_values(what_.gradient, values_.data());
+  exact_.resize(parameters);
+  for (std::size_t i = 0; i < parameters; ++i) exact_[i] = joined(values_.data()[i], values_.data()[parameters + i]);
+  add(std::span(exact_));
+  add(values_.span().subspan(2 * parameters));
+}
+
+void MpiReduction::scale(double factor) {
+  for (const Part& part : parts_) {
+    if (part.type != MPI_FLOAT) continue;
+    for (float& value : std::span(static_cast<float*>(part.data), part.count)) value *= static_cast<float>(factor);
+  }
+}
+
+void MpiReduction::run() {
+  if (what_.kind == Kind::all_gather) {
+    const int count = mpi_count(what_.numbers.size());
+    MPI_Allgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_);
+  }
+  for (const Part& part : parts_)
+    if (what_.kind == Kind::broadcast)
+      MPI_Bcast(part.data, mpi_count(part.count), part.type, what_.root.value, ranks_);
+    else
+      MPI_Allreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_);
+}
+
+void MpiReduction::begin() {
+  const auto next = [this]() -> MPI_Request* { return &requests_.emplace_back(MPI_REQUEST_NULL); };
+  if (what_.kind == Kind::all_gather) {
+    const int count = mpi_count(what_.numbers.size());
+    MPI_Iallgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_, next());
+  }
+  for (const Part& part : parts_)
+    if (what_.kind == Kind::broadcast)
+      MPI_Ibcast(part.data, mpi_count(part.count), part.type, what_.root.value, ranks_, next());
+    else
+      MPI_Iallreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_, next());
+}
+
+bool MpiReduction::test() {
+  int done = 0;
+  MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
+  return done != 0;
+}
+
+CollectiveResult MpiReduction::result() {
+  CollectiveResult result;
+  if (what_.kind == Kind::all_reduce) result.gradient = sum();
+  if (what_.kind == Kind::average) result.model = mean();
+  if (what_.kind == Kind::broadcast)
+    result.model = is_root_ || training_.time_only()
+                       ? std::move(what_.model)
+                       : training_.from_averaged(what_.model, broadcast_policy, values_.data());
+  if (!numbers_.empty()) result.numbers = std::make_shared<const std::vector<double>>(std::move(numbers_));
+  return result;
+}
+
+Gradient MpiReduction::sum() {
+  const std::size_t parameters = exact_.size();
+  for (std::size_t i = 0; i < parameters; ++i) split(exact_[i], values_.data()[i], values_.data()[parameters + i]);
+  Gradient total = training_.time_only()
+                       ? Gradient(nullptr, agreed_.micro_batches)
+                       : training_.gradient_from(std::move(values_), agreed_.micro_batches, {}, agreed_.wide);
+  if (agreed_.wide) total.widen();
+  total.mark_reduced();
+  return total;
+}
+
+ModelStatePtr MpiReduction::mean() {
+  if (training_.time_only()) return nullptr;
+  if (!agreed_.share) scale(1.0f / static_cast<float>(size_));
+  return training_.from_averaged(what_.model, what_.policy, values_.data());
 }
 
 }  // namespace syncopate

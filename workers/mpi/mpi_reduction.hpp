@@ -1,4 +1,4 @@
-// Collectives over the values of gradients and models: one flat buffer, reduced in place.
+// The values of one collective on one rank: what it brings, in buffers that MPI reduces in place, and what comes of it.
 #pragma once
 
 #include <mpi.h>
@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
+#include "workers/cluster/collective.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
@@ -18,21 +20,56 @@ int mpi_count(std::size_t elements);
 // What a time-only run moves instead of values, so that its messages load the real network too.
 FlatVector zeros_of(Bytes bytes);
 
-// All functions are collective over `workers`, and block.
+class MpiReduction {
+ public:
+  // What the arrivals of all say together.
+  struct Agreed {
+    std::int64_t micro_batches = 0;  // in the sum
+    bool wide = false;               // in double precision
+    std::optional<double> share{};   // of this rank's model in a mean; none, on all ranks alike: equal shares
+  };
 
-// The sum over the ranks, of `micro_batches` micro-batches in all. `wide`: in double precision, the same
-// on all ranks.
-Gradient sum_over(MPI_Comm workers, Training& training, const Gradient& gradient, std::int64_t micro_batches,
-                  bool wide);
+  // `ranks`: of the members, where collectives alone go; the same order of them on all ranks.
+  MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks);
+  MpiReduction(const MpiReduction&) = delete;
+  MpiReduction& operator=(const MpiReduction&) = delete;
 
-void sum_over(MPI_Comm workers, std::span<double> numbers);
+  // Blocks until the values are there.
+  void run();
+  // Returns at once; then `test` until it is true.
+  void begin();
+  bool test();
 
-// The state with the mean of what `policy` averages; the rest by the policy. `share`: of this rank's state
-// in the mean; none, on all ranks alike: equal shares.
-ModelStatePtr mean_over(MPI_Comm workers, Training& training, const ModelStatePtr& state, const AveragePolicy& policy,
-                        std::optional<double> share);
+  // Once.
+  CollectiveResult result();
 
-// Parameters and buffers of rank `root`; the other ranks keep their own moments.
-ModelStatePtr copy_from(MPI_Comm workers, Training& training, const ModelStatePtr& state, int root);
+ private:
+  struct Part {
+    void* data;
+    std::size_t count;
+    MPI_Datatype type;
+  };
+
+  void write();
+  void add(std::span<float> values) { parts_.push_back({values.data(), values.size(), MPI_FLOAT}); }
+  void add(std::span<double> values) { parts_.push_back({values.data(), values.size(), MPI_DOUBLE}); }
+  void add_slice();
+  void widen();
+  Gradient sum();
+  void scale(double factor);
+  ModelStatePtr mean();
+
+  Training& training_;
+  Collective what_;
+  Agreed agreed_;
+  MPI_Comm ranks_;
+  int size_ = 1;
+  bool is_root_ = false;
+  FlatVector values_;
+  std::vector<double> exact_;    // of a wide sum
+  std::vector<double> numbers_;  // summed, or everybody's
+  std::vector<Part> parts_;      // of the buffers: what is reduced
+  std::vector<MPI_Request> requests_;
+};
 
 }  // namespace syncopate

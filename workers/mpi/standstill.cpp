@@ -18,7 +18,7 @@ bool will_take_place(const WaitReport& wait, const std::vector<WaitReport>& repo
       return false;
     case WaitReport::For::meeting:
       return std::ranges::all_of(reports, [&](const WaitReport& other) {
-        return other.meetings == WaitReport::needed_at_no_meeting || other.meetings >= wait.meetings;
+        return other.meetings == WaitReport::needed_at_no_meeting || other.meetings >= wait.meeting;
       });
     case WaitReport::For::the_end:
       return std::ranges::all_of(reports,

@@ -22,7 +22,8 @@ struct WaitReport {
   std::int64_t wait = 0;  // its number among this rank's waits
   std::int64_t letters_sent = 0;
   std::int64_t letters_received = 0;
-  std::int64_t meetings = needed_at_no_meeting;  // a worker: how many it has come to, with the one it waits at
+  std::int64_t meetings = needed_at_no_meeting;  // a worker: how many it has come to
+  std::int64_t meeting = 0;                      // of these the one it waits at, counted from 1
   For what = For::letters;
 
   bool operator==(const WaitReport&) const = default;

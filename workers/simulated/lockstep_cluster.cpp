@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "workers/cluster/deadlock.hpp"
 #include "workers/process/interrupt.hpp"
@@ -173,32 +174,30 @@ void LockstepCluster::check_clock() const {
     throw RunFailure(explain_end_of_clock(fmt::format("worker {}", latest - spent_.begin())));
 }
 
-Agreement LockstepCluster::all_reduce_sum(Rank, Gradient&, std::span<double> numbers, const Contribution& contribution,
-                                          Place place) {
-  if (!numbers.empty()) fail_for_unlike({.operation = "all_reduce_sum with numbers of their own", .at = place.at});
-  return meet(Operation::all_reduce, options_.training.parameter_bytes(), true, &contribution, place);
+StartedCollective LockstepCluster::start(Rank, Collective&& what, const Contribution& contribution, Place place) {
+  using Kind = Collective::Kind;
+  if (!what.numbers.empty() || what.kind == Kind::all_gather)
+    fail_for_unlike({.operation = "collectives with numbers of their own", .at = place.at});
+  if (what.group_size > 0) fail_for_unlike({.operation = "average in groups", .at = place.at});
+  const Agreement agreement = meet(what, what.kind == Kind::broadcast ? nullptr : &contribution, place);
+  started_ = {.gradient = std::move(what.gradient), .model = nullptr, .agreement = agreement};
+  started_->gradient.mark_reduced();
+  return {{Rank{0}, options_.workers}, what, collectives_, contribution.step};
 }
 
-Agreement LockstepCluster::average(Rank, ModelStatePtr&, const Averaging& averaging, const Contribution& contribution,
-                                   Place place) {
-  if (averaging.group_size > 0) fail_for_unlike({.operation = "average in groups", .at = place.at});
-  const Bytes payload{static_cast<Bytes::Rep>(4 * options_.training.averaged_size(averaging.policy))};
-  return meet(Operation::all_reduce, payload, true, &contribution, place);
+CollectiveResult LockstepCluster::finish(Rank, StartedCollective&&, Place place) {
+  if (!started_ || spent_.front() > Duration{})
+    fail_for_unlike({.operation = "finish with work since the start", .at = place.at});
+  return *std::exchange(started_, std::nullopt);
 }
 
-Agreement LockstepCluster::broadcast(Rank, ModelStatePtr&, Rank, Place place) {
-  return meet(Operation::broadcast, options_.training.parameter_bytes(), false, nullptr, place);
-}
-
-Agreement LockstepCluster::barrier(Rank, Place place, const Contribution& contribution) {
-  return meet(Operation::all_reduce, Bytes{0}, false, &contribution, place);
-}
-
-Agreement LockstepCluster::meet(Operation operation, Bytes payload, bool is_round, const Contribution* part,
-                                const Place& place) {
+Agreement LockstepCluster::meet(const Collective& what, const Contribution* part, const Place& place) {
   if (any_lost_) fail_for_lost(place);
-  const CollectiveCall call{
-      .operation = operation, .members = options_.workers, .payload = payload, .number = collectives_++};
+  const bool is_broadcast = what.kind == Collective::Kind::broadcast;
+  const CollectiveCall call{.operation = is_broadcast ? Operation::broadcast : Operation::all_reduce,
+                            .members = options_.workers,
+                            .payload = payload_of(what, options_.training),
+                            .number = collectives_++};
   const Duration until_arrival = *std::ranges::max_element(spent_);
   const Time end = later(met_at_ + until_arrival, options_.network.collective(call));
   if (end == never) throw RunFailure(explain_end_of_clock("the cluster"));
@@ -211,6 +210,7 @@ Agreement LockstepCluster::meet(Operation operation, Bytes payload, bool is_roun
   bytes_ += collective_bytes(call);
   Round round;
   if (part) book(*part, round);
+  const bool is_round = what.kind == Collective::Kind::all_reduce || what.kind == Collective::Kind::average;
   if (is_round || round.kept + round.dropped > 0) {
     round.end = end;
     round.duration = end - std::exchange(last_round_end_, end);
@@ -264,7 +264,6 @@ RunTotals LockstepCluster::totals() const {
   return totals;
 }
 
-SharedNumbers LockstepCluster::all_gather(Rank, std::span<const double>, Place place) { fail_for_unlike(place); }
 std::vector<PartialSum> LockstepCluster::partial_all_reduce(Rank, Gradient, const Activation&, LateGradient,
                                                             const Contribution&, Place place) {
   fail_for_unlike(place);

@@ -38,16 +38,12 @@ class LockstepCluster : public Cluster {
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
                                            const MicroBatch& samples, const Deadline& deadline) override;
   Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override;
-  Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
-                           Place place) override;
-  Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
-                    Place place) override;
-  Agreement broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) override;
-  Agreement barrier(Rank self, Place place, const Contribution& contribution) override;
+  // Nothing is computed between start and finish: who computes then acts by its own clock.
+  StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
+  CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
   Bytes bytes_sent() const override { return bytes_; }
 
   // What workers that act alike do not do: std::logic_error.
-  SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place) override;
   std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
                                              LateGradient late, const Contribution& contribution, Place place) override;
   void finish_round(Rank self, const Contribution& contribution) override;
@@ -74,7 +70,7 @@ class LockstepCluster : public Cluster {
   bool add_times(const Deadline& deadline, std::span<const Duration> times);
   bool add_times_until(Duration limit, std::span<const Duration> times);
   // `part` is what one worker brings; null: nothing is booked, and what has been computed waits for the next one.
-  Agreement meet(Operation operation, Bytes payload, bool is_round, const Contribution* part, const Place& place);
+  Agreement meet(const Collective& what, const Contribution* part, const Place& place);
   void book(const Contribution& part, Round& round);
   void check_clock() const;
   [[noreturn]] void fail_for_lost(const Place& place) const;
@@ -100,6 +96,7 @@ class LockstepCluster : public Cluster {
   Bytes bytes_{};
   Time last_round_end_{};
   Bytes last_round_bytes_{};
+  std::optional<CollectiveResult> started_;
   Drawn drawn_;
   std::vector<Duration> rows_;  // scratch
 };

@@ -26,23 +26,23 @@ RunTotals SettlingCluster::run(const Program& work, const Program& serve) {
   }
 }
 
+CollectiveResult SettlingCluster::finish(Rank self, StartedCollective&& started, Place place) {
+  const Step step = started.is_of_group ? Step{0} : started.step;
+  CollectiveResult result = current().finish(self, std::move(started), place);
+  settle_after(self, step);
+  return result;
+}
+
 Agreement SettlingCluster::all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                           const Contribution& contribution, Place place) {
   const Agreement agreement = current().all_reduce_sum(self, gradient, numbers, contribution, place);
-  settle_after(self, contribution);
-  return agreement;
-}
-
-Agreement SettlingCluster::average(Rank self, ModelStatePtr& state, const Averaging& averaging,
-                                   const Contribution& contribution, Place place) {
-  const Agreement agreement = current().average(self, state, averaging, contribution, place);
-  settle_after(self, contribution);
+  settle_after(self, contribution.step);
   return agreement;
 }
 
 // Worker 0 is the first to come out of a collective. It never waits again, so that the others stay where they are.
-void SettlingCluster::settle_after(Rank self, const Contribution& contribution) {
-  if (!lockstep_ && self == Rank{0} && contribution.step > alike_from_) lockstep_.emplace(options_, fibers_.progress());
+void SettlingCluster::settle_after(Rank self, Step step) {
+  if (!lockstep_ && self == Rank{0} && step > alike_from_) lockstep_.emplace(options_, fibers_.progress());
 }
 
 std::int64_t least_bytes_of_workers(const SimulatedCluster::Options& options, std::optional<Step> alike_from) {

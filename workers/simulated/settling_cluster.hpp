@@ -30,19 +30,12 @@ class SettlingCluster : public Cluster {
   Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override {
     return current().compute_gradients(self, at, first, count);
   }
+  StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override {
+    return current().start(self, std::move(what), contribution, place);
+  }
+  CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
   Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
                            Place place) override;
-  Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
-                    Place place) override;
-  Agreement broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) override {
-    return current().broadcast(self, state, root, place);
-  }
-  Agreement barrier(Rank self, Place place, const Contribution& contribution) override {
-    return current().barrier(self, place, contribution);
-  }
-  SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place) override {
-    return current().all_gather(self, numbers, place);
-  }
   std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
                                              LateGradient late, const Contribution& contribution,
                                              Place place) override {
@@ -61,8 +54,8 @@ class SettlingCluster : public Cluster {
 
  private:
   Cluster& current() { return lockstep_ ? static_cast<Cluster&>(*lockstep_) : fibers_; }
+  void settle_after(Rank self, Step step);
   const Cluster& current() const { return lockstep_ ? static_cast<const Cluster&>(*lockstep_) : fibers_; }
-  void settle_after(Rank self, const Contribution& contribution);
 
   SimulatedCluster::Options options_;
   Step alike_from_;

@@ -17,6 +17,7 @@ SimulatedCluster::SimulatedCluster(const Options& options)
   participants_ = std::vector<Participant>(count);
   if (options_.record && options_.record->spans) spans_ = &*options_.record->spans;
   if (!network_is_plain_) senders_.resize(count);
+  all_.members = {Rank{0}, options_.workers};
   one_by_one_ = options_.record || options_.outages || options_.pauses;
   if (options_.pauses) pauses_.resize(static_cast<std::size_t>(options_.workers));
   for (int i = 0; options_.outages && i < options_.workers; ++i)
@@ -125,10 +126,7 @@ void SimulatedCluster::handle(const Event& event) {
       deliver(event.rank, event.delivery);
       break;
     case Event::Kind::finish_collective:
-      end_collective();
-      break;
-    case Event::Kind::finish_group:
-      end_group(event.rank);
+      end_collective(*event.assembly);
       break;
     case Event::Kind::arrive_partial:
       resume(event.rank);
@@ -151,7 +149,8 @@ void SimulatedCluster::leave(Rank rank) {
     ++servers_left_;
   } else {
     ++leaves_;
-    if (gathering_.arrived > 0) fail_for_who_left(gathering_.place);
+    fail_if_awaited(all_, rank);
+    for (auto& [members, assembly] : groups_) fail_if_awaited(assembly, rank);
     if (has_partial_rounds_) start_partial_round_if_due();
   }
   wake_who_waits_in_vain(rank);
@@ -168,8 +167,12 @@ void SimulatedCluster::poll_interrupt() {
 }
 
 std::uint64_t SimulatedCluster::schedule(Time at, Event::Kind kind, Rank rank, Delivery* delivery) {
-  events_.push({at, next_event_, delivery, rank, kind});
+  events_.push({at, next_event_, {delivery}, rank, kind});
   return next_event_++;
+}
+
+void SimulatedCluster::schedule_end(Time at, Event::Kind kind, Assembly* assembly) {
+  events_.push({at, next_event_++, {.assembly = assembly}, Rank{}, kind});
 }
 
 std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,

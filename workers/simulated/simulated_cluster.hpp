@@ -65,13 +65,12 @@ class SimulatedCluster : public Cluster, private MessagePool {
   bool has_lost_state(Rank self) override;
   Gradient compute_gradients(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count) override;
   Duration sleep_after(Rank self, const MicroBatch& slot) const override;
+  StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
+  CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
+  // Start and finish without anything that the worker would keep between them: with thousands of workers its stack is
+  // in no near cache, and each line of it counts.
   Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
                            Place place) override;
-  Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
-                    Place place) override;
-  Agreement broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) override;
-  Agreement barrier(Rank self, Place place, const Contribution& contribution) override;
-  SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place) override;
   std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
                                              LateGradient late, const Contribution& contribution, Place place) override;
   void finish_round(Rank self, const Contribution& contribution) override;
@@ -82,9 +81,10 @@ class SimulatedCluster : public Cluster, private MessagePool {
   Bytes bytes_sent() const override { return bytes_; }
 
  private:
-  enum class Collective { none, all_reduce, average, broadcast, barrier, all_gather };
-
   static constexpr Rank anybody{-1};
+
+  struct Gathering;
+  struct Assembly;
 
   // Two cache lines.
   struct alignas(64) Delivery : Message {
@@ -110,6 +110,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
     bool ended : 1 = false;            // its program has
     bool left : 1 = false;             // and the clock has come to that
     bool lost : 1 = false;             // in a micro-batch that never ends
+    std::uint16_t awaits = 0;          // the collective whose end it waits for (Gathering::id); 0: none
     Account account;
     std::int64_t computed = 0;  // micro-batches whose gradient exists
     Time last_arrival{};        // of what it has sent: it leaves after that
@@ -121,6 +122,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
     int in_flight = 0;       // messages sent to it, not yet arrived
     int awaited = 0;         // who waits for a message from here alone
     int leaves_told = 0;     // a server: of workers that have left
+    int started = 0;         // collectives of all workers
     std::uint64_t wake = 0;  // number of the event that ends its present wait; 0: none
     // What only some methods touch.
     int drawn_first = 0;
@@ -159,38 +161,34 @@ class SimulatedCluster : public Cluster, private MessagePool {
     std::array<Duration, most_steps> times{};  // of steps end - 6 .. end - 1; 0: not drawn
   };
 
-  // The collective that workers are gathering for. Sums are formed as they arrive.
+  // A collective, from its first arrival until its members have its result. Sums are formed as they arrive.
   struct Gathering {
-    Collective operation = Collective::none;
+    std::uint16_t id = 0;  // not 0; those who wait look whether it is theirs that has ended
+    Collective what;       // the first one's, then what comes of it
     Place place;
     int arrived = 0;
-    Time last_arrival{};
-    Round round;
-    Gradient sum;
-    std::vector<double> numbers;        // summed, or gathered
-    std::vector<ModelStatePtr> states;  // by rank
-    std::vector<double> weights;        // by rank
-    AveragePolicy policy;
-    Rank root{};
-  };
-
-  // The last collective that ended, as long as workers still pick up its result: the first of them
-  // may already stand in the next one.
-  struct Meeting {
+    int finished = 0;
+    bool has_ended = false;
     Time last_arrival{};
     Time end{};
-    Agreement agreement;
-    Gradient sum;
+    Round round;
+    std::vector<ModelStatePtr> states;  // by place among the members: brought, then what comes back
+    std::vector<double> weights;        // likewise
     SharedNumbers numbers;
-    std::vector<ModelStatePtr> states;
+    Agreement agreement;
   };
 
-  // A group of consecutive ranks that average among themselves.
-  struct Group {
-    int members = 0;
-    std::int64_t averages = 0;  // begun
-    Gathering gathering;
-    Meeting meeting;
+  // Workers of consecutive ranks that have collectives among themselves: all, or a group.
+  struct Assembly {
+    Members members;
+    std::deque<Gathering> open;   // in the order in which they were started
+    std::int64_t first_open = 0;  // number of the first of them
+    Gathering* newest = nullptr;  // the last of them, also when it is through
+    std::int64_t newest_number = -1;
+    std::int64_t begun = 0;    // collectives, whose costs may vary by number
+    bool under_way = false;    // one is on the network
+    Time free_at{};            // end of the last one
+    std::vector<int> started;  // of a group, by member: collectives
   };
 
   // The partial all-reduce that is open or under way, and the results that somebody has still to get.
@@ -222,19 +220,13 @@ class SimulatedCluster : public Cluster, private MessagePool {
   };
 
   struct Event {
-    enum class Kind {
-      resume,
-      deliver,
-      finish_collective,
-      finish_group,
-      arrive_partial,
-      finish_partial,
-      enter_link,
-      leave
-    };
+    enum class Kind { resume, deliver, finish_collective, arrive_partial, finish_partial, enter_link, leave };
     Time at;
     std::uint64_t number;
-    Delivery* delivery;  // of the pool
+    union {
+      Delivery* delivery;  // of the pool
+      Assembly* assembly;  // whose collective ends
+    };
     Rank rank{};
     Kind kind;
     bool before(const Event& other) const { return at != other.at ? at < other.at : number < other.number; }
@@ -246,6 +238,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
     Event::Kind then{};
     Rank rank{};                   // of that event
     Delivery* delivery = nullptr;  // null: a collective
+    Assembly* assembly = nullptr;  // null: a partial all-reduce, or a message
     std::size_t passed = 0;        // hops
   };
 
@@ -260,6 +253,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
   void leave(Rank rank);
   void poll_interrupt();
   std::uint64_t schedule(Time at, Event::Kind kind, Rank rank, Delivery* delivery = nullptr);
+  void schedule_end(Time at, Event::Kind kind, Assembly* assembly);
   static void suspend(Participant& participant, const Place& place) {
     participant.waits_for = &place;
     participant.fiber->suspend();
@@ -296,24 +290,40 @@ class SimulatedCluster : public Cluster, private MessagePool {
   }
   void record_micro_batch(Rank rank, const MicroBatch& slot, Activity activity, Time end);
   void record_passage(Rank rank, const MicroBatch& slot, const Passage& passage);
-  Gathering& arrive(Rank rank, Collective operation, const Contribution& contribution, const Place& place);
-  [[gnu::always_inline]] Agreement meet(Rank rank, const Place& place);
-  void add_model(Rank rank, Gathering& gathering, std::size_t place_in_group, ModelStatePtr& state,
-                 const Averaging& averaging) const;
+  Assembly& assembly_of(Rank rank, const Collective& what);
+  Gathering& next_gathering(Assembly& assembly, Rank rank, const Place& place);
+  // How many collectives of these members the worker has started.
+  int& started_by(Assembly& assembly, Rank rank) {
+    if (&assembly == &all_) return self(rank).started;
+    return assembly.started[static_cast<std::size_t>(rank.value - assembly.members.first.value)];
+  }
+  [[gnu::noinline]] static Gathering& older_gathering(Assembly& assembly, std::int64_t number);
+  [[gnu::noinline]] Gathering& add_gathering(Assembly& assembly, const Place& place);
+  [[gnu::noinline]] void check_sum(const Gathering& gathering, Rank rank, std::span<const double> numbers,
+                                   const Place& place) const;
+  [[gnu::noinline]] void fail_if_left(Assembly& assembly, std::int64_t number, const Place& place);
+  void book_arrival(Assembly& assembly, Gathering& gathering, Rank rank, const Contribution& part);
+  void wait_for_end(Rank rank, const Gathering& gathering, const Place& place);
+  [[gnu::noinline]] static void release(Gathering& gathering);
+  static void take_leave(const Assembly& assembly, Gathering& gathering);
+  void join(Gathering& gathering, const Assembly& assembly, Rank rank, Collective&& what, const Place& place);
+  void check_alike(const Gathering& gathering, Rank rank, const Collective& what, std::size_t count,
+                   const Place& place) const;
+  void begin_next(Assembly& assembly);
+  void end_collective(Assembly& assembly);
+  void form_result(Gathering& gathering);
+  CollectiveResult take_result(Assembly& assembly, Gathering& gathering, Rank rank);
+  void close_row(const Gathering& gathering);
   std::vector<ModelStatePtr> mean_of(const Gathering& gathering) const;
-  void average_in_group(Rank rank, ModelStatePtr& state, const Averaging& averaging, Place place);
-  void end_group(Rank first);
+  void fail_if_awaited(Assembly& assembly, Rank left);
   [[noreturn]] void fail_for_who_left(const Place& place) const;
   [[noreturn, gnu::cold]] void fail_for_rank(Rank from, Rank to, const Place& place) const;
-  [[noreturn]] void fail_for_counts(Rank rank, std::size_t count, std::size_t expected) const;
-  void schedule_collective_end();
-  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Rank rank);
+  void begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly);
   [[gnu::noinline]] void send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery);
   Time in_order(Rank from, Rank to, std::size_t stage, Time at);
   void cross(Time at, Crossing crossing);
   void enter_link(std::uint64_t crossing);
   void schedule_leave(Rank rank);
-  void end_collective();
   std::optional<Passage> meet_outages(Rank rank, const MicroBatch& slot, const Deadline& deadline);
   std::optional<Gradient> pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                        const MicroBatch& samples, const Passage& passage);
@@ -325,8 +335,6 @@ class SimulatedCluster : public Cluster, private MessagePool {
   void end_pause(Rank rank);
   void end_trailing_work(Rank rank);
   void pass_time(Rank rank, Time until, const char* what);
-  Bytes payload() const;
-  Bytes average_payload(const AveragePolicy& policy) const;
   void contribute(Rank rank, Gradient gradient, const Contribution& part);
   void start_partial_round_if_due();
   void end_partial_round();
@@ -359,9 +367,11 @@ class SimulatedCluster : public Cluster, private MessagePool {
   int ended_workers_ = 0;  // whose programs have ended
   int leaves_ = 0;         // workers that have left
   int servers_left_ = 0;
-  Gathering gathering_;
-  Meeting meeting_;
-  std::map<int, Group> groups_;  // by their first rank
+  Assembly all_;
+  std::map<Members, Assembly> groups_;
+  std::uint16_t last_id_ = 0;  // of gatherings
+  Time met_at_{};              // end of the last collective of all workers,
+  Time last_arrival_{};        // and the last arrival at it
   PartialRound partial_;
   bool has_partial_rounds_ = false;
   std::map<Step, OpenRow> open_rows_;

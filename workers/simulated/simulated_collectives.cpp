@@ -1,6 +1,6 @@
-// Collectives of the simulated cluster: workers gather; at the last arrival plus the network's cost
-// the result is formed and all go on. A worker's part is done while it runs, never in a loop over all
-// workers: with thousands of them, fetching each one's memory once per step is the cost of a step.
+// Collectives of the simulated cluster: workers gather; at the last arrival plus the network's cost the result is
+// formed, and who waits for it goes on. A worker's part is done while it runs, never in a loop over all workers: with
+// thousands of them, fetching each one's memory once per step is the cost of a step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,123 +11,296 @@
 
 namespace syncopate {
 
-// Waits for the others; afterwards the worker's clock stands at the collective's end.
-inline Agreement SimulatedCluster::meet(Rank rank, const Place& place) {
-  if (gathering_.arrived == options_.workers) schedule_collective_end();
-  Participant& participant = self(rank);
-  suspend(participant, place);
-  record(rank, Activity::wait, meeting_.last_arrival, place.operation);
-  record(rank, Activity::communicate, meeting_.end, place.operation);
-  participant.account[Activity::wait] += meeting_.last_arrival - participant.now;
-  participant.account[Activity::communicate] += meeting_.end - meeting_.last_arrival;
-  participant.now = participant.met_at = meeting_.end;
-  if (!pauses_.empty()) end_pause(rank);
-  return meeting_.agreement;
+using Kind = Collective::Kind;
+
+StartedCollective SimulatedCluster::start(Rank rank, Collective&& what, const Contribution& part, Place place) {
+  Assembly& assembly = assembly_of(rank, what);
+  Gathering& gathering = next_gathering(assembly, rank, place);
+  join(gathering, assembly, rank, std::move(what), place);
+  const std::int64_t number = started_by(assembly, rank);
+  book_arrival(assembly, gathering, rank, part);
+  return {assembly.members, gathering.what, number, part.step};
 }
 
 Agreement SimulatedCluster::all_reduce_sum(Rank rank, Gradient& gradient, std::span<double> numbers,
-                                           const Contribution& contribution, Place place) {
-  Gathering& gathering = arrive(rank, Collective::all_reduce, contribution, place);
-  gathering.sum += std::move(gradient);
-  if (gathering.arrived == 1) gathering.numbers.assign(numbers.size(), 0.0);
-  if (gathering.numbers.size() != numbers.size()) fail_for_counts(rank, numbers.size(), gathering.numbers.size());
-  for (std::size_t i = 0; i < numbers.size(); ++i) gathering.numbers[i] += numbers[i];
-  const Agreement agreement = meet(rank, place);
-  gradient = meeting_.sum;
-  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = (*meeting_.numbers)[i];
-  return agreement;
-}
-
-SharedNumbers SimulatedCluster::all_gather(Rank rank, std::span<const double> numbers, Place place) {
-  Gathering& gathering = arrive(rank, Collective::all_gather, {}, place);
-  const std::size_t count = numbers.size();
-  if (gathering.arrived == 1) gathering.numbers.assign(count * static_cast<std::size_t>(options_.workers), 0.0);
-  const std::size_t expected = gathering.numbers.size() / static_cast<std::size_t>(options_.workers);
-  if (expected != count) fail_for_counts(rank, count, expected);
-  std::copy(numbers.begin(), numbers.end(),
-            gathering.numbers.begin() + static_cast<std::ptrdiff_t>(index(rank) * count));
-  meet(rank, place);
-  return meeting_.numbers;
-}
-
-void SimulatedCluster::fail_for_counts(Rank rank, std::size_t count, std::size_t expected) const {
-  throw RunFailure(fmt::format("{} brings {} numbers, others {}", name(rank), count, expected));
-}
-
-Agreement SimulatedCluster::average(Rank rank, ModelStatePtr& state, const Averaging& averaging,
-                                    const Contribution& contribution, Place place) {
-  if (averaging.group_size > 0) {
-    average_in_group(rank, state, averaging, place);
-    return {.time = self(rank).now};
+                                           const Contribution& part, Place place) {
+  Gathering& gathering = next_gathering(all_, rank, place);
+  Collective& sum = gathering.what;
+  if (gathering.arrived == 0) {
+    sum.kind = Kind::all_reduce;
+    sum.numbers.resize(numbers.size());
   }
-  Gathering& gathering = arrive(rank, Collective::average, contribution, place);
-  add_model(rank, gathering, index(rank), state, averaging);
-  const Agreement agreement = meet(rank, place);
-  state = std::move(meeting_.states[index(rank)]);
+  if (sum.kind != Kind::all_reduce || sum.numbers.size() != numbers.size() || sum.slice.count > 1)
+    check_sum(gathering, rank, numbers, place);
+  sum.gradient += std::move(gradient);
+  for (std::size_t i = 0; i < numbers.size(); ++i) sum.numbers[i] += numbers[i];
+  book_arrival(all_, gathering, rank, part);
+  wait_for_end(rank, gathering, place);
+  if (!pauses_.empty()) end_pause(rank);
+  gradient = sum.gradient;
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = (*gathering.numbers)[i];
+  const Agreement agreement = gathering.agreement;
+  take_leave(all_, gathering);
   return agreement;
 }
 
-void SimulatedCluster::add_model(Rank rank, Gathering& gathering, std::size_t place_in_group, ModelStatePtr& state,
-                                 const Averaging& averaging) const {
-  if (gathering.arrived > 1 && gathering.policy != averaging.policy)
-    throw RunFailure(fmt::format("{} averages by another policy than the others", name(rank)));
-  gathering.policy = averaging.policy;
-  gathering.states[place_in_group] = std::move(state);
-  gathering.weights[place_in_group] = averaging.weight;
+// Apart, so that the usual case needs no stack for it.
+void SimulatedCluster::check_sum(const Gathering& gathering, Rank rank, std::span<const double> numbers,
+                                 const Place& place) const {
+  check_alike(gathering, rank, Collective::all_reduce({}, numbers), gathering.what.numbers.size(), place);
 }
 
-// Weights that are all equal, 0 too, are none.
-std::vector<ModelStatePtr> SimulatedCluster::mean_of(const Gathering& gathering) const {
-  const auto& weights = gathering.weights;
-  const bool equal = std::all_of(weights.begin(), weights.end(), [&](double w) { return w == weights.front(); });
-  return options_.training.average(gathering.states, gathering.policy, equal ? std::span<const double>() : weights);
-}
-
-Agreement SimulatedCluster::broadcast(Rank rank, ModelStatePtr& state, Rank root, Place place) {
-  if (root.value < 0 || root.value >= options_.workers)
-    throw RunFailure(fmt::format("{} broadcasts from rank {}, but the workers are 0 to {}", name(rank), root.value,
-                                 options_.workers - 1));
-  Gathering& gathering = arrive(rank, Collective::broadcast, {}, place);
-  if (gathering.arrived > 1 && gathering.root != root)
-    throw RunFailure(fmt::format("{} broadcasts from rank {} while others broadcast from rank {}", name(rank),
-                                 root.value, gathering.root.value));
-  gathering.root = root;
-  gathering.states[index(rank)] = state;
-  const Agreement agreement = meet(rank, place);
-  state = options_.training.adopt(state, meeting_.states[index(root)]);
-  return agreement;
-}
-
-Agreement SimulatedCluster::barrier(Rank rank, Place place, const Contribution& contribution) {
-  arrive(rank, Collective::barrier, contribution, place);
-  return meet(rank, place);
-}
-
-SimulatedCluster::Gathering& SimulatedCluster::arrive(Rank rank, Collective operation, const Contribution& part,
-                                                      const Place& place) {
-  Gathering& gathering = gathering_;
+inline void SimulatedCluster::book_arrival(Assembly& assembly, Gathering& gathering, Rank rank,
+                                           const Contribution& part) {
   Participant& participant = self(rank);
-  if (is_server(rank)) throw RunFailure("a server cannot take part in a collective");
-  if (ended_workers_ > 0) fail_for_who_left(place);
-  if (!pauses_.empty()) end_trailing_work(rank);
-  if (gathering.arrived > 0 && operation != gathering.operation)
-    throw RunFailure(
-        fmt::format("{} calls {} while others gather for {}", name(rank), place.operation, gathering.place.operation));
-  gathering.operation = operation;
-  gathering.place = place;
   gathering.last_arrival = std::max(gathering.last_arrival, participant.now);
-  ++gathering.arrived;
-  if (operation == Collective::average || operation == Collective::broadcast) {
-    gathering.states.resize(static_cast<std::size_t>(options_.workers));
-    gathering.weights.resize(static_cast<std::size_t>(options_.workers));
-  }
   participant.kept += part.kept;
   participant.dropped += part.planned - part.kept;
   gathering.round.kept += part.kept;
   gathering.round.dropped += part.planned - part.kept;
   gathering.round.step = std::max(gathering.round.step, part.step);
   gathering.round.period = std::max(gathering.round.period, part.period);
+  ++started_by(assembly, rank);
+  if (++gathering.arrived == assembly.members.count && !assembly.under_way) begin_next(assembly);
+}
+
+SimulatedCluster::Assembly& SimulatedCluster::assembly_of(Rank rank, const Collective& what) {
+  if (what.group_size == 0) return all_;
+  const Members members = members_of(what, rank, options_.workers);
+  Assembly& assembly = groups_[members];
+  if (assembly.started.empty()) {
+    assembly.members = members;
+    assembly.started.resize(static_cast<std::size_t>(members.count));
+  }
+  return assembly;
+}
+
+// The first that this worker has not come to yet.
+inline SimulatedCluster::Gathering& SimulatedCluster::next_gathering(Assembly& assembly, Rank rank,
+                                                                     const Place& place) {
+  if (is_server(rank)) throw RunFailure("a server cannot take part in a collective");
+  const std::int64_t number = started_by(assembly, rank);
+  if (ended_workers_ > 0) fail_if_left(assembly, number, place);
+  if (!pauses_.empty() && &assembly == &all_) end_trailing_work(rank);
+  if (number == assembly.newest_number) return *assembly.newest;
+  return number > assembly.newest_number ? add_gathering(assembly, place) : older_gathering(assembly, number);
+}
+
+SimulatedCluster::Gathering& SimulatedCluster::older_gathering(Assembly& assembly, std::int64_t number) {
+  return assembly.open[static_cast<std::size_t>(number - assembly.first_open)];
+}
+
+SimulatedCluster::Gathering& SimulatedCluster::add_gathering(Assembly& assembly, const Place& place) {
+  while (!assembly.open.empty() && assembly.open.front().finished == assembly.members.count) {
+    assembly.open.pop_front();
+    ++assembly.first_open;
+  }
+  Gathering& gathering = assembly.open.emplace_back();
+  gathering.place = place;
+  gathering.id = ++last_id_ == 0 ? ++last_id_ : last_id_;
+  assembly.newest = &gathering;
+  ++assembly.newest_number;
   return gathering;
+}
+
+// A worker that has left without coming to this one.
+void SimulatedCluster::fail_if_left(Assembly& assembly, std::int64_t number, const Place& place) {
+  for (int i = 0; i < assembly.members.count; ++i) {
+    const Rank member{assembly.members.first.value + i};
+    if (self(member).ended && started_by(assembly, member) <= number) fail_for_who_left(place);
+  }
+}
+
+// Adds what the worker brings. All bring alike.
+void SimulatedCluster::join(Gathering& gathering, const Assembly& assembly, Rank rank, Collective&& what,
+                            const Place& place) {
+  const auto members = static_cast<std::size_t>(assembly.members.count);
+  const auto member = static_cast<std::size_t>(rank.value - assembly.members.first.value);
+  Collective& sum = gathering.what;
+  const bool is_first = gathering.arrived == 0;
+  if (is_first) {
+    sum.kind = what.kind;
+    sum.policy = what.policy;
+    sum.group_size = what.group_size;
+    sum.root = what.root;
+    sum.slice = what.slice;
+    sum.numbers.resize(what.numbers.size() * (what.kind == Kind::all_gather ? members : 1));
+  }
+  const std::size_t count = sum.numbers.size() / (what.kind == Kind::all_gather ? members : 1);
+  check_alike(gathering, rank, what, count, place);
+  switch (what.kind) {
+    case Kind::all_reduce:
+      sum.gradient += std::move(what.gradient);
+      for (std::size_t i = 0; i < count; ++i) sum.numbers[i] += what.numbers[i];
+      break;
+    case Kind::all_gather:
+      std::ranges::copy(what.numbers, sum.numbers.begin() + static_cast<std::ptrdiff_t>(member * count));
+      break;
+    case Kind::average:
+    case Kind::broadcast:
+      gathering.states.resize(members);
+      gathering.weights.resize(members);
+      gathering.states[member] = std::move(what.model);
+      gathering.weights[member] = what.weight;
+      break;
+    case Kind::barrier:
+      break;
+  }
+}
+
+void SimulatedCluster::check_alike(const Gathering& gathering, Rank rank, const Collective& what, std::size_t count,
+                                   const Place& place) const {
+  const Collective& others = gathering.what;
+  const auto fail = [&](const std::string& how) { throw RunFailure(name(rank) + how); };
+  const auto is_a_worker = [&](Rank root) { return root.value >= 0 && root.value < options_.workers; };
+  if (what.kind != others.kind)
+    fail(fmt::format(" calls {} while others gather for {}", place.operation, gathering.place.operation));
+  if (what.numbers.size() != count) fail(fmt::format(" brings {} numbers, others {}", what.numbers.size(), count));
+  if (what.policy != others.policy) fail(" averages by another policy than the others");
+  if (what.slice != others.slice) fail(" brings another slice than the others");
+  if (!is_a_worker(what.root))
+    fail(fmt::format(" broadcasts from rank {}, but the workers are 0 to {}", what.root.value, options_.workers - 1));
+  if (what.root != others.root)
+    fail(fmt::format(" broadcasts from rank {} while others broadcast from rank {}", what.root.value,
+                     others.root.value));
+}
+
+// Collectives of the same members go one after another.
+void SimulatedCluster::begin_next(Assembly& assembly) {
+  const auto next = std::ranges::find_if(assembly.open, [](const Gathering& g) { return !g.has_ended; });
+  if (next == assembly.open.end() || next->arrived < assembly.members.count) return;
+  const auto& [first, count] = assembly.members;
+  Operation operation = Operation::all_reduce;
+  if (next->what.kind == Kind::broadcast) operation = Operation::broadcast;
+  if (next->what.kind == Kind::all_gather) operation = Operation::all_gather;
+  const bool is_of_all = &assembly == &all_;
+  const CollectiveCall call{.operation = operation,
+                            .members = count,
+                            .payload = payload_of(next->what, options_.training),
+                            .first = first,
+                            .number = is_of_all ? collectives_begun_++ : assembly.begun++};
+  assembly.under_way = true;
+  const Time at = std::max(next->last_arrival, assembly.free_at);
+  if (is_of_all || count > 1)
+    begin_collective(at, call, Event::Kind::finish_collective, &assembly);
+  else  // alone: nothing
+    schedule_end(at, Event::Kind::finish_collective, &assembly);
+}
+
+void SimulatedCluster::end_collective(Assembly& assembly) {
+  Gathering& gathering = *std::ranges::find_if(assembly.open, [](const Gathering& g) { return !g.has_ended; });
+  ++collectives_;
+  gathering.has_ended = true;
+  gathering.end = assembly.free_at = global_;
+  assembly.under_way = false;
+  form_result(gathering);
+  if (&assembly == &all_) {
+    kept_ += gathering.round.kept;
+    met_at_ = global_;
+    last_arrival_ = gathering.last_arrival;
+    gathering.agreement = {.time = global_, .micro_batches = kept_, .bytes = bytes_};
+    close_row(gathering);
+  } else {
+    gathering.agreement = {.time = global_};
+  }
+  begin_next(assembly);
+  const std::uint16_t id = gathering.id;  // it may be gone when the last one has been resumed
+  constexpr int ahead = 2;
+  const auto& [first, count] = assembly.members;
+  for (int i = 0; i < count; ++i) {
+    if (i + ahead < count) self(Rank{first.value + i + ahead}).fiber->prefetch();
+    const Rank member{first.value + i};
+    if (self(member).awaits == id) resume(member);
+  }
+}
+
+void SimulatedCluster::form_result(Gathering& gathering) {
+  Collective& what = gathering.what;
+  what.gradient = options_.training.share(what.gradient);
+  what.gradient.mark_reduced();
+  if (!what.numbers.empty()) gathering.numbers = std::make_shared<const std::vector<double>>(std::move(what.numbers));
+  if (what.kind == Kind::average) gathering.states = mean_of(gathering);
+}
+
+// Weights that are all equal, 0 too, are none.
+std::vector<ModelStatePtr> SimulatedCluster::mean_of(const Gathering& gathering) const {
+  const auto& [policy, slice] = std::pair(gathering.what.policy, gathering.what.slice);
+  const auto& weights = gathering.weights;
+  const bool equal = std::ranges::all_of(weights, [&](double w) { return w == weights.front(); });
+  Training& training = options_.training;
+  auto means = training.average(gathering.states, policy, equal ? std::span<const double>() : weights);
+  if (slice.count == 1 || training.time_only()) return means;
+  for (std::size_t i = 0; i < means.size(); ++i) {
+    std::vector<ModelStatePtr> slices(static_cast<std::size_t>(slice.count), gathering.states[i]);
+    slices[static_cast<std::size_t>(slice.index)] = means[i];
+    means[i] = training.assemble(gathering.states[i], slices);
+  }
+  return means;
+}
+
+void SimulatedCluster::close_row(const Gathering& gathering) {
+  Round round = gathering.round;
+  const bool is_round = gathering.what.kind == Kind::all_reduce || gathering.what.kind == Kind::average;
+  if (!is_round && round.kept + round.dropped == 0) return;
+  round.end = global_;
+  round.duration = global_ - std::exchange(last_round_end_, global_);
+  round.bytes = bytes_ - std::exchange(last_round_bytes_, bytes_);
+  if (options_.observer) options_.observer->on_round(round);
+}
+
+CollectiveResult SimulatedCluster::finish(Rank rank, StartedCollective&& started, Place place) {
+  Assembly& assembly = started.is_of_group ? groups_.at(started.members) : all_;
+  Gathering& gathering = older_gathering(assembly, started.number);
+  wait_for_end(rank, gathering, place);
+  if (!pauses_.empty() && !started.is_of_group) end_pause(rank);
+  return take_result(assembly, gathering, rank);
+}
+
+// What lies before the last arrival is waiting; what has passed while the worker computed costs it nothing.
+inline void SimulatedCluster::wait_for_end(Rank rank, const Gathering& gathering, const Place& place) {
+  Participant& participant = self(rank);
+  while (!gathering.has_ended) {
+    participant.awaits = gathering.id;
+    suspend(participant, place);
+    participant.awaits = 0;
+  }
+  const Time began = std::max(gathering.last_arrival, participant.now);
+  const Time end = std::max(gathering.end, participant.now);
+  record(rank, Activity::wait, began, place.operation);
+  record(rank, Activity::communicate, end, place.operation);
+  participant.account[Activity::wait] += began - participant.now;
+  participant.account[Activity::communicate] += end - began;
+  participant.now = participant.met_at = end;
+}
+
+CollectiveResult SimulatedCluster::take_result(Assembly& assembly, Gathering& gathering, Rank rank) {
+  const Collective& what = gathering.what;
+  CollectiveResult result{.gradient = what.gradient, .numbers = gathering.numbers, .agreement = gathering.agreement};
+  const auto member = static_cast<std::size_t>(rank.value - assembly.members.first.value);
+  if (what.kind == Kind::average) result.model = std::move(gathering.states[member]);
+  if (what.kind == Kind::broadcast)
+    result.model =
+        options_.training.adopt(gathering.states[member], gathering.states[static_cast<std::size_t>(what.root.value)]);
+  take_leave(assembly, gathering);
+  return result;
+}
+
+// After the last one nobody asks any more, and what nobody else holds may be updated in place.
+inline void SimulatedCluster::take_leave(const Assembly& assembly, Gathering& gathering) {
+  if (++gathering.finished == assembly.members.count) release(gathering);
+}
+
+void SimulatedCluster::release(Gathering& gathering) {
+  gathering.what = {};
+  gathering.states.clear();
+  gathering.numbers = nullptr;
+}
+
+void SimulatedCluster::fail_if_awaited(Assembly& assembly, Rank left) {
+  const int member = left.value - assembly.members.first.value;
+  if (member < 0 || member >= assembly.members.count) return;
+  const std::int64_t started = started_by(assembly, left) - assembly.first_open;
+  if (started < std::ssize(assembly.open)) fail_for_who_left(assembly.open[static_cast<std::size_t>(started)].place);
 }
 
 void SimulatedCluster::fail_for_who_left(const Place& place) const {
@@ -144,66 +317,10 @@ void SimulatedCluster::fail_for_who_left(const Place& place) const {
                                short_path(place.at.file_name()), place.at.line()));
 }
 
-Bytes SimulatedCluster::average_payload(const AveragePolicy& policy) const {
-  return Bytes{static_cast<Bytes::Rep>(4 * options_.training.averaged_size(policy))};
-}
-
-Bytes SimulatedCluster::payload() const {
-  const auto numbers = static_cast<Bytes::Rep>(gathering_.numbers.size());
-  switch (gathering_.operation) {
-    case Collective::barrier:
-      return Bytes{0};
-    case Collective::average:
-      return average_payload(gathering_.policy);
-    case Collective::all_gather:
-      return Bytes{8 * numbers};
-    default:
-      return options_.training.parameter_bytes() + Bytes{4 * numbers};
-  }
-}
-
-void SimulatedCluster::schedule_collective_end() {
-  Operation operation = Operation::all_reduce;
-  if (gathering_.operation == Collective::broadcast) operation = Operation::broadcast;
-  if (gathering_.operation == Collective::all_gather) operation = Operation::all_gather;
-  const CollectiveCall call{
-      .operation = operation, .members = options_.workers, .payload = payload(), .number = collectives_begun_++};
-  begin_collective(gathering_.last_arrival, call, Event::Kind::finish_collective, Rank{});
-}
-
-void SimulatedCluster::end_collective() {
-  Gathering ended = std::exchange(gathering_, Gathering{});
-  ++collectives_;
-  kept_ += ended.round.kept;
-  meeting_.last_arrival = ended.last_arrival;
-  meeting_.end = global_;
-  meeting_.agreement = {.time = global_, .micro_batches = kept_, .bytes = bytes_};
-  meeting_.sum = options_.training.share(ended.sum);
-  meeting_.numbers =
-      ended.numbers.empty() ? nullptr : std::make_shared<const std::vector<double>>(std::move(ended.numbers));
-  meeting_.states = ended.operation == Collective::average ? mean_of(ended) : std::move(ended.states);
-  const bool is_round = ended.operation == Collective::all_reduce || ended.operation == Collective::average;
-  if (is_round || ended.round.kept + ended.round.dropped > 0) {
-    ended.round.end = global_;
-    ended.round.duration = global_ - std::exchange(last_round_end_, global_);
-    ended.round.bytes = bytes_ - std::exchange(last_round_bytes_, bytes_);
-    if (options_.observer) options_.observer->on_round(ended.round);
-  }
-  ended = {};  // the old states, before anybody steps on from the new ones
-  constexpr int ahead = 2;
-  for (int i = 0; i < options_.workers; ++i) {
-    if (i + ahead < options_.workers) self(Rank{i + ahead}).fiber->prefetch();
-    resume(Rank{i});
-  }
-  meeting_.sum = {};
-  meeting_.numbers = nullptr;
-  meeting_.states.clear();
-}
-
 // Who has not gone on yet has not booked the collective.
 SimulatedCluster::Progress SimulatedCluster::progress() const {
   Progress progress;
-  progress.totals.end = meeting_.end;
+  progress.totals.end = met_at_;
   progress.totals.bytes = bytes_;
   progress.totals.collectives = collectives_;
   progress.last_round_end = last_round_end_;
@@ -211,62 +328,15 @@ SimulatedCluster::Progress SimulatedCluster::progress() const {
   for (int i = 0; i < options_.workers; ++i) {
     const Participant& participant = participants_[static_cast<std::size_t>(i)];
     Account account = participant.account;
-    if (participant.now < meeting_.end) {
-      account[Activity::wait] += meeting_.last_arrival - participant.now;
-      account[Activity::communicate] += meeting_.end - meeting_.last_arrival;
+    if (participant.now < met_at_) {
+      account[Activity::wait] += last_arrival_ - participant.now;
+      account[Activity::communicate] += met_at_ - last_arrival_;
     }
     progress.totals.accounts.push_back(account);
     progress.totals.kept.push_back(participant.kept);
     progress.totals.dropped.push_back(participant.dropped);
   }
   return progress;
-}
-
-// Averages within a group of consecutive ranks; the last group may be smaller.
-void SimulatedCluster::average_in_group(Rank rank, ModelStatePtr& state, const Averaging& averaging, Place place) {
-  const int first = rank.value / averaging.group_size * averaging.group_size;
-  const int members = std::min(averaging.group_size, options_.workers - first);
-  Group& group = groups_[first];
-  Gathering& gathering = group.gathering;
-  if (gathering.arrived == 0) group.members = members;
-  if (group.members != members) throw RunFailure(fmt::format("{} averages in another group than others", name(rank)));
-  for (int member = first; member < first + members; ++member)
-    if (self(Rank{member}).ended) fail_for_who_left(place);
-  Participant& participant = self(rank);
-  const auto place_in_group = static_cast<std::size_t>(rank.value - first);
-  ++gathering.arrived;
-  gathering.place = place;
-  gathering.last_arrival = std::max(gathering.last_arrival, participant.now);
-  gathering.states.resize(static_cast<std::size_t>(members));
-  gathering.weights.resize(static_cast<std::size_t>(members));
-  add_model(rank, gathering, place_in_group, state, averaging);
-  if (gathering.arrived == members) {
-    const CollectiveCall call{.members = members,
-                              .payload = average_payload(averaging.policy),
-                              .first = Rank{first},
-                              .number = group.averages++};
-    if (members > 1)
-      begin_collective(gathering.last_arrival, call, Event::Kind::finish_group, Rank{first});
-    else  // alone: nothing
-      schedule(gathering.last_arrival, Event::Kind::finish_group, Rank{first});
-  }
-  suspend(participant, place);
-  record(rank, Activity::wait, group.meeting.last_arrival, place.operation);
-  record(rank, Activity::communicate, group.meeting.end, place.operation);
-  participant.account[Activity::wait] += group.meeting.last_arrival - participant.now;
-  participant.account[Activity::communicate] += group.meeting.end - group.meeting.last_arrival;
-  participant.now = participant.met_at = group.meeting.end;
-  state = std::move(group.meeting.states[place_in_group]);
-}
-
-void SimulatedCluster::end_group(Rank first) {
-  Group& group = groups_[first.value];
-  const Gathering ended = std::exchange(group.gathering, Gathering{});
-  ++collectives_;
-  group.meeting.last_arrival = ended.last_arrival;
-  group.meeting.end = global_;
-  group.meeting.states = mean_of(ended);
-  for (int i = 0; i < group.members; ++i) resume(Rank{first.value + i});
 }
 
 }  // namespace syncopate

@@ -9,13 +9,13 @@
 namespace syncopate {
 
 // The event `end` comes once a collective that begins at `at` is over.
-void SimulatedCluster::begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Rank rank) {
+void SimulatedCluster::begin_collective(Time at, const CollectiveCall& call, Event::Kind end, Assembly* assembly) {
   bytes_ += collective_bytes(call);
   Route route = options_.network.route(call);
   if (route.empty())
-    schedule(later(at, options_.network.collective(call)), end, rank);
+    schedule_end(later(at, options_.network.collective(call)), end, assembly);
   else
-    cross(at, {.route = std::move(route), .then = end, .rank = rank});
+    cross(at, {.route = std::move(route), .then = end, .assembly = assembly});
 }
 
 // Where the network is not plain: messages may wait on links, and their costs may vary.
@@ -59,8 +59,8 @@ void SimulatedCluster::enter_link(std::uint64_t number) {
   Delivery* const delivery = crossing.delivery;
   if (delivery) through = in_order(delivery->from, crossing.rank, crossing.passed, through);
   if (crossing.passed < crossing.route.size()) return cross(through, std::move(crossing));
+  if (!delivery) return schedule_end(through, crossing.then, crossing.assembly);
   schedule(through, crossing.then, crossing.rank, delivery);
-  if (!delivery) return;
   const Rank from = delivery->from;
   Participant& sender = self(from);
   sender.last_arrival = std::max(sender.last_arrival, through);

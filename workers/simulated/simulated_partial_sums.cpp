@@ -86,14 +86,16 @@ void SimulatedCluster::start_partial_round_if_due() {
   }
   const CollectiveCall call{
       .members = options_.workers, .payload = options_.training.parameter_bytes(), .number = collectives_begun_++};
-  begin_collective(global_, call, Event::Kind::finish_partial, Rank{});
+  begin_collective(global_, call, Event::Kind::finish_partial, nullptr);
 }
 
 void SimulatedCluster::end_partial_round() {
   PartialRound& round = partial_;
   ++collectives_;
   kept_ += round.round.kept;
-  round.results.push_back({.sum = options_.training.share(std::exchange(round.sum, {})),
+  Gradient sum = options_.training.share(std::exchange(round.sum, {}));
+  sum.mark_reduced();
+  round.results.push_back({.sum = std::move(sum),
                            .contributors = round.contributors,
                            .agreement = {.time = global_, .micro_batches = kept_, .bytes = bytes_}});
   ++round.number;

@@ -43,8 +43,12 @@ class Gradient {
   Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time = {});
 
   // A wide gradient is summed in double precision and sent as such: for codes whose large weights cancel.
-  void widen() { wide_ = true; }
-  bool wide() const { return wide_; }
+  void widen() { marks_ |= is_wide; }
+  bool wide() const { return (marks_ & is_wide) != 0; }
+
+  // Whether it has been summed over the workers, so that its micro-batches are counted already.
+  void mark_reduced() { marks_ |= is_reduced; }
+  bool reduced() const { return (marks_ & is_reduced) != 0; }
 
   Gradient& operator+=(const Gradient& other) {
     count(other);
@@ -71,17 +75,19 @@ class Gradient {
   const std::vector<Term>& terms() const { return terms_; }
 
  private:
+  static constexpr unsigned is_wide = 1, is_reduced = 2;
+
   void count(const Gradient& other) {
     micro_batches_ += other.micro_batches_;
     compute_time_ += other.compute_time_;
-    wide_ |= other.wide_;
+    marks_ |= other.marks_;
   }
   void join(std::vector<Term>&& terms);
 
   std::vector<Term> terms_;
   std::int64_t micro_batches_ = 0;
   Duration compute_time_{};
-  bool wide_ = false;
+  unsigned marks_ = 0;  // of this and all that was added; in one number, since adding is the inner loop of all runs
 };
 
 }  // namespace syncopate

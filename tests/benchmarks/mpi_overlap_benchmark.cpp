@@ -1,0 +1,85 @@
+// What overlapping communication with computation hides under MPI, without a model:
+//   mpirun -n 2 bin/mpi_overlap_benchmark [megabytes]
+// Steps of four micro-batches, once with the sum of a step finished before the next one begins, once with it under way
+// while the next one is computed. Micro-batches are slept through, or spun through as arithmetic would be, which leaves
+// MPI to progress between them alone.
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "workers/mpi/mpi_cluster.hpp"
+#include "workers/mpi/mpi_session.hpp"
+#include "workers/mpi/mpi_wait.hpp"
+
+namespace {
+
+using namespace syncopate;
+
+constexpr int steps = 20, micro_batches = 4;
+constexpr double micro_batch_s = 0.02;
+
+Place here(SourceLine at = SourceLine::current()) { return {"benchmark", at}; }
+
+struct Measured {
+  double step_s = 0;
+  double communicate_s = 0;  // of a step, on worker 0
+  double wait_s = 0;
+};
+
+class Steps {
+ public:
+  Steps(const MpiSession& session, Bytes payload) : session_(session) { training_.set_parameter_bytes(payload); }
+
+  Measured run(bool overlaps, bool spins) {
+    const ComputeTime compute_time(1, spins ? 1e-9 : micro_batch_s, {}, {});
+    MpiCluster cluster(
+        {.workers = session_.size(), .compute_time = compute_time, .training = training_, .session = session_});
+    const RunTotals totals = cluster.run(
+        [&](Rank self) {
+          std::optional<StartedCollective> before;
+          for (int s = 0; s < steps; ++s) {
+            for (int m = 0; m < micro_batches; ++m) {
+              cluster.compute_gradient(self, nullptr, {self, s, m}, {self, s, m}, {});
+              const std::int64_t end = monotonic_ns() + (spins ? static_cast<std::int64_t>(1e9 * micro_batch_s) : 0);
+              while (monotonic_ns() < end) continue;
+            }
+            if (before) cluster.finish(self, std::move(*before), here());
+            before.reset();
+            if (overlaps)
+              before.emplace(cluster.start(self, Collective::all_reduce({}), {}, here()));
+            else
+              cluster.perform(self, Collective::all_reduce({}), {}, here());
+          }
+          if (before) cluster.finish(self, std::move(*before), here());
+        },
+        nullptr);
+    const Account& account = totals.accounts.front();
+    return {.step_s = to_seconds(totals.end - start_time) / steps,
+            .communicate_s = to_seconds(account[Activity::communicate]) / steps,
+            .wait_s = to_seconds(account[Activity::wait]) / steps};
+  }
+
+ private:
+  const MpiSession& session_;
+  Executor executor_{0};
+  Training training_{nullptr, nullptr, {}, executor_};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const MpiSession session;
+  const Bytes payload{static_cast<Bytes::Rep>(1e6 * (argc > 1 ? std::atof(argv[1]) : 40))};
+  Steps measured(session, payload);
+  for (int repeat = 0; repeat < 3; ++repeat)
+    for (const bool spins : {false, true})
+      for (const bool overlaps : {false, true}) {
+        const Measured result = measured.run(overlaps, spins);
+        if (session.rank() == 0)
+          std::printf("%s, %s: %.1f ms per step, of which %.1f ms communicate and %.1f ms wait\n",
+                      spins ? "spinning" : "sleeping", overlaps ? "overlapped" : "blocking  ", 1e3 * result.step_s,
+                      1e3 * result.communicate_s, 1e3 * result.wait_s);
+      }
+}
