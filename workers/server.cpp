@@ -4,8 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "workers/delays/outages.hpp"
-
 namespace syncopate {
 
 Server::Server(const RunContext& context, Rank rank)
@@ -21,17 +19,19 @@ Server::Server(const RunContext& context, Rank rank)
 }
 
 ReceivedMessage Server::receive_until(Time until, Here at) {
-  auto message = context_.cluster.receive(rank_, {}, until, {"receive", at});
-  // A worker that has lost its state: it computes at this model instead of that which it was sent before.
-  while (message && message->step == asks_for_model) {
-    send_model(message->from, at);
-    message = context_.cluster.receive(rank_, {}, until, {"receive", at});
+  while (true) {
+    auto message = context_.cluster.receive(rank_, {}, until, {"receive", at});
+    if (!message) return message;
+    const bool is_request = message->kind == Message::Kind::request;
+    if (is_request && message->step < step_) {
+      send_model(message->from, at);
+      continue;
+    }
+    const auto from = static_cast<std::size_t>(message->from.value);
+    if (!is_listed_[from]) (version_of_[from] == step_ ? waiting_for_next_ : waiting_).push_back(message->from.value);
+    is_listed_[from] = 1;
+    if (!is_request) return message;
   }
-  if (!message) return message;
-  const auto from = static_cast<std::size_t>(message->from.value);
-  if (!is_listed_[from]) (version_of_[from] == step_ ? waiting_for_next_ : waiting_).push_back(message->from.value);
-  is_listed_[from] = 1;
-  return message;
 }
 
 ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& on_leave, Here at) {
@@ -58,7 +58,7 @@ void Server::send(Rank to, Message&& message, Here at) {
 void Server::send_model(Rank to, Step label, Here at) {
   version_of_[static_cast<std::size_t>(to.value)] = step_;
   sent_at_[static_cast<std::size_t>(to.value)] = now();
-  send(to, {.step = label, .model = model_, .carries_model = true}, at);
+  send(to, Message::of_model(label, model_), at);
 }
 
 void Server::send_model_to_all(Here at) {
@@ -66,10 +66,7 @@ void Server::send_model_to_all(Here at) {
     if (!has_left(Rank{worker})) send_model(Rank{worker}, at);
 }
 
-void Server::send_last_model(Rank to, Here at) {
-  constexpr double marks_the_last = 1;  // no other model of a server comes with a number
-  send(to, {.step = step_, .model = model_, .carries_model = true, .numbers = {marks_the_last}}, at);
-}
+void Server::send_last_model(Rank to, Here at) { send(to, Message::of_last_model(step_, model_), at); }
 
 void Server::send_model_to_waiting(Here at) {
   std::sort(waiting_.begin(), waiting_.end());
@@ -83,13 +80,18 @@ void Server::send_model_to_waiting(Here at) {
 }
 
 // A gradient is booked once: by the first of several servers.
-void Server::keep(const Message& message) {
-  if (slice_.index == 0) context_.cluster.keep(rank_, message, staleness(message));
+void Server::keep(const Message& message, std::int64_t copies) {
+  Work kept = message.work();
+  kept.micro_batches -= copies;
+  if (slice_.index == 0) context_.cluster.keep(rank_, kept, staleness(message));
+  if (copies > 0) discard({.worker = message.from, .micro_batches = copies});
 }
 
-void Server::discard(const Message& message) {
-  if (slice_.index == 0) context_.cluster.discard(rank_, message);
-  round_.dropped += message.gradient.micro_batches();
+void Server::discard(const Message& message) { discard(message.work()); }
+
+void Server::discard(const Work& work) {
+  if (slice_.index == 0) context_.cluster.discard(rank_, work);
+  round_.dropped += work.micro_batches;
 }
 
 void Server::descend(const Gradient& gradient, std::int64_t micro_batches) {

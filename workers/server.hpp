@@ -21,7 +21,9 @@ class Server : public Participant {
   int workers_left() const { return context_.cluster.workers_left(rank_); }
   bool has_left(Rank worker) const { return context_.cluster.has_left(rank_, worker); }
 
-  // The next message to arrive; nothing if, instead, a worker has left: look at workers_left() again.
+  // The next message to arrive; nothing if, instead, a worker has left: look at workers_left() again. Requests for a
+  // model are answered in here: at once where it is newer than that which they name, else with the next version
+  // (send_model_to_waiting).
   ReceivedMessage receive(Here at = Here::current()) { return receive_until(never, at); }
   ReceivedMessage receive_until(Time until, Here at = Here::current());
   // The next message to arrive; nothing once all workers have left and nothing is under way. Calls `on_leave`,
@@ -46,7 +48,8 @@ class Server : public Participant {
   Step staleness(const Message& message) const { return step_ - message.step; }
 
   // What becomes of a received gradient: exactly one of the two, for the accounts.
-  void keep(const Message& message);
+  // `copies` of its micro-batches are in the model already, by another worker's message: they count as dropped.
+  void keep(const Message& message, std::int64_t copies = 0);
   void discard(const Message& message);
 
   // For methods whose workers step on their own: how far the training has come, for the reports.
@@ -61,6 +64,8 @@ class Server : public Participant {
   void descend(const Gradient& gradient, std::int64_t micro_batches);
 
  private:
+  void discard(const Work& work);
+
   Slice slice_;                        // the part of the parameters that this server holds
   int reported_left_;                  // workers of whose leaving nobody has been told
   std::vector<char> is_told_of_;       // workers of whose leaving somebody has

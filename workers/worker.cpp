@@ -103,9 +103,9 @@ void Worker::declare_newest(const ModelStatePtr& model) {
 // Local steps since the last agreement are gone: their time was for nothing, and they count as planned alone.
 void Worker::go_back_to_agreed() {
   if (!agreed_model_) return;
-  const auto lost = static_cast<int>(since_sync_.kept - agreed_model_->kept);
+  const std::int64_t lost = since_sync_.kept - agreed_model_->kept;
   const Duration lost_time = since_sync_.compute_time - agreed_model_->compute_time;
-  if (lost > 0) discard(Gradient(nullptr, MicroBatch{rank_, step_, 0}, lost, lost_time));
+  if (lost > 0) context_.cluster.discard(rank_, {rank_, lost, lost_time});
   since_sync_.kept = agreed_model_->kept;
   since_sync_.compute_time = agreed_model_->compute_time;
   kept_total_ = agreed_model_->kept_total;
@@ -116,10 +116,10 @@ void Worker::go_back_to_agreed() {
 // The server answers with its model as it is then (Server::receive_until). Where steps are versions of the model,
 // the worker's is that one's; the micro-batches of the step keep their numbers.
 void Worker::ask_server_for_model(Here at) {
-  send_to_server({.step = asks_for_model}, at);
+  send_to_server(Message::request(Message::before_all), at);
   const auto message = context_.cluster.receive(rank_, context_.cluster.server(), never, {"ask_server_for_model", at});
   if (!message) return;  // it has ended, and takes no gradient any more
-  has_last_model_ |= !message->numbers.empty();
+  has_last_model_ |= message->kind == Message::Kind::last_model;
   kept_total_ = message->kept;
   if (model_) model_ = context_.training.adopt(model_, message->model);
   if (steps_are_versions_) step_ = message->step;
@@ -170,7 +170,7 @@ void Worker::descend(const Gradient& gradient) {
 }
 
 void Worker::discard(const Gradient& gradient) {
-  context_.cluster.discard(rank_, {.gradient = gradient, .from = rank_});
+  context_.cluster.discard(rank_, {rank_, gradient.micro_batches(), gradient.compute_time()});
 }
 
 void Worker::skip_steps(Step steps) {
@@ -286,14 +286,13 @@ bool Worker::receive_model(Versions versions, Here at) {
   return context_.cluster.servers() == 1 ? receive_whole_model(at) : receive_slices(versions, at);
 }
 
-// An empty list of numbers is the rule: see Server::send_last_model.
 bool Worker::receive_whole_model(Here at) {
   auto message = context_.cluster.receive(rank_, context_.cluster.server(), never, {"receive_model", at});
   if (!message) return false;
   kept_total_ = message->kept;
   if (model_) model_ = context_.training.adopt(model_, message->model);
   start_from(message->step);
-  return message->numbers.empty();
+  return message->kind != Message::Kind::last_model;
 }
 
 // The same version twice: the next micro-batches of the step.
@@ -305,7 +304,7 @@ void Worker::start_from(Step version) {
 bool Worker::receive_slices(Versions versions, Here at) {
   const auto servers = static_cast<std::size_t>(context_.cluster.servers());
   std::vector<ModelStatePtr> slices(servers);
-  slice_steps_.assign(servers, Step{-1});
+  slice_steps_.assign(servers, Message::before_all);
   Step newest{};
   bool is_last = false;
   const auto receive_slice = [&](std::size_t shard) {
@@ -315,7 +314,7 @@ bool Worker::receive_slices(Versions versions, Here at) {
     slice_steps_[shard] = message->step;
     newest = std::max(newest, message->step);
     kept_total_ = message->kept;
-    is_last |= !message->numbers.empty();
+    is_last |= message->kind == Message::Kind::last_model;
     slices[shard] = std::move(message->model);
     return true;
   };
@@ -325,7 +324,7 @@ bool Worker::receive_slices(Versions versions, Here at) {
     const auto behind = std::find_if(slice_steps_.begin(), slice_steps_.end(), [&](Step s) { return s < newest; });
     if (behind == slice_steps_.end()) break;
     const auto shard = static_cast<std::size_t>(behind - slice_steps_.begin());
-    send(context_.cluster.server(static_cast<int>(shard)), {.step = *behind}, at);  // asks for the next version
+    send(context_.cluster.server(static_cast<int>(shard)), Message::request(*behind), at);
     if (receive_slice(shard)) continue;
     if (!is_last) return false;
     break;  // servers that end by the clock may end at different versions
@@ -337,14 +336,16 @@ bool Worker::receive_slices(Versions versions, Here at) {
 
 void Worker::send_gradient(Gradient gradient, Here at) {
   if (context_.cluster.servers() > 1) return send_slices(gradient, at);
-  send(context_.cluster.server(), {.step = step_, .gradient = std::move(gradient)}, at);
+  send(context_.cluster.server(), Message::of_gradient(step_, std::move(gradient)), at);
 }
 
 void Worker::send_slices(const Gradient& gradient, Here at) {
   const int servers = context_.cluster.servers();
   for (int shard = 0; shard < servers; ++shard) {
     const Step version = slice_steps_.empty() ? step_ : slice_steps_[static_cast<std::size_t>(shard)];
-    send(context_.cluster.server(shard), {.step = version, .gradient = gradient, .slice = {shard, servers}}, at);
+    Message message = Message::of_gradient(version, gradient);
+    message.slice = {shard, servers};
+    send(context_.cluster.server(shard), std::move(message), at);
   }
 }
 

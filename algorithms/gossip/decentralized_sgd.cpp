@@ -34,8 +34,7 @@ void DecentralizedSgd::run(Worker& worker) const {
   std::vector<Rank> neighbours = neighbours_on_ring(worker.rank(), worker.size());
   const double weight = 1.0 / static_cast<double>(neighbours.size() + 1);
   while (worker.budget_left()) {
-    for (const Rank neighbour : neighbours)
-      worker.send(neighbour, {.step = worker.step(), .model = worker.model(), .carries_model = true});
+    for (const Rank neighbour : neighbours) worker.send(neighbour, Message::of_model(worker.step(), worker.model()));
     const Gradient gradient = worker.compute_step_gradient();
     if (!neighbours.empty()) worker.set_model(mix(worker, gossip, neighbours, weight));
     worker.descend(gradient / worker.micro_batches());

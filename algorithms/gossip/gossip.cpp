@@ -4,13 +4,6 @@
 #include <vector>
 
 namespace syncopate {
-namespace {
-
-// Labels a worker's last message.
-constexpr Step the_end{-1};
-
-}  // namespace
-
 ReceivedMessage Gossip::receive_from(Rank from, Worker::Here at) {
   if (last_.contains(from)) return nullptr;
   return unless_last(worker_.receive_from(from, at));
@@ -23,7 +16,7 @@ ReceivedMessage Gossip::try_receive(Worker::Here at) {
 }
 
 ReceivedMessage Gossip::unless_last(ReceivedMessage message) {
-  if (!message || message->step != the_end) return message;
+  if (!message || message->kind == Message::Kind::model) return message;
   last_[message->from] = std::move(*message);
   return nullptr;
 }
@@ -34,22 +27,21 @@ void Gossip::publish_own() {
 
 void Gossip::stop(std::span<const Rank> listeners, double weight, Worker::Here at) {
   const bool leaves = !worker_.data_left() && worker_.Participant::budget_left();
-  Message own{.step = the_end};
-  if (!leaves) own = {.step = the_end, .model = worker_.model(), .carries_model = true, .numbers = {weight}};
+  Message own = leaves ? Message::farewell() : Message::of_last_model(worker_.step(), worker_.model(), {weight});
   if (worker_.rank() != Rank{0}) {
     if (!worker_.has_left(Rank{0})) worker_.send(Rank{0}, std::move(own), at);
     return;
   }
   if (leaves) return worker_.publish();
   if (worker_.steps_left() > Step{0})  // else all have done their last step
-    for (const Rank listener : listeners) worker_.send(listener, {.step = the_end}, at);
+    for (const Rank listener : listeners) worker_.send(listener, Message::farewell(), at);
   publish_mean(std::move(own), at);
 }
 
 void Gossip::publish_mean(Message own, Worker::Here at) {
   while (auto message = worker_.receive(at)) unless_last(std::move(message));
   last_[worker_.rank()] = std::move(own);
-  std::erase_if(last_, [](const auto& entry) { return !entry.second.carries_model; });
+  std::erase_if(last_, [](const auto& entry) { return !entry.second.has_model(); });
   double total = 0;
   for (const auto& [rank, message] : last_) total += message.numbers.front();
   std::vector<WeightedState> terms;

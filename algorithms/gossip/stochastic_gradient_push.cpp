@@ -118,8 +118,7 @@ void StochasticGradientPush::run(Worker& worker) const {
     if (worker.size() > 1) {
       if (!gossip.has_stopped(graph.receiver(step))) {
         weight /= 2;
-        worker.send(graph.receiver(step),
-                    {.step = step, .model = worker.model(), .carries_model = true, .numbers = {weight}});
+        worker.send(graph.receiver(step), Message::of_model(step, worker.model(), {weight}));
       }
       weight = mix(worker, weight, pushes.receive(step, graph.sender(step)));
     }

@@ -88,13 +88,7 @@ void CodedSgd::add(Server& server, Message message, Answers& answers) const {
   for (const auto& part : code_.parts[at(message.from)])
     if (!std::exchange(answers.covered[at(part.number)], 1)) ++answers.parts;
   const int kept = (answers.parts - parts_before) * server.micro_batches();
-  const int copies = static_cast<int>(message.gradient.micro_batches()) - kept;
-  const auto booked = [&](int count, Duration time) {
-    return Message{
-        .step = message.step, .gradient = Gradient(nullptr, MicroBatch{}, count, time), .from = message.from};
-  };
-  server.keep(booked(kept, message.gradient.compute_time()));
-  if (copies > 0) server.discard(booked(copies, Duration{}));
+  server.keep(message, message.gradient.micro_batches() - kept);
   answers.from.push_back(message.from);
   answers.messages.push_back(std::move(message.gradient));
 }

@@ -28,8 +28,7 @@ void BranchTrainMerge::train_together(Worker& worker) const {
 // All models end up with worker 0, in the order of the ranks.
 void BranchTrainMerge::publish_ensemble(Worker& worker) const {
   std::vector<ModelStatePtr> members = {worker.model()};
-  if (worker.rank() != Rank{0})
-    worker.send(Rank{0}, {.step = worker.step(), .model = worker.model(), .carries_model = true});
+  if (worker.rank() != Rank{0}) worker.send(Rank{0}, Message::of_model(worker.step(), worker.model()));
   for (int other = 1; worker.rank() == Rank{0} && other < worker.size(); ++other) {
     auto message = worker.receive_from(Rank{other});
     if (message) members.push_back(std::move(message->model));

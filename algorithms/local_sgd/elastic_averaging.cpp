@@ -59,11 +59,11 @@ void ElasticAveraging::run_asynchronously(Worker& worker) const {
     const bool exchanges = left <= Step{0};
     if (exchanges) {
       left = options_.period;
-      worker.send_to_server({.step = worker.step()});
+      worker.send_to_server(Message::request(Message::before_all));
       const auto centre = worker.receive();
       if (!centre) return;
       difference = worker.combine({{alpha, worker.model()}, {-alpha, centre->model}});
-      worker.send_to_server({.step = worker.step(), .model = difference, .carries_model = true});
+      worker.send_to_server(Message::of_model(worker.step(), difference));
     }
     const bool is_lost = local_step(worker, velocity);
     if (exchanges && !is_lost) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));
@@ -75,10 +75,6 @@ void ElasticAveraging::serve(Server& server) const {
   std::vector<Step> steps_of(static_cast<std::size_t>(server.size()));
   Step steps{};  // of all workers
   while (const auto message = server.receive_until_all_left()) {
-    if (!message->carries_model) {
-      server.send_model(message->from);
-      continue;
-    }
     server.set_model(server.combine({{1, server.model()}, {1, message->model}}));
     Step& known = steps_of[static_cast<std::size_t>(message->from.value)];
     steps += message->step - known;

@@ -54,8 +54,6 @@ int BackupWorkers::gather(Server& server, Gradient& sum) const {
     const auto message = server.receive();
     if (!message) {
       quorum = quorum_of_step(server, accepted);
-    } else if (message->gradient.micro_batches() == 0) {
-      continue;  // asks for the next version, because another server is ahead
     } else if (message->step == server.step()) {
       server.keep(*message);
       sum += message->gradient;

@@ -48,7 +48,7 @@ class MixesBy : public Algorithm {
     while (worker.budget_left()) {
       worker.descend(worker.compute_step_gradient() / worker.micro_batches());
       for (const Rank listener : listeners)
-        worker.send(listener, {.step = worker.step(), .model = worker.model(), .carries_model = true});
+        worker.send(listener, {.step = worker.step(), .model = worker.model(), .kind = Message::Kind::model});
       std::vector<WeightedState> terms = {{weights_[own][own], worker.model()}};
       for (const Rank sender : senders) {
         EXPECT_FALSE(gossip.has_stopped(sender));

@@ -76,7 +76,8 @@ TEST_P(ClusterContract, AServerSeesWhoseWorkWasKept) {
   const RunTotals totals = run(
       workers,
       [&](Cluster& cluster, Rank self) {
-        cluster.send(self, cluster.server(), {.gradient = gradient(cluster, self, 2), .model = nullptr}, here());
+        cluster.send(self, cluster.server(), {.gradient = gradient(cluster, self, 2), .kind = Message::Kind::gradient},
+                     here());
         while (cluster.receive(self, {}, never, here())) continue;
       },
       [&](Cluster& cluster, Rank self) {
@@ -84,9 +85,9 @@ TEST_P(ClusterContract, AServerSeesWhoseWorkWasKept) {
           const auto message = cluster.receive(self, {}, never, here());
           ASSERT_TRUE(message);
           if (message->from.value % 2 == 0)
-            cluster.keep(self, *message, 0);
+            cluster.keep(self, message->work(), 0);
           else
-            cluster.discard(self, *message);
+            cluster.discard(self, message->work());
         }
       });
   for (int w = 0; w < workers; ++w) {

@@ -141,7 +141,7 @@ TEST_P(BookingContract, AReceiveWaitsUntilTheMessageIsSentAndThenCommunicates) {
       idle_until(cluster, self, start_time + from_seconds(late_s));
       for (int w = 0; w < n - 1; ++w) {
         const Time before = cluster.now(self);
-        cluster.send(self, Rank{w}, {.gradient = gradient(cluster, self, 1)}, here());
+        cluster.send(self, Rank{w}, Message::of_gradient(0, gradient(cluster, self, 1)), here());
         const Time after = cluster.now(self);
         cluster.send(self, Rank{w}, {.numbers = {number_of(before), number_of(after)}}, here());
       }

@@ -110,7 +110,8 @@ TEST_P(ClusterContract, AgreementsAreTheSameOnAllWorkers) {
       EXPECT_EQ(agreed.micro_batches, round * (n + n / 2));
       // Worker 0 learns what the others were told, in nanoseconds, through a message's step.
       if (self.value > 0) {
-        cluster.send(self, Rank{0}, {.step = agreed.time.time_since_epoch().count(), .gradient = {}, .model = nullptr},
+        cluster.send(self, Rank{0},
+                     {.step = agreed.time.time_since_epoch().count(), .gradient = {}, .kind = Message::Kind::gradient},
                      here());
       } else {
         for (int w = 1; w < n; ++w) {

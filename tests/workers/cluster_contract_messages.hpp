@@ -8,7 +8,7 @@ TEST_P(ClusterContract, MessagesOfOneSenderArriveInOrderWithTheirContents) {
   run(n, [&](Cluster& cluster, Rank self) {
     if (self.value > 0) {
       for (int k = 0; k < 3; ++k) {
-        Message message{.step = k, .gradient = gradient(cluster, self, k + 1, k), .model = nullptr};
+        Message message{.step = k, .gradient = gradient(cluster, self, k + 1, k), .kind = Message::Kind::gradient};
         cluster.send(self, Rank{0}, std::move(message), here());
       }
       return;
@@ -19,7 +19,7 @@ TEST_P(ClusterContract, MessagesOfOneSenderArriveInOrderWithTheirContents) {
       ASSERT_TRUE(message);
       const int k = next.at(static_cast<std::size_t>(message->from.value))++;
       EXPECT_EQ(message->step, Step{k}) << "from worker " << message->from.value;
-      EXPECT_FALSE(message->carries_model);
+      EXPECT_EQ(message->kind, Message::Kind::gradient);
       EXPECT_EQ(message->gradient.micro_batches(), k + 1);
       EXPECT_GE(message->gradient.compute_time(), (k + 1) * from_seconds(base_s));
       std::vector<float> expected(KnownObjective::size, 0.0f);
@@ -39,7 +39,7 @@ TEST_P(ClusterContract, AModelReachesEveryWorkerOfAServerAndCanBeAdopted) {
       [&](Cluster& cluster, Rank self) {
         const auto message = cluster.receive(self, {}, never, here());
         ASSERT_TRUE(message);
-        EXPECT_TRUE(message->carries_model);
+        EXPECT_EQ(message->kind, Message::Kind::model);
         EXPECT_EQ(message->from, cluster.server());
         EXPECT_EQ(message->step, Step{9});
         const ModelStatePtr state = training.adopt(stepped(cluster, self), message->model);
@@ -56,7 +56,8 @@ TEST_P(ClusterContract, AModelReachesEveryWorkerOfAServerAndCanBeAdopted) {
         const Gradient along(training.initial_state(), {self, 1, 2}, {});
         const auto model = training.descend(training.initial_state(), along, rate);
         for (int w = 0; w < workers; ++w)
-          cluster.send(self, Rank{w}, {.step = 9, .gradient = {}, .model = model, .carries_model = true}, here());
+          cluster.send(self, Rank{w}, {.step = 9, .gradient = {}, .model = model, .kind = Message::Kind::model},
+                       here());
       });
 }
 
@@ -80,7 +81,7 @@ TEST_P(ClusterContract, ATimedReceiveTakesWhatComesInTime) {
   base_s = 0.01;
   run(n, [&](Cluster& cluster, Rank self) {
     if (self.value == n - 1 && n > 1) {
-      cluster.send(self, Rank{0}, {.gradient = gradient(cluster, self, 1), .model = nullptr}, here());
+      cluster.send(self, Rank{0}, {.gradient = gradient(cluster, self, 1), .kind = Message::Kind::gradient}, here());
     } else if (self.value == 0 && n > 1) {
       const auto message = cluster.receive(self, {}, start_time + from_seconds(10), here());
       ASSERT_TRUE(message);
@@ -96,7 +97,8 @@ TEST_P(ClusterContract, AServerHearsAllGradientsAndThenThatNobodyIsLeft) {
   const RunTotals totals = run(
       workers,
       [&](Cluster& cluster, Rank self) {
-        cluster.send(self, cluster.server(), {.gradient = gradient(cluster, self, 2), .model = nullptr}, here());
+        cluster.send(self, cluster.server(), {.gradient = gradient(cluster, self, 2), .kind = Message::Kind::gradient},
+                     here());
       },
       [&](Cluster& cluster, Rank self) {
         Gradient sum;
@@ -105,7 +107,7 @@ TEST_P(ClusterContract, AServerHearsAllGradientsAndThenThatNobodyIsLeft) {
           auto message = cluster.receive(self, {}, never, here());
           if (!message && cluster.workers_left(self) == 0) break;
           if (!message) continue;  // a worker has left
-          cluster.keep(self, *message, 0);
+          cluster.keep(self, message->work(), 0);
           sum += std::move(message->gradient);
           ++messages;
         }
@@ -129,7 +131,7 @@ TEST_P(ClusterContract, TheEndOfTheServerEndsTheRun) {
       workers,
       [&](Cluster& cluster, Rank self) {
         Gradient late = gradient(cluster, self, 4);
-        cluster.send(self, cluster.server(), {.gradient = std::move(late), .model = nullptr}, here());
+        cluster.send(self, cluster.server(), {.gradient = std::move(late), .kind = Message::Kind::gradient}, here());
         EXPECT_FALSE(cluster.receive(self, {}, never, here()));
       },
       [&](Cluster& cluster, Rank self) {
@@ -185,13 +187,16 @@ TEST_P(ClusterContract, NumbersTravelWithAMessageAndCostEightBytesEach) {
     if (self.value == 1) {
       cluster.send(self, Rank{0}, {.step = 1, .numbers = {1.5, -1e300, 3}}, here());
       cluster.send(self, Rank{0}, {.step = 2}, here());
-      cluster.send(self, Rank{0}, {.step = 3, .gradient = gradient(cluster, self, 1), .numbers = {0.25}}, here());
+      cluster.send(
+          self, Rank{0},
+          {.step = 3, .gradient = gradient(cluster, self, 1), .kind = Message::Kind::gradient, .numbers = {0.25}},
+          here());
     } else if (self.value == 0) {
       const auto first = cluster.receive(self, {}, never, here());
       ASSERT_TRUE(first);
       EXPECT_EQ(first->numbers, (std::vector<double>{1.5, -1e300, 3}));
       EXPECT_EQ(first->gradient.micro_batches(), 0);
-      EXPECT_FALSE(first->carries_model);
+      EXPECT_EQ(first->kind, Message::Kind::note);
       const auto second = cluster.receive(self, {}, never, here());
       ASSERT_TRUE(second);
       EXPECT_EQ(second->step, Step{2});
@@ -206,6 +211,35 @@ TEST_P(ClusterContract, NumbersTravelWithAMessageAndCostEightBytesEach) {
   EXPECT_EQ(totals.bytes, Bytes{3 * 8 + 0 + payload + 8});
 }
 
+// Whatever it carries: in a time-only run, or of a gradient without micro-batches, a kind is all there is to see.
+TEST_P(ClusterContract, AMessageIsOfTheKindThatItWasSentAs) {
+  using Kind = Message::Kind;
+  const int n = participants();
+  const auto model = training.initial_state();
+  run(n, [&](Cluster& cluster, Rank self) {
+    if (self.value == 1) {
+      cluster.send(self, Rank{0}, {.step = 1}, here());
+      cluster.send(self, Rank{0}, Message::of_gradient(2, {}), here());
+      cluster.send(self, Rank{0}, Message::of_model(3, model), here());
+      cluster.send(self, Rank{0}, Message::of_last_model(4, model, {7}), here());
+      cluster.send(self, Rank{0}, Message::request(5), here());
+      cluster.send(self, Rank{0}, Message::farewell(), here());
+    } else if (self.value == 0) {
+      std::vector<std::pair<Kind, Step>> seen;
+      while (const auto message = cluster.receive(self, {}, never, here())) {
+        seen.emplace_back(message->kind, message->step);
+        EXPECT_EQ(message->model != nullptr, message->has_model());
+      }
+      EXPECT_EQ(seen, (std::vector<std::pair<Kind, Step>>{{Kind::note, 1},
+                                                          {Kind::gradient, 2},
+                                                          {Kind::model, 3},
+                                                          {Kind::last_model, 4},
+                                                          {Kind::request, 5},
+                                                          {Kind::farewell, 0}}));
+    }
+  });
+}
+
 // Half of five parameters: two, and three. What lies outside a slice is nobody's business.
 TEST_P(ClusterContract, ASliceOfAGradientOrModelIsWhatItSaysAndCostsNoMore) {
   const int n = participants();
@@ -217,8 +251,9 @@ TEST_P(ClusterContract, ASliceOfAGradientOrModelIsWhatItSaysAndCostsNoMore) {
     if (self.value == 1) {
       for (const Slice& slice : slices) {
         const Gradient own = compute(cluster, self, micro_batch).value();
-        cluster.send(self, Rank{0}, {.gradient = own, .kept = 17, .slice = slice}, here());
-        cluster.send(self, Rank{0}, {.model = model, .carries_model = true, .slice = slice}, here());
+        cluster.send(self, Rank{0}, {.gradient = own, .kind = Message::Kind::gradient, .kept = 17, .slice = slice},
+                     here());
+        cluster.send(self, Rank{0}, {.model = model, .kind = Message::Kind::model, .slice = slice}, here());
       }
     } else if (self.value == 0) {
       for (const Slice& slice : slices) {
@@ -251,7 +286,7 @@ TEST_P(ClusterContract, AWideGradientTravelsInDoublePrecision) {
     if (self.value == 1) {
       Gradient own = gradient(cluster, self, 1) * third;
       own.widen();
-      cluster.send(self, Rank{0}, {.gradient = own}, here());
+      cluster.send(self, Rank{0}, Message::of_gradient(0, own), here());
     } else if (self.value == 0) {
       const auto message = cluster.receive(self, {}, never, here());
       ASSERT_TRUE(message);

@@ -57,7 +57,8 @@ TEST_P(RecordContract, SpansOfCollectivesAndDeadlinesAreTheAccounts) {
       compute(cluster, self, {self, round, 9}, Deadline(cluster.now(self) + from_seconds(0.04)));
       cluster.all_reduce_sum(self, sum, {}, {.kept = 1 + self.value % 3, .planned = 4}, here());
     }
-    cluster.discard(self, {.gradient = gradient(cluster, self, 2, 7), .from = self});
+    const Gradient lost = gradient(cluster, self, 2, 7);
+    cluster.discard(self, {self, lost.micro_batches(), lost.compute_time()});
     if (self.value == n - 1) gradient(cluster, self, 3, 8);  // the others wait for the end
   });
   if (!known) return;
@@ -84,7 +85,7 @@ TEST_P(RecordContract, SpansShowWhoseWorkAServerKept) {
       [&](Cluster& cluster, Rank self) {
         gradient(cluster, self, 1, 9);  // never sent
         for (Step step = 0; step < Step{3}; ++step) {
-          cluster.send(self, cluster.server(), {.step = step, .gradient = gradient(cluster, self, 2, step)}, here());
+          cluster.send(self, cluster.server(), Message::of_gradient(step, gradient(cluster, self, 2, step)), here());
           cluster.receive(self, cluster.server(), never, here());
         }
         while (cluster.receive(self, {}, never, here())) continue;
@@ -94,9 +95,9 @@ TEST_P(RecordContract, SpansShowWhoseWorkAServerKept) {
           const auto message = cluster.receive(self, {}, never, here());
           ASSERT_TRUE(message);
           if (message->step == Step{1})
-            cluster.discard(self, *message);
+            cluster.discard(self, message->work());
           else
-            cluster.keep(self, *message, 0);
+            cluster.keep(self, message->work(), 0);
           cluster.send(self, message->from, {.step = message->step}, here());
         }
       });

@@ -175,8 +175,10 @@ TEST_P(ClusterContract, TimeOnlyRunsCountWhatTheyWouldMove) {
     if (self.value == 1) {
       Gradient wide = compute(3);
       wide.widen();
-      cluster.send(self, Rank{0}, {.gradient = wide, .slice = {.index = 1, .count = 4}}, here());
-      cluster.send(self, Rank{0}, {.carries_model = true, .numbers = {7}, .slice = {.index = 3, .count = 4}}, here());
+      cluster.send(self, Rank{0},
+                   {.gradient = wide, .kind = Message::Kind::gradient, .slice = {.index = 1, .count = 4}}, here());
+      cluster.send(self, Rank{0}, {.kind = Message::Kind::model, .numbers = {7}, .slice = {.index = 3, .count = 4}},
+                   here());
     } else if (self.value == 0) {
       const auto gradient = cluster.receive(self, {}, never, here());
       ASSERT_TRUE(gradient);
@@ -184,7 +186,7 @@ TEST_P(ClusterContract, TimeOnlyRunsCountWhatTheyWouldMove) {
       EXPECT_TRUE(gradient->gradient.wide());
       const auto model = cluster.receive(self, {}, never, here());
       ASSERT_TRUE(model);
-      EXPECT_TRUE(model->carries_model);
+      EXPECT_EQ(model->kind, Message::Kind::model);
       EXPECT_FALSE(model->model);
       EXPECT_EQ(model->numbers, std::vector<double>{7});
     }
@@ -204,7 +206,7 @@ TEST_P(ClusterContract, StepsOfEqualNumberBecomeOneRow) {
     worker_0_is_here |= self.value == 0;
     for (int s = 1; s <= 3; ++s) {
       const Gradient own = gradient(cluster, self, 1 + self.value % 2, s);
-      cluster.send(self, Rank{(self.value + 1) % n}, {.step = s, .gradient = own}, here());
+      cluster.send(self, Rank{(self.value + 1) % n}, Message::of_gradient(s, own), here());
       cluster.finish_round(
           self,
           {.kept = own.micro_batches(), .planned = 2, .step = 2 * s, .period = 2, .compute_time = own.compute_time()});

@@ -43,7 +43,7 @@ Served serve_eight(double steps_per_file_step) {
   const auto work = [&](Worker& worker) {
     while (const auto message = worker.receive()) {
       served.told[static_cast<std::size_t>(worker.rank().value)].emplace_back(message->kept, message->step.value());
-      worker.send_to_server({.step = message->step, .gradient = worker.compute_own_step_gradient()});
+      worker.send_to_server(Message::of_gradient(message->step, worker.compute_own_step_gradient()));
     }
   };
   const auto serve = [&](Server& server) {
@@ -134,7 +134,7 @@ TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
           fmt::format("{} at {} s", message->step.value(), to_seconds(worker.now())));
       const bool sends_two = worker.rank() == Rank{1} && message->step == Step{0};
       for (int i = 0; i < (sends_two ? 2 : 1); ++i)
-        worker.send_to_server({.step = message->step, .gradient = worker.compute_own_step_gradient()});
+        worker.send_to_server(Message::of_gradient(message->step, worker.compute_own_step_gradient()));
     }
   };
   const auto serve = [&](Server& server) {

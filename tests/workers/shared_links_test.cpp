@@ -26,7 +26,7 @@ constexpr double transfer_s = 1;  // of the payload
 constexpr Link link{latency_s, 1000};
 
 Place here() { return {"a call of the test", SourceLine::current()}; }
-Message model() { return {.carries_model = true}; }
+Message model() { return {.kind = Message::Kind::model}; }
 
 // Raw programs on a simulated cluster without a model, whose parameters are `payload` bytes.
 struct Programs {
@@ -162,7 +162,7 @@ TEST(SharedLinks, CarryMessagesBetweenWorkersInAndOut) {
     const double arrival_s = self.value == 2 ? 2.5 : 3.5;
     const auto first = cluster.receive(self, {}, never, here());
     ASSERT_TRUE(first);
-    EXPECT_TRUE(first->carries_model);
+    EXPECT_EQ(first->kind, Message::Kind::model);
     EXPECT_DOUBLE_EQ(now_s(cluster, self), arrival_s);
     EXPECT_TRUE(cluster.receive(self, {}, never, here()));
     EXPECT_DOUBLE_EQ(now_s(cluster, self), arrival_s);  // its own transfers take no time

@@ -78,13 +78,12 @@ TEST(SimulatedCluster, AMessageWithoutValuesDoesNotOvertakeAModel) {
   const SimulatedRun setup{.workers = 2, .network = network};
   setup.run(Script([&](Worker& worker) {
     if (worker.rank() == Rank{1}) {
-      worker.send(Rank{0}, {.model = worker.model(), .carries_model = true});
+      worker.send(Rank{0}, {.model = worker.model(), .kind = Message::Kind::model});
       worker.send(Rank{0}, {});
       return;
     }
     while (const auto message = worker.receive())
-      log.push_back(
-          fmt::format("{} at {:.1f} s", message->carries_model ? "model" : "empty", to_seconds(worker.now())));
+      log.push_back(fmt::format("{} at {:.1f} s", message->has_model() ? "model" : "empty", to_seconds(worker.now())));
   }));
   EXPECT_EQ(log, (std::vector<std::string>{"model at 2.0 s", "empty at 2.0 s"}));
 }
@@ -316,7 +315,8 @@ TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
         for (int i = 0; i < kind; ++i) worker.compute_gradient(deadline);
         if (kind == 0) worker.barrier();
         if (kind == 1) worker.average_model({});
-        if (kind == 2 && worker.rank() != Rank{0}) worker.send(Rank{0}, {.carries_model = worker.rank() > Rank{1}});
+        if (kind == 2 && worker.rank() != Rank{0})
+          worker.send(Rank{0}, {.kind = worker.rank() > Rank{1} ? Message::Kind::model : Message::Kind::note});
         if (kind == 3) worker.receive_until(later(worker.now(), from_seconds(0.4)));
         Gradient sum;
         if (kind == 4) worker.all_reduce_sum(sum);

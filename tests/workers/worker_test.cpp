@@ -210,7 +210,7 @@ TEST(Worker, APublicationSaysWhatWasAgreedLast) {
   const auto outcome = setup.run(Script([&](Worker& worker) {
     worker.descend(*worker.compute_gradient());
     worker.average_model({});
-    worker.send(Rank{1 - worker.rank().value}, {.model = worker.model(), .carries_model = true});
+    worker.send(Rank{1 - worker.rank().value}, {.model = worker.model(), .kind = Message::Kind::model});
     EXPECT_TRUE(worker.receive());
     worker.descend(*worker.compute_gradient());
     worker.publish();

@@ -16,6 +16,7 @@
 #include "workers/cluster/run_failure.hpp"
 #include "workers/cluster/run_observer.hpp"
 #include "workers/cluster/run_totals.hpp"
+#include "workers/cluster/work.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/training/gradient.hpp"
 #include "workers/training/training.hpp"
@@ -108,10 +109,11 @@ class Cluster {
   virtual void send(Rank self, Rank to, Message&& message, Place place) = 0;
   virtual ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) = 0;
 
-  // Books the gradient's compute time as discarded, and its micro-batches as dropped, with its worker.
-  virtual void discard(Rank self, const Message& message) = 0;
-  // Books the gradient's micro-batches as kept with the worker that sent it, and its staleness in steps.
-  virtual void keep(Rank self, const Message& message, Step staleness) = 0;
+  // Books the work as discarded, and its micro-batches as dropped, with its worker.
+  virtual void discard(Rank self, const Work& work) = 0;
+  // Books the work as kept with its worker, and the staleness of its gradient in steps. Where several servers share a
+  // gradient, one of them does.
+  virtual void keep(Rank self, const Work& work, Step staleness) = 0;
 
   virtual Bytes bytes_sent() const = 0;
 };

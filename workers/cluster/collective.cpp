@@ -46,7 +46,8 @@ Bytes payload_of(const Collective& collective, const Training& training) {
     case Collective::Kind::all_reduce:
       return bytes_of(parameters, parameters, collective.slice) + Bytes{4 * numbers};
     case Collective::Kind::average:
-      return bytes_of(static_cast<std::int64_t>(training.averaged_size(collective.policy)), parameters, collective.slice);
+      return bytes_of(static_cast<std::int64_t>(training.averaged_size(collective.policy)), parameters,
+                      collective.slice);
     case Collective::Kind::broadcast:
       return training.parameter_bytes();
     case Collective::Kind::all_gather:

@@ -3,23 +3,54 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "workers/cluster/work.hpp"
 #include "workers/training/gradient.hpp"
 #include "workers/training/training.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
 
+// Made by the functions of its kind; `from`, `kept` and `slice` are filled in by who sends it.
 struct Message {
-  Step step{};            // version of the model that this message carries or was computed from
-  Gradient gradient{};    // empty, or
-  ModelStatePtr model{};  // null in time-only runs too
-  bool carries_model = false;
+  enum class Kind : std::uint8_t {
+    note,        // its step and numbers alone
+    gradient,    // computed at version `step`
+    model,       // version `step`
+    last_model,  // the same, and the last that its receiver gets from there
+    request,     // asks for a model of a version after `step`
+    farewell,    // the last message of a sender that has no model to give
+  };
+  static constexpr Step before_all{-1};  // for a request: any version will do
+
+  Step step{};            // a version of the model
+  Gradient gradient{};    // else empty
+  ModelStatePtr model{};  // else null; null in time-only runs too
+  Kind kind = Kind::note;
   Rank from{};
   std::vector<double> numbers{};  // travel along, 8 bytes each
   std::int64_t kept = 0;          // from a server: micro-batches in its model
   Slice slice{};                  // which part of the parameters the gradient or the model stands for
+
+  static Message of_gradient(Step version, Gradient gradient) {
+    return {.step = version, .gradient = std::move(gradient), .kind = Kind::gradient};
+  }
+  static Message of_model(Step version, ModelStatePtr model, std::vector<double> numbers = {}) {
+    return {.step = version, .model = std::move(model), .kind = Kind::model, .numbers = std::move(numbers)};
+  }
+  static Message of_last_model(Step version, ModelStatePtr model, std::vector<double> numbers = {}) {
+    return {.step = version, .model = std::move(model), .kind = Kind::last_model, .numbers = std::move(numbers)};
+  }
+  static Message request(Step after) { return {.step = after, .kind = Kind::request}; }
+  static Message farewell() { return {.kind = Kind::farewell}; }
+
+  bool has_model() const { return kind == Kind::model || kind == Kind::last_model; }
+  // A gradient of no micro-batches has none.
+  bool has_values() const { return has_model() || gradient.micro_batches() > 0; }
+  // Of its gradient.
+  Work work() const { return {from, gradient.micro_batches(), gradient.compute_time()}; }
 };
 
 // Where received messages come from, and go back to: thousands of workers send millions of them.
@@ -40,9 +71,8 @@ using ReceivedMessage = std::unique_ptr<Message, GiveBack>;
 // Bytes that the message takes on the network: 4 per parameter of its slice (8 for a wide gradient), 8 per
 // number. A message without values costs its latency alone.
 inline Bytes message_bytes(const Message& message, Bytes parameter_bytes) {
-  const bool has_values = message.carries_model || message.gradient.micro_batches() > 0;
   Bytes::Rep bytes = 8 * static_cast<Bytes::Rep>(message.numbers.size());
-  if (has_values) {
+  if (message.has_values()) {
     const Bytes::Rep floats = parameter_bytes.value() / 4;
     bytes += (message.gradient.wide() ? 8 : 4) * (message.slice.end(floats) - message.slice.begin(floats));
   }

@@ -26,7 +26,6 @@
 
 namespace syncopate {
 
-inline constexpr Step asks_for_model{-1};  // label of a message that asks a server for its model
 // Where outages take the state so often that the same micro-batch, or a server's step, is begun anew again and again,
 // the run fails at this number. With the lowest mean time between outages that a configuration may have, 1/8 of what is
 // begun anew, that is begun e^8 = 2,981 times on average, and more often than this once in e^33 times.

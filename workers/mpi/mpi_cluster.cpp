@@ -48,7 +48,7 @@ void MpiCluster::send(Rank, Rank to, Message&& message, Place) { process_->send(
 ReceivedMessage MpiCluster::receive(Rank, std::optional<Rank> from, Time until, Place place) {
   return process_->receive(from, until, place);
 }
-void MpiCluster::discard(Rank, const Message& message) { process_->discard(message); }
-void MpiCluster::keep(Rank, const Message& message, Step staleness) { process_->keep(message, staleness); }
+void MpiCluster::discard(Rank, const Work& work) { process_->discard(work); }
+void MpiCluster::keep(Rank, const Work& work, Step staleness) { process_->keep(work, staleness); }
 
 }  // namespace syncopate

@@ -69,8 +69,8 @@ class MpiCluster : public Cluster {
   void finish_round(Rank self, const Contribution& contribution) override;
   void send(Rank self, Rank to, Message&& message, Place place) override;
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
-  void discard(Rank self, const Message& message) override;
-  void keep(Rank self, const Message& message, Step staleness) override;
+  void discard(Rank self, const Work& work) override;
+  void keep(Rank self, const Work& work, Step staleness) override;
   Bytes bytes_sent() const override;
 
  private:

@@ -22,7 +22,7 @@ struct Head {
   std::int64_t sent_ns = 0;  // since the common start
   std::int64_t bytes = 0;
   Slice slice;
-  bool carries_model = false;
+  Message::Kind kind{};
   bool wide = false;
 };
 
@@ -40,30 +40,30 @@ ValueLayout MpiMailbox::layout_of(bool wide) const {
 }
 
 std::shared_ptr<const FlatVector> MpiMailbox::body_of(const Message& message) {
-  if (!message.carries_model && message.gradient.micro_batches() == 0) return nullptr;
+  if (!message.has_values()) return nullptr;
   if (training_.time_only()) {
     const Bytes bytes = message_bytes(message, training_.parameter_bytes());
     const auto of_numbers = static_cast<Bytes::Rep>(sizeof(double) * message.numbers.size());
     return std::make_shared<FlatVector>(zeros_of(bytes - of_numbers));
   }
-  if (message.carries_model && message.model->id == last_model_id_ && message.slice == last_slice_) return last_body_;
-  const bool wide = !message.carries_model && message.gradient.wide();
+  if (message.has_model() && message.model->id == last_model_id_ && message.slice == last_slice_) return last_body_;
+  const bool wide = !message.has_model() && message.gradient.wide();
   const ValueLayout layout = layout_of(wide);
   FlatVector whole(layout.size());
-  if (message.carries_model)
+  if (message.has_model())
     training_.write_averaged(message.model, travels, whole.data());
   else
     training_.write_values(message.gradient, whole.data());
   const bool is_whole = message.slice.count == 1;
   auto body = std::make_shared<FlatVector>(is_whole ? std::move(whole) : cut(whole, layout, message.slice));
-  if (!message.carries_model) return body;
+  if (!message.has_model()) return body;
   last_model_id_ = message.model->id;
   last_slice_ = message.slice;
   return last_body_ = std::move(body);
 }
 
 void MpiMailbox::send(Rank to, const Message& message, Time sent, Bytes bytes) {
-  if (message.carries_model && message.gradient.micro_batches() > 0)
+  if (message.has_model() && message.gradient.micro_batches() > 0)
     throw RunFailure("a message carries a gradient or a model, not both");
   std::vector<std::byte> contents = bytes_of(Head{.step = message.step.value(),
                                                   .micro_batches = message.gradient.micro_batches(),
@@ -72,7 +72,7 @@ void MpiMailbox::send(Rank to, const Message& message, Time sent, Bytes bytes) {
                                                   .sent_ns = sent.time_since_epoch().count(),
                                                   .bytes = bytes.value(),
                                                   .slice = message.slice,
-                                                  .carries_model = message.carries_model,
+                                                  .kind = message.kind,
                                                   .wide = message.gradient.wide()});
   append_bytes<double>(contents, message.numbers);
   post_.send(MpiPost::Kind::message, to, std::move(contents), body_of(message));
@@ -83,7 +83,7 @@ std::optional<MpiMailbox::Delivery> MpiMailbox::take(std::optional<Rank> from) {
   if (!letter) return std::nullopt;
   const auto head = read_bytes<Head>(letter->contents);
   Message message{.step = Step{head.step},
-                  .carries_model = head.carries_model,
+                  .kind = head.kind,
                   .from = letter->from,
                   .numbers = numbers_after_head(letter->contents),
                   .kept = head.kept,
@@ -91,10 +91,10 @@ std::optional<MpiMailbox::Delivery> MpiMailbox::take(std::optional<Rank> from) {
   const Duration compute{head.compute_ns};
   const bool has_body = !letter->body.empty();
   if (has_body && !training_.time_only()) {
-    const bool wide = head.wide && !head.carries_model;
+    const bool wide = head.wide && !message.has_model();
     FlatVector whole =
         head.slice.count == 1 ? std::move(letter->body) : spread(letter->body, layout_of(wide), head.slice);
-    if (head.carries_model)
+    if (message.has_model())
       message.model = training_.from_averaged(std::make_shared<ModelState>(), travels, whole.data());
     else
       message.gradient = training_.gradient_from(std::move(whole), head.micro_batches, compute, wide);

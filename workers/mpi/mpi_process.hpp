@@ -57,8 +57,8 @@ class MpiCluster::Process {
   void finish_round(const Contribution& contribution);
   void send(Rank to, Message&& message);
   ReceivedMessage receive(std::optional<Rank> from, Time until, const Place& place);
-  void keep(const Message& message, Step staleness);
-  void discard(const Message& message);
+  void keep(const Work& work, Step staleness);
+  void discard(const Work& work);
 
  private:
   // Thrown through the program of a worker that is in a micro-batch without an end when all others have

@@ -83,26 +83,23 @@ ReceivedMessage MpiCluster::Process::receive(std::optional<Rank> from, Time unti
   return ReceivedMessage(new Message(std::move(delivery->message)));
 }
 
-// Of several servers the first one speaks for all: each of them gets a slice of the same gradient.
-void MpiCluster::Process::keep(const Message& message, Step staleness) {
+void MpiCluster::Process::keep(const Work& work, Step staleness) {
   const auto steps = static_cast<std::size_t>(std::max<Step::Rep>(staleness.value(), 0));
   if (staleness_.size() <= steps) staleness_.resize(steps + 1);
   ++staleness_[steps];
-  if (message.slice.index > 0) return;
-  Tally& sender = tally(message.from);
-  sender.kept += message.gradient.micro_batches();
-  sender.kept_ns += message.gradient.compute_time().count();
-  if (spans()) fates_.push_back({message.from, message.gradient.compute_time(), true});
+  Tally& worker = tally(work.worker);
+  worker.kept += work.micro_batches;
+  worker.kept_ns += work.time.count();
+  if (spans()) fates_.push_back({work.worker, work.time, true});
 }
 
 // With servers, what was computed and not kept counts as discarded in the totals.
-void MpiCluster::Process::discard(const Message& message) {
-  const Duration compute_time = message.gradient.compute_time();
+void MpiCluster::Process::discard(const Work& work) {
   if (options_.servers == 0) {
-    tally(message.from).lost_ns += compute_time.count();
-    if (spans()) spans()->lose(self_, compute_time);
-  } else if (spans() && message.slice.index == 0) {
-    fates_.push_back({message.from, compute_time, false});
+    tally(work.worker).lost_ns += work.time.count();
+    if (spans()) spans()->lose(self_, work.time);
+  } else if (spans()) {
+    fates_.push_back({work.worker, work.time, false});
   }
 }
 

@@ -273,7 +273,7 @@ void LockstepCluster::finish_round(Rank, const Contribution&) {
 }
 void LockstepCluster::send(Rank, Rank, Message&&, Place place) { fail_for_unlike(place); }
 ReceivedMessage LockstepCluster::receive(Rank, std::optional<Rank>, Time, Place place) { fail_for_unlike(place); }
-void LockstepCluster::discard(Rank, const Message&) { fail_for_unlike({.operation = "discard", .at = {}}); }
-void LockstepCluster::keep(Rank, const Message&, Step) { fail_for_unlike({.operation = "keep", .at = {}}); }
+void LockstepCluster::discard(Rank, const Work&) { fail_for_unlike({.operation = "discard", .at = {}}); }
+void LockstepCluster::keep(Rank, const Work&, Step) { fail_for_unlike({.operation = "keep", .at = {}}); }
 
 }  // namespace syncopate

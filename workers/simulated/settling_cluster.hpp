@@ -48,8 +48,8 @@ class SettlingCluster : public Cluster {
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override {
     return current().receive(self, from, until, place);
   }
-  void discard(Rank self, const Message& message) override { current().discard(self, message); }
-  void keep(Rank self, const Message& message, Step staleness) override { current().keep(self, message, staleness); }
+  void discard(Rank self, const Work& work) override { current().discard(self, work); }
+  void keep(Rank self, const Work& work, Step staleness) override { current().keep(self, work, staleness); }
   Bytes bytes_sent() const override { return current().bytes_sent(); }
 
  private:

@@ -233,11 +233,11 @@ std::optional<Gradient> SimulatedCluster::compute_until_message(Rank rank, const
   return Gradient(at, samples, duration);
 }
 
-void SimulatedCluster::book_as_discarded(Rank rank, const Gradient& gradient) {
+void SimulatedCluster::book_as_discarded(Rank rank, Duration time) {
   Participant& participant = self(rank);
-  if (spans_) spans_->lose(rank, gradient.compute_time());
-  participant.account[Activity::compute] -= gradient.compute_time();
-  participant.account[Activity::discarded] += gradient.compute_time();
+  if (spans_) spans_->lose(rank, time);
+  participant.account[Activity::compute] -= time;
+  participant.account[Activity::discarded] += time;
 }
 
 void SimulatedCluster::check_clock(Rank rank, Time now) const {
@@ -289,7 +289,7 @@ RunTotals SimulatedCluster::totals() {
   }
   for (int i = 0; i < options_.workers; ++i) {
     Participant& participant = participants_[static_cast<std::size_t>(i)];
-    book_as_discarded(Rank{i}, participant.late);  // nobody took it any more
+    book_as_discarded(Rank{i}, participant.late.compute_time());  // nobody took it any more
     participant.dropped += participant.late_part.planned;
     Account account = participant.account;
     if (with_servers) {

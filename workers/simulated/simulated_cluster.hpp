@@ -76,8 +76,8 @@ class SimulatedCluster : public Cluster, private MessagePool {
   void finish_round(Rank self, const Contribution& contribution) override;
   void send(Rank self, Rank to, Message&& message, Place place) override;
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
-  void discard(Rank self, const Message& message) override;
-  void keep(Rank self, const Message& message, Step staleness) override;
+  void discard(Rank self, const Work& work) override;
+  void keep(Rank self, const Work& work, Step staleness) override;
   Bytes bytes_sent() const override { return bytes_; }
 
  private:
@@ -280,7 +280,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
   void draw_own_steps(Rank worker, Step first, int steps);
   [[gnu::noinline]] void draw_step_times(const MicroBatch& first, int count);
   void draw_sums(const ComputeTime::Steps& steps, int first, int count, std::span<Duration> times);
-  void book_as_discarded(Rank rank, const Gradient& gradient);
+  void book_as_discarded(Rank rank, Duration time);
   // What the record is told; called before the clock moves on. Inlined, they cost a branch where there is none.
   void record(Rank rank, Activity activity, Time end, const char* what) {
     if (spans_) spans_->add(rank, activity, end, what);

@@ -33,8 +33,7 @@ void SimulatedCluster::send(Rank from, Rank to, Message&& message, Place place) 
   if (!network_is_plain_) return send_in_order(from, to, bytes, make_delivery(std::move(message), sent));
   Time arrival = later(sent, options_.network.message({.from = from, .to = to, .payload = bytes}));
   // A message without values does not overtake those that its sender has sent before it.
-  const bool has_values = message.carries_model || message.gradient.micro_batches() > 0;
-  if (!has_values) arrival = std::max(arrival, self(from).last_arrival);
+  if (!message.has_values()) arrival = std::max(arrival, self(from).last_arrival);
   self(from).last_arrival = std::max(self(from).last_arrival, arrival);
   schedule(arrival, Event::Kind::deliver, to, make_delivery(std::move(message), sent));
 }
@@ -105,24 +104,22 @@ void SimulatedCluster::deliver(Rank to, Delivery* delivery) {
   resume(to);
 }
 
-// Of several servers the first one speaks for all: each of them gets a slice of the same gradient.
-void SimulatedCluster::keep(Rank, const Message& message, Step staleness) {
+void SimulatedCluster::keep(Rank, const Work& work, Step staleness) {
   const auto steps = static_cast<std::size_t>(staleness.value());
   if (staleness_.size() <= steps) staleness_.resize(steps + 1);
   ++staleness_[steps];
-  if (message.slice.index > 0) return;
-  Participant& sender = self(message.from);
-  sender.kept += message.gradient.micro_batches();
-  sender.kept_time += message.gradient.compute_time();
-  if (spans_) spans_->keep(message.from, message.gradient.compute_time());
+  Participant& worker = self(work.worker);
+  worker.kept += work.micro_batches;
+  worker.kept_time += work.time;
+  if (spans_) spans_->keep(work.worker, work.time);
 }
 
 // With servers, what was computed and not kept counts as discarded in the totals.
-void SimulatedCluster::discard(Rank, const Message& message) {
+void SimulatedCluster::discard(Rank, const Work& work) {
   if (options_.servers == 0)
-    book_as_discarded(message.from, message.gradient);
-  else if (spans_ && message.slice.index == 0)
-    spans_->lose(message.from, message.gradient.compute_time());
+    book_as_discarded(work.worker, work.time);
+  else if (spans_)
+    spans_->lose(work.worker, work.time);
 }
 
 // Workers of a method with servers hear from nobody else once these have ended.

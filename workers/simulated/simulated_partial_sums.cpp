@@ -31,7 +31,7 @@ std::vector<PartialSum> SimulatedCluster::partial_all_reduce(Rank rank, Gradient
       contribute(rank, std::exchange(participant.late, {}), std::exchange(participant.late_part, {}));
     contribute(rank, std::move(gradient), part);
   } else if (late == LateGradient::drop) {
-    book_as_discarded(rank, gradient);
+    book_as_discarded(rank, gradient.compute_time());
     participant.dropped += part.planned;
     partial_.round.dropped += part.planned;
   } else {
