@@ -34,8 +34,8 @@ bool Participant::budget_left() const {
   const Budget& budget = context_.budget;
   if (budget.steps && file_step() >= *budget.steps + extra_steps_) return false;
   if (!budget.seconds && !budget.samples && !budget.bytes) return true;
-  const Agreement agreed =
-      agreed_.value_or(Agreement{.time = now(), .micro_batches = kept_total_, .bytes = context_.cluster.bytes_sent()});
+  const AgreedProgress agreed = agreed_.value_or(
+      AgreedProgress{.time = now(), .micro_batches = kept_total_, .bytes = context_.cluster.bytes_sent()});
   if (budget.seconds && to_seconds(agreed.time) >= *budget.seconds) return false;
   if (budget.samples && agreed.micro_batches * context_.samples_per_micro_batch >= *budget.samples) return false;
   return !(budget.bytes && agreed.bytes >= *budget.bytes);

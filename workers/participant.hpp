@@ -113,7 +113,7 @@ class Participant {
   Step extra_steps_{};
   Step added_steps_{};
   double rate_factor_ = 1;
-  std::optional<Agreement> agreed_;
+  std::optional<AgreedProgress> agreed_;
   // What every step touches, together.
   const RunContext& context_;  // one for all workers, so that it stays in the cache
   Rank rank_;

@@ -14,7 +14,8 @@ Server::Server(const RunContext& context, Rank rank)
       version_of_(static_cast<std::size_t>(size()), Step{-1}),
       sent_at_(static_cast<std::size_t>(size()), start_time),
       is_listed_(static_cast<std::size_t>(size()), 1),
-      waiting_(static_cast<std::size_t>(size())) {
+      waiting_(static_cast<std::size_t>(size())),
+      rows_(slice_.index == 0 ? context.observer : nullptr) {
   std::iota(waiting_.begin(), waiting_.end(), 0);
 }
 
@@ -22,12 +23,12 @@ ReceivedMessage Server::receive_until(Time until, Here at) {
   while (true) {
     auto message = context_.cluster.receive(rank_, {}, until, {"receive", at});
     if (!message) return message;
+    const auto from = static_cast<std::size_t>(message->from.value);
     const bool is_request = message->kind == Message::Kind::request;
-    if (is_request && message->step < step_) {
+    if (is_request && (message->step == Message::before_all || version_of_[from] < step_)) {
       send_model(message->from, at);
       continue;
     }
-    const auto from = static_cast<std::size_t>(message->from.value);
     if (!is_listed_[from]) (version_of_[from] == step_ ? waiting_for_next_ : waiting_).push_back(message->from.value);
     is_listed_[from] = 1;
     if (!is_request) return message;
@@ -91,7 +92,7 @@ void Server::discard(const Message& message) { discard(message.work()); }
 
 void Server::discard(const Work& work) {
   if (slice_.index == 0) context_.cluster.discard(rank_, work);
-  round_.dropped += work.micro_batches;
+  row_.dropped += work.micro_batches;
 }
 
 void Server::descend(const Gradient& gradient, std::int64_t micro_batches) {
@@ -99,20 +100,13 @@ void Server::descend(const Gradient& gradient, std::int64_t micro_batches) {
   if (model_) model_ = context_.training.descend(std::move(model_), gradient, learning_rate(), slice_);
   ++step_;
   kept_total_ += micro_batches;
-  round_.kept += micro_batches;
+  row_.kept += micro_batches;
   waiting_.insert(waiting_.end(), waiting_for_next_.begin(), waiting_for_next_.end());
   waiting_for_next_.clear();
   if (file_step() == row_before) return;
-  const Bytes bytes = context_.cluster.bytes_sent();
-  round_.step = file_step();
-  round_.period = file_step() - row_before;
-  round_.end = now();
-  round_.duration = round_.end - last_row_end_;
-  round_.bytes = bytes - last_row_bytes_;
-  if (context_.observer && slice_.index == 0) context_.observer->on_round(round_);
-  round_ = {};
-  last_row_end_ = now();
-  last_row_bytes_ = bytes;
+  row_.step = file_step();
+  row_.period = file_step() - row_before;
+  rows_.close(std::exchange(row_, {}), now(), context_.cluster.bytes_sent());
 }
 
 }  // namespace syncopate

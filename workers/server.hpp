@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "workers/cluster/step_rows.hpp"
 #include "workers/participant.hpp"
 
 namespace syncopate {
@@ -22,8 +23,8 @@ class Server : public Participant {
   bool has_left(Rank worker) const { return context_.cluster.has_left(rank_, worker); }
 
   // The next message to arrive; nothing if, instead, a worker has left: look at workers_left() again. Requests for a
-  // model are answered in here: at once where it is newer than that which they name, else with the next version
-  // (send_model_to_waiting).
+  // model are answered in here: at once, or with the next version (send_model_to_waiting) where the present one is on
+  // its way already.
   ReceivedMessage receive(Here at = Here::current()) { return receive_until(never, at); }
   ReceivedMessage receive_until(Time until, Here at = Here::current());
   // The next message to arrive; nothing once all workers have left and nothing is under way. Calls `on_leave`,
@@ -74,9 +75,8 @@ class Server : public Participant {
   std::vector<char> is_listed_;        // in one of the two lists
   std::vector<int> waiting_;           // workers without the current version, to be sent it
   std::vector<int> waiting_for_next_;  // workers that have delivered at the current version
-  Round round_;                        // since the last row
-  Time last_row_end_{};
-  Bytes last_row_bytes_{};
+  StepRow row_;                        // the one that is open
+  StepRows rows_;
 };
 
 }  // namespace syncopate

@@ -228,8 +228,8 @@ void Worker::average_model(const AveragePolicy& policy, double weight, Here at) 
 
 // No agreement of all, and no row: the round ends with the average over all workers.
 bool Worker::average_in_group(const AveragePolicy& policy, int group_size, Here at) {
-  const Agreement agreed = context_.cluster.average(rank_, model_, {.policy = policy, .group_size = group_size}, {},
-                                                    {"average_in_group", at});
+  const AgreedProgress agreed = context_.cluster.average(rank_, model_, {.policy = policy, .group_size = group_size},
+                                                         {}, {"average_in_group", at});
   agreed_model_.reset();
   return budget_left_at(agreed.time);
 }

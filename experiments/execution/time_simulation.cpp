@@ -23,7 +23,7 @@ struct Waypoint {
 class Waypoints : public RunObserver {
  public:
   explicit Waypoints(std::int64_t samples_per_micro_batch) : samples_(static_cast<double>(samples_per_micro_batch)) {}
-  void on_round(const Round& round) override {
+  void on_row(const StepRow& round) override {
     rounds.push_back({static_cast<double>(round.step.value()), to_seconds(round.end), static_cast<double>(round.kept),
                       static_cast<double>(round.dropped)});
   }

@@ -61,7 +61,7 @@ void Recorder::begin(const ModelStatePtr& initial, double learning_rate) {
   on_publish(publication);
 }
 
-void Recorder::on_round(const Round& round) {
+void Recorder::on_row(const StepRow& round) {
   rounds_.push_back(round);
   position_.reached.step = std::max(position_.reached.step, round.step);
   position_.reached.time = std::max(position_.reached.time, round.end);

@@ -55,7 +55,7 @@ class Recorder : public RunObserver {
   // Records the model that all workers start from (null in time-only runs) as step 0.
   void begin(const ModelStatePtr& initial, double learning_rate);
 
-  void on_round(const Round& round) override;
+  void on_row(const StepRow& round) override;
 
   // Throws Diverged once an evaluation has shown that the model is not finite.
   void on_publish(const Publication& publication) override;
@@ -86,7 +86,7 @@ class Recorder : public RunObserver {
   Options options_;
   Training& training_;
   std::shared_ptr<Entries> entries_;
-  std::vector<Round> rounds_;
+  std::vector<StepRow> rounds_;
   std::optional<Entry> last_;                   // the newest publication, if it is not recorded yet
   std::vector<ModelStatePtr> last_models_;      // the newest publication's, if their parameters are asked for
   std::vector<std::vector<float>> parameters_;  // of these

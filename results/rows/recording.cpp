@@ -31,7 +31,7 @@ void cut_after_divergence(Recording& recording) {
   recording.diverged = true;
   const Time end = first->time;
   recording.metrics.erase(std::next(first), recording.metrics.end());
-  std::erase_if(recording.rounds, [end](const Round& round) { return round.end > end; });
+  std::erase_if(recording.rounds, [end](const StepRow& round) { return round.end > end; });
 }
 
 std::string metrics_csv(std::span<const MetricsRow> rows) {
@@ -50,9 +50,9 @@ std::string metrics_csv(std::span<const MetricsRow> rows) {
   return text;
 }
 
-std::string steps_csv(std::span<const Round> rounds) {
+std::string steps_csv(std::span<const StepRow> rounds) {
   std::string text = "step,time_s,duration_s,kept_micro_batches,dropped_micro_batches,period_steps,bytes\n";
-  for (const Round& round : rounds) {
+  for (const StepRow& round : rounds) {
     fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", round.step.value(), exact_seconds(round.end),
                    exact_seconds(round.duration), round.kept, round.dropped, round.period.value(), round.bytes.value());
   }

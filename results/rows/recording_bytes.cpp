@@ -36,12 +36,12 @@ MetricsRow row_of(const Json& json) {
   return row;
 }
 
-Json json_of(const Round& round) {
+Json json_of(const StepRow& round) {
   return Json::array({round.step.value(), round.end.time_since_epoch().count(), round.duration.count(), round.kept,
                       round.dropped, round.period.value(), round.bytes.value()});
 }
 
-Round round_of(const Json& json) {
+StepRow round_of(const Json& json) {
   const auto number = [&json](std::size_t index) { return json.at(index).get<std::int64_t>(); };
   return {.step = number(0),
           .end = Time{Duration{number(1)}},
@@ -74,7 +74,7 @@ std::vector<std::uint8_t> to_bytes(const Recording& recording) {
   Json metrics = Json::array();
   Json rounds = Json::array();
   for (const MetricsRow& row : recording.metrics) metrics.push_back(json_of(row));
-  for (const Round& round : recording.rounds) rounds.push_back(json_of(round));
+  for (const StepRow& round : recording.rounds) rounds.push_back(json_of(round));
   return Json::to_cbor({{"metrics", metrics},
                         {"rounds", rounds},
                         {"diverged", recording.diverged},

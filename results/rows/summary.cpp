@@ -63,7 +63,7 @@ std::optional<TimeToTarget> time_to_target(const EvaluationPlan& plan, const Rec
 // What rows alone say about a run that was ended early.
 void add_progress(RunSummary& summary, const Recording& recording) {
   Time end{};
-  for (const Round& round : recording.rounds) {
+  for (const StepRow& round : recording.rounds) {
     end = std::max(end, round.end);
     summary.steps = std::max(summary.steps, round.step.value());
     summary.kept_micro_batches += round.kept;

@@ -271,7 +271,7 @@ TEST(BackupWorkers, EveryGradientIsKeptOrDroppedWithItsWorker) {
   EXPECT_EQ(sum(outcome.totals.kept), 200 * 4 * 2);
   EXPECT_EQ(outcome.totals.staleness, (std::vector<std::int64_t>{200 * 4}));  // what is applied is never stale
   std::int64_t dropped_in_rows = 0;
-  for (const Round& round : outcome.rounds) dropped_in_rows += round.dropped;
+  for (const StepRow& round : outcome.rounds) dropped_in_rows += round.dropped;
   // Who was computing at the end had not yet been dropped by the server: at most the two backups.
   EXPECT_GE(sum(outcome.totals.dropped), dropped_in_rows);
   EXPECT_LE(sum(outcome.totals.dropped), dropped_in_rows + 2 * 2);

@@ -32,7 +32,7 @@ struct Measured {
 class Iterates : public RunObserver {
  public:
   Iterates(const Quadratic& objective, Training& training) : objective_(objective), training_(training) {}
-  void on_round(const Round& round) override {
+  void on_row(const StepRow& round) override {
     measured.gradient += static_cast<double>(round.kept) * squared_gradient_;
     measured.samples += static_cast<double>(round.kept);
   }

@@ -23,7 +23,7 @@ DynamicAveraging above(double threshold, int check_every) { return DynamicAverag
 
 std::vector<std::int64_t> steps_of(const SimulatedRun::Outcome& outcome) {
   std::vector<std::int64_t> steps;
-  for (const Round& round : outcome.rounds) steps.push_back(round.step.value());
+  for (const StepRow& round : outcome.rounds) steps.push_back(round.step.value());
   return steps;
 }
 

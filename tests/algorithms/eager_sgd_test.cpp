@@ -105,7 +105,7 @@ TEST(EagerSgd, AccumulationLosesNothingButWhatIsUnderWayAtTheEnd) {
                              .objective = nullptr};
     const auto outcome = setup.run(EagerSgd({.activation = kind, .late = LateGradient::accumulate}));
     std::int64_t kept = 0;
-    for (const Round& round : outcome.rounds) kept += round.kept;
+    for (const StepRow& round : outcome.rounds) kept += round.kept;
     EXPECT_EQ(kept, sum(outcome.totals.kept));
     EXPECT_LT(sum(outcome.totals.dropped), 8);  // at most one per worker, and none of the last to arrive
     expect_exact_accounts(outcome);

@@ -105,7 +105,7 @@ TEST(LocalSgd, SynchronisesAtTheStepsOfTheGoldenSequences) {
     for (const auto& [length, count] : entry["rle"].get<std::vector<std::pair<int, int>>>())
       for (int i = 0; i < count; ++i) expected.push_back((expected.empty() ? 0 : expected.back()) + length);
     std::vector<int> steps;
-    for (const Round& round : setup.run(algorithm).rounds) steps.push_back(static_cast<int>(round.step.value()));
+    for (const StepRow& round : setup.run(algorithm).rounds) steps.push_back(static_cast<int>(round.step.value()));
     EXPECT_EQ(steps, expected) << name;
     ++cases;
   }

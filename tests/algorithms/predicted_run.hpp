@@ -72,8 +72,8 @@ struct PredictedRun {
     }
     double mean_s = 0, squares = 0;
     const auto rounds = static_cast<double>(outcome.rounds.size());
-    for (const Round& round : outcome.rounds) mean_s += to_seconds(round.duration) / rounds;
-    for (const Round& round : outcome.rounds) squares += std::pow(to_seconds(round.duration) - mean_s, 2);
+    for (const StepRow& round : outcome.rounds) mean_s += to_seconds(round.duration) / rounds;
+    for (const StepRow& round : outcome.rounds) squares += std::pow(to_seconds(round.duration) - mean_s, 2);
     return {to_seconds(outcome.totals.end) / steps, dropped / (kept + dropped), std::sqrt(squares) / steps,
             communication_s};
   }

@@ -52,7 +52,7 @@ TEST(RandomDrop, EveryWorkerDrawsForItselfInEveryStep) {
   const SimulatedRun setup{.workers = workers, .budget = {.steps = steps}, .objective = nullptr};
   const auto outcome = setup.run(RandomDrop(0.5, 0));
   double variance = 0;
-  for (const Round& round : outcome.rounds) variance += std::pow(static_cast<double>(round.dropped) - 50, 2) / steps;
+  for (const StepRow& round : outcome.rounds) variance += std::pow(static_cast<double>(round.dropped) - 50, 2) / steps;
   EXPECT_NEAR(variance, 25, 4 * 25 * std::sqrt(2.0 / steps));  // four standard deviations
   // Nor does a worker draw once for all its steps: its own count varies by as much.
   double variance_of_workers = 0;
@@ -79,7 +79,7 @@ TEST(RandomDropSettings, AnEpochIsItsFirstStep) {
     EXPECT_EQ(method.faults, "");
     const SimulatedRun setup{.workers = 100, .budget = {.steps = 40}, .objective = nullptr};
     const auto rounds = setup.run(*method.algorithm).rounds;
-    return std::find_if(rounds.begin(), rounds.end(), [](const Round& round) { return round.dropped > 0; }) -
+    return std::find_if(rounds.begin(), rounds.end(), [](const StepRow& round) { return round.dropped > 0; }) -
            rounds.begin();
   };
   EXPECT_EQ(first_dropping_step("from_epoch = 2"), 30);

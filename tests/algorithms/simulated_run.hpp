@@ -50,7 +50,7 @@ struct SimulatedRun {
 
   // What happened.
   struct Outcome : RunObserver {
-    std::vector<Round> rounds;
+    std::vector<StepRow> rounds;
     std::vector<float> parameters;            // of the last publication
     std::vector<float> buffers;               // of it, estimated anew where it asks for that
     std::vector<std::vector<float>> members;  // parameters of the last publication's ensemble, if it has one
@@ -64,7 +64,7 @@ struct SimulatedRun {
     ModelStatePtr last;
     std::vector<ModelStatePtr> last_members;
 
-    void on_round(const Round& round) override {
+    void on_row(const StepRow& round) override {
       rounds.push_back(round);
       log.push_back(fmt::format("step {} at {:.3f} s: kept {}, dropped {}", round.step.value(), to_seconds(round.end),
                                 round.kept, round.dropped));

@@ -104,7 +104,7 @@ void DropComputeAgainstNoDrops(benchmark::State& state) {
   }
   struct Kept : RunObserver {
     std::int64_t kept = 0, dropped = 0;
-    void on_round(const Round& round) override { kept += round.kept, dropped += round.dropped; }
+    void on_row(const StepRow& round) override { kept += round.kept, dropped += round.dropped; }
     void on_publish(const Publication&) override {}
   } observer;
   {

@@ -28,7 +28,7 @@ MetricsRow row(std::int64_t step, Time time, std::optional<Evaluation> evaluatio
   return row;
 }
 
-Round round_at(std::int64_t step, Time end) {
+StepRow round_at(std::int64_t step, Time end) {
   return {.step = step, .end = end, .duration = milliseconds(70), .kept = 15, .dropped = 1, .period = 4, .bytes = 6000};
 }
 
@@ -51,7 +51,7 @@ TEST(Recording, WhatDoesNotExistIsAnEmptyCell) {
 }
 
 TEST(Recording, StepsHaveOneRowPerRound) {
-  const Round rounds[] = {round_at(4, Time{milliseconds(70)}), round_at(8, Time{milliseconds(140)})};
+  const StepRow rounds[] = {round_at(4, Time{milliseconds(70)}), round_at(8, Time{milliseconds(140)})};
   EXPECT_EQ(steps_csv(rounds),
             "step,time_s,duration_s,kept_micro_batches,dropped_micro_batches,period_steps,bytes\n"
             "4,0.07,0.07,15,1,4,6000\n"
@@ -59,7 +59,7 @@ TEST(Recording, StepsHaveOneRowPerRound) {
 }
 
 TEST(Recording, NanosecondsPrintExactly) {
-  const Round rounds[] = {round_at(1, Time{Duration{123'456'789'012}})};
+  const StepRow rounds[] = {round_at(1, Time{Duration{123'456'789'012}})};
   EXPECT_THAT(steps_csv(rounds), testing::HasSubstr("1,123.456789012,"));
 }
 

@@ -112,8 +112,8 @@ class DelayByIndex : public DelayProcess {
 
 // Keeps the rows of steps.csv that it is told of.
 struct SeenRounds : RunObserver {
-  std::vector<Round> rounds;
-  void on_round(const Round& round) override { rounds.push_back(round); }
+  std::vector<StepRow> rounds;
+  void on_row(const StepRow& round) override { rounds.push_back(round); }
   void on_publish(const Publication&) override {}
 };
 

@@ -17,7 +17,7 @@ class BookingContract : public ClusterContract {
   };
 
   // Two collectives on all workers; worker n - 1 is the last to come to the first, worker 0 to the second.
-  RunTotals run_twice(const std::function<Agreement(Cluster&, Rank)>& collective) {
+  RunTotals run_twice(const std::function<AgreedProgress(Cluster&, Rank)>& collective) {
     const int n = participants();
     seen.assign(static_cast<std::size_t>(n), {});
     return run(n, [&](Cluster& cluster, Rank self) {

@@ -8,7 +8,7 @@ TEST_P(ClusterContract, AllReduceGivesEveryWorkerTheSumOfAllGradientsAndBuffers)
   run(n, [&](Cluster& cluster, Rank self) {
     // Worker w brings micro-batches 0 and 1: (w + 1)(j + 1) and (w + 1)(j + 1) + 1.
     Gradient sum = gradient(cluster, self, 2);
-    const Agreement agreed =
+    const AgreedProgress agreed =
         cluster.all_reduce_sum(self, sum, {}, {.kept = 2, .planned = 2, .step = 1, .period = 1}, here());
     std::vector<float> values(training.gradient_size());
     training.write_values(sum, values.data());
@@ -93,7 +93,7 @@ TEST_P(ClusterContract, NobodyLeavesABarrierBeforeTheLastHasEntered) {
   run(n, [&](Cluster& cluster, Rank self) {
     gradient(cluster, self, self.value);  // worker w comes after w micro-batches
     const Time entered = cluster.now(self);
-    const Agreement agreed = cluster.barrier(self, here());
+    const AgreedProgress agreed = cluster.barrier(self, here());
     EXPECT_GE(agreed.time, entered);
     EXPECT_GE(cluster.now(self), agreed.time);
     EXPECT_GE(cluster.now(self), start_time + (n - 1) * from_seconds(base_s));  // the last one's arrival
@@ -105,7 +105,7 @@ TEST_P(ClusterContract, AgreementsAreTheSameOnAllWorkers) {
   run(n, [&](Cluster& cluster, Rank self) {
     for (int round = 1; round <= 3; ++round) {
       Gradient sum = gradient(cluster, self, 1 + self.value % 2);
-      const Agreement agreed = cluster.all_reduce_sum(
+      const AgreedProgress agreed = cluster.all_reduce_sum(
           self, sum, {}, {.kept = 1 + self.value % 2, .planned = 2, .step = round, .period = 1}, here());
       EXPECT_EQ(agreed.micro_batches, round * (n + n / 2));
       // Worker 0 learns what the others were told, in nanoseconds, through a message's step.
@@ -128,9 +128,9 @@ TEST_P(ClusterContract, AgreementsAreTheSameOnAllWorkers) {
 // Rounds arrive at the observer of worker 0's process.
 TEST_P(ClusterContract, RoundsTellStepsPeriodsKeptDroppedAndBytes) {
   struct Rounds : RunObserver {
-    std::vector<Round> rounds;
+    std::vector<StepRow> rounds;
     bool saw_worker_0 = false;
-    void on_round(const Round& round) override { rounds.push_back(round); }
+    void on_row(const StepRow& round) override { rounds.push_back(round); }
     void on_publish(const Publication&) override {}
   } seen;
   observer = &seen;
@@ -166,7 +166,7 @@ TEST_P(ClusterContract, ABarrierThatEndsARoundIsARowAndCounts) {
   const int n = participants();
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     saw_worker_0 |= self.value == 0;
-    const Agreement agreed = cluster.barrier(self, here(), {.kept = 2, .planned = 3, .step = 4, .period = 3});
+    const AgreedProgress agreed = cluster.barrier(self, here(), {.kept = 2, .planned = 3, .step = 4, .period = 3});
     EXPECT_EQ(agreed.micro_batches, 2 * n);
     EXPECT_EQ(agreed.bytes, Bytes{0});
     EXPECT_EQ(cluster.barrier(self, here()).micro_batches, 2 * n);
@@ -188,7 +188,7 @@ TEST_P(ClusterContract, AGroupAgreesOnATimeThatNoneOfItsMembersCameAfter) {
     ModelStatePtr state = training.initial_state();
     gradient(cluster, self, self.value);
     const Time arrived = cluster.now(self);
-    const Agreement agreed = cluster.average(self, state, {.policy = {}, .group_size = 2}, {}, here());
+    const AgreedProgress agreed = cluster.average(self, state, {.policy = {}, .group_size = 2}, {}, here());
     const auto nanoseconds = [](Time time) { return static_cast<double>(time.time_since_epoch().count()); };
     const std::vector<double> mine = {nanoseconds(arrived), nanoseconds(agreed.time)};
     const SharedNumbers all = cluster.all_gather(self, mine, here());

@@ -336,7 +336,7 @@ TEST_P(PartialContract, AnAgreementCountsWhatWasKeptAndSentInAllWays) {
     for (int round = 1; round <= 3; ++round) {
       tell_next();
       Gradient sum = gradient(cluster, self, 2, round);
-      const Agreement of_all = cluster.all_reduce_sum(self, sum, {}, {.kept = 2, .planned = 2}, here());
+      const AgreedProgress of_all = cluster.all_reduce_sum(self, sum, {}, {.kept = 2, .planned = 2}, here());
       bytes += all_reduce_bytes(n, payload).value();
       EXPECT_EQ(of_all.micro_batches, n * (3 * round - 1)) << round;
       EXPECT_EQ(of_all.bytes, Bytes{bytes}) << round;

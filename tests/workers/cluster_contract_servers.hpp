@@ -239,7 +239,7 @@ TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
   ASSERT_EQ(seen.rounds.size(), static_cast<std::size_t>(steps));
   Bytes bytes{};  // of a row they are what was moved when the last worker had done the step
   for (int s = 1; s <= steps; ++s) {
-    const Round& round = seen.rounds[static_cast<std::size_t>(s - 1)];
+    const StepRow& round = seen.rounds[static_cast<std::size_t>(s - 1)];
     EXPECT_EQ(round.step, Step{s});
     EXPECT_EQ(round.kept, workers);
     EXPECT_EQ(round.dropped, workers);

@@ -8,7 +8,7 @@ TEST_P(ClusterContract, NumbersAreSummedAlongWithTheGradient) {
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
     Gradient sum = gradient(cluster, self, 1);
     std::vector<double> numbers = {self.value + 1.0, 0.5, -1e9 * self.value};
-    const Agreement agreed = cluster.all_reduce_sum(self, sum, numbers, {.kept = 1, .planned = 1}, here());
+    const AgreedProgress agreed = cluster.all_reduce_sum(self, sum, numbers, {.kept = 1, .planned = 1}, here());
     const int ranks = n * (n + 1) / 2;  // 1 + ... + n
     EXPECT_EQ(numbers, (std::vector<double>{1.0 * ranks, 0.5 * n, -1e9 * (ranks - n)}));
     for (int j = 0; j < 5; ++j) EXPECT_EQ(training.values(sum)[static_cast<std::size_t>(j)], (j + 1) * ranks);
@@ -88,7 +88,7 @@ TEST_P(ClusterContract, AnAverageWithinGroupsConcernsTheirMembersAlone) {
       EXPECT_EQ(training.values(state), parameters);
       EXPECT_EQ(buffers(state)[0], static_cast<float>(mean_rank));
     }
-    const Agreement agreed = cluster.barrier(self, here());
+    const AgreedProgress agreed = cluster.barrier(self, here());
     EXPECT_EQ(agreed.bytes, Bytes{pairs * (pairs + 1) / 2 * pair_bytes});
 
     ModelStatePtr state = stepped(cluster, self);  // weights count within a group
@@ -226,7 +226,7 @@ TEST_P(ClusterContract, StepsOfEqualNumberBecomeOneRow) {
   ASSERT_EQ(seen.rounds.size(), 3u);
   Time last_end = start_time;
   for (int s = 1; s <= 3; ++s) {
-    const Round& round = seen.rounds[static_cast<std::size_t>(s - 1)];
+    const StepRow& round = seen.rounds[static_cast<std::size_t>(s - 1)];
     EXPECT_EQ(round.step, Step{2 * s});
     EXPECT_EQ(round.period, Step{2});
     EXPECT_EQ(round.kept, kept);

@@ -38,7 +38,7 @@ std::string text_of(const RunTotals& totals) {
 
 std::string text_of(const Outcome& outcome) {
   std::string text;
-  for (const Round& round : outcome.rounds)
+  for (const StepRow& round : outcome.rounds)
     text += fmt::format("step {} (+{}) at {} for {}: kept {}, dropped {}, {} B\n", round.step.value(),
                         round.period.value(), round.end.time_since_epoch().count(), round.duration.count(), round.kept,
                         round.dropped, round.bytes.value());

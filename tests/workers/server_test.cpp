@@ -67,7 +67,7 @@ Served serve_eight(double steps_per_file_step) {
   return served;
 }
 
-void expect_row(const Round& row, int step, int period, double end_s, double duration_s, int kept, int dropped,
+void expect_row(const StepRow& row, int step, int period, double end_s, double duration_s, int kept, int dropped,
                 int bytes) {
   EXPECT_EQ(row.step, Step{step});
   EXPECT_EQ(row.period, Step{period});

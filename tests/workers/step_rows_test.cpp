@@ -1,15 +1,26 @@
-#include "workers/mpi/step_rows.hpp"
-
 #include <gtest/gtest.h>
+
+#include "workers/mpi/worker_steps.hpp"
 
 namespace syncopate {
 namespace {
 
+std::vector<StepRow> rows_of(const std::vector<std::vector<WorkerStep>>& by_worker) {
+  struct Seen : RunObserver {
+    std::vector<StepRow> rows;
+    void on_row(const StepRow& row) override { rows.push_back(row); }
+    void on_publish(const Publication&) override {}
+  } seen;
+  StepRows rows(&seen);
+  close_rows(by_worker, rows);
+  return seen.rows;
+}
+
 TEST(StepRows, RowsOfEqualNumberAreSummedAndEndWithTheLast) {
-  const auto rounds = merge_rows({{{.step = 1, .kept = 2, .dropped = 0, .period = 1, .end_ns = 100, .bytes = 10},
-                                   {.step = 2, .kept = 1, .dropped = 1, .period = 1, .end_ns = 250, .bytes = 30}},
-                                  {{.step = 1, .kept = 1, .dropped = 1, .period = 1, .end_ns = 170, .bytes = 5},
-                                   {.step = 2, .kept = 2, .dropped = 0, .period = 3, .end_ns = 200, .bytes = 5}}});
+  const auto rounds = rows_of({{{.step = 1, .kept = 2, .dropped = 0, .period = 1, .end_ns = 100, .bytes = 10},
+                                {.step = 2, .kept = 1, .dropped = 1, .period = 1, .end_ns = 250, .bytes = 30}},
+                               {{.step = 1, .kept = 1, .dropped = 1, .period = 1, .end_ns = 170, .bytes = 5},
+                                {.step = 2, .kept = 2, .dropped = 0, .period = 3, .end_ns = 200, .bytes = 5}}});
   ASSERT_EQ(rounds.size(), 2u);
   EXPECT_EQ(rounds[0].step, Step{1});
   EXPECT_EQ(rounds[0].kept, 3);
@@ -25,11 +36,11 @@ TEST(StepRows, RowsOfEqualNumberAreSummedAndEndWithTheLast) {
 
 // A worker may pass steps over, or end before the others.
 TEST(StepRows, StepsThatNotAllHaveTakenAreRowsToo) {
-  const auto rounds = merge_rows({{{.step = 1, .kept = 1, .end_ns = 900, .bytes = 4}},
-                                  {{.step = 1, .kept = 1, .end_ns = 100, .bytes = 1},
-                                   {.step = 2, .kept = 1, .end_ns = 200, .bytes = 2},
-                                   {.step = 5, .kept = 1, .end_ns = 1000, .bytes = 8}},
-                                  {}});
+  const auto rounds = rows_of({{{.step = 1, .kept = 1, .end_ns = 900, .bytes = 4}},
+                               {{.step = 1, .kept = 1, .end_ns = 100, .bytes = 1},
+                                {.step = 2, .kept = 1, .end_ns = 200, .bytes = 2},
+                                {.step = 5, .kept = 1, .end_ns = 1000, .bytes = 8}},
+                               {}});
   ASSERT_EQ(rounds.size(), 3u);
   EXPECT_EQ(rounds[0].kept, 2);
   EXPECT_EQ(rounds[1].step, Step{2});
@@ -42,7 +53,7 @@ TEST(StepRows, StepsThatNotAllHaveTakenAreRowsToo) {
   EXPECT_EQ(rounds[2].bytes, Bytes{6});
 }
 
-TEST(StepRows, NobodysRowsAreNone) { EXPECT_TRUE(merge_rows({{}, {}}).empty()); }
+TEST(StepRows, NobodysRowsAreNone) { EXPECT_TRUE(rows_of({{}, {}}).empty()); }
 
 }  // namespace
 }  // namespace syncopate

@@ -313,7 +313,7 @@ TEST(Worker, ASumUnderWayCostsNothingWhileTheNextStepIsComputed) {
   EXPECT_THAT(outcome.log,
               testing::ElementsAre("step 1 at 1.500 s: kept 3, dropped 0", "step 2 at 2.500 s: kept 3, dropped 0",
                                    "step 3 at 3.500 s: kept 3, dropped 0", "step 4 at 4.500 s: kept 3, dropped 0"));
-  for (const Round& round : outcome.rounds) EXPECT_EQ(round.period, Step{1});
+  for (const StepRow& round : outcome.rounds) EXPECT_EQ(round.period, Step{1});
   for (const Account& account : outcome.totals.accounts) {
     EXPECT_EQ(account[Activity::compute], from_seconds(4));
     EXPECT_EQ(account[Activity::wait], Duration{});

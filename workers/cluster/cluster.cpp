@@ -12,28 +12,28 @@ Gradient Cluster::compute_gradients(Rank self, const ModelStatePtr& at, const Mi
   return sum;
 }
 
-Agreement Cluster::all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
-                                  const Contribution& contribution, Place place) {
+AgreedProgress Cluster::all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
+                                       const Contribution& contribution, Place place) {
   CollectiveResult result = perform(self, Collective::all_reduce(std::move(gradient), numbers), contribution, place);
   gradient = std::move(result.gradient);
   if (result.numbers) std::ranges::copy(*result.numbers, numbers.begin());
   return result.agreement;
 }
 
-Agreement Cluster::average(Rank self, ModelStatePtr& state, const Averaging& averaging,
-                           const Contribution& contribution, Place place) {
+AgreedProgress Cluster::average(Rank self, ModelStatePtr& state, const Averaging& averaging,
+                                const Contribution& contribution, Place place) {
   CollectiveResult result = perform(self, Collective::average(std::move(state), averaging), contribution, place);
   state = std::move(result.model);
   return result.agreement;
 }
 
-Agreement Cluster::broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) {
+AgreedProgress Cluster::broadcast(Rank self, ModelStatePtr& state, Rank root, Place place) {
   CollectiveResult result = perform(self, Collective::broadcast(std::move(state), root), {}, place);
   state = std::move(result.model);
   return result.agreement;
 }
 
-Agreement Cluster::barrier(Rank self, Place place, const Contribution& contribution) {
+AgreedProgress Cluster::barrier(Rank self, Place place, const Contribution& contribution) {
   return perform(self, Collective::barrier(), contribution, place).agreement;
 }
 

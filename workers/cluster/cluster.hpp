@@ -81,13 +81,13 @@ class Cluster {
 
   // The same, with what comes back in the place of what was brought. `numbers`, as many on each worker, are summed
   // along with the gradient (4 bytes each on the network).
-  virtual Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
-                                   const Contribution& contribution, Place place);
-  Agreement average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
-                    Place place);
-  Agreement broadcast(Rank self, ModelStatePtr& state, Rank root, Place place);
+  virtual AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
+                                        const Contribution& contribution, Place place);
+  AgreedProgress average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
+                         Place place);
+  AgreedProgress broadcast(Rank self, ModelStatePtr& state, Rank root, Place place);
   // A row of steps.csv where somebody contributes.
-  Agreement barrier(Rank self, Place place, const Contribution& contribution = {});
+  AgreedProgress barrier(Rank self, Place place, const Contribution& contribution = {});
   // Everybody's numbers in the order of the ranks; as many on each worker.
   SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place);
 

@@ -46,7 +46,7 @@ struct Averaging {
 };
 
 // Totals after a collective, the same on every participant, so that all decide alike.
-struct Agreement {
+struct AgreedProgress {
   Time time{};                     // completion (simulated) or last arrival (MPI)
   std::int64_t micro_batches = 0;  // kept so far, over all workers
   Bytes bytes{};                   // sent so far, over all workers
@@ -109,15 +109,15 @@ class StartedCollective {
 struct CollectiveResult {
   Gradient gradient{};
   ModelStatePtr model{};
-  SharedNumbers numbers{};  // null: there were none
-  Agreement agreement{};    // that of a group is on its time alone
+  SharedNumbers numbers{};     // null: there were none
+  AgreedProgress agreement{};  // that of a group is on its time alone
 };
 
 // One round of partial all-reduces, as every worker gets it.
 struct PartialSum {
   Gradient sum{};
   int contributors = 0;  // workers whose gradients are in it
-  Agreement agreement{};
+  AgreedProgress agreement{};
 };
 
 }  // namespace syncopate

@@ -1,24 +1,14 @@
-// What a run tells while it goes on: rounds that have ended, and models that stand for it.
+// What a run tells while it goes on: rows of steps.csv that have ended, and models that stand for it.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "workers/cluster/step_row.hpp"
 #include "workers/training/training.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
-
-// A step or round, as steps.csv shows it.
-struct Round {
-  Step step{};
-  Time end{};
-  Duration duration{};
-  std::int64_t kept = 0;
-  std::int64_t dropped = 0;
-  Step period{};
-  Bytes bytes{};  // sent in this round, over all workers
-};
 
 // "This is the global model now."
 struct Publication {
@@ -33,11 +23,11 @@ struct Publication {
 };
 
 // Listens to a run. On the simulated cluster all calls come from the simulating thread; under MPI
-// only rank 0 (rounds of collectives) and the publishing rank call.
+// only rank 0 (rows of collectives) and the publishing rank call.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  virtual void on_round(const Round& round) = 0;
+  virtual void on_row(const StepRow& row) = 0;
   // Costs no time on either clock.
   virtual void on_publish(const Publication& publication) = 0;
 };

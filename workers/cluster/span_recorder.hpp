@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "workers/cluster/account.hpp"
+#include "workers/training/objective.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
@@ -25,6 +26,17 @@ struct Span {
   bool completed = false;  // a micro-batch that came to its end, whatever became of it
   Duration duration() const { return end - begin; }
 };
+
+// What a span is for (see Span).
+struct SpanLabel {
+  const char* what = "algorithm";  // between the calls
+  Step step{-1};
+  int micro_batch = -1;
+};
+
+inline SpanLabel label_of(const MicroBatch& micro_batch) {
+  return {micro_batch_name, micro_batch.step, micro_batch.index};
+}
 
 struct Timeline {
   std::vector<std::vector<Span>> tracks;  // by rank, servers last; each from the start, without gaps

@@ -51,6 +51,10 @@ std::string who_has_left(const std::vector<Arrival>& arrivals) {
 
 }  // namespace
 
+Contribution contribution_of(const Arrival& arrival) {
+  return {.kept = arrival.kept, .planned = arrival.planned, .step = Step{arrival.step}, .period = Step{arrival.period}};
+}
+
 void set_place(Arrival& arrival, const Place& place) {
   const std::string_view path = place.at.file_name();
   const auto slash = path.rfind('/');

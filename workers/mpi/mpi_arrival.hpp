@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "workers/cluster/collective.hpp"
 #include "workers/cluster/message.hpp"
 #include "workers/cluster/place.hpp"
 
@@ -32,6 +33,8 @@ struct Arrival {
   std::int64_t partial_kept = 0;   // worker 0: micro-batches kept in partial all-reduces so far
   char place[64] = {};             // where in the algorithm, for the explanation
 };
+
+Contribution contribution_of(const Arrival& arrival);
 
 void set_place(Arrival& arrival, const Place& place);
 

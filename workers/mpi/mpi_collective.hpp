@@ -11,6 +11,7 @@
 
 #include "workers/cluster/collective.hpp"
 #include "workers/cluster/place.hpp"
+#include "workers/cluster/step_row.hpp"
 #include "workers/mpi/mpi_arrival.hpp"
 #include "workers/mpi/mpi_reduction.hpp"
 
@@ -28,8 +29,8 @@ struct MpiCollective {
   bool blocks = false;          // all of them do nothing else until it has ended
   std::optional<MpiReduction> reduction{};
   bool has_ended = false;
-  Agreement agreement{};
-  Round round{};
+  AgreedProgress agreement{};
+  StepRow row{};
 };
 
 // Those who have collectives among themselves: all workers, or a group.

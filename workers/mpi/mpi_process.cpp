@@ -48,11 +48,12 @@ void MpiCluster::Process::start() {
   const int participants = ranks_of(options_);
   post_.emplace(communicators_.messages(), participants);
   mailbox_.emplace(*post_, options_.training);
-  tallies_.assign(static_cast<std::size_t>(options_.workers), {});
-  rows_.clear();
+  known_.assign(static_cast<std::size_t>(options_.workers), {});
+  own_steps_.clear();
   fates_.clear();
   staleness_.clear();
-  end_ = met_at_ = last_round_end_ = start_time;
+  end_ = start_time;
+  closed_rows_.emplace(options_.observer);
   has_ended_ = is_lost_ = partial_used_ = false;
   outages_.reset();
   if (options_.outages && is_worker()) outages_ = options_.outages->of(self_);
@@ -61,7 +62,7 @@ void MpiCluster::Process::start() {
   all_.emplace(Members{Rank{0}, options_.workers}, false);
   groups_.clear();
   kept_in_collectives_ = collectives_ = messages_ = partial_kept_ = next_round_ = 0;
-  collective_bytes_ = sent_bytes_ = bytes_at_last_round_ = bytes_to_servers_ = bytes_from_workers_ = Bytes{0};
+  collective_bytes_ = sent_bytes_ = bytes_to_servers_ = bytes_from_workers_ = Bytes{0};
   bytes_told_.assign(static_cast<std::size_t>(participants), Bytes{0});
   bytes_received_.assign(static_cast<std::size_t>(participants), Bytes{0});
   results_.clear();

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "workers/cluster/step_rows.hpp"
 #include "workers/mpi/mpi_arrival.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/mpi/mpi_collective.hpp"
@@ -20,8 +21,8 @@
 #include "workers/mpi/mpi_post.hpp"
 #include "workers/mpi/mpi_wait_rounds.hpp"
 #include "workers/mpi/partial_rounds.hpp"
-#include "workers/mpi/step_rows.hpp"
 #include "workers/mpi/wall_account.hpp"
+#include "workers/mpi/worker_steps.hpp"
 
 namespace syncopate {
 
@@ -66,18 +67,13 @@ class MpiCluster::Process {
   struct NeverHeardOfAgain {};
 
   // What this rank knows about one worker; summed over the ranks at the end.
-  struct Tally {
-    std::int64_t kept = 0;         // micro-batches that ended up in a model
-    std::int64_t dropped = 0;      // planned and not kept
-    std::int64_t computed = 0;     // micro-batches whose gradient exists
-    std::int64_t cancelled = 0;    // micro-batches that a message ended
-    std::int64_t computed_ns = 0;  // time spent on those that were computed
-    std::int64_t kept_ns = 0;      // with servers: time spent on what they kept
-    std::int64_t lost_ns = 0;      // without servers: time spent on what was dropped
-    std::int64_t cut_ns = 0;       // computed beyond the end of the run, and so in none of the accounts
-    std::int64_t emulated = 0;     // micro-batches whose arithmetic had a drawn duration to fit into
-    std::int64_t overruns = 0;     // those of them that did not
-    std::int64_t excess_ns = 0;    // by so much, together
+  struct Known : Tally {
+    Duration computed_time{};   // spent on what was computed
+    Duration lost_time{};       // without servers: spent on what was dropped
+    Duration cut_time{};        // computed beyond the end of the run, and so in none of the accounts
+    std::int64_t emulated = 0;  // micro-batches whose arithmetic had a drawn duration to fit into
+    std::int64_t overruns = 0;  // those of them that did not
+    Duration overrun_excess{};  // by so much, together
   };
 
   // What the coordinator says of a partial all-reduce; the sum is the letter's body.
@@ -86,7 +82,7 @@ class MpiCluster::Process {
     std::int32_t contributors = 0;
     bool in_time = false;  // whether this worker was
     bool wide = false;
-    Agreement agreement;
+    AgreedProgress agreement;
   };
 
   bool is_worker() const { return self_.value < options_.workers; }
@@ -97,7 +93,7 @@ class MpiCluster::Process {
   bool others_are_through() const;
   bool nobody_can_send(std::optional<Rank> from) const;
   int workers_gone() const;
-  Tally& tally(Rank worker) { return tallies_.at(static_cast<std::size_t>(worker.value)); }
+  Known& known_of(Rank worker) { return known_.at(static_cast<std::size_t>(worker.value)); }
 
   // What this rank waits for that only others can bring.
   struct Awaited {
@@ -155,7 +151,6 @@ class MpiCluster::Process {
   void wait_for_arrivals(const MpiAssembly& assembly, MpiCollective& collective, const Place& place);
   void fail_for_lost(const MpiCollective& collective) const;
   void meet_at_the_end();
-  void report(Round round, Bytes bytes_so_far);
 
   void arrive_at_partial(const PartialArrival& arrival, FlatVector values);
   void coordinate();
@@ -173,27 +168,25 @@ class MpiCluster::Process {
   std::int64_t waits_ = 0;  // begun so far
   std::int64_t waiting_since_ns_ = 0;
   WallAccount clock_;
-  Time end_{};     // of this rank's program
-  Time met_at_{};  // last time it met other workers
+  Time end_{};  // of this rank's program
   bool has_ended_ = false;
   bool is_lost_ = false;
   std::optional<WorkerOutages> outages_;
   bool has_lost_state_ = false;
   std::optional<MpiAssembly> all_;  // of the workers; its last collective is the end of the run
   std::map<Members, MpiAssembly> groups_;
-  int workers_gone_told_ = 0;  // a server: of workers that have ended
-  std::vector<Tally> tallies_;
-  std::vector<StepRow> rows_;
+  int workers_gone_told_ = 0;          // a server: of workers that have ended
+  std::vector<Known> known_;           // by worker
+  std::vector<WorkerStep> own_steps_;  // of a method without collectives
   std::vector<GradientFate> fates_;
   std::vector<std::int64_t> staleness_;
   std::int64_t kept_in_collectives_ = 0;
-  Bytes collective_bytes_{};           // of all workers, known to each
-  Bytes sent_bytes_{};                 // of this rank, and of collectives that only it counts
-  std::vector<Bytes> bytes_told_;      // by rank: what the others said last
-  std::vector<Bytes> bytes_received_;  // from each server
-  Bytes bytes_at_last_round_{};
-  Time last_round_end_{};
-  std::int64_t collectives_ = 0;  // that this rank counts
+  Bytes collective_bytes_{};             // of all workers, known to each
+  Bytes sent_bytes_{};                   // of this rank, and of collectives that only it counts
+  std::vector<Bytes> bytes_told_;        // by rank: what the others said last
+  std::vector<Bytes> bytes_received_;    // from each server
+  std::optional<StepRows> closed_rows_;  // on the rank that tells the observer
+  std::int64_t collectives_ = 0;         // that this rank counts
   // Messages count where the simulated cluster counts them: those to a server once it has taken them, others when sent.
   std::int64_t messages_ = 0;
   Bytes bytes_to_servers_{};    // of sent_bytes_: as a worker

@@ -162,20 +162,15 @@ void MpiCluster::Process::conclude_arrivals(MpiAssembly& assembly, MpiCollective
     throw RunFailure(mismatch);
   MpiReduction::Agreed agreed{.share = share_of(collective.own, arrivals)};
   collective.blocks = true;
-  Round& round = collective.round;
-  std::int64_t planned = 0;
+  StepRow& row = collective.row;
   Bytes message_bytes{};
   for (const Arrival& arrival : arrivals) {
     agreed.micro_batches += arrival.micro_batches;
     agreed.wide |= arrival.wide != 0;
     collective.blocks = collective.blocks && arrival.blocks != 0;
     message_bytes += Bytes{arrival.message_bytes};
-    round.kept += arrival.kept;
-    planned += arrival.planned;
-    round.step = std::max(round.step, Step{arrival.step});
-    round.period = std::max(round.period, Step{arrival.period});
+    row.add(contribution_of(arrival));
   }
-  round.dropped = planned - round.kept;
 
   Collective& what = collective.what;
   Collective all{.kind = what.kind, .policy = what.policy, .slice = what.slice};
@@ -192,9 +187,8 @@ void MpiCluster::Process::conclude_arrivals(MpiAssembly& assembly, MpiCollective
   } else if (collective.own.operation != ArrivalFor::end) {
     if (self_ == Rank{0}) ++collectives_;
     collective_bytes_ += moved;
-    kept_in_collectives_ += round.kept;
-    tally(self_).kept += collective.own.kept;
-    tally(self_).dropped += collective.own.planned - collective.own.kept;
+    kept_in_collectives_ += row.kept;
+    known_of(self_).count(contribution_of(collective.own));
     collective.agreement = {.time = last_arrival(arrivals),
                             .micro_batches = kept_in_collectives_ + arrivals.front().partial_kept,
                             .bytes = collective_bytes_ + message_bytes};
@@ -206,18 +200,11 @@ void MpiCluster::Process::conclude_arrivals(MpiAssembly& assembly, MpiCollective
 
 void MpiCluster::Process::end_collective(const MpiAssembly& assembly, MpiCollective& collective) {
   collective.has_ended = true;
-  const Round& round = collective.round;
+  const StepRow& row = collective.row;
   const auto operation = collective.own.operation;
-  const bool is_round = operation == ArrivalFor::all_reduce_sum || operation == ArrivalFor::average_model;
-  if (!assembly.is_group && (is_round || round.kept + round.dropped > 0) && self_.value == 0)
-    report(round, collective.agreement.bytes);
-}
-
-void MpiCluster::Process::report(Round round, Bytes bytes_so_far) {
-  round.end = now();
-  round.duration = round.end - std::exchange(last_round_end_, round.end);
-  round.bytes = bytes_so_far - std::exchange(bytes_at_last_round_, bytes_so_far);
-  if (options_.observer) options_.observer->on_round(round);
+  const bool is_row = operation == ArrivalFor::all_reduce_sum || operation == ArrivalFor::average_model;
+  if (!assembly.is_group && (is_row || row.kept + row.dropped > 0) && self_.value == 0)
+    closed_rows_->close(row, now(), collective.agreement.bytes);
 }
 
 CollectiveResult MpiCluster::Process::finish(StartedCollective&& started, const Place& place) {
@@ -237,7 +224,7 @@ CollectiveResult MpiCluster::Process::finish(StartedCollective&& started, const 
     return collective.has_ended;
   });
   clock_.book(Activity::communicate, {place.operation});
-  met_at_ = clock_.booked();
+  clock_.meet();
   CollectiveResult result;
   if (collective.reduction) result = collective.reduction->result();
   result.agreement = collective.agreement;

@@ -69,7 +69,7 @@ ReceivedMessage MpiCluster::Process::receive(std::optional<Rank> from, Time unti
   }
   clock_.book_until(Activity::wait, std::min(delivery->sent, now()), {"receive"});
   clock_.book(Activity::communicate, {"receive"});
-  met_at_ = clock_.booked();
+  clock_.meet();
   const Message& message = delivery->message;
   const auto sender = static_cast<std::size_t>(message.from.value);
   bytes_told_[sender] = delivery->bytes;
@@ -87,16 +87,16 @@ void MpiCluster::Process::keep(const Work& work, Step staleness) {
   const auto steps = static_cast<std::size_t>(std::max<Step::Rep>(staleness.value(), 0));
   if (staleness_.size() <= steps) staleness_.resize(steps + 1);
   ++staleness_[steps];
-  Tally& worker = tally(work.worker);
+  Known& worker = known_of(work.worker);
   worker.kept += work.micro_batches;
-  worker.kept_ns += work.time.count();
+  worker.kept_time += work.time;
   if (spans()) fates_.push_back({work.worker, work.time, true});
 }
 
 // With servers, what was computed and not kept counts as discarded in the totals.
 void MpiCluster::Process::discard(const Work& work) {
   if (options_.servers == 0) {
-    tally(work.worker).lost_ns += work.time.count();
+    known_of(work.worker).lost_time += work.time;
     if (spans()) spans()->lose(self_, work.time);
   } else if (spans()) {
     fates_.push_back({work.worker, work.time, false});
@@ -105,17 +105,14 @@ void MpiCluster::Process::discard(const Work& work) {
 
 void MpiCluster::Process::finish_round(const Contribution& contribution) {
   clock_.book(Activity::compute);
-  Tally& own = tally(self_);
-  const std::int64_t dropped = contribution.planned - contribution.kept;
-  own.kept += contribution.kept;
-  own.kept_ns += contribution.compute_time.count();
+  known_of(self_).count(contribution);
+  known_of(self_).kept_time += contribution.compute_time;
   if (spans() && options_.servers > 0) fates_.push_back({self_, contribution.compute_time, true});  // no server says so
-  own.dropped += dropped;
-  if (rows_.empty() || rows_.back().step != contribution.step.value())
-    rows_.push_back({.step = contribution.step.value()});
-  StepRow& row = rows_.back();
+  if (own_steps_.empty() || own_steps_.back().step != contribution.step.value())
+    own_steps_.push_back({.step = contribution.step.value()});
+  WorkerStep& row = own_steps_.back();
   row.kept += contribution.kept;
-  row.dropped += dropped;
+  row.dropped += contribution.planned - contribution.kept;
   row.period += contribution.period.value();
   row.end_ns = clock_.booked().time_since_epoch().count();
   Bytes bytes = sent_bytes_;

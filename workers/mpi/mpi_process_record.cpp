@@ -132,7 +132,7 @@ std::vector<std::int64_t> MpiCluster::Process::own_record() {
     const bool takes_part = is_worker() || is_server();
     put_spans(out, takes_part ? record.spans->spans(self_) : std::vector<Span>{});
     out.put(takes_part && record.spans->stopped(self_));
-    out.put(is_worker() ? tally(self_).cut_ns : 0);
+    out.put(is_worker() ? known_of(self_).cut_time : Duration{});
     out.put(std::ssize(fates_));
     for (const GradientFate& fate : fates_) {
       out.put(fate.worker.value);

@@ -32,7 +32,7 @@ std::int64_t since_start(Time time) { return time.time_since_epoch().count(); }
 // last time that workers have met: who computes beyond has run ahead with what came too late.
 Time MpiCluster::Process::agree_on_end(std::size_t& staleness_size) {
   std::vector<std::int64_t> most = {is_server() ? since_start(end_) : 0, is_worker() ? since_start(end_) : 0,
-                                    is_worker() ? since_start(met_at_) : 0, partial_used_ ? 1 : 0,
+                                    is_worker() ? since_start(clock_.met_at()) : 0, partial_used_ ? 1 : 0,
                                     static_cast<std::int64_t>(staleness_.size())};
   // Idle ranks wait here for the whole run.
   begin_wait();
@@ -49,7 +49,7 @@ RunTotals MpiCluster::Process::totals() {
   std::size_t staleness_size = 0;
   const Time end = agree_on_end(staleness_size);
   const Duration cut = clock_.close(end);
-  if (is_worker()) tally(self_).cut_ns = cut.count();
+  if (is_worker()) known_of(self_).cut_time = cut;
   std::vector<std::int64_t> sums = own_sums(staleness_size);
   reduce_politely(sums, MPI_SUM, communicators_, [] {});
   RunTotals totals = read_totals(sums, staleness_size);
@@ -62,17 +62,19 @@ RunTotals MpiCluster::Process::totals() {
 std::vector<std::int64_t> MpiCluster::Process::own_sums(std::size_t staleness_size) {
   std::vector<std::int64_t> sums;
   for (int worker = 0; worker < options_.workers; ++worker) {
-    Tally known = tally(Rank{worker});
+    Known known = known_of(Rank{worker});
     if (rounds_) {
       const PartialRounds::Share share = rounds_->share_of(Rank{worker});
       known.kept += share.kept;
       known.dropped += share.dropped;
-      known.lost_ns += share.lost.count();
+      known.lost_time += share.lost;
     }
     for (const Duration time : clock_.account().time) sums.push_back(worker == self_.value ? time.count() : 0);
     sums.insert(sums.end(),
-                {known.kept, known.dropped, known.computed, known.cancelled, known.computed_ns, known.kept_ns,
-                 known.lost_ns, known.cut_ns, known.emulated, known.overruns, known.excess_ns});
+                {known.kept, known.dropped, known.computed, known.cancelled, known.emulated, known.overruns});
+    for (const Duration time :
+         {known.computed_time, known.kept_time, known.lost_time, known.cut_time, known.overrun_excess})
+      sums.push_back(time.count());
   }
   const Bytes collective_bytes = self_.value == 0 ? collective_bytes_ : Bytes{0};
   const Bytes message_bytes = sent_bytes_ - bytes_to_servers_ + bytes_from_workers_;
@@ -88,22 +90,24 @@ RunTotals MpiCluster::Process::read_totals(std::span<const std::int64_t> sums, s
   for (int worker = 0; worker < options_.workers; ++worker) {
     Account account;
     for (Duration& time : account.time) time = Duration{*next++};
-    Tally sum;
-    for (std::int64_t* const value :
-         {&sum.kept, &sum.dropped, &sum.computed, &sum.cancelled, &sum.computed_ns, &sum.kept_ns, &sum.lost_ns,
-          &sum.cut_ns, &sum.emulated, &sum.overruns, &sum.excess_ns})
-      *value = *next++;
+    Known sum;
+    for (std::int64_t* const count :
+         {&sum.kept, &sum.dropped, &sum.computed, &sum.cancelled, &sum.emulated, &sum.overruns})
+      *count = *next++;
+    for (Duration* const time :
+         {&sum.computed_time, &sum.kept_time, &sum.lost_time, &sum.cut_time, &sum.overrun_excess})
+      *time = Duration{*next++};
     // What was computed and not kept, as far as it lies within the run.
-    const std::int64_t lost_ns = options_.servers > 0 ? sum.computed_ns - sum.kept_ns : sum.lost_ns;
-    const Duration lost = std::clamp(Duration{lost_ns - sum.cut_ns}, Duration{0}, account[Activity::compute]);
+    const Duration not_kept = options_.servers > 0 ? sum.computed_time - sum.kept_time : sum.lost_time;
+    const Duration lost = std::clamp(not_kept - sum.cut_time, Duration{0}, account[Activity::compute]);
     account[Activity::compute] -= lost;
     account[Activity::discarded] += lost;
     totals.accounts.push_back(account);
     totals.kept.push_back(sum.kept);
     totals.emulated.push_back(sum.emulated);
     totals.overruns.push_back(sum.overruns);
-    totals.overrun_excess += Duration{sum.excess_ns};
-    totals.dropped.push_back(options_.servers > 0 ? sum.computed + sum.cancelled - sum.kept : sum.dropped);
+    totals.overrun_excess += sum.overrun_excess;
+    totals.dropped.push_back(options_.servers > 0 ? sum.dropped_by_servers() : sum.dropped);
   }
   totals.bytes = Bytes{*next++};
   totals.collectives = *next++;
@@ -118,23 +122,23 @@ void MpiCluster::Process::report_rows() {
   const MPI_Comm everyone = communicators_.everyone();
   int ranks = 0;
   MPI_Comm_size(everyone, &ranks);
-  const int own_bytes = static_cast<int>(rows_.size() * sizeof(StepRow));
+  const int own_bytes = static_cast<int>(own_steps_.size() * sizeof(WorkerStep));
   std::vector<int> bytes(static_cast<std::size_t>(ranks)), begin(static_cast<std::size_t>(ranks));
   MPI_Gather(&own_bytes, 1, MPI_INT, bytes.data(), 1, MPI_INT, booking_rank, everyone);
   std::exclusive_scan(bytes.begin(), bytes.end(), begin.begin(), 0);
-  std::vector<StepRow> all(static_cast<std::size_t>(begin.back() + bytes.back()) / sizeof(StepRow));
-  MPI_Gatherv(rows_.data(), own_bytes, MPI_BYTE, all.data(), bytes.data(), begin.data(), MPI_BYTE, booking_rank,
+  std::vector<WorkerStep> all(static_cast<std::size_t>(begin.back() + bytes.back()) / sizeof(WorkerStep));
+  MPI_Gatherv(own_steps_.data(), own_bytes, MPI_BYTE, all.data(), bytes.data(), begin.data(), MPI_BYTE, booking_rank,
               everyone);
   if (self_.value != booking_rank || !options_.observer) return;
-  std::vector<std::vector<StepRow>> by_worker;
+  std::vector<std::vector<WorkerStep>> by_worker;
   auto next = all.begin();
   for (int worker = 0; worker < options_.workers; ++worker) {
     const auto count = static_cast<std::ptrdiff_t>(bytes[static_cast<std::size_t>(worker)]) /
-                       static_cast<std::ptrdiff_t>(sizeof(StepRow));
+                       static_cast<std::ptrdiff_t>(sizeof(WorkerStep));
     by_worker.emplace_back(next, next + count);
     next += count;
   }
-  for (const Round& round : merge_rows(by_worker)) options_.observer->on_round(round);
+  close_rows(by_worker, *closed_rows_);
 }
 
 }  // namespace syncopate

@@ -50,8 +50,7 @@ LockstepCluster::LockstepCluster(const SimulatedCluster::Options& options, const
       kept_in_all_(std::accumulate(kept_.begin(), kept_.end(), std::int64_t{0})),
       collectives_(so_far.totals.collectives),
       bytes_(so_far.totals.bytes),
-      last_round_end_(so_far.last_round_end),
-      last_round_bytes_(so_far.last_round_bytes) {
+      rows_(options.observer, so_far.row_begin, so_far.sent_before_row) {
   kept_.resize(size());
   dropped_.resize(size());
 }
@@ -65,11 +64,11 @@ Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const
   poll_interrupt();
   const auto length = static_cast<std::size_t>(count);
   const std::size_t most = rows_at_once(length);
-  rows_.resize(most * length);
+  drawn_rows_.resize(most * length);
   const Duration room = never - met_at_;
   for (std::size_t begin = 0; begin < size(); begin += most) {
     const std::size_t workers = std::min(most, size() - begin);
-    const std::span<Duration> rows(rows_.data(), workers * length);
+    const std::span<Duration> rows(drawn_rows_.data(), workers * length);
     options_.compute_time.durations({.worker = Rank{static_cast<int>(begin)}, .step = first.step, .count = workers},
                                     static_cast<std::uint32_t>(first.index), rows);
     for (std::size_t i = 0; i < workers; ++i) {
@@ -157,10 +156,10 @@ void LockstepCluster::draw(const MicroBatch& first) {
   const auto count = static_cast<std::size_t>(drawn_.count);
   drawn_.times.resize(count * size());
   const std::size_t most = rows_at_once(count);
-  rows_.resize(most * count);
+  drawn_rows_.resize(most * count);
   for (std::size_t begin = 0; begin < size(); begin += most) {
     const std::size_t workers = std::min(most, size() - begin);
-    const std::span<Duration> rows(rows_.data(), workers * count);
+    const std::span<Duration> rows(drawn_rows_.data(), workers * count);
     options_.compute_time.durations({.worker = Rank{static_cast<int>(begin)}, .step = first.step, .count = workers},
                                     static_cast<std::uint32_t>(first.index), rows);
     for (std::size_t m = 0; m < count; ++m)
@@ -179,7 +178,7 @@ StartedCollective LockstepCluster::start(Rank, Collective&& what, const Contribu
   if (!what.numbers.empty() || what.kind == Kind::all_gather)
     fail_for_unlike({.operation = "collectives with numbers of their own", .at = place.at});
   if (what.group_size > 0) fail_for_unlike({.operation = "average in groups", .at = place.at});
-  const Agreement agreement = meet(what, what.kind == Kind::broadcast ? nullptr : &contribution, place);
+  const AgreedProgress agreement = meet(what, what.kind == Kind::broadcast ? nullptr : &contribution, place);
   started_ = {.gradient = std::move(what.gradient), .model = nullptr, .agreement = agreement};
   started_->gradient.mark_reduced();
   return {{Rank{0}, options_.workers}, what, collectives_, contribution.step};
@@ -191,7 +190,7 @@ CollectiveResult LockstepCluster::finish(Rank, StartedCollective&&, Place place)
   return *std::exchange(started_, std::nullopt);
 }
 
-Agreement LockstepCluster::meet(const Collective& what, const Contribution* part, const Place& place) {
+AgreedProgress LockstepCluster::meet(const Collective& what, const Contribution* part, const Place& place) {
   if (any_lost_) fail_for_lost(place);
   const bool is_broadcast = what.kind == Collective::Kind::broadcast;
   const CollectiveCall call{.operation = is_broadcast ? Operation::broadcast : Operation::all_reduce,
@@ -208,29 +207,24 @@ Agreement LockstepCluster::meet(const Collective& what, const Contribution* part
   std::ranges::fill(is_stopped_, 0);
   met_at_ = end;
   bytes_ += collective_bytes(call);
-  Round round;
-  if (part) book(*part, round);
-  const bool is_round = what.kind == Collective::Kind::all_reduce || what.kind == Collective::Kind::average;
-  if (is_round || round.kept + round.dropped > 0) {
-    round.end = end;
-    round.duration = end - std::exchange(last_round_end_, end);
-    round.bytes = bytes_ - std::exchange(last_round_bytes_, bytes_);
-    if (options_.observer) options_.observer->on_round(round);
-  }
+  StepRow row;
+  if (part) book(*part, row);
+  const bool is_row = what.kind == Collective::Kind::all_reduce || what.kind == Collective::Kind::average;
+  if (is_row || row.kept + row.dropped > 0) rows_.close(row, end, bytes_);
   return {.time = end, .micro_batches = kept_in_all_, .bytes = bytes_};
 }
 
-void LockstepCluster::book(const Contribution& part, Round& round) {
-  round.step = part.step;
-  round.period = part.period;
+void LockstepCluster::book(const Contribution& part, StepRow& row) {
+  row.step = part.step;
+  row.period = part.period;
   for (std::size_t i = 0; i < size(); ++i) {
     const std::int64_t kept = computed_by_all_ + computed_[i];
     kept_[i] += kept;
     dropped_[i] += part.planned - kept;
-    round.kept += kept;
-    round.dropped += part.planned - kept;
+    row.kept += kept;
+    row.dropped += part.planned - kept;
   }
-  kept_in_all_ += round.kept;
+  kept_in_all_ += row.kept;
   computed_by_all_ = 0;
   std::ranges::fill(computed_, 0);
 }

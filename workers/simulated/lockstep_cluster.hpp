@@ -70,8 +70,8 @@ class LockstepCluster : public Cluster {
   bool add_times(const Deadline& deadline, std::span<const Duration> times);
   bool add_times_until(Duration limit, std::span<const Duration> times);
   // `part` is what one worker brings; null: nothing is booked, and what has been computed waits for the next one.
-  Agreement meet(const Collective& what, const Contribution* part, const Place& place);
-  void book(const Contribution& part, Round& round);
+  AgreedProgress meet(const Collective& what, const Contribution* part, const Place& place);
+  void book(const Contribution& part, StepRow& row);
   void check_clock() const;
   [[noreturn]] void fail_for_lost(const Place& place) const;
 
@@ -94,11 +94,10 @@ class LockstepCluster : public Cluster {
   std::int64_t kept_in_all_ = 0;
   std::int64_t collectives_ = 0;
   Bytes bytes_{};
-  Time last_round_end_{};
-  Bytes last_round_bytes_{};
+  StepRows rows_;
   std::optional<CollectiveResult> started_;
   Drawn drawn_;
-  std::vector<Duration> rows_;  // scratch
+  std::vector<Duration> drawn_rows_;  // scratch
 };
 
 }  // namespace syncopate

@@ -33,9 +33,9 @@ CollectiveResult SettlingCluster::finish(Rank self, StartedCollective&& started,
   return result;
 }
 
-Agreement SettlingCluster::all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
-                                          const Contribution& contribution, Place place) {
-  const Agreement agreement = current().all_reduce_sum(self, gradient, numbers, contribution, place);
+AgreedProgress SettlingCluster::all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
+                                               const Contribution& contribution, Place place) {
+  const AgreedProgress agreement = current().all_reduce_sum(self, gradient, numbers, contribution, place);
   settle_after(self, contribution.step);
   return agreement;
 }

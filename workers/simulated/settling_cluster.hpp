@@ -34,8 +34,8 @@ class SettlingCluster : public Cluster {
     return current().start(self, std::move(what), contribution, place);
   }
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
-  Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
-                           Place place) override;
+  AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
+                                const Contribution& contribution, Place place) override;
   std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
                                              LateGradient late, const Contribution& contribution,
                                              Place place) override {

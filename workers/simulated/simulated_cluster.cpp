@@ -11,11 +11,14 @@
 namespace syncopate {
 
 SimulatedCluster::SimulatedCluster(const Options& options)
-    : options_(options), network_is_plain_(!options.network.has_shared_links() && !options.network.varies()) {
+    : options_(options),
+      rows_(options.observer),
+      network_is_plain_(!options.network.has_shared_links() && !options.network.varies()) {
   const auto count = static_cast<std::size_t>(options_.workers + options_.servers);
   stacks_ = std::make_unique<StackPool>(count);
   participants_ = std::vector<Participant>(count);
   if (options_.record && options_.record->spans) spans_ = &*options_.record->spans;
+  for (std::size_t i = 0; i < count; ++i) participants_[i].book = Book(Rank{static_cast<int>(i)}, start_time, spans_);
   if (!network_is_plain_) senders_.resize(count);
   all_.members = {Rank{0}, options_.workers};
   one_by_one_ = options_.record || options_.outages || options_.pauses;
@@ -65,7 +68,7 @@ void SimulatedCluster::start(Rank rank, const Program& program) {
 void SimulatedCluster::schedule_leave(Rank rank) {
   const Participant& participant = self(rank);
   if (network_is_plain_ || senders_[index(rank)].on_links == 0)
-    schedule(std::max(participant.now, participant.last_arrival), Event::Kind::leave, rank);
+    schedule(std::max(participant.book.now(), participant.last_arrival), Event::Kind::leave, rank);
 }
 
 void SimulatedCluster::event_loop() {
@@ -102,7 +105,7 @@ void SimulatedCluster::fetch_what_comes_next() const {
   if (next.empty() || next[0].kind != Event::Kind::deliver) return;
   const Rank receiver = next[0].rank;
   if (is_server(receiver)) {
-    fetch(&participants_[index(next[0].delivery->from)].kept, 1);  // where it is booked
+    fetch(&participants_[index(next[0].delivery->from)].book.tally, 1);  // where it is booked
     return;
   }
   if (const auto& fiber = participants_[index(receiver)].fiber) fiber->prefetch();
@@ -115,9 +118,8 @@ void SimulatedCluster::handle(const Event& event) {
       Participant& participant = self(event.rank);
       if (participant.wake != event.number) break;
       if (!participant.computing) {  // who computes books its time itself
-        record(event.rank, Activity::wait, event.at, participant.waits_for->operation);
-        participant.account[Activity::wait] += std::max(event.at - participant.now, Duration{});
-        participant.now = participant.met_at = std::max(participant.now, event.at);
+        participant.book.pass(Activity::wait, event.at, {participant.waits_for->operation});
+        participant.book.meet();
       }
       resume(event.rank);
       break;
@@ -182,23 +184,20 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
   if (deadline.at_message) return compute_until_message(rank, at, slot, samples);
   if (!pauses_.empty()) end_pause(rank);
   Participant& participant = self(rank);
-  const MicroBatchEnd end = end_of_micro_batch(participant.now, draw(participant, slot), deadline);
+  Book& book = participant.book;
+  const MicroBatchEnd end = end_of_micro_batch(book.now(), draw(participant, slot), deadline);
   check_clock(rank, end.at);
-  const Duration spent = end.at - participant.now;
-  record(rank, slot, end.kept && spent < longest_duration ? Activity::compute : Activity::discarded, end.at);
-  participant.now = end.at;
+  const Duration spent = end.at - book.now();
+  const bool ends = spent < longest_duration;
+  book.pass(end.kept && ends ? Activity::compute : Activity::discarded, end.at, label_of(slot));
   poll_interrupt();
-  if (spent >= longest_duration) {  // an infinite delay: this worker is never heard of again
-    participant.account[Activity::discarded] += spent;
+  if (!ends) {  // an infinite delay: this worker is never heard of again
     participant.lost = true;
     suspend(participant, {"a micro-batch that never ends", SourceLine::current()});
   }
-  if (!end.kept) {
-    participant.account[Activity::discarded] += spent;
-    return std::nullopt;
-  }
-  participant.account[Activity::compute] += spent;
-  ++participant.computed;
+  if (!end.kept) return std::nullopt;
+  ++book.tally.computed;
+  record_duration(rank, slot, spent);
   if (!pauses_.empty()) begin_pause(rank, slot, deadline);
   return Gradient(at, samples, spent);
 }
@@ -206,6 +205,7 @@ std::optional<Gradient> SimulatedCluster::compute_gradient(Rank rank, const Mode
 std::optional<Gradient> SimulatedCluster::compute_until_message(Rank rank, const ModelStatePtr& at,
                                                                 const MicroBatch& slot, const MicroBatch& samples) {
   Participant& participant = self(rank);
+  Book& book = participant.book;
   const Duration duration = draw(participant, slot);
   if (participant.inbox.empty()) {
     participant.computing = participant.interruptible = true;
@@ -214,30 +214,19 @@ std::optional<Gradient> SimulatedCluster::compute_until_message(Rank rank, const
     if (participant.lost)
       suspend(participant, place);
     else
-      suspend_until(rank, later(participant.now, duration), place);
+      suspend_until(rank, later(book.now(), duration), place);
     participant.computing = participant.interruptible = participant.lost = false;
   }
   if (!participant.inbox.empty()) {
-    const Duration spent = std::max(global_ - participant.now, Duration{});
-    record(rank, slot, Activity::discarded, participant.now + spent);
-    participant.account[Activity::discarded] += spent;
-    participant.now += spent;
-    ++participant.cancelled;
+    book.pass(Activity::discarded, global_, label_of(slot));
+    ++book.tally.cancelled;
     return std::nullopt;
   }
-  record(rank, slot, Activity::compute, later(participant.now, duration));
-  participant.now = later(participant.now, duration);
-  check_clock(rank, participant.now);
-  participant.account[Activity::compute] += duration;
-  ++participant.computed;
+  check_clock(rank, later(book.now(), duration));
+  book.pass(Activity::compute, later(book.now(), duration), label_of(slot));
+  ++book.tally.computed;
+  record_duration(rank, slot, duration);
   return Gradient(at, samples, duration);
-}
-
-void SimulatedCluster::book_as_discarded(Rank rank, Duration time) {
-  Participant& participant = self(rank);
-  if (spans_) spans_->lose(rank, time);
-  participant.account[Activity::compute] -= time;
-  participant.account[Activity::discarded] += time;
 }
 
 void SimulatedCluster::check_clock(Rank rank, Time now) const {
@@ -248,11 +237,11 @@ Gradient SimulatedCluster::compute_gradients(Rank rank, const ModelStatePtr& at,
   if (one_by_one_) return Cluster::compute_gradients(rank, at, first, count);
   const Duration spent = step_time(first, count);
   if (spent >= longest_duration) return Cluster::compute_gradients(rank, at, first, count);
-  Participant& participant = self(rank);
-  participant.now = later(participant.now, spent);
-  check_clock(rank, participant.now);
-  participant.account[Activity::compute] += spent;
-  participant.computed += count;
+  Book& book = self(rank).book;
+  const Time end = later(book.now(), spent);
+  check_clock(rank, end);
+  book.pass(Activity::compute, end, {});
+  book.tally.computed += count;
   poll_interrupt();
   return Gradient(at, first, count, spent);
 }
@@ -285,19 +274,21 @@ RunTotals SimulatedCluster::totals() {
   for (std::size_t i = 0; i < participants_.size(); ++i) {
     const Participant& participant = participants_[i];
     const bool decides = with_servers ? static_cast<int>(i) >= options_.workers : !has_partial_rounds_;
-    totals.end = std::max(totals.end, decides && !participant.lost ? participant.now : participant.met_at);
+    totals.end =
+        std::max(totals.end, decides && !participant.lost ? participant.book.now() : participant.book.met_at());
   }
   for (int i = 0; i < options_.workers; ++i) {
     Participant& participant = participants_[static_cast<std::size_t>(i)];
-    book_as_discarded(Rank{i}, participant.late.compute_time());  // nobody took it any more
-    participant.dropped += participant.late_part.planned;
-    Account account = participant.account;
+    Book& book = participant.book;
+    book.lose(participant.late.compute_time());  // nobody took it any more
+    book.tally.dropped += participant.late_part.planned;
+    Account account = book.account();
     if (with_servers) {
-      account[Activity::discarded] += account[Activity::compute] - participant.kept_time;
-      account[Activity::compute] = participant.kept_time;
-      participant.dropped = participant.computed + participant.cancelled - participant.kept;
+      account[Activity::discarded] += account[Activity::compute] - book.tally.kept_time;
+      account[Activity::compute] = book.tally.kept_time;
+      book.tally.dropped = book.tally.dropped_by_servers();
     }
-    const Duration beyond = participant.now - totals.end;
+    const Duration beyond = book.now() - totals.end;
     const Duration down_beyond = outages_.empty() ? Duration{} : outages_[index(Rank{i})].down_beyond(totals.end);
     account[Activity::down] -= down_beyond;
     if (beyond > Duration{}) {
@@ -309,8 +300,8 @@ RunTotals SimulatedCluster::totals() {
       account[Activity::wait] -= beyond;
     }
     totals.accounts.push_back(account);
-    totals.kept.push_back(participant.kept);
-    totals.dropped.push_back(participant.dropped);
+    totals.kept.push_back(book.tally.kept);
+    totals.dropped.push_back(book.tally.dropped);
   }
   totals.staleness = staleness_;
   totals.bytes = bytes_;

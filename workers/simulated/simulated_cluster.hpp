@@ -14,8 +14,10 @@
 #include <tuple>
 #include <vector>
 
+#include "workers/cluster/book.hpp"
 #include "workers/cluster/cluster.hpp"
 #include "workers/cluster/run_record.hpp"
+#include "workers/cluster/step_rows.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/outages.hpp"
 #include "workers/delays/pauses.hpp"
@@ -45,8 +47,8 @@ class SimulatedCluster : public Cluster, private MessagePool {
   // A run of collectives alone where all stand at the end of the last one.
   struct Progress {
     RunTotals totals{};
-    Time last_round_end{};
-    Bytes last_round_bytes{};
+    Time row_begin{};  // of the row that comes next, and what had been sent by then
+    Bytes sent_before_row{};
   };
 
   explicit SimulatedCluster(const Options& options);
@@ -56,7 +58,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
   int workers() const override { return options_.workers; }
   int servers() const override { return options_.servers; }
   RunTotals run(const Program& work, const Program& serve) override;
-  Time now(Rank self) const override { return participants_[index(self)].now; }
+  Time now(Rank self) const override { return participants_[index(self)].book.now(); }
   int workers_left(Rank self) override;
   bool has_left(Rank, Rank worker) const override { return participants_[index(worker)].left; }
   std::optional<Gradient> compute_gradient(Rank self, const ModelStatePtr& at, const MicroBatch& slot,
@@ -69,8 +71,8 @@ class SimulatedCluster : public Cluster, private MessagePool {
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
   // Start and finish without anything that the worker would keep between them: with thousands of workers its stack is
   // in no near cache, and each line of it counts.
-  Agreement all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& contribution,
-                           Place place) override;
+  AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
+                                const Contribution& contribution, Place place) override;
   std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
                                              LateGradient late, const Contribution& contribution, Place place) override;
   void finish_round(Rank self, const Contribution& contribution) override;
@@ -100,8 +102,6 @@ class SimulatedCluster : public Cluster, private MessagePool {
   struct alignas(64) Participant {
     // When it runs.
     std::optional<Fiber> fiber;
-    Time now{};
-    Time met_at{};  // last time it met others: until then its clock is everybody's, after it it has run ahead
     const Place* waits_for = nullptr;  // on its stack; null: it runs
     Rank from = anybody;               // while receiving: from whom alone
     bool receiving : 1 = false;        // waits for a message
@@ -111,24 +111,18 @@ class SimulatedCluster : public Cluster, private MessagePool {
     bool left : 1 = false;             // and the clock has come to that
     bool lost : 1 = false;             // in a micro-batch that never ends
     std::uint16_t awaits = 0;          // the collective whose end it waits for (Gathering::id); 0: none
-    Account account;
-    std::int64_t computed = 0;  // micro-batches whose gradient exists
-    Time last_arrival{};        // of what it has sent: it leaves after that
-    Inbox<Delivery> inbox;      // in (time, number) order
-    // When a server keeps its gradient and answers, or when it arrives at a collective.
-    std::int64_t kept = 0;
-    std::int64_t dropped = 0;
-    Duration kept_time{};    // server methods: compute time of what the server kept
-    int in_flight = 0;       // messages sent to it, not yet arrived
-    int awaited = 0;         // who waits for a message from here alone
-    int leaves_told = 0;     // a server: of workers that have left
-    int started = 0;         // collectives of all workers
+    Time last_arrival{};               // of what it has sent: it leaves after that
+    Inbox<Delivery> inbox;             // in (time, number) order
+    int in_flight = 0;                 // messages sent to it, not yet arrived
+    int awaited = 0;                   // who waits for a message from here alone
+    int leaves_told = 0;               // a server: of workers that have left
+    int started = 0;                   // collectives of all workers
+    Book book;
     std::uint64_t wake = 0;  // number of the event that ends its present wait; 0: none
     // What only some methods touch.
     int drawn_first = 0;
     Step drawn_step{-1};
     std::vector<Duration> durations;  // drawn ahead for one step
-    std::int64_t cancelled = 0;       // micro-batches that a message ended
     Step last_row{};                  // of finish_round
     Step next_round{};                // of partial all-reduces: the first whose result it has not got
     Gradient late;                    // to be added to the next round
@@ -171,11 +165,11 @@ class SimulatedCluster : public Cluster, private MessagePool {
     bool has_ended = false;
     Time last_arrival{};
     Time end{};
-    Round round;
+    StepRow row;
     std::vector<ModelStatePtr> states;  // by place among the members: brought, then what comes back
     std::vector<double> weights;        // likewise
     SharedNumbers numbers;
-    Agreement agreement;
+    AgreedProgress agreement;
   };
 
   // Workers of consecutive ranks that have collectives among themselves: all, or a group.
@@ -202,7 +196,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
     std::vector<Rank> accumulated;  // have a late gradient to contribute
     int contributors = 0;
     Gradient sum;
-    Round round;
+    StepRow row;
     std::deque<PartialSum> results;  // of the rounds before `number`
   };
 
@@ -215,7 +209,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
 
   // A row of steps.csv of a method without collectives, until all workers have done the step.
   struct OpenRow {
-    Round round;
+    StepRow row;
     int workers = 0;
   };
 
@@ -280,16 +274,11 @@ class SimulatedCluster : public Cluster, private MessagePool {
   void draw_own_steps(Rank worker, Step first, int steps);
   [[gnu::noinline]] void draw_step_times(const MicroBatch& first, int count);
   void draw_sums(const ComputeTime::Steps& steps, int first, int count, std::span<Duration> times);
-  void book_as_discarded(Rank rank, Duration time);
-  // What the record is told; called before the clock moves on. Inlined, they cost a branch where there is none.
-  void record(Rank rank, Activity activity, Time end, const char* what) {
-    if (spans_) spans_->add(rank, activity, end, what);
+  // How long a micro-batch has taken, where that is recorded. Inlined, it costs a branch where it is not.
+  void record_duration(Rank rank, const MicroBatch& slot, Duration duration) {
+    if (options_.record && options_.record->durations) add_duration(rank, slot, duration);
   }
-  void record(Rank rank, const MicroBatch& slot, Activity activity, Time end) {
-    if (options_.record) record_micro_batch(rank, slot, activity, end);
-  }
-  void record_micro_batch(Rank rank, const MicroBatch& slot, Activity activity, Time end);
-  void record_passage(Rank rank, const MicroBatch& slot, const Passage& passage);
+  void add_duration(Rank rank, const MicroBatch& slot, Duration duration);
   Assembly& assembly_of(Rank rank, const Collective& what);
   Gathering& next_gathering(Assembly& assembly, Rank rank, const Place& place);
   // How many collectives of these members the worker has started.
@@ -379,8 +368,7 @@ class SimulatedCluster : public Cluster, private MessagePool {
   std::vector<Duration> drawn_;          // scratch
   StepTimes step_times_;
   std::vector<StepsAhead> steps_ahead_;  // by worker; empty until somebody asks
-  Time last_round_end_{};
-  Bytes last_round_bytes_{};
+  StepRows rows_;
   Bytes bytes_{};
   std::int64_t kept_ = 0;  // in collectives, over all workers
   std::vector<std::int64_t> staleness_;

@@ -22,8 +22,8 @@ StartedCollective SimulatedCluster::start(Rank rank, Collective&& what, const Co
   return {assembly.members, gathering.what, number, part.step};
 }
 
-Agreement SimulatedCluster::all_reduce_sum(Rank rank, Gradient& gradient, std::span<double> numbers,
-                                           const Contribution& part, Place place) {
+AgreedProgress SimulatedCluster::all_reduce_sum(Rank rank, Gradient& gradient, std::span<double> numbers,
+                                                const Contribution& part, Place place) {
   Gathering& gathering = next_gathering(all_, rank, place);
   Collective& sum = gathering.what;
   if (gathering.arrived == 0) {
@@ -39,7 +39,7 @@ Agreement SimulatedCluster::all_reduce_sum(Rank rank, Gradient& gradient, std::s
   if (!pauses_.empty()) end_pause(rank);
   gradient = sum.gradient;
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = (*gathering.numbers)[i];
-  const Agreement agreement = gathering.agreement;
+  const AgreedProgress agreement = gathering.agreement;
   take_leave(all_, gathering);
   return agreement;
 }
@@ -52,14 +52,9 @@ void SimulatedCluster::check_sum(const Gathering& gathering, Rank rank, std::spa
 
 inline void SimulatedCluster::book_arrival(Assembly& assembly, Gathering& gathering, Rank rank,
                                            const Contribution& part) {
-  Participant& participant = self(rank);
-  gathering.last_arrival = std::max(gathering.last_arrival, participant.now);
-  participant.kept += part.kept;
-  participant.dropped += part.planned - part.kept;
-  gathering.round.kept += part.kept;
-  gathering.round.dropped += part.planned - part.kept;
-  gathering.round.step = std::max(gathering.round.step, part.step);
-  gathering.round.period = std::max(gathering.round.period, part.period);
+  Book& book = self(rank).book;
+  gathering.last_arrival = std::max(gathering.last_arrival, book.now());
+  book.contribute(part, gathering.row);
   ++started_by(assembly, rank);
   if (++gathering.arrived == assembly.members.count && !assembly.under_way) begin_next(assembly);
 }
@@ -195,7 +190,7 @@ void SimulatedCluster::end_collective(Assembly& assembly) {
   assembly.under_way = false;
   form_result(gathering);
   if (&assembly == &all_) {
-    kept_ += gathering.round.kept;
+    kept_ += gathering.row.kept;
     met_at_ = global_;
     last_arrival_ = gathering.last_arrival;
     gathering.agreement = {.time = global_, .micro_batches = kept_, .bytes = bytes_};
@@ -239,13 +234,9 @@ std::vector<ModelStatePtr> SimulatedCluster::mean_of(const Gathering& gathering)
 }
 
 void SimulatedCluster::close_row(const Gathering& gathering) {
-  Round round = gathering.round;
-  const bool is_round = gathering.what.kind == Kind::all_reduce || gathering.what.kind == Kind::average;
-  if (!is_round && round.kept + round.dropped == 0) return;
-  round.end = global_;
-  round.duration = global_ - std::exchange(last_round_end_, global_);
-  round.bytes = bytes_ - std::exchange(last_round_bytes_, bytes_);
-  if (options_.observer) options_.observer->on_round(round);
+  const StepRow& row = gathering.row;
+  const bool is_row = gathering.what.kind == Kind::all_reduce || gathering.what.kind == Kind::average;
+  if (is_row || row.kept + row.dropped > 0) rows_.close(row, global_, bytes_);
 }
 
 CollectiveResult SimulatedCluster::finish(Rank rank, StartedCollective&& started, Place place) {
@@ -264,13 +255,10 @@ inline void SimulatedCluster::wait_for_end(Rank rank, const Gathering& gathering
     suspend(participant, place);
     participant.awaits = 0;
   }
-  const Time began = std::max(gathering.last_arrival, participant.now);
-  const Time end = std::max(gathering.end, participant.now);
-  record(rank, Activity::wait, began, place.operation);
-  record(rank, Activity::communicate, end, place.operation);
-  participant.account[Activity::wait] += began - participant.now;
-  participant.account[Activity::communicate] += end - began;
-  participant.now = participant.met_at = end;
+  Book& book = participant.book;
+  book.pass(Activity::wait, gathering.last_arrival, {place.operation});
+  book.pass(Activity::communicate, gathering.end, {place.operation});
+  book.meet();
 }
 
 CollectiveResult SimulatedCluster::take_result(Assembly& assembly, Gathering& gathering, Rank rank) {
@@ -310,7 +298,8 @@ void SimulatedCluster::fail_for_who_left(const Place& place) const {
   for (int i = 0; i < options_.workers; ++i) {
     const Participant& participant = participants_[static_cast<std::size_t>(i)];
     if (!participant.ended || ++count > most_named) continue;
-    who += fmt::format("{}{} left at {:.6f} s", who.empty() ? "" : ", ", name(Rank{i}), to_seconds(participant.now));
+    who += fmt::format("{}{} left at {:.6f} s", who.empty() ? "" : ", ", name(Rank{i}),
+                       to_seconds(participant.book.now()));
   }
   if (count > most_named) who += fmt::format(", and {} more", count - most_named);
   throw RunFailure(fmt::format("{}, but {} ({}:{}) needs every worker", who, place.operation,
@@ -323,18 +312,18 @@ SimulatedCluster::Progress SimulatedCluster::progress() const {
   progress.totals.end = met_at_;
   progress.totals.bytes = bytes_;
   progress.totals.collectives = collectives_;
-  progress.last_round_end = last_round_end_;
-  progress.last_round_bytes = last_round_bytes_;
+  progress.row_begin = rows_.begin();
+  progress.sent_before_row = rows_.sent();
   for (int i = 0; i < options_.workers; ++i) {
-    const Participant& participant = participants_[static_cast<std::size_t>(i)];
-    Account account = participant.account;
-    if (participant.now < met_at_) {
-      account[Activity::wait] += last_arrival_ - participant.now;
+    const Book& book = participants_[static_cast<std::size_t>(i)].book;
+    Account account = book.account();
+    if (book.now() < met_at_) {
+      account[Activity::wait] += last_arrival_ - book.now();
       account[Activity::communicate] += met_at_ - last_arrival_;
     }
     progress.totals.accounts.push_back(account);
-    progress.totals.kept.push_back(participant.kept);
-    progress.totals.dropped.push_back(participant.dropped);
+    progress.totals.kept.push_back(book.tally.kept);
+    progress.totals.dropped.push_back(book.tally.dropped);
   }
   return progress;
 }

@@ -23,7 +23,7 @@ void SimulatedCluster::send(Rank from, Rank to, Message&& message, Place place) 
   if (to.value < 0 || index(to) >= participants_.size()) fail_for_rank(from, to, place);
   message.from = from;
   const Bytes bytes = message_bytes(message, options_.training.parameter_bytes());
-  const Time sent = self(from).now;
+  const Time sent = self(from).book.now();
   // A worker may have run ahead of everybody's time: its message counts when it arrives.
   if (is_server(from)) {
     bytes_ += bytes;
@@ -59,7 +59,7 @@ ReceivedMessage SimulatedCluster::receive(Rank rank, std::optional<Rank> from, T
   if (until == never)
     suspend(participant, place);
   else
-    suspend_until(rank, std::max(until, participant.now), place);
+    suspend_until(rank, std::max(until, participant.book.now()), place);
   participant.receiving = false;
   if (from) --self(*from).awaited;
   participant.leaves_told = leaves_;
@@ -90,13 +90,11 @@ void SimulatedCluster::deliver(Rank to, Delivery* delivery) {
     ++messages_;
   }
   const bool awaited = receiver.receiving && (receiver.from == anybody || receiver.from == message.from);
-  if (awaited && global_ > receiver.now) {
-    const Time sent = std::clamp(delivery->sent, receiver.now, global_);
-    record(to, Activity::wait, sent, receiver.waits_for->operation);
-    record(to, Activity::communicate, global_, receiver.waits_for->operation);
-    receiver.account[Activity::wait] += sent - receiver.now;
-    receiver.account[Activity::communicate] += global_ - sent;
-    receiver.now = receiver.met_at = global_;
+  if (awaited && global_ > receiver.book.now()) {
+    const SpanLabel label{receiver.waits_for->operation};
+    receiver.book.pass(Activity::wait, std::min(delivery->sent, global_), label);
+    receiver.book.pass(Activity::communicate, global_, label);
+    receiver.book.meet();
   }
   receiver.inbox.put(delivery);
   if (!awaited && !receiver.interruptible) return;
@@ -108,7 +106,7 @@ void SimulatedCluster::keep(Rank, const Work& work, Step staleness) {
   const auto steps = static_cast<std::size_t>(staleness.value());
   if (staleness_.size() <= steps) staleness_.resize(steps + 1);
   ++staleness_[steps];
-  Participant& worker = self(work.worker);
+  Tally& worker = self(work.worker).book.tally;
   worker.kept += work.micro_batches;
   worker.kept_time += work.time;
   if (spans_) spans_->keep(work.worker, work.time);
@@ -117,7 +115,7 @@ void SimulatedCluster::keep(Rank, const Work& work, Step staleness) {
 // With servers, what was computed and not kept counts as discarded in the totals.
 void SimulatedCluster::discard(Rank, const Work& work) {
   if (options_.servers == 0)
-    book_as_discarded(work.worker, work.time);
+    self(work.worker).book.lose(work.time);
   else if (spans_)
     spans_->lose(work.worker, work.time);
 }
@@ -146,44 +144,36 @@ void SimulatedCluster::wake_if_in_vain(Rank rank) {
   const bool has_news = is_server(rank) && participant.leaves_told != leaves_;
   const auto from = participant.from == anybody ? std::nullopt : std::optional(participant.from);
   if (!has_news && !nobody_can_send_to(rank, from)) return;
-  if (global_ > participant.now) {
-    record(rank, Activity::wait, global_, participant.waits_for->operation);
-    participant.account[Activity::wait] += global_ - participant.now;
-    participant.now = participant.met_at = global_;
+  if (global_ > participant.book.now()) {
+    participant.book.pass(Activity::wait, global_, {participant.waits_for->operation});
+    participant.book.meet();
   }
   resume(rank);  // also from a timed wait, whose event is then stale
 }
 
 void SimulatedCluster::finish_round(Rank rank, const Contribution& contribution) {
   Participant& participant = self(rank);
-  participant.kept += contribution.kept;
-  participant.kept_time += contribution.compute_time;
+  Book& book = participant.book;
+  book.tally.kept_time += contribution.compute_time;
   if (spans_ && options_.servers > 0) spans_->keep(rank, contribution.compute_time);  // no server says so
-  participant.dropped += contribution.planned - contribution.kept;
   participant.last_row = contribution.step;
-  OpenRow& row = open_rows_[contribution.step];
-  ++row.workers;
-  row.round.step = contribution.step;
-  row.round.end = std::max(row.round.end, participant.now);
-  row.round.kept += contribution.kept;
-  row.round.dropped += contribution.planned - contribution.kept;
-  row.round.period = std::max(row.round.period, contribution.period);
+  auto& [row, workers] = open_rows_[contribution.step];
+  ++workers;
+  book.contribute(contribution, row);
+  row.end = std::max(row.end, book.now());
   close_rows();
 }
 
 // Reports the rows that nobody will add to any more, in the order of the steps.
 void SimulatedCluster::close_rows() {
   while (!open_rows_.empty()) {
-    const auto& [step, row] = *open_rows_.begin();
+    const auto& [step, open] = *open_rows_.begin();
     int expected = options_.workers;
     for (const auto& [last, ended] : ended_after_row_)
       if (last < step) expected -= ended;
-    if (row.workers < expected) return;
-    Round round = row.round;
-    kept_ += round.kept;
-    round.duration = round.end - std::exchange(last_round_end_, round.end);
-    round.bytes = bytes_ - std::exchange(last_round_bytes_, bytes_);
-    if (options_.observer) options_.observer->on_round(round);
+    if (open.workers < expected) return;
+    kept_ += open.row.kept;
+    rows_.close(open.row, open.row.end, bytes_);
     open_rows_.erase(open_rows_.begin());
   }
 }

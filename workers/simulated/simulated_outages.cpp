@@ -18,12 +18,12 @@ bool SimulatedCluster::has_lost_state(Rank rank) {
 std::optional<Passage> SimulatedCluster::meet_outages(Rank rank, const MicroBatch& slot, const Deadline& deadline) {
   Participant& participant = self(rank);
   WorkerOutages& outages = outages_[index(rank)].outages;
-  const Outage& next = outages.next(participant.now);
+  const Outage& next = outages.next(participant.book.now());
   if (next.begin == never) return std::nullopt;
   const Duration duration = draw(participant, slot);
   const bool never_ends = duration >= longest_duration && deadline.at == never;
-  if (never_ends || next.begin >= later(participant.now, duration)) return std::nullopt;
-  const Passage planned = pass(&outages, participant.now, duration, deadline);
+  if (never_ends || next.begin >= later(participant.book.now(), duration)) return std::nullopt;
+  const Passage planned = pass(&outages, participant.book.now(), duration, deadline);
   return deadline.at_message ? wait_for_message(rank, planned) : planned;
 }
 
@@ -33,28 +33,24 @@ std::optional<Gradient> SimulatedCluster::pass_through(Rank rank, const ModelSta
   Participant& participant = self(rank);
   OutageProgress& progress = outages_[index(rank)];
   check_clock(rank, passage.end);
-  if (options_.record) record_passage(rank, slot, passage);
-  Time begin = participant.now;
+  Book& book = participant.book;
+  const Activity work = passage.kept ? Activity::compute : Activity::discarded;
   for (const auto& [end, down] : passage.pieces) {
-    if (down) {
-      participant.account[Activity::down] += end - begin;
-      progress.add(begin, end, participant.met_at);
-    }
-    begin = end;
+    if (down) progress.add(book.now(), end, book.met_at());
+    book.pass(down ? Activity::down : work, end, down ? SpanLabel{outage_name} : label_of(slot));
   }
-  participant.account[passage.kept ? Activity::compute : Activity::discarded] += passage.worked;
-  participant.now = passage.end;
   progress.has_lost_state = passage.lost_state;
   poll_interrupt();
   if (!passage.kept) return std::nullopt;
-  ++participant.computed;
+  ++book.tally.computed;
+  record_duration(rank, slot, passage.worked);
   return Gradient(at, samples, passage.worked);
 }
 
 // What comes of the planned passage if a message may end it.
 Passage SimulatedCluster::wait_for_message(Rank rank, const Passage& planned) {
   Participant& participant = self(rank);
-  Passage passage{.end = participant.now};
+  Passage passage{.end = participant.book.now()};
   for (const auto& [end, down] : planned.pieces) {
     const Time begin = passage.end;
     if (down || participant.inbox.empty()) wait_until(rank, end, !down);
@@ -64,7 +60,7 @@ Passage SimulatedCluster::wait_for_message(Rank rank, const Passage& planned) {
     if (passage.end > begin) passage.pieces.push_back({passage.end, down});
     if (!down) passage.worked += passage.end - begin;
     if (!is_cancelled) continue;
-    ++participant.cancelled;
+    ++participant.book.tally.cancelled;
     return passage;
   }
   passage.kept = planned.kept;

@@ -20,7 +20,7 @@ std::vector<PartialSum> SimulatedCluster::partial_all_reduce(Rank rank, Gradient
   if (!pauses_.empty()) end_trailing_work(rank);
   Participant& participant = self(rank);
   // This worker may have run ahead of everybody's time.
-  schedule(participant.now, Event::Kind::arrive_partial, rank);
+  schedule(participant.book.now(), Event::Kind::arrive_partial, rank);
   suspend(participant, place);
 
   const bool in_time = participant.next_round == partial_.number && !partial_.under_way;
@@ -31,9 +31,8 @@ std::vector<PartialSum> SimulatedCluster::partial_all_reduce(Rank rank, Gradient
       contribute(rank, std::exchange(participant.late, {}), std::exchange(participant.late_part, {}));
     contribute(rank, std::move(gradient), part);
   } else if (late == LateGradient::drop) {
-    book_as_discarded(rank, gradient.compute_time());
-    participant.dropped += part.planned;
-    partial_.round.dropped += part.planned;
+    participant.book.lose(gradient.compute_time());
+    participant.book.contribute({.planned = part.planned}, partial_.row);
   } else {
     if (!waits(participant.late, participant.late_part)) partial_.accumulated.push_back(rank);
     participant.late += gradient;
@@ -45,22 +44,15 @@ std::vector<PartialSum> SimulatedCluster::partial_all_reduce(Rank rank, Gradient
     partial_.waiting.push_back(rank);
     if (in_time) start_partial_round_if_due();
     suspend(participant, place);
-    const Time began = std::max(partial_.taken_place, participant.now);
-    record(rank, Activity::wait, began, place.operation);
-    record(rank, Activity::communicate, global_, place.operation);
-    participant.account[Activity::wait] += began - participant.now;
-    participant.account[Activity::communicate] += global_ - began;
-    participant.now = participant.met_at = global_;
+    participant.book.pass(Activity::wait, partial_.taken_place, {place.operation});
+    participant.book.pass(Activity::communicate, global_, {place.operation});
+    participant.book.meet();
   }
   return results_for(participant);
 }
 
 void SimulatedCluster::contribute(Rank rank, Gradient gradient, const Contribution& part) {
-  Participant& participant = self(rank);
-  participant.kept += part.kept;
-  participant.dropped += part.planned - part.kept;
-  partial_.round.kept += part.kept;
-  partial_.round.dropped += part.planned - part.kept;
+  self(rank).book.contribute(part, partial_.row);
   partial_.sum += std::move(gradient);
 }
 
@@ -92,7 +84,7 @@ void SimulatedCluster::start_partial_round_if_due() {
 void SimulatedCluster::end_partial_round() {
   PartialRound& round = partial_;
   ++collectives_;
-  kept_ += round.round.kept;
+  kept_ += round.row.kept;
   Gradient sum = options_.training.share(std::exchange(round.sum, {}));
   sum.mark_reduced();
   round.results.push_back({.sum = std::move(sum),
@@ -101,13 +93,10 @@ void SimulatedCluster::end_partial_round() {
   ++round.number;
   round.under_way = false;
   round.arrived.clear();
-  Round row = std::exchange(round.round, {});
+  StepRow row = std::exchange(round.row, {});
   row.step = round.number;
   row.period = 1;
-  row.end = global_;
-  row.duration = global_ - std::exchange(last_round_end_, global_);
-  row.bytes = bytes_ - std::exchange(last_round_bytes_, bytes_);
-  if (options_.observer) options_.observer->on_round(row);
+  rows_.close(row, global_, bytes_);
   for (const Rank rank : std::exchange(round.waiting, {})) resume(rank);
 
   // Results that everybody has got, or will never ask for.

@@ -32,12 +32,9 @@ void SimulatedCluster::end_trailing_work(Rank rank) {
 
 // Counts as computing: it belongs to the micro-batch before.
 void SimulatedCluster::pass_time(Rank rank, Time until, const char* what) {
-  Participant& participant = self(rank);
-  if (until <= participant.now) return;
+  if (until <= now(rank)) return;
   check_clock(rank, until);
-  record(rank, Activity::compute, until, what);
-  participant.account[Activity::compute] += until - participant.now;
-  participant.now = until;
+  self(rank).book.pass(Activity::compute, until, {what});
 }
 
 }  // namespace syncopate
