@@ -1,6 +1,8 @@
 #include "workers/models/torch_objective.hpp"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cassert>

@@ -9,7 +9,7 @@
 namespace syncopate {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string basic_string_literal(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     switch (c) {
@@ -49,7 +49,7 @@ struct InlineWriter {
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
   std::string operator()(double value) const { return number(value); }
-  std::string operator()(const std::string& value) const { return quoted(value); }
+  std::string operator()(const std::string& value) const { return basic_string_literal(value); }
   std::string operator()(const TomlNode::Moment& value) const { return value.text; }
 
   std::string operator()(const TomlNode::Array& elements) const {
@@ -98,7 +98,7 @@ std::string inline_toml(const TomlNode& node) { return std::visit(InlineWriter{}
 
 std::string toml_key(std::string_view key) {
   const auto is_bare = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-'; };
-  return !key.empty() && std::ranges::all_of(key, is_bare) ? std::string(key) : quoted(key);
+  return !key.empty() && std::ranges::all_of(key, is_bare) ? std::string(key) : basic_string_literal(key);
 }
 
 std::string write_toml(const TomlNode& table) {
