@@ -1,6 +1,6 @@
 #include "experiments/execution/run_on_cluster.hpp"
 
-#include "workers/simulated/settling_cluster.hpp"
+#include "workers/simulated/fibers_then_lockstep.hpp"
 
 namespace syncopate {
 

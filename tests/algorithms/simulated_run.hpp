@@ -10,7 +10,7 @@
 #include "algorithms/method/algorithm.hpp"
 #include "tests/workers/pull_objective.hpp"
 #include "workers/network/fixed.hpp"
-#include "workers/simulated/settling_cluster.hpp"
+#include "workers/simulated/fibers_then_lockstep.hpp"
 
 namespace syncopate {
 

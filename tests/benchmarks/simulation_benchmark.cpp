@@ -14,7 +14,7 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "workers/process/blas_kernel.hpp"
-#include "workers/simulated/settling_cluster.hpp"
+#include "workers/simulated/fibers_then_lockstep.hpp"
 
 namespace syncopate {
 namespace {

@@ -304,13 +304,18 @@ int fail_as(const std::string& way) {
         if (way == "exception on one rank" && self.value == 0) compute(0);
         if (way == "all endless") compute(1);
         const bool is_odd_one_out = self.value == 1;
-        if (is_odd_one_out && (way == "early end" || way == "early end in a group")) return;
+        if (is_odd_one_out && way.starts_with("early end")) return;
         if (is_odd_one_out && (way == "endless" || way == "endless in a partial all-reduce")) compute(1);
         if (is_odd_one_out && way == "mismatch")
           cluster->barrier(self, here);
         else if (way == "early end in a group")
           cluster->average(self, state, {.policy = {}, .group_size = 3}, {}, here);
-        else if (way == "endless in a partial all-reduce")
+        else if (way == "early end before a start") {
+          auto first = cluster->start(self, Collective::all_reduce({}), {}, here);
+          auto second = cluster->start(self, Collective::average(state, {}), {}, here);
+          cluster->finish(self, std::move(second), {"the second", here.at});
+          cluster->finish(self, std::move(first), here);
+        } else if (way == "endless in a partial all-reduce")
           cluster->partial_all_reduce(self, none, {.quorum = 3}, LateGradient::drop, {}, here);
         else
           cluster->all_reduce_sum(self, none, {}, {}, here);

@@ -9,14 +9,14 @@ namespace {
 
 std::unique_ptr<Cluster> make_simulated(const ContractSetup& setup) {
   static const auto network = make_fixed_network(1e-6);
-  return std::make_unique<SimulatedCluster>(SimulatedCluster::Options{.workers = setup.workers,
-                                                                      .servers = setup.servers,
-                                                                      .compute_time = setup.compute_time,
-                                                                      .network = *network,
-                                                                      .training = setup.training,
-                                                                      .observer = setup.observer,
-                                                                      .record = setup.record,
-                                                                      .outages = setup.outages});
+  return std::make_unique<SimulatedCluster>(SimulatedOptions{.workers = setup.workers,
+                                                             .servers = setup.servers,
+                                                             .compute_time = setup.compute_time,
+                                                             .network = *network,
+                                                             .training = setup.training,
+                                                             .observer = setup.observer,
+                                                             .record = setup.record,
+                                                             .outages = setup.outages});
 }
 
 ClusterKind simulated(int participants) {

@@ -18,7 +18,7 @@
 #include "workers/delays/scoped_delay.hpp"
 #include "workers/network/jitter.hpp"
 #include "workers/network/parameter_server.hpp"
-#include "workers/simulated/settling_cluster.hpp"
+#include "workers/simulated/fibers_then_lockstep.hpp"
 
 namespace syncopate {
 namespace {
@@ -216,13 +216,12 @@ TEST(LockstepCluster, WhatItCannotSimulateRunsOnFibers) {
   Executor executor(0);
   Training training(nullptr, nullptr, {}, executor);
   Training with_tensors(std::make_shared<PullObjective>(), make_sgd({}), {}, executor);
-  const SimulatedCluster::Options usual{
-      .workers = 2, .compute_time = compute_time, .network = *network, .training = training};
-  const auto is_in_lockstep = [](const SimulatedCluster::Options& options, bool alike) {
+  const SimulatedOptions usual{.workers = 2, .compute_time = compute_time, .network = *network, .training = training};
+  const auto is_in_lockstep = [](const SimulatedOptions& options, bool alike) {
     const auto from = alike ? std::optional(Step{0}) : std::nullopt;
     return dynamic_cast<LockstepCluster*>(make_simulated_cluster(options, from).get()) != nullptr;
   };
-  EXPECT_NE(dynamic_cast<SettlingCluster*>(make_simulated_cluster(usual, Step{3}).get()), nullptr);
+  EXPECT_NE(dynamic_cast<FibersThenLockstep*>(make_simulated_cluster(usual, Step{3}).get()), nullptr);
   EXPECT_TRUE(is_in_lockstep(usual, true));
   EXPECT_FALSE(is_in_lockstep(usual, false));
   RunRecord record;

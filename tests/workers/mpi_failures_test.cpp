@@ -80,6 +80,15 @@ TEST(MpiFailures, AWorkerThatEndsWhileItsGroupWaitsForItIsNamed) {
       << outcome.output;
 }
 
+// Two are under way, and the one that is asked for is the second.
+TEST(MpiFailures, AWorkerThatEndsBeforeItStartsWhatOthersHaveStartedIsNamed) {
+  const Outcome outcome = fail("early end before a start");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "worker 1 has left, and the others wait for what needs every worker"), 1)
+      << outcome.output;
+  EXPECT_EQ(count(outcome.output, "worker 0 waits in test at cluster_contract_mpi_test.cpp:"), 1) << outcome.output;
+}
+
 TEST(MpiFailures, ACollectiveDoesNotWaitForAMicroBatchThatNeverEnds) {
   const Outcome outcome = fail("endless");
   EXPECT_EQ(outcome.status, 1) << outcome.output;

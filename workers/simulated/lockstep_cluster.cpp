@@ -30,12 +30,12 @@ void poll_interrupt() {
 
 }  // namespace
 
-bool LockstepCluster::can_simulate(const SimulatedCluster::Options& options) {
+bool LockstepCluster::can_simulate(const SimulatedOptions& options) {
   return options.training.time_only() && options.servers == 0 && !options.record && !options.outages &&
          !options.pauses && !options.compute_time.can_run_out() && !options.network.has_shared_links();
 }
 
-LockstepCluster::LockstepCluster(const SimulatedCluster::Options& options, const SimulatedCluster::Progress& so_far)
+LockstepCluster::LockstepCluster(const SimulatedOptions& options, const ProgressSoFar& so_far)
     : options_(options),
       before_(so_far.totals.accounts),
       met_at_(so_far.totals.end),

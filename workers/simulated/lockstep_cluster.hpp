@@ -23,10 +23,10 @@ namespace syncopate {
 class LockstepCluster : public Cluster {
  public:
   // Neither tensors, servers, a record, outages, pauses, traces nor shared links.
-  static bool can_simulate(const SimulatedCluster::Options& options);
+  static bool can_simulate(const SimulatedOptions& options);
 
   // Goes on where another cluster stands at the end of a collective.
-  explicit LockstepCluster(const SimulatedCluster::Options& options, const SimulatedCluster::Progress& so_far = {});
+  explicit LockstepCluster(const SimulatedOptions& options, const ProgressSoFar& so_far = {});
 
   int workers() const override { return options_.workers; }
   int servers() const override { return 0; }
@@ -75,7 +75,7 @@ class LockstepCluster : public Cluster {
   void check_clock() const;
   [[noreturn]] void fail_for_lost(const Place& place) const;
 
-  SimulatedCluster::Options options_;
+  SimulatedOptions options_;
   std::vector<Account> before_;  // by worker: of the cluster that it goes on from; empty: there was none
   Time met_at_{};                // last: then all clocks were equal
   // Since then, by worker:

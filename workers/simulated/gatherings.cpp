@@ -1,19 +1,17 @@
-// Collectives of the simulated cluster: workers gather; at the last arrival plus the network's cost the result is
-// formed, and who waits for it goes on. A worker's part is done while it runs, never in a loop over all workers: with
-// thousands of them, fetching each one's memory once per step is the cost of a step.
+#include "workers/simulated/gatherings.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "workers/cluster/deadlock.hpp"
-#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 
 using Kind = Collective::Kind;
 
-StartedCollective SimulatedCluster::start(Rank rank, Collective&& what, const Contribution& part, Place place) {
+StartedCollective Gatherings::start(Rank rank, Collective&& what, const Contribution& part, const Place& place) {
   Assembly& assembly = assembly_of(rank, what);
   Gathering& gathering = next_gathering(assembly, rank, place);
   join(gathering, assembly, rank, std::move(what), place);
@@ -22,8 +20,8 @@ StartedCollective SimulatedCluster::start(Rank rank, Collective&& what, const Co
   return {assembly.members, gathering.what, number, part.step};
 }
 
-AgreedProgress SimulatedCluster::all_reduce_sum(Rank rank, Gradient& gradient, std::span<double> numbers,
-                                                const Contribution& part, Place place) {
+AgreedProgress Gatherings::all_reduce_sum(Rank rank, Gradient& gradient, std::span<double> numbers,
+                                          const Contribution& part, const Place& place) {
   Gathering& gathering = next_gathering(all_, rank, place);
   Collective& sum = gathering.what;
   if (gathering.arrived == 0) {
@@ -36,32 +34,31 @@ AgreedProgress SimulatedCluster::all_reduce_sum(Rank rank, Gradient& gradient, s
   for (std::size_t i = 0; i < numbers.size(); ++i) sum.numbers[i] += numbers[i];
   book_arrival(all_, gathering, rank, part);
   wait_for_end(rank, gathering, place);
-  if (!pauses_.empty()) end_pause(rank);
+  pauses_.end(rank);
   gradient = sum.gradient;
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = (*gathering.numbers)[i];
-  const AgreedProgress agreement = gathering.agreement;
+  const AgreedProgress agreed = gathering.agreed;
   take_leave(all_, gathering);
-  return agreement;
+  return agreed;
 }
 
 // Apart, so that the usual case needs no stack for it.
-void SimulatedCluster::check_sum(const Gathering& gathering, Rank rank, std::span<const double> numbers,
-                                 const Place& place) const {
+void Gatherings::check_sum(const Gathering& gathering, Rank rank, std::span<const double> numbers,
+                           const Place& place) const {
   check_alike(gathering, rank, Collective::all_reduce({}, numbers), gathering.what.numbers.size(), place);
 }
 
-inline void SimulatedCluster::book_arrival(Assembly& assembly, Gathering& gathering, Rank rank,
-                                           const Contribution& part) {
-  Book& book = self(rank).book;
+inline void Gatherings::book_arrival(Assembly& assembly, Gathering& gathering, Rank rank, const Contribution& part) {
+  Book& book = stage_[rank].book;
   gathering.last_arrival = std::max(gathering.last_arrival, book.now());
   book.contribute(part, gathering.row);
   ++started_by(assembly, rank);
   if (++gathering.arrived == assembly.members.count && !assembly.under_way) begin_next(assembly);
 }
 
-SimulatedCluster::Assembly& SimulatedCluster::assembly_of(Rank rank, const Collective& what) {
+Assembly& Gatherings::assembly_of(Rank rank, const Collective& what) {
   if (what.group_size == 0) return all_;
-  const Members members = members_of(what, rank, options_.workers);
+  const Members members = members_of(what, rank, stage_.options.workers);
   Assembly& assembly = groups_[members];
   if (assembly.started.empty()) {
     assembly.members = members;
@@ -71,21 +68,20 @@ SimulatedCluster::Assembly& SimulatedCluster::assembly_of(Rank rank, const Colle
 }
 
 // The first that this worker has not come to yet.
-inline SimulatedCluster::Gathering& SimulatedCluster::next_gathering(Assembly& assembly, Rank rank,
-                                                                     const Place& place) {
-  if (is_server(rank)) throw RunFailure("a server cannot take part in a collective");
+inline Gathering& Gatherings::next_gathering(Assembly& assembly, Rank rank, const Place& place) {
+  if (stage_.is_server(rank)) throw RunFailure("a server cannot take part in a collective");
   const std::int64_t number = started_by(assembly, rank);
-  if (ended_workers_ > 0) fail_if_left(assembly, number, place);
-  if (!pauses_.empty() && &assembly == &all_) end_trailing_work(rank);
+  if (stage_.ended_workers > 0) fail_if_left(assembly, number, place);
+  if (&assembly == &all_) pauses_.end_trailing_work(rank);
   if (number == assembly.newest_number) return *assembly.newest;
   return number > assembly.newest_number ? add_gathering(assembly, place) : older_gathering(assembly, number);
 }
 
-SimulatedCluster::Gathering& SimulatedCluster::older_gathering(Assembly& assembly, std::int64_t number) {
+Gathering& Gatherings::older_gathering(Assembly& assembly, std::int64_t number) {
   return assembly.open[static_cast<std::size_t>(number - assembly.first_open)];
 }
 
-SimulatedCluster::Gathering& SimulatedCluster::add_gathering(Assembly& assembly, const Place& place) {
+Gathering& Gatherings::add_gathering(Assembly& assembly, const Place& place) {
   while (!assembly.open.empty() && assembly.open.front().finished == assembly.members.count) {
     assembly.open.pop_front();
     ++assembly.first_open;
@@ -99,16 +95,16 @@ SimulatedCluster::Gathering& SimulatedCluster::add_gathering(Assembly& assembly,
 }
 
 // A worker that has left without coming to this one.
-void SimulatedCluster::fail_if_left(Assembly& assembly, std::int64_t number, const Place& place) {
+void Gatherings::fail_if_left(Assembly& assembly, std::int64_t number, const Place& place) {
   for (int i = 0; i < assembly.members.count; ++i) {
     const Rank member{assembly.members.first.value + i};
-    if (self(member).ended && started_by(assembly, member) <= number) fail_for_who_left(place);
+    if (stage_[member].ended && started_by(assembly, member) <= number) fail_for_who_left(place);
   }
 }
 
 // Adds what the worker brings. All bring alike.
-void SimulatedCluster::join(Gathering& gathering, const Assembly& assembly, Rank rank, Collective&& what,
-                            const Place& place) {
+void Gatherings::join(Gathering& gathering, const Assembly& assembly, Rank rank, Collective&& what,
+                      const Place& place) {
   const auto members = static_cast<std::size_t>(assembly.members.count);
   const auto member = static_cast<std::size_t>(rank.value - assembly.members.first.value);
   Collective& sum = gathering.what;
@@ -143,25 +139,26 @@ void SimulatedCluster::join(Gathering& gathering, const Assembly& assembly, Rank
   }
 }
 
-void SimulatedCluster::check_alike(const Gathering& gathering, Rank rank, const Collective& what, std::size_t count,
-                                   const Place& place) const {
+void Gatherings::check_alike(const Gathering& gathering, Rank rank, const Collective& what, std::size_t count,
+                             const Place& place) const {
   const Collective& others = gathering.what;
-  const auto fail = [&](const std::string& how) { throw RunFailure(name(rank) + how); };
-  const auto is_a_worker = [&](Rank root) { return root.value >= 0 && root.value < options_.workers; };
+  const auto fail = [&](const std::string& how) { throw RunFailure(stage_.name(rank) + how); };
+  const auto is_a_worker = [&](Rank root) { return root.value >= 0 && root.value < stage_.options.workers; };
   if (what.kind != others.kind)
     fail(fmt::format(" calls {} while others gather for {}", place.operation, gathering.place.operation));
   if (what.numbers.size() != count) fail(fmt::format(" brings {} numbers, others {}", what.numbers.size(), count));
   if (what.policy != others.policy) fail(" averages by another policy than the others");
   if (what.slice != others.slice) fail(" brings another slice than the others");
   if (!is_a_worker(what.root))
-    fail(fmt::format(" broadcasts from rank {}, but the workers are 0 to {}", what.root.value, options_.workers - 1));
+    fail(fmt::format(" broadcasts from rank {}, but the workers are 0 to {}", what.root.value,
+                     stage_.options.workers - 1));
   if (what.root != others.root)
     fail(fmt::format(" broadcasts from rank {} while others broadcast from rank {}", what.root.value,
                      others.root.value));
 }
 
 // Collectives of the same members go one after another.
-void SimulatedCluster::begin_next(Assembly& assembly) {
+void Gatherings::begin_next(Assembly& assembly) {
   const auto next = std::ranges::find_if(assembly.open, [](const Gathering& g) { return !g.has_ended; });
   if (next == assembly.open.end() || next->arrived < assembly.members.count) return;
   const auto& [first, count] = assembly.members;
@@ -171,58 +168,58 @@ void SimulatedCluster::begin_next(Assembly& assembly) {
   const bool is_of_all = &assembly == &all_;
   const CollectiveCall call{.operation = operation,
                             .members = count,
-                            .payload = payload_of(next->what, options_.training),
+                            .payload = payload_of(next->what, stage_.options.training),
                             .first = first,
-                            .number = is_of_all ? collectives_begun_++ : assembly.begun++};
+                            .number = is_of_all ? traffic_.next_collective() : assembly.begun++};
   assembly.under_way = true;
   const Time at = std::max(next->last_arrival, assembly.free_at);
   if (is_of_all || count > 1)
-    begin_collective(at, call, Event::Kind::finish_collective, &assembly);
+    traffic_.begin_collective(at, call, Event::Kind::finish_collective, &assembly);
   else  // alone: nothing
-    schedule_end(at, Event::Kind::finish_collective, &assembly);
+    stage_.schedule_end(at, Event::Kind::finish_collective, &assembly);
 }
 
-void SimulatedCluster::end_collective(Assembly& assembly) {
+void Gatherings::end_collective(Assembly& assembly) {
   Gathering& gathering = *std::ranges::find_if(assembly.open, [](const Gathering& g) { return !g.has_ended; });
-  ++collectives_;
+  ++stage_.collectives;
   gathering.has_ended = true;
-  gathering.end = assembly.free_at = global_;
+  gathering.end = assembly.free_at = stage_.now();
   assembly.under_way = false;
   form_result(gathering);
   if (&assembly == &all_) {
-    kept_ += gathering.row.kept;
-    met_at_ = global_;
+    stage_.kept += gathering.row.kept;
+    met_at_ = stage_.now();
     last_arrival_ = gathering.last_arrival;
-    gathering.agreement = {.time = global_, .micro_batches = kept_, .bytes = bytes_};
+    gathering.agreed = {.time = stage_.now(), .micro_batches = stage_.kept, .bytes = stage_.bytes};
     close_row(gathering);
   } else {
-    gathering.agreement = {.time = global_};
+    gathering.agreed = {.time = stage_.now()};
   }
   begin_next(assembly);
   const std::uint16_t id = gathering.id;  // it may be gone when the last one has been resumed
   constexpr int ahead = 2;
   const auto& [first, count] = assembly.members;
   for (int i = 0; i < count; ++i) {
-    if (i + ahead < count) self(Rank{first.value + i + ahead}).fiber->prefetch();
+    if (i + ahead < count) stage_[Rank{first.value + i + ahead}].fiber->prefetch();
     const Rank member{first.value + i};
-    if (self(member).awaits == id) resume(member);
+    if (stage_[member].awaits == id) stage_.resume(member);
   }
 }
 
-void SimulatedCluster::form_result(Gathering& gathering) {
+void Gatherings::form_result(Gathering& gathering) {
   Collective& what = gathering.what;
-  what.gradient = options_.training.share(what.gradient);
+  what.gradient = stage_.options.training.share(what.gradient);
   what.gradient.mark_reduced();
   if (!what.numbers.empty()) gathering.numbers = std::make_shared<const std::vector<double>>(std::move(what.numbers));
   if (what.kind == Kind::average) gathering.states = mean_of(gathering);
 }
 
 // Weights that are all equal, 0 too, are none.
-std::vector<ModelStatePtr> SimulatedCluster::mean_of(const Gathering& gathering) const {
+std::vector<ModelStatePtr> Gatherings::mean_of(const Gathering& gathering) const {
   const auto& [policy, slice] = std::pair(gathering.what.policy, gathering.what.slice);
   const auto& weights = gathering.weights;
   const bool equal = std::ranges::all_of(weights, [&](double w) { return w == weights.front(); });
-  Training& training = options_.training;
+  Training& training = stage_.options.training;
   auto means = training.average(gathering.states, policy, equal ? std::span<const double>() : weights);
   if (slice.count == 1 || training.time_only()) return means;
   for (std::size_t i = 0; i < means.size(); ++i) {
@@ -233,26 +230,26 @@ std::vector<ModelStatePtr> SimulatedCluster::mean_of(const Gathering& gathering)
   return means;
 }
 
-void SimulatedCluster::close_row(const Gathering& gathering) {
+void Gatherings::close_row(const Gathering& gathering) {
   const StepRow& row = gathering.row;
   const bool is_row = gathering.what.kind == Kind::all_reduce || gathering.what.kind == Kind::average;
-  if (is_row || row.kept + row.dropped > 0) rows_.close(row, global_, bytes_);
+  if (is_row || row.kept + row.dropped > 0) stage_.rows.close(row, stage_.now(), stage_.bytes);
 }
 
-CollectiveResult SimulatedCluster::finish(Rank rank, StartedCollective&& started, Place place) {
+CollectiveResult Gatherings::finish(Rank rank, StartedCollective&& started, const Place& place) {
   Assembly& assembly = started.is_of_group ? groups_.at(started.members) : all_;
   Gathering& gathering = older_gathering(assembly, started.number);
   wait_for_end(rank, gathering, place);
-  if (!pauses_.empty() && !started.is_of_group) end_pause(rank);
+  if (!started.is_of_group) pauses_.end(rank);
   return take_result(assembly, gathering, rank);
 }
 
 // What lies before the last arrival is waiting; what has passed while the worker computed costs it nothing.
-inline void SimulatedCluster::wait_for_end(Rank rank, const Gathering& gathering, const Place& place) {
-  Participant& participant = self(rank);
+inline void Gatherings::wait_for_end(Rank rank, const Gathering& gathering, const Place& place) {
+  SimulatedParticipant& participant = stage_[rank];
   while (!gathering.has_ended) {
     participant.awaits = gathering.id;
-    suspend(participant, place);
+    Stage::suspend(participant, place);
     participant.awaits = 0;
   }
   Book& book = participant.book;
@@ -261,44 +258,49 @@ inline void SimulatedCluster::wait_for_end(Rank rank, const Gathering& gathering
   book.meet();
 }
 
-CollectiveResult SimulatedCluster::take_result(Assembly& assembly, Gathering& gathering, Rank rank) {
+CollectiveResult Gatherings::take_result(Assembly& assembly, Gathering& gathering, Rank rank) {
   const Collective& what = gathering.what;
-  CollectiveResult result{.gradient = what.gradient, .numbers = gathering.numbers, .agreement = gathering.agreement};
+  CollectiveResult result{.gradient = what.gradient, .numbers = gathering.numbers, .agreement = gathering.agreed};
   const auto member = static_cast<std::size_t>(rank.value - assembly.members.first.value);
   if (what.kind == Kind::average) result.model = std::move(gathering.states[member]);
   if (what.kind == Kind::broadcast)
-    result.model =
-        options_.training.adopt(gathering.states[member], gathering.states[static_cast<std::size_t>(what.root.value)]);
+    result.model = stage_.options.training.adopt(gathering.states[member],
+                                                 gathering.states[static_cast<std::size_t>(what.root.value)]);
   take_leave(assembly, gathering);
   return result;
 }
 
 // After the last one nobody asks any more, and what nobody else holds may be updated in place.
-inline void SimulatedCluster::take_leave(const Assembly& assembly, Gathering& gathering) {
+inline void Gatherings::take_leave(const Assembly& assembly, Gathering& gathering) {
   if (++gathering.finished == assembly.members.count) release(gathering);
 }
 
-void SimulatedCluster::release(Gathering& gathering) {
+void Gatherings::release(Gathering& gathering) {
   gathering.what = {};
   gathering.states.clear();
   gathering.numbers = nullptr;
 }
 
-void SimulatedCluster::fail_if_awaited(Assembly& assembly, Rank left) {
+void Gatherings::tell_of_leave(Rank left) {
+  fail_if_awaited(all_, left);
+  for (auto& [members, assembly] : groups_) fail_if_awaited(assembly, left);
+}
+
+void Gatherings::fail_if_awaited(Assembly& assembly, Rank left) {
   const int member = left.value - assembly.members.first.value;
   if (member < 0 || member >= assembly.members.count) return;
   const std::int64_t started = started_by(assembly, left) - assembly.first_open;
   if (started < std::ssize(assembly.open)) fail_for_who_left(assembly.open[static_cast<std::size_t>(started)].place);
 }
 
-void SimulatedCluster::fail_for_who_left(const Place& place) const {
+void Gatherings::fail_for_who_left(const Place& place) const {
   constexpr int most_named = 5;
   std::string who;
   int count = 0;
-  for (int i = 0; i < options_.workers; ++i) {
-    const Participant& participant = participants_[static_cast<std::size_t>(i)];
+  for (const Rank worker : stage_.workers()) {
+    const SimulatedParticipant& participant = stage_[worker];
     if (!participant.ended || ++count > most_named) continue;
-    who += fmt::format("{}{} left at {:.6f} s", who.empty() ? "" : ", ", name(Rank{i}),
+    who += fmt::format("{}{} left at {:.6f} s", who.empty() ? "" : ", ", stage_.name(worker),
                        to_seconds(participant.book.now()));
   }
   if (count > most_named) who += fmt::format(", and {} more", count - most_named);
@@ -307,15 +309,15 @@ void SimulatedCluster::fail_for_who_left(const Place& place) const {
 }
 
 // Who has not gone on yet has not booked the collective.
-SimulatedCluster::Progress SimulatedCluster::progress() const {
-  Progress progress;
+ProgressSoFar Gatherings::progress() const {
+  ProgressSoFar progress;
   progress.totals.end = met_at_;
-  progress.totals.bytes = bytes_;
-  progress.totals.collectives = collectives_;
-  progress.row_begin = rows_.begin();
-  progress.sent_before_row = rows_.sent();
-  for (int i = 0; i < options_.workers; ++i) {
-    const Book& book = participants_[static_cast<std::size_t>(i)].book;
+  progress.totals.bytes = stage_.bytes;
+  progress.totals.collectives = stage_.collectives;
+  progress.row_begin = stage_.rows.begin();
+  progress.sent_before_row = stage_.rows.sent();
+  for (const Rank worker : stage_.workers()) {
+    const Book& book = stage_[worker].book;
     Account account = book.account();
     if (book.now() < met_at_) {
       account[Activity::wait] += last_arrival_ - book.now();

@@ -1,4 +1,4 @@
-#include "workers/simulated/settling_cluster.hpp"
+#include "workers/simulated/fibers_then_lockstep.hpp"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ constexpr std::int64_t bytes_in_lockstep = 250, bytes_on_fiber = 5000;
 
 }  // namespace
 
-RunTotals SettlingCluster::run(const Program& work, const Program& serve) {
+RunTotals FibersThenLockstep::run(const Program& work, const Program& serve) {
   const Program ends_for_all = [this, &work](Rank rank) {
     work(rank);
     if (lockstep_) throw WentOnInLockstep();
@@ -26,32 +26,31 @@ RunTotals SettlingCluster::run(const Program& work, const Program& serve) {
   }
 }
 
-CollectiveResult SettlingCluster::finish(Rank self, StartedCollective&& started, Place place) {
+CollectiveResult FibersThenLockstep::finish(Rank self, StartedCollective&& started, Place place) {
   const Step step = started.is_of_group ? Step{0} : started.step;
-  CollectiveResult result = current().finish(self, std::move(started), place);
-  settle_after(self, step);
+  CollectiveResult result = wrapped().finish(self, std::move(started), place);
+  go_on_in_lockstep_after(self, step);
   return result;
 }
 
-AgreedProgress SettlingCluster::all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
-                                               const Contribution& contribution, Place place) {
-  const AgreedProgress agreement = current().all_reduce_sum(self, gradient, numbers, contribution, place);
-  settle_after(self, contribution.step);
+AgreedProgress FibersThenLockstep::all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
+                                                  const Contribution& contribution, Place place) {
+  const AgreedProgress agreement = wrapped().all_reduce_sum(self, gradient, numbers, contribution, place);
+  go_on_in_lockstep_after(self, contribution.step);
   return agreement;
 }
 
 // Worker 0 is the first to come out of a collective. It never waits again, so that the others stay where they are.
-void SettlingCluster::settle_after(Rank self, Step step) {
+void FibersThenLockstep::go_on_in_lockstep_after(Rank self, Step step) {
   if (!lockstep_ && self == Rank{0} && step > alike_from_) lockstep_.emplace(options_, fibers_.progress());
 }
 
-std::int64_t least_bytes_of_workers(const SimulatedCluster::Options& options, std::optional<Step> alike_from) {
+std::int64_t least_bytes_of_workers(const SimulatedOptions& options, std::optional<Step> alike_from) {
   const bool in_lockstep = alike_from == Step{0} && LockstepCluster::can_simulate(options);
   return options.workers * (in_lockstep ? bytes_in_lockstep : bytes_on_fiber);
 }
 
-std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedCluster::Options& options,
-                                                std::optional<Step> alike_from) {
+std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedOptions& options, std::optional<Step> alike_from) {
   const std::int64_t needed = least_bytes_of_workers(options, alike_from), free = free_memory_bytes();
   if (needed > free)
     throw RunFailure(
@@ -61,7 +60,7 @@ std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedCluster::Options&
                     1e-9 * static_cast<double>(free)));
   if (!alike_from || !LockstepCluster::can_simulate(options)) return std::make_unique<SimulatedCluster>(options);
   if (*alike_from == Step{0}) return std::make_unique<LockstepCluster>(options);
-  return std::make_unique<SettlingCluster>(options, *alike_from);
+  return std::make_unique<FibersThenLockstep>(options, *alike_from);
 }
 
 }  // namespace syncopate

@@ -1,0 +1,116 @@
+// Collectives of the simulated cluster: workers gather; at the last arrival plus the network's cost the result is
+// formed, and who waits for it goes on. A worker's part is done while it runs, never in a loop over all workers: with
+// thousands of them, fetching each one's memory once per step is the cost of a step.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "workers/cluster/run_totals.hpp"
+#include "workers/simulated/pauses_under_way.hpp"
+#include "workers/simulated/stage.hpp"
+#include "workers/simulated/traffic.hpp"
+
+namespace syncopate {
+
+// A collective, from its first arrival until its members have its result. Sums are formed as they arrive.
+struct Gathering {
+  std::uint16_t id = 0;  // not 0; those who wait look whether it is theirs that has ended
+  Collective what;       // the first one's, then what comes of it
+  Place place;
+  int arrived = 0;
+  int finished = 0;
+  bool has_ended = false;
+  Time last_arrival{};
+  Time end{};
+  StepRow row;
+  std::vector<ModelStatePtr> states;  // by place among the members: brought, then what comes back
+  std::vector<double> weights;        // likewise
+  SharedNumbers numbers;
+  AgreedProgress agreed;
+};
+
+// Workers of consecutive ranks that have collectives among themselves: all, or a group.
+struct Assembly {
+  Members members;
+  std::deque<Gathering> open;   // in the order in which they were started
+  std::int64_t first_open = 0;  // number of the first of them
+  Gathering* newest = nullptr;  // the last of them, also when it is through
+  std::int64_t newest_number = -1;
+  std::int64_t begun = 0;    // collectives, whose costs may vary by number
+  bool under_way = false;    // one is on the network
+  Time free_at{};            // end of the last one
+  std::vector<int> started;  // of a group, by member: collectives
+};
+
+// A run of collectives alone where all stand at the end of the last one.
+struct ProgressSoFar {
+  RunTotals totals{};
+  Time row_begin{};  // of the row that comes next, and what had been sent by then
+  Bytes sent_before_row{};
+};
+
+class Gatherings {
+ public:
+  Gatherings(Stage& stage, Traffic& traffic, PausesUnderWay& pauses)
+      : stage_(stage), traffic_(traffic), pauses_(pauses) {
+    all_.members = {Rank{0}, stage.options.workers};
+  }
+
+  // See Cluster.
+  StartedCollective start(Rank self, Collective&& what, const Contribution& part, const Place& place);
+  CollectiveResult finish(Rank self, StartedCollective&& started, const Place& place);
+  // Start and finish without anything that the worker would keep between them: with thousands of workers its stack is
+  // in no near cache, and each line of it counts.
+  AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& part,
+                                const Place& place);
+
+  // An event: the collective of these members that is on the network is over.
+  void end_collective(Assembly& assembly);
+  // Fails where somebody waits for a worker that has left.
+  void tell_of_leave(Rank left);
+  // Asked by a worker that has just come out of a collective of all.
+  ProgressSoFar progress() const;
+
+ private:
+  Assembly& assembly_of(Rank rank, const Collective& what);
+  Gathering& next_gathering(Assembly& assembly, Rank rank, const Place& place);
+  // How many collectives of these members the worker has started.
+  int& started_by(Assembly& assembly, Rank rank) {
+    if (&assembly == &all_) return stage_[rank].started;
+    return assembly.started[static_cast<std::size_t>(rank.value - assembly.members.first.value)];
+  }
+  [[gnu::noinline]] static Gathering& older_gathering(Assembly& assembly, std::int64_t number);
+  [[gnu::noinline]] Gathering& add_gathering(Assembly& assembly, const Place& place);
+  [[gnu::noinline]] void check_sum(const Gathering& gathering, Rank rank, std::span<const double> numbers,
+                                   const Place& place) const;
+  [[gnu::noinline]] void fail_if_left(Assembly& assembly, std::int64_t number, const Place& place);
+  void book_arrival(Assembly& assembly, Gathering& gathering, Rank rank, const Contribution& part);
+  void wait_for_end(Rank rank, const Gathering& gathering, const Place& place);
+  [[gnu::noinline]] static void release(Gathering& gathering);
+  static void take_leave(const Assembly& assembly, Gathering& gathering);
+  void join(Gathering& gathering, const Assembly& assembly, Rank rank, Collective&& what, const Place& place);
+  void check_alike(const Gathering& gathering, Rank rank, const Collective& what, std::size_t count,
+                   const Place& place) const;
+  void begin_next(Assembly& assembly);
+  void form_result(Gathering& gathering);
+  CollectiveResult take_result(Assembly& assembly, Gathering& gathering, Rank rank);
+  void close_row(const Gathering& gathering);
+  std::vector<ModelStatePtr> mean_of(const Gathering& gathering) const;
+  void fail_if_awaited(Assembly& assembly, Rank left);
+  [[noreturn]] void fail_for_who_left(const Place& place) const;
+
+  Stage& stage_;
+  Traffic& traffic_;
+  PausesUnderWay& pauses_;
+  Assembly all_;
+  std::map<Members, Assembly> groups_;
+  std::uint16_t last_id_ = 0;
+  Time met_at_{};        // end of the last collective of all workers,
+  Time last_arrival_{};  // and the last arrival at it
+};
+
+}  // namespace syncopate

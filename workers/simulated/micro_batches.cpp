@@ -1,0 +1,162 @@
+#include "workers/simulated/micro_batches.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace syncopate {
+
+MicroBatches::MicroBatches(Stage& stage, DurationsAhead& durations, PausesUnderWay& pauses)
+    : stage_(stage),
+      durations_(durations),
+      pauses_(pauses),
+      outages_(stage.options.outages ? stage.options.workers : 0),
+      one_by_one_(stage.options.record || stage.options.outages || stage.options.pauses) {
+  if (outages_.empty()) return;
+  for (const Rank worker : stage.workers())
+    outages_[worker] = {.outages = stage.options.outages->of(worker),
+                        .may_lose_state = stage.options.outages->loses_state(worker),
+                        .has_lost_state = false,
+                        .met = {}};
+}
+
+bool MicroBatches::may_lose_state(Rank rank) const {
+  return !outages_.empty() && !stage_.is_server(rank) && outages_[rank].may_lose_state;
+}
+
+bool MicroBatches::has_lost_state(Rank rank) {
+  return !outages_.empty() && std::exchange(outages_[rank].has_lost_state, false);
+}
+
+Duration MicroBatches::down_beyond(Rank worker, Time time) const {
+  return outages_.empty() ? Duration{} : outages_[worker].down_beyond(time);
+}
+
+std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                              const MicroBatch& samples, const Deadline& deadline) {
+  if (!outages_.empty())
+    if (const auto passage = meet_outages(rank, slot, deadline)) return pass_through(rank, at, slot, samples, *passage);
+  if (deadline.at_message) return compute_until_message(rank, at, slot, samples);
+  pauses_.end(rank);
+  SimulatedParticipant& participant = stage_[rank];
+  Book& book = participant.book;
+  const MicroBatchEnd end = end_of_micro_batch(book.now(), durations_.of(slot), deadline);
+  stage_.check_clock(rank, end.at);
+  const Duration spent = end.at - book.now();
+  const bool ends = spent < longest_duration;
+  book.pass(end.kept && ends ? Activity::compute : Activity::discarded, end.at, label_of(slot));
+  stage_.poll_interrupt();
+  if (!ends) {  // an infinite delay: this worker is never heard of again
+    participant.lost = true;
+    Stage::suspend(participant, {"a micro-batch that never ends", SourceLine::current()});
+  }
+  if (!end.kept) return std::nullopt;
+  ++book.tally.computed;
+  stage_.record_duration(rank, slot, spent);
+  pauses_.begin(rank, slot, deadline);
+  return Gradient(at, samples, spent);
+}
+
+std::optional<Gradient> MicroBatches::compute_all(Rank rank, const ModelStatePtr& at, const MicroBatch& first,
+                                                  int count) {
+  if (one_by_one_) return std::nullopt;
+  const Duration spent = durations_.of_step(first, count);
+  if (spent >= longest_duration) return std::nullopt;
+  Book& book = stage_[rank].book;
+  const Time end = later(book.now(), spent);
+  stage_.check_clock(rank, end);
+  book.pass(Activity::compute, end, {});
+  book.tally.computed += count;
+  stage_.poll_interrupt();
+  return Gradient(at, first, count, spent);
+}
+
+std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                                            const MicroBatch& samples) {
+  SimulatedParticipant& participant = stage_[rank];
+  Book& book = participant.book;
+  const Duration duration = durations_.of(slot);
+  if (participant.inbox.empty()) {
+    participant.computing = participant.interruptible = true;
+    participant.lost = duration >= longest_duration;
+    const Place place{"a micro-batch", SourceLine::current()};
+    if (participant.lost)
+      Stage::suspend(participant, place);
+    else
+      stage_.suspend_until(rank, later(book.now(), duration), place);
+    participant.computing = participant.interruptible = participant.lost = false;
+  }
+  if (!participant.inbox.empty()) {
+    book.pass(Activity::discarded, stage_.now(), label_of(slot));
+    ++book.tally.cancelled;
+    return std::nullopt;
+  }
+  stage_.check_clock(rank, later(book.now(), duration));
+  book.pass(Activity::compute, later(book.now(), duration), label_of(slot));
+  ++book.tally.computed;
+  stage_.record_duration(rank, slot, duration);
+  return Gradient(at, samples, duration);
+}
+
+// Micro-batches that meet outages. Nothing where no outage begins before the micro-batch would end.
+std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& slot, const Deadline& deadline) {
+  SimulatedParticipant& participant = stage_[rank];
+  WorkerOutages& outages = outages_[rank].outages;
+  const Outage& next = outages.next(participant.book.now());
+  if (next.begin == never) return std::nullopt;
+  const Duration duration = durations_.of(slot);
+  const bool never_ends = duration >= longest_duration && deadline.at == never;
+  if (never_ends || next.begin >= later(participant.book.now(), duration)) return std::nullopt;
+  const Passage planned = pass(&outages, participant.book.now(), duration, deadline);
+  return deadline.at_message ? wait_for_message(rank, planned) : planned;
+}
+
+// Books the whole passage at once: what was worked on is known to be kept or lost only at its end.
+std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
+                                                   const MicroBatch& samples, const Passage& passage) {
+  SimulatedParticipant& participant = stage_[rank];
+  OutageProgress& progress = outages_[rank];
+  stage_.check_clock(rank, passage.end);
+  Book& book = participant.book;
+  const Activity work = passage.kept ? Activity::compute : Activity::discarded;
+  for (const auto& [end, down] : passage.pieces) {
+    if (down) progress.add(book.now(), end, book.met_at());
+    book.pass(down ? Activity::down : work, end, down ? SpanLabel{outage_name} : label_of(slot));
+  }
+  progress.has_lost_state = passage.lost_state;
+  stage_.poll_interrupt();
+  if (!passage.kept) return std::nullopt;
+  ++book.tally.computed;
+  stage_.record_duration(rank, slot, passage.worked);
+  return Gradient(at, samples, passage.worked);
+}
+
+// What comes of the planned passage if a message may end it.
+Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
+  SimulatedParticipant& participant = stage_[rank];
+  Passage passage{.end = participant.book.now()};
+  for (const auto& [end, down] : planned.pieces) {
+    const Time begin = passage.end;
+    if (down || participant.inbox.empty()) wait_until(rank, end, !down);
+    const bool is_cancelled = !down && !participant.inbox.empty();
+    // A message that was there before is older than the worker's clock.
+    passage.end = is_cancelled ? std::clamp(stage_.now(), begin, end) : end;
+    if (passage.end > begin) passage.pieces.push_back({passage.end, down});
+    if (!down) passage.worked += passage.end - begin;
+    if (!is_cancelled) continue;
+    ++participant.book.tally.cancelled;
+    return passage;
+  }
+  passage.kept = planned.kept;
+  passage.lost_state = planned.lost_state;
+  return passage;
+}
+
+void MicroBatches::wait_until(Rank rank, Time until, bool interruptible) {
+  SimulatedParticipant& participant = stage_[rank];
+  participant.computing = true;
+  participant.interruptible = interruptible;
+  stage_.suspend_until(rank, until, {interruptible ? "a micro-batch" : "an outage", SourceLine::current()});
+  participant.computing = participant.interruptible = false;
+}
+
+}  // namespace syncopate

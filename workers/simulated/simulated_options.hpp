@@ -1,0 +1,27 @@
+// What a simulated cluster is made of. The references outlive it.
+#pragma once
+
+#include "workers/cluster/run_observer.hpp"
+#include "workers/cluster/run_record.hpp"
+#include "workers/delays/compute_time.hpp"
+#include "workers/delays/outages.hpp"
+#include "workers/delays/pauses.hpp"
+#include "workers/network/network.hpp"
+#include "workers/training/training.hpp"
+
+namespace syncopate {
+
+struct SimulatedOptions {
+  int workers = 1;
+  int servers = 0;
+  int micro_batches = 1;  // usual number per step: so many durations are drawn at once
+  const ComputeTime& compute_time;
+  const NetworkModel& network;
+  Training& training;
+  RunObserver* observer = nullptr;      // may be null
+  RunRecord* record = nullptr;          // null: nothing is recorded
+  const OutagePlan* outages = nullptr;  // null: there are none
+  const Pauses* pauses = nullptr;       // null: there are none; not together with servers or outages
+};
+
+}  // namespace syncopate

@@ -1,0 +1,50 @@
+// A worker or server of the simulated cluster: its fiber, what it waits for, what has arrived, and its book.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "workers/cluster/book.hpp"
+#include "workers/cluster/message.hpp"
+#include "workers/cluster/place.hpp"
+#include "workers/simulated/fiber.hpp"
+#include "workers/simulated/inbox.hpp"
+#include "workers/units/units.hpp"
+
+namespace syncopate {
+
+// A message on its way. Two cache lines.
+struct alignas(64) Delivery : Message {
+  union {
+    Time sent{};
+    Delivery* next;  // once it is in an inbox
+  };
+};
+static_assert(sizeof(Delivery) == 128);
+
+inline constexpr Rank anybody{-1};
+
+// With thousands of workers the cost of a step is that of fetching their memory, so what is touched together stands
+// in one cache line.
+struct alignas(64) SimulatedParticipant {
+  std::optional<Fiber> fiber;
+  const Place* waits_for = nullptr;  // on its stack; null: it runs
+  Rank from = anybody;               // while receiving: from whom alone
+  bool receiving : 1 = false;        // waits for a message
+  bool computing : 1 = false;        // waits for its own end of a micro-batch, or of an outage,
+  bool interruptible : 1 = false;    // or for a message that comes before
+  bool ended : 1 = false;            // its program has
+  bool left : 1 = false;             // and the clock has come to that
+  bool lost : 1 = false;             // in a micro-batch that never ends
+  std::uint16_t awaits = 0;          // the collective whose end it waits for (Gathering::id); 0: none
+  Time last_arrival{};               // of what it has sent: it leaves after that
+  Inbox<Delivery> inbox;             // in (time, number) order
+  int in_flight = 0;                 // messages sent to it, not yet arrived
+  int awaited = 0;                   // who waits for a message from here alone
+  int leaves_told = 0;               // a server: of workers that have left
+  int started = 0;                   // collectives of all workers
+  Book book;
+  std::uint64_t wake = 0;  // number of the event that ends its present wait; 0: none
+};
+
+}  // namespace syncopate
