@@ -41,12 +41,8 @@ void AsyncSgd::serve(Server& server) const {
   }
 }
 
-std::vector<Prediction> AsyncSgd::predict(const PredictionInput& input) const {
-  return drops() ? std::vector<Prediction>{} : predict_own_pace(input);
-}
-
-std::string AsyncSgd::why_not_predicted(const PredictionInput& input) const {
-  return drops() ? "which gradients are too old depends on the pace of all" : why_no_quorum(input);
+Forecast AsyncSgd::forecast(const PredictionInput& input) const {
+  return drops() ? Forecast::none("which gradients are too old depends on the pace of all") : predict_own_pace(input);
 }
 
 std::unique_ptr<Algorithm> make_async_sgd(Settings& settings, const AlgorithmContext&) {

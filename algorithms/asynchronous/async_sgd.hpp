@@ -28,11 +28,10 @@ class AsyncSgd : public Algorithm {
   explicit AsyncSgd(const Options& options) : options_(options) {}
 
   void run(Worker& worker) const override;
-  int servers() const override { return 1; }
   // Throws RunFailure if for very long all gradients have been too old, because that does not change.
   void serve(Server& server) const override;
-  std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput& input) const override;
+  Traits traits() const override { return {.servers = 1}; }
+  Forecast forecast(const PredictionInput& input) const override;
 
  private:
   bool drops() const { return options_.maximum_staleness || options_.maximum_age < longest_duration; }

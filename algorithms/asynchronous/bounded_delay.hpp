@@ -23,10 +23,10 @@ class BoundedDelay : public Algorithm {
       : maximum_delay_(maximum_delay), rate_(rate) {}
 
   void run(Worker& worker) const override;
-  int servers() const override { return 1; }
   void serve(Server& server) const override;
-  std::string why_not_predicted(const PredictionInput&) const override {
-    return "workers wait for the oldest task, whose age depends on all";
+  Traits traits() const override { return {.servers = 1}; }
+  Forecast forecast(const PredictionInput&) const override {
+    return Forecast::none("workers wait for the oldest task, whose age depends on all");
   }
 
  private:

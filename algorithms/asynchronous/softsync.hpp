@@ -19,10 +19,9 @@ class Softsync : public Algorithm {
   explicit Softsync(int splitting, const UpdateRate& rate = {}) : splitting_(splitting), rate_(rate) {}
 
   void run(Worker& worker) const override;
-  int servers() const override { return 1; }
   void serve(Server& server) const override;
-  std::vector<Prediction> predict(const PredictionInput& input) const override { return predict_own_pace(input); }
-  std::string why_not_predicted(const PredictionInput& input) const override { return why_no_quorum(input); }
+  Traits traits() const override { return {.servers = 1}; }
+  Forecast forecast(const PredictionInput& input) const override { return predict_own_pace(input); }
 
  private:
   int splitting_;

@@ -21,10 +21,10 @@ class StaleSynchronous : public Algorithm {
   explicit StaleSynchronous(std::int64_t slack, const UpdateRate& rate = {}) : slack_(slack), rate_(rate) {}
 
   void run(Worker& worker) const override;
-  int servers() const override { return 1; }
   void serve(Server& server) const override;
-  std::string why_not_predicted(const PredictionInput&) const override {
-    return "who waits for whom depends on how far all have come";
+  Traits traits() const override { return {.servers = 1}; }
+  Forecast forecast(const PredictionInput&) const override {
+    return Forecast::none("who waits for whom depends on how far all have come");
   }
 
  private:

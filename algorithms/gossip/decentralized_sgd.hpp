@@ -18,10 +18,10 @@ namespace syncopate {
 class DecentralizedSgd : public Algorithm {
  public:
   void run(Worker& worker) const override;
-  std::string why_not_predicted(const PredictionInput&) const override {
-    return "workers wait for neighbours, who wait for theirs";
+  Traits traits() const override { return {.follows_clock = false}; }
+  Forecast forecast(const PredictionInput&) const override {
+    return Forecast::none("workers wait for neighbours, who wait for theirs");
   }
-  bool depends_on_clock() const override { return false; }
 };
 
 std::unique_ptr<Algorithm> make_decentralized_sgd(Settings& settings, const AlgorithmContext& context);

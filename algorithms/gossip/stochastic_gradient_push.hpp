@@ -23,10 +23,10 @@ class StochasticGradientPush : public Algorithm {
   explicit StochasticGradientPush(Step overlap = 0) : overlap_(overlap) {}
 
   void run(Worker& worker) const override;
-  std::string why_not_predicted(const PredictionInput&) const override {
-    return "workers wait for neighbours, who wait for theirs";
+  Traits traits() const override { return {.follows_clock = overlap_ > Step{0}}; }
+  Forecast forecast(const PredictionInput&) const override {
+    return Forecast::none("workers wait for neighbours, who wait for theirs");
   }
-  bool depends_on_clock() const override { return overlap_ > Step{0}; }
 
  private:
   void check_weight(const Worker& worker, double weight) const;

@@ -35,12 +35,12 @@ class CodedSgd : public Algorithm {
       : code_(std::move(code)), late_(late), threshold_(threshold) {}
 
   void run(Worker& worker) const override;
-  int servers() const override { return 1; }
-  std::string why_not_predicted(const PredictionInput&) const override {
-    return "which answers come first depends on who is late from the step before";
-  }
   // Throws RunFailure when so many workers have left that an exact code has no sum any more.
   void serve(Server& server) const override;
+  Traits traits() const override { return {.servers = 1}; }
+  Forecast forecast(const PredictionInput&) const override {
+    return Forecast::none("which answers come first depends on who is late from the step before");
+  }
 
  private:
   std::optional<Gradient> coded_gradient(Worker& worker) const;

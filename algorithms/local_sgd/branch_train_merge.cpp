@@ -38,13 +38,9 @@ void BranchTrainMerge::publish_ensemble(Worker& worker) const {
 }
 
 // Steps together are rounds of one step, then all that is left is one.
-std::vector<Prediction> BranchTrainMerge::predict(const PredictionInput& input) const {
-  if (merge_ == Merge::ensemble) return {};
+Forecast BranchTrainMerge::forecast(const PredictionInput& input) const {
+  if (merge_ == Merge::ensemble) return Forecast::none();
   return predict_rounds(*make_swap_period(seed_steps_), policies_.average, input);
-}
-
-std::string BranchTrainMerge::why_not_predicted(const PredictionInput& input) const {
-  return merge_ == Merge::ensemble ? Algorithm::why_not_predicted(input) : why_no_rounds(input);
 }
 
 std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, const AlgorithmContext& context) {

@@ -21,9 +21,8 @@ class BranchTrainMerge : public Algorithm {
       : seed_steps_(seed_steps), merge_(merge), policies_(policies) {}
 
   void run(Worker& worker) const override;
-  bool depends_on_clock() const override { return false; }
-  std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput& input) const override;
+  Traits traits() const override { return {.follows_clock = false}; }
+  Forecast forecast(const PredictionInput& input) const override;
 
  private:
   void train_together(Worker& worker) const;

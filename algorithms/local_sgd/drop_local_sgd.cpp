@@ -49,14 +49,12 @@ void DropLocalSgd::run(Worker& worker) const {
   }
 }
 
-std::vector<Prediction> DropLocalSgd::predict(const PredictionInput& input) const {
+Forecast DropLocalSgd::forecast(const PredictionInput& input) const {
   const double threshold_s = to_seconds(options_.threshold);
   const Limits limits = options_.clock == DropLocalOptions::Clock::period ? Limits{.round_s = threshold_s}
                                                                           : Limits{.step_s = threshold_s};
   return predict_rounds(*period_, rounds_until(limits, options_.state.average, input), input);
 }
-
-std::string DropLocalSgd::why_not_predicted(const PredictionInput& input) const { return why_no_rounds(input); }
 
 std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
   static constexpr std::string_view clocks[] = {"period", "step"};

@@ -31,8 +31,7 @@ class DropLocalSgd : public Algorithm {
       : period_(std::move(period)), options_(options) {}
 
   void run(Worker& worker) const override;
-  std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput& input) const override;
+  Forecast forecast(const PredictionInput& input) const override;
 
  private:
   std::shared_ptr<const SyncPeriod> period_;

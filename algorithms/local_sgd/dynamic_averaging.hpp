@@ -21,8 +21,7 @@ class DynamicAveraging : public Algorithm {
       : threshold_(threshold), check_every_(check_every), policies_(policies) {}
 
   void run(Worker& worker) const override;
-  bool depends_on_clock() const override { return false; }
-  bool looks_at_values() const override { return true; }
+  Traits traits() const override { return {.follows_values = true, .follows_clock = false}; }
 
  private:
   bool stays_apart(Worker& worker, const ModelStatePtr& last) const;

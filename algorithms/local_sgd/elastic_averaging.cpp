@@ -15,7 +15,7 @@ constexpr AveragePolicy parameters_alone{.buffers = StatePolicy::average};
 }  // namespace
 
 void ElasticAveraging::run(Worker& worker) const {
-  options_.exchange == ElasticOptions::Exchange::synchronous ? run_synchronously(worker) : run_asynchronously(worker);
+  is_asynchronous() ? run_asynchronously(worker) : run_synchronously(worker);
 }
 
 // x <- x - eta g(x); with momentum v <- delta v - eta g(x + delta v), x <- x + v. Whether the x it began with is lost:
@@ -86,17 +86,13 @@ void ElasticAveraging::serve(Server& server) const {
 
 // A round of the synchronous form begins with the average that another would end with. In the asynchronous form a
 // worker asks for the centre and waits for it, and does not wait for what it sends back.
-std::vector<Prediction> ElasticAveraging::predict(const PredictionInput& input) const {
-  if (options_.exchange == ElasticOptions::Exchange::asynchronous) {
+Forecast ElasticAveraging::forecast(const PredictionInput& input) const {
+  if (is_asynchronous()) {
     const double request_s = to_seconds(input.network.message({.from = Rank{0}, .to = Rank{input.workers}}));
     const auto period = static_cast<double>(options_.period.value());
     return predict_own_pace({(request_s + input.message_s()) / period, input.message_s() / period}, input);
   }
   return predict_rounds(*make_constant_period(options_.period), parameters_alone, input);
-}
-
-std::string ElasticAveraging::why_not_predicted(const PredictionInput& input) const {
-  return options_.exchange == ElasticOptions::Exchange::asynchronous ? why_no_quorum(input) : why_no_rounds(input);
 }
 
 std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, const AlgorithmContext& context) {

@@ -30,13 +30,12 @@ class ElasticAveraging : public Algorithm {
   explicit ElasticAveraging(const ElasticOptions& options) : options_(options) {}
 
   void run(Worker& worker) const override;
-  bool depends_on_clock() const override { return options_.exchange == ElasticOptions::Exchange::asynchronous; }
-  int servers() const override { return options_.exchange == ElasticOptions::Exchange::asynchronous ? 1 : 0; }
   void serve(Server& server) const override;
-  std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput& input) const override;
+  Traits traits() const override { return {.servers = is_asynchronous() ? 1 : 0, .follows_clock = is_asynchronous()}; }
+  Forecast forecast(const PredictionInput& input) const override;
 
  private:
+  bool is_asynchronous() const { return options_.exchange == ElasticOptions::Exchange::asynchronous; }
   bool local_step(Worker& worker, ModelStatePtr& velocity) const;
   void run_synchronously(Worker& worker) const;
   void run_asynchronously(Worker& worker) const;

@@ -20,16 +20,12 @@ void HierarchicalSgd::run(Worker& worker) const {
   }
 }
 
-std::vector<Prediction> HierarchicalSgd::predict(const PredictionInput& input) const {
-  if (input.network.has_shared_links() || !input.times.slowest_s) return {};
+Forecast HierarchicalSgd::forecast(const PredictionInput& input) const {
+  if (input.network.has_shared_links()) return Forecast::none("groups' averages wait for each other on shared links");
+  if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
   return predict_rounds(
       *options_.period,
       rounds_in_groups({options_.group_size, options_.group_period}, options_.policies.average, input), input);
-}
-
-std::string HierarchicalSgd::why_not_predicted(const PredictionInput& input) const {
-  if (input.network.has_shared_links()) return "groups' averages wait for each other on shared links";
-  return input.times.slowest_s ? why_no_rounds(input) : why_no_quorum(input);
 }
 
 std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context) {

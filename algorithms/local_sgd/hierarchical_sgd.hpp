@@ -23,9 +23,8 @@ class HierarchicalSgd : public Algorithm {
  public:
   explicit HierarchicalSgd(HierarchicalOptions options) : options_(std::move(options)) {}
   void run(Worker& worker) const override;
-  bool depends_on_clock() const override { return false; }
-  std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput& input) const override;
+  Traits traits() const override { return {.follows_clock = false}; }
+  Forecast forecast(const PredictionInput& input) const override;
 
  private:
   HierarchicalOptions options_;

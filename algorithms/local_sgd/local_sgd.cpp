@@ -15,7 +15,7 @@ void take_local_steps(Worker& worker, Step count) {
     worker.descend(worker.compute_step_gradient() / worker.micro_batches());
 }
 
-std::vector<Prediction> LocalSgd::predict(const PredictionInput& input) const {
+Forecast LocalSgd::forecast(const PredictionInput& input) const {
   return predict_rounds(*period_, policies_.average, input);
 }
 

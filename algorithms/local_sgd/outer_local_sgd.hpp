@@ -20,14 +20,10 @@ class OuterLocalSgd : public Algorithm {
       : period_(std::move(period)), outer_(std::move(outer)), policies_(policies) {}
 
   void run(Worker& worker) const override;
-  bool depends_on_clock() const override { return false; }
-  std::optional<Step> workers_act_alike_from(const Budget& budget) const override {
-    return budget.seconds ? std::nullopt : std::optional(Step{0});
-  }
-  std::vector<Prediction> predict(const PredictionInput& input) const override {
+  Traits traits() const override { return {.follows_clock = false, .same_course_from = 0, .ends_rounds_alone = true}; }
+  Forecast forecast(const PredictionInput& input) const override {
     return predict_rounds(*period_, policies_.average, input);
   }
-  std::string why_not_predicted(const PredictionInput& input) const override { return why_no_rounds(input); }
 
  private:
   std::shared_ptr<const SyncPeriod> period_;

@@ -91,9 +91,15 @@ TimeOfRound sampled_or(const TimeOfRound& normal, std::function<std::optional<Ro
   };
 }
 
-}  // namespace
+std::string why_none(const PredictionInput& input) {
+  if (!input.times.slowest_s && !input.times.has_variance) return has_no_variance;
+  if (input.times.has_variance)
+    return "how long its rounds are follows from how the run goes, or they are too long or too many";
+  return "its steps have no variance, so that its rounds must be drawn: they are too long or too many for that, or "
+         "how long they are follows from how the run goes";
+}
 
-std::vector<Prediction> predict_rounds(const SyncPeriod& period, const RoundFormulas& formulas,
+std::vector<Prediction> predictions_of(const SyncPeriod& period, const RoundFormulas& formulas,
                                        const PredictionInput& input) {
   std::vector<Prediction> predictions;
   if (input.times.has_variance)
@@ -112,20 +118,17 @@ std::vector<Prediction> predict_rounds(const SyncPeriod& period, const RoundForm
   return predictions;
 }
 
-std::vector<Prediction> predict_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                       const PredictionInput& input) {
+}  // namespace
+
+Forecast predict_rounds(const SyncPeriod& period, const RoundFormulas& formulas, const PredictionInput& input) {
+  return Forecast::of(predictions_of(period, formulas, input), why_none(input));
+}
+
+Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input) {
   RoundFormulas formulas = rounds_until({}, policy, input);
   formulas.of_normal_sums = "rounds of normal sums";
   formulas.of_sampled_sums = "rounds of sampled sums";
   return predict_rounds(period, formulas, input);
-}
-
-std::string why_no_rounds(const PredictionInput& input) {
-  if (!input.times.slowest_s && !input.times.has_variance) return has_no_variance;
-  if (input.times.has_variance)
-    return "how long its rounds are follows from how the run goes, or they are too long or too many";
-  return "its steps have no variance, so that its rounds must be drawn: they are too long or too many for that, or "
-         "how long they are follows from how the run goes";
 }
 
 RoundFormulas rounds_in_groups(const Groups& groups, const AveragePolicy& policy, const PredictionInput& input) {

@@ -35,15 +35,10 @@ struct RoundFormulas {
   TimeOfRound by_sampled_sums;
 };
 
-// Why there is none.
-std::string why_no_rounds(const PredictionInput& input);
-
 // Rounds as long as the rule makes them over the whole run. None where their lengths are not known beforehand.
-std::vector<Prediction> predict_rounds(const SyncPeriod& period, const RoundFormulas& formulas,
-                                       const PredictionInput& input);
+Forecast predict_rounds(const SyncPeriod& period, const RoundFormulas& formulas, const PredictionInput& input);
 // Each waits for the slowest sum of its steps, and for an average.
-std::vector<Prediction> predict_rounds(const SyncPeriod& period, const AveragePolicy& policy,
-                                       const PredictionInput& input);
+Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input);
 
 // Groups of `group_size` consecutive workers, the last may be smaller, average after each `group_period` steps, all
 // at the round's end. Maxima within a group have their own mean and deviation, their sums are taken as normal again:

@@ -12,7 +12,7 @@ RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& context) {
     algorithm.run(worker);
   };
   Cluster::Program serve;
-  if (algorithm.servers() > 0)
+  if (algorithm.traits().servers > 0)
     serve = [&](Rank rank) {
       Server server(context, rank);
       algorithm.serve(server);

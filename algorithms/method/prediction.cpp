@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
 
 namespace syncopate {
 
@@ -51,45 +53,56 @@ bool misses(const Prediction& formula, const Prediction& sampled) {
          differ(formula.kept, sampled.kept, sampled.kept_error);
 }
 
-std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCosts& costs,
-                                       const PredictionInput& input) {
-  if (!why_no_quorum(input).empty()) return {};
+Forecast Forecast::of(std::vector<Prediction> predictions, std::string why_none) {
+  if (!predictions.empty()) why_none.clear();
+  return {std::move(predictions), std::move(why_none)};
+}
+
+namespace {
+
+// Of a method with messages.
+std::string why_none_with_messages(const PredictionInput& input) {
+  if (!input.times.slowest_s) return not_all_drawn;
+  if (input.network.has_shared_links()) return "messages wait for each other on shared links";
+  return "";
+}
+
+}  // namespace
+
+Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input) {
+  if (auto why = why_none_with_messages(input); !why.empty()) return Forecast::none(std::move(why));
   const bool alike = input.times.alike();
   const double computing_s = alike ? expected_order_statistic(input.times.steps, quorum, input.workers)
                                    : sampled_order_statistic(input.times, quorum);
   const double step_s = computing_s + costs.around_s;
   const std::string formula = alike ? "order statistic" : "order statistic, unlike workers";
-  return {{.formula = cancels ? formula : formula + " (lower bound)",
-           .step_time_s = step_s,
-           .communication_s = costs.communication_s,
-           .kept = static_cast<double>(quorum) / input.workers,
-           .drop_rate = {},
-           .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
-           .sync_step_error_s = input.times.slowest_error_s}};
+  return {{{.formula = cancels ? formula : formula + " (lower bound)",
+            .step_time_s = step_s,
+            .communication_s = costs.communication_s,
+            .kept = static_cast<double>(quorum) / input.workers,
+            .drop_rate = {},
+            .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
+            .sync_step_error_s = input.times.slowest_error_s}},
+          {}};
 }
 
-std::string why_no_quorum(const PredictionInput& input) {
-  if (!input.times.slowest_s) return "too many workers to draw them all";
-  if (input.network.has_shared_links()) return "messages wait for each other on shared links";
-  return "";
-}
-
-std::vector<Prediction> predict_own_pace(const PredictionInput& input) {
+Forecast predict_own_pace(const PredictionInput& input) {
   return predict_own_pace({2 * input.message_s(), input.message_s()}, input);
 }
 
-std::vector<Prediction> predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input) {
-  if (!why_no_quorum(input).empty()) return {};
+Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input) {
+  if (auto why = why_none_with_messages(input); !why.empty()) return Forecast::none(std::move(why));
   // Gradients per second; N of them are a step of the experiment file.
   const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + costs.exchange_s); };
   const double step_s = 1 / mean_over_workers(input.times, pace);
-  return {{.formula = "mean pace",
-           .step_time_s = step_s,
-           .communication_s = costs.communication_s,
-           .kept = 1,
-           .drop_rate = 0,
-           .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
-           .sync_step_error_s = input.times.slowest_error_s}};
+  return {{{.formula = "mean pace",
+            .step_time_s = step_s,
+            .communication_s = costs.communication_s,
+            .kept = 1,
+            .drop_rate = 0,
+            .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
+            .sync_step_error_s = input.times.slowest_error_s}},
+          {}};
 }
 
 std::optional<double> time_of_budget(const PredictionInput& input, const Prediction& prediction) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workers/network/network.hpp"
@@ -45,9 +46,10 @@ struct SlowestWorker {
 // mean. So there is none for more workers than that whose steps have no variance.
 std::vector<SlowestWorker> slowest_workers(const PredictionInput& input);
 
-// Why there is none where only a sample of all workers could tell.
+// Why there is none: where only a sample of all workers could tell, and where they are too many for one.
 inline constexpr const char* has_no_variance =
     "its steps have no variance, and there are too many workers and micro-batches to draw them all";
+inline constexpr const char* not_all_drawn = "too many workers to draw them all";
 
 struct Prediction {
   std::string formula;                // where it comes from, such as "Eqs. 4 to 6"
@@ -73,6 +75,16 @@ struct Prediction {
 // much to be chance, so that the mean is the better guide. What the tables' four digits do not show is no difference.
 bool misses(const Prediction& formula, const Prediction& sampled);
 
+// What formulas say of a method: predictions, or why there are none.
+struct Forecast {
+  std::vector<Prediction> predictions{};
+  std::string why_none{};  // empty where there are some
+
+  static Forecast none(std::string why = "none for these settings") { return {{}, std::move(why)}; }
+  // With the reason for the case that the list is empty.
+  static Forecast of(std::vector<Prediction> predictions, std::string why_none);
+};
+
 // Steps that wait for the first `quorum` of N workers who all begin with them, by the order statistic of the
 // sampled law, or, of unlike workers, of sampled steps; where late work is not cancelled they do not, and it is a
 // lower bound. None where workers were not all drawn, and where messages wait for each other on shared links.
@@ -80,10 +92,7 @@ struct QuorumCosts {
   double around_s = 0;         // what a step takes besides
   double communication_s = 0;  // of that
 };
-std::vector<Prediction> predict_quorum(int quorum, bool cancels, const QuorumCosts& costs,
-                                       const PredictionInput& input);
-
-std::string why_no_quorum(const PredictionInput& input);
+Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input);
 
 // Workers that go at their own pace and meet a server alone, which takes all they send. None where they wait for each
 // other on shared links.
@@ -91,9 +100,9 @@ struct OwnPaceCosts {
   double exchange_s = 0;       // with the server, per step
   double communication_s = 0;  // of that
 };
-std::vector<Prediction> predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input);
+Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input);
 // The same where each step sends a gradient and waits for a model.
-std::vector<Prediction> predict_own_pace(const PredictionInput& input);
+Forecast predict_own_pace(const PredictionInput& input);
 
 // The time of a run that takes `step_time_s` per step and keeps `kept_per_step` micro-batches in it, up to the
 // first limit of its budget; none where only bytes limit it.

@@ -14,7 +14,7 @@ void BackupAllReduce::run(Worker& worker) const {
   }
 }
 
-std::vector<Prediction> BackupAllReduce::predict(const PredictionInput& input) const {
+Forecast BackupAllReduce::forecast(const PredictionInput& input) const {
   return predict_quorum(quorum_, false, {input.all_reduce_s(), input.all_reduce_s()}, input);
 }
 

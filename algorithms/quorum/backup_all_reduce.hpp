@@ -17,8 +17,7 @@ class BackupAllReduce : public Algorithm {
   explicit BackupAllReduce(int quorum) : quorum_(quorum) {}
 
   void run(Worker& worker) const override;
-  std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput& input) const override { return why_no_quorum(input); }
+  Forecast forecast(const PredictionInput& input) const override;
 
  private:
   int quorum_;

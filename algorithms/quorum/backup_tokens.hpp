@@ -24,12 +24,12 @@ class BackupTokens : public Algorithm {
       : quorum_(quorum), initial_tokens_(initial_tokens.value_or(quorum)) {}
 
   void run(Worker& worker) const override;
-  int servers() const override { return 1; }
-  std::string why_not_predicted(const PredictionInput&) const override {
-    return "how many tokens are there depends on all steps before";
-  }
   // Throws RunFailure when all workers wait for tokens and none is left.
   void serve(Server& server) const override;
+  Traits traits() const override { return {.servers = 1}; }
+  Forecast forecast(const PredictionInput&) const override {
+    return Forecast::none("how many tokens are there depends on all steps before");
+  }
 
  private:
   int quorum_;

@@ -74,7 +74,7 @@ int BackupWorkers::quorum_of_step(Server& server, const std::vector<Rank>& accep
 }
 
 // Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.
-std::vector<Prediction> BackupWorkers::predict(const PredictionInput& input) const {
+Forecast BackupWorkers::forecast(const PredictionInput& input) const {
   const bool cancels = options_.late == BackupOptions::Late::cancel;
   const double message_s = input.message_s(options_.servers);  // those of several servers go side by side
   return predict_quorum(quorum_, cancels, {2 * message_s, message_s}, input);

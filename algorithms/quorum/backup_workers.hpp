@@ -41,10 +41,9 @@ class BackupWorkers : public Algorithm {
   explicit BackupWorkers(int quorum, const BackupOptions& options = {}) : quorum_(quorum), options_(options) {}
 
   void run(Worker& worker) const override;
-  int servers() const override { return options_.servers; }
   void serve(Server& server) const override;
-  std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput& input) const override { return why_no_quorum(input); }
+  Traits traits() const override { return {.servers = options_.servers}; }
+  Forecast forecast(const PredictionInput& input) const override;
 
  private:
   int gather(Server& server, Gradient& sum) const;

@@ -27,8 +27,8 @@ class EagerSgd : public Algorithm {
   explicit EagerSgd(const EagerOptions& options) : options_(options) {}
 
   void run(Worker& worker) const override;
-  std::string why_not_predicted(const PredictionInput&) const override {
-    return "who is there when a round begins depends on who was late for those before";
+  Forecast forecast(const PredictionInput&) const override {
+    return Forecast::none("who is there when a round begins depends on who was late for those before");
   }
 
  private:

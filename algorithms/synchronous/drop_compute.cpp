@@ -57,6 +57,13 @@ double DropCompute::all_reduce_sum(Worker& worker, Gradient& sum, const DropThre
   return worker.size() * offer.micro_batches * (1 - rate);
 }
 
+// Workers that compensate, or divide by what they have computed, go by lists and numbers of their own.
+Traits DropCompute::traits() const {
+  const bool alike = options_.compensation->is_none() && options_.normalisation != Normalisation::computed;
+  return {.settles_after = options_.threshold->settles_after(),
+          .same_course_from = alike ? options_.threshold->learns_until() : std::nullopt};
+}
+
 namespace {
 
 // E[M~] / M by Eq. 5, over workers that may differ.
@@ -148,8 +155,8 @@ std::optional<Prediction> sampled_run(const DropThreshold& rule, const Predictio
 
 // Eq. 6 with the expectations of Eq. 4, or sampled ones, and of Eq. 5, which goes by normal sums. Where these miss what
 // the drawn steps show at the same threshold, or find none where these have one, the drawn steps come last.
-std::vector<Prediction> DropCompute::predict(const PredictionInput& input) const {
-  if (options_.preempt != Preempt::discard || !options_.compensation->is_none()) return {};
+Forecast DropCompute::forecast(const PredictionInput& input) const {
+  if (options_.preempt != Preempt::discard || !options_.compensation->is_none()) return Forecast::none();
   const bool one_law_will_do = input.times.alike() || !options_.threshold->expects_a_drop_rate();
   const auto sampled = sampled_run(*options_.threshold, input);
   std::vector<Prediction> predictions;
@@ -161,7 +168,7 @@ std::vector<Prediction> DropCompute::predict(const PredictionInput& input) const
                                                         .slowest_s = slowest.step_s,
                                                         .serial_s = input.all_reduce_s(),
                                                         .shortest_s = input.times.shortest_s});
-    if (!forecast) return {};
+    if (!forecast) return Forecast::none();
     const bool drops = forecast->threshold_s < to_seconds(longest_duration);
     const SampledRounds cut{.time_s = {std::min(forecast->threshold_s, slowest.step_s)},
                             .kept = {drops ? kept_until(forecast->threshold_s, input) : 1}};
@@ -171,15 +178,11 @@ std::vector<Prediction> DropCompute::predict(const PredictionInput& input) const
     is_missed = shown && misses(predictions.back(), *shown);
   }
   if (sampled && is_missed) predictions.push_back(*sampled);
-  return predictions;
-}
-
-std::string DropCompute::why_not_predicted(const PredictionInput& input) const {
-  const bool is_followed = options_.preempt == Preempt::discard && options_.compensation->is_none() &&
-                           options_.threshold->forecast({.micro_batches = input.micro_batches, .law = input.times.law});
-  if (!is_followed) return Algorithm::why_not_predicted(input);
-  if (!input.times.has_variance) return has_no_variance;
-  return "its workers differ, and are too many to draw them all";
+  if (!options_.threshold->forecast({.micro_batches = input.micro_batches, .law = input.times.law}))
+    return Forecast::of(std::move(predictions), Forecast::none().why_none);
+  return Forecast::of(std::move(predictions), input.times.has_variance
+                                                  ? "its workers differ, and are too many to draw them all"
+                                                  : has_no_variance);
 }
 
 namespace {

@@ -40,14 +40,8 @@ class DropCompute : public Algorithm {
             {.threshold = make_fixed_threshold(threshold), .preempt = preempt, .forward_share = forward_share}) {}
 
   void run(Worker& worker) const override;
-  std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput& input) const override;
-  Step settles_after() const override { return options_.threshold->settles_after(); }
-  std::optional<Step> workers_act_alike_from(const Budget&) const override {
-    const bool alike =
-        options_.compensation->is_none() && options_.normalisation != DropComputeOptions::Normalisation::computed;
-    return alike ? options_.threshold->learns_until() : std::nullopt;
-  }
+  Traits traits() const override;
+  Forecast forecast(const PredictionInput& input) const override;
 
  private:
   // A step's threshold and how many micro-batches it offers to each worker.

@@ -20,16 +20,16 @@ void RandomDrop::run(Worker& worker) const {
 }
 
 // No time is saved: that of synchronous SGD, with fewer micro-batches.
-std::vector<Prediction> RandomDrop::predict(const PredictionInput& input) const {
+Forecast RandomDrop::forecast(const PredictionInput& input) const {
   double rate = rate_;
   if (const auto steps = input.steps(); steps && *steps > 0)
     rate *= std::max(0.0, 1 - static_cast<double>(from_step_.value()) / static_cast<double>(steps->value()));
-  std::vector<Prediction> predictions = SyncSgd().predict(input);
-  for (Prediction& prediction : predictions) {
+  Forecast forecast = SyncSgd().forecast(input);
+  for (Prediction& prediction : forecast.predictions) {
     prediction.kept = 1 - rate;
     prediction.drop_rate = rate;
   }
-  return predictions;
+  return forecast;
 }
 
 std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmContext& context) {

@@ -17,9 +17,8 @@ class RandomDrop : public Algorithm {
   RandomDrop(double rate, Step from_step) : rate_(rate), from_step_(from_step) {}
 
   void run(Worker& worker) const override;
-  bool depends_on_clock() const override { return false; }
-  std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput&) const override { return has_no_variance; }
+  Traits traits() const override { return {.follows_clock = false}; }
+  Forecast forecast(const PredictionInput& input) const override;
 
  private:
   double rate_;     // p

@@ -1,5 +1,8 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 
+#include <utility>
+#include <vector>
+
 namespace syncopate {
 
 void SyncSgd::run(Worker& worker) const {
@@ -11,7 +14,7 @@ void SyncSgd::run(Worker& worker) const {
   }
 }
 
-std::vector<Prediction> SyncSgd::predict(const PredictionInput& input) const {
+Forecast SyncSgd::forecast(const PredictionInput& input) const {
   const double communication_s = input.all_reduce_s();
   std::vector<Prediction> predictions;
   for (const SlowestWorker& slowest : slowest_workers(input)) {
@@ -25,7 +28,7 @@ std::vector<Prediction> SyncSgd::predict(const PredictionInput& input) const {
                            .step_error_s = slowest.error_s,
                            .sync_step_error_s = slowest.error_s});
   }
-  return predictions;
+  return Forecast::of(std::move(predictions), has_no_variance);
 }
 
 std::unique_ptr<Algorithm> make_sync_sgd(Settings&, const AlgorithmContext&) { return std::make_unique<SyncSgd>(); }

@@ -13,10 +13,8 @@ namespace syncopate {
 class SyncSgd : public Algorithm {
  public:
   void run(Worker& worker) const override;
-  bool depends_on_clock() const override { return false; }
-  std::optional<Step> workers_act_alike_from(const Budget&) const override { return 0; }
-  std::vector<Prediction> predict(const PredictionInput& input) const override;
-  std::string why_not_predicted(const PredictionInput&) const override { return has_no_variance; }
+  Traits traits() const override { return {.is_baseline = true, .follows_clock = false, .same_course_from = 0}; }
+  Forecast forecast(const PredictionInput& input) const override;
 };
 
 std::unique_ptr<Algorithm> make_sync_sgd(Settings& settings, const AlgorithmContext& context);

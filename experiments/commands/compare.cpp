@@ -95,7 +95,7 @@ void Comparison::run_under_mpi_what_is_missing() {
 
 // Another process resolves the same file to the same run, which its hash names.
 void Comparison::launch(const std::vector<std::string>& launcher, const Run& run) {
-  const int ranks = ranks_needed(run.workers, run.algorithm->servers());
+  const int ranks = ranks_needed(run.workers, run.algorithm->traits().servers);
   std::vector<std::string> arguments{"run", experiment_.file};
   arguments.insert(arguments.end(), {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // checked
   arguments.insert(arguments.end(), options_.overrides.begin(), options_.overrides.end());
@@ -140,7 +140,7 @@ ComparedRun Comparison::compared(std::size_t index) const {
   result.simulated.sweep = run.sweep;
   result.simulated.seed = run.seed;
   result.simulated.hash = run.hash;
-  result.depends_on_clock = run.algorithm->depends_on_clock() || run.budget.seconds;
+  result.depends_on_clock = run.algorithm->traits().follows_clock || run.budget.seconds;
   for (const bool mpi : {false, true}) {
     const char* const cluster = mpi ? "under MPI" : "simulated";
     const auto summary = summary_of(directory(run, mpi), run);

@@ -36,7 +36,7 @@ std::vector<Step> shared_out(const std::vector<Run>& runs) {
     const Run& run = runs[order[k]];
     const std::int64_t share = left / static_cast<std::int64_t>(order.size() - k);
     std::int64_t affordable = std::max(fewest_steps, share / work_of(run, 1));
-    const Step settled = run.algorithm->settles_after();
+    const Step settled = run.algorithm->traits().settles_after;
     if (settled > 0) affordable = std::max(affordable, settled.value() + steps_after_settling);
     steps[order[k]] = std::min(needed(order[k]), Step{affordable});
     left = std::max<std::int64_t>(0, left - work_of(run, steps[order[k]]));
@@ -45,8 +45,9 @@ std::vector<Step> shared_out(const std::vector<Run>& runs) {
 }
 
 std::string why_not_simulated(const Run& run, Step steps) {
-  if (run.algorithm->looks_at_values()) return "needs training";
-  if (run.algorithm->settles_after() > 0 && work_of(run, steps) > most_work_of_one) return "too long to simulate";
+  if (run.algorithm->traits().follows_values) return "needs training";
+  if (run.algorithm->traits().settles_after > 0 && work_of(run, steps) > most_work_of_one)
+    return "too long to simulate";
   return "";
 }
 
@@ -67,7 +68,7 @@ PredictedMethod simulated(const Run& run, Step steps) {
   return method;
 }
 
-bool is_baseline(const Run& run) { return dynamic_cast<const SyncSgd*>(run.algorithm.get()) != nullptr; }
+bool is_baseline(const Run& run) { return run.algorithm->traits().is_baseline; }
 
 // Synchronous SGD in the settings whose methods it is not among.
 std::vector<Run> missing_baselines(const std::vector<Run>& runs) {

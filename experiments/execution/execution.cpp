@@ -45,9 +45,9 @@ Stage::Stage(const Run& run, const Machinery& machinery)
 }
 
 // The rank that publishes the model: the server's, but worker 0 where several servers hold parts of it.
-int publishing_rank(const Run& run) { return run.algorithm->servers() == 1 ? run.workers : 0; }
+int publishing_rank(const Run& run) { return run.algorithm->traits().servers == 1 ? run.workers : 0; }
 // The rank that books rounds: the first server's where there is one.
-int booking_rank(const Run& run) { return run.algorithm->servers() > 0 ? run.workers : 0; }
+int booking_rank(const Run& run) { return run.algorithm->traits().servers > 0 ? run.workers : 0; }
 
 // What the run is to record; alike on all ranks.
 RunRecord make_record(const Run& run, const Machinery& machinery) {
@@ -55,7 +55,7 @@ RunRecord make_record(const Run& run, const Machinery& machinery) {
   RunRecord record;
   SpanRecorder::Limits limits{.spans = plan.trace_events};
   if (plan.trace_seconds) limits.time = from_seconds(*plan.trace_seconds);
-  if (plan.trace) record.spans.emplace(run.workers, run.algorithm->servers(), limits);
+  if (plan.trace) record.spans.emplace(run.workers, run.algorithm->traits().servers, limits);
   if (plan.records_durations(machinery.mpi != nullptr)) record.durations.emplace();
   return record;
 }
@@ -70,7 +70,7 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
                                       std::function<void(const std::string&)> before_abort) {
   if (!machinery.mpi) return make_simulated_cluster(run, training, observer, record);
   MpiCluster::Options options{.workers = run.workers,
-                              .servers = run.algorithm->servers(),
+                              .servers = run.algorithm->traits().servers,
                               .compute_time = *run.compute_time,
                               .pace = run.pace,
                               .training = training,

@@ -8,7 +8,7 @@ Participants participants(const Experiment& experiment) {
   Participants result;
   for (const Run& run : experiment.runs) {
     result.workers = std::max(result.workers, run.workers);
-    result.servers = std::max(result.servers, run.algorithm->servers());
+    result.servers = std::max(result.servers, run.algorithm->traits().servers);
   }
   return result;
 }

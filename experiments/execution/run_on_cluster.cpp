@@ -7,7 +7,7 @@ namespace syncopate {
 std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& training, RunObserver* observer,
                                                 RunRecord* record) {
   return make_simulated_cluster({.workers = run.workers,
-                                 .servers = run.algorithm->servers(),
+                                 .servers = run.algorithm->traits().servers,
                                  .micro_batches = run.micro_batches,
                                  .compute_time = *run.compute_time,
                                  .network = *run.network,
@@ -16,7 +16,7 @@ std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& traini
                                  .record = record,
                                  .outages = run.outages.get(),
                                  .pauses = run.pauses.get()},
-                                run.workers_act_alike_from());
+                                run.same_course_from());
 }
 
 RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer) {

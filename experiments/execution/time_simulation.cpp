@@ -166,7 +166,7 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   if (last.step == 0 || end_s == 0) throw RunFailure("its simulation has come to no step");
 
   // The pace of the rest is that after the method has settled.
-  const auto settles_after = static_cast<double>(run.algorithm->settles_after().value());
+  const auto settles_after = static_cast<double>(run.algorithm->traits().settles_after.value());
   std::size_t first = 0;
   while (first + 1 < all.size() && all[first].step < settles_after) ++first;
   if (first + 1 == all.size()) first = 0;

@@ -77,9 +77,9 @@ struct Run {
   RecordingPlan recording;  // not hashed
   std::shared_ptr<const Algorithm> algorithm;
 
-  // From when on one program can stand for all workers of a time-only run.
-  std::optional<Step> workers_act_alike_from() const {
-    return data_of.empty() ? algorithm->workers_act_alike_from(budget) : std::nullopt;
+  // The step from which on all workers take the same course (Traits).
+  std::optional<Step> same_course_from() const {
+    return data_of.empty() ? algorithm->traits().same_course_under(budget) : std::nullopt;
   }
 };
 

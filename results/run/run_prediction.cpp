@@ -1,5 +1,7 @@
 #include "results/run/run_prediction.hpp"
 
+#include <utility>
+
 namespace syncopate {
 
 std::optional<SampledTimes> sample_times(const Run& run) {
@@ -16,7 +18,7 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
   if (!run.data_of.empty()) return {.all = {}, .why_none = "workers that run out of data change who is waited for"};
   if (run.outages) return {.all = {}, .why_none = "outages change who is waited for"};
   if (run.pauses) return {.all = {}, .why_none = "sleeps and trailing work overlap with what comes next"};
-  if (run.algorithm->looks_at_values()) return {.all = {}, .why_none = "its course depends on what is computed"};
+  if (run.algorithm->traits().follows_values) return {.all = {}, .why_none = "its course depends on what is computed"};
   if (!times)
     return {.all = {},
             .why_none = run.compute_time->has_finite_mean() ? "the trace is too short for a sample of its steps"
@@ -31,11 +33,12 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
                               .samples_per_micro_batch = run.samples_per_micro_batch,
                               .learning_rate = *run.learning_rate};
   FormulaTimes result;
-  for (Prediction& prediction : run.algorithm->predict(input)) {
+  Forecast forecast = run.algorithm->forecast(input);
+  for (Prediction& prediction : forecast.predictions) {
     const auto total_time_s = time_of_budget(input, prediction);
     result.all.push_back({std::move(prediction), total_time_s});
   }
-  if (result.all.empty()) result.why_none = run.algorithm->why_not_predicted(input);
+  result.why_none = std::move(forecast.why_none);
   return result;
 }
 

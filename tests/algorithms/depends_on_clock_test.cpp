@@ -65,12 +65,12 @@ std::unique_ptr<Algorithm> method(const std::string& keys) {
 TEST(DependsOnClock, IsSaidOfWhatOthersDelaysChangeAndOfNothingElse) {
   for (const std::string& keys : independent) {
     const auto algorithm = method(keys);
-    EXPECT_FALSE(algorithm->depends_on_clock()) << keys;
+    EXPECT_FALSE(algorithm->traits().follows_clock) << keys;
     EXPECT_LT(difference(*algorithm), 1e-5) << keys;
   }
   for (const std::string& keys : dependent) {
     const auto algorithm = method(keys);
-    EXPECT_TRUE(algorithm->depends_on_clock()) << keys;
+    EXPECT_TRUE(algorithm->traits().follows_clock) << keys;
     EXPECT_GT(difference(*algorithm), 1e-3) << keys;
   }
 }
@@ -85,9 +85,9 @@ TEST(WorkersActAlike, WhereNoneDecidesAnythingAlone) {
                           const std::optional<Step>& from_with_seconds) {
     const auto algorithm = method(keys);
     for (const Budget& budget : {steps, samples, bytes})
-      EXPECT_EQ(algorithm->workers_act_alike_from(budget), from) << keys;
+      EXPECT_EQ(algorithm->traits().same_course_under(budget), from) << keys;
     for (const Budget& budget : {seconds, both})
-      EXPECT_EQ(algorithm->workers_act_alike_from(budget), from_with_seconds) << keys;
+      EXPECT_EQ(algorithm->traits().same_course_under(budget), from_with_seconds) << keys;
   };
   expect("sync-sgd\"", always, always);
   expect(independent[2], always, never);  // Local SGD

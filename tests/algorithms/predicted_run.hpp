@@ -41,10 +41,10 @@ struct PredictedRun {
                                     .learning_rate = rate});
   }
   std::vector<Prediction> predict(const Algorithm& algorithm) const {
-    return with_input([&](const PredictionInput& input) { return algorithm.predict(input); });
+    return with_input([&](const PredictionInput& input) { return algorithm.forecast(input).predictions; });
   }
   std::string why_not_predicted(const Algorithm& algorithm) const {
-    return with_input([&](const PredictionInput& input) { return algorithm.why_not_predicted(input); });
+    return with_input([&](const PredictionInput& input) { return algorithm.forecast(input).why_none; });
   }
 
   // Seconds per step of a simulation, and what was dropped of it.

@@ -166,14 +166,16 @@ TEST(PredictionParts, SpeedUpsAreOverASynchronousStepWithItsAllReduce) {
 std::vector<Prediction> under(const PredictedRun& setting, const Algorithm& algorithm, const Budget& budget,
                               const LearningRate& rate = LearningRate(LearningRate::Options{.peak = 0.1})) {
   return setting.with_input([&](const PredictionInput& input) {
-    return algorithm.predict({.workers = input.workers,
-                              .micro_batches = input.micro_batches,
-                              .times = input.times,
-                              .network = input.network,
-                              .parameter_bytes = input.parameter_bytes,
-                              .budget = budget,
-                              .samples_per_micro_batch = 8,
-                              .learning_rate = rate});
+    return algorithm
+        .forecast({.workers = input.workers,
+                   .micro_batches = input.micro_batches,
+                   .times = input.times,
+                   .network = input.network,
+                   .parameter_bytes = input.parameter_bytes,
+                   .budget = budget,
+                   .samples_per_micro_batch = 8,
+                   .learning_rate = rate})
+        .predictions;
   });
 }
 
@@ -303,7 +305,7 @@ TEST(PredictionParts, WhereThereIsNoFormulaTheReasonIsTheMethods) {
   shared.network = make_parameter_server_network(workers, {latency_s, bytes_per_s});
   for (const auto& [name, algorithm, communication_s, uneven_s] : methods()) {
     const std::string method = name;
-    const bool sends_messages = algorithm->servers() > 0;
+    const bool sends_messages = algorithm->traits().servers > 0;
     EXPECT_EQ(shared.predict(*algorithm).empty(), sends_messages || method == "backup all-reduce" || method == "groups")
         << name;
     if (shared.predict(*algorithm).empty()) {

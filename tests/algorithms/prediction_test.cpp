@@ -62,7 +62,7 @@ TEST(Prediction, DropComputeWithAnAutomaticThreshold) {
   const Setting setting{.micro_batches = 12, .steps = 400};
   const AutomaticThresholdOptions options{.warmup_steps = 10, .calibration_steps = 90};
   const DropCompute method(DropComputeOptions{.threshold = make_automatic_threshold(options)});
-  EXPECT_EQ(method.settles_after(), Step{100});
+  EXPECT_EQ(method.traits().settles_after, Step{100});
   const auto predictions = setting.predict(method);
   ASSERT_EQ(predictions.size(), 2u);
   const auto simulated = setting.simulate(method);

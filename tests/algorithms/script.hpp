@@ -13,7 +13,7 @@ class Script : public Algorithm {
   explicit Script(std::function<void(Worker&)> run, std::function<void(Server&)> serve = {})
       : run_(std::move(run)), serve_(std::move(serve)) {}
   void run(Worker& worker) const override { run_(worker); }
-  int servers() const override { return serve_ ? 1 : 0; }
+  Traits traits() const override { return {.servers = serve_ ? 1 : 0}; }
   void serve(Server& server) const override { serve_(server); }
 
  private:

@@ -89,17 +89,18 @@ struct SimulatedRun {
     const ComputeTime compute_time(seed, base_s, worker_factors, delays);
     const auto fixed = make_fixed_network(network_s);
     const NetworkModel& cost = network ? *network : *fixed;
-    const auto cluster = make_simulated_cluster({.workers = workers,
-                                                 .servers = algorithm.servers(),
-                                                 .micro_batches = micro_batches,
-                                                 .compute_time = compute_time,
-                                                 .network = cost,
-                                                 .training = training,
-                                                 .observer = &outcome,
-                                                 .record = nullptr,
-                                                 .outages = outages.get(),
-                                                 .pauses = pauses.get()},
-                                                in_lockstep ? algorithm.workers_act_alike_from(budget) : std::nullopt);
+    const auto cluster =
+        make_simulated_cluster({.workers = workers,
+                                .servers = algorithm.traits().servers,
+                                .micro_batches = micro_batches,
+                                .compute_time = compute_time,
+                                .network = cost,
+                                .training = training,
+                                .observer = &outcome,
+                                .record = nullptr,
+                                .outages = outages.get(),
+                                .pauses = pauses.get()},
+                               in_lockstep ? algorithm.traits().same_course_under(budget) : std::nullopt);
     const LearningRate constant(LearningRate::Options{.peak = rate});
     const RunContext context{.cluster = *cluster,
                              .training = training,

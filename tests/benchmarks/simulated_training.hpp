@@ -47,7 +47,7 @@ inline double simulate(const Algorithm& algorithm, std::shared_ptr<const Objecti
   Executor executor(cores);
   Training training(std::move(objective), make_sgd({.momentum = momentum}), {}, executor);
   SimulatedCluster cluster({.workers = workers,
-                            .servers = algorithm.servers(),
+                            .servers = algorithm.traits().servers,
                             .micro_batches = micro_batches,
                             .compute_time = *run.compute_time,
                             .network = *run.network,

@@ -33,12 +33,12 @@ struct Scale {
 void simulate(const Algorithm& algorithm, const Scale& scale, Training& training, bool in_lockstep) {
   const Run& run = quickstart();
   const auto cluster = make_simulated_cluster({.workers = scale.workers,
-                                               .servers = algorithm.servers(),
+                                               .servers = algorithm.traits().servers,
                                                .micro_batches = scale.micro_batches,
                                                .compute_time = *run.compute_time,
                                                .network = *run.network,
                                                .training = training},
-                                              in_lockstep ? algorithm.workers_act_alike_from({}) : std::nullopt);
+                                              in_lockstep ? algorithm.traits().same_course_under({}) : std::nullopt);
   const LearningRate rate(LearningRate::Options{.peak = 0.01});
   run_algorithm(algorithm, {.cluster = *cluster,
                             .training = training,

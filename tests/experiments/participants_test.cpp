@@ -8,7 +8,7 @@ namespace {
 struct WithServers : Algorithm {
   explicit WithServers(int count) : count(count) {}
   void run(Worker&) const override {}
-  int servers() const override { return count; }
+  Traits traits() const override { return {.servers = count}; }
   int count;
 };
 

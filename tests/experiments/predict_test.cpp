@@ -60,7 +60,7 @@ double trained_time_s(const Run& run) {
   Executor executor(1);
   Training training(run.make_objective(), run.optimizer, {.seed = run.seed}, executor);
   SimulatedCluster cluster({.workers = run.workers,
-                            .servers = run.algorithm->servers(),
+                            .servers = run.algorithm->traits().servers,
                             .micro_batches = run.micro_batches,
                             .compute_time = *run.compute_time,
                             .network = *run.network,

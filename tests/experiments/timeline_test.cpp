@@ -71,13 +71,13 @@ struct Recorded {
 
 Recorded run_recorded(const Run& run, const SpanRecorder::Limits& limits = {}) {
   Recorded result;
-  result.record.spans.emplace(run.workers, run.algorithm->servers(), limits);
+  result.record.spans.emplace(run.workers, run.algorithm->traits().servers, limits);
   result.record.durations.emplace();
   Executor executor(0);
   Training training(nullptr, run.optimizer, {}, executor);
   training.set_parameter_bytes(run.parameter_bytes);
   SimulatedCluster cluster({.workers = run.workers,
-                            .servers = run.algorithm->servers(),
+                            .servers = run.algorithm->traits().servers,
                             .micro_batches = run.micro_batches,
                             .compute_time = *run.compute_time,
                             .network = *run.network,
@@ -105,7 +105,7 @@ void expect_without_gaps(const std::vector<Span>& track, Time end) {
 
 void expect_spans_to_be_the_accounts(const Run& run, Recorded recorded) {
   const Timeline timeline = recorded.record.spans->finish(recorded.totals.end);
-  ASSERT_EQ(timeline.tracks.size(), static_cast<std::size_t>(run.workers + run.algorithm->servers()));
+  ASSERT_EQ(timeline.tracks.size(), static_cast<std::size_t>(run.workers + run.algorithm->traits().servers));
   for (std::size_t rank = 0; rank < timeline.tracks.size(); ++rank) {
     SCOPED_TRACE(fmt::format("rank {}", rank));
     const auto& track = timeline.tracks[rank];
@@ -191,7 +191,7 @@ TEST_F(Timelines, AsManyMicroBatchesAreDrawnAsComputedAsWereKept) {
   const Experiment experiment = load("exponential", "mean");
   for (const auto& run : experiment.runs) {
     const bool has_copies = run.method.starts_with("gradient-coding");  // of which one alone is kept
-    if (has_copies || run.algorithm->servers() == 0) continue;
+    if (has_copies || run.algorithm->traits().servers == 0) continue;
     SCOPED_TRACE(run.method);
     Recorded recorded = run_recorded(run);
     const Timeline timeline = recorded.record.spans->finish(recorded.totals.end);

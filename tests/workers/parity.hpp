@@ -51,7 +51,7 @@ struct Parity {
     const auto program = [&](Rank self) {
       Worker worker(context, self);
       algorithm.run(worker);
-      if (algorithm.servers() > 0) return;  // its workers end at the model before the last
+      if (algorithm.traits().servers > 0) return;  // its workers end at the model before the last
       EXPECT_EQ(worker.step(), Step{20});
       if (self.value == session->rank()) outcome.parameters = training.values(worker.model());
     };
@@ -63,13 +63,13 @@ struct Parity {
       }
       if (self.value == session->rank()) outcome.parameters = training.values(server.model());
     };
-    outcome.totals = cluster.run(program, algorithm.servers() > 0 ? Cluster::Program(serve) : nullptr);
+    outcome.totals = cluster.run(program, algorithm.traits().servers > 0 ? Cluster::Program(serve) : nullptr);
     return outcome;
   }
 
   Outcome simulated(const Algorithm& algorithm) {
     SimulatedCluster cluster({.workers = workers,
-                              .servers = algorithm.servers(),
+                              .servers = algorithm.traits().servers,
                               .micro_batches = micro_batches,
                               .compute_time = compute_time,
                               .network = *network,
@@ -79,7 +79,7 @@ struct Parity {
 
   Outcome mpi(const Algorithm& algorithm) {
     MpiCluster cluster({.workers = workers,
-                        .servers = algorithm.servers(),
+                        .servers = algorithm.traits().servers,
                         .compute_time = compute_time,
                         .training = training,
                         .session = *session});

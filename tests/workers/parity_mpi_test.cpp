@@ -46,7 +46,7 @@ void expect_parity(const Algorithm& algorithm) {
   Parity parity;
   const Outcome expected = parity.simulated(algorithm);
   const Outcome found = parity.mpi(algorithm);
-  const int holder = algorithm.servers() > 0 ? workers : std::min(session->rank(), workers - 1);
+  const int holder = algorithm.traits().servers > 0 ? workers : std::min(session->rank(), workers - 1);
   EXPECT_EQ(expected.parameters.empty(), session->rank() != holder);
   ASSERT_EQ(found.parameters.size(), expected.parameters.size());
   double difference = 0, norm = 0;

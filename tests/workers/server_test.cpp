@@ -21,7 +21,7 @@ class ServedScript : public Algorithm {
   ServedScript(std::function<void(Worker&)> run, std::function<void(Server&)> serve)
       : run_(std::move(run)), serve_(std::move(serve)) {}
   void run(Worker& worker) const override { run_(worker); }
-  int servers() const override { return 1; }
+  Traits traits() const override { return {.servers = 1}; }
   void serve(Server& server) const override { serve_(server); }
 
  private:

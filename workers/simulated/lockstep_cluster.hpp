@@ -1,5 +1,5 @@
 // Time-only runs of methods whose workers act alike: none of them decides anything by its own clock, rank or
-// gradients between two collectives (Algorithm::workers_act_alike_from). One program, worker 0's, then stands for all,
+// gradients between two collectives. One program, worker 0's, then stands for all,
 // and what differs between workers, how long they compute, stands in arrays. Results are those of SimulatedCluster,
 // to the nanosecond, which the tests compare; a worker's step costs little more than its random numbers, where
 // SimulatedCluster switches to a fiber that is in no near cache once there are thousands.

@@ -1,0 +1,38 @@
+// What a method says about itself to those who arrange its runs, predict them and compare them. What it computes
+// follows from none of this: a method that says nothing is taken for one of which nothing is known.
+#pragma once
+
+#include <optional>
+
+#include "workers/participant.hpp"
+#include "workers/units/units.hpp"
+
+namespace syncopate {
+
+struct Traits {
+  // How many parameter servers it needs; each runs Algorithm::serve.
+  int servers = 0;
+  // Others are compared with it: speed-ups are against its pace.
+  bool is_baseline = false;
+  // Whether it decides anything by what is computed (losses, norms, distances), so that time alone says nothing of it.
+  bool follows_values = false;
+  // Whether what it computes depends on who comes first, or on what is done by when. Where it does not, two runs with
+  // equal budgets in steps end with the same model, up to rounding, on any cluster.
+  bool follows_clock = true;
+  // Steps after which its pace is that of the rest of the run, so that a short simulation can be drawn out.
+  Step settles_after{};
+  // The step from which on all workers take the same course: between two meetings of all, none decides by its own
+  // clock, rank or gradients what it does next. (A deadline of compute_gradient is the same for all, and no decision of
+  // the worker's.) None: some always may.
+  std::optional<Step> same_course_from{};
+  // Whether a budget of seconds ends a round of local steps for each worker by its own clock, so that under one their
+  // courses differ.
+  bool ends_rounds_alone = false;
+
+  // same_course_from under this budget.
+  std::optional<Step> same_course_under(const Budget& budget) const {
+    return ends_rounds_alone && budget.seconds ? std::nullopt : same_course_from;
+  }
+};
+
+}  // namespace syncopate
