@@ -18,19 +18,14 @@ Step Participant::file_step() const {
 }
 
 double Participant::learning_rate() const {
-  if (schedule_stretch_ == 1) return rate_factor_ * context_.learning_rate.at(file_step());
+  if (schedule_stretch_ == 1) return context_.learning_rate.at(file_step());
   const double position = static_cast<double>(file_step().value()) / schedule_stretch_;
-  return rate_factor_ * context_.learning_rate.at(Step{static_cast<Step::Rep>(position)});
+  return context_.learning_rate.at(Step{static_cast<Step::Rep>(position)});
 }
 
-void Participant::extend_budget(Step extra, bool stretch) {
-  if (!context_.budget.steps) return;
-  extra_steps_ += extra;
-  const auto planned = static_cast<double>(context_.budget.steps->value());
-  if (stretch && planned > 0) schedule_stretch_ = (planned + static_cast<double>(extra_steps_.value())) / planned;
-}
-
-bool Participant::budget_left() const {
+bool Participant::budget_left(Judged judged) const {
+  if (judged != Judged::by_others && taken_ >= data_) return false;
+  if (judged == Judged::alone) return budget_left_at(now());
   const Budget& budget = context_.budget;
   if (budget.steps && file_step() >= *budget.steps + extra_steps_) return false;
   if (!budget.seconds && !budget.samples && !budget.bytes) return true;
@@ -46,30 +41,43 @@ Step Participant::steps_left() const {
   return std::max(Step{0}, *context_.budget.steps + extra_steps_ - file_step());
 }
 
-double Participant::uniform(Step step, std::uint32_t index) const {
-  return RandomStream{.seed = context_.seed, .purpose = Purpose::algorithm, .stream = 0, .worker = rank_, .step = step}
-      .uniform(index);
+// Without moments, where there are some: what a method keeps of a model must not hold them, so that the optimizer may
+// go on in place.
+ModelStatePtr Participant::model() const {
+  if (!model_ || (!model_->moments[0] && !model_->moments[1])) return model_;
+  auto state = std::make_shared<ModelState>(*model_);
+  state->moments = {};
+  return state;
 }
 
-double Participant::shared_uniform(Step step, std::uint32_t index) const {
-  return RandomStream{.seed = context_.seed, .purpose = Purpose::algorithm, .stream = 1, .worker = {}, .step = step}
-      .uniform(index);
+double Participant::uniform(Step step, Drawn drawn) const {
+  const bool is_own = drawn == Drawn::alone;
+  return RandomStream{.seed = context_.seed,
+                      .purpose = Purpose::algorithm,
+                      .stream = static_cast<std::uint8_t>(is_own ? 0 : 1),
+                      .worker = is_own ? rank_ : Rank{},
+                      .step = step}
+      .uniform(0);
 }
 
-void Participant::descend(const Gradient& gradient) {
-  if (model_) model_ = context_.training.descend(std::move(model_), gradient, learning_rate());
+void Participant::take_step(const Gradient& gradient, const StepOptions& options, Slice slice) {
+  if (!options.is_planned) ++added_steps_;
+  if (model_) {
+    const double rate = options.rate_factor * learning_rate();
+    model_ = context_.training.descend(std::move(model_), gradient, rate, slice);
+  }
   ++step_;
 }
 
 void Participant::publish(Publication publication) {
   if (!context_.observer) return;
-  const bool is_global = rank_ == Rank{0} || rank_ == context_.cluster.server();
+  const bool is_global = rank_ == Rank{0} || (context_.cluster.servers() == 1 && rank_ == context_.cluster.server());
   if (!is_global) return;
   publication.step = file_step();
   publication.time = now();
   publication.samples = (agreed_ ? agreed_->micro_batches : kept_total_) * context_.samples_per_micro_batch;
   publication.bytes = agreed_ ? agreed_->bytes : context_.cluster.bytes_sent();
-  publication.learning_rate = learning_rate();
+  publication.learning_rate = rate_factor_ * learning_rate();
   context_.observer->on_publish(publication);
 }
 

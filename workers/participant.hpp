@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "workers/cluster/cluster.hpp"
+#include "workers/derived_once.hpp"
 #include "workers/random/random.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/training.hpp"
@@ -35,6 +37,27 @@ struct RunContext {
   ModelStatePtr initial_model{};               // where all start; null in time-only runs
   std::uint64_t seed = 0;                      // of methods' own random choices
   std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: never
+  std::shared_ptr<DerivedOnce> derived = std::make_shared<DerivedOnce>();  // of the workers of this process
+};
+
+// A step that is not the usual one.
+struct StepOptions {
+  double rate_factor = 1;  // of the learning rate that the schedule gives
+  bool is_planned = true;  // false: one more than the file plans; neither budget, nor schedule, nor reports count it
+  std::optional<std::int64_t> micro_batches{};  // that a server's step is made of, where the gradient has some twice
+};
+
+// Who judges what is left of the budget.
+enum class Judged {
+  together,  // all workers, alike: by what the last agreement says
+  alone,  // this worker, by its own clock, and as if all took as many steps as it: to end a long round of local steps
+  by_others,  // the others, who go on when this worker's own data are used up
+};
+
+// Who draws a random number.
+enum class Drawn {
+  alone,     // this participant: a number of its own
+  together,  // all participants: the same number, for choices that are agreed beforehand
 };
 
 class Participant {
@@ -49,76 +72,63 @@ class Participant {
 
   Time now() const { return context_.cluster.now(rank_); }
   Step step() const { return step_; }  // optimizer steps done, which is also the version of the model
+  double learning_rate() const;        // that the schedule gives to the next step
 
-  // Learning rate of the next step: the schedule's, times what scale_learning_rate was given.
-  double learning_rate() const;
-  void scale_learning_rate(double factor) { rate_factor_ = factor; }
-
-  // Declares that a step of this method uses as many gradients as `per_file_step` of its steps make one of
-  // the experiment file's (N / c for a server that steps along c workers' gradients). Budget, schedule and
-  // reports then go by the file's steps, so that equal budgets mean equal samples. Called before the first step.
-  void count_steps_per_file_step(double per_file_step) { steps_per_file_step_ = per_file_step; }
-  Step file_step() const;  // steps done, in steps of the experiment file, rounded down
-  // Declares the next step to be one more than the file plans: neither the budget's steps nor the schedule of
-  // the learning rate, nor the reports, count it.
-  void add_step() { ++added_steps_; }
-
-  // Lets the run go on for `extra` steps more than the budget says; nothing if it is not counted in steps.
-  // With `stretch` the schedule of the learning rate is stretched to the new length, else it stays at its end.
-  void extend_budget(Step extra, bool stretch);
-
-  // False once the budget is used up. Methods that synchronise may rely on all workers getting the
-  // same answer after the same collective: time, samples and bytes are those of the last agreement.
-  bool budget_left() const;
+  // False once the budget is used up, or this worker's own data are. Methods that synchronise may rely on all workers
+  // getting the same answer after the same collective: time, samples and bytes are those of the last agreement.
+  bool budget_left(Judged judged = Judged::together) const;
   // Optimizer steps that the budget still allows; very large when it is not counted in steps.
   Step steps_left() const;
 
-  const ModelStatePtr& model() const { return model_; }
+  // Parameters and BatchNorm statistics. Moments stay with their participant.
+  ModelStatePtr model() const;
   // Takes on another model's parameters and BatchNorm statistics; the own moments stay.
   void set_model(const ModelStatePtr& model) { model_ = context_.training.adopt(model_, model); }
 
   // Sum of weight x model, for example combine({{0.5, a}, {0.5, b}}); null in time-only runs. A promise:
   // it is computed beside the run, once its terms are. BatchNorm statistics are combined likewise, or
   // taken from `buffers_of`.
-  ModelStatePtr combine(std::initializer_list<WeightedState> terms, const ModelStatePtr& buffers_of = nullptr) const {
-    return combine(std::span(terms.begin(), terms.size()), buffers_of);
-  }
-  ModelStatePtr combine(std::span<const WeightedState> terms, const ModelStatePtr& buffers_of = nullptr) const {
+  ModelStatePtr combine(const std::vector<WeightedState>& terms, const ModelStatePtr& buffers_of = nullptr) const {
     return context_.training.combine(terms, buffers_of);
   }
-
-  // Values for rules that look at what was computed; they wait for the arithmetic, and are NaN in time-only
-  // runs. loss: the mean over the gradient's micro-batches; NaN after an all-reduce under MPI.
-  double loss(const Gradient& gradient) const { return context_.training.loss(gradient); }
-  double norm(const Gradient& gradient) const { return context_.training.norm(gradient); }
+  // Between two models' parameters, for rules that look at what was computed: it waits for the arithmetic, and is NaN
+  // in time-only runs.
   double distance(const ModelStatePtr& a, const ModelStatePtr& b) const { return context_.training.distance(a, b); }
 
-  // A uniform number in (0, 1), the same on both clusters: number `index` of this participant's own at `step`.
-  double uniform(Step step, std::uint32_t index = 0) const;
-  // The same for all participants, for choices that are agreed beforehand.
-  double shared_uniform(Step step, std::uint32_t index = 0) const;
+  // A uniform number in (0, 1) for this step, the same on both clusters.
+  double uniform(Step step, Drawn drawn = Drawn::alone) const;
 
-  // One optimizer step on the own model along `gradient`, at the current learning rate.
-  void descend(const Gradient& gradient);
+  // Whether a worker has ended, as far as is known here.
+  bool has_left(Rank worker) const { return context_.cluster.has_left(rank_, worker); }
 
-  // "This is the global model now": the observer decides whether to evaluate. Only the publication
-  // of worker 0, or of the server, counts, so that every worker may run the same line.
+  // "This is the global model now": the observer decides whether to evaluate. Only the publication of worker 0, or of
+  // the one server, counts, so that every worker may run the same line.
   void publish() { publish(model_); }
   void publish(const ModelStatePtr& model) { publish(Publication{.model = model}); }
   void publish(Publication publication);  // fills in where and when
 
  protected:
+  ~Participant() = default;
+  // Whether it is left at this time, judged alone.
+  virtual bool budget_left_at(Time) const { return true; }
+  // Steps done, in steps of the experiment file, rounded down.
+  Step file_step() const;
+  // One optimizer step along `gradient`, or that of a slice of the model.
+  void take_step(const Gradient& gradient, const StepOptions& options, Slice slice = {});
+
   double steps_per_file_step_ = 1;
   double schedule_stretch_ = 1;
   Step extra_steps_{};
   Step added_steps_{};
-  double rate_factor_ = 1;
+  double rate_factor_ = 1;  // of a server's last step
   std::optional<AgreedProgress> agreed_;
   // What every step touches, together.
   const RunContext& context_;  // one for all workers, so that it stays in the cache
   Rank rank_;
   int size_;
   Step step_{};
+  std::int64_t taken_ = 0;                                        // micro-batches begun
+  std::int64_t data_ = std::numeric_limits<std::int64_t>::max();  // micro-batches that a worker has
   ModelStatePtr model_;
   std::int64_t kept_total_ = 0;  // without collectives: micro-batches descended along
 };

@@ -19,7 +19,18 @@ Server::Server(const RunContext& context, Rank rank)
   std::iota(waiting_.begin(), waiting_.end(), 0);
 }
 
-ReceivedMessage Server::receive_until(Time until, Here at) {
+void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program) {
+  Server server(context, rank);
+  program(server);
+  if (context.cluster.servers() > 1) server.send_last_model(Rank{0}, Server::Here::current());
+}
+
+int Server::workers_left(std::span<const Rank> also) const {
+  const auto have_ended = std::ranges::count_if(also, [&](Rank worker) { return has_left(worker); });
+  return context_.cluster.workers_left(rank_) + static_cast<int>(have_ended);
+}
+
+ReceivedMessage Server::receive(Time until, Here at) {
   while (true) {
     auto message = context_.cluster.receive(rank_, {}, until, {"receive", at});
     if (!message) return message;
@@ -45,7 +56,7 @@ ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& 
       --reported_left_;
       on_leave(Rank{w});
     }
-    if (auto message = receive(at)) return message;
+    if (auto message = receive(never, at)) return message;
     if (left == 0) return nullptr;
   }
 }
@@ -62,14 +73,12 @@ void Server::send_model(Rank to, Step label, Here at) {
   send(to, Message::of_model(label, model_), at);
 }
 
-void Server::send_model_to_all(Here at) {
-  for (int worker = 0; worker < size(); ++worker)
-    if (!has_left(Rank{worker})) send_model(Rank{worker}, at);
-}
-
 void Server::send_last_model(Rank to, Here at) { send(to, Message::of_last_model(step_, model_), at); }
 
-void Server::send_model_to_waiting(Here at) {
+void Server::send_model(Receivers to, Here at) {
+  for (int worker = 0; to == Receivers::all && worker < size(); ++worker)
+    if (!has_left(Rank{worker})) send_model(Rank{worker}, at);
+  if (to == Receivers::all) return;
   std::sort(waiting_.begin(), waiting_.end());
   for (const int worker : waiting_) {
     is_listed_[static_cast<std::size_t>(worker)] = 0;
@@ -81,24 +90,32 @@ void Server::send_model_to_waiting(Here at) {
 }
 
 // A gradient is booked once: by the first of several servers.
-void Server::keep(const Message& message, std::int64_t copies) {
+bool Server::keep(const Message& message, const KeepOptions& options) {
+  const Step staleness = step_ - message.step;
+  const bool is_stale = options.maximum_staleness && staleness > *options.maximum_staleness;
+  const bool is_old = options.maximum_age < longest_duration &&
+                      now() - sent_at_[static_cast<std::size_t>(message.from.value)] > options.maximum_age;
+  if (is_stale || is_old) {
+    discard(message);
+    return false;
+  }
   Work kept = message.work();
-  kept.micro_batches -= copies;
-  if (slice_.index == 0) context_.cluster.keep(rank_, kept, staleness(message));
-  if (copies > 0) discard({.worker = message.from, .micro_batches = copies});
+  kept.micro_batches -= options.copies;
+  if (slice_.index == 0) context_.cluster.keep(rank_, kept, staleness);
+  if (options.copies > 0) discard({.worker = message.from, .micro_batches = options.copies});
+  return true;
 }
-
-void Server::discard(const Message& message) { discard(message.work()); }
 
 void Server::discard(const Work& work) {
   if (slice_.index == 0) context_.cluster.discard(rank_, work);
   row_.dropped += work.micro_batches;
 }
 
-void Server::descend(const Gradient& gradient, std::int64_t micro_batches) {
+void Server::descend(const Gradient& gradient, const StepOptions& options) {
   const Step row_before = file_step();
-  if (model_) model_ = context_.training.descend(std::move(model_), gradient, learning_rate(), slice_);
-  ++step_;
+  const std::int64_t micro_batches = options.micro_batches.value_or(gradient.micro_batches());
+  rate_factor_ = options.rate_factor;
+  take_step(gradient, options, slice_);
   kept_total_ += micro_batches;
   row_.kept += micro_batches;
   waiting_.insert(waiting_.end(), waiting_for_next_.begin(), waiting_for_next_.end());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "workers/cluster/step_rows.hpp"
@@ -12,21 +13,35 @@
 
 namespace syncopate {
 
-class Server : public Participant {
+// To whom a server sends its model.
+enum class Receivers {
+  all,      // every worker that has not ended
+  waiting,  // each that has delivered its gradient (or not begun yet) and does not have this version: those that were
+            // accepted wait for the next version, late ones get the newest at once
+};
+
+// Of which gradients a server keeps.
+struct KeepOptions {
+  std::optional<Step> maximum_staleness{};  // in steps since the model that it was computed at; none: however many
+  Duration maximum_age = longest_duration;  // since that model was sent
+  std::int64_t copies = 0;  // so many of its micro-batches are in the model by another worker's message: they count as
+                            // dropped
+};
+
+class Server final : public Participant {
  public:
   using Here = SourceLine;
 
   Server(const RunContext& context, Rank rank);
 
-  // Workers that have not ended. A method that waits for a number of gradients waits for no more than these.
-  int workers_left() const { return context_.cluster.workers_left(rank_); }
-  bool has_left(Rank worker) const { return context_.cluster.has_left(rank_, worker); }
+  // Workers that have not ended, and those of `also` that have. A method that waits for a number of gradients waits for
+  // no more than these, `also` being those whose gradients it has.
+  int workers_left(std::span<const Rank> also = {}) const;
 
   // The next message to arrive; nothing if, instead, a worker has left: look at workers_left() again. Requests for a
-  // model are answered in here: at once, or with the next version (send_model_to_waiting) where the present one is on
-  // its way already.
-  ReceivedMessage receive(Here at = Here::current()) { return receive_until(never, at); }
-  ReceivedMessage receive_until(Time until, Here at = Here::current());
+  // model are answered in here: at once, or with the next version (Receivers::waiting) where the present one is on its
+  // way already.
+  ReceivedMessage receive(Time until = never, Here at = Here::current());
   // The next message to arrive; nothing once all workers have left and nothing is under way. Calls `on_leave`,
   // if there is one, for each that has left, once.
   ReceivedMessage receive_until_all_left(const std::function<void(Rank)>& on_leave = {}, Here at = Here::current());
@@ -34,38 +49,31 @@ class Server : public Participant {
   // Sends the current model, labelled with its step unless another label is given.
   void send_model(Rank to, Here at = Here::current()) { send_model(to, step_, at); }
   void send_model(Rank to, Step label, Here at = Here::current());
-  void send_model_to_all(Here at = Here::current());
-  // Its receiver need not compute at it any more (Worker::receive_model tells).
-  void send_last_model(Rank to, Here at = Here::current());
-  // Sends it to each worker that has delivered its gradient (or not begun yet) and does not have this
-  // version: those that were accepted wait for the next version, late ones get the newest at once.
-  void send_model_to_waiting(Here at = Here::current());
-  void send(Rank to, Message&& message, Here at = Here::current());
+  void send_model(Receivers to, Here at = Here::current());
 
-  // When a worker was sent its last model, also because it had lost that of before.
-  Time model_sent_at(Rank worker) const { return sent_at_[static_cast<std::size_t>(worker.value)]; }
+  // What becomes of a received gradient, for the accounts, which every gradient needs once: it is kept, unless it is
+  // staler or older than it may be; then it is discarded. Whether it is kept.
+  bool keep(const Message& message, const KeepOptions& options = {});
+  void discard(const Message& message) { discard(message.work()); }
 
-  // Steps since the model that a gradient was computed at.
-  Step staleness(const Message& message) const { return step_ - message.step; }
-
-  // What becomes of a received gradient: exactly one of the two, for the accounts.
-  // `copies` of its micro-batches are in the model already, by another worker's message: they count as dropped.
-  void keep(const Message& message, std::int64_t copies = 0);
-  void discard(const Message& message);
-
+  // Declares that a step uses so many gradients, where one of the experiment file uses one of each worker (not said:
+  // N). Budget, schedule and reports then go by the file's steps, so that equal budgets mean equal samples. Called
+  // before the first step.
+  void set_gradients_per_step(int gradients) { steps_per_file_step_ = static_cast<double>(size_) / gradients; }
+  // One step of the global model, or of its slice. Rows of steps.csv are steps of the experiment file.
+  void descend(const Gradient& gradient, const StepOptions& options = {});
   // For methods whose workers step on their own: how far the training has come, for the reports.
   void advance_to(Step step, std::int64_t micro_batches) {
     step_ = step;
     kept_total_ = micro_batches;
   }
 
-  // One step of the global model, or of its slice. Rows of steps.csv are steps of the experiment file.
-  void descend(const Gradient& gradient) { descend(gradient, gradient.micro_batches()); }
-  // The same where a code has put micro-batches into several messages: `micro_batches` counts each once.
-  void descend(const Gradient& gradient, std::int64_t micro_batches);
-
  private:
+  friend void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program);
+
   void discard(const Work& work);
+  void send(Rank to, Message&& message, Here at);
+  void send_last_model(Rank to, Here at);
 
   Slice slice_;                        // the part of the parameters that this server holds
   int reported_left_;                  // workers of whose leaving nobody has been told
@@ -78,5 +86,9 @@ class Server : public Participant {
   StepRow row_;                        // the one that is open
   StepRows rows_;
 };
+
+// Runs a server's program to its end. Of several servers each then sends worker 0 its slice of the last model, since
+// nobody else holds the whole.
+void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program);
 
 }  // namespace syncopate

@@ -20,11 +20,16 @@ std::int64_t data_of(const RunContext& context, Rank rank) {
 }  // namespace
 
 Worker::Worker(const RunContext& context, Rank rank)
-    : Participant(context, rank),
-      data_(data_of(context, rank)),
-      may_lose_state_(context.cluster.may_lose_state(rank)) {}
+    : Participant(context, rank), may_lose_state_(context.cluster.may_lose_state(rank)) {
+  data_ = data_of(context, rank);
+}
 
-bool Worker::budget_left_alone() const { return data_left() && budget_left_at(now()); }
+void Worker::extend_budget(Step extra, bool stretch) {
+  if (!context_.budget.steps) return;
+  extra_steps_ += extra;
+  const auto planned = static_cast<double>(context_.budget.steps->value());
+  if (stretch && planned > 0) schedule_stretch_ = (planned + static_cast<double>(extra_steps_.value())) / planned;
+}
 
 bool Worker::budget_left_at(Time time) const {
   const Budget& budget = context_.budget;
@@ -36,12 +41,16 @@ bool Worker::budget_left_at(Time time) const {
 }
 
 std::optional<Gradient> Worker::compute_gradient(const Deadline& deadline) {
-  return compute_gradient_on(next_micro_batch(), deadline);
+  return compute_gradient({rank_, step_, next_micro_batch_}, deadline);
 }
 
-std::optional<Gradient> Worker::compute_gradient_on(const MicroBatch& samples, const Deadline& deadline) {
-  const MicroBatch slot{rank_, step_, next_micro_batch_++};
+std::optional<Gradient> Worker::compute_gradient(const MicroBatch& samples, const Deadline& deadline) {
   ++taken_;
+  return compute_slot({rank_, step_, next_micro_batch_++}, samples, deadline);
+}
+
+std::optional<Gradient> Worker::compute_slot(const MicroBatch& slot, const MicroBatch& samples,
+                                             const Deadline& deadline) {
   Attempts attempts{.of = slot};
   while (true) {
     auto gradient = context_.cluster.compute_gradient(rank_, model_, slot, samples, deadline);
@@ -116,7 +125,7 @@ void Worker::go_back_to_agreed() {
 // The server answers with its model as it is then (Server::receive_until). Where steps are versions of the model,
 // the worker's is that one's; the micro-batches of the step keep their numbers.
 void Worker::ask_server_for_model(Here at) {
-  send_to_server(Message::request(Message::before_all), at);
+  send(context_.cluster.server(), Message::request(Message::before_all), at);
   const auto message = context_.cluster.receive(rank_, context_.cluster.server(), never, {"ask_server_for_model", at});
   if (!message) return;  // it has ended, and takes no gradient any more
   has_last_model_ |= message->kind == Message::Kind::last_model;
@@ -125,47 +134,51 @@ void Worker::ask_server_for_model(Here at) {
   if (steps_are_versions_) step_ = message->step;
 }
 
-Gradient Worker::compute_step_gradient() {
-  if (may_lose_state_) {
-    taken_ += micro_batches();
-    const int first = std::exchange(next_micro_batch_, next_micro_batch_ + micro_batches());
-    return compute_step_with_outages([&](int m) { return MicroBatch{rank_, step_, first + m}; });
+// A step in turn that does not come to its end is over all the same: another one follows.
+MicroBatch Worker::first_in_turn() {
+  const MicroBatch first{rank_, taken_ / micro_batches(), 0};
+  taken_ += micro_batches();
+  return first;
+}
+
+Gradient Worker::compute_step_gradient(Samples samples) {
+  if (samples == Samples::in_turn) {
+    const MicroBatch first = first_in_turn();
+    if (may_lose_state_) return compute_step_with_outages([&](int m) { return MicroBatch{rank_, first.step, m}; });
+    return context_.cluster.compute_gradients(rank_, model_, first, micro_batches());
   }
   const MicroBatch first{rank_, step_, next_micro_batch_};
   next_micro_batch_ += micro_batches();
   taken_ += micro_batches();
+  if (may_lose_state_)
+    return compute_step_with_outages([&](int m) { return MicroBatch{rank_, step_, first.index + m}; });
   return context_.cluster.compute_gradients(rank_, model_, first, micro_batches());
 }
 
-Gradient Worker::compute_own_step_gradient() {
-  const MicroBatch first{rank_, taken_ / micro_batches(), 0};
-  taken_ += micro_batches();
-  if (may_lose_state_) return compute_step_with_outages([&](int m) { return MicroBatch{rank_, first.step, m}; });
-  return context_.cluster.compute_gradients(rank_, model_, first, micro_batches());
-}
-
-std::optional<Gradient> Worker::compute_step_gradient_until_message() {
+std::optional<Gradient> Worker::compute_step_gradient(const Deadline& deadline, Samples samples) {
+  if (deadline.at == never && !deadline.at_message) return compute_step_gradient(samples);
+  MicroBatch next = samples == Samples::in_turn ? first_in_turn() : MicroBatch{};
   Gradient sum;
-  for (int m = 0; m < micro_batches(); ++m) {
-    const auto gradient = compute_gradient(Deadline::until_message());
+  for (; next.index < micro_batches(); ++next.index) {
+    const auto gradient = samples == Samples::in_turn ? compute_slot(next, next, deadline) : compute_gradient(deadline);
     if (!gradient) return std::nullopt;
     sum += *gradient;
   }
   return sum;
 }
 
-void Worker::descend(const Gradient& gradient) {
+void Worker::descend(const Gradient& gradient, const StepOptions& options) {
   // What has been summed over the workers is counted there, with the step that follows.
   if (!gradient.reduced()) {
     if (may_lose_state_ && !agreed_model_)
       agreed_model_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
     since_sync_.kept += gradient.micro_batches();
-    since_sync_.planned += take_planned();
+    since_sync_.planned += micro_batches();
     since_sync_.compute_time += gradient.compute_time();
     kept_total_ += size_ * gradient.micro_batches();  // as if all took as many
     ++since_sync_.period;
   }
-  Participant::descend(gradient);
+  take_step(gradient, options);
   next_micro_batch_ = 0;
 }
 
@@ -180,18 +193,18 @@ void Worker::skip_steps(Step steps) {
   next_micro_batch_ = 0;
 }
 
-Contribution Worker::contribution_with(const Gradient& gradient) {
+Contribution Worker::contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned) {
   Contribution contribution = std::exchange(since_sync_, {});
   contribution.kept += gradient.micro_batches();
-  contribution.planned += take_planned();
+  contribution.planned += planned.value_or(micro_batches());
   contribution.step = step_ + 1;
   ++contribution.period;
   return contribution;
 }
 
-void Worker::all_reduce_sum(Gradient& gradient, std::span<double> numbers, Here at) {
-  const Contribution contribution = contribution_with(gradient);
-  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, numbers, contribution, {"all_reduce_sum", at});
+void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here at) {
+  const Contribution contribution = contribution_with(gradient, options.planned);
+  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, options.numbers, contribution, {"all_reduce_sum", at});
   check_progress();
   agreed_model_.reset();
 }
@@ -217,21 +230,18 @@ CollectiveResult Worker::finish(StartedCollective started, Here at) {
   return result;
 }
 
-void Worker::average_model(const AveragePolicy& policy, double weight, Here at) {
-  Contribution contribution = std::exchange(since_sync_, {});
-  contribution.step = step_;
-  agreed_ = context_.cluster.average(rank_, model_, {.policy = policy, .weight = weight}, contribution,
-                                     {"average_model", at});
+// That of a group is no agreement of all, and no row: the round ends with the average over all workers.
+bool Worker::average_model(const Averaging& how, Here at) {
+  const bool is_of_all = how.group_size == 0;
+  Contribution contribution;
+  if (is_of_all) contribution = std::exchange(since_sync_, {});
+  if (is_of_all) contribution.step = step_;
+  const AgreedProgress agreed = context_.cluster.average(rank_, model_, how, contribution, {"average_model", at});
   agreed_model_.reset();
+  if (!is_of_all) return budget_left_at(agreed.time);
+  agreed_ = agreed;
   check_progress();
-}
-
-// No agreement of all, and no row: the round ends with the average over all workers.
-bool Worker::average_in_group(const AveragePolicy& policy, int group_size, Here at) {
-  const AgreedProgress agreed = context_.cluster.average(rank_, model_, {.policy = policy, .group_size = group_size},
-                                                         {}, {"average_in_group", at});
-  agreed_model_.reset();
-  return budget_left_at(agreed.time);
+  return budget_left(Judged::by_others);
 }
 
 // A threshold below the time of every micro-batch would let a budget of samples go on for ever.
@@ -247,20 +257,11 @@ void Worker::check_progress() {
                     to_seconds(now()), most_idle_rounds));
 }
 
-void Worker::broadcast_model(Rank root, Here at) {
-  agreed_ = context_.cluster.broadcast(rank_, model_, root, {"broadcast_model", at});
-  agreed_model_.reset();
-}
-
 void Worker::barrier(Here at) {
   Contribution contribution = std::exchange(since_sync_, {});
   contribution.step = step_;
   agreed_ = context_.cluster.barrier(rank_, {"barrier", at}, contribution);
   agreed_model_.reset();  // its steps are booked
-}
-
-SharedNumbers Worker::all_gather(std::span<const double> numbers, Here at) {
-  return context_.cluster.all_gather(rank_, numbers, {"all_gather", at});
 }
 
 std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const Activation& activation,
@@ -280,10 +281,10 @@ void Worker::finish_round() {
   agreed_model_.reset();
 }
 
-bool Worker::receive_model(Versions versions, Here at) {
+bool Worker::receive_model(Here at) {
   if (!data_left() || has_last_model_) return false;
   steps_are_versions_ = true;
-  return context_.cluster.servers() == 1 ? receive_whole_model(at) : receive_slices(versions, at);
+  return context_.cluster.servers() == 1 ? receive_whole_model(at) : receive_slices(at);
 }
 
 bool Worker::receive_whole_model(Here at) {
@@ -301,7 +302,7 @@ void Worker::start_from(Step version) {
   step_ = version;
 }
 
-bool Worker::receive_slices(Versions versions, Here at) {
+bool Worker::receive_slices(Here at) {
   const auto servers = static_cast<std::size_t>(context_.cluster.servers());
   std::vector<ModelStatePtr> slices(servers);
   slice_steps_.assign(servers, Message::before_all);
@@ -320,7 +321,7 @@ bool Worker::receive_slices(Versions versions, Here at) {
   };
   for (std::size_t shard = 0; shard < servers; ++shard)
     if (!receive_slice(shard)) return false;
-  while (versions == Versions::equal) {
+  while (true) {
     const auto behind = std::find_if(slice_steps_.begin(), slice_steps_.end(), [&](Step s) { return s < newest; });
     if (behind == slice_steps_.end()) break;
     const auto shard = static_cast<std::size_t>(behind - slice_steps_.begin());
@@ -330,7 +331,9 @@ bool Worker::receive_slices(Versions versions, Here at) {
     break;  // servers that end by the clock may end at different versions
   }
   model_ = context_.training.assemble(model_, slices);
+  const Step before = step_;
   start_from(newest);
+  if (newest > before) publish();
   return !is_last;
 }
 
@@ -353,16 +356,8 @@ void Worker::send(Rank to, Message&& message, Here at) {
   context_.cluster.send(rank_, to, std::move(message), {"send", at});
 }
 
-ReceivedMessage Worker::receive(Here at) { return context_.cluster.receive(rank_, {}, never, {"receive", at}); }
-
-ReceivedMessage Worker::receive_from(Rank from, Here at) {
-  return context_.cluster.receive(rank_, from, never, {"receive_from", at});
-}
-
-ReceivedMessage Worker::try_receive(Here at) { return context_.cluster.receive(rank_, {}, now(), {"try_receive", at}); }
-
-ReceivedMessage Worker::receive_until(Time until, Here at) {
-  return context_.cluster.receive(rank_, {}, until, {"receive_until", at});
+ReceivedMessage Worker::receive(const ReceiveOptions& which, Here at) {
+  return context_.cluster.receive(rank_, which.from, which.until, {"receive", at});
 }
 
 }  // namespace syncopate

@@ -13,28 +13,23 @@ constexpr std::int64_t discarded_in_a_row_per_worker = 1000;
 }  // namespace
 
 void AsyncSgd::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_own_step_gradient());
+  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
 }
 
 void AsyncSgd::serve(Server& server) const {
-  server.count_steps_per_file_step(server.size());
-  server.scale_learning_rate(options_.rate.of_update(1, server.size()));
+  server.set_gradients_per_step(1);
+  const double rate_factor = options_.rate.of_update(1, server.size());
   std::int64_t discarded_in_a_row = 0;
-  server.send_model_to_all();
+  server.send_model(Receivers::all);
   while (const auto message = server.receive_until_all_left()) {
-    const Step staleness = server.staleness(*message);
-    const bool too_stale = options_.maximum_staleness && staleness > *options_.maximum_staleness;
-    if (too_stale || server.now() - server.model_sent_at(message->from) > options_.maximum_age) {
-      server.discard(*message);
-      if (++discarded_in_a_row > discarded_in_a_row_per_worker * server.size())
-        throw RunFailure(
-            fmt::format("at {:.6f} s: the last {} gradients were all too old; raise maximum_age_s ({:g} s)",
-                        to_seconds(server.now()), discarded_in_a_row, to_seconds(options_.maximum_age)));
-    } else {
-      server.keep(*message);
-      server.descend(message->gradient * (options_.rate.of_gradient(staleness) / server.micro_batches()));
+    const double weight = options_.rate.of_gradient(server.step() - message->step);
+    if (server.keep(*message, {.maximum_staleness = options_.maximum_staleness, .maximum_age = options_.maximum_age})) {
+      server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
       server.publish();
       discarded_in_a_row = 0;
+    } else if (++discarded_in_a_row > discarded_in_a_row_per_worker * server.size()) {
+      throw RunFailure(fmt::format("at {:.6f} s: the last {} gradients were all too old; raise maximum_age_s ({:g} s)",
+                                   to_seconds(server.now()), discarded_in_a_row, to_seconds(options_.maximum_age)));
     }
     if (!server.budget_left()) return;
     server.send_model(message->from);

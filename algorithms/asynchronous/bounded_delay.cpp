@@ -31,12 +31,12 @@ class Tasks {
 }  // namespace
 
 void BoundedDelay::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_own_step_gradient());
+  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
 }
 
 void BoundedDelay::serve(Server& server) const {
-  server.count_steps_per_file_step(server.size());
-  server.scale_learning_rate(rate_.of_update(1, server.size()));
+  server.set_gradients_per_step(1);
+  const double rate_factor = rate_.of_update(1, server.size());
   Tasks tasks;
   std::vector<std::optional<std::int64_t>> task_of(static_cast<std::size_t>(server.size()));
   std::deque<Rank> idle;
@@ -56,7 +56,8 @@ void BoundedDelay::serve(Server& server) const {
     const auto message = server.receive_until_all_left(finish_task_of);
     if (!message) return;
     server.keep(*message);
-    server.descend(message->gradient * (rate_.of_gradient(server.staleness(*message)) / server.micro_batches()));
+    const double weight = rate_.of_gradient(server.step() - message->step);
+    server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
     server.publish();
     if (!server.budget_left()) return;
     finish_task_of(message->from);

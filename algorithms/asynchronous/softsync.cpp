@@ -5,23 +5,24 @@
 namespace syncopate {
 
 void Softsync::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_own_step_gradient());
+  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
 }
 
 void Softsync::serve(Server& server) const {
   const int per_update = server.size() / splitting_;  // c
-  server.count_steps_per_file_step(static_cast<double>(server.size()) / per_update);
-  server.scale_learning_rate(rate_.of_update(per_update, server.size()));
+  server.set_gradients_per_step(per_update);
+  const double rate_factor = rate_.of_update(per_update, server.size());
   Gradient sum;
   int count = 0;
   const auto update = [&] {
-    server.descend(std::exchange(sum, {}) / (std::exchange(count, 0) * server.micro_batches()));
+    server.descend(std::exchange(sum, {}) / (std::exchange(count, 0) * server.micro_batches()),
+                   {.rate_factor = rate_factor});
     server.publish();
   };
-  server.send_model_to_all();
+  server.send_model(Receivers::all);
   while (const auto message = server.receive_until_all_left()) {
     server.keep(*message);
-    sum += message->gradient * rate_.of_gradient(server.staleness(*message));
+    sum += message->gradient * rate_.of_gradient(server.step() - message->step);
     if (++count == per_update) {
       update();
       if (!server.budget_left()) return;

@@ -9,12 +9,12 @@
 namespace syncopate {
 
 void StaleSynchronous::run(Worker& worker) const {
-  while (worker.receive_model()) worker.send_gradient(worker.compute_own_step_gradient());
+  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
 }
 
 void StaleSynchronous::serve(Server& server) const {
-  server.count_steps_per_file_step(server.size());
-  server.scale_learning_rate(rate_.of_update(1, server.size()));
+  server.set_gradients_per_step(1);
+  const double rate_factor = rate_.of_update(1, server.size());
   WorkerClocks clocks(server.size());
   std::vector<Rank> held;  // all are s + 1 ahead of the slowest, so that its next tick releases all
   const auto release = [&] {
@@ -25,11 +25,12 @@ void StaleSynchronous::serve(Server& server) const {
   const std::function<void(Rank)> on_leave = [&](Rank worker) {
     if (clocks.remove(worker)) release();
   };
-  server.send_model_to_all();
+  server.send_model(Receivers::all);
   while (const auto message = server.receive_until_all_left(on_leave)) {
     const Rank worker = message->from;
     server.keep(*message);
-    server.descend(message->gradient * (rate_.of_gradient(server.staleness(*message)) / server.micro_batches()));
+    const double weight = rate_.of_gradient(server.step() - message->step);
+    server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
     server.publish();
     if (!server.budget_left()) return;
     if (!clocks.has(worker)) continue;  // it left before its last gradient came

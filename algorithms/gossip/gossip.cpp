@@ -6,11 +6,11 @@
 namespace syncopate {
 ReceivedMessage Gossip::receive_from(Rank from, Worker::Here at) {
   if (last_.contains(from)) return nullptr;
-  return unless_last(worker_.receive_from(from, at));
+  return unless_last(worker_.receive({.from = from}, at));
 }
 
 ReceivedMessage Gossip::try_receive(Worker::Here at) {
-  while (auto message = worker_.try_receive(at))
+  while (auto message = worker_.receive({.until = worker_.now()}, at))
     if (auto usual = unless_last(std::move(message))) return usual;
   return nullptr;
 }
@@ -26,7 +26,7 @@ void Gossip::publish_own() {
 }
 
 void Gossip::stop(std::span<const Rank> listeners, double weight, Worker::Here at) {
-  const bool leaves = !worker_.data_left() && worker_.Participant::budget_left();
+  const bool leaves = worker_.budget_left(Judged::by_others);  // else it is used up for all
   Message own = leaves ? Message::farewell() : Message::of_last_model(worker_.step(), worker_.model(), {weight});
   if (worker_.rank() != Rank{0}) {
     if (!worker_.has_left(Rank{0})) worker_.send(Rank{0}, std::move(own), at);
@@ -39,7 +39,7 @@ void Gossip::stop(std::span<const Rank> listeners, double weight, Worker::Here a
 }
 
 void Gossip::publish_mean(Message own, Worker::Here at) {
-  while (auto message = worker_.receive(at)) unless_last(std::move(message));
+  while (auto message = worker_.receive({}, at)) unless_last(std::move(message));
   last_[worker_.rank()] = std::move(own);
   std::erase_if(last_, [](const auto& entry) { return !entry.second.has_model(); });
   double total = 0;

@@ -112,9 +112,7 @@ void StochasticGradientPush::run(Worker& worker) const {
   while (worker.budget_left()) {
     const Step step = worker.step();
     check_weight(worker, weight);
-    worker.scale_learning_rate(1 / weight);
-    worker.descend(worker.compute_step_gradient() / worker.micro_batches());
-    worker.scale_learning_rate(1);
+    worker.descend(worker.compute_step_gradient() / worker.micro_batches(), {.rate_factor = 1 / weight});
     if (worker.size() > 1) {
       if (!gossip.has_stopped(graph.receiver(step))) {
         weight /= 2;

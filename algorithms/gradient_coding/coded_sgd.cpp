@@ -29,7 +29,7 @@ std::optional<Gradient> CodedSgd::coded_gradient(Worker& worker) const {
   Gradient sum;
   for (const auto& [part, weight] : code_.parts[at(worker.rank())])
     for (int m = 0; m < worker.micro_batches(); ++m) {
-      auto gradient = worker.compute_gradient_on({Rank{part}, worker.step(), m}, deadline);
+      auto gradient = worker.compute_gradient({Rank{part}, worker.step(), m}, deadline);
       if (!gradient) return std::nullopt;
       sum += *std::move(gradient) * weight;
     }
@@ -60,13 +60,13 @@ void CodedSgd::serve(Server& server) const {
 CodedSgd::Answers CodedSgd::gather(Server& server, std::vector<Step>& answered) const {
   const Time deadline = later(server.now(), threshold_);
   const bool cancels = late_ == LateWork::cancel;
-  if (cancels) server.send_model_to_all();
+  if (cancels) server.send_model(Receivers::all);
   Answers answers{.covered = std::vector<char>(at(server.size()))};
   int needed = needed_of_step(server, answered);
   while (static_cast<int>(answers.messages.size()) < needed) {
-    if (!cancels) server.send_model_to_waiting();  // late workers too: they get the newest model at once
+    if (!cancels) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
     if (server.now() >= deadline && !answers.messages.empty()) break;
-    auto message = server.receive_until(server.now() < deadline ? deadline : never);
+    auto message = server.receive(server.now() < deadline ? deadline : never);
     if (!message) {
       needed = needed_of_step(server, answered);
       continue;
@@ -88,7 +88,7 @@ void CodedSgd::add(Server& server, Message message, Answers& answers) const {
   for (const auto& part : code_.parts[at(message.from)])
     if (!std::exchange(answers.covered[at(part.number)], 1)) ++answers.parts;
   const int kept = (answers.parts - parts_before) * server.micro_batches();
-  server.keep(message, message.gradient.micro_batches() - kept);
+  server.keep(message, {.copies = message.gradient.micro_batches() - kept});
   answers.from.push_back(message.from);
   answers.messages.push_back(std::move(message.gradient));
 }
@@ -115,7 +115,8 @@ void CodedSgd::descend(Server& server, const Answers& answers) const {
   Gradient sum;
   for (std::size_t i = 0; i < weights.size(); ++i) sum += answers.messages[i] * weights[i];
   if (code_.merges) sum.widen();
-  server.descend(sum / (server.size() * server.micro_batches()), answers.parts * server.micro_batches());
+  server.descend(sum / (server.size() * server.micro_batches()),
+                 {.micro_batches = answers.parts * server.micro_batches()});
 }
 
 namespace {

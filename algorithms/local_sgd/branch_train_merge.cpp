@@ -12,7 +12,7 @@ void BranchTrainMerge::run(Worker& worker) const {
   if (!worker.budget_left()) return;
   take_local_steps(worker, worker.steps_left());
   if (merge_ == Merge::ensemble) return publish_ensemble(worker);
-  worker.average_model(policies_.average);
+  worker.average_model({.policy = policies_.average});
   publish(worker, policies_);
 }
 
@@ -30,7 +30,7 @@ void BranchTrainMerge::publish_ensemble(Worker& worker) const {
   std::vector<ModelStatePtr> members = {worker.model()};
   if (worker.rank() != Rank{0}) worker.send(Rank{0}, Message::of_model(worker.step(), worker.model()));
   for (int other = 1; worker.rank() == Rank{0} && other < worker.size(); ++other) {
-    auto message = worker.receive_from(Rank{other});
+    auto message = worker.receive({.from = Rank{other}});
     if (message) members.push_back(std::move(message->model));
   }
   worker.barrier();  // agrees on what was done and sent

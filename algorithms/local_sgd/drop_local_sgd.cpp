@@ -4,6 +4,7 @@
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/drop_threshold.hpp"
+#include "workers/lost_with_state.hpp"
 
 namespace syncopate {
 namespace {
@@ -28,23 +29,23 @@ void DropLocalSgd::run(Worker& worker) const {
   while (worker.budget_left()) {
     const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
     Time deadline = later(worker.now(), options_.threshold);
-    Step taken{}, passed{};
-    while (passed < period && worker.budget_left_alone()) {
+    LostWithState<Step> taken(worker);
+    Step passed{};
+    while (passed < period && worker.budget_left(Judged::alone)) {
       if (options_.clock == DropLocalOptions::Clock::step) deadline = later(worker.now(), options_.threshold);
-      const int losses = worker.states_lost();
       const Gradient sum = compute_until(worker, deadline);
-      if (worker.states_lost() > losses) taken = 0;  // the steps of this round before it are lost
       const bool stops = options_.clock == DropLocalOptions::Clock::period && worker.now() >= deadline;
       const bool nothing = sum.micro_batches() == 0;
       nothing ? worker.skip_steps(1) : worker.descend(sum / worker.micro_batches());
       ++passed;
-      if (!nothing) ++taken;
+      if (!nothing) ++*taken;
       if (!stops) continue;
       if (period < endless) worker.skip_steps(period - passed);
       break;
     }
     const bool by_steps = options_.weights == DropLocalOptions::Weights::steps;
-    worker.average_model(options_.state.average, by_steps ? static_cast<double>(taken.value()) : 1.0);
+    const double weight = by_steps ? static_cast<double>((*taken).value()) : 1;
+    worker.average_model({.policy = options_.state.average, .weight = weight});
     publish(worker, options_.state);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <limits>
+#include <span>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 
@@ -9,10 +10,10 @@ namespace syncopate {
 
 void DynamicAveraging::run(Worker& worker) const {
   while (worker.budget_left()) {
-    const ModelStatePtr last = without_moments(worker.model());
+    const ModelStatePtr last = worker.model();
     do take_local_steps(worker, check_every_);
     while (stays_apart(worker, last));
-    worker.average_model(policies_.average);
+    worker.average_model({.policy = policies_.average});
     publish(worker, policies_);
   }
 }
@@ -21,14 +22,15 @@ void DynamicAveraging::run(Worker& worker) const {
 // and so does the budget's end, which a worker alone may see later than another.
 bool DynamicAveraging::stays_apart(Worker& worker, const ModelStatePtr& last) const {
   const double distance = worker.distance(worker.model(), last);
-  const std::array mine = {distance * distance, worker.budget_left_alone() ? 0.0 : 1.0};
-  const SharedNumbers all = worker.all_gather(mine);
-  double sum = 0, ended = 0;
-  for (std::size_t i = 0; i < all->size(); i += mine.size()) {
-    sum += (*all)[i];
-    ended += (*all)[i + 1];
-  }
-  return sum / worker.size() <= threshold_ && ended == 0;  // not a number: averaged, so that it shows
+  const std::array mine = {distance * distance, worker.budget_left(Judged::alone) ? 0.0 : 1.0};
+  return *worker.all_gather(mine, [&](std::span<const double> all) {
+    double sum = 0, ended = 0;
+    for (std::size_t i = 0; i < all.size(); i += mine.size()) {
+      sum += all[i];
+      ended += all[i + 1];
+    }
+    return sum / worker.size() <= threshold_ && ended == 0;  // not a number: averaged, so that it shows
+  });
 }
 
 std::unique_ptr<Algorithm> make_dynamic_averaging(Settings& settings, const AlgorithmContext& context) {

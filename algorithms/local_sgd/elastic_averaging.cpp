@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "algorithms/local_sgd/round_prediction.hpp"
+#include "workers/lost_with_state.hpp"
 
 namespace syncopate {
 
@@ -22,14 +23,13 @@ void ElasticAveraging::run(Worker& worker) const {
 // the step is then a new worker's first, from the centre and without v.
 bool ElasticAveraging::local_step(Worker& worker, ModelStatePtr& velocity) const {
   ModelStatePtr x = worker.model();
+  LostWithState<bool> is_there(worker, true);
   if (velocity) worker.set_model(worker.combine({{1, x}, {options_.momentum, velocity}}, x));
-  const int losses = worker.states_lost();
   const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
-  const bool is_lost = worker.states_lost() > losses;
-  if (is_lost) x = worker.model();
+  if (!*is_there) x = worker.model();
   worker.descend(gradient);
   if (options_.momentum > 0) velocity = worker.combine({{1, worker.model()}, {-1, x}}, x);
-  return is_lost;
+  return !*is_there;
 }
 
 void ElasticAveraging::run_synchronously(Worker& worker) const {
@@ -37,7 +37,7 @@ void ElasticAveraging::run_synchronously(Worker& worker) const {
   ModelStatePtr centre = worker.model(), velocity;
   while (worker.budget_left()) {
     const ModelStatePtr x = worker.model();
-    worker.average_model(parameters_alone);
+    worker.average_model({.policy = parameters_alone});
     const ModelStatePtr mean = worker.model();
     worker.set_model(x);
     const ModelStatePtr before = std::exchange(centre, worker.combine({{1 - beta, centre}, {beta, mean}}, mean));
@@ -45,7 +45,8 @@ void ElasticAveraging::run_synchronously(Worker& worker) const {
     if (!local_step(worker, velocity))
       worker.set_model(worker.combine({{1, worker.model()}, {-alpha, x}, {alpha, before}}, x));
     worker.publish(centre);
-    for (Step done = 1; done < options_.period && worker.budget_left_alone(); ++done) local_step(worker, velocity);
+    for (Step done = 1; done < options_.period && worker.budget_left(Judged::alone); ++done)
+      local_step(worker, velocity);
   }
   worker.barrier();  // the steps since the last exchange are a row too
   worker.publish(centre);
@@ -53,17 +54,18 @@ void ElasticAveraging::run_synchronously(Worker& worker) const {
 
 void ElasticAveraging::run_asynchronously(Worker& worker) const {
   const double alpha = options_.alpha;
+  const Rank server{worker.size()};
   ModelStatePtr velocity;
   for (Step left{}; worker.budget_left(); left += Step{-1}) {
     ModelStatePtr difference;
     const bool exchanges = left <= Step{0};
     if (exchanges) {
       left = options_.period;
-      worker.send_to_server(Message::request(Message::before_all));
+      worker.send(server, Message::request(Message::before_all));
       const auto centre = worker.receive();
       if (!centre) return;
       difference = worker.combine({{alpha, worker.model()}, {-alpha, centre->model}});
-      worker.send_to_server(Message::of_model(worker.step(), difference));
+      worker.send(server, Message::of_model(worker.step(), difference));
     }
     const bool is_lost = local_step(worker, velocity);
     if (exchanges && !is_lost) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));

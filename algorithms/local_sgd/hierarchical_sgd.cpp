@@ -11,11 +11,12 @@ void HierarchicalSgd::run(Worker& worker) const {
     Step left = options_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
     while (left > group_period) {
       take_local_steps(worker, group_period);
-      const bool goes_on = worker.average_in_group(options_.policies.average, options_.group_size);
+      const bool goes_on =
+          worker.average_model({.policy = options_.policies.average, .group_size = options_.group_size});
       left = goes_on ? left - group_period : 0;
     }
     take_local_steps(worker, left);
-    worker.average_model(options_.policies.average);
+    worker.average_model({.policy = options_.policies.average});
     publish(worker, options_.policies);
   }
 }

@@ -5,13 +5,13 @@ namespace syncopate {
 void LocalSgd::run(Worker& worker) const {
   while (worker.budget_left()) {
     take_local_steps(worker, period_->at(worker.step(), worker.learning_rate(), worker.steps_left()));
-    worker.average_model(policies_.average);
+    worker.average_model({.policy = policies_.average});
     publish(worker, policies_);
   }
 }
 
 void take_local_steps(Worker& worker, Step count) {
-  for (Step taken{}; taken < count && worker.budget_left_alone(); ++taken)
+  for (Step taken{}; taken < count && worker.budget_left(Judged::alone); ++taken)
     worker.descend(worker.compute_step_gradient() / worker.micro_batches());
 }
 

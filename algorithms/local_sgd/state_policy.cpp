@@ -59,11 +59,4 @@ void publish(Participant& participant, const StatePolicies& policies, std::vecto
                   .recalibration = micro_batches_to_come(participant, policies.recalibration_micro_batches)});
 }
 
-ModelStatePtr without_moments(const ModelStatePtr& state) {
-  if (!state) return nullptr;
-  auto result = std::make_shared<ModelState>(*state);
-  result->moments = {};
-  return result;
-}
-
 }  // namespace syncopate

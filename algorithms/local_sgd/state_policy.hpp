@@ -29,7 +29,4 @@ void read_buffer_policy(Settings& settings, StatePolicies& policies);
 // Publishes the participant's model, or the ensemble, with what is to be estimated anew.
 void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble = {});
 
-// The part of a state that rules look back at. Moments are not held, so that the optimizer may go on in place.
-ModelStatePtr without_moments(const ModelStatePtr& state);
-
 }  // namespace syncopate

@@ -13,10 +13,7 @@ RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& context) {
   };
   Cluster::Program serve;
   if (algorithm.traits().servers > 0)
-    serve = [&](Rank rank) {
-      Server server(context, rank);
-      algorithm.serve(server);
-    };
+    serve = [&](Rank rank) { run_server(context, rank, [&](Server& server) { algorithm.serve(server); }); };
   return context.cluster.run(work, serve);
 }
 

@@ -9,7 +9,7 @@ namespace syncopate {
 
 void BackupTokens::run(Worker& worker) const {
   // The step's label comes with the token; samples are those of the worker's own steps.
-  while (worker.receive_model()) worker.send_gradient(worker.compute_own_step_gradient());
+  while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient(Samples::in_turn));
   worker.receive();  // without data: the token of its last gradient, lost to the others
 }
 
@@ -20,7 +20,7 @@ void BackupTokens::serve(Server& server) const {
     for (; !tokens.empty() && !waiting.empty(); tokens.pop_front(), waiting.pop_front())
       server.send_model(waiting.front(), tokens.front());
   };
-  server.send_model_to_all();  // the first step needs no token
+  server.send_model(Receivers::all);  // the first step needs no token
   while (server.budget_left()) {
     hand_out_tokens();
     Gradient sum;
@@ -35,12 +35,9 @@ void BackupTokens::serve(Server& server) const {
       const auto message = server.receive();
       if (!message && server.workers_left() == 0) return;
       if (!message) continue;
-      if (message->step >= server.step()) {
-        server.keep(*message);
+      if (server.keep(*message, {.maximum_staleness = 0})) {
         sum += message->gradient;
         ++count;
-      } else {
-        server.discard(*message);
       }
       waiting.push_back(message->from);
       hand_out_tokens();

@@ -7,77 +7,43 @@
 namespace syncopate {
 
 void BackupWorkers::run(Worker& worker) const {
-  Step published{};
-  const auto publish_assembled = [&] {
-    if (options_.servers > 1 && std::exchange(published, worker.step()) < worker.step()) worker.publish();
-  };
-  while (worker.receive_model(Worker::Versions::equal)) {
-    publish_assembled();
-    if (options_.late == BackupOptions::Late::finish)
-      worker.send_gradient(worker.compute_step_gradient());
-    else if (auto gradient = worker.compute_step_gradient_until_message())
-      worker.send_gradient(*std::move(gradient));
+  while (worker.receive_model()) {
+    auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
+    if (gradient) worker.send_gradient(*std::move(gradient));
   }
-  publish_assembled();
 }
 
 void BackupWorkers::serve(Server& server) const {
   ModelStatePtr average = options_.average_decay ? server.model() : nullptr;
   while (server.budget_left()) {
+    if (cancels()) server.send_model(Receivers::all);
     Gradient sum;
-    const int count = gather(server, sum);
-    if (count == 0) break;  // all workers have left
-    if (options_.rate == BackupOptions::Rate::times_quorum) server.scale_learning_rate(count);
-    if (!options_.average_decay) {
-      server.descend(sum / (count * server.micro_batches()));
-      if (options_.servers == 1) server.publish();
-      continue;
+    std::vector<Rank> accepted;
+    int needed = std::min(quorum_, server.workers_left());
+    while (std::ssize(accepted) < needed) {
+      if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
+      const auto message = server.receive();
+      if (!message) {
+        needed = std::min(quorum_, server.workers_left(accepted));  // no more than can give a gradient to this step
+      } else if (server.keep(*message, {.maximum_staleness = 0})) {
+        sum += message->gradient;
+        accepted.push_back(message->from);
+      }
     }
-    const ModelStatePtr before = server.model();
-    server.descend(sum / (count * server.micro_batches()));
-    const double decay = *options_.average_decay;
-    const bool lags = options_.averaged == BackupOptions::Averaged::before_update;
-    average = server.combine({{decay, average}, {1 - decay, lags ? before : server.model()}});
-    server.publish(average);
+    if (accepted.empty()) return;  // all workers have left
+    const auto count = static_cast<int>(accepted.size());
+    const ModelStatePtr before = average && lags() ? server.model() : nullptr;
+    server.descend(sum / (count * server.micro_batches()), {.rate_factor = rate_factor(count)});
+    const double decay = options_.average_decay.value_or(0);
+    if (average) average = server.combine({{decay, average}, {1 - decay, before ? before : server.model()}});
+    average ? server.publish(average) : server.publish();
   }
-  if (options_.servers > 1) server.send_last_model(Rank{0});
-}
-
-// Adds the first N gradients at this version to the sum, and returns how many they are.
-int BackupWorkers::gather(Server& server, Gradient& sum) const {
-  const bool cancels = options_.late == BackupOptions::Late::cancel;
-  if (cancels) server.send_model_to_all();
-  std::vector<Rank> accepted;
-  int quorum = quorum_of_step(server, accepted);
-  while (static_cast<int>(accepted.size()) < quorum) {
-    if (!cancels) server.send_model_to_waiting();  // late workers too: they get the newest model at once
-    const auto message = server.receive();
-    if (!message) {
-      quorum = quorum_of_step(server, accepted);
-    } else if (message->step == server.step()) {
-      server.keep(*message);
-      sum += message->gradient;
-      accepted.push_back(message->from);
-    } else {
-      server.discard(*message);
-    }
-  }
-  return static_cast<int>(accepted.size());
-}
-
-// N, or fewer if fewer can give a gradient to this step: those who are left, and those who left after theirs.
-int BackupWorkers::quorum_of_step(Server& server, const std::vector<Rank>& accepted) const {
-  const int left = server.workers_left();
-  if (left >= quorum_) return quorum_;
-  const auto gave = std::count_if(accepted.begin(), accepted.end(), [&](Rank r) { return server.has_left(r); });
-  return std::min(quorum_, left + static_cast<int>(gave));
 }
 
 // Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.
 Forecast BackupWorkers::forecast(const PredictionInput& input) const {
-  const bool cancels = options_.late == BackupOptions::Late::cancel;
   const double message_s = input.message_s(options_.servers);  // those of several servers go side by side
-  return predict_quorum(quorum_, cancels, {2 * message_s, message_s}, input);
+  return predict_quorum(quorum_, cancels(), {2 * message_s, message_s}, input);
 }
 
 std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context) {

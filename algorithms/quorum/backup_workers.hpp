@@ -46,8 +46,9 @@ class BackupWorkers : public Algorithm {
   Forecast forecast(const PredictionInput& input) const override;
 
  private:
-  int gather(Server& server, Gradient& sum) const;
-  int quorum_of_step(Server& server, const std::vector<Rank>& accepted) const;
+  bool cancels() const { return options_.late == BackupOptions::Late::cancel; }
+  bool lags() const { return options_.averaged == BackupOptions::Averaged::before_update; }
+  double rate_factor(int count) const { return options_.rate == BackupOptions::Rate::times_quorum ? count : 1; }
 
   int quorum_;
   BackupOptions options_;

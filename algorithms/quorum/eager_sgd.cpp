@@ -21,7 +21,7 @@ Activation EagerSgd::activation(const Worker& worker) const {
   const Step every = options_.synchronous_every;
   if (every > Step{0} && (round.value() + 1) % every.value() == 0) return {.quorum = worker.size()};
   if (options_.activation == EagerOptions::Activation::solo) return {.quorum = 1};
-  return {.rank = Rank{static_cast<int>(worker.shared_uniform(round) * worker.size())}};
+  return {.rank = Rank{static_cast<int>(worker.uniform(round, Drawn::together) * worker.size())}};
 }
 
 std::unique_ptr<Algorithm> make_eager_sgd(Settings& settings, const AlgorithmContext&) {

@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <span>
 #include <utility>
-
-#include "algorithms/synchronous/once_per_gather.hpp"
+#include <vector>
 
 namespace syncopate {
 namespace {
@@ -35,19 +36,19 @@ std::int64_t updates_in_window(const AdaptiveThresholdOptions& options) {
 
 // The last updates, oldest first, and the threshold they give. Each window shares its updates with the one before.
 struct Window {
-  std::vector<SharedNumbers> updates;
+  std::vector<std::shared_ptr<const std::vector<double>>> updates;
   Duration threshold = longest_duration;
 };
 
-Window moved_on(const Window& before, const SharedNumbers& update, const AdaptiveThresholdOptions& options) {
+Window moved_on(const Window& before, std::span<const double> update, const AdaptiveThresholdOptions& options) {
   const auto full = static_cast<std::size_t>(updates_in_window(options));
   Window window{.updates = before.updates};
-  window.updates.push_back(update);
+  window.updates.push_back(std::make_shared<const std::vector<double>>(update.begin(), update.end()));
   if (window.updates.size() > full) window.updates.erase(window.updates.begin());
   if (window.updates.size() < full) return window;
   std::vector<StepTime> times;
-  times.reserve(full * update->size());
-  for (const SharedNumbers& part : window.updates)
+  times.reserve(full * update.size());
+  for (const auto& part : window.updates)
     for (const double number : *part) times.push_back({.seconds = std::abs(number), .at_least = number < 0});
   // One nanosecond later: who takes just as long is in time.
   window.threshold = from_seconds(adaptive_threshold(std::move(times), options)) + Duration{1};
@@ -72,9 +73,9 @@ class AdaptiveThreshold final : public DropThreshold {
       const StepTime time = time_of(step);
       own_.push_back(time.at_least ? -time.seconds : time.seconds);
       if (std::ssize(own_) < rule_.options_.update_every_steps.value()) return;
-      const SharedNumbers update = worker.all_gather(own_);
+      window_ = worker.all_gather(
+          own_, [&](std::span<const double> update) { return moved_on(*window_, update, rule_.options_); });
       own_.clear();
-      window_ = rule_.windows_.get(update, [&] { return moved_on(*window_, update, rule_.options_); });
     }
 
    private:
@@ -84,7 +85,6 @@ class AdaptiveThreshold final : public DropThreshold {
   };
 
   AdaptiveThresholdOptions options_;
-  OncePerGather<Window> windows_;
 };
 
 std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThresholdOptions options) {

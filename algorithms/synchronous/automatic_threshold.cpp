@@ -4,16 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
-
-#include "algorithms/synchronous/once_per_gather.hpp"
 
 namespace syncopate {
 namespace {
 
 // `gathered`: per worker its I x M times, then the mean duration of its steps.
-ThresholdEffect search_in(const std::vector<double>& gathered, int workers, const AutomaticThresholdOptions& options) {
+ThresholdEffect search_in(std::span<const double> gathered, int workers, const AutomaticThresholdOptions& options) {
   const std::size_t count = gathered.size() / static_cast<std::size_t>(workers);
   const auto steps = static_cast<std::size_t>(options.calibration_steps.value());
   const std::size_t micro_batches = (count - 1) / steps;
@@ -80,8 +79,8 @@ class AutomaticThreshold final : public DropThreshold {
       const Step recorded = steps_ - rule_.options_.warmup_steps;
       if (recorded < rule_.options_.calibration_steps) return;
       times_.push_back(to_seconds(duration_) / static_cast<double>(recorded.value()));
-      const SharedNumbers gathered = worker.all_gather(times_);
-      found_ = rule_.found_.get(gathered, [&] { return search_in(*gathered, worker.size(), rule_.options_); });
+      found_ = worker.all_gather(
+          times_, [&](std::span<const double> gathered) { return search_in(gathered, worker.size(), rule_.options_); });
       times_ = {};
     }
 
@@ -94,7 +93,6 @@ class AutomaticThreshold final : public DropThreshold {
   };
 
   AutomaticThresholdOptions options_;
-  OncePerGather<ThresholdEffect> found_;
 };
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "workers/lost_with_state.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -25,16 +27,15 @@ class Compensation final : public DropCompensation {
   Begin begin_;
 };
 
-// Adds the next `count` micro-batches of the worker's data, as if every step so far had taken as many. With
-// count = M they are those of its step.
-void append_fresh(const Worker& worker, int count, std::vector<MicroBatch>& samples) {
+// The next `count` micro-batches of the worker's data in this step, as if every step before had taken as many. With
+// count = M they are those of the step.
+StepWork fresh_work(const Worker& worker, Step step, int count) {
   const int m = worker.micro_batches();
-  const std::int64_t first = worker.file_step().value() * count;
-  MicroBatch next{worker.rank(), Step{first / m}, static_cast<int>(first % m)};
-  for (int i = 0; i < count; ++i) {
-    samples.push_back(next);
-    if (++next.index == m) next = {next.worker, next.step + 1, 0};
-  }
+  const std::int64_t first = step.value() * count;
+  return {.fresh = {worker.rank(), Step{first / m}, static_cast<int>(first % m)},
+          .fresh_count = static_cast<std::size_t>(count),
+          .micro_batches = m,
+          .offered = count};
 }
 
 // The same number of fresh micro-batches at every step.
@@ -42,13 +43,8 @@ class FreshWork : public Course {
  public:
   explicit FreshWork(int offered) : offered_(offered) {}
 
-  StepWork next(Worker& worker) override {
-    thread_local std::vector<MicroBatch> samples;  // one for all fibers: thousands would never be in the cache
-    samples.clear();
-    append_fresh(worker, offered_, samples);
-    return {.samples = samples, .offered = offered_};
-  }
-  void computed(Worker& worker, std::size_t) override { worker.plan_micro_batches(offered_); }
+  StepWork next(Worker& worker) override { return fresh_work(worker, worker.step(), offered_); }
+  std::int64_t computed(std::size_t) override { return offered_; }
 
  private:
   int offered_;
@@ -89,92 +85,82 @@ class ExtraSteps final : public FreshWork {
 
 class Recomputation final : public Course {
  public:
-  explicit Recomputation(Step every_steps) : every_steps_(every_steps) {}
+  Recomputation(const Worker& worker, Step every_steps) : every_steps_(every_steps), dropped_(worker), again_(worker) {}
 
   StepWork next(Worker& worker) override {
     const int m = worker.micro_batches();
-    const Step step = worker.file_step();
-    if (step.value() % every_steps_.value() == 0 && step > since_) begin_epoch(worker);
-    samples_.clear();
-    losses_ = worker.states_lost();
-    is_usual_ = added_steps_left_ == 0;
-    if (is_usual_) {
-      append_fresh(worker, m, samples_);
-    } else {
-      --added_steps_left_;
-      worker.add_step();
-      const auto end = again_.begin() + std::min<std::ptrdiff_t>(m, std::ssize(again_));
-      samples_.assign(again_.begin(), end);
-      again_.erase(again_.begin(), end);
-    }
-    return {.samples = samples_, .offered = m, .usual = is_usual_};
+    const Step step = worker.step() - added_steps_;  // as the file plans them
+    if (step.value() % every_steps_.value() == 0 && step > since_) begin_epoch(worker, step);
+    if (added_steps_left_ == 0) return work_ = fresh_work(worker, step, m);
+    --added_steps_left_;
+    ++added_steps_;
+    const auto end = (*again_).begin() + std::min<std::ptrdiff_t>(m, std::ssize(*again_));
+    samples_.assign((*again_).begin(), end);
+    (*again_).erase((*again_).begin(), end);
+    return work_ = {.earlier = samples_, .offered = m, .usual = false};
   }
 
-  void computed(Worker& worker, std::size_t count) override {
-    if (worker.states_lost() > losses_) {  // and with it the lists of earlier steps
-      dropped_.clear();
-      again_.clear();
-    }
-    if (is_usual_)
-      dropped_.insert(dropped_.end(), samples_.begin() + static_cast<std::ptrdiff_t>(count), samples_.end());
-    else
-      worker.plan_micro_batches(static_cast<std::int64_t>(count));
+  std::int64_t computed(std::size_t count) override {
+    if (!work_.usual) return static_cast<std::int64_t>(count);
+    for (std::size_t i = count; i < work_.size(); ++i) (*dropped_).push_back(work_[i]);
+    return work_.offered;
   }
 
   void finished(Worker&, std::int64_t kept) override {
-    if (is_usual_) kept_ += kept;
+    if (work_.usual) kept_ += kept;
   }
 
  private:
   // Everybody takes as many additional steps as the worker with the longest list needs.
-  void begin_epoch(Worker& worker) {
+  void begin_epoch(Worker& worker, Step step) {
     const std::int64_t m = worker.micro_batches();
-    const std::int64_t planned = (worker.file_step() - since_).value() * worker.size() * m;
-    since_ = worker.file_step();
+    const std::int64_t planned = (step - since_).value() * worker.size() * m;
+    since_ = step;
     if (std::exchange(kept_, 0) == planned) return;  // nobody has dropped any, as all workers know
-    again_ = std::exchange(dropped_, {});
-    const auto own = static_cast<double>(again_.size());
-    const SharedNumbers lengths = worker.all_gather({&own, 1});
-    const auto longest = static_cast<std::int64_t>(*std::ranges::max_element(*lengths));
-    added_steps_left_ = (longest + m - 1) / m;
+    *again_ = std::exchange(*dropped_, {});
+    const auto own = static_cast<double>((*again_).size());
+    const auto longest =
+        worker.all_gather({&own, 1}, [](std::span<const double> all) { return *std::ranges::max_element(all); });
+    added_steps_left_ = (static_cast<std::int64_t>(*longest) + m - 1) / m;
   }
 
   Step every_steps_;
   Step since_{};           // step at which this epoch began
   std::int64_t kept_ = 0;  // in this epoch, over all workers
+  StepWork work_;
   std::vector<MicroBatch> samples_;
-  bool is_usual_ = true;
-  std::vector<MicroBatch> dropped_;  // in this epoch
-  std::vector<MicroBatch> again_;    // still to be computed again
+  LostWithState<std::vector<MicroBatch>> dropped_;  // in this epoch
+  LostWithState<std::vector<MicroBatch>> again_;    // still to be computed again
   std::int64_t added_steps_left_ = 0;
-  int losses_ = 0;  // of the worker's state, when the step began
+  Step added_steps_{};
 };
 
 class CarryOver final : public Course {
  public:
-  explicit CarryOver(int at_most) : at_most_(at_most) {}
+  CarryOver(const Worker& worker, int at_most) : at_most_(static_cast<std::size_t>(at_most)), room_(worker) {}
 
   StepWork next(Worker& worker) override {
     samples_.swap(carried_);
-    losses_ = worker.states_lost();
-    append_fresh(worker, worker.micro_batches(), samples_);
-    return {.samples = samples_, .offered = worker.micro_batches()};
+    carried_.clear();
+    *room_ = at_most_;
+    work_ = fresh_work(worker, worker.step(), worker.micro_batches());
+    work_.earlier = samples_;
+    return work_;
   }
 
-  // What is carried over is neither kept yet nor lost; the list is, with the worker's state.
-  void computed(Worker& worker, std::size_t count) override {
-    const auto left = samples_.size() - count;
-    const std::size_t carried = worker.states_lost() > losses_ ? 0 : std::min(left, static_cast<std::size_t>(at_most_));
-    const auto first = samples_.begin() + static_cast<std::ptrdiff_t>(count);
-    carried_.assign(first, first + static_cast<std::ptrdiff_t>(carried));
-    worker.plan_micro_batches(static_cast<std::int64_t>(samples_.size() - carried));
+  // What is carried over is neither kept yet nor lost.
+  std::int64_t computed(std::size_t count) override {
+    const std::size_t end = count + std::min(work_.size() - count, *room_);
+    for (std::size_t i = count; i < end; ++i) carried_.push_back(work_[i]);
+    return static_cast<std::int64_t>(work_.size() - carried_.size());
   }
 
  private:
-  int at_most_;
+  std::size_t at_most_;
+  StepWork work_;
   std::vector<MicroBatch> samples_;
   std::vector<MicroBatch> carried_;
-  int losses_ = 0;  // of the worker's state, when the step began
+  LostWithState<std::size_t> room_;  // how many may be carried over from this step: the list of it is lost, too
 };
 
 class NoCompensation final : public DropCompensation {
@@ -247,11 +233,13 @@ std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy) {
 }
 
 std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps) {
-  return std::make_shared<Compensation>([=](const Worker&) { return std::make_unique<Recomputation>(every_steps); });
+  return std::make_shared<Compensation>(
+      [=](const Worker& worker) { return std::make_unique<Recomputation>(worker, every_steps); });
 }
 
 std::shared_ptr<const DropCompensation> make_carry_over(int at_most) {
-  return std::make_shared<Compensation>([=](const Worker&) { return std::make_unique<CarryOver>(at_most); });
+  return std::make_shared<Compensation>(
+      [=](const Worker& worker) { return std::make_unique<CarryOver>(worker, at_most); });
 }
 
 std::span<const DropCompensationRow> drop_compensations() { return rows; }

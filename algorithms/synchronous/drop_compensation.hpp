@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,11 +25,22 @@
 
 namespace syncopate {
 
-// What a worker is to compute in a step.
+// What a worker is to compute in a step: micro-batches of steps gone by, and then the next ones of its data.
 struct StepWork {
-  std::span<const MicroBatch> samples{};  // in this order; valid until the worker meets others
-  int offered = 0;                        // micro-batches of a usual step
-  bool usual = true;                      // false: a step added to the run, without a threshold
+  std::span<const MicroBatch> earlier{};  // valid until the next step
+  MicroBatch fresh{};                     // the first of the next ones
+  std::size_t fresh_count = 0;
+  int micro_batches = 1;  // M, of which there are as many in each step of the data
+  int offered = 0;        // micro-batches of a usual step
+  bool usual = true;      // false: a step added to the run, without a threshold
+
+  std::size_t size() const { return earlier.size() + fresh_count; }
+  MicroBatch operator[](std::size_t i) const {
+    if (i < earlier.size()) return earlier[i];
+    const int index = fresh.index + static_cast<int>(i - earlier.size());
+    if (index < micro_batches) return {fresh.worker, fresh.step, index};
+    return {fresh.worker, fresh.step + index / micro_batches, index % micro_batches};
+  }
 };
 
 class DropCompensation {
@@ -39,8 +51,9 @@ class DropCompensation {
     virtual ~Course() = default;
     // Before each step.
     virtual StepWork next(Worker& worker) = 0;
-    // Of the step's work the first `count` have been computed; before the all-reduce.
-    virtual void computed(Worker& worker, std::size_t count) = 0;
+    // Of the step's work the first `count` have been computed; before the all-reduce. How many the step had planned:
+    // those that are not in its sum count as dropped.
+    virtual std::int64_t computed(std::size_t count) = 0;
     // After the step, which all workers together have made of so many micro-batches.
     virtual void finished(Worker&, std::int64_t) {}
   };

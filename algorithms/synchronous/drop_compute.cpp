@@ -17,44 +17,33 @@ void DropCompute::run(Worker& worker) const {
   TimedStep step;
   while (worker.budget_left()) {
     const StepWork work = compensation->next(worker);
-    step.start = worker.now();
-    step.ends.clear();
-    step.times.clear();
-    step.offered = work.offered;
     const Duration tau = work.usual ? threshold->current() : longest_duration;
-    const bool times = threshold->times_micro_batches();
-    const Deadline deadline(later(step.start, tau), options_.preempt, options_.forward_share);
+    const Deadline deadline(later(worker.now(), tau), options_.preempt, options_.forward_share);
+    step.begin(worker.now(), work.offered, threshold->times_micro_batches());
     Gradient sum;
-    for (const MicroBatch& samples : work.samples) {
-      const auto gradient = worker.compute_gradient_on(samples, deadline);
+    for (std::size_t m = 0; m < work.size(); ++m) {
+      const auto gradient = worker.compute_gradient(work[m], deadline);
       if (!gradient) break;
       sum += *gradient;
-      step.ends.push_back(worker.now());
-      if (times) step.times.push_back(gradient->compute_time() + worker.sleep_after());
+      step.add(worker, *gradient);
     }
     step.arrival = worker.now();
-    compensation->computed(worker, step.ends.size());
-    const double divisor = all_reduce_sum(worker, sum, *threshold, {tau, work.offered});
-    worker.descend(sum / divisor);
+    double computed = static_cast<double>(sum.micro_batches());  // then by all
+    const std::span<double> numbers(&computed, options_.normalisation == Normalisation::computed ? 1 : 0);
+    worker.all_reduce_sum(sum, {.numbers = numbers, .planned = compensation->computed(step.ends.size())});
+    const double expected = options_.mean_drop_rate.value_or(threshold->expected_drop_rate().value_or(0));
+    const double drop_rate = tau < longest_duration ? expected : 0;
+    worker.descend(sum / divisor(worker, computed, work.offered, drop_rate), {.is_planned = work.usual});
     worker.publish();
     if (work.usual) threshold->learn(worker, step);
     compensation->finished(worker, sum.micro_batches());
   }
 }
 
-// Sums the gradients of all workers and says by what to divide.
-double DropCompute::all_reduce_sum(Worker& worker, Gradient& sum, const DropThreshold::Course& threshold,
-                                   const Offer& offer) const {
-  if (options_.normalisation == Normalisation::computed) {
-    auto computed = static_cast<double>(sum.micro_batches());
-    worker.all_reduce_sum(sum, {&computed, 1});
-    return std::max(computed, 1.0);  // a sum of nothing is zero, whatever divides it
-  }
-  worker.all_reduce_sum(sum);
+double DropCompute::divisor(const Worker& worker, double computed, int offered, double drop_rate) const {
   if (options_.normalisation == Normalisation::constant) return worker.size() * worker.micro_batches();
-  const bool drops = offer.threshold < longest_duration;
-  const double rate = drops ? options_.mean_drop_rate.value_or(threshold.expected_drop_rate().value_or(0)) : 0;
-  return worker.size() * offer.micro_batches * (1 - rate);
+  if (options_.normalisation == Normalisation::mean_rate) return worker.size() * offered * (1 - drop_rate);
+  return std::max(computed, 1.0);  // a sum of nothing is zero, whatever divides it
 }
 
 // Workers that compensate, or divide by what they have computed, go by lists and numbers of their own.

@@ -44,13 +44,8 @@ class DropCompute : public Algorithm {
   Forecast forecast(const PredictionInput& input) const override;
 
  private:
-  // A step's threshold and how many micro-batches it offers to each worker.
-  struct Offer {
-    Duration threshold;
-    int micro_batches;
-  };
-  double all_reduce_sum(Worker& worker, Gradient& sum, const DropThreshold::Course& threshold,
-                        const Offer& offer) const;
+  // By what the sum of all is divided, made of `computed` micro-batches where each worker was offered so many.
+  double divisor(const Worker& worker, double computed, int offered, double drop_rate) const;
 
   DropComputeOptions options_;
 };

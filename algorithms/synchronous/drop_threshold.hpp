@@ -27,6 +27,20 @@ struct TimedStep {
                                   // the rule asks for it
   Time arrival{};                 // at the all-reduce
   int offered = 0;                // micro-batches of a usual step without a threshold
+  bool is_timed = false;          // whether `times` are asked for
+
+  void begin(Time now, int micro_batches, bool timed) {
+    start = now;
+    ends.clear();
+    times.clear();
+    offered = micro_batches;
+    is_timed = timed;
+  }
+  // The micro-batch computed last.
+  void add(const Worker& worker, const Gradient& gradient) {
+    ends.push_back(worker.now());
+    if (is_timed) times.push_back(worker.micro_batch_time(gradient));
+  }
 };
 
 // What a formula knows of a run before it has begun, to say which threshold a rule will set.

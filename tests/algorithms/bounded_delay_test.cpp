@@ -63,7 +63,7 @@ class Watched : public BoundedDelay {
     while (worker.receive_model()) {
       Gradient gradient;
       const Time start = worker.now();
-      gradient = worker.compute_own_step_gradient();
+      gradient = worker.compute_step_gradient(Samples::in_turn);
       spans.emplace_back(start, worker.now());
       worker.send_gradient(std::move(gradient));
     }

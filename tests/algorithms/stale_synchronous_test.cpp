@@ -62,7 +62,7 @@ class Watched : public StaleSynchronous {
     const auto self = static_cast<std::size_t>(worker.rank().value);
     while (worker.receive_model()) {
       starts.at(self).push_back(worker.now());
-      Gradient gradient = worker.compute_own_step_gradient();
+      Gradient gradient = worker.compute_step_gradient(Samples::in_turn);
       ends.at(self).push_back(worker.now());
       worker.send_gradient(std::move(gradient));
     }

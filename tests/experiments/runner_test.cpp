@@ -264,7 +264,7 @@ struct Alone : Algorithm {
     while (worker.budget_left()) worker.descend(worker.compute_step_gradient() / worker.micro_batches());
     const auto self = static_cast<std::size_t>(worker.rank().value);
     steps[self] = worker.step();
-    number[self] = worker.shared_uniform(Step{0});
+    number[self] = worker.uniform(Step{0}, Drawn::together);
   }
   mutable std::array<Step, 2> steps;
   mutable std::array<double, 2> number{};

@@ -241,7 +241,7 @@ TEST(LockstepCluster, WhatDiffersBetweenWorkersIsAnErrorToAskFor) {
   struct Gathers : Algorithm {
     void run(Worker& worker) const override {
       const double mine = worker.rank().value;
-      worker.all_gather({&mine, 1});
+      worker.all_gather({&mine, 1}, [](std::span<const double> all) { return all.size(); });
     }
     Traits traits() const override { return {.same_course_from = 0}; }
   };

@@ -25,6 +25,13 @@ struct Outcome {
   RunTotals totals;
 };
 
+// The last row that a server has reported, in steps of the experiment file.
+struct LastRow : RunObserver {
+  Step step{};
+  void on_round(const Round& round) override { step = round.step; }
+  void on_publish(const Publication&) override {}
+};
+
 // 20 steps. Micro-batches take an exponential delay of 20 ms on average; the rest of a simulated one, and of a
 // message, is what the arithmetic and the network are taken for.
 struct Parity {
@@ -41,11 +48,13 @@ struct Parity {
   bool server_takes_steps = true;  // false: its workers do
 
   Outcome run(Cluster& cluster, const Algorithm& algorithm) {
+    LastRow last;
     const RunContext context{.cluster = cluster,
                              .training = training,
                              .learning_rate = learning_rate,
                              .budget = {.steps = Step{20}, .seconds = {}, .samples = {}, .bytes = {}},
                              .micro_batches = micro_batches,
+                             .observer = &last,
                              .initial_model = training.initial_state()};
     Outcome outcome;
     const auto program = [&](Rank self) {
@@ -56,12 +65,13 @@ struct Parity {
       if (self.value == session->rank()) outcome.parameters = training.values(worker.model());
     };
     const auto serve = [&](Rank self) {
-      Server server(context, self);
-      algorithm.serve(server);
-      if (server_takes_steps) {
-        EXPECT_EQ(server.file_step(), Step{20});
-      }
-      if (self.value == session->rank()) outcome.parameters = training.values(server.model());
+      run_server(context, self, [&](Server& server) {
+        algorithm.serve(server);
+        if (server_takes_steps && self == cluster.server()) {
+          EXPECT_EQ(last.step, Step{20});
+        }
+        if (self.value == session->rank()) outcome.parameters = training.values(server.model());
+      });
     };
     outcome.totals = cluster.run(program, algorithm.traits().servers > 0 ? Cluster::Program(serve) : nullptr);
     return outcome;

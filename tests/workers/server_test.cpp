@@ -36,19 +36,21 @@ struct Served {
   std::vector<Told> told;  // by worker
 };
 
-// The server takes eight gradients, steps along each of them alone, and discards the third and the sixth.
-Served serve_eight(double steps_per_file_step) {
+// The server takes eight gradients, steps along each of them alone, and discards the third and the sixth. It says of
+// how many of them it means a step to be, of which the experiment file's have two.
+Served serve_eight(int gradients_per_step) {
   const SimulatedRun setup{.workers = 2, .micro_batches = 2, .budget = {.steps = 100}};
   Served served{.outcome = {}, .told = std::vector<Told>(2)};
   const auto work = [&](Worker& worker) {
     while (const auto message = worker.receive()) {
       served.told[static_cast<std::size_t>(worker.rank().value)].emplace_back(message->kept, message->step.value());
-      worker.send_to_server(Message::of_gradient(message->step, worker.compute_own_step_gradient()));
+      worker.send(Rank{worker.size()},
+                  Message::of_gradient(message->step, worker.compute_step_gradient(Samples::in_turn)));
     }
   };
   const auto serve = [&](Server& server) {
-    server.count_steps_per_file_step(steps_per_file_step);
-    server.send_model_to_all();
+    server.set_gradients_per_step(gradients_per_step);
+    server.send_model(Receivers::all);
     for (int i = 0; i < 8; ++i) {
       const auto message = server.receive();
       ASSERT_TRUE(message);
@@ -81,7 +83,7 @@ void expect_row(const StepRow& row, int step, int period, double end_s, double d
 // Models and gradients have 16 bytes. A row's are those that were moved before its step: at 3 s two models and both
 // gradients, with a model in between.
 TEST(Server, RowsAreStepsOfTheExperimentFile) {
-  const auto rows = serve_eight(2).outcome.rounds;
+  const auto rows = serve_eight(1).outcome.rounds;
   ASSERT_EQ(rows.size(), 3u);
   expect_row(rows[0], 1, 1, 3, 3, 4, 0, 5 * 16);
   expect_row(rows[1], 2, 1, 9, 6, 4, 2, 6 * 16);
@@ -89,7 +91,7 @@ TEST(Server, RowsAreStepsOfTheExperimentFile) {
 }
 
 TEST(Server, AStepThatIsSeveralOfTheExperimentFileIsOneRow) {
-  const auto rows = serve_eight(0.5).outcome.rounds;
+  const auto rows = serve_eight(4).outcome.rounds;
   ASSERT_EQ(rows.size(), 6u);
   expect_row(rows[0], 2, 2, 3, 3, 2, 0, 3 * 16);
   expect_row(rows[1], 4, 2, 3, 0, 2, 0, 2 * 16);
@@ -100,8 +102,8 @@ TEST(Server, AStepThatIsSeveralOfTheExperimentFileIsOneRow) {
 }
 
 TEST(Server, ItsModelsSayHowMuchOfTheTrainingIsInThem) {
-  for (const double steps_per_file_step : {1.0, 2.0}) {
-    const Served served = serve_eight(steps_per_file_step);
+  for (const int gradients_per_step : {2, 1}) {
+    const Served served = serve_eight(gradients_per_step);
     EXPECT_EQ(served.outcome.totals.staleness, (std::vector<std::int64_t>{3, 3}));
     ASSERT_GE(served.told[0].size(), 4u);
     ASSERT_GE(served.told[1].size(), 4u);
@@ -111,7 +113,7 @@ TEST(Server, ItsModelsSayHowMuchOfTheTrainingIsInThem) {
 }
 
 TEST(Server, PublicationsAreInStepsOfTheExperimentFileAndCountWhatWasMovedBefore) {
-  const auto publications = serve_eight(2).outcome.publications;
+  const auto publications = serve_eight(1).outcome.publications;
   ASSERT_EQ(publications.size(), 6u);
   constexpr int bytes[] = {3, 5, 9, 11, 15, 17};  // in messages
   constexpr double at_s[] = {3, 3, 6, 9, 12, 12};
@@ -134,7 +136,8 @@ TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
           fmt::format("{} at {} s", message->step.value(), to_seconds(worker.now())));
       const bool sends_two = worker.rank() == Rank{1} && message->step == Step{0};
       for (int i = 0; i < (sends_two ? 2 : 1); ++i)
-        worker.send_to_server(Message::of_gradient(message->step, worker.compute_own_step_gradient()));
+        worker.send(Rank{worker.size()},
+                    Message::of_gradient(message->step, worker.compute_step_gradient(Samples::in_turn)));
     }
   };
   const auto serve = [&](Server& server) {
@@ -145,21 +148,21 @@ TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
       server.keep(*message);
     };
     server.send_model(Rank{1});
-    server.send_model_to_waiting();
-    server.send_model_to_waiting();  // all have it
-    take(1), take(0), take(2);       // at 2 s, as they were sent it
-    server.send_model_to_waiting();  // all wait for the next
+    server.send_model(Receivers::waiting);
+    server.send_model(Receivers::waiting);  // all have it
+    take(1), take(0), take(2);              // at 2 s, as they were sent it
+    server.send_model(Receivers::waiting);  // all wait for the next
     server.descend({});
-    server.send_model_to_waiting();
-    take(1);                         // at 3 s, its second of version 0: it has been sent version 1, and
-    server.send_model_to_waiting();  // waits for the next
+    server.send_model(Receivers::waiting);
+    take(1);                                // at 3 s, its second of version 0: it has been sent version 1, and
+    server.send_model(Receivers::waiting);  // waits for the next
     server.descend({});
-    server.send_model_to_waiting();
+    server.send_model(Receivers::waiting);
     take(0), take(1), take(2);  // at 4 s, all of version 1, which two of them are late with
-    server.send_model_to_waiting();
-    server.send_model_to_waiting();
+    server.send_model(Receivers::waiting);
+    server.send_model(Receivers::waiting);
     EXPECT_EQ(server.now(), Time{from_seconds(4)});
-    server.receive_until(Time{from_seconds(4.75)});
+    server.receive(Time{from_seconds(4.75)});
   };
   const auto outcome = setup.run(ServedScript(work, serve));
   for (const std::size_t worker : {0, 2})

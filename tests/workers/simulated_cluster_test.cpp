@@ -40,7 +40,7 @@ TEST(SimulatedCluster, MessagesArriveInVirtualTimeNotInTheOrderOfExecution) {
   setup.run(Script([&](Worker& worker) {
     if (worker.rank() == Rank{0}) {
       compute(worker, 9);
-      while (const auto message = worker.try_receive())
+      while (const auto message = worker.receive({.until = worker.now()}))
         log.push_back(fmt::format("{} at {:.1f} s", message->from.value, to_seconds(worker.now())));
       return;
     }
@@ -56,9 +56,9 @@ TEST(SimulatedCluster, AReceiverWaitsUntilTheMessageArrives) {
   const SimulatedRun setup{.workers = 2};
   const auto outcome = setup.run(Script([&](Worker& worker) {
     if (worker.rank() == Rank{0}) {
-      EXPECT_FALSE(worker.receive_until(start_time + from_seconds(2.0)));
+      EXPECT_FALSE(worker.receive({.until = start_time + from_seconds(2.0)}));
       EXPECT_EQ(worker.now(), start_time + from_seconds(2.0));
-      EXPECT_TRUE(worker.receive_until(start_time + from_seconds(4.0)));
+      EXPECT_TRUE(worker.receive({.until = start_time + from_seconds(4.0)}));
       EXPECT_EQ(worker.now(), start_time + from_seconds(3.5));
       EXPECT_FALSE(worker.receive());  // nobody is left who could send
     } else {
@@ -99,7 +99,8 @@ TEST(SimulatedCluster, WhoWaitsForOneWorkerLearnsThatItHasLeft) {
       worker.send(Rank{0}, {});
       return;
     }
-    while (worker.receive_from(Rank{1})) log.push_back(fmt::format("message at {:.1f} s", to_seconds(worker.now())));
+    while (worker.receive({.from = Rank{1}}))
+      log.push_back(fmt::format("message at {:.1f} s", to_seconds(worker.now())));
     log.push_back(fmt::format("end at {:.1f} s", to_seconds(worker.now())));
   }));
   EXPECT_EQ(log, (std::vector<std::string>{"message at 2.5 s", "end at 2.5 s"}));
@@ -183,7 +184,7 @@ TEST(SimulatedCluster, WorkersEndWhenTheirServerHasEnded) {
         while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient());
       },
       [](Server& server) {
-        server.send_model_to_waiting();
+        server.send_model(Receivers::waiting);
         server.receive();
       }));
   EXPECT_EQ(outcome.totals.end, start_time + from_seconds(2.0));  // 0.5 down, 1 s, 0.5 up
@@ -194,10 +195,10 @@ TEST(SimulatedCluster, ATimedWaitEndsWithTheServer) {
   const SimulatedRun setup{.workers = 2};
   const auto outcome = setup.run(Script(
       [](Worker& worker) {
-        EXPECT_FALSE(worker.receive_until(start_time + from_seconds(100)));
+        EXPECT_FALSE(worker.receive({.until = start_time + from_seconds(100)}));
         EXPECT_LE(worker.now(), start_time + from_seconds(2));
       },
-      [](Server& server) { server.receive_until(start_time + from_seconds(2)); }));
+      [](Server& server) { server.receive(start_time + from_seconds(2)); }));
   EXPECT_EQ(outcome.totals.end, start_time + from_seconds(2));
 }
 
@@ -206,7 +207,7 @@ TEST(SimulatedCluster, AveragingByDifferentPoliciesIsExplained) {
   const std::string text = message_of([&] {
     setup.run(Script([](Worker& worker) {
       const StatePolicy moments = worker.rank() == Rank{0} ? StatePolicy::keep : StatePolicy::reset;
-      worker.average_model({.moments = {moments, moments}});
+      worker.average_model({.policy = {.moments = {moments, moments}}});
     }));
   });
   EXPECT_EQ(text, "worker 1 averages by another policy than the others");
@@ -246,12 +247,12 @@ TEST(SimulatedCluster, WholeStepsTakeWhatTheirMicroBatchesTake) {
         [&](Worker& worker) {
           for (Step step = 0; step < Step{25} && worker.receive_model(); ++step) {
             Gradient gradient;
-            check(worker, step, [&] { gradient = worker.compute_own_step_gradient(); });
+            check(worker, step, [&] { gradient = worker.compute_step_gradient(Samples::in_turn); });
             worker.send_gradient(std::move(gradient));
           }
         },
         [](Server& server) {
-          server.send_model_to_all();
+          server.send_model(Receivers::all);
           for (int received = 0; received < 40 * 25;) {
             const auto message = server.receive();
             if (!message) continue;
@@ -317,12 +318,12 @@ TEST(SimulatedCluster, EveryWorkerSecondIsAccountedFor) {
         if (kind == 1) worker.average_model({});
         if (kind == 2 && worker.rank() != Rank{0})
           worker.send(Rank{0}, {.kind = worker.rank() > Rank{1} ? Message::Kind::model : Message::Kind::note});
-        if (kind == 3) worker.receive_until(later(worker.now(), from_seconds(0.4)));
+        if (kind == 3) worker.receive({.until = later(worker.now(), from_seconds(0.4))});
         Gradient sum;
         if (kind == 4) worker.all_reduce_sum(sum);
       }
     };
-    const auto serve = [](Server& server) { server.receive_until(start_time + from_seconds(3.3)); };
+    const auto serve = [](Server& server) { server.receive(start_time + from_seconds(3.3)); };
     const auto outcome = setup.run(has_server ? Script(work, serve) : Script(work));
     for (const Account& account : outcome.totals.accounts) {
       RC_ASSERT(account.total() == outcome.totals.end.time_since_epoch());

@@ -13,6 +13,7 @@
 #include "tests/algorithms/script.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/delays/outages.hpp"
+#include "workers/lost_with_state.hpp"
 
 namespace syncopate {
 namespace {
@@ -30,18 +31,17 @@ TEST(Worker, AnExtendedBudgetIsAsMuchLongerAsAllExtensionsTogether) {
       EXPECT_EQ(worker.steps_left(), Step{4});
       worker.extend_budget(1, stretch);
       worker.extend_budget(3, stretch);
-      worker.scale_learning_rate(0.5);
       for (int s = 0; s < 8; ++s) {
         EXPECT_EQ(worker.steps_left(), Step{8 - s});
         EXPECT_TRUE(worker.budget_left()) << s;
-        EXPECT_TRUE(worker.budget_left_alone()) << s;
+        EXPECT_TRUE(worker.budget_left(Judged::alone)) << s;
         const int of_schedule = stretch ? s / 2 : std::min(s, 4);
-        EXPECT_NEAR(worker.learning_rate(), 0.5 * 0.2 * (4 - of_schedule), 1e-12) << s;
+        EXPECT_NEAR(worker.learning_rate(), 0.2 * (4 - of_schedule), 1e-12) << s;
         worker.descend({});
       }
       EXPECT_EQ(worker.steps_left(), Step{0});
       EXPECT_FALSE(worker.budget_left());
-      EXPECT_FALSE(worker.budget_left_alone());
+      EXPECT_FALSE(worker.budget_left(Judged::alone));
     }));
   }
 }
@@ -51,11 +51,11 @@ TEST(Worker, ABudgetOfSecondsIsNotExtended) {
   setup.run(Script([&](Worker& worker) {
     worker.extend_budget(4, true);
     for (int s = 0; s < 2; ++s) {
-      EXPECT_TRUE(worker.budget_left() && worker.budget_left_alone());
+      EXPECT_TRUE(worker.budget_left() && worker.budget_left(Judged::alone));
       EXPECT_NEAR(worker.learning_rate(), 0.2 * (4 - s), 1e-12);
       worker.descend(*worker.compute_gradient());
     }
-    EXPECT_FALSE(worker.budget_left() || worker.budget_left_alone());  // it is met exactly
+    EXPECT_FALSE(worker.budget_left() || worker.budget_left(Judged::alone));  // it is met exactly
   }));
 }
 
@@ -66,7 +66,7 @@ TEST(Worker, OnItsOwnItTakesTheOthersForAsFastAsItself) {
     setup.run(Script([&](Worker& worker) {
       const auto take = [&](int steps) {
         for (int i = 0; i < steps; ++i) {
-          EXPECT_TRUE(worker.budget_left_alone()) << i;
+          EXPECT_TRUE(worker.budget_left(Judged::alone)) << i;
           worker.descend(*worker.compute_gradient());
         }
       };
@@ -82,7 +82,7 @@ TEST(Worker, OnItsOwnItTakesTheOthersForAsFastAsItself) {
         }
         EXPECT_FALSE(worker.budget_left());
       }
-      EXPECT_FALSE(worker.budget_left_alone());
+      EXPECT_FALSE(worker.budget_left(Judged::alone));
     }));
   }
 }
@@ -134,8 +134,8 @@ void agree(Worker& worker, const std::string& kind) {
     worker.descend(none);
   }
   if (kind == "average") worker.average_model({});
-  if (kind == "group") worker.average_in_group({}, 2);
-  if (kind == "broadcast") worker.broadcast_model(Rank{0});
+  if (kind == "group") worker.average_model({.group_size = 2});
+  if (kind == "broadcast") worker.finish(worker.start(Collective::broadcast(worker.model(), Rank{0})));
   if (kind == "barrier") worker.barrier();
   if (kind == "finish_round") worker.finish_round();
   if (kind == "partial") {
@@ -156,6 +156,7 @@ TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
       ModelStatePtr agreed, restarted;
       int lost = 0;
       const auto outcome = setup.run(Script([&](Worker& worker) {
+        LostWithState<int> kept(worker, 7);
         worker.descend(*worker.compute_gradient());
         agree(worker, kind);
         EXPECT_EQ(worker.now(), Time{from_seconds(agreed_s)});
@@ -165,7 +166,10 @@ TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
         if (worker.rank() == Rank{1}) {
           agreed = here;
           restarted = worker.model();
-          lost = worker.states_lost();
+          lost = *kept == 7 ? 0 : 1;
+          EXPECT_EQ(*kept, lost == 0 ? 7 : 0);
+          *kept = 8;
+          EXPECT_EQ(*kept, 8);  // lost once
           EXPECT_EQ(worker.now(), Time{from_seconds(agreed_s + after + 0.75 + 1)});
         }
         worker.barrier();
@@ -239,13 +243,13 @@ TEST(Worker, WhoHasAskedAServerForItsModelKnowsHowFarTheTrainingHasCome) {
       },
       [](Server& server) {
         server.advance_to(3, 10);
-        server.send_model_to_all();
-        EXPECT_FALSE(server.receive_until(Time{from_seconds(0.5)}));
+        server.send_model(Receivers::all);
+        EXPECT_FALSE(server.receive(Time{from_seconds(0.5)}));
         server.advance_to(4, 20);
         const auto message = server.receive();
         ASSERT_TRUE(message);
-        EXPECT_EQ(server.staleness(*message), Step{0});
-        server.keep(*message);
+        EXPECT_EQ(message->step, Step{4});
+        EXPECT_TRUE(server.keep(*message, {.maximum_staleness = 0}));
       }));
   ASSERT_EQ(outcome.publications.size(), 1u);
   EXPECT_EQ(outcome.publications[0].samples, 20);
@@ -286,8 +290,8 @@ TEST(Worker, AServersStepThatIsAlwaysBegunAnewIsAFailureWhateverEndsOfIt) {
           worker.compute_step_gradient();
         },
         [](Server& server) {
-          server.send_model_to_all();
-          server.receive_until(Time{from_seconds(1e6)});
+          server.send_model(Receivers::all);
+          server.receive(Time{from_seconds(1e6)});
         }));
   } catch (const RunFailure& error) {
     failure = error.what();

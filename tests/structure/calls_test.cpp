@@ -1,0 +1,109 @@
+// How much a method may ask for: the public calls of Worker, Participant and Server, and of what they hand out, are few
+// enough to be read in one go, and each has a method that needs it.
+//
+// Counted are the names of each class's public functions; overloads are one call, constructors none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path source = SYNCOPATE_SOURCE_DIR;
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The public part of a class, without comments and with the bodies of functions as semicolons.
+std::string public_part(const std::string& header, const std::string& name) {
+  const std::string text = std::regex_replace(header, std::regex("//[^\n]*"), "");
+  const std::regex heading("\nclass " + name + "\\b[^;{]*\\{");
+  std::smatch found;
+  if (!std::regex_search(text, found, heading)) return "";
+  const auto begin = static_cast<std::size_t>(found.position() + found.length());
+  std::string body = text.substr(begin, text.find("\n};", begin) - begin);
+  body = body.substr(body.find(" public:") + 8);
+  body = body.substr(0, std::min(body.find("\n protected:"), body.find("\n private:")));
+  std::string result;
+  int depth = 0;
+  bool is_default = false;  // in the braces of a default argument
+  for (const char c : body) {
+    if (c == '{' && depth++ == 0) {
+      const auto last = result.find_last_not_of(" \n");
+      is_default = last != std::string::npos && result[last] == '=';
+    }
+    if (depth == 0) result += c;
+    if (c == '}' && --depth == 0 && !is_default) result += ';';
+  }
+  return result;
+}
+
+std::set<std::string> calls_of(const std::string& header, const std::string& name) {
+  const std::string text = public_part(text_of(source / "workers" / header), name);
+  EXPECT_NE(text, "") << name;
+  std::set<std::string> calls;
+  const std::regex function(R"((operator\W+?|[A-Za-z_]\w*)\s*\()");
+  std::size_t begin = 0;
+  for (std::size_t end = text.find(';'); end != std::string::npos; begin = end + 1, end = text.find(';', begin)) {
+    const std::string statement = text.substr(begin, end - begin);
+    std::smatch found;
+    if (statement.find("= delete") != std::string::npos || !std::regex_search(statement, found, function)) continue;
+    if (found[1] != name) calls.insert(found[1]);
+  }
+  return calls;
+}
+
+struct Class {
+  std::string header;
+  std::string name;
+};
+const std::vector<Class> classes = {{"participant.hpp", "Participant"},
+                                    {"worker.hpp", "Worker"},
+                                    {"server.hpp", "Server"},
+                                    {"lost_with_state.hpp", "LostWithState"}};
+
+TEST(Calls, OfWorkerAndServerAreAtMostFortyFive) {
+  constexpr std::size_t most = 45;
+  std::size_t count = 0;
+  for (const auto& [header, name] : classes) count += calls_of(header, name).size();
+  EXPECT_LE(count, most) << "a new call needs a good reason; see whether another one can do without its like";
+  EXPECT_GT(count, 30u) << "the headers were read";
+}
+
+TEST(Calls, AreReadFromTheHeadersAsTheyStand) {
+  EXPECT_THAT(calls_of("server.hpp", "Server"), testing::IsSupersetOf({"receive", "send_model", "keep", "descend"}));
+  EXPECT_THAT(calls_of("worker.hpp", "Worker"), testing::IsSupersetOf({"all_gather", "micro_batch_time", "start"}));
+  EXPECT_THAT(calls_of("worker.hpp", "Worker"), testing::Not(testing::Contains("current")));
+  EXPECT_THAT(calls_of("participant.hpp", "Participant"), testing::IsSupersetOf({"rank", "publish", "budget_left"}));
+  EXPECT_EQ(calls_of("lost_with_state.hpp", "LostWithState").size(), 1u);
+}
+
+// Of a collective that goes on while its worker computes: what overlapping methods stand on.
+const std::set<std::string> without_a_method_yet = {"start", "finish"};
+
+TEST(Calls, HaveAMethodThatNeedsThem) {
+  std::string methods;
+  for (const auto& entry : fs::recursive_directory_iterator(source / "algorithms"))
+    if (entry.path().extension() == ".cpp" || entry.path().extension() == ".hpp") methods += text_of(entry.path());
+  for (const auto& [header, name] : classes)
+    for (const std::string& call : calls_of(header, name)) {
+      if (call.starts_with("operator") || without_a_method_yet.contains(call)) continue;
+      const bool is_called = methods.find("." + call + "(") != std::string::npos;
+      EXPECT_TRUE(is_called) << name << "::" << call << " is called by no method: it goes";
+    }
+}
+
+}  // namespace
+}  // namespace syncopate
