@@ -134,18 +134,19 @@ void Worker::ask_server_for_model(Here at) {
   if (steps_are_versions_) step_ = message->step;
 }
 
-// A step in turn that does not come to its end is over all the same: another one follows.
-MicroBatch Worker::first_in_turn() {
-  const MicroBatch first{rank_, taken_ / micro_batches(), 0};
+// The next step of the data.
+Step Worker::take_turn() {
+  const Step turn = taken_ / micro_batches();
   taken_ += micro_batches();
-  return first;
+  return turn;
 }
 
 Gradient Worker::compute_step_gradient(Samples samples) {
   if (samples == Samples::in_turn) {
-    const MicroBatch first = first_in_turn();
-    if (may_lose_state_) return compute_step_with_outages([&](int m) { return MicroBatch{rank_, first.step, m}; });
-    return context_.cluster.compute_gradients(rank_, model_, first, micro_batches());
+    if (cancelled_turns_ > Step{0}) return *compute_turn({});
+    const Step step = take_turn();
+    if (may_lose_state_) return compute_step_with_outages([&](int m) { return MicroBatch{rank_, step, m}; });
+    return context_.cluster.compute_gradients(rank_, model_, {rank_, step, 0}, micro_batches());
   }
   const MicroBatch first{rank_, step_, next_micro_batch_};
   next_micro_batch_ += micro_batches();
@@ -157,14 +158,39 @@ Gradient Worker::compute_step_gradient(Samples samples) {
 
 std::optional<Gradient> Worker::compute_step_gradient(const Deadline& deadline, Samples samples) {
   if (deadline.at == never && !deadline.at_message) return compute_step_gradient(samples);
-  MicroBatch next = samples == Samples::in_turn ? first_in_turn() : MicroBatch{};
+  if (taken_ >= data_ || (deadline.at_message && nobody_can_send())) return std::nullopt;
+  if (samples == Samples::in_turn) return compute_turn(deadline);
   Gradient sum;
-  for (; next.index < micro_batches(); ++next.index) {
-    const auto gradient = samples == Samples::in_turn ? compute_slot(next, next, deadline) : compute_gradient(deadline);
+  for (int m = 0; m < micro_batches(); ++m) {
+    const auto gradient = compute_gradient(deadline);
     if (!gradient) return std::nullopt;
     sum += *gradient;
   }
   return sum;
+}
+
+// The durations are those of a step that is further on by as many as have been cancelled.
+std::optional<Gradient> Worker::compute_turn(const Deadline& deadline) {
+  const Step step = take_turn();
+  Gradient sum;
+  for (int m = 0; m < micro_batches(); ++m) {
+    const auto gradient = compute_slot({rank_, step + cancelled_turns_, m}, {rank_, step, m}, deadline);
+    if (!gradient) {
+      taken_ -= micro_batches();
+      ++cancelled_turns_;
+      return std::nullopt;
+    }
+    sum += *gradient;
+  }
+  return sum;
+}
+
+// Servers that have ended send nothing any more, and workers only where there is none.
+bool Worker::nobody_can_send() const {
+  const int first = context_.cluster.servers() > 0 ? size_ : 0;
+  for (int other = first; other < size_ + context_.cluster.servers(); ++other)
+    if (Rank{other} != rank_ && !has_left(Rank{other})) return false;
+  return true;
 }
 
 void Worker::descend(const Gradient& gradient, const StepOptions& options) {

@@ -32,7 +32,8 @@ class LostWithState;
 // Which samples a step's micro-batches have, and whose durations they take.
 enum class Samples {
   of_step,  // those of the worker's step. Of a step begun anew: the next ones of it
-  in_turn,  // the worker's next ones, whatever its step is, so that none comes twice in an epoch
+  in_turn,  // the worker's next ones, whatever its step is, so that none comes twice in an epoch. What a deadline cuts
+            // off has other durations when its turn comes again
 };
 
 struct SumOptions {
@@ -67,7 +68,8 @@ class Worker final : public Participant {
     return last.compute_time() + context_.cluster.sleep_after(rank_, {rank_, step_, next_micro_batch_ - 1});
   }
 
-  // Sum over M micro-batches: a whole step's gradient, not yet divided; nothing if the deadline passes first.
+  // Sum over M micro-batches: a whole step's gradient, not yet divided; nothing if the deadline passes first, or if
+  // this worker's data are used up, or nobody is left who could send the message that it computes until.
   Gradient compute_step_gradient(Samples samples = Samples::of_step);
   std::optional<Gradient> compute_step_gradient(const Deadline& deadline, Samples samples = Samples::of_step);
 
@@ -146,7 +148,9 @@ class Worker final : public Participant {
 
   bool data_left() const { return taken_ < data_; }
   std::optional<Gradient> compute_slot(const MicroBatch& slot, const MicroBatch& samples, const Deadline& deadline);
-  MicroBatch first_in_turn();
+  Step take_turn();
+  std::optional<Gradient> compute_turn(const Deadline& deadline);
+  bool nobody_can_send() const;
   bool loses_state(Attempts& attempts);
   [[noreturn]] void give_up(const Attempts& attempts) const;
   void go_back_to_agreed();
@@ -166,6 +170,7 @@ class Worker final : public Participant {
   bool may_lose_state_;
   bool steps_are_versions_ = false;  // its step is that of the server's model
   bool has_last_model_ = false;      // of a server that has ended
+  Step cancelled_turns_{};           // steps of Samples::in_turn that met a deadline
   std::vector<Step> slice_steps_;    // with several servers: version of each slice
   Contribution since_sync_{};
   int sums_under_way_ = 0;        // started and not finished: the steps along them come first

@@ -19,6 +19,7 @@
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gradient_coding/coded_sgd.hpp"
 #include "algorithms/gradient_coding/cyclic_repetition.hpp"
+#include "algorithms/k_batch_sync.cpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
@@ -191,6 +192,18 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
     EXPECT_EQ(found.messages, expected.messages);
     EXPECT_EQ(found.collectives, expected.collectives);
     EXPECT_GT(found.messages, 0);
+  }
+}
+
+// The second worked example of algorithms/README.md. Whose gradients make a step is for the clock to say.
+TEST(Parity, KBatchSyncKeepsAsMuchOnBothClusters) {
+  for (const int gradients : {1, 4, 8}) {
+    const KBatchSync algorithm(gradients);
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+      EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
   }
 }
 

@@ -1,0 +1,30 @@
+#include "algorithms/k_batch_sync.hpp"
+
+namespace syncopate {
+
+void KBatchSync::run(Worker& worker) const {
+  while (worker.receive_model())
+    while (auto gradient = worker.compute_step_gradient(Deadline::until_message(), Samples::in_turn))
+      worker.send_gradient(*std::move(gradient));
+}
+
+void KBatchSync::serve(Server& server) const {
+  server.set_gradients_per_step(gradients_);
+  while (server.budget_left()) {
+    server.send_model(Receivers::all);
+    Gradient sum;
+    while (sum.micro_batches() < gradients_ * server.micro_batches()) {
+      const auto message = server.receive_until_all_left();
+      if (!message) return;
+      if (server.keep(*message, {.maximum_staleness = 0})) sum += message->gradient;
+    }
+    server.descend(sum / static_cast<double>(sum.micro_batches()));
+    server.publish();
+  }
+}
+
+std::unique_ptr<Algorithm> make_k_batch_sync(Settings& settings, const AlgorithmContext&) {
+  return std::make_unique<KBatchSync>(static_cast<int>(settings.integer("gradients", 1, 1'000'000)));
+}
+
+}  // namespace syncopate

@@ -1,0 +1,28 @@
+// K-batch-sync SGD: a server steps along any K gradients of its newest version, whoever sent them; each worker sends as
+// many as it likes. What is under way at the update is cancelled.
+// Source:  Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race".
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    per step N models down, and K gradients or more up, P floats each.
+// Differs: a gradient that was sent before the update and arrives after it is dropped.
+// Checks:  K = N and equal workers equal synchronous SGD bit for bit; under exponential times of mean mu a step takes
+//          K mu / N.
+#pragma once
+
+#include "algorithms/method/algorithm.hpp"
+
+namespace syncopate {
+
+class KBatchSync : public Algorithm {
+ public:
+  explicit KBatchSync(int gradients) : gradients_(gradients) {}
+  void run(Worker& worker) const override;
+  void serve(Server& server) const override;
+  Traits traits() const override { return {.servers = 1}; }
+
+ private:
+  int gradients_;  // K
+};
+
+std::unique_ptr<Algorithm> make_k_batch_sync(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate
