@@ -122,7 +122,7 @@ void Worker::go_back_to_agreed() {
   agreed_model_.reset();
 }
 
-// The server answers with its model as it is then (Server::receive_until). Where steps are versions of the model,
+// The server answers with its model as it is then (Server::receive). Where steps are versions of the model,
 // the worker's is that one's; the micro-batches of the step keep their numbers.
 void Worker::ask_server_for_model(Here at) {
   send(context_.cluster.server(), Message::request(Message::before_all), at);

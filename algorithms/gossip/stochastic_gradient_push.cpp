@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <cmath>
-#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -14,83 +13,56 @@
 namespace syncopate {
 namespace {
 
-// The directed exponential graph: in step k everybody sends to the worker 2^(k mod L) ranks further, where L is
-// the number of powers of two below N.
-class ExponentialGraph {
- public:
-  explicit ExponentialGraph(const Worker& worker)
-      : rank_(worker.rank().value),
-        size_(worker.size()),
-        distances_(std::bit_width(static_cast<unsigned>(size_ - 1))) {}
+// The directed exponential graph: in step k everybody sends to the worker 2^(k mod L) ranks further, where L is the
+// number of powers of two below N; 0 for one worker, which has nobody to send to.
+int powers(const Worker& worker) { return std::bit_width(static_cast<unsigned>(worker.size() - 1)); }
+// To whom a worker sends in this step, or, with direction -1, who sends to it.
+Rank peer(const Worker& worker, Step step, int direction = 1) {
+  const int distance = 1 << (step.value() % powers(worker));
+  return Rank{(worker.rank().value + worker.size() + direction * distance) % worker.size()};
+}
 
-  Rank receiver(Step step) const { return Rank{(rank_ + distance(step)) % size_}; }
-  Rank sender(Step step) const { return Rank{(rank_ + size_ - distance(step)) % size_}; }
-  std::vector<Rank> receivers() const {
-    std::vector<Rank> all;
-    for (Step step; step < Step{distances_}; ++step) all.push_back(receiver(step));
-    return all;
-  }
-
- private:
-  int distance(Step step) const { return 1 << (step.value() % distances_); }
-
-  int rank_;
-  int size_;
-  int distances_;  // L; 0 for one worker, which has nobody to send to
-};
-
-// The messages that a worker is sent, one per step.
+// The messages that a worker is sent, one per step, as far as they are to be mixed in.
 class Pushes {
  public:
-  Pushes(Gossip& gossip, Step overlap) : gossip_(gossip), overlap_(overlap) {}
+  Pushes(Worker& worker, Gossip& gossip) : worker_(worker), gossip_(gossip) {}
 
-  // Those to be taken in after this step: waits for none of the last `overlap` steps.
-  std::vector<Message> receive(Step step, Rank sender) {
-    std::vector<Message> messages;
-    if (early_.erase(step) == 0) awaited_[step] = sender;
-    if (overlap_ > Step{0})
-      while (auto message = gossip_.try_receive()) take(std::move(*message), messages);
-    await(step - overlap_, messages);
-    return messages;
+  void take_what_has_come() {
+    while (auto message = gossip_.try_receive()) take(std::move(*message));
   }
-  // Those that are still on their way after the last step.
-  std::vector<Message> receive_rest(Step last) {
-    std::vector<Message> messages;
-    await(last, messages);
-    return messages;
+  // Waits for those of all steps up to this one.
+  void take_until(Step last) {
+    for (; next_ <= last; ++next_)
+      while (taken_.erase(next_) == 0) {
+        auto message = gossip_.receive_from(peer(worker_, next_, -1));
+        if (!message) break;  // its sender has stopped
+        take(std::move(*message));
+      }
+  }
+  // Makes the model the mean of itself and those of the messages, weighted; returns the sum of the weights.
+  double mix(double weight) {
+    if (messages_.empty()) return weight;
+    double total = weight;
+    for (const Message& message : messages_) total += message.numbers.front();
+    std::vector<WeightedState> terms = {{weight / total, worker_.model()}};
+    for (const Message& message : messages_) terms.push_back({message.numbers.front() / total, message.model});
+    worker_.set_model(worker_.combine(terms));
+    messages_.clear();
+    return total;
   }
 
  private:
-  // Waits for the messages of all steps up to this one.
-  void await(Step step, std::vector<Message>& messages) {
-    while (!awaited_.empty() && awaited_.begin()->first <= step) {
-      if (auto message = gossip_.receive_from(awaited_.begin()->second))
-        take(std::move(*message), messages);
-      else
-        awaited_.erase(awaited_.begin());  // its sender has stopped
-    }
-  }
-  void take(Message message, std::vector<Message>& messages) {
-    if (awaited_.erase(message.step) == 0) early_.insert(message.step);
-    messages.push_back(std::move(message));
+  void take(Message message) {
+    taken_.insert(message.step);
+    messages_.push_back(std::move(message));
   }
 
+  Worker& worker_;
   Gossip& gossip_;
-  Step overlap_;
-  std::map<Step, Rank> awaited_;  // by step
-  std::set<Step> early_;          // steps of faster workers, whose messages have been taken in already
+  Step next_{};           // to be waited for
+  std::set<Step> taken_;  // from there on: of faster workers, or without waiting
+  std::vector<Message> messages_;
 };
-
-// The mean of the own model and those of the messages, weighted; returns the sum of the weights.
-double mix(Worker& worker, double weight, const std::vector<Message>& messages) {
-  if (messages.empty()) return weight;
-  double total = weight;
-  for (const Message& message : messages) total += message.numbers.front();
-  std::vector<WeightedState> terms = {{weight / total, worker.model()}};
-  for (const Message& message : messages) terms.push_back({message.numbers.front() / total, message.model});
-  worker.set_model(worker.combine(terms));
-  return total;
-}
 
 }  // namespace
 
@@ -105,26 +77,30 @@ void StochasticGradientPush::check_weight(const Worker& worker, double weight) c
 }
 
 void StochasticGradientPush::run(Worker& worker) const {
-  const ExponentialGraph graph(worker);
   Gossip gossip(worker);
-  Pushes pushes(gossip, overlap_);
+  Pushes pushes(worker, gossip);
   double weight = 1;  // w; the model is z = x / w
   while (worker.budget_left()) {
     const Step step = worker.step();
     check_weight(worker, weight);
     worker.descend(worker.compute_step_gradient() / worker.micro_batches(), {.rate_factor = 1 / weight});
     if (worker.size() > 1) {
-      if (!gossip.has_stopped(graph.receiver(step))) {
+      if (!gossip.has_stopped(peer(worker, step))) {
         weight /= 2;
-        worker.send(graph.receiver(step), Message::of_model(step, worker.model(), {weight}));
+        worker.send(peer(worker, step), Message::of_model(step, worker.model(), {weight}));
       }
-      weight = mix(worker, weight, pushes.receive(step, graph.sender(step)));
+      if (overlap_ > Step{0}) pushes.take_what_has_come();
+      pushes.take_until(step - overlap_);
+      weight = pushes.mix(weight);
     }
     worker.finish_round();
     gossip.publish_own();
   }
-  weight = mix(worker, weight, pushes.receive_rest(worker.step()));
-  gossip.stop(graph.receivers(), weight);
+  if (worker.size() > 1) pushes.take_until(worker.step() - 1);
+  weight = pushes.mix(weight);
+  std::vector<Rank> listeners;
+  for (Step step; step < Step{powers(worker)}; ++step) listeners.push_back(peer(worker, step));
+  gossip.stop(listeners, weight);
 }
 
 std::unique_ptr<Algorithm> make_stochastic_gradient_push(Settings& settings, const AlgorithmContext&) {

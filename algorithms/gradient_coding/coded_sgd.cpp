@@ -14,7 +14,6 @@ namespace syncopate {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
-std::size_t at(Rank rank) { return at(rank.value); }
 
 }  // namespace
 
@@ -25,9 +24,9 @@ void CodedSgd::run(Worker& worker) const {
 
 // Nothing if a newer model has come, or for a worker without parts.
 std::optional<Gradient> CodedSgd::coded_gradient(Worker& worker) const {
-  const Deadline deadline = late_ == LateWork::cancel ? Deadline::until_message() : Deadline();
+  const Deadline deadline = cancels() ? Deadline::until_message() : Deadline();
   Gradient sum;
-  for (const auto& [part, weight] : code_.parts[at(worker.rank())])
+  for (const auto& [part, weight] : code_.parts[at(worker.rank().value)])
     for (int m = 0; m < worker.micro_batches(); ++m) {
       auto gradient = worker.compute_gradient({Rank{part}, worker.step(), m}, deadline);
       if (!gradient) return std::nullopt;
@@ -38,69 +37,56 @@ std::optional<Gradient> CodedSgd::coded_gradient(Worker& worker) const {
   return sum;
 }
 
-// The messages that make a step.
+// The messages that make a step, at most one of each group.
 struct CodedSgd::Answers {
+  std::vector<char> answered, covered;  // [group], [part]: whether one of them is of it, or has it
+  std::int64_t parts = 0;               // how many are covered
   std::vector<Rank> from{};
   std::vector<Gradient> messages{};
-  std::vector<char> covered{};  // [part]: whether one of them has it
-  int parts = 0;                // how many are covered
 };
 
 void CodedSgd::serve(Server& server) const {
-  std::vector<Step> answered(at(code_.groups), Step{-1});  // [group]: the last step that it has answered
   while (server.budget_left()) {
-    const Answers answers = gather(server, answered);
-    if (answers.messages.empty()) return;  // all workers have left
-    descend(server, answers);
+    const Time deadline = later(server.now(), threshold_);
+    Answers answers{std::vector<char>(at(code_.groups)), std::vector<char>(at(server.size()))};
+    if (cancels()) server.send_model(Receivers::all);
+    for (int needed = needed_of_step(server, answers); std::ssize(answers.from) < needed;) {
+      if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
+      if (server.now() >= deadline && !answers.from.empty()) break;
+      auto message = server.receive(server.now() < deadline ? deadline : never);
+      if (!message)
+        needed = needed_of_step(server, answers);
+      else if (message->step == server.step() && !answers.answered[at(code_.group[at(message->from.value)])])
+        add(server, std::move(*message), answers);
+      else
+        server.discard(*message);
+    }
+    if (answers.from.empty()) return;  // all workers have left
+    const std::vector<double> weights = code_.decode(answers.from);
+    Gradient sum;
+    for (std::size_t i = 0; i < weights.size(); ++i) sum += answers.messages[i] * weights[i];
+    if (code_.merges) sum.widen();
+    server.descend(sum / (server.size() * server.micro_batches()),
+                   {.micro_batches = answers.parts * server.micro_batches()});  // each counts once
     server.publish();
   }
 }
 
-// The first messages of this step that make a sum, at most one of each group.
-CodedSgd::Answers CodedSgd::gather(Server& server, std::vector<Step>& answered) const {
-  const Time deadline = later(server.now(), threshold_);
-  const bool cancels = late_ == LateWork::cancel;
-  if (cancels) server.send_model(Receivers::all);
-  Answers answers{.covered = std::vector<char>(at(server.size()))};
-  int needed = needed_of_step(server, answered);
-  while (static_cast<int>(answers.messages.size()) < needed) {
-    if (!cancels) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
-    if (server.now() >= deadline && !answers.messages.empty()) break;
-    auto message = server.receive(server.now() < deadline ? deadline : never);
-    if (!message) {
-      needed = needed_of_step(server, answered);
-      continue;
-    }
-    Step& group_answered = answered[at(code_.group[at(message->from)])];
-    if (message->step == server.step() && group_answered < server.step()) {
-      group_answered = server.step();
-      add(server, std::move(*message), answers);
-    } else {
-      server.discard(*message);
-    }
-  }
-  return answers;
-}
-
 // Books the micro-batches that no message before it had as kept, with the message's time, and the others as dropped.
 void CodedSgd::add(Server& server, Message message, Answers& answers) const {
-  const int parts_before = answers.parts;
-  for (const auto& part : code_.parts[at(message.from)])
+  const std::int64_t parts_before = answers.parts;
+  for (const auto& part : code_.parts[at(message.from.value)])
     if (!std::exchange(answers.covered[at(part.number)], 1)) ++answers.parts;
-  const int kept = (answers.parts - parts_before) * server.micro_batches();
+  const std::int64_t kept = (answers.parts - parts_before) * server.micro_batches();
   server.keep(message, {.copies = message.gradient.micro_batches() - kept});
+  answers.answered[at(code_.group[at(message.from.value)])] = 1;
   answers.from.push_back(message.from);
   answers.messages.push_back(std::move(message.gradient));
 }
 
 // How many groups make this step, which can be no more than have answered or still have a worker.
-int CodedSgd::needed_of_step(Server& server, const std::vector<Step>& answered) const {
-  if (server.workers_left() == server.size() && code_.exact) return code_.needed;
-  std::vector<char> can_answer(at(code_.groups));
-  for (int group = 0; group < code_.groups; ++group) can_answer[at(group)] = answered[at(group)] == server.step();
-  for (int i = 0; i < server.size(); ++i)
-    if (!server.has_left(Rank{i}) && !code_.parts[at(i)].empty()) can_answer[at(code_.group[at(i)])] = 1;
-  const auto possible = static_cast<int>(std::count(can_answer.begin(), can_answer.end(), 1));
+int CodedSgd::needed_of_step(const Server& server, const Answers& answers) const {
+  const int possible = code_.groups_that_answer(answers.answered, [&](Rank worker) { return server.has_left(worker); });
   if (code_.exact && possible < code_.needed)
     throw RunFailure(fmt::format(
         "at {:.6f} s: the gradient cannot be decoded any more: of {} different messages, {} are needed, but so many "
@@ -109,16 +95,7 @@ int CodedSgd::needed_of_step(Server& server, const std::vector<Step>& answered) 
   return std::min(code_.needed, possible);
 }
 
-// One step along the decoded sum, in which each micro-batch counts once.
-void CodedSgd::descend(Server& server, const Answers& answers) const {
-  const std::vector<double> weights = code_.decode(answers.from);
-  Gradient sum;
-  for (std::size_t i = 0; i < weights.size(); ++i) sum += answers.messages[i] * weights[i];
-  if (code_.merges) sum.widen();
-  server.descend(sum / (server.size() * server.micro_batches()),
-                 {.micro_batches = answers.parts * server.micro_batches()});
-}
-
+// The card.
 namespace {
 
 // What makes a stochastic step: N - s messages, or what has come after `threshold`. Of the share p of messages that

@@ -43,12 +43,11 @@ class CodedSgd : public Algorithm {
   }
 
  private:
+  bool cancels() const { return late_ == LateWork::cancel; }
   std::optional<Gradient> coded_gradient(Worker& worker) const;
   struct Answers;
-  Answers gather(Server& server, std::vector<Step>& answered) const;
-  int needed_of_step(Server& server, const std::vector<Step>& answered) const;
+  int needed_of_step(const Server& server, const Answers& answers) const;
   void add(Server& server, Message message, Answers& answers) const;
-  void descend(Server& server, const Answers& answers) const;
 
   GradientCode code_;
   LateWork late_;

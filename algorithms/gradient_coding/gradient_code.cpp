@@ -6,6 +6,13 @@
 
 namespace syncopate {
 
+int GradientCode::groups_that_answer(std::vector<char> answered, const std::function<bool(Rank)>& has_left) const {
+  for (std::size_t worker = 0; worker < parts.size(); ++worker)
+    if (!parts[worker].empty() && !has_left(Rank{static_cast<int>(worker)}))
+      answered[static_cast<std::size_t>(group[worker])] = 1;
+  return static_cast<int>(std::count(answered.begin(), answered.end(), 1));
+}
+
 GradientCode fractional_repetition(int workers, int stragglers) {
   assert(workers % (stragglers + 1) == 0);
   const int size = stragglers + 1;

@@ -31,6 +31,9 @@ struct GradientCode {
   bool merges = true;  // whether several messages that make a step may hold the same part
   // [message]: its weight in the sum, for messages of different groups in order of arrival.
   std::function<std::vector<double>(std::span<const Rank> arrived)> decode;
+
+  // How many groups have answered, or have a worker with parts that has not left.
+  int groups_that_answer(std::vector<char> answered, const std::function<bool(Rank)>& has_left) const;
 };
 
 // N / (s + 1) groups of s + 1 workers; all of a group send the plain sum of the same s + 1 parts. s + 1 must

@@ -19,8 +19,7 @@ void BackupWorkers::serve(Server& server) const {
     if (cancels()) server.send_model(Receivers::all);
     Gradient sum;
     std::vector<Rank> accepted;
-    int needed = std::min(quorum_, server.workers_left());
-    while (std::ssize(accepted) < needed) {
+    for (int needed = std::min(quorum_, server.workers_left()); std::ssize(accepted) < needed;) {
       if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
       const auto message = server.receive();
       if (!message) {

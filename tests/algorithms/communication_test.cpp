@@ -119,11 +119,11 @@ TEST(Communication, OfEveryMethodIsThatOfAClosedFormUnderEveryNetwork) {
   }
 }
 
-TEST(Communication, TheTableHasEveryMethod) {
-  std::set<std::string_view> rows, covered;
+// Of methods that are not in the table every_method_test says what holds of all.
+TEST(Communication, TheTableIsOfMethods) {
+  std::set<std::string_view> rows;
   for (const AlgorithmRow& row : algorithms()) rows.insert(row.name);
-  for (const Method& method : methods) covered.insert(method.name);
-  EXPECT_EQ(rows, covered);
+  for (const Method& method : methods) EXPECT_TRUE(rows.contains(method.name)) << method.name;
 }
 
 }  // namespace

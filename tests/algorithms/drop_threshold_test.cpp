@@ -10,7 +10,6 @@
 #include "algorithms/synchronous/adaptive_threshold.hpp"
 #include "algorithms/synchronous/automatic_threshold.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
-#include "algorithms/synchronous/once_per_gather.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/delays/bounded_lognormal.hpp"
@@ -187,10 +186,10 @@ TEST(AutomaticThreshold, EachRunCalibratesAnew) {
   EXPECT_EQ(setup.run(algorithm).rounds[10].dropped, 0);
 }
 
-TEST(OncePerGather, ComputesOnceForTheSameNumbersAndAnewForEqualOnes) {
+TEST(DerivedOnce, ComputesOnceForTheSameNumbersAndAnewForEqualOnes) {
   int computed = 0;
-  const OncePerGather<int> once;
-  const auto ask = [&](const SharedNumbers& numbers) { return *once.get(numbers, [&] { return ++computed; }); };
+  DerivedOnce once;
+  const auto ask = [&](const SharedNumbers& numbers) { return *once.get<int>(numbers, [&] { return ++computed; }); };
   SharedNumbers numbers = std::make_shared<const std::vector<double>>(2, 1.0);
   EXPECT_EQ(ask(numbers), 1);
   EXPECT_EQ(ask(numbers), 1);

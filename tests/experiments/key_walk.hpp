@@ -113,7 +113,9 @@ class KeyWalk : public testing::Test {
     for (const auto& [key, hash] : idle_) EXPECT_TRUE(known_.contains(key)) << key << " is no key any more";
     for (const auto& [key, words] : words_)
       for (const std::string& word : words)
-        EXPECT_TRUE(!is_ours(key) || written_.contains({key, word})) << key << " is \"" << word << "\" in no case";
+        EXPECT_TRUE(key == "methods.algorithm" ||  // a method of one's own needs no case
+                    !is_ours(key) || written_.contains({key, word}))
+            << key << " is \"" << word << "\" in no case";
   }
 
   // That all runs of the walk compute what they have computed since the version that the table says.
