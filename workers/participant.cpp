@@ -36,6 +36,15 @@ bool Participant::budget_left(Judged judged) const {
   return !(budget.bytes && agreed.bytes >= *budget.bytes);
 }
 
+bool Participant::budget_left_at(Time time) const {
+  const Budget& budget = context_.budget;
+  if (budget.steps && file_step() >= *budget.steps + extra_steps_) return false;
+  if (budget.seconds && to_seconds(time) >= *budget.seconds) return false;
+  if (!budget.samples) return true;
+  const std::int64_t others = agreed_ ? agreed_->micro_batches : 0;
+  return (others + size_ * since_sync_.kept) * context_.samples_per_micro_batch < *budget.samples;
+}
+
 Step Participant::steps_left() const {
   if (!context_.budget.steps) return Step{std::numeric_limits<Step::Rep>::max() / 2};
   return std::max(Step{0}, *context_.budget.steps + extra_steps_ - file_step());
@@ -70,9 +79,7 @@ void Participant::take_step(const Gradient& gradient, const StepOptions& options
 }
 
 void Participant::publish(Publication publication) {
-  if (!context_.observer) return;
-  const bool is_global = rank_ == Rank{0} || (context_.cluster.servers() == 1 && rank_ == context_.cluster.server());
-  if (!is_global) return;
+  if (!is_heard()) return;
   publication.step = file_step();
   publication.time = now();
   publication.samples = (agreed_ ? agreed_->micro_batches : kept_total_) * context_.samples_per_micro_batch;

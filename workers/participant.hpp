@@ -47,6 +47,9 @@ struct StepOptions {
   std::optional<std::int64_t> micro_batches{};  // that a server's step is made of, where the gradient has some twice
 };
 
+// A call without options brings none onto the stacks of thousands of workers.
+inline constexpr StepOptions usual_step{};
+
 // Who judges what is left of the budget.
 enum class Judged {
   together,  // all workers, alike: by what the last agreement says
@@ -104,13 +107,20 @@ class Participant {
   // "This is the global model now": the observer decides whether to evaluate. Only the publication of worker 0, or of
   // the one server, counts, so that every worker may run the same line.
   void publish() { publish(model_); }
-  void publish(const ModelStatePtr& model) { publish(Publication{.model = model}); }
+  void publish(const ModelStatePtr& model) {
+    if (is_heard()) publish(Publication{.model = model});
+  }
   void publish(Publication publication);  // fills in where and when
 
  protected:
   ~Participant() = default;
+  // Whether its publications are those of the global model.
+  bool is_heard() const {
+    const bool is_server = rank_.value == size_;
+    return context_.observer && (rank_.value == 0 || (is_server && context_.cluster.servers() == 1));
+  }
   // Whether it is left at this time, judged alone.
-  virtual bool budget_left_at(Time) const { return true; }
+  bool budget_left_at(Time time) const;
   // Steps done, in steps of the experiment file, rounded down.
   Step file_step() const;
   // One optimizer step along `gradient`, or that of a slice of the model.
@@ -131,6 +141,7 @@ class Participant {
   std::int64_t data_ = std::numeric_limits<std::int64_t>::max();  // micro-batches that a worker has
   ModelStatePtr model_;
   std::int64_t kept_total_ = 0;  // without collectives: micro-batches descended along
+  Contribution since_sync_{};    // a worker's
 };
 
 }  // namespace syncopate

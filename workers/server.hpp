@@ -28,6 +28,8 @@ struct KeepOptions {
                             // dropped
 };
 
+inline constexpr KeepOptions any_gradient{};
+
 class Server final : public Participant {
  public:
   using Here = SourceLine;
@@ -53,7 +55,7 @@ class Server final : public Participant {
 
   // What becomes of a received gradient, for the accounts, which every gradient needs once: it is kept, unless it is
   // staler or older than it may be; then it is discarded. Whether it is kept.
-  bool keep(const Message& message, const KeepOptions& options = {});
+  bool keep(const Message& message, const KeepOptions& options = any_gradient);
   void discard(const Message& message) { discard(message.work()); }
 
   // Declares that a step uses so many gradients, where one of the experiment file uses one of each worker (not said:
@@ -61,7 +63,7 @@ class Server final : public Participant {
   // before the first step.
   void set_gradients_per_step(int gradients) { steps_per_file_step_ = static_cast<double>(size_) / gradients; }
   // One step of the global model, or of its slice. Rows of steps.csv are steps of the experiment file.
-  void descend(const Gradient& gradient, const StepOptions& options = {});
+  void descend(const Gradient& gradient, const StepOptions& options = usual_step);
   // For methods whose workers step on their own: how far the training has come, for the reports.
   void advance_to(Step step, std::int64_t micro_batches) {
     step_ = step;

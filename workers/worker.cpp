@@ -31,15 +31,6 @@ void Worker::extend_budget(Step extra, bool stretch) {
   if (stretch && planned > 0) schedule_stretch_ = (planned + static_cast<double>(extra_steps_.value())) / planned;
 }
 
-bool Worker::budget_left_at(Time time) const {
-  const Budget& budget = context_.budget;
-  if (budget.steps && file_step() >= *budget.steps + extra_steps_) return false;
-  if (budget.seconds && to_seconds(time) >= *budget.seconds) return false;
-  if (!budget.samples) return true;
-  const std::int64_t others = agreed_ ? agreed_->micro_batches : 0;
-  return (others + size_ * since_sync_.kept) * context_.samples_per_micro_batch < *budget.samples;
-}
-
 std::optional<Gradient> Worker::compute_gradient(const Deadline& deadline) {
   return compute_gradient({rank_, step_, next_micro_batch_}, deadline);
 }
@@ -141,19 +132,20 @@ Step Worker::take_turn() {
   return turn;
 }
 
-Gradient Worker::compute_step_gradient(Samples samples) {
-  if (samples == Samples::in_turn) {
-    if (cancelled_turns_ > Step{0}) return *compute_turn({});
-    const Step step = take_turn();
-    if (may_lose_state_) return compute_step_with_outages([&](int m) { return MicroBatch{rank_, step, m}; });
-    return context_.cluster.compute_gradients(rank_, model_, {rank_, step, 0}, micro_batches());
-  }
+Gradient Worker::compute_step() {
   const MicroBatch first{rank_, step_, next_micro_batch_};
   next_micro_batch_ += micro_batches();
   taken_ += micro_batches();
   if (may_lose_state_)
     return compute_step_with_outages([&](int m) { return MicroBatch{rank_, step_, first.index + m}; });
   return context_.cluster.compute_gradients(rank_, model_, first, micro_batches());
+}
+
+Gradient Worker::compute_turn() {
+  if (cancelled_turns_ > Step{0}) return *compute_turn(Deadline());
+  const Step step = take_turn();
+  if (may_lose_state_) return compute_step_with_outages([&](int m) { return MicroBatch{rank_, step, m}; });
+  return context_.cluster.compute_gradients(rank_, model_, {rank_, step, 0}, micro_batches());
 }
 
 std::optional<Gradient> Worker::compute_step_gradient(const Deadline& deadline, Samples samples) {

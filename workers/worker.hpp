@@ -41,11 +41,13 @@ struct SumOptions {
   std::optional<std::int64_t> planned{};  // micro-batches of this worker's step: what is not in the sum was dropped;
                                           // none: M
 };
+inline constexpr SumOptions usual_sum{};
 
 struct ReceiveOptions {
   std::optional<Rank> from{};  // none: of anybody
   Time until = never;          // now(): what has come already
 };
+inline constexpr ReceiveOptions next_message{};
 
 class Worker final : public Participant {
  public:
@@ -70,11 +72,13 @@ class Worker final : public Participant {
 
   // Sum over M micro-batches: a whole step's gradient, not yet divided; nothing if the deadline passes first, or if
   // this worker's data are used up, or nobody is left who could send the message that it computes until.
-  Gradient compute_step_gradient(Samples samples = Samples::of_step);
+  Gradient compute_step_gradient(Samples samples = Samples::of_step) {
+    return samples == Samples::of_step ? compute_step() : compute_turn();
+  }
   std::optional<Gradient> compute_step_gradient(const Deadline& deadline, Samples samples = Samples::of_step);
 
   // One optimizer step on the own model along `gradient`, at the schedule's learning rate.
-  void descend(const Gradient& gradient, const StepOptions& options = {});
+  void descend(const Gradient& gradient, const StepOptions& options = usual_step);
   // Gives up a gradient that has been computed: its time counts as discarded.
   void discard(const Gradient& gradient);
   // Passes `steps` local steps over without taking them; their micro-batches count as dropped.
@@ -86,7 +90,7 @@ class Worker final : public Participant {
 
   // Sums over all workers; afterwards all hold the same gradient, whose micro_batches() are those of all. The step
   // along it that follows belongs to the sum's row of steps.csv.
-  void all_reduce_sum(Gradient& gradient, const SumOptions& options = {}, Here at = Here::current());
+  void all_reduce_sum(Gradient& gradient, const SumOptions& options = usual_sum, Here at = Here::current());
 
   // The mean of all models, or of a group's, weighted by `how.weight` (equal if all are 0). Whether budget is left
   // then, as if all had taken as many steps: the same answer for all who have averaged.
@@ -127,7 +131,7 @@ class Worker final : public Participant {
   // Messages between any two participants. A server's rank comes after the workers': Rank{size()}.
   void send(Rank to, Message&& message, Here at = Here::current());
   // The next message; nothing once `until` has passed, or nobody is left who could send one.
-  ReceivedMessage receive(const ReceiveOptions& which = {}, Here at = Here::current());
+  ReceivedMessage receive(const ReceiveOptions& which = next_message, Here at = Here::current());
 
  private:
   // What a worker goes back to that loses its state: where its local steps since the last agreement began.
@@ -149,6 +153,8 @@ class Worker final : public Participant {
   bool data_left() const { return taken_ < data_; }
   std::optional<Gradient> compute_slot(const MicroBatch& slot, const MicroBatch& samples, const Deadline& deadline);
   Step take_turn();
+  Gradient compute_step();
+  Gradient compute_turn();
   std::optional<Gradient> compute_turn(const Deadline& deadline);
   bool nobody_can_send() const;
   bool loses_state(Attempts& attempts);
@@ -163,7 +169,6 @@ class Worker final : public Participant {
   void send_slices(const Gradient& gradient, Here at);
   void start_from(Step version);
   void check_progress();
-  bool budget_left_at(Time time) const override;
 
   // What every step touches stands together, also with what Participant has last.
   int next_micro_batch_ = 0;
@@ -172,10 +177,9 @@ class Worker final : public Participant {
   bool has_last_model_ = false;      // of a server that has ended
   Step cancelled_turns_{};           // steps of Samples::in_turn that met a deadline
   std::vector<Step> slice_steps_;    // with several servers: version of each slice
-  Contribution since_sync_{};
-  int sums_under_way_ = 0;        // started and not finished: the steps along them come first
-  std::int64_t kept_before_ = 0;  // by the agreement before
-  int idle_rounds_ = 0;           // collectives in a row that added nothing
+  int sums_under_way_ = 0;           // started and not finished: the steps along them come first
+  std::int64_t kept_before_ = 0;     // by the agreement before
+  int idle_rounds_ = 0;              // collectives in a row that added nothing
   int states_lost_ = 0;
   std::optional<Agreed> agreed_model_;  // where state may be lost: from the first local step on
 };

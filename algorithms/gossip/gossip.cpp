@@ -39,7 +39,7 @@ void Gossip::stop(std::span<const Rank> listeners, double weight, Worker::Here a
 }
 
 void Gossip::publish_mean(Message own, Worker::Here at) {
-  while (auto message = worker_.receive({}, at)) unless_last(std::move(message));
+  while (auto message = worker_.receive(next_message, at)) unless_last(std::move(message));
   last_[worker_.rank()] = std::move(own);
   std::erase_if(last_, [](const auto& entry) { return !entry.second.has_model(); });
   double total = 0;
