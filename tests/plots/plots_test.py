@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import unittest
@@ -12,16 +11,6 @@ from unittest import mock
 sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
 
 import numpy as np
-from amount_cases import Amount, Progress
-from damage_cases import DamagedFiles
-from figures_cases import Drawing, Figures
-from interruption_cases import Interruption
-from label_cases import Labels, Printable
-from methods_cases import Methods
-from recorded_cases import RecordedSteps
-from rounds_cases import Rounds
-from sweep_cases import Sweeps
-from timeline_cases import Timelines
 from synthetic_results import STEPS, write_experiment, write_run
 from with_results import WithDirectory
 

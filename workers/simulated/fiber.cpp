@@ -10,9 +10,9 @@ namespace syncopate {
 
 namespace {
 
-constexpr std::size_t guarded_stack_bytes = 128 * 1024;
+constexpr std::size_t guarded_stack_bytes = frame_growth * 128 * 1024;
 // An odd number of cache lines, which spreads the tops over all sets of the caches.
-constexpr std::size_t dense_stack_bytes = 32 * 1024 + 64;
+constexpr std::size_t dense_stack_bytes = frame_growth * 32 * 1024 + 64;
 // More fibers than that have dense stacks: guards split a mapping, whose parts the kernel counts, and the page tables
 // of tops that lie far apart are what a switch then waits for.
 constexpr std::size_t most_guarded_fibers = 1024;
@@ -52,14 +52,28 @@ boost::context::stack_context StackPool::stack(std::size_t fiber) const {
 }
 
 // The body lives on the stack itself, in the frame below all others, until they are unwound.
-Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> body)
-    : inside_(std::allocator_arg, PooledStack{pool.stack(number)},
-              [this, body = std::move(body)](boost::context::fiber&& caller) {
-                outside_ = std::move(caller);
-                body();
-                return std::move(outside_);
-              }) {}
+Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> body) : stack_(pool.stack(number)) {
+  struct Life {
+    explicit Life(AnnouncedStack& stack) : stack(stack) { stack.entered(); }
+    ~Life() { stack.end(); }
+    AnnouncedStack& stack;
+  };
+  stack_.enter();  // Boost goes there once to lay it out
+  inside_ = boost::context::fiber(std::allocator_arg, PooledStack{pool.stack(number)},
+                                  [this, body = std::move(body)](boost::context::fiber&& caller) {
+                                    const Life life(stack_);
+                                    outside_ = std::move(caller);
+                                    body();
+                                    return std::move(outside_);
+                                  });
+  stack_.returned();
+}
 
-Fiber::~Fiber() = default;
+Fiber::~Fiber() {
+  if (!inside_) return;
+  stack_.enter();
+  inside_ = {};
+  stack_.returned();
+}
 
 }  // namespace syncopate

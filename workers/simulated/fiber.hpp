@@ -9,6 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "workers/simulated/announced_stack.hpp"
+
 namespace syncopate {
 
 // Memory for the stacks of many fibers. Up to 1,024 have 128 KB each behind a guard page; more have 32 KB each without
@@ -41,9 +43,14 @@ class Fiber {
 
   // The two switches are inline, as are their callers: after a switch the processor mispredicts the
   // return of every function in between.
-  void resume() { inside_ = std::move(inside_).resume(); }  // from outside; returns when the fiber suspends or ends
-  void suspend() {                                          // from inside
+  void resume() {  // from outside; returns when the fiber suspends or ends
+    stack_.enter();
+    inside_ = std::move(inside_).resume();
+    stack_.returned();
+  }
+  void suspend() {  // from inside
     top_ = static_cast<const char*>(__builtin_frame_address(0));
+    const Absence absence(stack_);
     outside_ = std::move(outside_).resume();
   }
 
@@ -55,7 +62,15 @@ class Fiber {
   }
 
  private:
+  // While another stack runs; it also ends by the unwinding of the fiber.
+  struct Absence {
+    explicit Absence(AnnouncedStack& stack) : stack(stack) { stack.leave(); }
+    ~Absence() { stack.entered(); }
+    AnnouncedStack& stack;
+  };
+
   const char* top_ = nullptr;  // near the stack pointer of the last suspend
+  [[no_unique_address]] AnnouncedStack stack_;
   boost::context::fiber inside_;
   boost::context::fiber outside_;
 };
