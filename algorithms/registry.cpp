@@ -1,8 +1,5 @@
 #include "algorithms/registry.hpp"
 
-#include <string>
-#include <vector>
-
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
@@ -97,12 +94,8 @@ std::span<const AlgorithmRow> algorithms() {
 }
 
 std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmContext& context) {
-  std::vector<std::string_view> names;
-  for (const AlgorithmRow& row : algorithms()) names.push_back(row.name);
-  const std::string name = settings.choice("algorithm", names);
-  for (const AlgorithmRow& row : algorithms())
-    if (row.name == name) return row.make(settings, context);
-  return nullptr;
+  const AlgorithmRow* const row = settings.row({"algorithm", "The method."}, algorithms());
+  return row ? row->make(settings, context) : nullptr;
 }
 
 }  // namespace syncopate

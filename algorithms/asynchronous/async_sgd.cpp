@@ -42,10 +42,12 @@ Forecast AsyncSgd::forecast(const PredictionInput& input) const {
 
 std::unique_ptr<Algorithm> make_async_sgd(Settings& settings, const AlgorithmContext&) {
   AsyncSgd::Options options;
-  if (settings.has("maximum_staleness"))
-    options.maximum_staleness = settings.integer("maximum_staleness", 0, std::numeric_limits<std::int64_t>::max());
+  options.maximum_staleness = settings.optional_integer(
+      {"maximum_staleness", "Gradients that more updates have overtaken are dropped; left out: none is.", "updates"}, 0,
+      std::numeric_limits<std::int64_t>::max());
   const double maximum_age_s =
-      settings.number("maximum_age_s", Range::positive(), std::numeric_limits<double>::infinity());
+      settings.number({"maximum_age_s", "Gradients whose model was sent longer ago are dropped.", "s"},
+                      Range::positive(), std::numeric_limits<double>::infinity());
   options.maximum_age = from_seconds(maximum_age_s);
   options.rate = read_update_rate(settings);
   return std::make_unique<AsyncSgd>(options);

@@ -66,7 +66,9 @@ void BoundedDelay::serve(Server& server) const {
 }
 
 std::unique_ptr<Algorithm> make_bounded_delay(Settings& settings, const AlgorithmContext&) {
-  const std::int64_t maximum_delay = settings.integer("maximum_delay", 0, std::numeric_limits<std::int64_t>::max());
+  const std::int64_t maximum_delay = settings.integer(
+      {"maximum_delay", "A gradient starts once all but so many of those before it are applied (tau).", "gradients"}, 0,
+      std::numeric_limits<std::int64_t>::max());
   return std::make_unique<BoundedDelay>(maximum_delay, read_update_rate(settings));
 }
 

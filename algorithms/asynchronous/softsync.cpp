@@ -33,7 +33,9 @@ void Softsync::serve(Server& server) const {
 }
 
 std::unique_ptr<Algorithm> make_softsync(Settings& settings, const AlgorithmContext& context) {
-  const auto splitting = static_cast<int>(settings.integer("splitting", 1, context.workers));
+  const auto splitting =
+      static_cast<int>(settings.integer({"splitting", "An update takes floor(workers / splitting) gradients (n)."}, 1,
+                                        Stated(context.workers, "workers")));
   return std::make_unique<Softsync>(splitting, read_update_rate(settings));
 }
 

@@ -43,7 +43,9 @@ void StaleSynchronous::serve(Server& server) const {
 }
 
 std::unique_ptr<Algorithm> make_stale_synchronous(Settings& settings, const AlgorithmContext&) {
-  const std::int64_t slack = settings.integer("slack", 0, std::numeric_limits<std::int64_t>::max());
+  const std::int64_t slack =
+      settings.integer({"slack", "By how many gradients a worker may be ahead of the slowest (s).", "gradients"}, 0,
+                       std::numeric_limits<std::int64_t>::max());
   return std::make_unique<StaleSynchronous>(slack, read_update_rate(settings));
 }
 

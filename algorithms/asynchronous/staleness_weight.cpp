@@ -19,14 +19,18 @@ double staleness_weight(StalenessWeight rule, Step staleness) {
 }
 
 UpdateRate read_update_rate(Settings& settings) {
-  static constexpr std::string_view weights[] = {"none", "1/tau", "1/(tau+1)"};
-  static constexpr std::string_view scalings[] = {"linear", "none"};
-  const std::string weight = settings.choice("staleness_weight", weights, "none");
-  const std::string scaling = settings.choice("rate_scaling", scalings, weight == "none" ? "linear" : "none");
-  return {.weight = weight == "1/tau"       ? StalenessWeight::inverse
-                    : weight == "1/(tau+1)" ? StalenessWeight::inverse_plus_one
-                                            : StalenessWeight::none,
-          .scaling = scaling == "none" ? RateScaling::none : RateScaling::linear};
+  UpdateRate rate;
+  rate.weight = settings.choice({"staleness_weight", "What a gradient of staleness tau is multiplied by."},
+                                {{"none", StalenessWeight::none},
+                                 {"1/tau", StalenessWeight::inverse},
+                                 {"1/(tau+1)", StalenessWeight::inverse_plus_one}},
+                                rate.weight);
+  rate.scaling = settings.choice(
+      {"rate_scaling", "Whether the learning rate is multiplied by an update's share of the workers' gradients."},
+      {{"linear", RateScaling::linear}, {"none", RateScaling::none}},
+      rate.weight == StalenessWeight::none ? RateScaling::linear : RateScaling::none,
+      "\"linear\"; with a staleness_weight \"none\"");
+  return rate;
 }
 
 }  // namespace syncopate

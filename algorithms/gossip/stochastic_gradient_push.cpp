@@ -105,7 +105,9 @@ void StochasticGradientPush::run(Worker& worker) const {
 
 std::unique_ptr<Algorithm> make_stochastic_gradient_push(Settings& settings, const AlgorithmContext&) {
   constexpr std::int64_t most_steps = 16;  // a weight halves in each step without a message
-  return std::make_unique<StochasticGradientPush>(Step{settings.integer("overlap_steps", 0, most_steps, 0)});
+  return std::make_unique<StochasticGradientPush>(Step{settings.integer(
+      {"overlap_steps", "How many steps a message may be under way while its receiver goes on.", "steps"}, 0,
+      most_steps, 0)});
 }
 
 }  // namespace syncopate

@@ -105,36 +105,50 @@ struct StochasticRule {
   Duration threshold = longest_duration;
 };
 
+int read_stragglers(Settings& settings, int workers) {
+  return static_cast<int>(settings.integer({"stragglers", "How many workers a step does not wait for."}, 0,
+                                           Stated(workers - 1, "workers - 1")));
+}
+
 StochasticRule read_stochastic_rule(Settings& settings, int workers) {
-  static constexpr std::string_view placements[] = {"independent", "balanced"};
   constexpr Range share{.low = 0, .high = 1, .high_open = true};
   StochasticRule rule;
-  rule.code.copies = static_cast<int>(settings.integer("copies", 1, workers));
+  rule.code.copies = static_cast<int>(
+      settings.integer({"copies", "How many workers compute each part."}, 1, Stated(workers, "workers")));
   rule.code.needed = workers;
-  if (settings.has("threshold_s")) {
+  const Key straggler_share{"straggler_share", "How likely a worker's message is to be missing, for the weights."};
+  const Key threshold{"threshold_s", "After what time a step ends with whoever has answered, instead of stragglers.",
+                      "s"};
+  if (const auto threshold_s = settings.optional_number(threshold, Range::positive())) {
     if (settings.has("stragglers")) settings.fault("threshold_s", "must not be given together with stragglers");
-    rule.threshold = from_seconds(settings.number("threshold_s", Range::positive()));
-    rule.code.straggler_share = settings.number("straggler_share", share);
+    rule.threshold = from_seconds(*threshold_s);
+    rule.code.straggler_share = settings.number(straggler_share, share);
   } else {
-    const auto stragglers = static_cast<int>(settings.integer("stragglers", 0, workers - 1));
+    const int stragglers = read_stragglers(settings, workers);
     rule.code.needed = workers - stragglers;
-    rule.code.straggler_share = settings.number("straggler_share", share, static_cast<double>(stragglers) / workers);
+    rule.code.straggler_share = settings.number(
+        straggler_share, share, Stated(static_cast<double>(stragglers) / workers, "stragglers / workers"));
   }
-  if (settings.choice("placement", placements, "independent") == "balanced") rule.code.placement = Placement::balanced;
+  rule.code.placement = settings.choice(
+      {"placement", "Whether parts are placed at random, or each worker has `copies` of them."},
+      {{"independent", Placement::independent}, {"balanced", Placement::balanced}}, rule.code.placement);
   return rule;
 }
 
 std::uint64_t read_seed(Settings& settings) {
-  return static_cast<std::uint64_t>(settings.integer("code_seed", 0, std::numeric_limits<std::int64_t>::max(), 1));
+  return static_cast<std::uint64_t>(
+      settings.integer({"code_seed", "What the code is drawn with."}, 0, std::numeric_limits<std::int64_t>::max(), 1));
 }
 
+enum class Code { fractional, cyclic, stochastic, ignore_stragglers };
+
 // Nothing, with a fault, where the code does not fit the number of workers.
-std::optional<GradientCode> read_exact_code(Settings& settings, std::string_view name, int workers) {
-  const auto stragglers = static_cast<int>(settings.integer("stragglers", 0, workers - 1));
-  const std::uint64_t seed = name == "cyclic" ? read_seed(settings) : 0;
+std::optional<GradientCode> read_exact_code(Settings& settings, Code kind, int workers) {
+  const int stragglers = read_stragglers(settings, workers);
+  const std::uint64_t seed = kind == Code::cyclic ? read_seed(settings) : 0;
   if (settings.faults_so_far() > 0) return std::nullopt;
-  if (name == "ignore-stragglers") return ignore_stragglers(workers, stragglers);
-  if (name == "fractional") {
+  if (kind == Code::ignore_stragglers) return ignore_stragglers(workers, stragglers);
+  if (kind == Code::fractional) {
     if (workers % (stragglers + 1) == 0) return fractional_repetition(workers, stragglers);
     settings.fault("stragglers",
                    fmt::format("plus 1 must divide the number of workers, {}, with code = \"fractional\"; "
@@ -157,12 +171,18 @@ std::optional<GradientCode> read_exact_code(Settings& settings, std::string_view
 }  // namespace
 
 std::unique_ptr<Algorithm> make_coded_sgd(Settings& settings, const AlgorithmContext& context) {
-  static constexpr std::string_view codes[] = {"fractional", "cyclic", "stochastic", "ignore-stragglers"};
-  static constexpr std::string_view late_work[] = {"finish", "cancel"};
-  const std::string name = settings.choice("code", codes);
-  const LateWork late = settings.choice("late", late_work, "finish") == "cancel" ? LateWork::cancel : LateWork::finish;
-  if (name != "stochastic") {
-    auto code = read_exact_code(settings, name, context.workers);
+  const auto kind = settings
+                        .choice<Code>({"code", "How parts are shared out, and how the sum is formed of the answers."},
+                                      {{"fractional", Code::fractional},
+                                       {"cyclic", Code::cyclic},
+                                       {"stochastic", Code::stochastic},
+                                       {"ignore-stragglers", Code::ignore_stragglers}})
+                        .value_or(Code::fractional);
+  const LateWork late =
+      settings.choice({"late", "Whether late work is finished, and dropped on arrival, or cancelled."},
+                      {{"finish", LateWork::finish}, {"cancel", LateWork::cancel}}, LateWork::finish);
+  if (kind != Code::stochastic) {
+    auto code = read_exact_code(settings, kind, context.workers);
     return std::make_unique<CodedSgd>(code ? *std::move(code) : GradientCode{}, late);
   }
   StochasticRule rule = read_stochastic_rule(settings, context.workers);

@@ -44,14 +44,16 @@ Forecast BranchTrainMerge::forecast(const PredictionInput& input) const {
 }
 
 std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, const AlgorithmContext& context) {
-  static constexpr std::string_view merges[] = {"average", "ensemble"};
-  const Step seed_steps = settings.integer("seed_steps", 0, std::numeric_limits<Step::Rep>::max(), 0);
+  const Step seed_steps = settings.integer({"seed_steps", "Synchronous steps before workers train alone.", "steps"}, 0,
+                                           std::numeric_limits<Step::Rep>::max(), 0);
   if (!context.budget_ends_alone)
     settings.fault(
         "algorithm",
         "needs a budget in steps, epochs, seconds or samples: workers that train alone send nothing, so that "
         "a budget of bytes never ends");
-  const Merge merge = settings.choice("merge", merges, "average") == "ensemble" ? Merge::ensemble : Merge::average;
+  const Merge merge = settings.choice(
+      {"merge", "How models are merged at the end: their average, or an ensemble that averages their predictions."},
+      {{"average", Merge::average}, {"ensemble", Merge::ensemble}}, Merge::average);
   StatePolicies policies;
   if (merge == Merge::average) read_buffer_policy(settings, policies);
   return std::make_unique<BranchTrainMerge>(seed_steps, merge, policies);

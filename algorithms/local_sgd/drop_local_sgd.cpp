@@ -58,14 +58,18 @@ Forecast DropLocalSgd::forecast(const PredictionInput& input) const {
 }
 
 std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
-  static constexpr std::string_view clocks[] = {"period", "step"};
-  static constexpr std::string_view weights[] = {"equal", "steps"};
+  using Clock = DropLocalOptions::Clock;
+  using Weights = DropLocalOptions::Weights;
   auto period = read_sync_period(settings, context);
   DropLocalOptions options;
-  options.threshold = from_seconds(settings.number("threshold_s", Range::positive()));
+  options.threshold = from_seconds(
+      settings.number({"threshold_s", "After what time a worker takes no more local steps.", "s"}, Range::positive()));
   check_threshold(settings, options.threshold, context.shortest_micro_batch_s);
-  if (settings.choice("clock", clocks, "period") == "step") options.clock = DropLocalOptions::Clock::step;
-  if (settings.choice("weights", weights, "equal") == "steps") options.weights = DropLocalOptions::Weights::steps;
+  options.clock = settings.choice({"clock", "Whether the threshold is that of a whole period or of each local step."},
+                                  {{"period", Clock::period}, {"step", Clock::step}}, options.clock);
+  options.weights =
+      settings.choice({"weights", "How models count in the average: alike, or by the steps that they are from."},
+                      {{"equal", Weights::equal}, {"steps", Weights::steps}}, options.weights);
   options.state = read_state_policies(settings);
   return std::make_unique<DropLocalSgd>(std::move(period), options);
 }

@@ -40,8 +40,12 @@ std::unique_ptr<Algorithm> make_dynamic_averaging(Settings& settings, const Algo
     settings.fault("algorithm",
                    "needs a budget in steps, epochs, seconds or samples: models that stay near each other are never "
                    "sent, so that a budget of bytes never ends");
-  const double threshold = settings.number("threshold", Range::at_least(0));
-  const Step check_every = settings.integer("check_every", 1, std::numeric_limits<Step::Rep>::max());
+  const double threshold =
+      settings.number({"threshold", "Mean squared distance from the last average beyond which models are averaged."},
+                      Range::at_least(0));
+  const Step check_every =
+      settings.integer({"check_every", "Steps from one look at the distances to the next.", "steps"}, 1,
+                       std::numeric_limits<Step::Rep>::max());
   return std::make_unique<DynamicAveraging>(threshold, check_every, read_state_policies(settings));
 }
 

@@ -98,15 +98,20 @@ Forecast ElasticAveraging::forecast(const PredictionInput& input) const {
 }
 
 std::unique_ptr<Algorithm> make_elastic_averaging(Settings& settings, const AlgorithmContext& context) {
-  static constexpr std::string_view names[] = {"synchronous", "asynchronous"};
+  using Exchange = ElasticOptions::Exchange;
   ElasticOptions options;
-  options.exchange = settings.choice("exchange", names, "synchronous") == "synchronous"
-                         ? ElasticOptions::Exchange::synchronous
-                         : ElasticOptions::Exchange::asynchronous;
+  options.exchange = settings.choice(
+      {"exchange", "Whether all exchange with the centre at once, or each by itself with a server that holds it."},
+      {{"synchronous", Exchange::synchronous}, {"asynchronous", Exchange::asynchronous}}, options.exchange);
   // beta = N alpha; beyond 1 the synchronous centre overshoots the mean of the workers.
-  options.alpha = settings.number("beta", Range{.low = 0, .high = 1, .low_open = true}) / context.workers;
-  options.period = settings.integer("period", 1, std::numeric_limits<std::int64_t>::max());
-  options.momentum = settings.number("momentum", Range{.low = 0, .high = 1, .high_open = true}, 0.0);
+  options.alpha =
+      settings.number({"beta", "The part of its distance from the workers that the centre moves (N alpha)."},
+                      Range{.low = 0, .high = 1, .low_open = true}) /
+      context.workers;
+  options.period = settings.integer({"period", "Local steps between two exchanges (tau).", "steps"}, 1,
+                                    std::numeric_limits<std::int64_t>::max());
+  options.momentum = settings.number({"momentum", "Nesterov's momentum of the local steps: EAMSGD; 0: EASGD."},
+                                     Range{.low = 0, .high = 1, .high_open = true}, 0.0);
   if (options.momentum > 0 && !context.plain_sgd)
     settings.fault("momentum", "needs training.optimizer sgd without momentum and weight decay: EAMSGD brings its own");
   return std::make_unique<ElasticAveraging>(options);

@@ -31,8 +31,10 @@ Forecast HierarchicalSgd::forecast(const PredictionInput& input) const {
 
 std::unique_ptr<Algorithm> make_hierarchical_sgd(Settings& settings, const AlgorithmContext& context) {
   HierarchicalOptions options;
-  options.group_size = static_cast<int>(settings.integer("group_size", 1, context.workers));
-  options.group_period = settings.integer("group_period", 1, std::numeric_limits<Step::Rep>::max());
+  options.group_size = static_cast<int>(settings.integer(
+      {"group_size", "How many workers of consecutive ranks form a group."}, 1, Stated(context.workers, "workers")));
+  options.group_period = settings.integer({"group_period", "Local steps between a group's averages.", "steps"}, 1,
+                                          std::numeric_limits<Step::Rep>::max());
   options.period = read_sync_period(settings, context);
   options.policies = read_state_policies(settings);
   return std::make_unique<HierarchicalSgd>(std::move(options));

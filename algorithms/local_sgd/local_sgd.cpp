@@ -20,7 +20,7 @@ Forecast LocalSgd::forecast(const PredictionInput& input) const {
 }
 
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context) {
-  Settings period = settings.section("period");
+  Settings period = settings.section({"period", "How many steps lie between two averages."});
   return make_sync_period(period, {context.learning_rate_warmup, context.total_steps, context.budget_ends_alone});
 }
 

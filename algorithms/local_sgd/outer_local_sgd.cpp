@@ -23,7 +23,7 @@ void OuterLocalSgd::run(Worker& worker) const {
 
 std::unique_ptr<Algorithm> make_outer_local_sgd(Settings& settings, const AlgorithmContext& context) {
   auto period = read_sync_period(settings, context);
-  Settings outer = settings.section("outer");
+  Settings outer = settings.section({"outer", "The optimizer that steps along the averages."});
   std::shared_ptr<const OuterOptimizer> optimizer = make_outer_optimizer(outer);
   return std::make_unique<OuterLocalSgd>(std::move(period), std::move(optimizer), read_state_policies(settings));
 }

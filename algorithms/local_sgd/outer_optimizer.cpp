@@ -56,20 +56,23 @@ class DiLoCo final : public OuterOptimizer {
 };
 
 constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
-constexpr Range finite_rates{.low = 0, .high = std::numeric_limits<double>::max(), .low_open = true};
+constexpr Range finite_rates{.low = 0, .low_open = true, .high_open = true};
+
+const Key outer_rate{"rate", "How far a step goes along the average."};
+const Key outer_momentum{"momentum", "Share of the last outer step that the next one keeps."};
 
 constexpr std::array rows = {
     OuterOptimizerRow{"plain", "a step of `rate` from the last model towards the average; rate 1 is Local SGD",
-                      [](Settings& s) { return make_plain_outer(s.number("rate", finite_rates, 1.0)); }},
+                      [](Settings& s) { return make_plain_outer(s.number(outer_rate, finite_rates, 1.0)); }},
     OuterOptimizerRow{"slowmo", "slow momentum over the averages, in units of the inner learning rate (SlowMo)",
                       [](Settings& s) {
-                        const double rate = s.number("rate", finite_rates, 1.0);
-                        return make_slowmo(rate, s.number("momentum", below_one));
+                        const double rate = s.number(outer_rate, finite_rates, 1.0);
+                        return make_slowmo(rate, s.number(outer_momentum, below_one));
                       }},
     OuterOptimizerRow{"diloco", "SGD with Nesterov's momentum along (last model - average) (DiLoCo)",
                       [](Settings& s) {
-                        const double rate = s.number("rate", finite_rates);
-                        return make_diloco(rate, s.number("momentum", below_one));
+                        const double rate = s.number(outer_rate, finite_rates);
+                        return make_diloco(rate, s.number(outer_momentum, below_one));
                       }},
 };
 
@@ -88,13 +91,10 @@ std::unique_ptr<const OuterOptimizer> make_diloco(double rate, double momentum) 
 std::span<const OuterOptimizerRow> outer_optimizers() { return rows; }
 
 std::unique_ptr<const OuterOptimizer> make_outer_optimizer(Settings& settings) {
-  std::vector<std::string_view> names;
-  for (const auto& row : rows) names.push_back(row.name);
-  const std::string name = settings.choice("name", names);
-  if (name.empty())  // their keys follow from it, and are no faults of their own
-    for (const std::string_view key : {"rate", "momentum"}) settings.has(key);
-  const auto* const row = std::ranges::find(rows, name, &OuterOptimizerRow::name);
-  return row == rows.end() ? make_plain_outer(1) : row->make(settings);
+  const auto* const row = settings.row({"name", "Which outer optimizer."}, rows);
+  if (!row)  // their keys follow from it, and are no faults of their own
+    for (const std::string_view key : {"rate", "momentum"}) static_cast<void>(settings.has(key));
+  return row ? row->make(settings) : make_plain_outer(1);
 }
 
 }  // namespace syncopate

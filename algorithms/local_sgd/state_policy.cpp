@@ -9,14 +9,10 @@
 namespace syncopate {
 namespace {
 
-StatePolicy policy_named(std::string_view name) {
-  return name == "average" ? StatePolicy::average : name == "reset" ? StatePolicy::reset : StatePolicy::keep;
-}
-
-std::string read_moment(Settings& settings, std::string_view key, const std::string& fallback) {
-  static constexpr std::string_view names[] = {"keep", "average", "reset"};
-  const std::string name = settings.choice(key, names, fallback);
-  return name.empty() ? fallback : name;
+StatePolicy read_moment(Settings& settings, const Key& key, StatePolicy fallback, std::string_view words = {}) {
+  return settings.choice(
+      key, {{"keep", StatePolicy::keep}, {"average", StatePolicy::average}, {"reset", StatePolicy::reset}}, fallback,
+      words);
 }
 
 // `count` micro-batches, as many of each worker and from as few steps as there are.
@@ -35,20 +31,30 @@ std::vector<MicroBatch> micro_batches_to_come(const Participant& participant, in
 
 StatePolicies read_state_policies(Settings& settings) {
   StatePolicies policies;
-  const std::string moments = read_moment(settings, "moments", "keep");
-  policies.average.moments = {policy_named(read_moment(settings, "first_moment", moments)),
-                              policy_named(read_moment(settings, "second_moment", moments))};
+  const Key all{"moments", "What becomes of the optimizer's moments when models are averaged."};
+  const Key first{"first_moment", "The same of the first moment alone, which is SGD's momentum."};
+  const Key second{"second_moment", "The same of the second moment alone."};
+  const StatePolicy moments = read_moment(settings, all, StatePolicy::keep);
+  policies.average.moments = {read_moment(settings, first, moments, "as `moments`"),
+                              read_moment(settings, second, moments, "as `moments`")};
   read_buffer_policy(settings, policies);
   return policies;
 }
 
 void read_buffer_policy(Settings& settings, StatePolicies& policies) {
-  static constexpr std::string_view names[] = {"average", "keep", "reset", "recalibrate"};
-  const std::string buffers = settings.choice("buffers", names, "average");
-  policies.average.buffers = policy_named(buffers);
-  if (buffers == "recalibrate")
-    policies.recalibration_micro_batches =
-        static_cast<int>(settings.integer("recalibration_micro_batches", 1, 1'000'000, 128));
+  constexpr std::optional<StatePolicy> recalibrated;  // kept, and estimated anew
+  const Key key{"buffers",
+                "What becomes of BatchNorm statistics then; recalibrate: estimated anew before an evaluation."};
+  const auto buffers = settings.choice<std::optional<StatePolicy>>(key,
+                                                                   {{"average", StatePolicy::average},
+                                                                    {"keep", StatePolicy::keep},
+                                                                    {"reset", StatePolicy::reset},
+                                                                    {"recalibrate", recalibrated}},
+                                                                   StatePolicy::average);
+  policies.average.buffers = buffers.value_or(StatePolicy::keep);
+  if (buffers) return;
+  const Key count{"recalibration_micro_batches", "On how many micro-batches they are estimated.", "micro-batches"};
+  policies.recalibration_micro_batches = static_cast<int>(settings.integer(count, 1, 1'000'000, 128));
 }
 
 void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble) {

@@ -74,28 +74,35 @@ class PowerPeriod final : public SyncPeriod {
   Step warmup_period_;
 };
 
+const Key period_steps{"steps", "Steps from one average to the next.", "steps"};
+const Key switch_step{"switch_step", "Before this step models are averaged at every step.", "steps"};
+
 std::unique_ptr<const SyncPeriod> read_constant(Settings& settings, const SyncPeriodContext&) {
-  return make_constant_period(settings.integer("steps", 1, most));
+  return make_constant_period(settings.integer(period_steps, 1, most));
 }
 
 std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPeriodContext& context) {
   PowerPeriodOptions options;
-  options.power = settings.number("power", Range::positive(), options.power);
-  options.coefficient = settings.number("coefficient", Range::at_least(0));
-  options.minimum = settings.integer("minimum", 1, most);
-  if (settings.has("maximum")) options.maximum = settings.integer("maximum", options.minimum.value(), most);
+  options.power = settings.number({"power", "The power; 2 is QSR."}, Range::positive(), options.power);
+  options.coefficient = settings.number({"coefficient", "What is divided by the learning rate."}, Range::at_least(0));
+  options.minimum = settings.integer({"minimum", "The shortest period.", "steps"}, 1, most);
+  options.maximum = settings.optional_integer({"maximum", "The longest period; left out: there is no bound.", "steps"},
+                                              Stated(options.minimum.value(), "minimum"), most);
   if (!options.maximum && !context.total_steps)
     settings.fault("maximum",
                    "must be given where the budget is not counted in steps or epochs: as the learning rate "
                    "falls the period grows without end");
-  options.warmup_steps = settings.integer("warmup_steps", 0, most, context.learning_rate_warmup.value());
-  options.warmup_period = settings.integer("warmup_period", 1, most, options.minimum.value());
+  options.warmup_steps =
+      settings.integer({"warmup_steps", "Steps in which the period is warmup_period.", "steps"}, 0, most,
+                       Stated(context.learning_rate_warmup.value(), "the learning rate's warm-up"));
+  options.warmup_period = settings.integer({"warmup_period", "The period during the warm-up.", "steps"}, 1, most,
+                                           Stated(options.minimum.value(), "minimum"));
   return make_power_period(options);
 }
 
 std::unique_ptr<const SyncPeriod> read_post_local(Settings& settings, const SyncPeriodContext&) {
-  const Step switch_step = settings.integer("switch_step", 0, most);
-  return make_post_local_period(switch_step, settings.integer("steps", 1, most));
+  const Step at = settings.integer(switch_step, 0, most);
+  return make_post_local_period(at, settings.integer(period_steps, 1, most));
 }
 
 std::unique_ptr<const SyncPeriod> read_swap(Settings& settings, const SyncPeriodContext& context) {
@@ -103,7 +110,7 @@ std::unique_ptr<const SyncPeriod> read_swap(Settings& settings, const SyncPeriod
     settings.fault("rule",
                    "needs a budget in steps, epochs, seconds or samples: in its last round nothing is sent, so that a "
                    "budget of bytes never ends");
-  return make_swap_period(settings.integer("switch_step", 0, most));
+  return make_swap_period(settings.integer(switch_step, 0, most));
 }
 
 constexpr std::array rules = {
@@ -136,11 +143,8 @@ std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step) {
 std::span<const SyncPeriodRow> sync_periods() { return rules; }
 
 std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const SyncPeriodContext& context) {
-  std::vector<std::string_view> names;
-  for (const auto& row : rules) names.push_back(row.name);
-  const std::string rule = settings.choice("rule", names);
-  const auto* const row = std::ranges::find(rules, rule, &SyncPeriodRow::name);
-  return row == rules.end() ? make_constant_period(1) : row->make(settings, context);
+  const auto* const row = settings.row({"rule", "Which rule."}, rules);
+  return row ? row->make(settings, context) : make_constant_period(1);
 }
 
 }  // namespace syncopate

@@ -19,7 +19,9 @@ Forecast BackupAllReduce::forecast(const PredictionInput& input) const {
 }
 
 std::unique_ptr<Algorithm> make_backup_all_reduce(Settings& settings, const AlgorithmContext& context) {
-  const auto backups = settings.integer("backups", 0, context.workers - 1);  // at least one gradient makes a step
+  const auto backups =
+      settings.integer({"backups", "How many workers a step does not wait for (b)."}, 0,
+                       Stated(context.workers - 1, "workers - 1"));  // at least one gradient makes a step
   return std::make_unique<BackupAllReduce>(context.workers - static_cast<int>(backups));
 }
 

@@ -52,16 +52,21 @@ std::unique_ptr<Algorithm> make_backup_tokens(Settings& settings, const Algorith
   constexpr std::int64_t most = 1'000'000;
   const std::size_t faults = settings.faults_so_far();
   std::int64_t quorum = 1;
-  if (settings.has("quorum")) {
-    quorum = settings.integer("quorum", 1, most);
+  if (const auto written = settings.optional_integer(
+          {"quorum", "How many gradients make a step, instead of backups; it may be above the number of workers."}, 1,
+          most)) {
+    quorum = *written;
     if (settings.has("backups")) settings.fault("backups", "must not be given together with quorum");
   } else {
-    quorum = context.workers - settings.integer("backups", 0, context.workers - 1);
+    quorum = context.workers - settings.integer({"backups", "How many workers' gradients a step does without (b)."}, 0,
+                                                Stated(context.workers - 1, "workers - 1"));
   }
   // With fewer, nobody could leave step 0.
   const std::int64_t fewest = std::max<std::int64_t>(0, quorum - context.workers);
   const bool known = settings.faults_so_far() == faults;
-  const auto tokens = settings.integer("initial_tokens", known ? fewest : 0, most, quorum);
+  const auto tokens =
+      settings.integer({"initial_tokens", "Tokens in the queue at the start."},
+                       Stated(known ? fewest : 0, "quorum - workers"), most, Stated(quorum, "the quorum"));
   return std::make_unique<BackupTokens>(static_cast<int>(quorum), static_cast<int>(tokens));
 }
 

@@ -46,23 +46,28 @@ Forecast BackupWorkers::forecast(const PredictionInput& input) const {
 }
 
 std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context) {
-  static constexpr std::string_view late[] = {"finish", "cancel"};
-  static constexpr std::string_view averaged[] = {"before-update", "after-update"};
-  static constexpr std::string_view rates[] = {"as-given", "times-quorum"};
+  using Late = BackupOptions::Late;
+  using Averaged = BackupOptions::Averaged;
+  using Rate = BackupOptions::Rate;
   constexpr std::int64_t most_servers = 1000;
   BackupOptions options;
   // At least one gradient makes a step.
-  const auto backups = settings.integer("backups", 0, context.workers - 1);
-  if (settings.choice("late", late, "finish") == "cancel") options.late = BackupOptions::Late::cancel;
-  if (settings.choice("learning_rate", rates, "as-given") == "times-quorum")
-    options.rate = BackupOptions::Rate::times_quorum;
+  const auto backups = settings.integer({"backups", "How many workers a step does not wait for (b)."}, 0,
+                                        Stated(context.workers - 1, "workers - 1"));
+  options.late = settings.choice({"late", "Whether late work is finished, and dropped on arrival, or cancelled."},
+                                 {{"finish", Late::finish}, {"cancel", Late::cancel}}, options.late);
+  options.rate = settings.choice({"learning_rate", "The file's learning rate, or that times the quorum."},
+                                 {{"as-given", Rate::as_given}, {"times-quorum", Rate::times_quorum}}, options.rate);
   if (settings.has("average")) {
-    Settings average = settings.section("average");
-    options.average_decay = average.number("decay", Range{.low = 0, .high = 1, .high_open = true}, 0.9999);
-    if (average.choice("of", averaged, "before-update") == "after-update")
-      options.averaged = BackupOptions::Averaged::after_update;
+    Settings average = settings.section({"average", "A moving average of the model, which is then what is evaluated."});
+    options.average_decay = average.number({"decay", "Share of the average that each update keeps (alpha)."},
+                                           Range{.low = 0, .high = 1, .high_open = true}, 0.9999);
+    options.averaged = average.choice(
+        {"of", "Whether it takes in the model that a step began with, or the one that the step leads to."},
+        {{"before-update", Averaged::before_update}, {"after-update", Averaged::after_update}}, options.averaged);
   }
-  options.servers = static_cast<int>(settings.integer("servers", 1, most_servers, 1));
+  options.servers = static_cast<int>(
+      settings.integer({"servers", "How many servers share the model, a slice each."}, 1, most_servers, 1));
   if (options.servers > 1 && options.late == BackupOptions::Late::cancel)
     settings.fault("servers", "must be 1 with late = \"cancel\": each server would cancel at its own time");
   if (options.servers > 1 && options.average_decay)

@@ -25,15 +25,22 @@ Activation EagerSgd::activation(const Worker& worker) const {
 }
 
 std::unique_ptr<Algorithm> make_eager_sgd(Settings& settings, const AlgorithmContext&) {
-  static constexpr std::string_view activations[] = {"solo", "majority"};
-  static constexpr std::string_view late[] = {"accumulate", "drop"};
+  using Activation = EagerOptions::Activation;
   constexpr std::int64_t every_of_released_code = 32;
   EagerOptions options;
-  const bool majority = settings.choice("activation", activations) == "majority";
-  if (majority) options.activation = EagerOptions::Activation::majority;
-  if (settings.choice("late", late, "accumulate") == "drop") options.late = LateGradient::drop;
-  options.synchronous_every = settings.integer("synchronous_every", 0, std::numeric_limits<std::int64_t>::max(),
-                                               majority ? 0 : every_of_released_code);
+  options.activation =
+      settings
+          .choice<Activation>({"activation", "Whom an all-reduce waits for: the first, or a random one."},
+                              {{"solo", Activation::solo}, {"majority", Activation::majority}})
+          .value_or(Activation::solo);
+  options.late =
+      settings.choice({"late", "Whether a late gradient is added to the next one or dropped."},
+                      {{"accumulate", LateGradient::accumulate}, {"drop", LateGradient::drop}}, options.late);
+  options.synchronous_every =
+      settings.integer({"synchronous_every", "Every how many steps all wait for all; 0: never.", "steps"}, 0,
+                       std::numeric_limits<std::int64_t>::max(),
+                       Stated(options.activation == Activation::majority ? 0 : every_of_released_code,
+                              "32 with \"solo\", 0 with \"majority\""));
   return std::make_unique<EagerSgd>(options);
 }
 

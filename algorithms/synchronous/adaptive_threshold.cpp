@@ -90,8 +90,11 @@ class AdaptiveThreshold final : public DropThreshold {
 std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThresholdOptions options) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::size_t faults = settings.faults_so_far();
-  options.window_steps = settings.integer("window_steps", 1, most, options.window_steps.value());
-  options.update_every_steps = settings.integer("update_every_steps", 1, most, options.update_every_steps.value());
+  options.window_steps = settings.integer({"window_steps", "Over how many steps times are looked at.", "steps"}, 1,
+                                          most, options.window_steps.value());
+  options.update_every_steps =
+      settings.integer({"update_every_steps", "After how many steps the threshold is set anew.", "steps"}, 1, most,
+                       options.update_every_steps.value());
   if (settings.faults_so_far() == faults && options.update_every_steps > options.window_steps)
     settings.fault("update_every_steps", "must be at most window_steps");
   return make_adaptive_threshold(options);
@@ -123,13 +126,15 @@ std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThres
 std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings, const DropThresholdContext&) {
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::quantile};
   constexpr Range inside{.low = 0, .high = 1, .low_open = true, .high_open = true};
-  options.quantile = settings.number("quantile", inside, options.quantile);
+  options.quantile =
+      settings.number({"quantile", "Which quantile of the step times the threshold is."}, inside, options.quantile);
   return read_window(settings, options);
 }
 
 std::shared_ptr<const DropThreshold> read_deviation_threshold(Settings& settings, const DropThresholdContext&) {
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::median_and_deviations};
-  options.deviations = settings.number("deviations", {.low = 0, .high_open = true}, options.deviations);
+  options.deviations = settings.number({"deviations", "How many deviations above the median the threshold is."},
+                                       {.low = 0, .high_open = true}, options.deviations);
   return read_window(settings, options);
 }
 

@@ -102,22 +102,27 @@ std::shared_ptr<const DropThreshold> make_automatic_threshold(const AutomaticThr
 }
 
 std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings, const DropThresholdContext& context) {
-  static constexpr std::string_view searches[] = {"throughput", "s-eff", "reference"};
-  static constexpr std::string_view clocks[] = {"step", "micro-batch"};
+  using Clock = AutomaticThresholdOptions::Clock;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::size_t faults = settings.faults_so_far();
   AutomaticThresholdOptions options;
-  const std::string search = settings.choice("search", searches, "throughput");
-  options.form = search == "reference" ? SpeedupForm::reference
-                 : search == "s-eff"   ? SpeedupForm::effective
-                                       : SpeedupForm::throughput;
-  options.warmup_steps = settings.integer("warmup_steps", 0, most, options.warmup_steps.value());
-  options.calibration_steps = settings.integer("calibration_steps", 1, most, options.calibration_steps.value());
-  if (settings.has("maximum_drop_rate"))
-    options.maximum_drop_rate =
-        settings.number("maximum_drop_rate", {.low = 0, .high = 1, .low_open = true, .high_open = true});
-  if (settings.has("calibration_clock") && settings.choice("calibration_clock", clocks, "step") == "micro-batch")
-    options.clock = AutomaticThresholdOptions::Clock::micro_batch;
+  options.form = settings.choice(
+      {"search", "What the threshold is best in: micro-batches per time, Eq. 6, or the reference code's measure."},
+      {{"throughput", SpeedupForm::throughput},
+       {"s-eff", SpeedupForm::effective},
+       {"reference", SpeedupForm::reference}},
+      options.form);
+  options.warmup_steps = settings.integer({"warmup_steps", "First steps, which are not measured.", "steps"}, 0, most,
+                                          options.warmup_steps.value());
+  options.calibration_steps = settings.integer({"calibration_steps", "Steps that are measured then.", "steps"}, 1, most,
+                                               options.calibration_steps.value());
+  options.maximum_drop_rate = settings.optional_number(
+      {"maximum_drop_rate", "Share of micro-batches that the threshold may drop; left out: any."},
+      {.low = 0, .high = 1, .low_open = true, .high_open = true});
+  if (settings.has("calibration_clock"))
+    options.clock = settings.choice(
+        {"calibration_clock", "Whether micro-batches are timed by the step's clock, or each by a timer of its own."},
+        {{"step", Clock::step}, {"micro-batch", Clock::micro_batch}}, options.clock);
   const bool is_clean = settings.faults_so_far() == faults;
   if (is_clean && context.total_steps && options.warmup_steps + options.calibration_steps >= *context.total_steps)
     settings.fault("calibration_steps", "must, with warmup_steps, end before the budget does");

@@ -175,35 +175,40 @@ std::shared_ptr<const DropCompensation> read_none(Settings&, const DropCompensat
   return make_no_compensation();
 }
 
-double read_redundancy(Settings& settings) { return settings.number("redundancy", {.low = 0, .high = 1000}); }
+const Key redundancy_key{"redundancy", "How much is computed besides (R), as a share of what is planned."};
+constexpr Range redundancies{.low = 0, .high = 1000};
 
 std::shared_ptr<const DropCompensation> read_extra_steps(Settings& settings, const DropCompensationContext& context) {
-  static constexpr std::string_view schedules[] = {"kept", "stretched"};
   if (!context.total_steps)
     settings.fault("compensation", "must not be extra steps where the budget counts neither steps nor epochs");
-  std::optional<double> redundancy;
-  if (settings.has("redundancy")) redundancy = read_redundancy(settings);
-  const bool stretched = settings.choice("learning_rate_schedule", schedules, "kept") == "stretched";
-  if (stretched && !redundancy)
+  const auto redundancy = settings.optional_number(redundancy_key, redundancies);
+  const auto schedule = settings.choice(
+      {"learning_rate_schedule",
+       "Whether the learning rate stays at its end in extra steps, or its schedule is longer."},
+      {{"kept", ExtraStepsSchedule::kept}, {"stretched", ExtraStepsSchedule::stretched}}, ExtraStepsSchedule::kept);
+  if (schedule == ExtraStepsSchedule::stretched && !redundancy)
     settings.fault("learning_rate_schedule",
                    "must be \"kept\" unless `redundancy` says beforehand how long the run is");
-  return make_extra_steps(redundancy, stretched ? ExtraStepsSchedule::stretched : ExtraStepsSchedule::kept);
+  return make_extra_steps(redundancy, schedule);
 }
 
 std::shared_ptr<const DropCompensation> read_larger_batch(Settings& settings, const DropCompensationContext&) {
-  return make_larger_batch(read_redundancy(settings));
+  return make_larger_batch(settings.number(redundancy_key, redundancies));
 }
 
 std::shared_ptr<const DropCompensation> read_recomputation(Settings& settings, const DropCompensationContext& context) {
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  std::optional<std::int64_t> epoch;
-  if (context.steps_per_epoch) epoch = context.steps_per_epoch->value();
-  return make_recomputation(settings.integer("recompute_every_steps", 1, most, epoch));
+  std::optional<Stated<std::int64_t>> epoch;
+  if (context.steps_per_epoch) epoch = Stated(context.steps_per_epoch->value(), "an epoch");
+  return make_recomputation(settings.integer(
+      {"recompute_every_steps", "After how many steps what was dropped since is computed.", "steps"}, 1, most, epoch));
 }
 
 std::shared_ptr<const DropCompensation> read_carry_over(Settings& settings, const DropCompensationContext& context) {
   constexpr std::int64_t most = 1'000'000;
-  return make_carry_over(static_cast<int>(settings.integer("carried_at_most", 0, most, context.micro_batches)));
+  return make_carry_over(static_cast<int>(
+      settings.integer({"carried_at_most", "How many dropped micro-batches a worker takes along at most."}, 0, most,
+                       Stated(context.micro_batches, "cluster.micro_batches"))));
 }
 
 constexpr std::array rows = {
@@ -246,11 +251,8 @@ std::span<const DropCompensationRow> drop_compensations() { return rows; }
 
 std::shared_ptr<const DropCompensation> read_drop_compensation(Settings& settings,
                                                                const DropCompensationContext& context) {
-  std::vector<std::string_view> names;
-  for (const DropCompensationRow& row : rows) names.push_back(row.name);
-  const std::string name = settings.choice("compensation", names, "none");
-  const auto* const row = std::ranges::find(rows, name, &DropCompensationRow::name);
-  return row == rows.end() ? make_no_compensation() : row->make(settings, context);
+  const auto* const row = settings.row({"compensation", "What is done about dropped micro-batches."}, rows, "none");
+  return row->make(settings, context);
 }
 
 }  // namespace syncopate

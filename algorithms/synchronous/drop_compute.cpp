@@ -177,22 +177,28 @@ Forecast DropCompute::forecast(const PredictionInput& input) const {
 namespace {
 
 Preempt read_preempt(Settings& settings) {
-  static constexpr std::string_view names[] = {"discard", "microbatch", "backward"};
-  const std::string name = settings.choice("preempt", names, "discard");
-  return name == "microbatch" ? Preempt::microbatch : name == "backward" ? Preempt::backward : Preempt::discard;
+  return settings.choice(
+      {"preempt",
+       "What becomes of a micro-batch under way: lost, finished, or finished if its backward pass has begun."},
+      {{"discard", Preempt::discard}, {"microbatch", Preempt::microbatch}, {"backward", Preempt::backward}},
+      Preempt::discard);
 }
 
 void read_normalisation(Settings& settings, DropComputeOptions& options) {
-  static constexpr std::string_view names[] = {"constant", "computed", "mean-rate"};
-  const std::string name = settings.choice("normalisation", names, "constant");
-  options.normalisation = name == "computed"    ? Normalisation::computed
-                          : name == "mean-rate" ? Normalisation::mean_rate
-                                                : Normalisation::constant;
-  if (name != "mean-rate") return;
+  options.normalisation = settings.choice(
+      {"normalisation",
+       "What the sum of gradients is divided by: all micro-batches, those computed, or their mean number."},
+      {{"constant", Normalisation::constant},
+       {"computed", Normalisation::computed},
+       {"mean-rate", Normalisation::mean_rate}},
+      options.normalisation);
+  if (options.normalisation != Normalisation::mean_rate) return;
   const bool expected = options.threshold->expects_a_drop_rate() && options.preempt == Preempt::discard;
-  if (settings.has("mean_drop_rate"))
-    options.mean_drop_rate = settings.number("mean_drop_rate", {.low = 0, .high = 1, .high_open = true});
-  else if (!expected)
+  options.mean_drop_rate = settings.optional_number(
+      {"mean_drop_rate",
+       "The drop rate that the mean number is taken by; left out: what an automatic threshold expects."},
+      {.low = 0, .high = 1, .high_open = true});
+  if (!settings.has("mean_drop_rate") && !expected)
     settings.fault("mean_drop_rate", "must be given: only an automatic threshold with preempt = \"discard\" knows it");
 }
 
@@ -202,7 +208,9 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
   DropComputeOptions options;
   options.threshold = read_drop_threshold(settings, {.total_steps = context.total_steps});
   options.preempt = read_preempt(settings);
-  options.forward_share = settings.number("forward_share", Range::between(0, 1), options.forward_share);
+  options.forward_share = settings.number(
+      {"forward_share", "Share of a micro-batch's time that its forward pass takes, for preempt = \"backward\"."},
+      Range::between(0, 1), Stated(options.forward_share, "1/3"));
   // A micro-batch that has begun finishes with preempt = "microbatch", and after its forward pass with "backward".
   const double needed = options.preempt == Preempt::discard    ? 1
                         : options.preempt == Preempt::backward ? options.forward_share

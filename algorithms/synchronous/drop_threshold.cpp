@@ -36,7 +36,8 @@ class FixedThreshold final : public DropThreshold {
 };
 
 std::shared_ptr<const DropThreshold> read_fixed(Settings& settings, const DropThresholdContext&) {
-  return make_fixed_threshold(from_seconds(settings.number("threshold_s", Range::positive())));
+  return make_fixed_threshold(from_seconds(settings.number(
+      {"threshold_s", "After what time a worker stops computing in a step (tau).", "s"}, Range::positive())));
 }
 
 constexpr std::array rules = {
@@ -70,12 +71,9 @@ std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, con
     return make_fixed_threshold(longest_duration);
   }
   if (!has_table) return read_fixed(settings, context);
-  Settings table = settings.section("threshold");
-  std::vector<std::string_view> names;
-  for (const DropThresholdRow& row : rules) names.push_back(row.name);
-  const std::string rule = table.choice("rule", names);
-  const auto* const row = std::ranges::find(rules, rule, &DropThresholdRow::name);
-  return row == rules.end() ? make_fixed_threshold(longest_duration) : row->make(table, context);
+  Settings table = settings.section({"threshold", "A rule that finds the threshold, instead of threshold_s."});
+  const auto* const row = table.row({"rule", "Which rule."}, rules);
+  return row ? row->make(table, context) : make_fixed_threshold(longest_duration);
 }
 
 void check_threshold(Settings& settings, Duration threshold, double shortest_s) {

@@ -34,17 +34,18 @@ Forecast RandomDrop::forecast(const PredictionInput& input) const {
 
 std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmContext& context) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  const double rate = settings.number("drop_rate", Range{.low = 0, .high = 1, .high_open = true});
+  const double rate = settings.number({"drop_rate", "How likely a worker's batch is to be left out."},
+                                      Range{.low = 0, .high = 1, .high_open = true});
   Step from{};
-  if (settings.has("from_epoch")) {
-    const std::int64_t epoch = settings.integer("from_epoch", 0, most);
+  if (const auto epoch =
+          settings.optional_integer({"from_epoch", "The same in epochs, instead of from_step.", "epochs"}, 0, most)) {
     if (!context.steps_per_epoch)
       settings.fault("from_epoch", "needs a data set; without one, give from_step");
     else
-      from = Step{epoch * context.steps_per_epoch->value()};
+      from = Step{*epoch * context.steps_per_epoch->value()};
     if (settings.has("from_step")) settings.fault("from_step", "must not be given together with from_epoch");
   } else {
-    from = settings.integer("from_step", 0, most, 0);
+    from = settings.integer({"from_step", "The first step in which batches are left out.", "steps"}, 0, most, 0);
   }
   return std::make_unique<RandomDrop>(rate, from);
 }

@@ -15,16 +15,17 @@ Step at_least_one(Step steps) { return std::max(steps, Step{1}); }
 
 Budget read_budget(Settings& root, std::int64_t steps_per_epoch) {
   Budget result;
-  Settings budget = root.section("budget");
-  if (budget.has("steps")) result.steps = budget.integer("steps", 1, most);
-  if (budget.has("epochs")) {
-    const double epochs = budget.number("epochs", positive_and_finite);
-    const Step steps = at_least_one(steps_of_epochs(budget, "epochs", epochs, steps_per_epoch));
+  Settings budget = root.section({"budget", "When a run ends: at the first limit that is reached; at least one."});
+  result.steps = budget.optional_integer({"steps", "Optimizer steps.", "steps"}, 1, most);
+  const Key in_epochs{"epochs", "Times that all workers together see the training data.", "epochs"};
+  if (const auto epochs = budget.optional_number(in_epochs, positive_and_finite)) {
+    const Step steps = at_least_one(steps_of_epochs(budget, "epochs", *epochs, steps_per_epoch));
     result.steps = std::min(result.steps.value_or(most), steps);
   }
-  if (budget.has("samples")) result.samples = budget.integer("samples", 1, most);
-  if (budget.has("seconds")) result.seconds = budget.number("seconds", positive_and_finite);
-  if (budget.has("bytes")) result.bytes = Bytes{budget.integer("bytes", 1, most)};
+  result.samples =
+      budget.optional_integer({"samples", "Samples whose gradients were used, of all workers.", "samples"}, 1, most);
+  result.seconds = budget.optional_number({"seconds", "Time on the cluster's clock.", "s"}, positive_and_finite);
+  result.bytes = budget.optional_integer({"bytes", "What is communicated, of all workers.", "bytes"}, 1, most);
   if (!result.steps && !result.samples && !result.seconds && !result.bytes) {
     root.fault("budget", "must set at least one of steps, epochs, samples, seconds, bytes");
     result.steps = 1;
@@ -35,23 +36,29 @@ Budget read_budget(Settings& root, std::int64_t steps_per_epoch) {
 EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) {
   constexpr std::int64_t default_steps = 100;
   EvaluationPlan plan;
-  Settings evaluation = root.section("evaluation");
-  if (evaluation.has("every_epochs")) {
+  Settings evaluation = root.section({"evaluation", "When the model is looked at; it takes no time on the clock."});
+  const Key in_epochs{"every_epochs", "The same in epochs, instead of every_steps.", "epochs"};
+  if (const auto epochs = evaluation.optional_number(in_epochs, positive_and_finite)) {
     if (evaluation.has("every_steps")) evaluation.fault("every_steps", "must not be given together with every_epochs");
-    const double epochs = evaluation.number("every_epochs", positive_and_finite);
     plan.every_steps =
-        at_least_one(steps_of_epochs(evaluation, "every_epochs", epochs, training.objective.steps_per_epoch));
+        at_least_one(steps_of_epochs(evaluation, "every_epochs", *epochs, training.objective.steps_per_epoch));
   } else {
-    plan.every_steps = evaluation.integer("every_steps", 1, most, default_steps);
+    plan.every_steps = evaluation.integer(
+        {"every_steps", "The model is evaluated each time so many steps are passed, and at the end.", "steps"}, 1, most,
+        default_steps);
   }
-  plan.train_samples = evaluation.integer("train_samples", 1, most, plan.train_samples);
-  if (evaluation.has("target_accuracy")) {
-    plan.target_accuracy = evaluation.number("target_accuracy", {.low = 0, .high = 1, .low_open = true});
+  plan.train_samples =
+      evaluation.integer({"train_samples", "How many training samples the training loss is taken of.", "samples"}, 1,
+                         most, plan.train_samples);
+  plan.target_accuracy =
+      evaluation.optional_number({"target_accuracy", "The test accuracy of \"time to target\", as a fraction."},
+                                 {.low = 0, .high = 1, .low_open = true});
+  if (plan.target_accuracy) {
     if (!training.time_only && training.objective.load && !training.objective.has_accuracy) {
       evaluation.fault("target_accuracy", "must be left out: this model has no accuracy");
     }
   }
-  if (evaluation.has("target_loss")) plan.target_loss = evaluation.number("target_loss", Range::any());
+  plan.target_loss = evaluation.optional_number({"target_loss", "The test loss of \"time to target\"."}, Range::any());
   return plan;
 }
 

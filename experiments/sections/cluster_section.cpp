@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -19,7 +18,6 @@ namespace syncopate {
 namespace {
 
 constexpr Range positive{.low = 0, .high = longest_delay, .low_open = true};
-constexpr int most_workers = 1 << 24;  // beyond what one machine simulates
 constexpr int most_micro_batches = 1 << 24;
 
 // One factor per worker, or none where all are alike. `known`: whether the number of workers is.
@@ -29,7 +27,8 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
   std::vector<double> factors;
   if (listed) {
     const std::size_t faults = cluster.faults_so_far();
-    factors = cluster.numbers("worker_factors", positive);
+    factors = cluster.numbers({"worker_factors", "How many times as long each worker takes, one factor per worker."},
+                              positive);
     const bool right = std::ssize(factors) == workers;
     if (!right && known && cluster.faults_so_far() == faults) {
       cluster.fault("worker_factors",
@@ -39,9 +38,12 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
   }
   if (slow) {
     if (listed) cluster.fault("slow_workers", "must not be given together with worker_factors");
-    Settings slow_workers = cluster.section("slow_workers");
-    const std::int64_t count = slow_workers.integer("count", 0, known ? workers : most_workers);
-    const double factor = slow_workers.number("factor", positive);
+    Settings slow_workers =
+        cluster.section({"slow_workers", "Some workers that are slower than the others all the time."});
+    const std::int64_t count =
+        slow_workers.integer({"count", "How many workers are slow: those with the highest ranks."}, 0,
+                             Stated(known ? workers : most_workers, "cluster.workers"));
+    const double factor = slow_workers.number({"factor", "How many times as long a slow worker takes."}, positive);
     if (!known) return {};
     factors.assign(static_cast<std::size_t>(workers), 1.0);
     for (std::int64_t i = workers - count; i < workers; ++i) factors[static_cast<std::size_t>(i)] = factor;
@@ -75,7 +77,8 @@ std::shared_ptr<const DelayProcess> read_base_durations(Settings& cluster, Clust
   if (result.pace == Pace::inject && cluster.has("pace"))
     cluster.fault("pace", "must be \"emulate\" or left out: cluster.trace has whole durations, not what to add");
   result.pace = Pace::emulate;
-  Settings table = cluster.section("trace");
+  Settings table =
+      cluster.section({"trace", "A recorded run whose durations are all durations, instead of micro_batch_s."});
   return read_base_trace(table, result.workers_known ? result.workers : 0, result.micro_batches, result.traces);
 }
 
@@ -89,12 +92,14 @@ Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, Clus
   constexpr std::size_t most_delays = 255;  // each has a random stream of its own
   Delays delays;
   const int workers = result.workers_known ? result.workers : 0;
-  for (Settings& delay : root.sections("delays")) {
+  for (Settings& delay :
+       root.sections({"delays", "What is added to the time of a micro-batch; any number of entries."})) {
     const std::size_t faults = delay.faults_so_far();
     auto process = make_delay(delay, {micro_batch_s, workers, &result.traces, result.micro_batches});
     if (delay.faults_so_far() == faults) check_length(delay, *process);
     if (finite_means) check_mean(delay, *process);
-    const bool is_sleep = delay.has("sleep") && delay.flag("sleep");
+    const Key sleep{"sleep", "Whether the worker sleeps so long after the micro-batch, instead of computing longer."};
+    const bool is_sleep = delay.optional_flag(sleep).value_or(false);
     (is_sleep ? delays.sleeps : delays.computing).push_back(std::move(process));
   }
   if (delays.computing.size() + delays.sleeps.size() > most_delays) {
@@ -108,11 +113,14 @@ Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, Clus
 std::vector<std::optional<Step>> read_leaving(Settings& cluster, int workers, bool known) {
   constexpr std::int64_t most_steps = 100'000'000'000;  // times micro_batches, still an integer
   std::vector<std::optional<Step>> data_of;
-  for (Settings& leaving : cluster.sections("leave")) {
+  for (Settings& leaving :
+       cluster.sections({"leave", "Workers whose own data end early; collectives need everybody."})) {
     const std::size_t faults = leaving.faults_so_far();
-    const auto ranks = leaving.integers("workers", 0, known ? workers - 1 : most_workers);
+    const auto ranks = leaving.integers({"workers", "The workers that leave the run."}, 0,
+                                        Stated(known ? workers - 1 : most_workers, "cluster.workers - 1"));
     if (ranks.empty() && leaving.faults_so_far() == faults) leaving.fault("workers", "must name at least one worker");
-    const Step steps = leaving.integer("after_steps", 0, most_steps);
+    const Step steps =
+        leaving.integer({"after_steps", "After how many steps of their own they leave.", "steps"}, 0, most_steps);
     if (!known) continue;
     data_of.resize(static_cast<std::size_t>(workers));
     for (const std::int64_t rank : ranks) {
@@ -153,8 +161,11 @@ double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
                     fmt::format("must be a number above 0 and at most {}, or \"measured\"", longest_delay));
     return 1;
   }
-  const double micro_batch_s = cluster.number("micro_batch_s", positive);
-  if (cluster.has("micro_batch_measured") && cluster.flag("micro_batch_measured"))
+  const double micro_batch_s =
+      cluster.number({"micro_batch_s",
+                      "Time of a micro-batch without delay; \"measured\": what the model takes on this machine.", "s"},
+                     positive);
+  if (cluster.optional_flag({"micro_batch_measured", "Written by the program: whether micro_batch_s was measured."}))
     result.measured_micro_batch_s = micro_batch_s;
   return micro_batch_s;
 }
@@ -162,19 +173,21 @@ double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
 }  // namespace
 
 ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means) {
-  constexpr std::array<std::string_view, 2> paces = {"inject", "emulate"};
-
   ClusterSection result;
   const std::size_t faults = root.faults_so_far();
-  Settings cluster = root.section("cluster");
-  result.workers = static_cast<int>(cluster.integer("workers", 1, most_workers));
+  Settings cluster = root.section({"cluster", "Who works, and how long a micro-batch takes."});
+  result.workers = static_cast<int>(cluster.integer({"workers", "How many workers there are."}, 1, most_workers));
   result.workers_known = root.faults_so_far() == faults;
   double micro_batch_s = 1;
   if (!cluster.has("trace")) micro_batch_s = read_micro_batch_s(cluster, result);
-  result.micro_batches = static_cast<int>(cluster.integer("micro_batches", 1, most_micro_batches, 1));
+  result.micro_batches = static_cast<int>(
+      cluster.integer({"micro_batches", "How many micro-batches each worker computes in an optimizer step."}, 1,
+                      most_micro_batches, 1));
   result.data_of = read_leaving(cluster, result.workers, result.workers_known);
-  const char* const usual_pace = cluster.has("trace") ? "emulate" : "inject";
-  result.pace = cluster.choice("pace", paces, usual_pace) == "emulate" ? Pace::emulate : Pace::inject;
+  result.pace = cluster.choice(
+      {"pace", "Under MPI: sleep the added delay alone (inject), or until the whole drawn time is over (emulate)."},
+      {{"inject", Pace::inject}, {"emulate", Pace::emulate}}, cluster.has("trace") ? Pace::emulate : Pace::inject,
+      "\"inject\"; with a trace \"emulate\"");
   std::vector<double> factors = read_worker_factors(cluster, result.workers, result.workers_known);
 
   auto durations = read_base_durations(cluster, result);
@@ -187,10 +200,11 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   auto [delays, sleeps] = read_delays(root, micro_batch_s, finite_means, result);
   check_sum_of_means(root, micro_batch_s, delays);
   if (!result.to_be_measured) result.usual_micro_batch_s = slowest_s + sum_of_usual_delays(delays);
-  const bool has_trailing = cluster.has("trailing_s");
-  const double trailing_s = has_trailing ? cluster.number("trailing_s", Range::between(0, longest_delay)) : 0;
-  if (has_trailing || !sleeps.empty())
-    result.pauses = std::make_shared<Pauses>(seed, trailing_s, std::move(sleeps), delays.size());
+  const auto trailing_s = cluster.optional_number(
+      {"trailing_s", "Work that a micro-batch leaves running: the next one and a collective wait for it.", "s"},
+      Range::between(0, longest_delay));
+  if (trailing_s || !sleeps.empty())
+    result.pauses = std::make_shared<Pauses>(seed, trailing_s.value_or(0), std::move(sleeps), delays.size());
   result.compute_time =
       durations ? std::make_shared<ComputeTime>(seed, std::move(durations), std::move(factors), std::move(delays))
                 : std::make_shared<ComputeTime>(seed, micro_batch_s, std::move(factors), std::move(delays));
@@ -199,7 +213,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   if (result.outages && result.pauses)
     root.fault("outages", "must not be given together with delays that are sleeps, or with cluster.trailing_s");
 
-  Settings network = root.section("network");
+  Settings network = root.section({"network", "What communication costs on the virtual clock."});
   const auto workers = result.workers_known ? std::optional(result.workers) : std::nullopt;
   result.network = make_network(network, {.workers = workers, .seed = seed});
   return result;

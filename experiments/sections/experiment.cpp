@@ -3,191 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <limits>
 #include <map>
 #include <new>
 
-#include "algorithms/registry.hpp"
-#include "experiments/sections/budget_section.hpp"
-#include "experiments/sections/cluster_section.hpp"
 #include "experiments/sections/configuration_hash.hpp"
-#include "experiments/sections/network_times.hpp"
-#include "experiments/sections/outages_section.hpp"
-#include "experiments/sections/recording_section.hpp"
+#include "experiments/sections/definition.hpp"
 #include "experiments/sections/sweep.hpp"
-#include "experiments/sections/training_section.hpp"
 #include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
 namespace {
 
-struct Method {
-  std::string label;
-  std::shared_ptr<const Algorithm> algorithm;
-};
-
-// A whole document as read once, with one seed. Complete only if there were no faults.
-struct Definition {
-  std::string name;
-  std::string description;
-  std::vector<std::uint64_t> seeds;
-  ClusterSection cluster;
-  TrainingSection training;
-  Budget budget;
-  std::shared_ptr<const LearningRate> learning_rate;
-  EvaluationPlan evaluation;
-  RecordingPlan recording;
-  std::vector<Method> methods;
+// A document, and all that comes of reading it.
+struct Reading {
+  Definition definition;
   TomlNode resolved{};
   std::vector<KnownKey> known_keys{};
-  FaultList faults;
+  FaultList faults{};
 };
 
-std::string read_name(Settings& root, const std::string& file) {
-  std::string name = root.text("name", std::filesystem::path(file).stem().string());
-  // It names a directory of results.
-  const bool usable = !name.empty() && name != "." && name != ".." &&
-                      std::ranges::none_of(name, [](unsigned char c) { return c == '/' || c < 0x20; });
-  if (!usable)
-    root.fault("name",
-               "must name a directory: not empty, neither \".\" nor \"..\", without \"/\" and control characters");
-  return name;
-}
-
-std::vector<std::uint64_t> read_seeds(Settings& root) {
-  const std::size_t faults = root.faults_so_far();
-  const std::vector<std::int64_t> written =
-      root.integers("seeds", 0, std::numeric_limits<std::int64_t>::max(), std::vector<std::int64_t>{1});
-  std::vector<std::uint64_t> seeds(written.begin(), written.end());
-  if (seeds.empty() && root.faults_so_far() == faults) root.fault("seeds", "must hold at least one seed");
-  if (std::set(seeds.begin(), seeds.end()).size() < seeds.size()) root.fault("seeds", "must hold no seed twice");
-  if (seeds.empty()) seeds.push_back(1);
-  return seeds;
-}
-
-std::vector<Method> read_methods(Settings& root, const AlgorithmContext& context) {
-  std::vector<Method> methods;
-  std::set<std::string> labels;
-  const std::size_t faults = root.faults_so_far();
-  for (Settings& table : root.sections("methods")) {
-    const bool labelled = table.has("label");  // asked first, so that it comes first in the resolved document
-    Method method{.label = {}, .algorithm = make_algorithm(table, context)};
-    const std::string name = method.algorithm ? table.text("algorithm") : "";
-    if (labelled || method.algorithm) method.label = table.text("label", name);
-    const bool is_new = method.label.empty() ? !labelled : labels.insert(method.label).second;
-    if (!is_new) table.fault("label", "must be a name that no other method has");
-    methods.push_back(std::move(method));
-  }
-  if (methods.empty() && root.faults_so_far() == faults)
-    root.fault("methods", "must have at least one entry, [[methods]]");
-  return methods;
-}
-
-double shortest_micro_batch_s(const ClusterSection& cluster) {
-  double shortest_s = std::numeric_limits<double>::infinity();
-  for (int n = 0; n < cluster.workers; ++n) shortest_s = std::min(shortest_s, cluster.compute_time->shortest(Rank{n}));
-  return shortest_s;
-}
-
-// `certain`: there have been no faults so far, so nothing stands in for what is faulty.
-AlgorithmContext algorithm_context(const Definition& definition, bool certain) {
-  constexpr int unknown_workers = 1'000'000;  // so many that no check fails on them
-  const ClusterSection& cluster = definition.cluster;
-  const TrainingSection& training = definition.training;
-  const Budget& budget = definition.budget;
-  const std::int64_t steps_per_epoch = training.objective.steps_per_epoch;
-  return {.workers = cluster.workers_known ? cluster.workers : unknown_workers,
-          .micro_batches = cluster.micro_batches,
-          .time_only = training.time_only,
-          .plain_sgd = training.optimizer->moments() == 0 && training.optimizer->weight_decay().rate == 0,
-          .learning_rate_warmup = definition.learning_rate->options().warmup_steps,
-          .steps_per_epoch = steps_per_epoch > 0 ? std::optional<Step>(steps_per_epoch) : std::nullopt,
-          .total_steps = budget.steps,
-          .shortest_micro_batch_s = certain && !cluster.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
-          .budget_ends_alone = !budget.bytes || budget.steps || budget.seconds || budget.samples};
-}
-
-// Where there is not one server, the model that is evaluated is worker 0's.
-void check_who_leaves(Settings& root, const Definition& definition) {
-  const auto& data_of = definition.cluster.data_of;
-  if (data_of.empty() || !data_of.front()) return;
-  for (const Method& method : definition.methods) {
-    if (!method.algorithm || method.algorithm->traits().servers == 1) continue;
-    root.section("cluster").fault(
-        "leave", fmt::format("must not name worker 0, whose model is the one that \"{}\" has evaluated", method.label));
-    return;
-  }
-}
-
-// A server's accounts know micro-batches alone, and it may end one that is under way.
-void check_pauses(Settings& root, const Definition& definition) {
-  if (!definition.cluster.pauses) return;
-  for (const Method& method : definition.methods)
-    if (method.algorithm && method.algorithm->traits().servers > 0)
-      return root.fault("methods", fmt::format("\"{}\" has a server, which needs delays that are part of the "
-                                               "computation: no delays that are sleeps, and no cluster.trailing_s",
-                                               method.label));
-}
-
-// Each of several servers has the norm of its own part alone.
-void check_clipping(Settings& root, const Definition& definition) {
-  if (definition.training.clip_norm == 0) return;
-  for (const Method& method : definition.methods)
-    if (method.algorithm && method.algorithm->traits().servers > 1)
-      return root.section("training")
-          .fault("clip_norm",
-                 fmt::format("must be 0: with the servers of \"{}\" nobody has the norm of a whole gradient",
-                             method.label));
-}
-
-void check_outages(Settings& root, const Definition& definition) {
-  const ClusterSection& cluster = definition.cluster;
-  if (!cluster.outages) return;
-  for (const Method& method : definition.methods)
-    if (method.algorithm && method.algorithm->traits().servers == 1)
-      return check_outages_of_steps(root, *cluster.outages, cluster.micro_batches, cluster.usual_micro_batch_s,
-                                    method.label);
-}
-
-// Reads everything with the seed that stands first.
-Definition read_definition(TomlNode document_root, const std::string& file, const LoadOptions& options) {
-  // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
-  constexpr std::int64_t unknown_epoch = 1'000'000;
-  constexpr std::int64_t unknown_budget = 1'000'000'000'000'000;
-
-  SettingsDocument document(std::move(document_root));
+Reading read_document(TomlNode written, const std::string& file, const LoadOptions& options) {
+  SettingsDocument document(std::move(written));
   Settings root = document.root();
-  Definition result;
-  result.name = read_name(root, file);
-  result.description = root.text("description", "");
-  result.seeds = read_seeds(root);
-  result.cluster = read_cluster(root, result.seeds.front(), options.finite_means);
-
-  const std::size_t faults_before = document.faults().size();
-  result.training = read_training(root, {result.seeds.front(), result.cluster.workers, result.cluster.micro_batches});
-  std::int64_t& steps_per_epoch = result.training.objective.steps_per_epoch;
-  if (steps_per_epoch == 0 && document.faults().size() > faults_before) steps_per_epoch = unknown_epoch;
-
-  if (document.faults().empty())
-    check_network_times(root, *result.cluster.network, result.cluster.workers, result.training.parameter_bytes);
-
-  // The budget may count epochs, and the learning rate needs the number of steps of the budget.
-  result.budget = read_budget(root, steps_per_epoch);
-  if (document.faults().empty()) fit_budget_to_traces(result.cluster, result.budget);
-  if (result.budget.steps && !document.faults().empty()) result.budget.steps = unknown_budget;
-  if (result.cluster.to_be_measured && result.training.time_only)
-    root.section("cluster").fault(
-        "micro_batch_s", "must be a number of seconds where training.model = \"none\": there is no model to measure");
-  result.learning_rate = read_learning_rate(root, result.budget, steps_per_epoch, result.training.time_only);
-  result.evaluation = read_evaluation(root, result.training);
-  result.recording = read_recording(root);
-  document.record_as_written("sweep");
-  result.methods = read_methods(root, algorithm_context(result, document.faults().empty()));
-  check_who_leaves(root, result);
-  check_pauses(root, result);
-  check_clipping(root, result);
-  check_outages(root, result);
+  Reading result{read_definition(root, {.file = file, .finite_means = options.finite_means})};
   result.faults = document.check();
   result.resolved = document.resolved();
   result.known_keys = document.known_keys();
@@ -203,14 +41,15 @@ TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) 
   return root;
 }
 
-Run make_run(const Definition& definition) {
+Run make_run(const Reading& reading) {
+  const Definition& definition = reading.definition;
   Run run;
   run.experiment = definition.name;
   run.method = definition.methods.front().label;
   run.seed = definition.seeds.front();
-  run.resolved_toml = write_toml(definition.resolved);
-  run.hash = configuration_hash(definition.resolved);
-  TomlNode setting = definition.resolved;
+  run.resolved_toml = write_toml(reading.resolved);
+  run.hash = configuration_hash(reading.resolved);
+  TomlNode setting = reading.resolved;
   setting.erase("methods");
   run.setting = configuration_hash(std::move(setting));
   run.workers = definition.cluster.workers;
@@ -239,21 +78,21 @@ Run make_run(const Definition& definition) {
   return run;
 }
 
-MicroBatchWork work_of(const Definition& definition) {
-  const TomlNode& training = *definition.resolved.find("training");
+MicroBatchWork work_of(const Reading& reading) {
+  const TomlNode& training = *reading.resolved.find("training");
   TomlNode decisive;
   for (const char* key : {"model", "dataset", "micro_batch_size"})
     if (const TomlNode* value = training.find(key)) decisive.set(key, {}, *value);
   for (const auto& [tables, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
     const TomlNode* name = decisive.find(chosen);
-    const TomlNode* table = definition.resolved.find(tables);
+    const TomlNode* table = reading.resolved.find(tables);
     if (name && table) table = table->find(std::get<std::string>(name->value));
     if (name && table) decisive.set(tables, {}, *table);
   }
-  return {.experiment = definition.name,
+  return {.experiment = reading.definition.name,
           .key = inline_toml(decisive),
-          .load = definition.training.objective.load,
-          .seed = definition.seeds.front()};
+          .load = reading.definition.training.objective.load,
+          .seed = reading.definition.seeds.front()};
 }
 
 void write_measured(TomlNode& root, double micro_batch_s) {
@@ -281,11 +120,11 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
   for (std::size_t method = 0; method < definition.methods.size(); ++method) {
     for (const std::uint64_t seed : definition.seeds) {
       TomlNode document = document_of_run(root, method, seed);
-      Definition one = read_definition(document, file, options);
+      Reading one = read_document(document, file, options);
       throw_if_any(one.faults);
-      if (one.cluster.to_be_measured && options.measure) {
+      if (one.definition.cluster.to_be_measured && options.measure) {
         write_measured(document, options.measure(work_of(one)));
-        one = read_definition(std::move(document), file, options);
+        one = read_document(std::move(document), file, options);
         throw_if_any(one.faults);
       }
       Run run = make_run(one);
@@ -342,30 +181,30 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   // that the methods have in the file.
   const std::vector<SweepPoint> points = sweep_points(axes);
   std::vector<TomlNode> documents;
-  std::vector<Definition> definitions;
+  std::vector<Reading> readings;
   TomlNode of_further_points = root;  // the list of all values in each of them would take the square of their number
   of_further_points.erase("sweep");
   for (const SweepPoint& point : points) {
     documents.push_back(documents.empty() ? root : of_further_points);
     apply_sweep(documents.back(), axes, point, faults);
-    definitions.push_back(read_definition(documents.back(), file, options));
-    faults.add(definitions.back().faults);
+    readings.push_back(read_document(documents.back(), file, options));
+    faults.add(readings.back().faults);
   }
   throw_if_any(faults);
 
-  const Definition& first = definitions.front();
+  const Definition& first = readings.front().definition;
   Experiment experiment{.name = first.name,
                         .description = first.description,
                         .file = file,
-                        .resolved_toml = write_toml(first.resolved),
-                        .known_keys = first.known_keys,
+                        .resolved_toml = write_toml(readings.front().resolved),
+                        .known_keys = readings.front().known_keys,
                         .runs = {},
                         .methods = {},
                         .seeds = first.seeds};
   for (const Method& method : first.methods) experiment.methods.push_back(method.label);
   std::map<std::string, std::size_t> places;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    add_runs(documents[i], file, options, definitions[i], axes, points[i], places, experiment.runs);
+    add_runs(documents[i], file, options, readings[i].definition, axes, points[i], places, experiment.runs);
   }
   return experiment;
 } catch (const std::bad_alloc&) {

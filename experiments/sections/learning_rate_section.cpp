@@ -28,10 +28,14 @@ void exclusive(Settings& settings, std::string_view key, std::string_view other)
 }
 
 Step read_warmup(Settings& rate, std::int64_t steps_per_epoch) {
-  if (!rate.has("warmup_epochs")) return rate.integer("warmup_steps", 0, most, 0);
+  const auto epochs =
+      rate.optional_number({"warmup_epochs", "The same in epochs, instead of warmup_steps.", "epochs"}, non_negative);
+  if (!epochs)
+    return rate.integer(
+        {"warmup_steps", "Steps in which the rate rises from `final` to `peak` on a straight line.", "steps"}, 0, most,
+        0);
   if (rate.has("warmup_steps")) exclusive(rate, "warmup_steps", "warmup_epochs");
-  const double epochs = rate.number("warmup_epochs", non_negative);
-  return steps_of_epochs(rate, "warmup_epochs", epochs, steps_per_epoch);
+  return steps_of_epochs(rate, "warmup_epochs", *epochs, steps_per_epoch);
 }
 
 std::vector<Step> read_decay_points(Settings& rate, std::int64_t steps_per_epoch) {
@@ -41,12 +45,14 @@ std::vector<Step> read_decay_points(Settings& rate, std::int64_t steps_per_epoch
   std::vector<Step> points;
   const std::size_t faults = rate.faults_so_far();
   if (in_epochs) {
-    for (const double epoch : rate.numbers(key, non_negative)) {
+    const Key described{key, "The same in epochs, instead of decay_steps.", "epochs"};
+    for (const double epoch : rate.numbers(described, non_negative)) {
       points.push_back(steps_of_epochs(rate, key, epoch, steps_per_epoch));
       if (steps_per_epoch == 0) return {};
     }
   } else {
-    for (const std::int64_t step : rate.integers(key, 0, most)) points.push_back(step);
+    const Key described{key, "Steps at which the rate is multiplied by `factor`, in ascending order.", "steps"};
+    for (const std::int64_t step : rate.integers(described, 0, most)) points.push_back(step);
   }
   if (std::ranges::adjacent_find(points, std::greater_equal<>{}) != points.end()) {
     if (rate.faults_so_far() == faults) rate.fault(key, "must ascend, at least a step apart");
@@ -57,7 +63,9 @@ std::vector<Step> read_decay_points(Settings& rate, std::int64_t steps_per_epoch
 
 // T of linear and cosine: declared, or that of a budget in steps or epochs.
 Step read_total(Settings& rate, const Budget& budget, std::string_view schedule) {
-  if (rate.has("total_steps")) return rate.integer("total_steps", 1, most);
+  const Key total{"total_steps", "The step at which the schedule ends; left out: that at which the budget does.",
+                  "steps"};
+  if (const auto steps = rate.optional_integer(total, 1, most)) return *steps;
   if (budget.steps) return *budget.steps;
   rate.fault("total_steps", fmt::format("must be given: the {} schedule ends there, and the budget counts neither "
                                         "steps nor epochs",
@@ -71,25 +79,22 @@ std::span<const LearningRateRow> learning_rate_schedules() { return rows; }
 
 std::shared_ptr<const LearningRate> read_learning_rate(Settings& root, const Budget& budget,
                                                        std::int64_t steps_per_epoch, bool time_only) {
-  std::vector<std::string_view> names;
-  for (const LearningRateRow& row : rows) names.push_back(row.name);
-
-  Settings rate = root.section("training").section("learning_rate");
-  const std::string schedule =
-      rate.choice("schedule", names, time_only ? std::optional<std::string>("constant") : std::nullopt);
+  Settings rate = root.section("training").section({"learning_rate", "The learning rate as a function of the step."});
   LearningRate::Options options;
-  const auto* const row = std::ranges::find(rows, schedule, &LearningRateRow::name);
-  if (row != rows.end()) options.shape = row->shape;
-  options.peak = rate.number("peak", {.low = 0, .low_open = true, .high_open = true},
-                             time_only ? std::optional(options.peak) : std::nullopt);
-  options.final = rate.number("final", non_negative, 1e-6);
+  const auto* const row = rate.row({"schedule", "Its course after the warm-up."}, rows, time_only ? "constant" : "");
+  if (row) options.shape = row->shape;
+  options.peak =
+      rate.number({"peak", "The highest rate, after the warm-up."}, {.low = 0, .low_open = true, .high_open = true},
+                  time_only ? std::optional(options.peak) : std::nullopt);
+  options.final = rate.number({"final", "The rate at the end of a linear or cosine schedule."}, non_negative, 1e-6);
   const std::size_t faults = rate.faults_so_far();
   options.warmup_steps = read_warmup(rate, steps_per_epoch);
   if (options.shape == Shape::step) {
     options.decay_steps = read_decay_points(rate, steps_per_epoch);
-    options.decay_factor = rate.number("factor", {.low = 0, .low_open = true, .high_open = true}, options.decay_factor);
+    options.decay_factor = rate.number({"factor", "What the rate is multiplied by at each of them."},
+                                       {.low = 0, .low_open = true, .high_open = true}, options.decay_factor);
   } else if (options.shape != Shape::constant) {
-    options.total_steps = read_total(rate, budget, schedule);
+    options.total_steps = read_total(rate, budget, row->name);
     if (options.total_steps <= options.warmup_steps) {
       const std::string_view warmup = rate.has("warmup_epochs") ? "warmup_epochs" : "warmup_steps";
       if (rate.faults_so_far() == faults)

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -54,26 +53,31 @@ void check_frequency(Settings& table, const RandomOutages& outages, bool loses_s
 }
 
 OutageEntry read_entry(Settings& table, int most_rank, double micro_batch_s) {
-  constexpr std::array<std::string_view, 2> states = {"kept", "lost"};
   OutageEntry entry;
   const std::size_t faults_before = table.faults_so_far();
   const bool random = is_random(table);
   if (!random || table.has("workers")) {
     const std::size_t faults = table.faults_so_far();
-    for (const std::int64_t rank : table.integers("workers", 0, most_rank))
+    for (const std::int64_t rank :
+         table.integers({"workers", "The workers that are down; random outages without it are those of all."}, 0,
+                        Stated(most_rank, "cluster.workers - 1")))
       entry.workers.emplace_back(static_cast<int>(rank));
     if (entry.workers.empty() && table.faults_so_far() == faults)
       table.fault("workers", "must name at least one worker");
   }
   if (random) {
-    entry.when = RandomOutages{.mean_time_between_s = table.number("mean_time_between_s", means),
-                               .mean_duration_s = table.number("mean_duration_s", means)};
+    const Key between{"mean_time_between_s", "Mean time from the end of an outage to the next one, exponential.", "s"};
+    const Key duration{"mean_duration_s", "Mean length of an outage, exponential.", "s"};
+    entry.when = RandomOutages{.mean_time_between_s = table.number(between, means),
+                               .mean_duration_s = table.number(duration, means)};
   } else {
-    const double at_s = table.number("at_s", from_zero);
-    entry.when =
-        ScheduledOutage{.at = from_seconds(at_s), .duration = from_seconds(table.number("duration_s", positive))};
+    const double at_s =
+        table.number({"at_s", "When a scheduled outage begins, since the start of the run.", "s"}, from_zero);
+    const double duration_s = table.number({"duration_s", "How long it lasts.", "s"}, positive);
+    entry.when = ScheduledOutage{.at = from_seconds(at_s), .duration = from_seconds(duration_s)};
   }
-  entry.loses_state = table.choice("state", states, "kept") == "lost";
+  entry.loses_state = table.choice({"state", "Whether the worker goes on where it was, or loses its state."},
+                                   {{"kept", false}, {"lost", true}}, false);
   if (random && table.faults_so_far() == faults_before)
     check_frequency(table, std::get<RandomOutages>(entry.when), entry.loses_state, micro_batch_s);
   return entry;
@@ -85,7 +89,7 @@ std::shared_ptr<const OutagePlan> read_outages(Settings& root, std::uint64_t see
                                                double micro_batch_s) {
   const std::size_t faults = root.faults_so_far();
   std::vector<OutageEntry> entries;
-  for (Settings& table : root.sections("outages"))
+  for (Settings& table : root.sections({"outages", "Times in which workers make no progress; any number of entries."}))
     entries.push_back(read_entry(table, workers_known ? workers - 1 : std::numeric_limits<int>::max(), micro_batch_s));
   if (entries.size() > OutagePlan::most_entries)
     root.fault("outages", fmt::format("must be at most {} entries", OutagePlan::most_entries));

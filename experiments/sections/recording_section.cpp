@@ -7,13 +7,18 @@ namespace syncopate {
 RecordingPlan read_recording(Settings& root) {
   RecordingPlan plan;
   if (!root.has("recording")) return plan;
-  Settings recording = root.section("recording");
-  plan.trace = recording.flag("trace", false);
-  plan.trace_events = recording.integer("trace_events", 1, std::numeric_limits<std::int64_t>::max(), plan.trace_events);
-  if (recording.has("trace_seconds"))
-    plan.trace_seconds = recording.number("trace_seconds", {.low = 0, .low_open = true, .high_open = true});
-  if (recording.has("durations")) plan.durations = recording.flag("durations");
-  if (recording.has("parameters")) plan.parameters = recording.flag("parameters");
+  Settings recording = root.section({"recording", "More files of each run."});
+  plan.trace = recording.flag({"trace", "Whether trace.json.gz is written: what every worker does when."}, false);
+  plan.trace_events = recording.integer({"trace_events", "The trace ends after so many spans.", "spans"}, 1,
+                                        std::numeric_limits<std::int64_t>::max(), plan.trace_events);
+  plan.trace_seconds =
+      recording.optional_number({"trace_seconds", "The trace ends at this time on the cluster's clock.", "s"},
+                                {.low = 0, .low_open = true, .high_open = true});
+  plan.durations = recording.optional_flag(
+      {"durations", "Whether durations.csv.gz is written, a row per micro-batch; left out: under MPI alone."});
+  plan.parameters =
+      recording.optional_flag({"parameters", "Whether parameters.npy is written, the last model; left out: no."})
+          .value_or(false);
   return plan;
 }
 

@@ -10,21 +10,23 @@ namespace syncopate {
 namespace {
 
 WeightDecay read_weight_decay(Settings& optimizer, WeightDecay decay) {
-  constexpr std::array<std::string_view, 2> scopes = {"weights", "all"};
   constexpr Range at_least_zero{.low = 0, .high_open = true};
-  decay.rate = optimizer.number("weight_decay", at_least_zero, decay.rate);
-  const bool all = optimizer.choice("decay", scopes, decay.scope == DecayScope::all ? "all" : "weights") == "all";
-  decay.scope = all ? DecayScope::all : DecayScope::weights;
+  decay.rate = optimizer.number({"weight_decay", "Rate of the weight decay; 0: none."}, at_least_zero, decay.rate);
+  decay.scope =
+      optimizer.choice({"decay", "Which parameters decay: weights alone, or biases and normalisation as well."},
+                       {{"weights", DecayScope::weights}, {"all", DecayScope::all}}, decay.scope);
   return decay;
 }
 
 std::unique_ptr<Optimizer> read_sgd(Settings& optimizer) {
   SgdOptions options;
   const std::size_t faults = optimizer.faults_so_far();
-  options.momentum = optimizer.number("momentum", {.low = 0, .high = 1, .high_open = true}, options.momentum);
-  options.nesterov = optimizer.flag("nesterov", options.nesterov);
+  options.momentum = optimizer.number({"momentum", "Share of the last update that the next one keeps; 0: none."},
+                                      {.low = 0, .high = 1, .high_open = true}, options.momentum);
+  options.nesterov = optimizer.flag({"nesterov", "Whether the momentum is Nesterov's."}, options.nesterov);
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
-  const bool decoupled = optimizer.flag("decoupled", false);
+  const bool decoupled = optimizer.flag(
+      {"decoupled", "Whether weights decay beside the gradient (as in AdamW), not as a part of it."}, false);
   options.weight_decay.form = decoupled ? DecayForm::decoupled : DecayForm::coupled;
   if (options.nesterov && options.momentum == 0) {
     if (optimizer.faults_so_far() == faults) optimizer.fault("nesterov", "must be false without momentum");
@@ -36,39 +38,47 @@ std::unique_ptr<Optimizer> read_sgd(Settings& optimizer) {
 std::unique_ptr<Optimizer> read_adamw(Settings& optimizer) {
   constexpr Range moment{.low = 0, .high = 1, .high_open = true};
   AdamWOptions options;
-  options.beta1 = optimizer.number("beta1", moment, options.beta1);
-  options.beta2 = optimizer.number("beta2", moment, options.beta2);
-  options.epsilon = optimizer.number("epsilon", {.low = 0, .low_open = true, .high_open = true}, options.epsilon);
+  options.beta1 = optimizer.number({"beta1", "Decay of the first moment."}, moment, options.beta1);
+  options.beta2 = optimizer.number({"beta2", "Decay of the second moment."}, moment, options.beta2);
+  options.epsilon = optimizer.number({"epsilon", "What is added to the root of the second moment."},
+                                     {.low = 0, .low_open = true, .high_open = true}, options.epsilon);
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
   return make_adamw(options);
 }
 
+constexpr std::array rows = {
+    OptimizerRow{"sgd", "stochastic gradient descent, with momentum or Nesterov's, and weight decay", read_sgd},
+    OptimizerRow{"adamw", "Adam with decoupled weight decay", read_adamw},
+};
+
 std::unique_ptr<Optimizer> read_optimizer(Settings optimizer, bool time_only) {
-  constexpr std::array<std::string_view, 2> names = {"sgd", "adamw"};
-  const auto fallback = time_only ? std::optional<std::string>("sgd") : std::nullopt;
-  const std::string name = optimizer.choice("name", names, fallback);
-  if (name == "sgd") return read_sgd(optimizer);
-  if (name == "adamw") return read_adamw(optimizer);
-  return make_sgd({});  // a stand-in: the name is a fault
+  const auto* const row = optimizer.row({"name", "Which optimizer."}, rows, time_only ? "sgd" : "");
+  return row ? row->make(optimizer) : make_sgd({});  // a stand-in: the name is a fault
 }
 
 }  // namespace
 
+std::span<const OptimizerRow> optimizers() { return rows; }
+
 TrainingSection read_training(Settings& root, const ObjectiveContext& context) {
   TrainingSection result;
-  Settings training = root.section("training");
+  Settings training = root.section({"training", "What is trained, and how."});
   result.objective = plan_objective(training, root, context);
-  result.time_only = training.has("model") && training.text("model") == "none";
+  result.time_only = result.objective.time_only;
   if (result.time_only) {
     // A data set that is named fixes the length of an epoch; the default must not.
     if (!training.has("dataset")) training.leave_out("dataset");
     const std::int64_t most = std::numeric_limits<std::int32_t>::max();
-    const std::int64_t parameters = training.integer("parameters", 0, most * std::int64_t{sizeof(float)});
+    const std::int64_t parameters =
+        training.integer({"parameters", "Size of the model that a run without one sends, in parameters of 4 bytes."}, 0,
+                         most * std::int64_t{sizeof(float)});
     result.objective.parameters = parameters;
   }
   result.parameter_bytes = result.objective.parameters * static_cast<std::int64_t>(sizeof(float));
-  result.clip_norm = training.number("clip_norm", {.low = 0, .high_open = true}, 0.0);
-  result.optimizer = read_optimizer(training.section("optimizer"), result.time_only);
+  result.clip_norm = training.number({"clip_norm", "Largest global norm of a gradient; 0: gradients are not clipped."},
+                                     {.low = 0, .high_open = true}, 0.0);
+  result.optimizer =
+      read_optimizer(training.section({"optimizer", "Which optimizer, and its settings."}), result.time_only);
   return result;
 }
 

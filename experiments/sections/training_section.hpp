@@ -40,6 +40,14 @@ struct LearningRateRow {
 };
 std::span<const LearningRateRow> learning_rate_schedules();
 
+// One row per optimizer that [training.optimizer] may name.
+struct OptimizerRow {
+  std::string_view name;
+  std::string_view sentence;
+  std::unique_ptr<Optimizer> (*make)(Settings& settings);
+};
+std::span<const OptimizerRow> optimizers();
+
 // `epochs` in optimizer steps, rounded to the nearest; a fault at `key` where there is no data set.
 Step steps_of_epochs(Settings& settings, std::string_view key, double epochs, std::int64_t steps_per_epoch);
 

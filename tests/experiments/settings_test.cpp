@@ -15,7 +15,12 @@ namespace {
 
 constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-constexpr std::array<std::string_view, 3> shapes = {"constant", "linear", "cosine"};
+
+struct Shape {
+  std::string_view name;
+  std::string_view sentence;
+};
+constexpr std::array shapes = {Shape{"constant", ""}, Shape{"linear", ""}, Shape{"cosine", ""}};
 
 // A document whose places begin with "f.toml".
 struct Read {
@@ -32,7 +37,7 @@ TEST(Settings, ReadsWhatIsWritten) {
   EXPECT_EQ(read.root.integer("b", -10, 10), -3);
   EXPECT_TRUE(read.root.flag("c"));
   EXPECT_EQ(read.root.text("d"), "x");
-  EXPECT_EQ(read.root.choice("e", shapes), "linear");
+  EXPECT_EQ(read.root.row("e", shapes), &shapes[1]);
   EXPECT_THAT(read.root.numbers("f", Range::any()), testing::ElementsAre(1.0, 2.5));
   EXPECT_THAT(read.root.integers("g", 0, 9), testing::ElementsAre(4, 5));
   EXPECT_EQ(read.report(), "");
@@ -41,7 +46,7 @@ TEST(Settings, ReadsWhatIsWritten) {
 TEST(Settings, FillsInDefaultsWithoutAFault) {
   Read read("");
   EXPECT_EQ(read.root.number("a", Range::positive(), 0.25), 0.25);
-  EXPECT_EQ(read.root.choice("e", shapes, "cosine"), "cosine");
+  EXPECT_EQ(read.root.row("e", shapes, "cosine"), &shapes[2]);
   EXPECT_THAT(read.root.integers("seeds", 0, most, std::vector<std::int64_t>{1}), testing::ElementsAre(1));
   EXPECT_EQ(read.report(), "");
   EXPECT_EQ(read.resolved(), "a = 0.25\ne = \"cosine\"\nseeds = [1]\n");
@@ -126,7 +131,7 @@ TEST(Settings, AKeyThatWasAskedAboutIsKnown) {
 
 TEST(Settings, AnUnknownChoiceNamesTheNearestAndHidesTheKeysThatWouldBelongToIt) {
   Read read("rule = \"cosin\"\ncoefficient = 0.2\nrul = 3\n");
-  EXPECT_EQ(read.root.choice("rule", shapes), "");
+  EXPECT_EQ(read.root.row("rule", shapes), nullptr);
   EXPECT_EQ(
       read.report(),
       "f.toml:1:8: rule = \"cosin\"; must be one of \"constant\", \"linear\", \"cosine\"; did you mean \"cosine\"?\n"

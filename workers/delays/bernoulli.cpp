@@ -30,8 +30,9 @@ std::shared_ptr<const DelayProcess> bernoulli_delay(double probability, double v
 }
 
 std::shared_ptr<const DelayProcess> read_bernoulli_delay(Settings& settings, double unit_s) {
-  const double probability = settings.number("probability", Range::between(0, 1));
-  return bernoulli_delay(probability, unit_s * settings.number("value", Range::between(0, longest_delay)));
+  const double probability = settings.number({"probability", "How likely the delay is."}, Range::between(0, 1));
+  return bernoulli_delay(probability, unit_s * settings.number({"value", "The delay, where there is one.", of_unit},
+                                                               Range::between(0, longest_delay)));
 }
 
 }  // namespace syncopate

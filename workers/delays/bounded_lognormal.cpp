@@ -81,17 +81,20 @@ std::shared_ptr<const DelayProcess> bounded_lognormal_delay(const BoundedLogNorm
 }
 
 std::shared_ptr<const DelayProcess> read_bounded_lognormal_delay(Settings& settings, double unit_s) {
-  static constexpr std::array<std::string_view, 2> forms = {"table", "formula"};
   const Range scales = Range::between(0, longest_delay);
-  if (settings.choice("form", forms, "table") != "formula") {
-    return tabulated_lognormal_delay(unit_s * settings.number("scale", scales, 0.5));
-  }
+  const bool by_formula =
+      settings.choice({"form", "The reference code's table of lengths, or min(Z / alpha, beta) with Z log-normal."},
+                      {{"table", false}, {"formula", true}}, false);
+  if (!by_formula)
+    return tabulated_lognormal_delay(unit_s * settings.number({"scale", "The mean delay.", of_unit}, scales, 0.5));
   BoundedLogNormal form;
-  form.mu = settings.number("mu", Range::between(-50, 50), form.mu);
-  form.sigma = settings.number("sigma", Range::between(0.001, 10), form.sigma);
-  form.alpha = settings.number("alpha", Range::between(1e-30, 1e30), form.alpha);
-  form.beta = settings.number("beta", Range::between(1e-30, longest_delay), form.beta);
-  return bounded_lognormal_delay(form, unit_s * settings.number("scale", scales, 1.0));
+  form.mu = settings.number({"mu", "The mean of Z's logarithm."}, Range::between(-50, 50), form.mu);
+  form.sigma =
+      settings.number({"sigma", "The standard deviation of Z's logarithm."}, Range::between(0.001, 10), form.sigma);
+  form.alpha = settings.number({"alpha", "What Z is divided by."}, Range::between(1e-30, 1e30), form.alpha);
+  form.beta = settings.number({"beta", "The bound."}, Range::between(1e-30, longest_delay), form.beta);
+  return bounded_lognormal_delay(
+      form, unit_s * settings.number({"scale", "What the bounded number is multiplied by.", of_unit}, scales, 1.0));
 }
 
 }  // namespace syncopate

@@ -24,7 +24,7 @@ class ConstantDelay final : public DelayProcess {
 std::shared_ptr<const DelayProcess> constant_delay(double value_s) { return std::make_shared<ConstantDelay>(value_s); }
 
 std::shared_ptr<const DelayProcess> read_constant_delay(Settings& settings, double unit_s) {
-  return constant_delay(unit_s * settings.number("value", Range::between(0, longest_delay)));
+  return constant_delay(unit_s * settings.number({"value", "The delay.", of_unit}, Range::between(0, longest_delay)));
 }
 
 }  // namespace syncopate

@@ -30,8 +30,10 @@ std::shared_ptr<const DelayProcess> drift_delay(double per_step_s, double maximu
 }
 
 std::shared_ptr<const DelayProcess> read_drift_delay(Settings& settings, double unit_s) {
-  const double per_step = settings.number("per_step", Range::between(0, longest_delay));
-  const double maximum = settings.number("maximum", Range::between(0, longest_delay));
+  const double per_step = settings.number({"per_step", "By how much the delay grows with each step.", of_unit},
+                                          Range::between(0, longest_delay));
+  const double maximum =
+      settings.number({"maximum", "The longest delay, at which it stays.", of_unit}, Range::between(0, longest_delay));
   return drift_delay(unit_s * per_step, unit_s * maximum);
 }
 

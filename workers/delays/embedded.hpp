@@ -8,6 +8,7 @@ namespace syncopate {
 
 struct EmbeddedFile {
   std::string_view name;
+  std::string_view sentence;
   std::string_view content;
 };
 

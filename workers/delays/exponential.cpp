@@ -17,12 +17,15 @@ std::shared_ptr<const DelayProcess> shifted_exponential_delay(double shift_s, do
 }
 
 std::shared_ptr<const DelayProcess> read_exponential_delay(Settings& settings, double unit_s) {
-  return exponential_delay(unit_s * settings.number("mean", Range::between(0, longest_delay)));
+  return exponential_delay(unit_s *
+                           settings.number({"mean", "The mean delay.", of_unit}, Range::between(0, longest_delay)));
 }
 
 std::shared_ptr<const DelayProcess> read_shifted_exponential_delay(Settings& settings, double unit_s) {
-  const double shift = settings.number("shift", Range::between(0, longest_delay));
-  const double mean = settings.number("mean", Range::between(0, longest_delay));
+  const double shift = settings.number({"shift", "The shortest delay, to which the exponential one is added.", of_unit},
+                                       Range::between(0, longest_delay));
+  const double mean =
+      settings.number({"mean", "The mean of the exponential part.", of_unit}, Range::between(0, longest_delay));
   return shifted_exponential_delay(unit_s * shift, unit_s * mean);
 }
 

@@ -16,8 +16,9 @@ std::shared_ptr<const DelayProcess> gamma_delay(double shape, double scale_s) {
 }
 
 std::shared_ptr<const DelayProcess> read_gamma_delay(Settings& settings, double unit_s) {
-  const double shape = settings.number("shape", Range::between(0.01, 1e6));
-  const double scale = settings.number("scale", Range::between(0, longest_delay));
+  const double shape = settings.number({"shape", "The shape of the distribution."}, Range::between(0.01, 1e6));
+  const double scale =
+      settings.number({"scale", "The scale of the distribution.", of_unit}, Range::between(0, longest_delay));
   return gamma_delay(shape, unit_s * scale);
 }
 

@@ -37,14 +37,11 @@ class HistogramDelay final : public DrawnDelay {
 
 // Null after a fault.
 std::shared_ptr<const Histogram> read_histogram(Settings& settings) {
+  const Key histogram_data{"data", "A histogram that comes with the program, instead of a file."};
   if (settings.has("data")) {
     if (settings.has("file")) settings.fault("data", "must not be given together with file");
-    std::vector<std::string_view> names;
-    for (const EmbeddedFile& file : embedded_histograms()) names.push_back(file.name);
-    const std::string name = settings.choice("data", names);
-    for (const EmbeddedFile& file : embedded_histograms())
-      if (file.name == name) return std::make_shared<const Histogram>(name, file.content);
-    return nullptr;
+    const auto* const file = settings.row(histogram_data, embedded_histograms());
+    return file ? std::make_shared<const Histogram>(std::string(file->name), file->content) : nullptr;
   }
   if (!settings.has("file")) {
     settings.fault("file", "must be given, or data = \"dropcompute-160\" or \"dropcompute-192\"");
@@ -107,8 +104,10 @@ std::shared_ptr<const DelayProcess> histogram_delay(std::shared_ptr<const Histog
 
 std::shared_ptr<const DelayProcess> read_histogram_delay(Settings& settings, double unit_s) {
   auto histogram = read_histogram(settings);
-  const double scale = settings.number("scale", Range::between(0, longest_delay), 1.0);
-  const double shift = settings.number("shift", Range::between(-longest_delay, longest_delay), 0.0);
+  const double scale =
+      settings.number({"scale", "What the durations are multiplied by."}, Range::between(0, longest_delay), 1.0);
+  const double shift =
+      settings.number({"shift", "What is added to them.", of_unit}, Range::between(-longest_delay, longest_delay), 0.0);
   if (!histogram) return constant_delay(0);
   return histogram_delay(std::move(histogram), scale, unit_s * shift);
 }

@@ -6,4 +6,9 @@ namespace syncopate {
 
 inline constexpr double longest_delay = 1e9;  // in seconds or micro-batches; 1e9 s are 32 years
 
+inline constexpr int most_workers = 1 << 24;  // beyond what one machine simulates
+
+// The unit of what the key `unit` says: seconds, or times of a micro-batch without delay.
+inline constexpr const char* of_unit = "its `unit`";
+
 }  // namespace syncopate

@@ -19,9 +19,11 @@ std::shared_ptr<const DelayProcess> lognormal_delay(double mu, double sigma, dou
 }
 
 std::shared_ptr<const DelayProcess> read_lognormal_delay(Settings& settings, double unit_s) {
-  const double mu = settings.number("mu", Range::between(-50, 50));
-  const double sigma = settings.number("sigma", Range::between(0.001, 10));
-  const double scale = settings.number("scale", Range::between(0, longest_delay), 1.0);
+  const double mu = settings.number({"mu", "The mean of the logarithm."}, Range::between(-50, 50));
+  const double sigma =
+      settings.number({"sigma", "The standard deviation of the logarithm."}, Range::between(0.001, 10));
+  const double scale = settings.number({"scale", "What the log-normal number is multiplied by.", of_unit},
+                                       Range::between(0, longest_delay), 1.0);
   return lognormal_delay(mu, sigma, unit_s * scale);
 }
 

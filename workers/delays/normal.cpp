@@ -17,8 +17,10 @@ std::shared_ptr<const DelayProcess> normal_delay(double mean_s, double standard_
 }
 
 std::shared_ptr<const DelayProcess> read_normal_delay(Settings& settings, double unit_s) {
-  const double mean = settings.number("mean", Range::between(-longest_delay, longest_delay), 0.0);
-  const double deviation = settings.number("standard_deviation", Range::between(0, longest_delay));
+  const double mean =
+      settings.number({"mean", "The mean delay.", of_unit}, Range::between(-longest_delay, longest_delay), 0.0);
+  const double deviation =
+      settings.number({"standard_deviation", "Its standard deviation.", of_unit}, Range::between(0, longest_delay));
   return normal_delay(unit_s * mean, unit_s * deviation);
 }
 

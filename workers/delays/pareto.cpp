@@ -25,11 +25,13 @@ std::shared_ptr<const DelayProcess> pareto_delay(double shape, double minimum_s)
 }
 
 std::shared_ptr<const DelayProcess> read_pareto_delay(Settings& settings, double unit_s) {
-  const double shape = settings.number("shape", Range::between(0.1, 1e6));
+  const double shape =
+      settings.number({"shape", "The exponent of the tail; the mean is finite above 1, the variance above 2."},
+                      Range::between(0.1, 1e6));
   // The key becomes known where it is written alone: it is none of this law's.
   if (std::ranges::count(settings.keys(), "scale") > 0 && settings.has("scale"))
     settings.fault("scale", "must be left out: a Pareto law has shape and minimum, which is its scale");
-  const double minimum = settings.number("minimum", Range::between(0, longest_delay));
+  const double minimum = settings.number({"minimum", "The shortest delay.", of_unit}, Range::between(0, longest_delay));
   return pareto_delay(shape, unit_s * minimum);
 }
 

@@ -36,8 +36,10 @@ std::shared_ptr<const DelayProcess> read_trace_delay(Settings& settings, const D
   std::vector<TraceLimit> nobody;
   TraceReplay replay;
   auto trace = read_trace(settings, replay.end, context.traces ? *context.traces : nobody);
-  replay.scale = settings.number("scale", Range::between(0, longest_delay), 1.0);
-  replay.shift_s = context.unit_s * settings.number("shift", Range::between(-longest_delay, longest_delay), 0.0);
+  replay.scale =
+      settings.number({"scale", "What the durations are multiplied by."}, Range::between(0, longest_delay), 1.0);
+  replay.shift_s = context.unit_s * settings.number({"shift", "What is added to them.", of_unit},
+                                                    Range::between(-longest_delay, longest_delay), 0.0);
   if (!trace) return constant_delay(0);
   return trace_delay(std::move(trace), std::move(replay));
 }
@@ -85,24 +87,14 @@ void check_size_of_trace(Settings& settings, const DelayReach& reach, const Dela
                              reach.group_size > 1 ? "group" : "worker", last / reach.group_size, limit.workers));
 }
 
-// The row that `kind` names; nothing after a fault.
-template <typename Rows>
-auto chosen(Settings& settings, const Rows& rows) -> const typename Rows::value_type* {
-  std::vector<std::string_view> names;
-  for (const auto& row : rows) names.push_back(row.name);
-  const std::string kind = settings.choice("kind", names);
-  const auto row = std::ranges::find(rows, kind, &Rows::value_type::name);
-  return row != rows.end() ? &*row : nullptr;
-}
-
 }  // namespace
 
 std::span<const DelayRow> delays() { return delay_rows; }
 
 std::shared_ptr<const DelayProcess> make_delay(Settings& settings, DelayContext context) {
-  static constexpr std::array<std::string_view, 2> units = {"seconds", "micro_batch"};
-  const DelayRow* row = chosen(settings, delay_rows);
-  if (settings.choice("unit", units, "seconds") == "micro_batch") context.unit_s = context.base_s;
+  const DelayRow* row = settings.row({"kind", "The distribution, or where the delay comes from."}, delay_rows);
+  const Key unit{"unit", "What the delay's numbers are in: seconds, or times of micro_batch_s."};
+  if (settings.choice(unit, {{"seconds", false}, {"micro_batch", true}}, false)) context.unit_s = context.base_s;
   const std::size_t traces = context.traces ? context.traces->size() : 0;
   auto process = row ? row->make(settings, context) : constant_delay(0);
   const DelayReach reach = read_delay_reach(settings, context.workers, row && row->follows_steps);

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "workers/delays/bursts.hpp"
+#include "workers/delays/limits.hpp"
 
 namespace syncopate {
 namespace {
@@ -114,22 +114,24 @@ std::shared_ptr<const DelayProcess> scoped_delay(std::shared_ptr<const DelayProc
 
 // What is absent is left out of the resolved configuration.
 DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps) {
-  static constexpr std::array<std::string_view, 3> scopes = {"micro-batch", "step", "worker"};
-  constexpr int most_workers = 1 << 24;
   constexpr Range lengths = Range::between(1, 1e6);
   DelayReach reach{.cluster_size = workers};
   if (settings.has("scope")) {
-    const std::string scope = settings.choice("scope", scopes);
-    if (scope == "step") reach.scope = DelayScope::step;
-    if (scope == "worker") reach.scope = DelayScope::worker;
-    if (scope == "worker" && follows_steps)
+    const Key scope{"scope", "A draw for each micro-batch, one before a step's first, or one for the whole run."};
+    const auto written = settings.choice<DelayScope>(
+        scope, {{"micro-batch", DelayScope::micro_batch}, {"step", DelayScope::step}, {"worker", DelayScope::worker}});
+    reach.scope = written.value_or(reach.scope);
+    if (written == DelayScope::worker && follows_steps)
       settings.fault("scope", "must be \"micro-batch\" or \"step\": this kind changes from step to step");
   }
-  if (settings.has("group_size"))
-    reach.group_size = static_cast<int>(settings.integer("group_size", 1, std::numeric_limits<int>::max()));
+  const Key group_size{"group_size", "Ranks 0 to group_size - 1, and so on, share their draws: a server, a rack."};
+  if (const auto size = settings.optional_integer(group_size, 1, std::numeric_limits<int>::max()))
+    reach.group_size = static_cast<int>(*size);
   if (settings.has("workers")) {
+    const Key concerned{"workers", "The workers that have the delay; left out: all."};
+    const Stated highest(workers > 0 ? workers - 1 : most_workers, "cluster.workers - 1");
     const std::size_t faults = settings.faults_so_far();
-    for (const std::int64_t rank : settings.integers("workers", 0, workers > 0 ? workers - 1 : most_workers))
+    for (const std::int64_t rank : settings.integers(concerned, 0, highest))
       reach.workers.push_back(static_cast<int>(rank));
     auto ranks = reach.workers;
     std::ranges::sort(ranks);
@@ -139,9 +141,9 @@ DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps)
       settings.fault("workers", "must name at least one worker; left out, the delay concerns all");
   }
   if (settings.has("bursts")) {
-    Settings bursts = settings.section("bursts");
-    reach.bursts = {.mean_on_steps = bursts.number("mean_on_steps", lengths),
-                    .mean_off_steps = bursts.number("mean_off_steps", lengths)};
+    Settings bursts = settings.section({"bursts", "The delay comes in bursts, of each worker or group by itself."});
+    reach.bursts = {.mean_on_steps = bursts.number({"mean_on_steps", "Mean length of a burst.", "steps"}, lengths),
+                    .mean_off_steps = bursts.number({"mean_off_steps", "Mean time between two.", "steps"}, lengths)};
   }
   return reach;
 }

@@ -14,7 +14,6 @@
 namespace syncopate {
 namespace {
 
-constexpr std::int64_t most_workers = 1 << 24;
 constexpr std::int64_t most_steps = 1'000'000'000;
 constexpr std::int64_t most_micro_batches = 1 << 24;
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <numeric>
 #include <optional>
@@ -24,11 +23,12 @@ std::optional<int> as_rank(const std::string& key, int workers) {
 }  // namespace
 
 std::shared_ptr<const Trace> read_trace(Settings& table, TraceEnd& end, std::vector<TraceLimit>& limits) {
-  static constexpr std::array<std::string_view, 3> ends = {"error", "stop", "wrap"};
   auto trace = read_data_file<Trace>(table);
-  const std::string name = table.choice("end", ends);
-  end = name == "wrap" ? TraceEnd::wrap : name == "stop" ? TraceEnd::stop : TraceEnd::error;
-  if (trace && !name.empty())
+  const auto written = table.choice<TraceEnd>(
+      {"end", "Where the recording has no more steps: a fault, the end of the run, or its first step again."},
+      {{"error", TraceEnd::error}, {"stop", TraceEnd::stop}, {"wrap", TraceEnd::wrap}});
+  end = written.value_or(TraceEnd::error);
+  if (trace && written)
     limits.push_back({table, trace->file(), trace->workers(), trace->steps(), end, trace->micro_batches()});
   return trace;
 }
@@ -37,7 +37,7 @@ std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers
                                                     std::vector<TraceLimit>& limits) {
   TraceReplay replay;
   const auto trace = read_trace(table, replay.end, limits);
-  Settings like = table.section("like");
+  Settings like = table.section({"like", "Workers with others' rows: { \"3\" = 0 } has worker 3 follow worker 0's."});
   const std::vector<std::string> keys = like.keys();
   if (!trace || workers == 0) {
     for (const std::string& key : keys) static_cast<void>(like.has(key));

@@ -29,8 +29,9 @@ std::shared_ptr<const DelayProcess> uniform_delay(double low_s, double high_s) {
 }
 
 std::shared_ptr<const DelayProcess> read_uniform_delay(Settings& settings, double unit_s) {
-  const double low = settings.number("low", Range::between(0, longest_delay), 0.0);
-  const double high = settings.number("high", Range::between(0, longest_delay));
+  const double low = settings.number({"low", "The shortest delay.", of_unit}, Range::between(0, longest_delay), 0.0);
+  const double high =
+      settings.number({"high", "The longest delay, at least low.", of_unit}, Range::between(0, longest_delay));
   if (settings.has("high") && high < low) settings.fault("high", "must be at least low");
   return uniform_delay(unit_s * low, unit_s * high);
 }

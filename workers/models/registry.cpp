@@ -32,13 +32,6 @@ constexpr DatasetRow dataset_rows[] = {
     {"gaussian-mixture", "classes as Gaussians around random centres, generated from the seed"},
 };
 
-template <typename Row, std::size_t size>
-std::vector<std::string_view> names(const Row (&rows)[size]) {
-  std::vector<std::string_view> result;
-  for (const auto& row : rows) result.push_back(row.name);
-  return result;
-}
-
 // Samples evaluated together, measured on one core with the kernels that blas_kernel.hpp chooses:
 // dense layers gain up to here, convolutions lose once their activations leave the cache.
 constexpr std::int64_t dense_chunk = 512;
@@ -67,21 +60,30 @@ void check_convolutions(Settings& cnn, const CnnOptions& options) {
 ModelOptions read_models(Settings& root) {
   Settings tables = root.section("models");
   tables.section("linear");
-  Settings mlp = tables.section("mlp");
-  Settings cnn = tables.section("cnn");
-  Settings quadratic = tables.section("quadratic");
+  Settings mlp = tables.section({"mlp", "The multilayer perceptron, training.model = \"mlp\"."});
+  Settings cnn = tables.section({"cnn", "The convolutional network, training.model = \"cnn\"."});
+  Settings quadratic = tables.section({"quadratic", "The noisy quadratic, training.model = \"quadratic\"."});
   const CnnOptions cnn_default;
   const QuadraticOptions quadratic_default;
   ModelOptions options = {
-      .hidden = mlp.integers("hidden", 1, largest_width, std::vector<std::int64_t>{256}),
-      .cnn = {.channels = cnn.integers("channels", 1, largest_width, cnn_default.channels),
-              .kernel = cnn.integer("kernel", 1, 1024, cnn_default.kernel),
-              .dense = cnn.integer("dense", 1, largest_width, cnn_default.dense),
-              .batch_norm = cnn.flag("batch_norm", cnn_default.batch_norm)},
+      .hidden =
+          mlp.integers({"hidden", "Widths of the hidden layers."}, 1, largest_width, std::vector<std::int64_t>{256}),
+      .cnn = {.channels = cnn.integers({"channels", "Channels of the convolutions, one number per convolution."}, 1,
+                                       largest_width, cnn_default.channels),
+              .kernel =
+                  cnn.integer({"kernel", "Width and height of their filters.", "pixels"}, 1, 1024, cnn_default.kernel),
+              .dense =
+                  cnn.integer({"dense", "Width of the dense layer behind them."}, 1, largest_width, cnn_default.dense),
+              .batch_norm = cnn.flag({"batch_norm", "Whether the convolutions are followed by batch normalisation."},
+                                     cnn_default.batch_norm)},
       // The noise of a step's micro-batches shares a stream of 2^32 numbers.
-      .quadratic = {.dimension = quadratic.integer("dimension", 1, 1 << 16, quadratic_default.dimension),
-                    .condition = quadratic.number("condition", Range::at_least(1), quadratic_default.condition),
-                    .noise = quadratic.number("noise", Range::at_least(0), quadratic_default.noise)},
+      .quadratic = {.dimension = quadratic.integer({"dimension", "Number of parameters."}, 1, 1 << 16,
+                                                   quadratic_default.dimension),
+                    .condition = quadratic.number({"condition", "Ratio of the largest curvature to the smallest."},
+                                                  Range::at_least(1), quadratic_default.condition),
+                    .noise =
+                        quadratic.number({"noise", "Standard deviation of a micro-batch's gradient, per parameter."},
+                                         Range::at_least(0), quadratic_default.noise)},
   };
   check_convolutions(cnn, options.cnn);
   return options;
@@ -136,20 +138,24 @@ std::optional<DatasetPlan> plan_images(Settings& table, const std::string& named
 GaussianMixtureOptions read_mixture(Settings& table) {
   constexpr std::int64_t most = 1 << 24;
   const GaussianMixtureOptions fallback;
-  return {.classes = table.integer("classes", 2, largest_width, fallback.classes),
-          .dimension = table.integer("dimension", 1, largest_width, fallback.dimension),
-          .train = table.integer("train", 1, most, fallback.train),
-          .test = table.integer("test", 1, most, fallback.test),
-          .separation = table.number("separation", Range::at_least(0), fallback.separation)};
+  return {.classes = table.integer({"classes", "Number of classes."}, 2, largest_width, fallback.classes),
+          .dimension = table.integer({"dimension", "Number of features."}, 1, largest_width, fallback.dimension),
+          .train = table.integer({"train", "Training samples.", "samples"}, 1, most, fallback.train),
+          .test = table.integer({"test", "Test samples.", "samples"}, 1, most, fallback.test),
+          .separation = table.number({"separation", "Distance of the classes' centres from the origin, in deviations within a class."},
+                                     Range::at_least(0), fallback.separation)};
 }
 
 // Reads the tables of all data sets; looks for the chosen one's files only if it is `needed`.
 std::optional<DatasetPlan> read_datasets(Settings& root, const std::string& chosen, bool needed, std::uint64_t seed) {
   Settings tables = root.section("datasets");
-  Settings images = tables.section("fashion-mnist");
-  Settings mixture = tables.section("gaussian-mixture");
-  const auto directory = images.text("directory", "");
-  images.has("directory_hash");  // known, also where the files are not needed
+  Settings images = tables.section({"fashion-mnist", "Images, training.dataset = \"fashion-mnist\"."});
+  Settings mixture =
+      tables.section({"gaussian-mixture", "Generated classes, training.dataset = \"gaussian-mixture\"."});
+  const auto directory = images.text(
+      {"directory", "A folder with MNIST's four IDX files; empty: where Fashion-MNIST's package puts them."}, "");
+  const Key hash{"directory_hash", "Written by the program: the digest of the files, which must still be that."};
+  static_cast<void>(images.has(hash));  // known, also where the files are not needed
   const auto options = read_mixture(mixture);
   if (!needed) return {};
   if (chosen == "fashion-mnist") return plan_images(images, directory);
@@ -170,18 +176,21 @@ std::span<const DatasetRow> datasets() { return dataset_rows; }
 
 ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context) {
   const bool dataset_named = training.has("dataset");
-  const auto model = training.choice("model", names(model_rows));
-  const auto dataset = training.choice("dataset", names(dataset_rows), "fashion-mnist");
-  const auto batch_size = training.integer("micro_batch_size", 1, 1 << 20, 32);
+  const auto* const model_row = training.row({"model", "What is trained."}, model_rows);
+  const std::string model(model_row ? model_row->name : "");
+  const std::string dataset(training.row({"dataset", "What it is trained on."}, dataset_rows, "fashion-mnist")->name);
+  const auto batch_size =
+      training.integer({"micro_batch_size", "Samples of a micro-batch.", "samples"}, 1, 1 << 20, 32);
   const auto options = read_models(root);
   const bool network = model == "linear" || model == "mlp" || model == "cnn";
-  const auto data = read_datasets(root, dataset, network || (model == "none" && dataset_named), context.seed);
+  const bool needs_data = context.looks_for_data && (network || (model == "none" && dataset_named));
+  const auto data = read_datasets(root, dataset, needs_data, context.seed);
 
   if (model == "quadratic")
     return {.load = [q = options.quadratic, seed = context.seed] { return std::make_shared<Quadratic>(q, seed); },
             .parameters = options.quadratic.dimension};
 
-  ObjectivePlan plan{.load = {}, .samples_per_micro_batch = batch_size};
+  ObjectivePlan plan{.load = {}, .time_only = model == "none", .samples_per_micro_batch = batch_size};
   if (!data) return plan;
   const SamplerOptions sampling{.samples = data->size.train,
                                 .workers = context.workers,

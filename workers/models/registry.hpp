@@ -30,12 +30,14 @@ std::span<const DatasetRow> datasets();
 struct ObjectiveContext {
   std::uint64_t seed = 0;  // of the data order and of generated data
   int workers = 1;
-  int micro_batches = 1;  // M: micro-batches per optimizer step and worker
+  int micro_batches = 1;       // M: micro-batches per optimizer step and worker
+  bool looks_for_data = true;  // false: keys are read, but no files
 };
 
 // An objective whose keys are checked but whose data is not loaded yet.
 struct ObjectivePlan {
-  std::function<std::shared_ptr<const Objective>()> load;  // empty: time-only (model = "none"), or faults
+  std::function<std::shared_ptr<const Objective>()> load;  // empty: time-only, or faults
+  bool time_only = false;                                  // model = "none"
   std::int64_t parameters = 0;                             // P; 0: time-only, or faults
   std::int64_t samples_per_micro_batch = 1;
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults

@@ -20,7 +20,8 @@ class FixedNetwork final : public NetworkModel {
 std::unique_ptr<NetworkModel> make_fixed_network(double latency_s) { return std::make_unique<FixedNetwork>(latency_s); }
 
 std::unique_ptr<NetworkModel> read_fixed_network(Settings& settings) {
-  return make_fixed_network(settings.number("latency_s", Range::between(0, longest_delay)));
+  return make_fixed_network(settings.number({"latency_s", "What each collective and each message takes.", "s"},
+                                            Range::between(0, longest_delay)));
 }
 
 }  // namespace syncopate

@@ -15,8 +15,10 @@ Link checked(const Link& link) {
 
 Link read_link(Settings& settings) {
   constexpr double positive = 1e-300;  // instead of a faulty 0
-  const double latency_s = settings.number("latency_s", Range::between(0, longest_delay));
-  const double bandwidth_bytes_per_s = settings.number("bandwidth_bytes_per_s", Range::positive());
+  const double latency_s =
+      settings.number({"latency_s", "What a message takes, however short.", "s"}, Range::between(0, longest_delay));
+  const double bandwidth_bytes_per_s =
+      settings.number({"bandwidth_bytes_per_s", "How much a link carries.", "bytes/s"}, Range::positive());
   return {.latency_s = latency_s, .bandwidth_bytes_per_s = std::max(bandwidth_bytes_per_s, positive)};
 }
 

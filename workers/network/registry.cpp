@@ -22,7 +22,6 @@ namespace {
 
 constexpr double most_jitter = 1000;
 constexpr int most_workers_per_server = 1 << 20;
-constexpr int unknown_workers = 1 << 24;  // so many that no check fails on them
 
 // What has a meaning for other models alone; has() makes the key known, so that it is reported once.
 void refuse(Settings& settings, std::string_view key, std::string_view reason) {
@@ -31,7 +30,9 @@ void refuse(Settings& settings, std::string_view key, std::string_view reason) {
 
 std::unique_ptr<NetworkModel> vary(Settings& settings, const NetworkContext& context,
                                    std::unique_ptr<NetworkModel> network) {
-  const double jitter = settings.number("jitter", Range::between(0, most_jitter), 0.0);
+  const double jitter =
+      settings.number({"jitter", "Each cost is multiplied by 1 + jitter x E, E exponential with mean 1."},
+                      Range::between(0, most_jitter), 0.0);
   return jitter > 0 ? with_jitter(std::move(network), jitter, context.seed) : std::move(network);
 }
 
@@ -39,7 +40,8 @@ std::unique_ptr<NetworkModel> vary(Settings& settings, const NetworkContext& con
 std::unique_ptr<NetworkModel> vary_and_delay(Settings& settings, const NetworkContext& context,
                                              std::unique_ptr<NetworkModel> network) {
   network = vary(settings, context, std::move(network));
-  const double serial_s = settings.number("serial_s", Range::between(0, longest_delay), 0.0);
+  const double serial_s = settings.number({"serial_s", "What every collective takes besides (T^c).", "s"},
+                                          Range::between(0, longest_delay), 0.0);
   return serial_s > 0 ? with_serial_latency(std::move(network), serial_s) : std::move(network);
 }
 
@@ -67,10 +69,10 @@ std::unique_ptr<NetworkModel> read_tree(Settings& settings, const NetworkContext
 
 // latency_s and bandwidth_bytes_per_s are between the servers, as those of other models are between all workers.
 std::unique_ptr<NetworkModel> read_two_level(Settings& settings, const NetworkContext& context) {
-  static constexpr std::array<std::string_view, 2> between = {"ring", "tree"};
   const std::size_t faults = settings.faults_so_far();
   TwoLevelOptions options;
-  options.group_size = static_cast<int>(settings.integer("group_size", 1, most_workers_per_server));
+  options.group_size = static_cast<int>(
+      settings.integer({"group_size", "How many workers each server has."}, 1, most_workers_per_server));
   if (settings.faults_so_far() == faults) {
     if (options.group_size == 1)
       settings.fault("group_size",
@@ -82,16 +84,18 @@ std::unique_ptr<NetworkModel> read_two_level(Settings& settings, const NetworkCo
                                  *context.workers));
   }
   options.between = read_link(settings);
-  Settings inside = settings.section("inside");
+  Settings inside = settings.section({"inside", "The links inside a server."});
   options.inside = read_link(inside);
-  if (settings.choice("between", between, "ring") == "tree") options.leaders = TwoLevelOptions::Between::tree;
-  const int workers = context.workers.value_or(unknown_workers);
+  using Between = TwoLevelOptions::Between;
+  options.leaders = settings.choice({"between", "What the servers' leaders form."},
+                                    {{"ring", Between::ring}, {"tree", Between::tree}}, options.leaders);
+  const int workers = context.workers.value_or(most_workers);
   return vary_and_delay(settings, context, make_two_level_network(workers, options));
 }
 
 std::unique_ptr<NetworkModel> read_parameter_server(Settings& settings, const NetworkContext& context) {
   const Link link = read_link(settings);
-  const int workers = context.workers.value_or(unknown_workers);
+  const int workers = context.workers.value_or(most_workers);
   return vary_and_delay(settings, context, make_parameter_server_network(workers, link));
 }
 
@@ -115,11 +119,8 @@ constexpr std::array network_rows = {
 std::span<const NetworkRow> networks() { return network_rows; }
 
 std::unique_ptr<NetworkModel> make_network(Settings& settings, const NetworkContext& context) {
-  std::vector<std::string_view> names;
-  for (const NetworkRow& row : network_rows) names.push_back(row.name);
-  const std::string kind = settings.choice("kind", names);
-  const auto row = std::ranges::find(network_rows, kind, &NetworkRow::name);
-  return row != network_rows.end() ? row->make(settings, context) : make_fixed_network(0);
+  const auto* const row = settings.row({"kind", "The network model."}, network_rows);
+  return row ? row->make(settings, context) : make_fixed_network(0);
 }
 
 }  // namespace syncopate

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <system_error>
 
 #include "workers/process/printable.hpp"
 #include "workers/settings/nearest_name.hpp"
@@ -20,7 +19,7 @@ bool contains(const Range& range, double value) {
   return range.high_open ? value < range.high : value <= range.high;
 }
 
-std::string describe(const Range& range) {
+std::string range_text(const Range& range) {
   std::string text = range.high_open && std::isinf(range.high) ? "a finite number" : "a number";
   const bool has_low = !std::isinf(range.low);
   if (has_low) text += fmt::format(" {} {}", range.low_open ? "above" : "of at least", range.low);
@@ -30,11 +29,43 @@ std::string describe(const Range& range) {
   return text;
 }
 
-std::string describe_integer(std::int64_t low, std::int64_t high) {
-  constexpr auto unbounded = std::numeric_limits<std::int64_t>::max();
-  if (high == unbounded && low == std::numeric_limits<std::int64_t>::min()) return "an integer";
-  return high == unbounded ? fmt::format("an integer of at least {}", low)
-                           : fmt::format("an integer from {} to {}", low, high);
+std::string between_text(const std::string& low, const std::string& high, bool has_low, bool has_high) {
+  if (!has_high) return has_low ? fmt::format("an integer of at least {}", low) : "an integer";
+  return fmt::format("an integer from {} to {}", low, high);
+}
+
+std::string integer_text(std::int64_t low, std::int64_t high) {
+  using limits = std::numeric_limits<std::int64_t>;
+  return between_text(std::to_string(low), std::to_string(high), low > limits::min(), high < limits::max());
+}
+
+// A value as a page shows it: by its words, where it follows from other keys.
+template <typename Value>
+std::string shown(const Stated<Value>& value) {
+  return value.words.empty() ? inline_toml({value.value, {}}) : std::string(value.words);
+}
+template <typename Value>
+std::optional<std::string> shown(const std::optional<Stated<Value>>& value) {
+  return value ? std::optional(shown(*value)) : std::nullopt;
+}
+template <typename Value>
+std::optional<std::string> shown(const std::optional<std::vector<Value>>& values) {
+  if (!values) return std::nullopt;
+  TomlNode::Array array;
+  for (const Value& value : *values) array.push_back({value, {}});
+  return inline_toml({std::move(array), {}});
+}
+
+// The same in words where the bounds follow from other keys.
+std::string integer_text(const Stated<std::int64_t>& low, const Stated<std::int64_t>& high) {
+  using limits = std::numeric_limits<std::int64_t>;
+  return between_text(shown(low), shown(high), low.value > limits::min(), high.value < limits::max());
+}
+
+// The default itself.
+template <typename Value>
+std::optional<Value> value_of(const std::optional<Stated<Value>>& stated) {
+  return stated ? std::optional(stated->value) : std::nullopt;
 }
 
 // The lower bound as a stand-in for a value that is missing or wrong, so that reading goes on.
@@ -60,6 +91,12 @@ template <typename Value>
 std::optional<Value> as(const TomlNode& node) {
   const auto* value = std::get_if<Value>(&node.value);
   return value ? std::optional(*value) : std::nullopt;
+}
+
+std::string listed_words(const std::vector<std::string>& words) {
+  std::string list;
+  for (const std::string& word : words) list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", word);
+  return words.size() > 1 ? "one of " + list : list;
 }
 
 // What all readers share: the written value if it is right, else the fallback; what is taken is recorded.
@@ -98,110 +135,88 @@ std::vector<Value> read_list(Node& node, std::string_view key,
   return taken;
 }
 
-// Where a name was sought after the first place.
-std::string second_of(const std::vector<std::filesystem::path>& places) {
-  return places.size() > 1 ? fmt::format(", nor {}", std::filesystem::absolute(places[1]).string()) : "";
-}
-
-// Also a link that leads nowhere.
-bool exists_as_anything(const std::filesystem::path& place) {
-  std::error_code ignored;
-  return std::filesystem::symlink_status(place, ignored).type() != std::filesystem::file_type::not_found;
-}
-
 }  // namespace
 
-double Settings::number(std::string_view key, Range range, std::optional<double> fallback) {
+double Settings::number(const Key& key, Range range, const std::optional<Stated<double>>& fallback) {
+  node_->describe(key, range_text(range), shown(fallback), !fallback);
   return read<double>(
-      *node_, key, [&](const TomlNode& node) { return as_number(node, range); }, fallback, stand_in(range),
-      describe(range));
+      *node_, key.name, [&](const TomlNode& node) { return as_number(node, range); }, value_of(fallback),
+      stand_in(range), range_text(range));
 }
 
-std::int64_t Settings::integer(std::string_view key, std::int64_t low, std::int64_t high,
-                               std::optional<std::int64_t> fallback) {
+std::int64_t Settings::integer(const Key& key, const Stated<std::int64_t>& low, const Stated<std::int64_t>& high,
+                               const std::optional<Stated<std::int64_t>>& fallback) {
+  node_->describe(key, integer_text(low, high), shown(fallback), !fallback);
   return read<std::int64_t>(
-      *node_, key, [&](const TomlNode& node) { return as_integer(node, low, high); }, fallback, low,
-      describe_integer(low, high));
+      *node_, key.name, [&](const TomlNode& node) { return as_integer(node, low.value, high.value); },
+      value_of(fallback), low.value, integer_text(low.value, high.value));
 }
 
-bool Settings::flag(std::string_view key, std::optional<bool> fallback) {
-  return read<bool>(*node_, key, as<bool>, fallback, false, "true or false");
+std::optional<double> Settings::optional_number(const Key& key, Range range) {
+  node_->describe(key, range_text(range), {}, false);
+  return has(key.name) ? std::optional(number(key, range)) : std::nullopt;
 }
 
-std::string Settings::text(std::string_view key, std::optional<std::string> fallback) {
-  return read<std::string>(*node_, key, as<std::string>, fallback, "", "a string");
+std::optional<std::int64_t> Settings::optional_integer(const Key& key, const Stated<std::int64_t>& low,
+                                                       const Stated<std::int64_t>& high) {
+  node_->describe(key, integer_text(low, high), {}, false);
+  return has(key.name) ? std::optional(integer(key, low, high)) : std::nullopt;
 }
 
-std::string Settings::choice(std::string_view key, std::span<const std::string_view> names,
-                             std::optional<std::string> fallback) {
-  const std::vector<std::string> known(names.begin(), names.end());
-  std::string must_be;
-  for (const std::string& name : known) must_be += fmt::format("{}\"{}\"", must_be.empty() ? "" : ", ", name);
-  if (known.size() > 1) must_be = "one of " + must_be;
-  node_->entry(key).choices = known;
-  const TomlNode* written = node_->find(key);
-  const auto* name = written ? std::get_if<std::string>(&written->value) : nullptr;
-  if (name) must_be += suggestion(*name, known);
+bool Settings::flag(const Key& key, std::optional<bool> fallback) {
+  node_->describe(key, "true or false", fallback ? std::optional(*fallback ? "true" : "false") : std::nullopt,
+                  !fallback);
+  return read<bool>(*node_, key.name, as<bool>, fallback, false, "true or false");
+}
 
-  const auto one_of = [&](const TomlNode& node) -> std::optional<std::string> {
-    const auto found =
-        std::ranges::find(known, std::get_if<std::string>(&node.value) ? std::get<std::string>(node.value) : "");
-    return found == known.end() ? std::nullopt : std::optional(*found);
+std::optional<bool> Settings::optional_flag(const Key& key) {
+  node_->describe(key, "true or false", {}, false);
+  return has(key.name) ? std::optional(flag(key)) : std::nullopt;
+}
+
+std::string Settings::text(const Key& key, const std::optional<Stated<std::string>>& fallback) {
+  node_->describe(key, "a string", shown(fallback), !fallback);
+  return read<std::string>(*node_, key.name, as<std::string>, value_of(fallback), "", "a string");
+}
+
+std::optional<std::size_t> Settings::place_of_word(const Key& key, std::span<const Alternative> words,
+                                                   std::optional<std::size_t> fallback,
+                                                   std::string_view fallback_words) {
+  std::vector<std::string> known;
+  for (const Alternative& word : words) known.emplace_back(word.name);
+  node_->entry(key.name).choices = known;
+  if (node_->exploration) return node_->explored_word(key, words, fallback, fallback_words);
+
+  const auto place_of = [&](const TomlNode& node) -> std::optional<std::size_t> {
+    const auto* const name = std::get_if<std::string>(&node.value);
+    const auto found = name ? std::ranges::find(known, *name) : known.end();
+    return found == known.end() ? std::nullopt : std::optional<std::size_t>(found - known.begin());
   };
-  if (written ? !one_of(*written) : !fallback) node_->incomplete = true;
-  return read<std::string>(*node_, key, one_of, fallback, "", must_be);
+  const TomlNode* written = node_->find(key.name);
+  const auto place = written ? place_of(*written) : std::nullopt;
+  if (!place && (written || !fallback)) {
+    const auto* const name = written ? std::get_if<std::string>(&written->value) : nullptr;
+    node_->incomplete = true;
+    node_->report_wrong(key.name, listed_words(known) + (name ? suggestion(*name, known) : ""));
+  }
+  const auto taken = place ? place : fallback;
+  node_->record(key.name, taken ? known[*taken] : "");
+  return taken;
 }
 
-std::vector<double> Settings::numbers(std::string_view key, Range range, std::optional<std::vector<double>> fallback) {
+std::vector<double> Settings::numbers(const Key& key, Range range, const std::optional<std::vector<double>>& fallback) {
+  node_->describe(key, "a list, each element " + range_text(range), shown(fallback), !fallback);
   return read_list<double>(
-      *node_, key, [&](const TomlNode& node) { return as_number(node, range); }, fallback, describe(range));
+      *node_, key.name, [&](const TomlNode& node) { return as_number(node, range); }, fallback, range_text(range));
 }
 
-std::vector<std::int64_t> Settings::integers(std::string_view key, std::int64_t low, std::int64_t high,
-                                             std::optional<std::vector<std::int64_t>> fallback) {
+std::vector<std::int64_t> Settings::integers(const Key& key, const Stated<std::int64_t>& low,
+                                             const Stated<std::int64_t>& high,
+                                             const std::optional<std::vector<std::int64_t>>& fallback) {
+  node_->describe(key, "a list, each element " + integer_text(low, high), shown(fallback), !fallback);
   return read_list<std::int64_t>(
-      *node_, key, [&](const TomlNode& node) { return as_integer(node, low, high); }, fallback,
-      describe_integer(low, high));
-}
-
-std::filesystem::path Settings::file(std::string_view key) {
-  namespace fs = std::filesystem;
-  const std::size_t faults = faults_so_far();
-  const fs::path named = text(key);
-  if (faults_so_far() > faults) return {};
-  std::error_code ignored;
-  const std::vector<fs::path> places = node_->places_of(named);
-  for (const fs::path& place : places) {
-    if (!fs::is_regular_file(place, ignored)) continue;
-    node_->record(key, fs::absolute(place).lexically_normal().string());
-    return place;
-  }
-  const auto other = std::ranges::find_if(places, [&](const fs::path& place) { return fs::exists(place, ignored); });
-  if (other != places.end() && !named.empty()) {
-    fault(key, fmt::format("{} is {}; must be a file", other->string(),
-                           fs::is_directory(*other, ignored) ? "a directory" : "a device or a pipe"));
-  } else {
-    fault(key, named.empty() ? "must be the name of a file"
-                             : fmt::format("there is no file {}{}", places.front().string(), second_of(places)));
-  }
-  return {};
-}
-
-std::filesystem::path Settings::directory(std::string_view key) {
-  namespace fs = std::filesystem;
-  const std::size_t faults = faults_so_far();
-  const fs::path named = text(key);
-  if (faults_so_far() > faults) return {};
-  std::error_code ignored;
-  const std::vector<fs::path> places = node_->places_of(named);
-  auto found = std::ranges::find_if(places, [&](const fs::path& place) { return fs::is_directory(place, ignored); });
-  if (found == places.end()) found = std::ranges::find_if(places, exists_as_anything);
-  if (found == places.end()) {
-    fault(key, fmt::format("{}: no such directory{}", places.front().string(), second_of(places)));
-    return {};
-  }
-  node_->record(key, fs::absolute(*found).lexically_normal().string());
-  return *found;
+      *node_, key.name, [&](const TomlNode& node) { return as_integer(node, low.value, high.value); }, fallback,
+      integer_text(low.value, high.value));
 }
 
 std::vector<std::string> Settings::keys() const {
@@ -211,9 +226,10 @@ std::vector<std::string> Settings::keys() const {
   return result;
 }
 
-bool Settings::has(std::string_view key) const {
-  node_->entry(key);  // whoever asks knows the key, so it can be suggested
-  return node_->find(key) != nullptr;
+bool Settings::has(const Key& key) const {
+  node_->entry(key.name);  // whoever asks knows the key, so it can be suggested
+  if (!key.sentence.empty()) node_->describe(key, "a string", {}, false);
+  return node_->exploration ? node_->explored_presence(key.name) : node_->find(key.name) != nullptr;
 }
 
 std::optional<std::string> Settings::word(std::string_view key) const {
@@ -234,8 +250,10 @@ std::size_t Settings::faults_so_far() const { return node_->faults->size(); }
 
 void Settings::leave_out(std::string_view key) { node_->entry(key).value.reset(); }
 
-Settings Settings::section(std::string_view key) {
+Settings Settings::section(const Key& described) {
+  const std::string_view key = described.name;
   const TomlNode* written = node_->find(key);
+  if (!described.sentence.empty()) node_->describe(described, "a table", {}, false);
   if (written && !written->is_table()) node_->report_wrong(key, fmt::format("a table, [{}]", node_->full_key(key)));
   Node::Entry& entry = node_->entry(key);
   if (entry.children.empty()) entry.children.push_back(node_->child(key, written, node_->full_key(key)));
@@ -244,12 +262,18 @@ Settings Settings::section(std::string_view key) {
   return result;
 }
 
-std::vector<Settings> Settings::sections(std::string_view key) {
+std::vector<Settings> Settings::sections(const Key& described) {
+  const std::string_view key = described.name;
   const TomlNode* written = node_->find(key);
   const bool is_list = written && (written->is_array_of_tables() || (written->is_array() && written->array().empty()));
   if (written && !is_list) node_->report_wrong(key, fmt::format("an array of tables, [[{}]]", node_->full_key(key)));
   Node::Entry& entry = node_->entry(key);
   entry.is_array = true;
+  if (node_->exploration) {  // as if it had one entry
+    Settings one = section({key});
+    node_->describe(described, "tables", {}, false);
+    return {one};
+  }
   std::vector<Settings> result;
   for (std::size_t i = 0; is_list && i < written->array().size(); ++i) {
     const TomlNode& element = written->array()[i];
@@ -259,6 +283,12 @@ std::vector<Settings> Settings::sections(std::string_view key) {
     result.emplace_back().node_ = entry.children[i];
   }
   return result;
+}
+
+void Settings::keep_as_written(const Key& key) {
+  node_->describe(key, "a table", {}, false);
+  Node::Entry& entry = node_->entry(key.name);
+  if (const TomlNode* written = node_->find(key.name)) entry.value = *written;
 }
 
 void Settings::fault(std::string_view key, std::string_view message) {

@@ -64,14 +64,13 @@ SettingsDocument::SettingsDocument(TomlNode root) : written_(std::move(root)) {
   root_.node_->source = written_.place.source;
 }
 
+SettingsDocument::SettingsDocument(Exploration& exploration) : SettingsDocument(TomlNode{}) {
+  root_.node_->exploration = &exploration;
+}
+
 SettingsDocument::~SettingsDocument() = default;
 
 Settings SettingsDocument::root() { return root_; }
-
-void SettingsDocument::record_as_written(std::string_view key) {
-  Settings::Node::Entry& entry = root_.node_->entry(key);
-  if (const TomlNode* written = written_.find(key)) entry.value = *written;
-}
 
 const FaultList& SettingsDocument::check() {
   root_.node_->report_unread();
@@ -83,6 +82,12 @@ TomlNode SettingsDocument::resolved() const { return root_.node_->resolved(); }
 std::vector<KnownKey> SettingsDocument::known_keys() const {
   std::vector<KnownKey> keys;
   root_.node_->add_known_keys(keys);
+  return keys;
+}
+
+std::vector<KeyDescription> SettingsDocument::descriptions() const {
+  std::vector<KeyDescription> keys;
+  root_.node_->add_descriptions(keys);
   return keys;
 }
 

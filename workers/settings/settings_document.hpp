@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "workers/settings/fault_list.hpp"
+#include "workers/settings/key_description.hpp"
 #include "workers/settings/known_key.hpp"
 #include "workers/settings/settings.hpp"
 #include "workers/settings/toml_tree.hpp"
@@ -22,17 +23,18 @@ TomlNode load_toml(const std::string& file);
 // Applies "key=value" overrides in their order; one that cannot be applied is a fault of the command line.
 void apply_overrides(TomlNode& root, std::span<const std::string> overrides, FaultList& faults);
 
+class Exploration;
+
 class SettingsDocument {
  public:
   explicit SettingsDocument(TomlNode root);
+  // One in which nothing is written, and whose reader is told what the exploration says.
+  explicit SettingsDocument(Exploration& exploration);
   ~SettingsDocument();
   SettingsDocument(const SettingsDocument&) = delete;
   SettingsDocument& operator=(const SettingsDocument&) = delete;
 
   Settings root();
-
-  // Makes a key of the root known and copies it as it is written; for parts that no Settings reads.
-  void record_as_written(std::string_view key);
 
   const FaultList& faults() const { return faults_; }  // so far
 
@@ -44,6 +46,9 @@ class SettingsDocument {
 
   // All keys that the document may have beside those that are tables here.
   std::vector<KnownKey> known_keys() const;
+
+  // What was described while it was explored, in the order in which it was read.
+  std::vector<KeyDescription> descriptions() const;
 
  private:
   TomlNode written_;

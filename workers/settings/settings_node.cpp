@@ -41,6 +41,7 @@ std::shared_ptr<Settings::Node> Settings::Node::child(std::string_view key, cons
   node->faults = faults;
   node->path = std::move(child_path);
   node->source = source;
+  node->exploration = exploration;
   node->silent = silent || (table && !table->is_table());
   node->written = table && table->is_table() ? table : nullptr;
   node->place = node->written ? node->written->place : place;
@@ -87,6 +88,39 @@ void Settings::Node::report_unread() const {
   }
 }
 
+void Settings::Node::describe(const Key& key, std::string takes, std::optional<std::string> fallback, bool required) {
+  if (!exploration) return;
+  Entry& described = entry(key.name);
+  if (described.description) return;
+  described.description = KeyDescription{.path = full_key(key.name),
+                                         .takes = std::move(takes),
+                                         .unit = std::string(key.unit),
+                                         .fallback = std::move(fallback),
+                                         .required = required,
+                                         .sentence = std::string(key.sentence)};
+}
+
+bool Settings::Node::explored_presence(std::string_view key) const {
+  return exploration->ask({full_key(key) + "?", {absent, present}}) == 1;
+}
+
+std::optional<std::size_t> Settings::Node::explored_word(const Key& key, std::span<const Alternative> words,
+                                                         std::optional<std::size_t> fallback,
+                                                         std::string_view fallback_words) {
+  std::vector<std::string> names;
+  for (const Alternative& word : words) names.emplace_back(word.name);
+  const std::string usual = fallback ? fmt::format("\"{}\"", names[*fallback]) : "";
+  describe(key, "a word",
+           fallback ? std::optional(fallback_words.empty() ? usual : std::string(fallback_words)) : std::nullopt,
+           !fallback);
+  Entry& described = entry(key.name);
+  if (described.description->words.empty())
+    for (const Alternative& word : words) described.description->words.emplace_back(word.name, word.sentence);
+  const std::size_t place = exploration->ask({full_key(key.name), names, fallback.value_or(0)});
+  record(key.name, names[place]);
+  return place;
+}
+
 TomlNode Settings::Node::resolved() const {
   TomlNode table;
   for (const Entry& entry : entries) {
@@ -108,6 +142,13 @@ void Settings::Node::add_known_keys(std::vector<KnownKey>& keys) const {
   for (const Entry& entry : entries) {
     if (entry.children.empty()) keys.push_back({full_key(entry.key), entry.choices});
     for (const auto& child : entry.children) child->add_known_keys(keys);
+  }
+}
+
+void Settings::Node::add_descriptions(std::vector<KeyDescription>& keys) const {
+  for (const Entry& entry : entries) {
+    if (entry.description) keys.push_back(*entry.description);
+    for (const auto& child : entry.children) child->add_descriptions(keys);
   }
 }
 

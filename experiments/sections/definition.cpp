@@ -1,0 +1,126 @@
+#include "experiments/sections/definition.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "algorithms/registry.hpp"
+#include "experiments/sections/budget_section.hpp"
+#include "experiments/sections/method_checks.hpp"
+#include "experiments/sections/network_times.hpp"
+#include "experiments/sections/recording_section.hpp"
+#include "workers/delays/limits.hpp"
+
+namespace syncopate {
+namespace {
+
+std::string read_name(Settings& root, const std::string& file) {
+  std::string name = root.text({"name", "What the results' directory is called."},
+                               Stated(std::filesystem::path(file).stem().string(), "the file's name"));
+  // It names a directory of results.
+  const bool usable = !name.empty() && name != "." && name != ".." &&
+                      std::ranges::none_of(name, [](unsigned char c) { return c == '/' || c < 0x20; });
+  if (!usable)
+    root.fault("name",
+               "must name a directory: not empty, neither \".\" nor \"..\", without \"/\" and control characters");
+  return name;
+}
+
+std::vector<std::uint64_t> read_seeds(Settings& root) {
+  const std::size_t faults = root.faults_so_far();
+  const std::vector<std::int64_t> written =
+      root.integers({"seeds", "A run for each; delays, data and initial models are a function of the seed."}, 0,
+                    std::numeric_limits<std::int64_t>::max(), std::vector<std::int64_t>{1});
+  std::vector<std::uint64_t> seeds(written.begin(), written.end());
+  if (seeds.empty() && root.faults_so_far() == faults) root.fault("seeds", "must hold at least one seed");
+  if (std::set(seeds.begin(), seeds.end()).size() < seeds.size()) root.fault("seeds", "must hold no seed twice");
+  if (seeds.empty()) seeds.push_back(1);
+  return seeds;
+}
+
+std::vector<Method> read_methods(Settings& root, const AlgorithmContext& context) {
+  std::vector<Method> methods;
+  std::set<std::string> labels;
+  const std::size_t faults = root.faults_so_far();
+  for (Settings& table : root.sections({"methods", "What is compared; at least one entry."})) {
+    const bool labelled = table.has("label");  // asked first, so that it comes first in the resolved document
+    Method method{.label = {}, .algorithm = make_algorithm(table, context)};
+    const std::string name = method.algorithm ? table.text("algorithm") : "";
+    const Key label{"label", "What the method is called in tables and plots."};
+    if (labelled || method.algorithm) method.label = table.text(label, Stated(name, "the algorithm's name"));
+    const bool is_new = method.label.empty() ? !labelled : labels.insert(method.label).second;
+    if (!is_new) table.fault("label", "must be a name that no other method has");
+    methods.push_back(std::move(method));
+  }
+  if (methods.empty() && root.faults_so_far() == faults)
+    root.fault("methods", "must have at least one entry, [[methods]]");
+  return methods;
+}
+
+double shortest_micro_batch_s(const ClusterSection& cluster) {
+  double shortest_s = std::numeric_limits<double>::infinity();
+  for (int n = 0; n < cluster.workers; ++n) shortest_s = std::min(shortest_s, cluster.compute_time->shortest(Rank{n}));
+  return shortest_s;
+}
+
+// `certain`: there have been no faults so far, so nothing stands in for what is faulty.
+AlgorithmContext algorithm_context(const Definition& definition, bool certain) {
+  const ClusterSection& cluster = definition.cluster;
+  const TrainingSection& training = definition.training;
+  const Budget& budget = definition.budget;
+  const std::int64_t steps_per_epoch = training.objective.steps_per_epoch;
+  return {.workers = cluster.workers_known ? cluster.workers : most_workers,
+          .micro_batches = cluster.micro_batches,
+          .time_only = training.time_only,
+          .plain_sgd = training.optimizer->moments() == 0 && training.optimizer->weight_decay().rate == 0,
+          .learning_rate_warmup = definition.learning_rate->options().warmup_steps,
+          .steps_per_epoch = steps_per_epoch > 0 ? std::optional<Step>(steps_per_epoch) : std::nullopt,
+          .total_steps = budget.steps,
+          .shortest_micro_batch_s = certain && !cluster.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
+          .budget_ends_alone = !budget.bytes || budget.steps || budget.seconds || budget.samples};
+}
+
+}  // namespace
+
+Definition read_definition(Settings& root, const DefinitionOptions& options) {
+  // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
+  constexpr std::int64_t unknown_epoch = 1'000'000;
+  constexpr std::int64_t unknown_budget = 1'000'000'000'000'000;
+  const auto is_clean = [&root] { return root.faults_so_far() == 0; };
+
+  Definition result;
+  result.name = read_name(root, options.file);
+  result.description = root.text({"description", "The title of plots."}, "");
+  result.seeds = read_seeds(root);
+  result.cluster = read_cluster(root, result.seeds.front(), options.finite_means);
+
+  const std::size_t faults_before = root.faults_so_far();
+  result.training = read_training(root, {.seed = result.seeds.front(),
+                                         .workers = result.cluster.workers,
+                                         .micro_batches = result.cluster.micro_batches,
+                                         .looks_for_data = options.looks_for_data});
+  std::int64_t& steps_per_epoch = result.training.objective.steps_per_epoch;
+  const bool is_unknown = root.faults_so_far() > faults_before || !options.looks_for_data;
+  if (steps_per_epoch == 0 && is_unknown) steps_per_epoch = unknown_epoch;
+
+  if (is_clean())
+    check_network_times(root, *result.cluster.network, result.cluster.workers, result.training.parameter_bytes);
+
+  // The budget may count epochs, and the learning rate needs the number of steps of the budget.
+  result.budget = read_budget(root, steps_per_epoch);
+  if (is_clean()) fit_budget_to_traces(result.cluster, result.budget);
+  if (result.budget.steps && !is_clean()) result.budget.steps = unknown_budget;
+  if (result.cluster.to_be_measured && result.training.time_only)
+    root.section("cluster").fault(
+        "micro_batch_s", "must be a number of seconds where training.model = \"none\": there is no model to measure");
+  result.learning_rate = read_learning_rate(root, result.budget, steps_per_epoch, result.training.time_only);
+  result.evaluation = read_evaluation(root, result.training);
+  result.recording = read_recording(root);
+  root.keep_as_written({"sweep", "Keys that take several values: a run for every combination."});
+  result.methods = read_methods(root, algorithm_context(result, is_clean()));
+  check_methods(root, result);
+  return result;
+}
+
+}  // namespace syncopate

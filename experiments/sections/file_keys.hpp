@@ -1,0 +1,15 @@
+// What an experiment file may say: the keys of all its tables, as their readers describe them.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "workers/settings/key_description.hpp"
+
+namespace syncopate {
+
+// `fixed`: words that stand in the file, such as {"methods.algorithm", "dropcompute"}.
+std::vector<KeyDescription> keys_of_file(const std::map<std::string, std::string>& fixed = {});
+
+}  // namespace syncopate
