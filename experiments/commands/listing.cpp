@@ -3,72 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
-#include "algorithms/local_sgd/outer_optimizer.hpp"
-#include "algorithms/local_sgd/sync_period.hpp"
-#include "algorithms/registry.hpp"
-#include "algorithms/synchronous/drop_compensation.hpp"
-#include "algorithms/synchronous/drop_threshold.hpp"
-#include "experiments/sections/training_section.hpp"
-#include "workers/delays/registry.hpp"
-#include "workers/models/registry.hpp"
-#include "workers/network/registry.hpp"
+#include "experiments/commands/key_text.hpp"
+#include "experiments/commands/listed_names.hpp"
+#include "experiments/sections/file_keys.hpp"
+#include "workers/settings/nearest_name.hpp"
 
 namespace syncopate {
 namespace {
 
 constexpr std::size_t line_width = 110;
-
-struct Row {
-  std::string_view name;
-  std::string sentence;
-  std::string_view family{};  // rows of one stand together below its name
-};
-
-struct Group {
-  std::string_view kind;   // as one asks for it
-  std::string_view title;  // and where it is written in an experiment file
-  std::vector<Row> rows;
-};
-
-template <typename Rows>
-std::vector<Row> rows_of(const Rows& registry) {
-  std::vector<Row> rows;
-  for (const auto& row : registry) rows.push_back({row.name, std::string(row.sentence)});
-  return rows;
-}
-
-// Family by family, each where its first row stands.
-std::vector<Row> algorithm_rows() {
-  std::vector<std::string_view> families;
-  for (const AlgorithmRow& row : algorithms()) {
-    if (std::ranges::find(families, row.family) == families.end()) families.push_back(row.family);
-  }
-  std::vector<Row> rows;
-  for (const std::string_view family : families) {
-    for (const AlgorithmRow& row : algorithms()) {
-      if (row.family == family) rows.push_back({row.name, fmt::format("{} [{}]", row.sentence, row.source), family});
-    }
-  }
-  return rows;
-}
-
-std::vector<Group> groups() {
-  return {
-      {"algorithms", "algorithms: [[methods]] algorithm", algorithm_rows()},
-      {"delays", "delays: [[delays]] kind", rows_of(delays())},
-      {"networks", "network models: [network] kind", rows_of(networks())},
-      {"models", "models: training.model", rows_of(models())},
-      {"datasets", "data sets: training.dataset", rows_of(datasets())},
-      {"schedules", "synchronisation periods: [[methods]] period.rule", rows_of(sync_periods())},
-      {"schedules", "outer optimizers of outer-local-sgd: [[methods]] outer.name", rows_of(outer_optimizers())},
-      {"schedules", "thresholds of dropcompute: [[methods]] threshold.rule", rows_of(drop_thresholds())},
-      {"schedules", "compensations of dropcompute: [[methods]] compensation", rows_of(drop_compensations())},
-      {"schedules", "learning-rate schedules: training.learning_rate.schedule", rows_of(learning_rate_schedules())},
-  };
-}
 
 // The words of `text` on lines that end before `line_width`; all but the first begin after `indent` blanks.
 std::string wrapped(std::string_view text, std::size_t indent) {
@@ -89,16 +34,48 @@ std::string wrapped(std::string_view text, std::size_t indent) {
   return result;
 }
 
-std::string listing_of(const Group& group) {
+std::string with_paper(const ListedName& name) {
+  return name.paper.empty() ? name.sentence : fmt::format("{} [{}]", name.sentence, name.paper);
+}
+
+std::string listing_of(const NameGroup& group) {
   std::string result = fmt::format("{}\n", group.title);
   std::size_t width = 0;
-  for (const Row& row : group.rows) width = std::max(width, row.name.size());
+  for (const ListedName& row : group.names) width = std::max(width, row.name.size());
   std::string_view family;
-  for (const Row& row : group.rows) {
+  for (const ListedName& row : group.names) {
     if (row.family != family) result += fmt::format("  {}:\n", row.family);
     family = row.family;
     const std::size_t indent = family.empty() ? 2 : 4;
-    result += fmt::format("{:{}}{:<{}}  {}\n", "", indent, row.name, width, wrapped(row.sentence, indent + width + 2));
+    result +=
+        fmt::format("{:{}}{:<{}}  {}\n", "", indent, row.name, width, wrapped(with_paper(row), indent + width + 2));
+  }
+  return result;
+}
+
+// A key below its table's name: what it takes, what it means, and where it exists.
+std::string key_lines(const KeyDescription& key, std::string_view prefix, std::string_view given) {
+  const std::string name = key.path.substr(prefix.size());
+  std::string head = key.is_table() ? fmt::format("{}: {}", name, key.takes)
+                                    : fmt::format("{}: {}; {}", name, what_it_takes(key), what_if_left_out(key));
+  return fmt::format("  {}\n      {}\n", wrapped(head, 6), wrapped(what_it_means(key, prefix, given), 6));
+}
+
+std::string listing_of(const NameGroup& group, const ListedName& name) {
+  std::string result = fmt::format("{}, of {}\n  {}\n", name.name, group.title, wrapped(with_paper(name), 2));
+  const std::string prefix = prefix_of(group, name.name);
+  std::string keys;
+  for (const KeyDescription& key : keys_of(group, name.name)) keys += key_lines(key, prefix, group.place);
+  return result + (keys.empty() ? "  It has no keys of its own.\n" : "\n" + keys);
+}
+
+// Keys by their whole names or the last parts of them, and words of choices.
+std::string listing_of_key(std::string_view name) {
+  std::string result;
+  const std::string last = fmt::format(".{}", name);
+  for (const KeyDescription& key : keys_of_file()) {
+    const bool is_word = std::ranges::any_of(key.words, [&](const auto& word) { return word.first == name; });
+    if (key.path == name || key.path.ends_with(last) || is_word) result += key_lines(key, "", "");
   }
   return result;
 }
@@ -107,11 +84,31 @@ std::string listing_of(const Group& group) {
 
 std::string listing(std::string_view kind) {
   std::string result;
-  for (const Group& group : groups()) {
+  for (const NameGroup& group : name_groups()) {
     if (!kind.empty() && group.kind != kind) continue;
     result += fmt::format("{}{}", result.empty() ? "" : "\n", listing_of(group));
   }
   return result;
+}
+
+std::string listing_of(std::string_view name) {
+  if (std::ranges::find(listed_kinds, name) != listed_kinds.end()) return listing(name);
+  std::string result;
+  for (const NameGroup& group : name_groups())
+    for (const ListedName& row : group.names)
+      if (row.name == name) result += (result.empty() ? "" : "\n") + listing_of(group, row);
+  return result.empty() ? listing_of_key(name) : result;
+}
+
+std::string unlisted(std::string_view name) {
+  std::vector<std::string> known(listed_kinds.begin(), listed_kinds.end());
+  for (const NameGroup& group : name_groups())
+    for (const ListedName& row : group.names) known.emplace_back(row.name);
+  for (const KeyDescription& key : keys_of_file()) known.push_back(key.path);
+  std::string kinds;
+  for (const std::string_view kind : listed_kinds) kinds += fmt::format("{}{}", kinds.empty() ? "" : ", ", kind);
+  return fmt::format("list {}: nothing has this name; must be one of {}, or a name or key of an experiment file{}",
+                     name, kinds, suggestion(name, known));
 }
 
 }  // namespace syncopate

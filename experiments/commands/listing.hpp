@@ -2,17 +2,18 @@
 // `syncopate --version`.
 #pragma once
 
-#include <array>
 #include <string>
 #include <string_view>
 
 namespace syncopate {
 
-inline constexpr std::array<std::string_view, 6> listed_kinds = {"algorithms", "delays",   "networks",
-                                                                 "models",     "datasets", "schedules"};
-
 // Each row's name and sentence, in lines of a width to read; `kind` is one of listed_kinds, or empty for all of them.
 std::string listing(std::string_view kind);
+
+// What a name of an experiment file stands for, with all its keys; or a key, or a kind as above. Empty: nothing has
+// this name, and unlisted() says so.
+std::string listing_of(std::string_view name);
+std::string unlisted(std::string_view name);
 
 // A line per part: Syncopate, compiler, LibTorch, BLAS kernel, MPI, toml++, Boost.
 std::string version_text();

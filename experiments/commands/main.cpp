@@ -16,6 +16,7 @@
 #include "experiments/commands/listing.hpp"
 #include "experiments/commands/predict.hpp"
 #include "experiments/commands/prediction_table.hpp"
+#include "experiments/commands/reference.hpp"
 #include "experiments/execution/micro_batch_meter.hpp"
 #include "experiments/execution/participants.hpp"
 #include "experiments/execution/rank_agreement.hpp"
@@ -43,6 +44,7 @@ constexpr const char* examples = R"(Examples:
   mpirun -n 4 syncopate run experiments/quickstart.toml cluster.workers=4
   syncopate compare experiments/examples/reality.toml
   syncopate list algorithms
+  syncopate list dropcompute
 
 Exit status:
   0    all right
@@ -54,7 +56,8 @@ Exit status:
 struct CommandLine {
   std::string file;
   std::vector<std::string> overrides;
-  std::string kind;
+  std::string listed;
+  bool writes_pages = false;
   bool ranks = false;
   bool json = false;
   std::vector<std::string> only;
@@ -185,7 +188,7 @@ void choose(Experiment& experiment, const std::vector<std::string>& only) {
 struct Task {
   std::string command;
   std::optional<Experiment> experiment;
-  std::string text;  // that --help and --version print
+  std::string text;  // that list, --help and --version print
 };
 
 // Where the first word is no command, it is named; CLI11 would miss one.
@@ -220,7 +223,12 @@ void parse(CLI::App& app, int argc, char** argv, Task& task) {
 Task prepare(CLI::App& app, int argc, char** argv, CommandLine& line, const MpiSession& session) {
   Task task;
   parse(app, argc, argv, task);
-  if (task.command.empty() || task.command == "list") return task;
+  if (task.command.empty()) return task;
+  if (task.command == "list") {
+    task.text = line.listed.empty() ? listing("") : listing_of(line.listed);
+    if (task.text.empty()) throw ConfigurationFault(unlisted(line.listed));
+    return task;
+  }
   if (task.command == "compare") {
     if (session.active())
       throw ConfigurationFault("compare starts processes under MPI itself: start it without mpirun");
@@ -274,7 +282,10 @@ std::optional<Task> prepare_together(CLI::App& app, int argc, char** argv, Comma
 
 int execute(const Task& task, CommandLine& line, const MpiSession& session) {
   if (task.command.empty() || task.command == "list") {
-    print(session, standard_output, task.command.empty() ? task.text : listing(line.kind));
+    if (!line.writes_pages)
+      print(session, standard_output, task.text);
+    else if (session.rank() == 0)
+      write_pages(std::filesystem::current_path());
     return 0;
   }
   const Experiment& experiment = *task.experiment;
@@ -315,9 +326,12 @@ int parse_and_execute(int argc, char** argv, const MpiSession& session) {
   add_experiment(*both, line);
   add_run_options(*both, line.options);
   add_compare_options(*both, line.compare);
-  app.add_subcommand("list", "what an experiment file may name, with a sentence each")
-      ->add_option("kind", line.kind, "algorithms, delays, networks, models, datasets or schedules; all if left out")
-      ->check(CLI::IsMember(std::vector<std::string>(listed_kinds.begin(), listed_kinds.end())));
+  CLI::App* list = app.add_subcommand("list", "what an experiment file may name, and every key of a name");
+  list->add_option("NAME", line.listed,
+                   "algorithms, delays, networks, models, datasets, schedules or optimizers; or the name of one of "
+                   "them, or a key; all kinds if left out");
+  list->add_flag("--write-pages", line.writes_pages,
+                 "in a checkout: write experiments/reference.md and the table in algorithms/README.md anew");
   const std::optional<Task> task = prepare_together(app, argc, argv, line, session);
   return task ? execute(*task, line, session) : exit_interrupted;
 }

@@ -12,7 +12,7 @@ void check_who_leaves(Settings& root, const Definition& definition) {
   const auto& data_of = definition.cluster.data_of;
   if (data_of.empty() || !data_of.front()) return;
   for (const Method& method : definition.methods) {
-    if (!method.algorithm || method.algorithm->servers() == 1) continue;
+    if (!method.algorithm || method.algorithm->traits().servers == 1) continue;
     root.section("cluster").fault(
         "leave", fmt::format("must not name worker 0, whose model is the one that \"{}\" has evaluated", method.label));
     return;
@@ -23,7 +23,7 @@ void check_who_leaves(Settings& root, const Definition& definition) {
 void check_pauses(Settings& root, const Definition& definition) {
   if (!definition.cluster.pauses) return;
   for (const Method& method : definition.methods)
-    if (method.algorithm && method.algorithm->servers() > 0)
+    if (method.algorithm && method.algorithm->traits().servers > 0)
       return root.fault("methods", fmt::format("\"{}\" has a server, which needs delays that are part of the "
                                                "computation: no delays that are sleeps, and no cluster.trailing_s",
                                                method.label));
@@ -33,7 +33,7 @@ void check_pauses(Settings& root, const Definition& definition) {
 void check_clipping(Settings& root, const Definition& definition) {
   if (definition.training.clip_norm == 0) return;
   for (const Method& method : definition.methods)
-    if (method.algorithm && method.algorithm->servers() > 1)
+    if (method.algorithm && method.algorithm->traits().servers > 1)
       return root.section("training")
           .fault("clip_norm",
                  fmt::format("must be 0: with the servers of \"{}\" nobody has the norm of a whole gradient",
@@ -44,7 +44,7 @@ void check_outages(Settings& root, const Definition& definition) {
   const ClusterSection& cluster = definition.cluster;
   if (!cluster.outages) return;
   for (const Method& method : definition.methods)
-    if (method.algorithm && method.algorithm->servers() == 1)
+    if (method.algorithm && method.algorithm->traits().servers == 1)
       return check_outages_of_steps(root, *cluster.outages, cluster.micro_batches, cluster.usual_micro_batch_s,
                                     method.label);
 }

@@ -168,7 +168,19 @@ TEST_F(CommandLine, ListsWhatAFileMayNameWithASentenceEach) {
   EXPECT_EQ(models.status, 0);
   EXPECT_THAT(models.out, HasSubstr("quadratic"));
   EXPECT_THAT(models.out, testing::Not(HasSubstr("dropcompute")));
-  EXPECT_EQ(syncopate("list modles").status, 2);
+  const Outcome misspelt = syncopate("list modles");
+  EXPECT_EQ(misspelt.status, 2);
+  EXPECT_THAT(misspelt.err, HasSubstr("did you mean \"models\"?"));
+}
+
+TEST_F(CommandLine, ListsTheKeysOfAName) {
+  const Outcome method = syncopate("list dropcompute");
+  EXPECT_EQ(method.status, 0);
+  EXPECT_THAT(method.out, HasSubstr("threshold_s: a number above 0, in s"));
+  const Outcome misspelt = syncopate("list dropcompte");
+  EXPECT_EQ(misspelt.status, 2);
+  EXPECT_THAT(misspelt.err, HasSubstr("did you mean \"dropcompute\"?"));
+  EXPECT_EQ(misspelt.out, "");
 }
 
 TEST_F(CommandLine, VersionNamesEveryPart) {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
+#include "experiments/commands/listed_names.hpp"
+#include "experiments/sections/file_keys.hpp"
 
 namespace syncopate {
 namespace {
@@ -62,6 +64,56 @@ TEST(Listing, EveryAlgorithmStandsOnceBelowItsFamily) {
 TEST(Listing, IsThatOfTheKindAskedFor) {
   EXPECT_THAT(listing("algorithms"), testing::Not(HasSubstr("[network] kind")));
   for (const std::string_view kind : listed_kinds) EXPECT_THAT(listing(""), HasSubstr(listing(kind).substr(0, 40)));
+}
+
+// A name of each group, and what only its listing has.
+TEST(Listing, OfANameHasItsSentenceItsPaperAndItsKeys) {
+  const std::vector<std::pair<const char*, const char*>> keys = {
+      {"dropcompute", "threshold_s: a number above 0, in s; may be left out After what time"},
+      {"pareto", "minimum: a number of at least 0 and at most 1000000000, in its `unit`; required"},
+      {"two-level", "between: \"ring\" or \"tree\"; default \"ring\""},
+      {"cnn", "kernel: an integer from 1 to 1024, in pixels; default 5"},
+      {"gaussian-mixture", "classes: an integer from 2 to 65536; default 10"},
+      {"post-local", "switch_step: an integer of at least 0, in steps; required"},
+      {"diloco", "momentum: a number of at least 0 and below 1; required"},
+      {"adaptive-mad", "deviations: a finite number of at least 0; default 3.0"},
+      {"larger-batch", "redundancy: a number of at least 0 and at most 1000; required"},
+      {"cosine", "peak: a finite number above 0; required"},
+      {"adamw", "beta2: a number of at least 0 and below 1; default 0.999"},
+  };
+  for (const auto& [name, line] : keys) EXPECT_THAT(unwrapped(listing_of(name)), HasSubstr(line)) << name;
+  for (const AlgorithmRow& row : algorithms())
+    EXPECT_THAT(unwrapped(listing_of(row.name)), HasSubstr(fmt::format("{} [{}]", row.sentence, row.source)));
+}
+
+TEST(Listing, OfANameHasNoKeysOfOthers) {
+  EXPECT_THAT(listing_of("larger-batch"), testing::Not(HasSubstr("preempt")));
+  EXPECT_THAT(listing_of("exponential"), testing::Not(HasSubstr("standard_deviation")));
+  EXPECT_THAT(listing_of("adamw"), testing::Not(HasSubstr("nesterov")));
+}
+
+TEST(Listing, OfANameWithTwoMeaningsHasBoth) {
+  const std::string linear = listing_of("linear");
+  EXPECT_THAT(linear, HasSubstr("linear, of models"));
+  EXPECT_THAT(linear, HasSubstr("linear, of learning-rate schedules"));
+}
+
+TEST(Listing, OfAKeyOrAWordIsThatOfTheKeysThatHaveIt) {
+  EXPECT_THAT(listing_of("cluster.workers"), HasSubstr("How many workers there are."));
+  EXPECT_THAT(listing_of("mean_off_steps"), HasSubstr("delays.bursts.mean_off_steps"));
+  EXPECT_THAT(listing_of("emulate"), HasSubstr("cluster.pace"));
+  EXPECT_EQ(listing_of("frobnicate"), "");
+}
+
+TEST(Listing, LinesOfEveryNameFitIntoAUsualTerminal) {
+  for (const NameGroup& group : name_groups())
+    for (const ListedName& name : group.names)
+      for (const std::string& line : lines_of(listing_of(name.name))) EXPECT_LE(line.size(), 110u) << line;
+}
+
+TEST(Listing, AnUnknownNameGetsTheNearestKnownOne) {
+  EXPECT_THAT(unlisted("dropcompte"), testing::EndsWith("did you mean \"dropcompute\"?"));
+  EXPECT_THAT(unlisted("cluster.worker"), testing::EndsWith("did you mean \"cluster.workers\"?"));
 }
 
 }  // namespace

@@ -34,6 +34,11 @@ TEST(Pages, TheFrontPageHasAtMost150Lines) {
   EXPECT_LE(lines, 150);
 }
 
+TEST(Pages, TheFrontPageCanBeReadAsText) {
+  std::istringstream page(text_of(source / "README.md"));
+  for (std::string line; std::getline(page, line);) EXPECT_LE(line.size(), 120u) << line;
+}
+
 TEST(Pages, EachFolderHasOne) {
   for (const std::string& folder : folders) EXPECT_TRUE(fs::exists(source / folder / "README.md")) << folder;
 }
@@ -62,7 +67,7 @@ const std::string folder_named = R"(\n\| `(\w+/)`)";
 const std::string link = R"(\]\(([^)#:]+)\))";
 
 TEST(Pages, WhatTheyNameIsThere) {
-  std::vector<fs::path> pages = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md"};
+  std::vector<fs::path> pages = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "experiments/reference.md"};
   for (const std::string& folder : folders) pages.emplace_back(fs::path(folder) / "README.md");
   std::size_t seen = 0;
   for (const fs::path& page : pages) {

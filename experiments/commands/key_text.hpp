@@ -1,0 +1,21 @@
+// A key's description in words, for lists and pages.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "workers/settings/key_description.hpp"
+
+namespace syncopate {
+
+// What stands behind the key's name: "a number above 0, in s".
+std::string what_it_takes(const KeyDescription& key);
+
+// "required", "default 0.9" or "may be left out".
+std::string what_if_left_out(const KeyDescription& key);
+
+// Its sentence, behind where it exists, if not everywhere: "With `rule = "power"`: ...". Keys are named without
+// `prefix`; `given` is a key whose words go without saying.
+std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given = {});
+
+}  // namespace syncopate
