@@ -95,12 +95,12 @@ void Comparison::run_under_mpi_what_is_missing() {
 
 // Another process resolves the same file to the same run, which its hash names.
 void Comparison::launch(const std::vector<std::string>& launcher, const Run& run) {
-  const int ranks = ranks_needed(run.workers, run.algorithm->traits().servers);
+  const int ranks = ranks_needed(run.cluster.workers, run.algorithm->traits().servers);
   std::vector<std::string> arguments{"run", experiment_.file};
   arguments.insert(arguments.end(), {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // checked
   arguments.insert(arguments.end(), options_.overrides.begin(), options_.overrides.end());
-  if (run.measured_micro_batch_s) {  // not measured again
-    arguments.push_back(fmt::format("cluster.micro_batch_s={}", *run.measured_micro_batch_s));
+  if (run.cluster.measured_micro_batch_s) {  // not measured again
+    arguments.push_back(fmt::format("cluster.micro_batch_s={}", *run.cluster.measured_micro_batch_s));
     arguments.emplace_back("cluster.micro_batch_measured=true");
   }
   arguments.insert(arguments.end(), {compare_override, "--only", run.hash, "--cluster", "mpi", "--quiet", "--results",
@@ -156,8 +156,8 @@ ComparedRun Comparison::compared(std::size_t index) const {
     (mpi ? result.mpi : result.simulated) = *summary;
   }
   const bool computes = result.mpi.final_test_loss.has_value();  // without a model every micro-batch is slept through
-  if (run.pace == Pace::inject && !run.measured_micro_batch_s && computes)
-    result.replaced_micro_batch_s = declared_micro_batch_s(*run.compute_time);
+  if (run.cluster.pace == Pace::inject && !run.cluster.measured_micro_batch_s && computes)
+    result.replaced_micro_batch_s = declared_micro_batch_s(*run.cluster.compute_time);
   result.parameter_error = distance_of_models(directory(run, false), directory(run, true));
   return result;
 }

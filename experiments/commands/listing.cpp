@@ -96,7 +96,7 @@ std::string listing_of(std::string_view name) {
   std::string result;
   for (const NameGroup& group : name_groups())
     for (const ListedName& row : group.names)
-      if (row.name == name) result += (result.empty() ? "" : "\n") + listing_of(group, row);
+      if (row.name == name) result += fmt::format("{}{}", result.empty() ? "" : "\n", listing_of(group, row));
   return result.empty() ? listing_of_key(name) : result;
 }
 

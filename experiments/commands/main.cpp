@@ -124,7 +124,7 @@ std::string describe(const Run& run) {
   std::string sweep;
   for (const auto& [key, value] : run.sweep) sweep += fmt::format(", {}={}", key, value);
   return fmt::format("{}, seed={}, {}", printable(run.method + sweep), run.seed,  // on one line
-                     run.to_be_measured ? "its micro-batch to be measured" : run.hash);
+                     run.cluster.to_be_measured ? "its micro-batch to be measured" : run.hash);
 }
 
 // The resolved experiment as TOML, the runs as comments: the output is an experiment file again.

@@ -37,17 +37,18 @@ struct Stage {
 };
 
 Stage::Stage(const Run& run, const Machinery& machinery)
-    : objective(run.make_objective ? run.make_objective() : nullptr), executor(machinery.mpi ? 0 : machinery.threads) {
+    : objective(run.training.make_objective ? run.training.make_objective() : nullptr),
+      executor(machinery.mpi ? 0 : machinery.threads) {
   const Training::Options options{
-      .clip_norm = run.clip_norm, .train_samples = run.evaluation.train_samples, .seed = run.seed};
-  training.emplace(objective, run.optimizer, options, executor);
-  if (!objective) training->set_parameter_bytes(run.parameter_bytes);
+      .clip_norm = run.training.clip_norm, .train_samples = run.evaluation.train_samples, .seed = run.seed};
+  training.emplace(objective, run.training.optimizer, options, executor);
+  if (!objective) training->set_parameter_bytes(run.training.parameter_bytes);
 }
 
 // The rank that publishes the model: the server's, but worker 0 where several servers hold parts of it.
-int publishing_rank(const Run& run) { return run.algorithm->traits().servers == 1 ? run.workers : 0; }
+int publishing_rank(const Run& run) { return run.algorithm->traits().servers == 1 ? run.cluster.workers : 0; }
 // The rank that books rounds: the first server's where there is one.
-int booking_rank(const Run& run) { return run.algorithm->traits().servers > 0 ? run.workers : 0; }
+int booking_rank(const Run& run) { return run.algorithm->traits().servers > 0 ? run.cluster.workers : 0; }
 
 // What the run is to record; alike on all ranks.
 RunRecord make_record(const Run& run, const Machinery& machinery) {
@@ -55,7 +56,7 @@ RunRecord make_record(const Run& run, const Machinery& machinery) {
   RunRecord record;
   SpanRecorder::Limits limits{.spans = plan.trace_events};
   if (plan.trace_seconds) limits.time = from_seconds(*plan.trace_seconds);
-  if (plan.trace) record.spans.emplace(run.workers, run.algorithm->traits().servers, limits);
+  if (plan.trace) record.spans.emplace(run.cluster.workers, run.algorithm->traits().servers, limits);
   if (plan.records_durations(machinery.mpi != nullptr)) record.durations.emplace();
   return record;
 }
@@ -69,12 +70,12 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
                                       RunObserver* observer, RunRecord* record,
                                       std::function<void(const std::string&)> before_abort) {
   if (!machinery.mpi) return make_simulated_cluster(run, training, observer, record);
-  MpiCluster::Options options{.workers = run.workers,
+  MpiCluster::Options options{.workers = run.cluster.workers,
                               .servers = run.algorithm->traits().servers,
-                              .compute_time = *run.compute_time,
-                              .pace = run.pace,
+                              .compute_time = *run.cluster.compute_time,
+                              .pace = run.cluster.pace,
                               .training = training,
-                              .outages = run.outages.get(),
+                              .outages = run.cluster.outages.get(),
                               .session = *machinery.mpi};
   options.observer = observer;
   options.record = record;
@@ -94,14 +95,14 @@ void warm_up(const Run& run, const Objective& objective) {
 // Of a run that ended with it.
 std::string reason_of(const std::exception& problem, const Run& run) {
   if (!dynamic_cast<const std::bad_alloc*>(&problem)) return problem.what();
-  if (run.time_only) return fmt::format("the memory does not suffice for {} workers", run.workers);
-  if (run.parameter_bytes == Bytes{0}) return "the memory does not suffice";
-  const double model_gb =
-      1e-9 * static_cast<double>(run.parameter_bytes.value()) * (1 + run.optimizer->moments());  // state and all
+  if (run.training.time_only) return fmt::format("the memory does not suffice for {} workers", run.cluster.workers);
+  if (run.training.parameter_bytes == Bytes{0}) return "the memory does not suffice";
+  const double model_gb = 1e-9 * static_cast<double>(run.training.parameter_bytes.value()) *
+                          (1 + run.training.optimizer->moments());  // state and all
   return fmt::format(
       "the memory does not suffice: the model and its optimizer's state take {:.3g} GB, and where the {} workers hold "
       "models of their own {:.3g} GB, beside gradients",
-      model_gb, run.workers, model_gb * run.workers);
+      model_gb, run.cluster.workers, model_gb * run.cluster.workers);
 }
 
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
@@ -115,7 +116,7 @@ void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Reco
   const auto cluster = make_cluster(run, machinery, *stage.training, observer, wanted, before_abort);
   const RunContext context = context_of(run, *cluster, *stage.training, observer);
   if (machinery.mpi && stage.objective) warm_up(run, *stage.objective);
-  if (publishes) recorder.begin(context.initial_model, run.learning_rate->at(Step{0}));
+  if (publishes) recorder.begin(context.initial_model, run.training.learning_rate->at(Step{0}));
   try {
     outcome.totals = run_algorithm(*run.algorithm, context);
     if (!machinery.mpi || machinery.mpi->rank() == 0) take_record(record, outcome);
@@ -148,7 +149,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
                   const std::function<void(const Outcome&)>& before_abort) {
   Stage stage(run, machinery);
   outcome.samples_per_micro_batch =
-      stage.objective ? stage.objective->samples_per_micro_batch() : run.samples_per_micro_batch;
+      stage.objective ? stage.objective->samples_per_micro_batch() : run.training.samples_per_micro_batch;
   Recorder* listened = nullptr;
   Recorder recorder({.plan = run.evaluation,
                      .defer = machinery.mpi != nullptr,
@@ -219,7 +220,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
                              .end = outcome.end,
                              .exit = to_string(summary.status),
                              .hash = run.hash,
-                             .measured_micro_batch_s = run.measured_micro_batch_s};
+                             .measured_micro_batch_s = run.cluster.measured_micro_batch_s};
   FileContents files{{"config.toml", run.resolved_toml},
                      {"metadata.json", to_json(metadata)},
                      {"metrics.csv", metrics_csv(outcome.recording.metrics)},

@@ -1,5 +1,5 @@
 // cluster.micro_batch_s = "measured": how long a micro-batch of the experiment's model takes on this machine. It is
-// measured once per experiment's directory of results and kept there, so that the same experiment is the same again.
+// measured once and kept in the experiment's directory of results, so that a second run has the same configuration.
 #pragma once
 
 #include <map>

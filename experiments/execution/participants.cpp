@@ -7,7 +7,7 @@ namespace syncopate {
 Participants participants(const Experiment& experiment) {
   Participants result;
   for (const Run& run : experiment.runs) {
-    result.workers = std::max(result.workers, run.workers);
+    result.workers = std::max(result.workers, run.cluster.workers);
     result.servers = std::max(result.servers, run.algorithm->traits().servers);
   }
   return result;

@@ -1,5 +1,5 @@
 // Before anything runs, the ranks of one launch tell each other whether they can run, and what. Where one cannot, or
-// would run something else than the others, none does, and rank 0 says which, where and why.
+// would run something else than the others, none runs, and rank 0 says which rank it is, on which host, and why.
 //
 // Ranks may come here from different places (one still reads its file, another has failed in its command line), so
 // this is the only thing that they do together before they agree.

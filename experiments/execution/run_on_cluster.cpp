@@ -6,30 +6,30 @@ namespace syncopate {
 
 std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& training, RunObserver* observer,
                                                 RunRecord* record) {
-  return make_simulated_cluster({.workers = run.workers,
+  return make_simulated_cluster({.workers = run.cluster.workers,
                                  .servers = run.algorithm->traits().servers,
-                                 .micro_batches = run.micro_batches,
-                                 .compute_time = *run.compute_time,
-                                 .network = *run.network,
+                                 .micro_batches = run.cluster.micro_batches,
+                                 .compute_time = *run.cluster.compute_time,
+                                 .network = *run.cluster.network,
                                  .training = training,
                                  .observer = observer,
                                  .record = record,
-                                 .outages = run.outages.get(),
-                                 .pauses = run.pauses.get()},
+                                 .outages = run.cluster.outages.get(),
+                                 .pauses = run.cluster.pauses.get()},
                                 run.same_course_from());
 }
 
 RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer) {
   return {.cluster = cluster,
           .training = training,
-          .learning_rate = *run.learning_rate,
+          .learning_rate = *run.training.learning_rate,
           .budget = run.budget,
-          .micro_batches = run.micro_batches,
-          .samples_per_micro_batch = run.samples_per_micro_batch,
+          .micro_batches = run.cluster.micro_batches,
+          .samples_per_micro_batch = run.training.samples_per_micro_batch,
           .observer = observer,
           .initial_model = training.initial_state(),
           .seed = run.seed,
-          .data_of = run.data_of};
+          .data_of = run.cluster.data_of};
 }
 
 }  // namespace syncopate

@@ -149,9 +149,9 @@ void ExperimentRunner::load_data() const { agree_on(fault_of_data()); }
 // Other problems (memory that is not there) may concern one run alone: it meets them again, and fails.
 std::string ExperimentRunner::fault_of_data() const {
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    if (!to_do_[index] || !experiment_.runs[index].make_objective) continue;
+    if (!to_do_[index] || !experiment_.runs[index].training.make_objective) continue;
     try {
-      experiment_.runs[index].make_objective();
+      experiment_.runs[index].training.make_objective();
     } catch (const DataFault& fault) {
       return fault.what();
     } catch (const std::exception&) {
@@ -242,7 +242,8 @@ int ExperimentRunner::print_tables() const {
 // Empty if the experiment can run under MPI, and the ranks that mpirun started are those that it needs.
 std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
   const auto [workers, servers] = participants(experiment);
-  const bool has_pauses = std::ranges::any_of(experiment.runs, [](const Run& run) { return run.pauses != nullptr; });
+  const bool has_pauses =
+      std::ranges::any_of(experiment.runs, [](const Run& run) { return run.cluster.pauses != nullptr; });
   if (has_pauses) return "delays that are sleeps, and cluster.trailing_s, are for the simulated cluster alone";
   return wrong_number_of_ranks(session.size(), workers, servers);
 }

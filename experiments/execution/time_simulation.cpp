@@ -105,7 +105,8 @@ std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, cons
   if (budget.steps) limit(static_cast<double>(budget.steps->value()) - so_far.step, 1 / rates.step_s);
   if (budget.seconds) limit(*budget.seconds - so_far.time_s, 1);
   if (budget.samples) {
-    const auto micro_batches = static_cast<double>(*budget.samples) / static_cast<double>(run.samples_per_micro_batch);
+    const auto micro_batches =
+        static_cast<double>(*budget.samples) / static_cast<double>(run.training.samples_per_micro_batch);
     limit(micro_batches - so_far.micro_batches, rates.micro_batches_per_s);
   }
   if (budget.bytes) limit(static_cast<double>(budget.bytes->value()) - so_far.bytes, rates.bytes_per_s);
@@ -115,8 +116,8 @@ std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, cons
 
 RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& observer) {
   Executor executor(0);
-  Training training(nullptr, run.optimizer, {}, executor);
-  training.set_parameter_bytes(run.parameter_bytes);
+  Training training(nullptr, run.training.optimizer, {}, executor);
+  training.set_parameter_bytes(run.training.parameter_bytes);
   const auto cluster = make_simulated_cluster(run, training, &observer, nullptr);
   RunContext context = context_of(run, *cluster, training, &observer);
   context.budget = budget;
@@ -152,13 +153,13 @@ double communication_share(const RunTotals& totals) {
 
 std::int64_t work_of(const Run& run, Step steps) {
   constexpr std::int64_t meeting = 15;  // what a worker's step costs beside its micro-batches
-  return steps.value() * run.workers * (run.micro_batches + meeting);
+  return steps.value() * run.cluster.workers * (run.cluster.micro_batches + meeting);
 }
 
 SimulatedTime simulate_time(const Run& run, Step at_most) {
   Budget budget = run.budget;
   budget.steps = std::min(budget.steps.value_or(at_most), at_most);
-  Waypoints waypoints(run.samples_per_micro_batch);
+  Waypoints waypoints(run.training.samples_per_micro_batch);
   const RunTotals totals = run_time_only(run, budget, waypoints);
   const std::vector<Waypoint>& all = waypoints.all;
   const Waypoint& last = all.back();

@@ -12,7 +12,7 @@ namespace syncopate {
 
 struct SimulatedTime {
   Step steps{};        // simulated
-  bool whole = false;  // as the run will go, to its budget's end; false: its first steps, drawn out
+  bool whole = false;  // to the end of the budget; false: the first steps, extrapolated to the rest
   double step_time_s = 0;
   std::optional<double> error_s{};       // standard error of step_time_s
   double drop_rate = 0;                  // dropped / (kept + dropped)

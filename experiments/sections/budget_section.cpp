@@ -54,7 +54,7 @@ EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) 
       evaluation.optional_number({"target_accuracy", "The test accuracy of \"time to target\", as a fraction."},
                                  {.low = 0, .high = 1, .low_open = true});
   if (plan.target_accuracy) {
-    if (!training.time_only && training.objective.load && !training.objective.has_accuracy) {
+    if (!training.plan.time_only && training.objective.load && !training.objective.has_accuracy) {
       evaluation.fault("target_accuracy", "must be left out: this model has no accuracy");
     }
   }

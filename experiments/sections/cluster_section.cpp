@@ -74,12 +74,13 @@ std::shared_ptr<const DelayProcess> read_base_durations(Settings& cluster, Clust
   if (!cluster.has("trace")) return nullptr;
   if (cluster.has("micro_batch_s"))
     cluster.fault("micro_batch_s", "must not be given together with cluster.trace, which has all durations");
-  if (result.pace == Pace::inject && cluster.has("pace"))
+  if (result.plan.pace == Pace::inject && cluster.has("pace"))
     cluster.fault("pace", "must be \"emulate\" or left out: cluster.trace has whole durations, not what to add");
-  result.pace = Pace::emulate;
+  result.plan.pace = Pace::emulate;
   Settings table =
       cluster.section({"trace", "A recorded run whose durations are all durations, instead of micro_batch_s."});
-  return read_base_trace(table, result.workers_known ? result.workers : 0, result.micro_batches, result.traces);
+  return read_base_trace(table, result.workers_known ? result.plan.workers : 0, result.plan.micro_batches,
+                         result.traces);
 }
 
 // The entries of [[delays]]: those that are part of a micro-batch's computation, and those that follow it.
@@ -91,11 +92,11 @@ struct Delays {
 Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, ClusterSection& result) {
   constexpr std::size_t most_delays = 255;  // each has a random stream of its own
   Delays delays;
-  const int workers = result.workers_known ? result.workers : 0;
+  const int workers = result.workers_known ? result.plan.workers : 0;
   for (Settings& delay :
        root.sections({"delays", "What is added to the time of a micro-batch; any number of entries."})) {
     const std::size_t faults = delay.faults_so_far();
-    auto process = make_delay(delay, {micro_batch_s, workers, &result.traces, result.micro_batches});
+    auto process = make_delay(delay, {micro_batch_s, workers, &result.traces, result.plan.micro_batches});
     if (delay.faults_so_far() == faults) check_length(delay, *process);
     if (finite_means) check_mean(delay, *process);
     const Key sleep{"sleep", "Whether the worker sleeps so long after the micro-batch, instead of computing longer."};
@@ -155,8 +156,8 @@ double sum_of_usual_delays(const std::vector<std::shared_ptr<const DelayProcess>
 // A second stands for what is still to be measured.
 double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
   if (const auto word = cluster.word("micro_batch_s")) {
-    result.to_be_measured = cluster.text("micro_batch_s") == "measured";
-    if (!result.to_be_measured)
+    result.plan.to_be_measured = cluster.text("micro_batch_s") == "measured";
+    if (!result.plan.to_be_measured)
       cluster.fault("micro_batch_s",
                     fmt::format("must be a number above 0 and at most {}, or \"measured\"", longest_delay));
     return 1;
@@ -166,7 +167,7 @@ double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
                       "Time of a micro-batch without delay; \"measured\": what the model takes on this machine.", "s"},
                      positive);
   if (cluster.optional_flag({"micro_batch_measured", "Written by the program: whether micro_batch_s was measured."}))
-    result.measured_micro_batch_s = micro_batch_s;
+    result.plan.measured_micro_batch_s = micro_batch_s;
   return micro_batch_s;
 }
 
@@ -176,19 +177,19 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   ClusterSection result;
   const std::size_t faults = root.faults_so_far();
   Settings cluster = root.section({"cluster", "Who works, and how long a micro-batch takes."});
-  result.workers = static_cast<int>(cluster.integer({"workers", "How many workers there are."}, 1, most_workers));
+  result.plan.workers = static_cast<int>(cluster.integer({"workers", "How many workers there are."}, 1, most_workers));
   result.workers_known = root.faults_so_far() == faults;
   double micro_batch_s = 1;
   if (!cluster.has("trace")) micro_batch_s = read_micro_batch_s(cluster, result);
-  result.micro_batches = static_cast<int>(
+  result.plan.micro_batches = static_cast<int>(
       cluster.integer({"micro_batches", "How many micro-batches each worker computes in an optimizer step."}, 1,
                       most_micro_batches, 1));
-  result.data_of = read_leaving(cluster, result.workers, result.workers_known);
-  result.pace = cluster.choice(
+  result.plan.data_of = read_leaving(cluster, result.plan.workers, result.workers_known);
+  result.plan.pace = cluster.choice(
       {"pace", "Under MPI: sleep the added delay alone (inject), or until the whole drawn time is over (emulate)."},
       {{"inject", Pace::inject}, {"emulate", Pace::emulate}}, cluster.has("trace") ? Pace::emulate : Pace::inject,
       "\"inject\"; with a trace \"emulate\"");
-  std::vector<double> factors = read_worker_factors(cluster, result.workers, result.workers_known);
+  std::vector<double> factors = read_worker_factors(cluster, result.plan.workers, result.workers_known);
 
   auto durations = read_base_durations(cluster, result);
   if (durations) micro_batch_s = std::max(durations->mean_s(), 1e-9);
@@ -199,23 +200,23 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
                               longest_delay, slowest_s));
   auto [delays, sleeps] = read_delays(root, micro_batch_s, finite_means, result);
   check_sum_of_means(root, micro_batch_s, delays);
-  if (!result.to_be_measured) result.usual_micro_batch_s = slowest_s + sum_of_usual_delays(delays);
+  if (!result.plan.to_be_measured) result.usual_micro_batch_s = slowest_s + sum_of_usual_delays(delays);
   const auto trailing_s = cluster.optional_number(
       {"trailing_s", "Work that a micro-batch leaves running: the next one and a collective wait for it.", "s"},
       Range::between(0, longest_delay));
   if (trailing_s || !sleeps.empty())
-    result.pauses = std::make_shared<Pauses>(seed, trailing_s.value_or(0), std::move(sleeps), delays.size());
-  result.compute_time =
+    result.plan.pauses = std::make_shared<Pauses>(seed, trailing_s.value_or(0), std::move(sleeps), delays.size());
+  result.plan.compute_time =
       durations ? std::make_shared<ComputeTime>(seed, std::move(durations), std::move(factors), std::move(delays))
                 : std::make_shared<ComputeTime>(seed, micro_batch_s, std::move(factors), std::move(delays));
 
-  result.outages = read_outages(root, seed, result.workers, result.workers_known, result.usual_micro_batch_s);
-  if (result.outages && result.pauses)
+  result.plan.outages = read_outages(root, seed, result.plan.workers, result.workers_known, result.usual_micro_batch_s);
+  if (result.plan.outages && result.plan.pauses)
     root.fault("outages", "must not be given together with delays that are sleeps, or with cluster.trailing_s");
 
   Settings network = root.section({"network", "What communication costs on the virtual clock."});
-  const auto workers = result.workers_known ? std::optional(result.workers) : std::nullopt;
-  result.network = make_network(network, {.workers = workers, .seed = seed});
+  const auto workers = result.workers_known ? std::optional(result.plan.workers) : std::nullopt;
+  result.plan.network = make_network(network, {.workers = workers, .seed = seed});
   return result;
 }
 

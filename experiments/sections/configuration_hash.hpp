@@ -1,4 +1,4 @@
-// What tells runs apart.
+// The hash by which runs are told apart.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace syncopate {
 
-// 16 hexadecimal digits of all that decides what a run computes: its whole resolved configuration and results_version,
-// but not the description, nor what is recorded beside it, nor where files lie whose contents count.
+// 16 hexadecimal digits of everything that decides what a run computes: the resolved configuration and results_version.
+// The description, [recording] and the places of files are left out; the contents of files count.
 std::string configuration_hash(TomlNode resolved);
 
 }  // namespace syncopate

@@ -60,7 +60,8 @@ std::vector<Method> read_methods(Settings& root, const AlgorithmContext& context
 
 double shortest_micro_batch_s(const ClusterSection& cluster) {
   double shortest_s = std::numeric_limits<double>::infinity();
-  for (int n = 0; n < cluster.workers; ++n) shortest_s = std::min(shortest_s, cluster.compute_time->shortest(Rank{n}));
+  for (int n = 0; n < cluster.plan.workers; ++n)
+    shortest_s = std::min(shortest_s, cluster.plan.compute_time->shortest(Rank{n}));
   return shortest_s;
 }
 
@@ -70,14 +71,14 @@ AlgorithmContext algorithm_context(const Definition& definition, bool certain) {
   const TrainingSection& training = definition.training;
   const Budget& budget = definition.budget;
   const std::int64_t steps_per_epoch = training.objective.steps_per_epoch;
-  return {.workers = cluster.workers_known ? cluster.workers : most_workers,
-          .micro_batches = cluster.micro_batches,
-          .time_only = training.time_only,
-          .plain_sgd = training.optimizer->moments() == 0 && training.optimizer->weight_decay().rate == 0,
-          .learning_rate_warmup = definition.learning_rate->options().warmup_steps,
+  return {.workers = cluster.workers_known ? cluster.plan.workers : most_workers,
+          .micro_batches = cluster.plan.micro_batches,
+          .time_only = training.plan.time_only,
+          .plain_sgd = training.plan.optimizer->moments() == 0 && training.plan.optimizer->weight_decay().rate == 0,
+          .learning_rate_warmup = definition.training.plan.learning_rate->options().warmup_steps,
           .steps_per_epoch = steps_per_epoch > 0 ? std::optional<Step>(steps_per_epoch) : std::nullopt,
           .total_steps = budget.steps,
-          .shortest_micro_batch_s = certain && !cluster.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
+          .shortest_micro_batch_s = certain && !cluster.plan.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
           .budget_ends_alone = !budget.bytes || budget.steps || budget.seconds || budget.samples};
 }
 
@@ -97,24 +98,26 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
 
   const std::size_t faults_before = root.faults_so_far();
   result.training = read_training(root, {.seed = result.seeds.front(),
-                                         .workers = result.cluster.workers,
-                                         .micro_batches = result.cluster.micro_batches,
+                                         .workers = result.cluster.plan.workers,
+                                         .micro_batches = result.cluster.plan.micro_batches,
                                          .looks_for_data = options.looks_for_data});
   std::int64_t& steps_per_epoch = result.training.objective.steps_per_epoch;
   const bool is_unknown = root.faults_so_far() > faults_before || !options.looks_for_data;
   if (steps_per_epoch == 0 && is_unknown) steps_per_epoch = unknown_epoch;
 
   if (is_clean())
-    check_network_times(root, *result.cluster.network, result.cluster.workers, result.training.parameter_bytes);
+    check_network_times(root, *result.cluster.plan.network, result.cluster.plan.workers,
+                        result.training.plan.parameter_bytes);
 
   // The budget may count epochs, and the learning rate needs the number of steps of the budget.
   result.budget = read_budget(root, steps_per_epoch);
   if (is_clean()) fit_budget_to_traces(result.cluster, result.budget);
   if (result.budget.steps && !is_clean()) result.budget.steps = unknown_budget;
-  if (result.cluster.to_be_measured && result.training.time_only)
+  if (result.cluster.plan.to_be_measured && result.training.plan.time_only)
     root.section("cluster").fault(
         "micro_batch_s", "must be a number of seconds where training.model = \"none\": there is no model to measure");
-  result.learning_rate = read_learning_rate(root, result.budget, steps_per_epoch, result.training.time_only);
+  result.training.plan.learning_rate =
+      read_learning_rate(root, result.budget, steps_per_epoch, result.training.plan.time_only);
   result.evaluation = read_evaluation(root, result.training);
   result.recording = read_recording(root);
   root.keep_as_written({"sweep", "Keys that take several values: a run for every combination."});

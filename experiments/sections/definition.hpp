@@ -25,7 +25,6 @@ struct Definition {
   ClusterSection cluster;
   TrainingSection training;
   Budget budget;
-  std::shared_ptr<const LearningRate> learning_rate;
   EvaluationPlan evaluation;
   RecordingPlan recording;
   std::vector<Method> methods;

@@ -43,38 +43,21 @@ TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) 
 
 Run make_run(const Reading& reading) {
   const Definition& definition = reading.definition;
-  Run run;
-  run.experiment = definition.name;
-  run.method = definition.methods.front().label;
-  run.seed = definition.seeds.front();
-  run.resolved_toml = write_toml(reading.resolved);
-  run.hash = configuration_hash(reading.resolved);
   TomlNode setting = reading.resolved;
   setting.erase("methods");
-  run.setting = configuration_hash(std::move(setting));
-  run.workers = definition.cluster.workers;
-  run.micro_batches = definition.cluster.micro_batches;
-  run.data_of = definition.cluster.data_of;
-  run.pace = definition.cluster.pace;
-  run.to_be_measured = definition.cluster.to_be_measured;
-  run.measured_micro_batch_s = definition.cluster.measured_micro_batch_s;
-  run.compute_time = definition.cluster.compute_time;
-  run.pauses = definition.cluster.pauses;
-  run.outages = definition.cluster.outages;
-  run.network = definition.cluster.network;
-  run.make_objective = definition.training.objective.load;
-  run.time_only = definition.training.time_only;
-  if (run.time_only) run.make_objective = [] { return nullptr; };
-  run.parameter_bytes = definition.training.parameter_bytes;
-  run.samples_per_micro_batch = definition.training.objective.samples_per_micro_batch;
-  run.optimizer = definition.training.optimizer;
-  run.clip_norm = definition.training.clip_norm;
-  run.learning_rate = definition.learning_rate;
-  run.budget = definition.budget;
-  run.evaluation = definition.evaluation;
-  run.recording = definition.recording;
-  run.recording.parameters &= !run.time_only;
-  run.algorithm = definition.methods.front().algorithm;
+  Run run{.experiment = definition.name,
+          .method = definition.methods.front().label,
+          .seed = definition.seeds.front(),
+          .resolved_toml = write_toml(reading.resolved),
+          .hash = configuration_hash(reading.resolved),
+          .setting = configuration_hash(std::move(setting)),
+          .cluster = definition.cluster.plan,
+          .training = definition.training.plan,
+          .budget = definition.budget,
+          .evaluation = definition.evaluation,
+          .recording = definition.recording,
+          .algorithm = definition.methods.front().algorithm};
+  run.recording.parameters &= !run.training.time_only;
   return run;
 }
 
@@ -122,7 +105,7 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
       TomlNode document = document_of_run(root, method, seed);
       Reading one = read_document(document, file, options);
       throw_if_any(one.faults);
-      if (one.definition.cluster.to_be_measured && options.measure) {
+      if (one.definition.cluster.plan.to_be_measured && options.measure) {
         write_measured(document, options.measure(work_of(one)));
         one = read_document(std::move(document), file, options);
         throw_if_any(one.faults);

@@ -9,7 +9,7 @@ namespace {
 
 // Where there is not one server, the model that is evaluated is worker 0's.
 void check_who_leaves(Settings& root, const Definition& definition) {
-  const auto& data_of = definition.cluster.data_of;
+  const auto& data_of = definition.cluster.plan.data_of;
   if (data_of.empty() || !data_of.front()) return;
   for (const Method& method : definition.methods) {
     if (!method.algorithm || method.algorithm->traits().servers == 1) continue;
@@ -21,7 +21,7 @@ void check_who_leaves(Settings& root, const Definition& definition) {
 
 // A server's accounts know micro-batches alone, and it may end one that is under way.
 void check_pauses(Settings& root, const Definition& definition) {
-  if (!definition.cluster.pauses) return;
+  if (!definition.cluster.plan.pauses) return;
   for (const Method& method : definition.methods)
     if (method.algorithm && method.algorithm->traits().servers > 0)
       return root.fault("methods", fmt::format("\"{}\" has a server, which needs delays that are part of the "
@@ -31,7 +31,7 @@ void check_pauses(Settings& root, const Definition& definition) {
 
 // Each of several servers has the norm of its own part alone.
 void check_clipping(Settings& root, const Definition& definition) {
-  if (definition.training.clip_norm == 0) return;
+  if (definition.training.plan.clip_norm == 0) return;
   for (const Method& method : definition.methods)
     if (method.algorithm && method.algorithm->traits().servers > 1)
       return root.section("training")
@@ -42,11 +42,11 @@ void check_clipping(Settings& root, const Definition& definition) {
 
 void check_outages(Settings& root, const Definition& definition) {
   const ClusterSection& cluster = definition.cluster;
-  if (!cluster.outages) return;
+  if (!cluster.plan.outages) return;
   for (const Method& method : definition.methods)
     if (method.algorithm && method.algorithm->traits().servers == 1)
-      return check_outages_of_steps(root, *cluster.outages, cluster.micro_batches, cluster.usual_micro_batch_s,
-                                    method.label);
+      return check_outages_of_steps(root, *cluster.plan.outages, cluster.plan.micro_batches,
+                                    cluster.usual_micro_batch_s, method.label);
 }
 
 }  // namespace

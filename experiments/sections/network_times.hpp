@@ -1,5 +1,5 @@
-// Whether what is sent arrives within the limit of all durations: each key may be right alone, and a model's size, a
-// link's speed and the number of workers take for ever together.
+// Whether messages arrive within the limit of all durations. Each key may be in its range, and a large model, a slow
+// link and many workers together may still take for ever.
 #pragma once
 
 #include "workers/network/network.hpp"
@@ -7,7 +7,7 @@
 
 namespace syncopate {
 
-// A fault names the key of [network] that most of the time is due to.
+// A fault names the key of [network] that most of the time comes from.
 void check_network_times(Settings& root, const NetworkModel& network, int workers, Bytes payload);
 
 }  // namespace syncopate

@@ -8,9 +8,8 @@
 
 namespace syncopate {
 
-// One for each value of an axis, no two alike and each short: of tables their kind, and of those with one kind the keys
-// by which they differ, cut off where that would be long. Where two would be alike the values'
-// places, from 1, follow.
+// A short name for each value of an axis, no two alike. A table is named after its kind; tables of one kind after the
+// keys in which they differ, cut off where that is long. Names that would still be alike are numbered from 1.
 std::vector<std::string> swept_labels(const TomlNode::Array& values);
 
 }  // namespace syncopate

@@ -64,8 +64,9 @@ TrainingSection read_training(Settings& root, const ObjectiveContext& context) {
   TrainingSection result;
   Settings training = root.section({"training", "What is trained, and how."});
   result.objective = plan_objective(training, root, context);
-  result.time_only = result.objective.time_only;
-  if (result.time_only) {
+  TrainingPlan& plan = result.plan;
+  plan.time_only = result.objective.time_only;
+  if (plan.time_only) {
     // A data set that is named fixes the length of an epoch; the default must not.
     if (!training.has("dataset")) training.leave_out("dataset");
     const std::int64_t most = std::numeric_limits<std::int32_t>::max();
@@ -74,11 +75,14 @@ TrainingSection read_training(Settings& root, const ObjectiveContext& context) {
                          most * std::int64_t{sizeof(float)});
     result.objective.parameters = parameters;
   }
-  result.parameter_bytes = result.objective.parameters * static_cast<std::int64_t>(sizeof(float));
-  result.clip_norm = training.number({"clip_norm", "Largest global norm of a gradient; 0: gradients are not clipped."},
-                                     {.low = 0, .high_open = true}, 0.0);
-  result.optimizer =
-      read_optimizer(training.section({"optimizer", "Which optimizer, and its settings."}), result.time_only);
+  plan.parameter_bytes = result.objective.parameters * static_cast<std::int64_t>(sizeof(float));
+  plan.clip_norm = training.number({"clip_norm", "Largest global norm of a gradient; 0: gradients are not clipped."},
+                                   {.low = 0, .high_open = true}, 0.0);
+  plan.optimizer =
+      read_optimizer(training.section({"optimizer", "Which optimizer, and its settings."}), plan.time_only);
+  plan.samples_per_micro_batch = result.objective.samples_per_micro_batch;
+  plan.make_objective = result.objective.load;
+  if (plan.time_only) plan.make_objective = [] { return nullptr; };
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "results/run/run.hpp"
 #include "workers/models/registry.hpp"
 #include "workers/settings/settings.hpp"
 #include "workers/training/learning_rate.hpp"
@@ -17,10 +18,7 @@ namespace syncopate {
 
 struct TrainingSection {
   ObjectivePlan objective;
-  bool time_only = false;   // model = "none"
-  Bytes parameter_bytes{};  // 4 P: of the model, or as training.parameters says in a time-only run
-  double clip_norm = 0;
-  std::shared_ptr<const Optimizer> optimizer;
+  TrainingPlan plan;  // its learning rate is read later
 };
 
 // Never has a null optimizer; faults are collected by the settings. In a time-only run everything but

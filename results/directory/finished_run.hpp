@@ -1,4 +1,4 @@
-// What a run has left in its directory, for those who need not repeat it.
+// The results of a finished run, read from its directory, so that it need not be repeated.
 #pragma once
 
 #include <filesystem>

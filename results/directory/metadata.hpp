@@ -1,4 +1,4 @@
-// metadata.json: on what, with what and when a run was made. The only file of a run with host times.
+// metadata.json: the machine, the program and the time of a run. It alone of a run's files has times of the host.
 #pragma once
 
 #include <chrono>

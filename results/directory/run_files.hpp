@@ -1,6 +1,6 @@
-// files.json: the files of a run's directory with their sizes and digests, so that one that has been damaged since is
-// not believed. CRC-32, because the libraries at hand have it on both sides (zlib here, zlib in Python's standard
-// library): it is there to find accidents, not forgeries.
+// files.json: the files of a run's directory with their sizes and digests, so that a damaged file is noticed. CRC-32,
+// because the libraries at hand have it on both sides (zlib here, zlib in Python's standard library): it is there to
+// find accidents, not forgeries.
 #pragma once
 
 #include <filesystem>

@@ -31,7 +31,7 @@ struct RunPosition {
     Bytes bytes{};
   };
   Point reached;   // by the cluster's clock
-  Point computed;  // up to here the arithmetic is known to be done: where it lags, the latest evaluated model
+  Point computed;  // how far the arithmetic has come: at least up to the latest model that has been evaluated
   std::int64_t synchronisations = 0;
   std::optional<Evaluation> latest;  // of the latest model that has been evaluated
 };

@@ -88,7 +88,7 @@ struct RunSummary {
   // What formulas say of the run's time, the paper's own first; empty where there is none, and on the wall clock.
   std::vector<FormulaTime> predicted;
 
-  // Of all workers, where real arithmetic was to fit into drawn durations; else 0.
+  // With pace = "emulate", where real arithmetic has to fit into drawn durations, of all workers; else 0.
   std::int64_t emulated_micro_batches = 0;
   std::int64_t overruns = 0;  // those of them that took longer
   double overrun_excess_s = 0;

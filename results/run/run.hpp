@@ -25,6 +25,31 @@ namespace syncopate {
 class OutagePlan;
 class Pauses;
 
+// Who works, how long that takes, and what communication costs.
+struct ClusterPlan {
+  int workers = 1;
+  int micro_batches = 1;
+  std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: none does
+  Pace pace = Pace::inject;
+  bool to_be_measured = false;                     // micro_batch_s is not known yet, so the run cannot be made
+  std::optional<double> measured_micro_batch_s{};  // micro_batch_s, where it was measured
+  std::shared_ptr<const ComputeTime> compute_time{};
+  std::shared_ptr<const Pauses> pauses{};       // null: there are none; on the simulated cluster alone
+  std::shared_ptr<const OutagePlan> outages{};  // null: there are none
+  std::shared_ptr<const NetworkModel> network{};
+};
+
+// What is trained, and by which steps.
+struct TrainingPlan {
+  bool time_only = false;                                              // there is no model
+  std::function<std::shared_ptr<const Objective>()> make_objective{};  // loads data; null result: time-only
+  Bytes parameter_bytes{};                                             // 4 P: what collectives carry
+  std::int64_t samples_per_micro_batch = 1;
+  std::shared_ptr<const Optimizer> optimizer{};
+  double clip_norm = 0;
+  std::shared_ptr<const LearningRate> learning_rate{};
+};
+
 struct EvaluationPlan {
   Step every_steps{};  // a row of metrics.csv each time this many steps are passed, and at the end
   std::int64_t train_samples = 10000;
@@ -32,46 +57,31 @@ struct EvaluationPlan {
   std::optional<double> target_loss;      // on the test set
 };
 
-// What a run leaves beside its rows. It decides nothing that a run computes, so it is not hashed: a finished run is
-// repeated only where it lacks what is asked for.
+// What a run leaves beside its rows. It does not change what a run computes, so it is no part of the hash: a
+// finished run is repeated only where it lacks a file that is asked for.
 struct RecordingPlan {
-  bool trace = false;                     // trace.json.gz, which goes on until the first of
+  bool trace = false;                     // trace.json.gz; it ends at the first of the next two
   std::optional<double> trace_seconds{};  // on the cluster's clock
   std::int64_t trace_events = 100'000;
-  std::optional<bool> durations{};  // durations.csv.gz; not said: under MPI
+  std::optional<bool> durations{};  // durations.csv.gz; left out: under MPI alone
   bool parameters = false;          // parameters.npy: of the last model; nothing where there is no model
 
   bool records_durations(bool mpi) const { return durations.value_or(mpi); }
 };
 
-// One run: a method at one point of the sweep with one seed. All fields are resolved.
+// One run: a method at one point of the sweep with one seed. All defaults are filled in.
 struct Run {
-  std::string experiment;                                  // name of the experiment
-  std::string method;                                      // label of the method
-  std::size_t method_index = 0;                            // its place among the file's methods; not hashed
-  std::vector<std::pair<std::string, std::string>> sweep;  // key and value of what is swept
+  std::string experiment;                                    // name of the experiment
+  std::string method;                                        // label of the method
+  std::size_t method_index = 0;                              // its place among the file's methods; not hashed
+  std::vector<std::pair<std::string, std::string>> sweep{};  // key and value of what is swept
   std::uint64_t seed = 0;
   std::string resolved_toml;  // the whole resolved configuration of this run alone
   std::string hash;           // its configuration_hash; names the directory
   std::string setting;        // likewise, also without the method: runs that share it meet the same delays
 
-  int workers = 1;
-  int micro_batches = 1;
-  std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: none does
-  Pace pace = Pace::inject;
-  bool to_be_measured = false;                   // the time of a micro-batch is: such a run cannot be made
-  std::optional<double> measured_micro_batch_s;  // that time, where it was
-  std::shared_ptr<const ComputeTime> compute_time;
-  std::shared_ptr<const Pauses> pauses;       // null: there are none; on the simulated cluster alone
-  std::shared_ptr<const OutagePlan> outages;  // null: there are none
-  std::shared_ptr<const NetworkModel> network;
-  bool time_only = false;                                            // there is no model
-  std::function<std::shared_ptr<const Objective>()> make_objective;  // loads data; null result: time-only
-  Bytes parameter_bytes{};                                           // 4 P: what collectives carry
-  std::int64_t samples_per_micro_batch = 1;
-  std::shared_ptr<const Optimizer> optimizer;
-  double clip_norm = 0;
-  std::shared_ptr<const LearningRate> learning_rate;
+  ClusterPlan cluster;
+  TrainingPlan training;
   Budget budget;  // epochs are already steps
   EvaluationPlan evaluation;
   RecordingPlan recording;  // not hashed
@@ -79,7 +89,7 @@ struct Run {
 
   // The step from which on all workers take the same course (Traits).
   std::optional<Step> same_course_from() const {
-    return data_of.empty() ? algorithm->traits().same_course_under(budget) : std::nullopt;
+    return cluster.data_of.empty() ? algorithm->traits().same_course_under(budget) : std::nullopt;
   }
 };
 

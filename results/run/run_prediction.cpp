@@ -5,9 +5,9 @@
 namespace syncopate {
 
 std::optional<SampledTimes> sample_times(const Run& run) {
-  if (!run.compute_time->has_finite_mean()) return std::nullopt;
+  if (!run.cluster.compute_time->has_finite_mean()) return std::nullopt;
   try {
-    return sample_times(*run.compute_time, run.workers, run.micro_batches, planned_steps(run));
+    return sample_times(*run.cluster.compute_time, run.cluster.workers, run.cluster.micro_batches, planned_steps(run));
   } catch (const RunFailure&) {  // a trace that ends: a run may not need what the sample asks for
     return std::nullopt;
   }
@@ -15,23 +15,24 @@ std::optional<SampledTimes> sample_times(const Run& run) {
 
 FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times) {
   // Who leaves, or is down for a while, changes the maximum, which no formula follows.
-  if (!run.data_of.empty()) return {.all = {}, .why_none = "workers that run out of data change who is waited for"};
-  if (run.outages) return {.all = {}, .why_none = "outages change who is waited for"};
-  if (run.pauses) return {.all = {}, .why_none = "sleeps and trailing work overlap with what comes next"};
+  if (!run.cluster.data_of.empty())
+    return {.all = {}, .why_none = "workers that run out of data change who is waited for"};
+  if (run.cluster.outages) return {.all = {}, .why_none = "outages change who is waited for"};
+  if (run.cluster.pauses) return {.all = {}, .why_none = "sleeps and trailing work overlap with what comes next"};
   if (run.algorithm->traits().follows_values) return {.all = {}, .why_none = "its course depends on what is computed"};
   if (!times)
     return {.all = {},
-            .why_none = run.compute_time->has_finite_mean() ? "the trace is too short for a sample of its steps"
-                                                            : "a micro-batch has no expected duration"};
-  const PredictionInput input{.workers = run.workers,
-                              .micro_batches = run.micro_batches,
+            .why_none = run.cluster.compute_time->has_finite_mean() ? "the trace is too short for a sample of its steps"
+                                                                    : "a micro-batch has no expected duration"};
+  const PredictionInput input{.workers = run.cluster.workers,
+                              .micro_batches = run.cluster.micro_batches,
                               .times = *times,
-                              .network = *run.network,
-                              .parameter_bytes = run.parameter_bytes,
-                              .moments = run.optimizer->moments(),
+                              .network = *run.cluster.network,
+                              .parameter_bytes = run.training.parameter_bytes,
+                              .moments = run.training.optimizer->moments(),
                               .budget = run.budget,
-                              .samples_per_micro_batch = run.samples_per_micro_batch,
-                              .learning_rate = *run.learning_rate};
+                              .samples_per_micro_batch = run.training.samples_per_micro_batch,
+                              .learning_rate = *run.training.learning_rate};
   FormulaTimes result;
   Forecast forecast = run.algorithm->forecast(input);
   for (Prediction& prediction : forecast.predictions) {

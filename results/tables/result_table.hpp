@@ -10,8 +10,8 @@
 namespace syncopate {
 
 // Rows in the order in which their methods first occur; only finished runs count. Empty if there are
-// none. A column that means nothing for any row is left out. `clock`: the name of the cluster's. Below it stands what
-// the formulas in it are.
+// none. A column that has no values is left out. `clock`: the name of the cluster's clock. A line below the
+// table names its formulas.
 std::string result_table(std::span<const RunSummary> runs, const std::string& clock = "virtual");
 
 // Runs that are not finished: method, seed, reason. Empty if there are none.

@@ -1,4 +1,4 @@
-// What tables say below formulas that go by a sample of a run's delays.
+// The line below tables whose formulas go by a sample of a run's delays.
 #pragma once
 
 #include <string>

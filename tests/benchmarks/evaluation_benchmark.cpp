@@ -44,7 +44,7 @@ void QuickStartEvaluations(benchmark::State& state) {
   Seconds evaluating = 0;
   double total = 0;
   for (Run& run : experiment.runs)
-    run.make_objective = [load = run.make_objective, &evaluating] {
+    run.training.make_objective = [load = run.training.make_objective, &evaluating] {
       return std::make_shared<WithTimedEvaluations>(load(), evaluating);
     };
   for (auto _ : state)

@@ -36,7 +36,7 @@ inline std::shared_ptr<const Objective> mlp(int workers, int micro_batches, int 
       SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml",
       {"cluster.workers=" + std::to_string(workers), "cluster.micro_batches=" + std::to_string(micro_batches),
        "training.micro_batch_size=" + std::to_string(micro_batch_size)});
-  return experiment.runs.front().make_objective();
+  return experiment.runs.front().training.make_objective();
 }
 
 // Host seconds that the algorithm takes for `steps` on the simulated cluster, arithmetic included.
@@ -49,8 +49,8 @@ inline double simulate(const Algorithm& algorithm, std::shared_ptr<const Objecti
   SimulatedCluster cluster({.workers = workers,
                             .servers = algorithm.traits().servers,
                             .micro_batches = micro_batches,
-                            .compute_time = *run.compute_time,
-                            .network = *run.network,
+                            .compute_time = *run.cluster.compute_time,
+                            .network = *run.cluster.network,
                             .training = training});
   const LearningRate rate(LearningRate::Options{.peak = 0.01});
   const RunContext context{.cluster = cluster,

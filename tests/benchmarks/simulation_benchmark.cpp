@@ -35,8 +35,8 @@ void simulate(const Algorithm& algorithm, const Scale& scale, Training& training
   const auto cluster = make_simulated_cluster({.workers = scale.workers,
                                                .servers = algorithm.traits().servers,
                                                .micro_batches = scale.micro_batches,
-                                               .compute_time = *run.compute_time,
-                                               .network = *run.network,
+                                               .compute_time = *run.cluster.compute_time,
+                                               .network = *run.cluster.network,
                                                .training = training},
                                               in_lockstep ? algorithm.traits().same_course_under({}) : std::nullopt);
   const LearningRate rate(LearningRate::Options{.peak = 0.01});
@@ -108,7 +108,7 @@ std::int64_t peak_bytes_of(const Algorithm& algorithm, int workers) {
     const auto experiment = load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml",
                                             {"cluster.workers=" + std::to_string(workers), "cluster.micro_batches=1"});
     Executor executor(2);
-    Training training(experiment.runs.front().make_objective(), make_sgd({.momentum = 0.9}), {}, executor);
+    Training training(experiment.runs.front().training.make_objective(), make_sgd({.momentum = 0.9}), {}, executor);
     simulate(algorithm, {workers, 1, 6}, training, false);
     const std::int64_t peak = peak_bytes();
     if (write(channel[1], &peak, sizeof peak) != sizeof peak) std::abort();

@@ -114,13 +114,13 @@ void DropComputeAgainstNoDrops(benchmark::State& state) {
     Training training(nullptr, nullptr, {}, executor);
     SimulatedCluster cluster({.workers = workers,
                               .micro_batches = micro_batches,
-                              .compute_time = *run.compute_time,
-                              .network = *run.network,
+                              .compute_time = *run.cluster.compute_time,
+                              .network = *run.cluster.network,
                               .training = training,
                               .observer = &observer});
     run_algorithm(dropping, {.cluster = cluster,
                              .training = training,
-                             .learning_rate = *run.learning_rate,
+                             .learning_rate = *run.training.learning_rate,
                              .budget = {.steps = steps},
                              .micro_batches = micro_batches,
                              .observer = &observer});

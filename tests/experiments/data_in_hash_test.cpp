@@ -154,8 +154,8 @@ TEST_F(DataInHash, ARecordedConfigurationRefusesOtherContents) {
 TEST_F(DataInHash, DataThatChangeBetweenReadingAndLoadingAreAFault) {
   const syncopate::Run run = load().runs.at(0);
   write_images(inverted(pixels(64)), "train");
-  EXPECT_THAT(message_of<DataFault>([&] { run.make_objective(); }), HasSubstr("have changed since"));
-  EXPECT_NO_THROW(load().runs.at(0).make_objective());
+  EXPECT_THAT(message_of<DataFault>([&] { run.training.make_objective(); }), HasSubstr("have changed since"));
+  EXPECT_NO_THROW(load().runs.at(0).training.make_objective());
 }
 
 TEST_F(DataInHash, AFileOrALinkThatLeadsNowhereIsNoDirectoryOfData) {
@@ -205,7 +205,7 @@ TEST_F(RelativeDirectory, IsSoughtBesideTheExperimentFileFirstWhereverItIsNamed)
   EXPECT_THAT(as_written.resolved_toml,
               HasSubstr(fmt::format("directory = \"{}\"", (directory_ / "beside/data").string())));
   EXPECT_EQ(hash_in("data"), hash_in(directory_ / "beside/data")) << "on the command line";
-  EXPECT_NO_THROW(as_written.runs.at(0).make_objective());
+  EXPECT_NO_THROW(as_written.runs.at(0).training.make_objective());
   // From the folder of the experiment file, which then has no folder in its name.
   fs::current_path(directory_ / "beside");
   EXPECT_EQ(load_experiment("images.toml", {}).runs.at(0).hash, hash_in(directory_ / "beside/data"));

@@ -67,7 +67,9 @@ class ExperimentFile : public testing::Test {
     }
     return "";
   }
-  double rate(const Overrides& overrides, int step) const { return load(overrides).runs.at(0).learning_rate->at(step); }
+  double rate(const Overrides& overrides, int step) const {
+    return load(overrides).runs.at(0).training.learning_rate->at(step);
+  }
 
   std::filesystem::path file;
 };

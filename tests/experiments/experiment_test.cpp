@@ -29,7 +29,7 @@ TEST_F(ExperimentFile, ExpandsToMethodsTimesSeeds) {
     runs.emplace_back(run.method, run.seed);
     hashes.insert(run.hash);
     EXPECT_EQ(run.hash.size(), 16u);
-    EXPECT_EQ(run.compute_time->seed(), run.seed);
+    EXPECT_EQ(run.cluster.compute_time->seed(), run.seed);
   }
   EXPECT_THAT(runs, ElementsAre(Pair("sync-sgd", 3), Pair("sync-sgd", 5), Pair("drop", 3), Pair("drop", 5)));
   EXPECT_EQ(hashes.size(), 4u);
@@ -130,7 +130,7 @@ TEST_F(ExperimentFile, LearningRateSchedulesAreThoseOfTheFile) {
 }
 
 TEST_F(ExperimentFile, OptimizersAreThoseOfTheFile) {
-  EXPECT_EQ(load().runs.at(0).optimizer->moments(), 0);
+  EXPECT_EQ(load().runs.at(0).training.optimizer->moments(), 0);
   const syncopate::Run momentum = load({"training.optimizer.momentum=0.9", "training.optimizer.decoupled=true",
                                         "training.optimizer.decay=all", "training.optimizer.weight_decay=0.1"})
                                       .runs.at(0);
@@ -138,14 +138,14 @@ TEST_F(ExperimentFile, OptimizersAreThoseOfTheFile) {
   EXPECT_EQ(momentum.optimizer->weight_decay().form, DecayForm::decoupled);
   EXPECT_EQ(momentum.optimizer->weight_decay().scope, DecayScope::all);
   EXPECT_EQ(momentum.optimizer->weight_decay().rate, 0.1);
-  EXPECT_EQ(load({"training.optimizer.name=adamw"}).runs.at(0).optimizer->moments(), 2);
+  EXPECT_EQ(load({"training.optimizer.name=adamw"}).runs.at(0).training.optimizer->moments(), 2);
   EXPECT_THAT(faults({"training.optimizer.nesterov=true"}),
               HasSubstr("nesterov = true; must be false without momentum"));
 }
 
 TEST_F(ExperimentFile, SlowWorkersAreTheLastOnesOrListed) {
   const auto base = [&](const Overrides& overrides, int worker) {
-    return to_seconds(load(overrides).runs.at(0).compute_time->base(Rank{worker}));
+    return to_seconds(load(overrides).runs.at(0).cluster.compute_time->base(Rank{worker}));
   };
   const Overrides slow = {"cluster.slow_workers={count=1, factor=3}"};
   EXPECT_DOUBLE_EQ(base(slow, 2), 0.01);
@@ -156,16 +156,16 @@ TEST_F(ExperimentFile, SlowWorkersAreTheLastOnesOrListed) {
 }
 
 TEST_F(ExperimentFile, WorkersMayLeaveAfterTheirStepsOfData) {
-  EXPECT_TRUE(load().runs.at(0).data_of.empty());
+  EXPECT_TRUE(load().runs.at(0).cluster.data_of.empty());
   EXPECT_THAT(load().resolved_toml, testing::Not(HasSubstr("leave")));
   const Experiment leaving =
       load({"cluster.leave=[{workers=[3,1], after_steps=20}, {workers=[2], after_steps=0}]", "seeds=[3]"});
-  EXPECT_THAT(leaving.runs.at(0).data_of, ElementsAre(std::nullopt, Step{20}, Step{0}, Step{20}));
+  EXPECT_THAT(leaving.runs.at(0).cluster.data_of, ElementsAre(std::nullopt, Step{20}, Step{0}, Step{20}));
   EXPECT_NE(leaving.runs.at(0).hash, load().runs.at(0).hash);
   write(std::string(small) + "[[cluster.leave]]\nworkers = [2]\nafter_steps = 1\n");
   const Experiment swept = load({"sweep.cluster.leave.0.after_steps=[5,6]", "seeds=[3]"});
   ASSERT_EQ(swept.runs.size(), 4u);
-  EXPECT_EQ(swept.runs.at(3).data_of.at(2), Step{6});
+  EXPECT_EQ(swept.runs.at(3).cluster.data_of.at(2), Step{6});
 }
 
 TEST_F(ExperimentFile, WhoseModelIsEvaluatedMustNotLeave) {
@@ -203,8 +203,9 @@ TEST_F(ExperimentFile, ALearningRateMustHaveAPeakAbove0) {
 }
 
 TEST_F(ExperimentFile, TheNetworkIsThatOfTheFileAndMustBeChosen) {
-  EXPECT_EQ(load().runs.at(0).network->message({.payload = Bytes{100}}), from_seconds(0.5));
-  EXPECT_EQ(load({"network={kind=\"free\"}"}).runs.at(0).network->message({.payload = Bytes{100}}), Duration{0});
+  EXPECT_EQ(load().runs.at(0).cluster.network->message({.payload = Bytes{100}}), from_seconds(0.5));
+  EXPECT_EQ(load({"network={kind=\"free\"}"}).runs.at(0).cluster.network->message({.payload = Bytes{100}}),
+            Duration{0});
   EXPECT_THAT(faults({"network={}"}),
               HasSubstr("network.kind is missing; must be one of \"fixed\", \"ring\", \"tree\", "));
 }
@@ -228,8 +229,8 @@ algorithm = "sync-sgd"
   const syncopate::Run& run = experiment.runs.at(0);
   EXPECT_EQ(experiment.name, file.stem().string());
   EXPECT_EQ(run.seed, 1u);
-  EXPECT_EQ(run.make_objective(), nullptr);
-  EXPECT_EQ(run.parameter_bytes, Bytes{4000});
+  EXPECT_EQ(run.training.make_objective(), nullptr);
+  EXPECT_EQ(run.training.parameter_bytes, Bytes{4000});
   EXPECT_EQ(run.method, "sync-sgd");
   EXPECT_THAT(run.resolved_toml, testing::Not(HasSubstr("dataset =")));  // read back, it would have to exist
 }

@@ -86,7 +86,9 @@ TEST_F(FinishedRuns, AreTabulatedWithoutAnythingBeingWritten) {
 
 TEST_F(FinishedRuns, NeedNoDataToBeTabulated) {
   for (auto& run : experiment_.runs)
-    run.make_objective = []() -> std::shared_ptr<const Objective> { throw std::runtime_error("data were loaded"); };
+    run.training.make_objective = []() -> std::shared_ptr<const Objective> {
+      throw std::runtime_error("data were loaded");
+    };
   EXPECT_EQ(repeated(), 0);
 }
 

@@ -190,7 +190,7 @@ algorithm = "sync-sgd"
       const auto& last = outcome.recording.parameters.front();
 
       auto module = make_module();
-      reference::set_parameters(module, run.make_objective()->initial_parameters(run.seed));
+      reference::set_parameters(module, run.training.make_objective()->initial_parameters(run.seed));
       const Values start = flat(module);
       results.push_back(trained_by_torch(options, module, data));
       const double moved = distance(results.back(), start);

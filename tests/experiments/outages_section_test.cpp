@@ -11,10 +11,10 @@ using testing::HasSubstr;
 std::string entry(const std::string& keys) { return "outages=[{" + keys + "}]"; }
 
 TEST_F(ExperimentFile, OutagesAreScheduledOrRandomAndPartOfTheRun) {
-  EXPECT_EQ(load().runs.at(0).outages, nullptr);
+  EXPECT_EQ(load().runs.at(0).cluster.outages, nullptr);
   EXPECT_THAT(load().resolved_toml, testing::Not(HasSubstr("outages")));
   const Experiment planned = load({entry("workers=[1,3], at_s=2, duration_s=0.5, state=\"lost\"")});
-  const OutagePlan& plan = *planned.runs.at(0).outages;
+  const OutagePlan& plan = *planned.runs.at(0).cluster.outages;
   const Outage first = plan.of(Rank{3}).next(start_time);
   EXPECT_EQ(first.begin, Time{from_seconds(2)});
   EXPECT_EQ(first.end, Time{from_seconds(2.5)});
@@ -25,11 +25,11 @@ TEST_F(ExperimentFile, OutagesAreScheduledOrRandomAndPartOfTheRun) {
   EXPECT_EQ(faults({"outages=[{workers=[1,1], at_s=0, duration_s=5}, {workers=[1], at_s=1, duration_s=1}]"}), "");
 
   const Experiment random = load({entry("mean_time_between_s=10, mean_duration_s=1")});
-  const Time with_seed_3 = random.runs.at(0).outages->of(Rank{2}).next(start_time).begin;
-  const Time with_seed_5 = random.runs.at(1).outages->of(Rank{2}).next(start_time).begin;
+  const Time with_seed_3 = random.runs.at(0).cluster.outages->of(Rank{2}).next(start_time).begin;
+  const Time with_seed_5 = random.runs.at(1).cluster.outages->of(Rank{2}).next(start_time).begin;
   EXPECT_NE(with_seed_3, never);
   EXPECT_NE(with_seed_3, with_seed_5);  // as delays, a function of the run's seed
-  EXPECT_FALSE(random.runs.at(0).outages->loses_state(Rank{2}));
+  EXPECT_FALSE(random.runs.at(0).cluster.outages->loses_state(Rank{2}));
   EXPECT_THAT(random.resolved_toml, HasSubstr("state = \"kept\""));
 }
 

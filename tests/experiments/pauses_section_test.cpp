@@ -15,17 +15,17 @@ using testing::HasSubstr;
 const std::string sleep = "delays=[{kind='constant',value=0.001},{kind='uniform',low=0,high=1,sleep=true}]";
 
 TEST_F(ExperimentFile, DelaysAreSleepsWhereTheySaySo) {
-  EXPECT_EQ(load().runs.at(0).pauses, nullptr);
+  EXPECT_EQ(load().runs.at(0).cluster.pauses, nullptr);
   const auto run = load({sleep, "cluster.trailing_s=0.25"}).runs.at(0);
-  ASSERT_TRUE(run.pauses);
-  EXPECT_EQ(run.pauses->trailing(), from_seconds(0.25));
-  EXPECT_DOUBLE_EQ(run.compute_time->step_law(Rank{0}, 1).mean_s, 0.01 + 0.001);
+  ASSERT_TRUE(run.cluster.pauses);
+  EXPECT_EQ(run.cluster.pauses->trailing(), from_seconds(0.25));
+  EXPECT_DOUBLE_EQ(run.cluster.compute_time->step_law(Rank{0}, 1).mean_s, 0.01 + 0.001);
   // A sleep draws from its own place in the list, so that the other entry's draws stay what they are.
   const Pauses apart(run.seed, 0, {uniform_delay(0, 1)}, 1);
-  EXPECT_EQ(run.pauses->sleep(Rank{1}, Step{2}, 1), apart.sleep(Rank{1}, Step{2}, 1));
-  EXPECT_EQ(load({sleep}).runs.at(0).pauses->trailing(), Duration{});
-  EXPECT_TRUE(load({"cluster.trailing_s=0"}).runs.at(0).pauses);
-  EXPECT_EQ(load({"delays=[{kind='constant',value=0.001,sleep=false}]"}).runs.at(0).pauses, nullptr);
+  EXPECT_EQ(run.cluster.pauses->sleep(Rank{1}, Step{2}, 1), apart.sleep(Rank{1}, Step{2}, 1));
+  EXPECT_EQ(load({sleep}).runs.at(0).cluster.pauses->trailing(), Duration{});
+  EXPECT_TRUE(load({"cluster.trailing_s=0"}).runs.at(0).cluster.pauses);
+  EXPECT_EQ(load({"delays=[{kind='constant',value=0.001,sleep=false}]"}).runs.at(0).cluster.pauses, nullptr);
   EXPECT_NE(load({sleep}).runs.at(0).hash, load({sleep, "cluster.trailing_s=0.25"}).runs.at(0).hash);
 }
 

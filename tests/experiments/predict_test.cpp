@@ -58,19 +58,19 @@ struct Predict : ExperimentFile {
 // The real run of the same model, data and all.
 double trained_time_s(const Run& run) {
   Executor executor(1);
-  Training training(run.make_objective(), run.optimizer, {.seed = run.seed}, executor);
-  SimulatedCluster cluster({.workers = run.workers,
+  Training training(run.training.make_objective(), run.training.optimizer, {.seed = run.seed}, executor);
+  SimulatedCluster cluster({.workers = run.cluster.workers,
                             .servers = run.algorithm->traits().servers,
-                            .micro_batches = run.micro_batches,
-                            .compute_time = *run.compute_time,
-                            .network = *run.network,
+                            .micro_batches = run.cluster.micro_batches,
+                            .compute_time = *run.cluster.compute_time,
+                            .network = *run.cluster.network,
                             .training = training});
   const RunContext context{.cluster = cluster,
                            .training = training,
-                           .learning_rate = *run.learning_rate,
+                           .learning_rate = *run.training.learning_rate,
                            .budget = run.budget,
-                           .micro_batches = run.micro_batches,
-                           .samples_per_micro_batch = run.samples_per_micro_batch,
+                           .micro_batches = run.cluster.micro_batches,
+                           .samples_per_micro_batch = run.training.samples_per_micro_batch,
                            .initial_model = training.initial_state(),
                            .seed = run.seed};
   const RunTotals totals = run_algorithm(*run.algorithm, context);

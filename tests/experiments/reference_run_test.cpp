@@ -68,10 +68,10 @@ struct Draws {
     std::vector<Duration> row(micro_batches);
     for (int n = 0; n < workers; ++n)
       for (int i = first_recorded; i < first_threshold; ++i) {
-        run.compute_time->durations(Rank{n}, Step{i}, 0, row);
+        run.cluster.compute_time->durations(Rank{n}, Step{i}, 0, row);
         for (int m = 0; m < micro_batches; ++m) {
           computing_s.push_back(to_seconds(row[static_cast<std::size_t>(m)]));
-          sleep_s.push_back(to_seconds(run.pauses->sleep(Rank{n}, Step{i}, static_cast<std::uint32_t>(m))));
+          sleep_s.push_back(to_seconds(run.cluster.pauses->sleep(Rank{n}, Step{i}, static_cast<std::uint32_t>(m))));
         }
       }
   }
@@ -127,14 +127,15 @@ struct Simulated {
     // Worker 0 writes its step times down once it has slept.
     double before_s = 0;
     for (int i = first_recorded; i < first_threshold; ++i) {
-      const double sleep_s = to_seconds(run.pauses->sleep(Rank{0}, Step{i}, micro_batches - 1));
+      const double sleep_s = to_seconds(run.cluster.pauses->sleep(Rank{0}, Step{i}, micro_batches - 1));
       logged_s.push_back(step_s[static_cast<std::size_t>(i)] + sleep_s - before_s);
       before_s = sleep_s;
     }
     // The recorded steps end with the last sleep, each worker's its own.
     double last_sleep_s = 0;
     for (int n = 0; n < workers; ++n)
-      last_sleep_s += to_seconds(run.pauses->sleep(Rank{n}, Step{first_threshold - 1}, micro_batches - 1)) / workers;
+      last_sleep_s +=
+          to_seconds(run.cluster.pauses->sleep(Rank{n}, Step{first_threshold - 1}, micro_batches - 1)) / workers;
     recorded_step_s = mean(step_s, first_recorded, first_threshold) + last_sleep_s / recorded;
   }
   double realised_step_s() const { return mean(step_s, first_threshold + 2, step_s.size()); }

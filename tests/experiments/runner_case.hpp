@@ -68,18 +68,21 @@ class RunnerTest : public testing::Test {
     run.seed = seed;
     run.resolved_toml = fmt::format("method = \"{}\"\nseed = {}\n", method, seed);
     run.hash = fmt::format("{:08x}00000000", experiment_.runs.size());
-    run.workers = 2;
-    run.micro_batches = 2;
-    run.compute_time = std::make_shared<ComputeTime>(seed, 1.0, std::vector<double>{},
-                                                     std::vector<std::shared_ptr<const DelayProcess>>{});
-    run.network = make_fixed_network(0.5);
-    run.make_objective = [seed] { return std::make_shared<Quadratic>(QuadraticOptions{.dimension = 2}, seed); };
-    run.optimizer = make_sgd({});
-    run.learning_rate = std::make_shared<LearningRate>(LearningRate::Options{.shape = LearningRate::Shape::constant,
-                                                                             .peak = rate,
-                                                                             .warmup_steps = {},
-                                                                             .total_steps = {},
-                                                                             .decay_steps = {}});
+    run.cluster.workers = 2;
+    run.cluster.micro_batches = 2;
+    run.cluster.compute_time = std::make_shared<ComputeTime>(seed, 1.0, std::vector<double>{},
+                                                             std::vector<std::shared_ptr<const DelayProcess>>{});
+    run.cluster.network = make_fixed_network(0.5);
+    run.training.make_objective = [seed] {
+      return std::make_shared<Quadratic>(QuadraticOptions{.dimension = 2}, seed);
+    };
+    run.training.optimizer = make_sgd({});
+    run.training.learning_rate =
+        std::make_shared<LearningRate>(LearningRate::Options{.shape = LearningRate::Shape::constant,
+                                                             .peak = rate,
+                                                             .warmup_steps = {},
+                                                             .total_steps = {},
+                                                             .decay_steps = {}});
     run.budget.steps = Step{10};
     run.evaluation.every_steps = Step{4};
     run.algorithm = std::move(algorithm);

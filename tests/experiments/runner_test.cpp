@@ -200,15 +200,15 @@ TEST_F(RunnerTest, MemoryThatIsNotThereFailsOneRun) {
 // One vector beside the model; a gigabyte each.
 TEST_F(RunnerTest, MemoryThatIsNotThereIsToldWithWhatIsNeeded) {
   auto& run = add("large", 1, std::make_shared<Synchronous>());
-  run.make_objective = []() -> std::shared_ptr<const Objective> { throw std::bad_alloc(); };
-  run.parameter_bytes = Bytes{1'000'000'000};
-  run.optimizer = make_sgd({.momentum = 0.5});
+  run.training.make_objective = []() -> std::shared_ptr<const Objective> { throw std::bad_alloc(); };
+  run.training.parameter_bytes = Bytes{1'000'000'000};
+  run.training.optimizer = make_sgd({.momentum = 0.5});
   EXPECT_EQ(start(), 1);
   EXPECT_EQ(summary(0)["reason"],
             "the memory does not suffice: the model and its optimizer's state take 2 GB, and where the 2 workers hold "
             "models of their own 4 GB, beside gradients");
   // Without a model what collectives carry is no model's.
-  run.time_only = true;
+  run.training.time_only = true;
   EXPECT_EQ(start(), 1);
   EXPECT_EQ(summary(0)["reason"], "the memory does not suffice for 2 workers");
 }
@@ -319,9 +319,9 @@ TEST_F(RunnerTest, QuietPrintsOnlyTheTable) {
 
 TEST_F(RunnerTest, RunsWithoutAModel) {
   auto& run = add("A", 1, std::make_shared<Synchronous>());
-  run.make_objective = nullptr;
-  run.parameter_bytes = Bytes{1000};
-  run.samples_per_micro_batch = 16;
+  run.training.make_objective = nullptr;
+  run.training.parameter_bytes = Bytes{1000};
+  run.training.samples_per_micro_batch = 16;
   EXPECT_EQ(start(), 0);
   EXPECT_EQ(summary(0)["samples"], 2 * 2 * 10 * 16);
   EXPECT_TRUE(summary(0)["final_test_loss"].is_null());

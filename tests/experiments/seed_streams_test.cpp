@@ -74,7 +74,7 @@ class SeedStreams : public KeyWalk {
 TEST_F(SeedStreams, InitialParametersAreThoseOfTheSeed) {
   const auto runs = load();
   for (const syncopate::Run& run : runs) {
-    const auto objective = run.make_objective();
+    const auto objective = run.training.make_objective();
     const auto parameters = objective->initial_parameters(run.seed);
     const auto samples = objective->evaluation_samples(Split::test);
     const EvaluationSums sums = objective->evaluate(parameters.data(), nullptr, Split::test, 0, samples);
@@ -90,7 +90,7 @@ TEST_F(SeedStreams, InitialParametersAreThoseOfTheSeed) {
 TEST_F(SeedStreams, TheOrderOfTheSamplesIsThatOfTheSeed) {
   const auto runs = load();
   syncopate::Run mixed = runs[0];
-  mixed.make_objective = runs[1].make_objective;
+  mixed.training.make_objective = runs[1].training.make_objective;
   EXPECT_EQ(course_of(mixed).losses.front(), course_of(runs[0]).losses.front());
   EXPECT_NE(course_of(mixed).losses.back(), course_of(runs[0]).losses.back());
   EXPECT_EQ(course_of(mixed).ends, course_of(runs[0]).ends);
@@ -106,15 +106,15 @@ TEST_F(SeedStreams, DelaysJitterAndOutagesAreThoseOfTheSeed) {
     EXPECT_NE(course_of(mixed).ends, own.ends) << what;
     EXPECT_EQ(course_of(mixed).losses, own.losses) << what;
   };
-  expect_other_times("delays", [&](syncopate::Run& run) { run.compute_time = runs[1].compute_time; });
-  expect_other_times("jitter", [&](syncopate::Run& run) { run.network = runs[1].network; });
-  expect_other_times("outages", [&](syncopate::Run& run) { run.outages = runs[1].outages; });
+  expect_other_times("delays", [&](syncopate::Run& run) { run.cluster.compute_time = runs[1].cluster.compute_time; });
+  expect_other_times("jitter", [&](syncopate::Run& run) { run.cluster.network = runs[1].cluster.network; });
+  expect_other_times("outages", [&](syncopate::Run& run) { run.cluster.outages = runs[1].cluster.outages; });
 }
 
 TEST_F(SeedStreams, SleepsAreThoseOfTheSeed) {
   const auto runs = load({"outages=[]", "delays=[{kind='exponential',mean=0.01,sleep=true}]"});
   syncopate::Run mixed = runs[0];
-  mixed.pauses = runs[1].pauses;
+  mixed.cluster.pauses = runs[1].cluster.pauses;
   EXPECT_NE(course_of(mixed).ends, course_of(runs[0]).ends);
 }
 
@@ -122,7 +122,7 @@ TEST_F(SeedStreams, BurstsAreThoseOfTheSeed) {
   const auto runs = load(
       {"delays=[{kind='constant',value=0.05,workers=[2],bursts={mean_on_steps=2,mean_off_steps=2}}]", "outages=[]"});
   syncopate::Run mixed = runs[0];
-  mixed.compute_time = runs[1].compute_time;
+  mixed.cluster.compute_time = runs[1].cluster.compute_time;
   EXPECT_NE(course_of(mixed).ends, course_of(runs[0]).ends);
 }
 
@@ -139,7 +139,7 @@ TEST_F(SeedStreams, WhatIsGeneratedIsOfTheSeed) {
     const auto runs = load(
         {std::string("training=") + keys + ",learning_rate={schedule='constant',peak=0.01},optimizer={name='sgd'}}"});
     syncopate::Run mixed = runs[0];
-    mixed.make_objective = runs[1].make_objective;
+    mixed.training.make_objective = runs[1].training.make_objective;
     EXPECT_NE(course_of(mixed).losses.front(), course_of(runs[0]).losses.front()) << keys;
   }
 }
@@ -147,7 +147,7 @@ TEST_F(SeedStreams, WhatIsGeneratedIsOfTheSeed) {
 TEST_F(SeedStreams, TheNoiseOfAQuadraticIsOfTheSeed) {
   const auto noise = [&](const syncopate::Run& run) {
     const MicroBatch here{.worker = Rank{1}, .step = 2}, later{.worker = Rank{1}, .step = 3};
-    const auto objective = run.make_objective();
+    const auto objective = run.training.make_objective();
     const std::vector<float> anywhere(objective->parameters(), 0.0F);
     const auto gradient = [&](const MicroBatch& at) {
       return objective->gradient(anywhere.data(), nullptr, std::span(&at, 1)).segments.front().data[0];

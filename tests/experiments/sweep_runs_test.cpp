@@ -26,9 +26,9 @@ TEST_F(ExperimentFile, ASweepIsACrossProductOfItsKeys) {
               ElementsAre(Pair("cluster.micro_batches", "1"), Pair("training.learning_rate.peak", "0.1")));
   EXPECT_THAT(experiment.runs[11].sweep,
               ElementsAre(Pair("cluster.micro_batches", "2"), Pair("training.learning_rate.peak", "0.3")));
-  EXPECT_EQ(experiment.runs[0].micro_batches, 1);
-  EXPECT_EQ(experiment.runs[11].micro_batches, 2);
-  EXPECT_DOUBLE_EQ(experiment.runs[0].learning_rate->options().peak, 0.1);
+  EXPECT_EQ(experiment.runs[0].cluster.micro_batches, 1);
+  EXPECT_EQ(experiment.runs[11].cluster.micro_batches, 2);
+  EXPECT_DOUBLE_EQ(experiment.runs[0].training.learning_rate->options().peak, 0.1);
 }
 
 TEST_F(ExperimentFile, TheLastKeyOfASweepVariesFastest) {
@@ -40,10 +40,10 @@ TEST_F(ExperimentFile, TheLastKeyOfASweepVariesFastest) {
       for (const char* method : {"sync-sgd", "drop"})
         for (const std::uint64_t seed : {3, 5}) expected.emplace_back(micro_batches, peak, method, seed);
   for (const syncopate::Run& run : experiment.runs) {
-    found.emplace_back(run.micro_batches, run.learning_rate->options().peak, run.method, run.seed);
-    EXPECT_THAT(run.sweep,
-                ElementsAre(Pair("cluster.micro_batches", std::to_string(run.micro_batches)),
-                            Pair("training.learning_rate.peak", fmt::format("{}", run.learning_rate->options().peak))));
+    found.emplace_back(run.cluster.micro_batches, run.training.learning_rate->options().peak, run.method, run.seed);
+    EXPECT_THAT(run.sweep, ElementsAre(Pair("cluster.micro_batches", std::to_string(run.cluster.micro_batches)),
+                                       Pair("training.learning_rate.peak",
+                                            fmt::format("{}", run.training.learning_rate->options().peak))));
   }
   EXPECT_EQ(found, expected);
 }
@@ -85,7 +85,7 @@ TEST_F(ExperimentFile, TheCommandLineEndsTheSweepOfAKeyThatItSets) {
   EXPECT_EQ(load().runs.size(), 8u);
   const Experiment experiment = load({"cluster.micro_batches=4"});
   EXPECT_EQ(experiment.runs.size(), 4u);
-  EXPECT_EQ(experiment.runs[0].micro_batches, 4);
+  EXPECT_EQ(experiment.runs[0].cluster.micro_batches, 4);
   EXPECT_THAT(experiment.resolved_toml, testing::Not(HasSubstr("sweep")));
 }
 

@@ -23,7 +23,7 @@ struct TimeSimulation : ExperimentFile {
     std::vector<double> times;
     for (int step = 0; step < steps; ++step) {
       std::vector<Duration> durations(2);
-      run.compute_time->durations(Rank{0}, Step{step}, 0, durations);
+      run.cluster.compute_time->durations(Rank{0}, Step{step}, 0, durations);
       times.push_back(to_seconds(durations[0] + durations[1]));
     }
     return times;

@@ -71,24 +71,24 @@ struct Recorded {
 
 Recorded run_recorded(const Run& run, const SpanRecorder::Limits& limits = {}) {
   Recorded result;
-  result.record.spans.emplace(run.workers, run.algorithm->traits().servers, limits);
+  result.record.spans.emplace(run.cluster.workers, run.algorithm->traits().servers, limits);
   result.record.durations.emplace();
   Executor executor(0);
-  Training training(nullptr, run.optimizer, {}, executor);
-  training.set_parameter_bytes(run.parameter_bytes);
-  SimulatedCluster cluster({.workers = run.workers,
+  Training training(nullptr, run.training.optimizer, {}, executor);
+  training.set_parameter_bytes(run.training.parameter_bytes);
+  SimulatedCluster cluster({.workers = run.cluster.workers,
                             .servers = run.algorithm->traits().servers,
-                            .micro_batches = run.micro_batches,
-                            .compute_time = *run.compute_time,
-                            .network = *run.network,
+                            .micro_batches = run.cluster.micro_batches,
+                            .compute_time = *run.cluster.compute_time,
+                            .network = *run.cluster.network,
                             .training = training,
                             .record = &result.record,
-                            .outages = run.outages.get()});
+                            .outages = run.cluster.outages.get()});
   result.totals = run_algorithm(*run.algorithm, {.cluster = cluster,
                                                  .training = training,
-                                                 .learning_rate = *run.learning_rate,
+                                                 .learning_rate = *run.training.learning_rate,
                                                  .budget = run.budget,
-                                                 .micro_batches = run.micro_batches,
+                                                 .micro_batches = run.cluster.micro_batches,
                                                  .seed = run.seed});
   return result;
 }
@@ -105,7 +105,7 @@ void expect_without_gaps(const std::vector<Span>& track, Time end) {
 
 void expect_spans_to_be_the_accounts(const Run& run, Recorded recorded) {
   const Timeline timeline = recorded.record.spans->finish(recorded.totals.end);
-  ASSERT_EQ(timeline.tracks.size(), static_cast<std::size_t>(run.workers + run.algorithm->traits().servers));
+  ASSERT_EQ(timeline.tracks.size(), static_cast<std::size_t>(run.cluster.workers + run.algorithm->traits().servers));
   for (std::size_t rank = 0; rank < timeline.tracks.size(); ++rank) {
     SCOPED_TRACE(fmt::format("rank {}", rank));
     const auto& track = timeline.tracks[rank];
@@ -131,9 +131,10 @@ void expect_durations_to_be_those_drawn(const Run& run, const Recorded& recorded
   std::map<std::tuple<Rank, Step, int>, int> seen;
   for (const MicroBatchTime& time : *recorded.record.durations) {
     Duration drawn{};
-    run.compute_time->durations(time.worker, time.step, static_cast<std::uint32_t>(time.index), {&drawn, 1});
+    run.cluster.compute_time->durations(time.worker, time.step, static_cast<std::uint32_t>(time.index), {&drawn, 1});
     ASSERT_EQ(time.duration, drawn);
-    ASSERT_LE(abs(time.duration - time.added - run.compute_time->base(time.worker)), Duration{1});  // rounded apart
+    ASSERT_LE(abs(time.duration - time.added - run.cluster.compute_time->base(time.worker)),
+              Duration{1});  // rounded apart
     EXPECT_EQ(++seen[std::tuple(time.worker, time.step, time.index)], 1);
   }
   EXPECT_GE(std::ssize(seen), run.budget.steps->value());
@@ -177,7 +178,7 @@ TEST_F(Timelines, OutagesArePartsOfThem) {
     for (const auto& run : experiment.runs) {
       SCOPED_TRACE(fmt::format("{}, state {}", run.method, state));
       Recorded recorded = run_recorded(run);
-      if (!run.outages->loses_state(Rank{0})) expect_durations_to_be_those_drawn(run, recorded);
+      if (!run.cluster.outages->loses_state(Rank{0})) expect_durations_to_be_those_drawn(run, recorded);
       Duration down{};
       for (const Account& account : recorded.totals.accounts) down += account[Activity::down];
       EXPECT_GT(down, Duration{});

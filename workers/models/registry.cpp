@@ -142,8 +142,9 @@ GaussianMixtureOptions read_mixture(Settings& table) {
           .dimension = table.integer({"dimension", "Number of features."}, 1, largest_width, fallback.dimension),
           .train = table.integer({"train", "Training samples.", "samples"}, 1, most, fallback.train),
           .test = table.integer({"test", "Test samples.", "samples"}, 1, most, fallback.test),
-          .separation = table.number({"separation", "Distance of the classes' centres from the origin, in deviations within a class."},
-                                     Range::at_least(0), fallback.separation)};
+          .separation = table.number(
+              {"separation", "Distance of the classes' centres from the origin, in deviations within a class."},
+              Range::at_least(0), fallback.separation)};
 }
 
 // Reads the tables of all data sets; looks for the chosen one's files only if it is `needed`.
