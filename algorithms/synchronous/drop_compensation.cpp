@@ -20,11 +20,14 @@ using Course = DropCompensation::Course;
 class Compensation final : public DropCompensation {
  public:
   using Begin = std::function<std::unique_ptr<Course>(Worker&)>;
-  explicit Compensation(Begin begin) : begin_(std::move(begin)) {}
+  explicit Compensation(Begin begin, bool carries_over = false)
+      : begin_(std::move(begin)), carries_over_(carries_over) {}
   std::unique_ptr<Course> begin(Worker& worker) const override { return begin_(worker); }
+  bool carries_over() const override { return carries_over_; }
 
  private:
   Begin begin_;
+  bool carries_over_;
 };
 
 // The next `count` micro-batches of the worker's data in this step, as if every step before had taken as many. With
@@ -244,7 +247,7 @@ std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps) {
 
 std::shared_ptr<const DropCompensation> make_carry_over(int at_most) {
   return std::make_shared<Compensation>(
-      [=](const Worker& worker) { return std::make_unique<CarryOver>(worker, at_most); });
+      [=](const Worker& worker) { return std::make_unique<CarryOver>(worker, at_most); }, true);
 }
 
 std::span<const DropCompensationRow> drop_compensations() { return rows; }

@@ -61,6 +61,8 @@ class DropCompensation {
   virtual ~DropCompensation() = default;
   virtual std::unique_ptr<Course> begin(Worker& worker) const = 0;
   virtual bool is_none() const { return false; }
+  // Whether what a step drops is part of the next one.
+  virtual bool carries_over() const { return false; }
 };
 
 std::shared_ptr<const DropCompensation> make_no_compensation();

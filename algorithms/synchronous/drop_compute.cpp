@@ -221,7 +221,7 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
                                                            .steps_per_epoch = context.steps_per_epoch,
                                                            .total_steps = context.total_steps});
   if (options.normalisation == Normalisation::mean_rate && !options.mean_drop_rate &&
-      settings.text("compensation", "none") == "carry-over")
+      options.compensation->carries_over())
     settings.fault("mean_drop_rate", "must be given with compensation = \"carry-over\": what is carried is kept later");
   return std::make_unique<DropCompute>(std::move(options));
 }

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "results/directory/formula_json.hpp"
+#include "results/formats/optional_json.hpp"
 #include "results/tables/result_table.hpp"
 #include "results/tables/sampled_note.hpp"
 #include "results/tables/short_reason.hpp"
@@ -67,12 +69,7 @@ std::string label_of(const PredictedMethod& method) {
   return row_label(named);
 }
 
-template <typename Value>
-Json json_of(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-// None for a formula that does not go by a sample.
+// None where nothing was drawn.
 Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
 
 Json json_of(const PredictedMethod& method) {
@@ -82,24 +79,15 @@ Json json_of(const PredictedMethod& method) {
     simulated = {{"steps", time.steps.value()},
                  {"whole", time.whole},
                  {"step_time_s", time.step_time_s},
-                 {"step_time_standard_error_s", json_of(time.error_s)},
-                 {"effective_speedup", json_of(method.simulated_speedup)},
+                 {"step_time_standard_error_s", or_null(time.error_s)},
+                 {"effective_speedup", or_null(method.simulated_speedup)},
                  {"effective_speedup_standard_error", json_of_error(method.simulated_speedup_error)},
                  {"drop_rate", time.drop_rate},
                  {"communication_share", time.communication_share},
-                 {"total_time_s", json_of(time.total_time_s)}};
+                 {"total_time_s", or_null(time.total_time_s)}};
   }
   Json formulas = Json::array();
-  for (const auto& [prediction, total_time_s] : method.formulas) {
-    formulas.push_back({{"formula", prediction.formula},
-                        {"step_time_s", prediction.step_time_s},
-                        {"step_time_standard_error_s", json_of_error(prediction.step_error_s)},
-                        {"effective_speedup", prediction.effective_speedup()},
-                        {"effective_speedup_standard_error", json_of_error(prediction.effective_speedup_error())},
-                        {"drop_rate", json_of(prediction.drop_rate)},
-                        {"communication_share", prediction.communication_share()},
-                        {"total_time_s", json_of(total_time_s)}});
-  }
+  for (const FormulaTime& formula : method.formulas) formulas.push_back(json_of(formula));
   return {{"method", method.method},
           {"sweep", method.sweep},
           {"seed", method.seed},

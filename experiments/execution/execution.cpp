@@ -28,15 +28,15 @@ using HostClock = std::chrono::steady_clock;
 
 // What the participants of a run share. Members are destroyed from the last to the first: the
 // executor before what its tasks refer to.
-struct Stage {
-  Stage(const Run& run, const Machinery& machinery);
+struct Shared {
+  Shared(const Run& run, const Machinery& machinery);
 
   std::shared_ptr<const Objective> objective;
   std::optional<Training> training;
   Executor executor;
 };
 
-Stage::Stage(const Run& run, const Machinery& machinery)
+Shared::Shared(const Run& run, const Machinery& machinery)
     : objective(run.training.make_objective ? run.training.make_objective() : nullptr),
       executor(machinery.mpi ? 0 : machinery.threads) {
   const Training::Options options{
@@ -106,16 +106,16 @@ std::string reason_of(const std::exception& problem, const Run& run) {
 }
 
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
-void run_recorded(const Run& run, const Machinery& machinery, Stage& stage, Recorder& recorder, Outcome& outcome,
+void run_recorded(const Run& run, const Machinery& machinery, Shared& shared, Recorder& recorder, Outcome& outcome,
                   const std::function<void(const std::string&)>& before_abort) {
   const bool publishes = !machinery.mpi || machinery.mpi->rank() == publishing_rank(run);
   const bool records = publishes || machinery.mpi->rank() == booking_rank(run);
   RunObserver* observer = records ? &recorder : nullptr;
   RunRecord record = make_record(run, machinery);
   RunRecord* const wanted = record.spans || record.durations ? &record : nullptr;
-  const auto cluster = make_cluster(run, machinery, *stage.training, observer, wanted, before_abort);
-  const RunContext context = context_of(run, *cluster, *stage.training, observer);
-  if (machinery.mpi && stage.objective) warm_up(run, *stage.objective);
+  const auto cluster = make_cluster(run, machinery, *shared.training, observer, wanted, before_abort);
+  const RunContext context = context_of(run, *cluster, *shared.training, observer);
+  if (machinery.mpi && shared.objective) warm_up(run, *shared.objective);
   if (publishes) recorder.begin(context.initial_model, run.training.learning_rate->at(Step{0}));
   try {
     outcome.totals = run_algorithm(*run.algorithm, context);
@@ -147,9 +147,9 @@ Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Reco
 
 void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, Progress& progress,
                   const std::function<void(const Outcome&)>& before_abort) {
-  Stage stage(run, machinery);
+  Shared shared(run, machinery);
   outcome.samples_per_micro_batch =
-      stage.objective ? stage.objective->samples_per_micro_batch() : run.training.samples_per_micro_batch;
+      shared.objective ? shared.objective->samples_per_micro_batch() : run.training.samples_per_micro_batch;
   Recorder* listened = nullptr;
   Recorder recorder({.plan = run.evaluation,
                      .defer = machinery.mpi != nullptr,
@@ -158,7 +158,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
                          [&] {
                            if (progress.due()) progress.show(listened->position());
                          }},
-                    *stage.training);
+                    *shared.training);
   listened = &recorder;
   const auto save_before_abort = [&](const std::string& what) {
     if (interrupted()) machinery.mpi->abort_as_told(what_stays);
@@ -168,7 +168,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
     before_abort(outcome);
   };
   const auto start = HostClock::now();
-  run_recorded(run, machinery, stage, recorder, outcome, save_before_abort);
+  run_recorded(run, machinery, shared, recorder, outcome, save_before_abort);
   outcome.host_s = std::chrono::duration<double>(HostClock::now() - start).count();
   outcome.recording = recorder.recording();
   if (machinery.mpi) outcome.recording = gather_on_rank_0(*machinery.mpi, run, outcome.recording);

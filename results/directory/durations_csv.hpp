@@ -8,9 +8,8 @@
 
 namespace syncopate {
 
-// worker,step,micro_batch,duration_s,added_s,kept: sorted by the first three (by end where a slot was computed
-// more than once). Seconds have all nine decimals, so that the nanoseconds read back exactly. `kept` is 1: a
-// micro-batch that was stopped has no row.
+// worker,step,micro_batch,duration_s,added_s: sorted by the first three (by end where one was computed more than once).
+// Seconds have all nine decimals, so that the nanoseconds read back exactly. A micro-batch that was stopped has no row.
 std::string durations_csv(std::vector<MicroBatchTime> durations);
 
 }  // namespace syncopate

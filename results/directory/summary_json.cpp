@@ -2,31 +2,22 @@
 
 #include <nlohmann/json.hpp>
 
+#include "results/directory/formula_json.hpp"
 #include "results/formats/exact_seconds.hpp"
+#include "results/formats/optional_json.hpp"
 
 namespace syncopate {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-template <typename Value>
-Json json_of(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-template <typename Value>
-std::optional<Value> optional_at(const Json& json, const char* key) {
-  const Json& value = json.at(key);
-  return value.is_null() ? std::nullopt : std::optional<Value>(value.get<Value>());
-}
-
 Json json_of(const TimeToTarget& target) {
   Json json;
-  json["target_accuracy"] = json_of(target.target_accuracy);
-  json["target_loss"] = json_of(target.target_loss);
-  json["time_s"] = json_of(target.time_s);
-  json["step"] = json_of(target.step);
-  json["samples"] = json_of(target.samples);
+  json["target_accuracy"] = or_null(target.target_accuracy);
+  json["target_loss"] = or_null(target.target_loss);
+  json["time_s"] = or_null(target.time_s);
+  json["step"] = or_null(target.step);
+  json["samples"] = or_null(target.samples);
   json["censored"] = !target.time_s;
   return json;
 }
@@ -72,34 +63,10 @@ std::vector<Account> accounts_of(const Json& worker_seconds) {
 
 Json staleness_of(const RunSummary& summary) {
   Json json;
-  json["mean"] = json_of(summary.mean_staleness());
+  json["mean"] = or_null(summary.mean_staleness());
   json["max"] = summary.staleness.size() - 1;
   json["histogram"] = summary.staleness;
   return json;
-}
-
-Json json_of(const FormulaTime& formula) {
-  const Prediction& prediction = formula.prediction;
-  return {{"formula", prediction.formula},
-          {"step_time_s", prediction.step_time_s},
-          {"communication_s", prediction.communication_s},
-          {"kept", prediction.kept},
-          {"drop_rate", json_of(prediction.drop_rate)},
-          {"sync_step_time_s", prediction.sync_step_time_s},
-          {"effective_speedup", prediction.effective_speedup()},
-          {"total_time_s", json_of(formula.total_time_s)}};
-}
-
-FormulaTime formula_of(const Json& json) {
-  FormulaTime formula;
-  json.at("formula").get_to(formula.prediction.formula);
-  json.at("step_time_s").get_to(formula.prediction.step_time_s);
-  json.at("communication_s").get_to(formula.prediction.communication_s);
-  json.at("kept").get_to(formula.prediction.kept);
-  formula.prediction.drop_rate = optional_at<double>(json, "drop_rate");
-  json.at("sync_step_time_s").get_to(formula.prediction.sync_step_time_s);
-  formula.total_time_s = optional_at<double>(json, "total_time_s");
-  return formula;
 }
 
 Json overruns_of(const RunSummary& summary) {
@@ -115,7 +82,7 @@ Json overruns_of(const RunSummary& summary) {
 Json json_of(const RecordingPlan& recorded) {
   Json json;
   json["trace"] = nullptr;
-  if (recorded.trace) json["trace"] = {{"seconds", json_of(recorded.trace_seconds)}, {"events", recorded.trace_events}};
+  if (recorded.trace) json["trace"] = {{"seconds", or_null(recorded.trace_seconds)}, {"events", recorded.trace_events}};
   json["durations"] = recorded.durations.value_or(false);
   if (recorded.parameters) json["parameters"] = true;
   return json;
@@ -152,11 +119,11 @@ std::string to_json(const RunSummary& summary) {
   json["seed"] = summary.seed;
   json["hash"] = summary.hash;
   json["commit"] = summary.commit;
-  json["final_test_accuracy"] = json_of(summary.final_test_accuracy);
-  json["final_test_loss"] = json_of(summary.final_test_loss);
-  json["best_test_accuracy"] = json_of(summary.best_test_accuracy);
-  json["best_test_loss"] = json_of(summary.best_test_loss);
-  json["final_train_loss"] = json_of(summary.final_train_loss);
+  json["final_test_accuracy"] = or_null(summary.final_test_accuracy);
+  json["final_test_loss"] = or_null(summary.final_test_loss);
+  json["best_test_accuracy"] = or_null(summary.best_test_accuracy);
+  json["best_test_loss"] = or_null(summary.best_test_loss);
+  json["final_train_loss"] = or_null(summary.final_train_loss);
   json["end_time_s"] = summary.end_time_s;
   json["time_to_target"] = summary.time_to_target ? json_of(*summary.time_to_target) : Json(nullptr);
   json["steps"] = summary.steps;
@@ -166,8 +133,8 @@ std::string to_json(const RunSummary& summary) {
   json["dropped_micro_batches"] = summary.dropped_micro_batches;
   json["drop_rate"] = summary.drop_rate();
   json["communicated_bytes"] = summary.communicated_bytes;
-  json["collectives"] = json_of(summary.collectives);
-  json["messages"] = json_of(summary.messages);
+  json["collectives"] = or_null(summary.collectives);
+  json["messages"] = or_null(summary.messages);
   json["host_s"] = summary.host_s;
   json["samples_per_virtual_s"] = summary.samples_per_virtual_s();
   json["samples_per_host_s"] = summary.samples_per_host_s();

@@ -10,6 +10,7 @@
 
 #include "results/formats/build_info.hpp"
 #include "results/formats/host.hpp"
+#include "results/formats/optional_json.hpp"
 #include "results/tables/result_table.hpp"
 #include "results/tables/text_table.hpp"
 #include "workers/process/printable.hpp"
@@ -103,22 +104,17 @@ double largest(std::span<const ComparedRun> runs, double (*error)(const Compared
   return worst;
 }
 
-template <typename Value>
-Json json_of(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json json_of(const RunSummary& run) {
   return {{"step_time_s", run.step_time_s()},
           {"drop_rate", run.drop_rate()},
-          {"mean_staleness", json_of(run.mean_staleness())},
-          {"time_to_target_s", json_of(seconds_to_target(run))},
+          {"mean_staleness", or_null(run.mean_staleness())},
+          {"time_to_target_s", or_null(seconds_to_target(run))},
           {"end_time_s", run.end_time_s},
           {"steps", run.steps},
-          {"final_test_loss", json_of(run.final_test_loss)},
+          {"final_test_loss", or_null(run.final_test_loss)},
           {"overruns", run.overruns},
           {"emulated_micro_batches", run.emulated_micro_batches},
-          {"communication_s", json_of(run.communication_s())},
+          {"communication_s", or_null(run.communication_s())},
           {"commit", run.commit}};
 }
 
@@ -127,16 +123,16 @@ Json json_of(const ComparedRun& run, const Tolerances& tolerances) {
                {"sweep", run.simulated.sweep},
                {"seed", run.simulated.seed},
                {"hash", run.simulated.hash},
-               {"verdict", verdict(run, tolerances)}};
+               {"verdict", verdict(run, tolerances).text()}};
   if (!run.failure.empty()) {
     json["failure"] = run.failure;
     return json;
   }
   json["step_time_error"] = step_time_error(run);
   json["drop_rate_error"] = drop_rate_error(run);
-  json["parameter_error"] = json_of(run.parameter_error);
+  json["parameter_error"] = or_null(run.parameter_error);
   json["depends_on_clock"] = run.depends_on_clock;
-  json["replaced_micro_batch_s"] = json_of(run.replaced_micro_batch_s);
+  json["replaced_micro_batch_s"] = or_null(run.replaced_micro_batch_s);
   json["simulated"] = json_of(run.simulated);
   json["mpi"] = json_of(run.mpi);
   return json;
@@ -156,22 +152,26 @@ double step_time_error(const ComparedRun& run) {
 
 double drop_rate_error(const ComparedRun& run) { return run.simulated.drop_rate() - run.mpi.drop_rate(); }
 
-std::string verdict(const ComparedRun& run, const Tolerances& tolerances) {
-  if (!run.failure.empty()) return "failed";
-  std::string off;
-  if (!(std::abs(step_time_error(run)) <= tolerances.step_time)) off = "step time";
-  if (!(std::abs(drop_rate_error(run)) <= tolerances.drop_rate)) off += off.empty() ? "drop rate" : ", drop rate";
-  return off.empty() ? "within" : off;
+Verdict verdict(const ComparedRun& run, const Tolerances& tolerances) {
+  if (!run.failure.empty()) return {.failed = true};
+  return {.step_time_is_off = !(std::abs(step_time_error(run)) <= tolerances.step_time),
+          .drop_rate_is_off = !(std::abs(drop_rate_error(run)) <= tolerances.drop_rate)};
+}
+
+std::string Verdict::text() const {
+  if (failed) return "failed";
+  if (step_time_is_off) return drop_rate_is_off ? "step time, drop rate" : "step time";
+  return drop_rate_is_off ? "drop rate" : "within";
 }
 
 bool all_within(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
-  return std::ranges::all_of(runs, [&](const ComparedRun& run) { return verdict(run, tolerances) == "within"; });
+  return std::ranges::all_of(runs, [&](const ComparedRun& run) { return verdict(run, tolerances).is_within(); });
 }
 
 std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& tolerances) {
   std::vector<ComparedRun> off;
   for (const ComparedRun& run : runs)
-    if (run.failure.empty() && run.replaced_micro_batch_s && verdict(run, tolerances) != "within") off.push_back(run);
+    if (run.failure.empty() && run.replaced_micro_batch_s && !verdict(run, tolerances).is_within()) off.push_back(run);
   if (off.empty()) return "";
   const double declared_s = *off.front().replaced_micro_batch_s;
   const bool one = std::ranges::all_of(off, [&](const auto& run) { return run.replaced_micro_batch_s == declared_s; });
@@ -186,7 +186,7 @@ std::string network_note(std::span<const ComparedRun> runs, const Tolerances& to
   const ComparedRun* most = nullptr;
   double largest_error = tolerances.step_time;
   for (const ComparedRun& run : runs) {
-    if (!run.failure.empty() || verdict(run, tolerances) == "within") continue;
+    if (!run.failure.empty() || verdict(run, tolerances).is_within()) continue;
     const double error = communication_error(run).value_or(0);
     if (!(error > largest_error)) continue;
     largest_error = error;
@@ -227,12 +227,12 @@ std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances
     }
     add(label, "simulated", cells_of(run.simulated));
     add("", "MPI", cells_of(run.mpi));
-    add("", "error", cells_of_error(run), verdict(run, tolerances));
+    add("", "error", cells_of_error(run), verdict(run, tolerances).text());
   }
   std::string text = table.text() + notes(runs, tolerances);
   if (!failures.empty()) text += "\nNot compared:\n" + failures;
   const auto within =
-      std::ranges::count_if(runs, [&](const ComparedRun& run) { return verdict(run, tolerances) == "within"; });
+      std::ranges::count_if(runs, [&](const ComparedRun& run) { return verdict(run, tolerances).is_within(); });
   text += fmt::format(
       "{} of {} within {:.3g} % of the time per step and {:.3g} percentage points of the drop rate; largest errors "
       "{:.2f} % and {:.2f} points\n",
@@ -286,7 +286,7 @@ std::string comparison_markdown(const std::string& experiment, const std::string
         run.simulated.step_time_s(), run.mpi.step_time_s(), 100 * step_time_error(run), 100 * run.simulated.drop_rate(),
         100 * run.mpi.drop_rate(), 100 * drop_rate_error(run), number(run.simulated.mean_staleness(), "{:.3f}"),
         number(run.mpi.mean_staleness(), "{:.3f}"), number(run.simulated.final_test_loss),
-        number(run.mpi.final_test_loss), parameters(run), verdict(run, tolerances));
+        number(run.mpi.final_test_loss), parameters(run), verdict(run, tolerances).text());
   }
   return text + "\n" + notes(runs, tolerances);
 }

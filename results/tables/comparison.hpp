@@ -35,8 +35,16 @@ double relative_error(double simulated, double mpi);
 double step_time_error(const ComparedRun& run);
 double drop_rate_error(const ComparedRun& run);  // simulated - MPI
 
-// "within", or what is not: "step time", "drop rate", "step time, drop rate"; "failed".
-std::string verdict(const ComparedRun& run, const Tolerances& tolerances);
+// Which errors are beyond their tolerances.
+struct Verdict {
+  bool failed = false;
+  bool step_time_is_off = false;
+  bool drop_rate_is_off = false;
+
+  bool is_within() const { return !failed && !step_time_is_off && !drop_rate_is_off; }
+  std::string text() const;  // "within", "failed", or what is off: "step time, drop rate"
+};
+Verdict verdict(const ComparedRun& run, const Tolerances& tolerances);
 bool all_within(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
 // Where, and how busy the machine was when it began.
@@ -46,15 +54,15 @@ struct ComparisonMachine {
   double load = 0;  // mean number of processes that were ready to run, over the minute before
 };
 
-// Where runs are off because their clusters were told different times of a micro-batch: which, and the keys to set.
-// Empty where none is.
+// A note where runs differ because micro-batches take different times on the two clusters, with the keys to set. Empty
+// where there is no such run.
 std::string pace_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
-// Where runs are off because communication does not cost MPI's ranks what the declared [network] says: of the run that
-// differs most what it costs on both clusters, and what to set. Empty where none is.
+// A note where runs differ because the declared [network] does not cost what communication costs MPI's ranks: both
+// costs of the run that differs most, and what to set. Empty where there is no such run.
 std::string network_note(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
-// Three rows per run (simulated, MPI, error), then what did not come to its end and what to mind.
+// Three rows per run (simulated, MPI, error); below them the runs that failed, and notes.
 std::string comparison_table(std::span<const ComparedRun> runs, const Tolerances& tolerances);
 
 // compare.json.

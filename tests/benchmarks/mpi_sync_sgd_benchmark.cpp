@@ -161,7 +161,13 @@ int main(int argc, char** argv) {
   }
   session = &mpi;
   at::set_num_threads(1);
-  benchmark::Initialize(&argc, argv);
+  // mpirun gives its ranks a terminal of its own, also where what it prints goes to a file: no colours, unless asked
+  // for.
+  std::string without_colour = "--benchmark_color=false";
+  std::vector<char*> arguments(argv, argv + argc);
+  arguments.insert(arguments.begin() + 1, without_colour.data());
+  int count = static_cast<int>(arguments.size());
+  benchmark::Initialize(&count, arguments.data());
   Silent silent;
   benchmark::RunSpecifiedBenchmarks(mpi.rank() == 0 ? nullptr : &silent);
   return 0;

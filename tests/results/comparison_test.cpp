@@ -43,15 +43,15 @@ TEST(Comparison, ErrorsAreThoseOfTheSimulation) {
   EXPECT_EQ(relative_error(1, 0), std::numeric_limits<double>::infinity());
 
   const Tolerances bars;
-  EXPECT_EQ(verdict(compared(1.029, 1.0, 10, 10), bars), "within");
-  EXPECT_EQ(verdict(compared(1.031, 1.0, 10, 10), bars), "step time");
-  EXPECT_EQ(verdict(compared(0.969, 1.0, 10, 10), bars), "step time");
-  EXPECT_EQ(verdict(compared(1.0, 1.0, 12, 10), bars), "drop rate");
-  EXPECT_EQ(verdict(compared(0.5, 1.0, 12, 10), bars), "step time, drop rate");
-  EXPECT_EQ(verdict(compared(1.0, 1.0, 12, 10), {.drop_rate = 0.03}), "within");
+  EXPECT_EQ(verdict(compared(1.029, 1.0, 10, 10), bars).text(), "within");
+  EXPECT_EQ(verdict(compared(1.031, 1.0, 10, 10), bars).text(), "step time");
+  EXPECT_EQ(verdict(compared(0.969, 1.0, 10, 10), bars).text(), "step time");
+  EXPECT_EQ(verdict(compared(1.0, 1.0, 12, 10), bars).text(), "drop rate");
+  EXPECT_EQ(verdict(compared(0.5, 1.0, 12, 10), bars).text(), "step time, drop rate");
+  EXPECT_EQ(verdict(compared(1.0, 1.0, 12, 10), {.drop_rate = 0.03}).text(), "within");
   ComparedRun failed = compared(1, 1);
   failed.failure = "under MPI: a reason";
-  EXPECT_EQ(verdict(failed, bars), "failed");
+  EXPECT_EQ(verdict(failed, bars).text(), "failed");
 
   const std::vector<ComparedRun> runs{compared(1.02, 1.0), compared(1.0, 1.25), failed};
   EXPECT_FALSE(all_within(runs, bars));
@@ -185,9 +185,9 @@ TEST(Comparison, TablesHaveEveryValueInItsColumn) {
 
 TEST(Comparison, AnErrorAsLargeAsItsToleranceIsWithin) {
   const auto runs = three_runs();  // errors of 1/8 and 1/16
-  EXPECT_EQ(verdict(runs[0], {.step_time = 0.125, .drop_rate = 0.0625}), "within");
-  EXPECT_EQ(verdict(runs[0], {.step_time = 0.124, .drop_rate = 0.0625}), "step time");
-  EXPECT_EQ(verdict(runs[0], {.step_time = 0.125, .drop_rate = 0.062}), "drop rate");
+  EXPECT_EQ(verdict(runs[0], {.step_time = 0.125, .drop_rate = 0.0625}).text(), "within");
+  EXPECT_EQ(verdict(runs[0], {.step_time = 0.124, .drop_rate = 0.0625}).text(), "step time");
+  EXPECT_EQ(verdict(runs[0], {.step_time = 0.125, .drop_rate = 0.062}).text(), "drop rate");
 }
 
 // Of the wall clock alone: the simulated one takes what was drawn.

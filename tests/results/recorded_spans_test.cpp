@@ -83,11 +83,11 @@ TEST(DurationsCsv, AreInTheOrderOfWorkersStepsAndMicroBatches) {
   };
   EXPECT_EQ(durations_csv({time(1, 0, 0, 5, 0), time(0, 1, 0, 1'000'000'007, 20'000'000), time(0, 0, 1, 3, 2),
                            time(0, 0, 0, 12'345'678'901, 999'999'999)}),
-            "worker,step,micro_batch,duration_s,added_s,kept\n"
-            "0,0,0,12.345678901,0.999999999,1\n"
-            "0,0,1,0.000000003,0.000000002,1\n"
-            "0,1,0,1.000000007,0.020000000,1\n"
-            "1,0,0,0.000000005,0.000000000,1\n");
+            "worker,step,micro_batch,duration_s,added_s\n"
+            "0,0,0,12.345678901,0.999999999\n"
+            "0,0,1,0.000000003,0.000000002\n"
+            "0,1,0,1.000000007,0.020000000\n"
+            "1,0,0,0.000000005,0.000000000\n");
 }
 
 }  // namespace

@@ -51,6 +51,12 @@ std::string failure(const DelayProcess& process, int worker, Step step, std::siz
   return "";
 }
 
+TEST(Trace, ReadsDurationsWithTheLastColumnThatRunsHaveRecordedBefore) {
+  const auto read = std::make_shared<const Trace>(
+      "durations.csv", "worker,step,micro_batch,duration_s,added_s,kept\n0,0,0,1.500000000,0.500000000,1\n");
+  EXPECT_EQ(added(*trace_delay(read, {}), 0, 0, 1), (Seconds{1.5}));
+}
+
 TEST(Trace, ReadsRowsInAnyOrder) {
   const auto read = trace();
   EXPECT_EQ(read->workers(), 2);
