@@ -52,7 +52,8 @@ boost::context::stack_context StackPool::stack(std::size_t fiber) const {
 }
 
 // The body lives on the stack itself, in the frame below all others, until they are unwound.
-Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> body) : stack_(pool.stack(number)) {
+Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> body)
+    : top_(static_cast<const char*>(pool.stack(number).sp)), stack_(pool.stack(number)) {
   struct Life {
     explicit Life(AnnouncedStack& stack) : stack(stack) { stack.entered(); }
     ~Life() { stack.end(); }

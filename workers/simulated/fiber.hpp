@@ -69,7 +69,7 @@ class Fiber {
     AnnouncedStack& stack;
   };
 
-  const char* top_ = nullptr;  // near the stack pointer of the last suspend
+  const char* top_;  // near the stack pointer of the last suspend
   [[no_unique_address]] AnnouncedStack stack_;
   boost::context::fiber inside_;
   boost::context::fiber outside_;
