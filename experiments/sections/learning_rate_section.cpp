@@ -52,7 +52,7 @@ std::vector<Step> read_decay_points(Settings& rate, std::int64_t steps_per_epoch
     }
   } else {
     const Key described{key, "Steps at which the rate is multiplied by `factor`, in ascending order.", "steps"};
-    for (const std::int64_t step : rate.integers(described, 0, most)) points.push_back(step);
+    for (const std::int64_t step : rate.integers(described, 0, most)) points.emplace_back(step);
   }
   if (std::ranges::adjacent_find(points, std::greater_equal<>{}) != points.end()) {
     if (rate.faults_so_far() == faults) rate.fault(key, "must ascend, at least a step apart");

@@ -15,7 +15,7 @@ namespace {
 // Keys may be quoted, "a.b" = [...], or not, a.b = [...]: then they are tables within tables.
 void collect(const TomlNode& table, const std::string& prefix, std::vector<SweepAxis>& axes, FaultList& faults) {
   for (const auto& [name, place, value] : table.table()) {
-    const std::string key = prefix.empty() ? name : prefix + "." + name;
+    const std::string key = prefix.empty() ? name : fmt::format("{}.{}", prefix, name);
     if (value.is_table()) {
       collect(value, key, axes, faults);
     } else if (!value.is_array() || value.array().empty()) {
@@ -133,12 +133,13 @@ std::vector<SweepAxis> read_sweep(const TomlNode& root, FaultList& faults) {
 void write_sweep(TomlNode& root, const std::vector<SweepAxis>& axes) {
   const TomlNode* written = root.find("sweep");
   if (!written) return;
-  TomlNode sweep{TomlNode::Table{}, written->place};
+  const auto place = written->place;
+  TomlNode sweep{TomlNode::Table{}, place};
   for (const SweepAxis& axis : axes) sweep.set(axis.key, axis.place, {axis.values, axis.place});
   if (axes.empty()) {
     root.erase("sweep");
   } else {
-    root.set("sweep", sweep.place, std::move(sweep));
+    root.set("sweep", place, std::move(sweep));
   }
 }
 

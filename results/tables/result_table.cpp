@@ -159,7 +159,7 @@ std::string cell(const Column& column, const Seeds& seeds) {
 
 // "88.12 +- 0.10" without the blanks, for tables that would be too wide.
 void squeeze(std::string& text) {
-  for (std::size_t at = 0; (at = text.find(" +- ")) != std::string::npos;) text.replace(at, 4, "+-");
+  for (std::size_t at = 0; (at = text.find(" +- ")) != std::string::npos;) text.erase(at + 3, 1).erase(at, 1);
 }
 
 // "threshold_s" of methods.drop.threshold_s; "delays.0", since a number says nothing by itself.

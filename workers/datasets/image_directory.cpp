@@ -157,8 +157,8 @@ std::shared_ptr<const Dataset> load_image_directory(const path& directory, std::
 path find_fashion_mnist() {
   std::vector<std::string> places;
   if (const char* data = std::getenv("SYNCOPATE_DATA")) places.push_back((path(data) / "fashion-mnist").string());
-  places.push_back("/usr/local/share/datasets/fashion-mnist");
-  places.push_back("/usr/share/datasets/fashion-mnist");
+  places.emplace_back("/usr/local/share/datasets/fashion-mnist");
+  places.emplace_back("/usr/share/datasets/fashion-mnist");
   std::string missing;
   for (const auto& place : places) {
     if (std::filesystem::is_directory(place)) return place;

@@ -1,5 +1,5 @@
 // Included before everything else where clang 14 is to say what it thinks of files with LibTorch's headers
-// (SYNCOPATE_SYNTAX_ONLY, CMakeLists.txt). Those have vectors of types that are not complete yet, whose members this
+// (SYNCOPATE_LINT, CMakeLists.txt). Those have vectors of types that are not complete yet, whose members this
 // clang instantiates at once where they are constexpr, as they are in C++20 with GCC's library. Nothing is linked.
 #pragma once
 

@@ -1,6 +1,7 @@
 #include "workers/network/two_level.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "workers/network/ring.hpp"
@@ -32,7 +33,7 @@ class TwoLevelNetwork final : public NetworkModel {
     const double up_s =
         rounds * inside_.latency_s + (members_of_fullest - 1.0) / call.members * inside_.transfer_s(call.payload);
     const double down_s = rounds * inside_.message_s(call.payload);
-    const Bytes gathered{static_cast<Bytes::Rep>(servers * share * static_cast<double>(call.payload.value()) + 0.5)};
+    const Bytes gathered{std::llround(servers * share * static_cast<double>(call.payload.value()))};
     return from_seconds(up_s + leaders_s(call.operation, servers, gathered) + down_s);
   }
 
