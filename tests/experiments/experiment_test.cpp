@@ -134,10 +134,10 @@ TEST_F(ExperimentFile, OptimizersAreThoseOfTheFile) {
   const syncopate::Run momentum = load({"training.optimizer.momentum=0.9", "training.optimizer.decoupled=true",
                                         "training.optimizer.decay=all", "training.optimizer.weight_decay=0.1"})
                                       .runs.at(0);
-  EXPECT_EQ(momentum.optimizer->moments(), 1);
-  EXPECT_EQ(momentum.optimizer->weight_decay().form, DecayForm::decoupled);
-  EXPECT_EQ(momentum.optimizer->weight_decay().scope, DecayScope::all);
-  EXPECT_EQ(momentum.optimizer->weight_decay().rate, 0.1);
+  EXPECT_EQ(momentum.training.optimizer->moments(), 1);
+  EXPECT_EQ(momentum.training.optimizer->weight_decay().form, DecayForm::decoupled);
+  EXPECT_EQ(momentum.training.optimizer->weight_decay().scope, DecayScope::all);
+  EXPECT_EQ(momentum.training.optimizer->weight_decay().rate, 0.1);
   EXPECT_EQ(load({"training.optimizer.name=adamw"}).runs.at(0).training.optimizer->moments(), 2);
   EXPECT_THAT(faults({"training.optimizer.nesterov=true"}),
               HasSubstr("nesterov = true; must be false without momentum"));

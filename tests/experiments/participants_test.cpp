@@ -15,7 +15,7 @@ struct WithServers : Algorithm {
 TEST(Participants, AreTheMostWorkersAndTheMostServersOfAnyRun) {
   Experiment experiment;
   for (const auto& [workers, servers] : {std::pair(4, 0), std::pair(2, 3), std::pair(3, 1)}) {
-    experiment.runs.emplace_back().workers = workers;
+    experiment.runs.emplace_back().cluster.workers = workers;
     experiment.runs.back().algorithm = std::make_shared<WithServers>(servers);
   }
   EXPECT_EQ(participants(experiment).workers, 4);

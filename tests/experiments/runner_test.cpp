@@ -176,7 +176,7 @@ TEST_F(RunnerTest, FaultyDataAreOneMessageForAllRunsAndNothingRuns) {
   const auto algorithm = std::make_shared<Synchronous>();
   add("A", 1, algorithm);
   for (std::uint64_t seed : {2, 3}) {
-    add("A", seed, algorithm).make_objective = []() -> std::shared_ptr<const Objective> {
+    add("A", seed, algorithm).training.make_objective = []() -> std::shared_ptr<const Objective> {
       throw DataFault("train-images: truncated");
     };
   }
@@ -188,7 +188,7 @@ TEST_F(RunnerTest, FaultyDataAreOneMessageForAllRunsAndNothingRuns) {
 }
 
 TEST_F(RunnerTest, MemoryThatIsNotThereFailsOneRun) {
-  add("large", 1, std::make_shared<Synchronous>()).make_objective = []() -> std::shared_ptr<const Objective> {
+  add("large", 1, std::make_shared<Synchronous>()).training.make_objective = []() -> std::shared_ptr<const Objective> {
     throw std::bad_alloc();
   };
   add("small", 1, std::make_shared<Synchronous>());
@@ -272,7 +272,7 @@ struct Alone : Algorithm {
 
 TEST_F(RunnerTest, TellsWorkersHowLongTheirDataLast) {
   const auto alone = std::make_shared<Alone>();
-  add("A", 1, alone).data_of = {std::nullopt, Step{3}};
+  add("A", 1, alone).cluster.data_of = {std::nullopt, Step{3}};
   EXPECT_EQ(start(), 0) << out_;
   EXPECT_THAT(alone->steps, testing::ElementsAre(Step{10}, Step{3}));
 }
