@@ -82,10 +82,14 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
                      "effective_speedup": 1.5, "effective_speedup_standard_error": 0.375, "drop_rate": 0.25, "communication_share": 0.125, "total_time_s": 30.0},
        "not_simulated": null,
        "formulas": [
-         {"formula": "first", "step_time_s": 2.0, "step_time_standard_error_s": 0.03125, "effective_speedup": 2.25,
-          "effective_speedup_standard_error": "above", "drop_rate": 0.5625, "communication_share": 0.1875, "total_time_s": 120.0},
-         {"formula": "second", "step_time_s": 4.0, "step_time_standard_error_s": null, "effective_speedup": 1.25,
-          "effective_speedup_standard_error": null, "drop_rate": null, "communication_share": 0.75, "total_time_s": null}],
+         {"formula": "first", "step_time_s": 2.0, "step_time_standard_error_s": 0.03125, "communication_s": 0.375,
+          "communication_share": 0.1875, "kept": 0.75, "kept_standard_error": 0.5, "drop_rate": 0.5625,
+          "sync_step_time_s": 6.0, "sync_step_time_standard_error_s": 0.25, "effective_speedup": 2.25,
+          "effective_speedup_standard_error": "above", "total_time_s": 120.0},
+         {"formula": "second", "step_time_s": 4.0, "step_time_standard_error_s": null, "communication_s": 3.0,
+          "communication_share": 0.75, "kept": 1.0, "kept_standard_error": null, "drop_rate": null,
+          "sync_step_time_s": 5.0, "sync_step_time_standard_error_s": null, "effective_speedup": 1.25,
+          "effective_speedup_standard_error": null, "total_time_s": null}],
        "no_formula": null},
       {"method": "n", "sweep": [], "seed": 4, "planned_steps": null, "simulated": null,
        "not_simulated": "needs training\nand more", "formulas": [], "no_formula": "a reason"}]})"));
