@@ -61,7 +61,7 @@ const KeyDescription* description_of(const std::vector<KeyDescription>& keys, co
 
 std::string heading(const std::vector<KeyDescription>& keys, const std::string& table) {
   const KeyDescription* const described = description_of(keys, table);
-  const bool is_array = described && described->takes == "tables";
+  const bool is_array = described && described->kind == KeyDescription::Kind::array_of_tables;
   std::string text = fmt::format(fmt::runtime(is_array ? "\n## [[{}]]\n\n" : "\n## [{}]\n\n"), table);
   if (!described) return text;
   return text + what_it_means(*described, "") + "\n\n";

@@ -36,7 +36,7 @@ TEST(DescribedKeys, WhoseNamesEndInAUnitAreInThatUnit) {
       EXPECT_EQ(key.unit, "bytes/s") << key.path;
     } else if (key.path.ends_with("_s")) {
       EXPECT_EQ(key.unit, "s") << key.path;
-    } else if (key.path.ends_with("_steps") && key.takes != "a word") {
+    } else if (key.path.ends_with("_steps") && key.words.empty()) {
       EXPECT_EQ(key.unit, "steps") << key.path;
     } else if (key.path.ends_with("_epochs")) {
       EXPECT_EQ(key.unit, "epochs") << key.path;

@@ -137,7 +137,7 @@ TEST(KeyDescription, AnArrayOfTablesHasTheKeysOfOneEntry) {
       delay.number({"mean", "How much."}, Range::any());
   });
   EXPECT_THAT(paths(keys), ElementsAre("delays", "delays.mean"));
-  EXPECT_EQ(keys[0].takes, "tables");
+  EXPECT_EQ(keys[0].kind, KeyDescription::Kind::array_of_tables);
 }
 
 TEST(KeyDescription, KeysWithOneMeaningUnderSeveralWordsOfTwoChoicesAreOne) {

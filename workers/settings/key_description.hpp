@@ -28,6 +28,7 @@ struct Condition {
 };
 
 struct KeyDescription {
+  enum class Kind { value, table, array_of_tables };
   std::string path;                       // "cluster.workers"; the entries of an array have no numbers: "delays.kind"
   std::string takes;                      // "a number above 0", "one of ..."
   std::string unit{};                     // empty: a plain number, or none
@@ -37,7 +38,9 @@ struct KeyDescription {
   std::string sentence{};
   std::vector<std::vector<Condition>> conditions{};  // any of these lists holds; none: always there
 
-  bool is_table() const { return takes.starts_with("a table") || takes.starts_with("tables"); }
+  Kind kind = Kind::value;
+
+  bool is_table() const { return kind != Kind::value; }
   bool operator==(const KeyDescription&) const = default;
 };
 

@@ -253,7 +253,7 @@ void Settings::leave_out(std::string_view key) { node_->entry(key).value.reset()
 Settings Settings::section(const Key& described) {
   const std::string_view key = described.name;
   const TomlNode* written = node_->find(key);
-  if (!described.sentence.empty()) node_->describe(described, "a table", {}, false);
+  if (!described.sentence.empty()) node_->describe_table(described, KeyDescription::Kind::table);
   if (written && !written->is_table()) node_->report_wrong(key, fmt::format("a table, [{}]", node_->full_key(key)));
   Node::Entry& entry = node_->entry(key);
   if (entry.children.empty()) entry.children.push_back(node_->child(key, written, node_->full_key(key)));
@@ -271,7 +271,7 @@ std::vector<Settings> Settings::sections(const Key& described) {
   entry.is_array = true;
   if (node_->exploration) {  // as if it had one entry
     Settings one = section({key});
-    node_->describe(described, "tables", {}, false);
+    node_->describe_table(described, KeyDescription::Kind::array_of_tables);
     return {one};
   }
   std::vector<Settings> result;
@@ -286,7 +286,7 @@ std::vector<Settings> Settings::sections(const Key& described) {
 }
 
 void Settings::keep_as_written(const Key& key) {
-  node_->describe(key, "a table", {}, false);
+  node_->describe_table(key, KeyDescription::Kind::table);
   Node::Entry& entry = node_->entry(key.name);
   if (const TomlNode* written = node_->find(key.name)) entry.value = *written;
 }

@@ -100,6 +100,11 @@ void Settings::Node::describe(const Key& key, std::string takes, std::optional<s
                                          .sentence = std::string(key.sentence)};
 }
 
+void Settings::Node::describe_table(const Key& key, KeyDescription::Kind kind) {
+  describe(key, kind == KeyDescription::Kind::table ? "a table" : "tables", {}, false);
+  if (exploration) entry(key.name).description->kind = kind;
+}
+
 bool Settings::Node::explored_presence(std::string_view key) const {
   return exploration->ask({full_key(key) + "?", {absent, present}}) == 1;
 }

@@ -60,6 +60,7 @@ struct Settings::Node {
 
   // Where the document is explored; the first description of a key counts.
   void describe(const Key& key, std::string takes, std::optional<std::string> fallback, bool required);
+  void describe_table(const Key& key, KeyDescription::Kind kind);
 
   // Answers while it is explored.
   bool explored_presence(std::string_view key) const;
