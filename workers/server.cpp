@@ -1,7 +1,6 @@
 #include "workers/server.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace syncopate {
@@ -10,13 +9,12 @@ Server::Server(const RunContext& context, Rank rank)
     : Participant(context, rank),
       slice_{.index = rank.value - context.cluster.workers(), .count = context.cluster.servers()},
       reported_left_(size()),
-      is_told_of_(static_cast<std::size_t>(size()), 0),
-      version_of_(static_cast<std::size_t>(size()), Step{-1}),
-      sent_at_(static_cast<std::size_t>(size()), start_time),
-      is_listed_(static_cast<std::size_t>(size()), 1),
-      waiting_(static_cast<std::size_t>(size())),
+      is_told_of_(size(), 0),
+      version_of_(size(), Step{-1}),
+      sent_at_(size(), start_time),
+      is_listed_(size(), 1),
       rows_(slice_.index == 0 ? context.observer : nullptr) {
-  std::iota(waiting_.begin(), waiting_.end(), 0);
+  for (const Rank worker : Ranks(size())) waiting_.push_back(worker);
 }
 
 void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program) {
@@ -34,13 +32,13 @@ ReceivedMessage Server::receive(Time until, Here at) {
   while (true) {
     auto message = context_.cluster.receive(rank_, {}, until, {"receive", at});
     if (!message) return message;
-    const auto from = static_cast<std::size_t>(message->from.value);
+    const Rank from = message->from;
     const bool is_request = message->kind == Message::Kind::request;
     if (is_request && (message->step == Message::before_all || version_of_[from] < step_)) {
       send_model(message->from, at);
       continue;
     }
-    if (!is_listed_[from]) (version_of_[from] == step_ ? waiting_for_next_ : waiting_).push_back(message->from.value);
+    if (!is_listed_[from]) (version_of_[from] == step_ ? waiting_for_next_ : waiting_).push_back(from);
     is_listed_[from] = 1;
     if (!is_request) return message;
   }
@@ -49,12 +47,11 @@ ReceivedMessage Server::receive(Time until, Here at) {
 ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& on_leave, Here at) {
   while (true) {
     const int left = workers_left();
-    for (int w = 0; on_leave && left < reported_left_ && w < size(); ++w) {
-      char& is_told = is_told_of_[static_cast<std::size_t>(w)];
-      if (is_told || !has_left(Rank{w})) continue;
-      is_told = 1;
+    for (const Rank worker : Ranks(on_leave && left < reported_left_ ? size() : 0)) {
+      if (is_told_of_[worker] || !has_left(worker)) continue;
+      is_told_of_[worker] = 1;
       --reported_left_;
-      on_leave(Rank{w});
+      on_leave(worker);
     }
     if (auto message = receive(never, at)) return message;
     if (left == 0) return nullptr;
@@ -68,23 +65,25 @@ void Server::send(Rank to, Message&& message, Here at) {
 }
 
 void Server::send_model(Rank to, Step label, Here at) {
-  version_of_[static_cast<std::size_t>(to.value)] = step_;
-  sent_at_[static_cast<std::size_t>(to.value)] = now();
+  version_of_[to] = step_;
+  sent_at_[to] = now();
   send(to, Message::of_model(label, model_), at);
 }
 
 void Server::send_last_model(Rank to, Here at) { send(to, Message::of_last_model(step_, model_), at); }
 
 void Server::send_model(Receivers to, Here at) {
-  for (int worker = 0; to == Receivers::all && worker < size(); ++worker)
-    if (!has_left(Rank{worker})) send_model(Rank{worker}, at);
-  if (to == Receivers::all) return;
+  if (to == Receivers::all) {
+    for (const Rank worker : Ranks(size()))
+      if (!has_left(worker)) send_model(worker, at);
+    return;
+  }
   std::sort(waiting_.begin(), waiting_.end());
-  for (const int worker : waiting_) {
-    is_listed_[static_cast<std::size_t>(worker)] = 0;
-    if (version_of_[static_cast<std::size_t>(worker)] == step_) continue;  // it had sent more than one gradient
-    if (has_left(Rank{worker})) continue;
-    send_model(Rank{worker}, at);
+  for (const Rank worker : waiting_) {
+    is_listed_[worker] = 0;
+    if (version_of_[worker] == step_) continue;  // it had sent more than one gradient
+    if (has_left(worker)) continue;
+    send_model(worker, at);
   }
   waiting_.clear();
 }
@@ -93,8 +92,7 @@ void Server::send_model(Receivers to, Here at) {
 bool Server::keep(const Message& message, const KeepOptions& options) {
   const Step staleness = step_ - message.step;
   const bool is_stale = options.maximum_staleness && staleness > *options.maximum_staleness;
-  const bool is_old = options.maximum_age < longest_duration &&
-                      now() - sent_at_[static_cast<std::size_t>(message.from.value)] > options.maximum_age;
+  const bool is_old = options.maximum_age < longest_duration && now() - sent_at_[message.from] > options.maximum_age;
   if (is_stale || is_old) {
     discard(message);
     return false;

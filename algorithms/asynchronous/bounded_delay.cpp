@@ -38,19 +38,19 @@ void BoundedDelay::serve(Server& server) const {
   server.set_gradients_per_step(1);
   const double rate_factor = rate_.of_update(1, server.size());
   Tasks tasks;
-  std::vector<std::optional<std::int64_t>> task_of(static_cast<std::size_t>(server.size()));
+  ByRank<std::optional<std::int64_t>> task_of(server.size());
   std::deque<Rank> idle;
   // Also of a worker that has left: its task may never have been begun.
   const std::function<void(Rank)> finish_task_of = [&](Rank worker) {
-    auto& task = task_of[static_cast<std::size_t>(worker.value)];
+    auto& task = task_of[worker];
     if (task) tasks.finish(*task);
     task.reset();
   };
-  for (int w = 0; w < server.size(); ++w) idle.emplace_back(w);
+  for (const Rank worker : Ranks(server.size())) idle.push_back(worker);
   while (true) {
     for (; !idle.empty() && tasks.next() - tasks.oldest() <= maximum_delay_; idle.pop_front()) {
       if (server.has_left(idle.front())) continue;
-      task_of[static_cast<std::size_t>(idle.front().value)] = tasks.start();
+      task_of[idle.front()] = tasks.start();
       server.send_model(idle.front());
     }
     const auto message = server.receive_until_all_left(finish_task_of);

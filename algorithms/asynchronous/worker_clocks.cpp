@@ -2,20 +2,20 @@
 
 namespace syncopate {
 
-WorkerClocks::WorkerClocks(int workers) : clock_(static_cast<std::size_t>(workers), 0), workers_at_{workers} {}
+WorkerClocks::WorkerClocks(int workers) : clock_(workers, 0), workers_at_{workers} {}
 
 bool WorkerClocks::tick(Rank worker) {
   const auto ahead = static_cast<std::size_t>(ahead_of_slowest(worker));
   if (ahead + 1 == workers_at_.size()) workers_at_.push_back(0);
   --workers_at_[ahead];
   ++workers_at_[ahead + 1];
-  ++clock_[index(worker)];
+  ++clock_[worker];
   return raise_slowest();
 }
 
 bool WorkerClocks::remove(Rank worker) {
   --workers_at_[static_cast<std::size_t>(ahead_of_slowest(worker))];
-  clock_[index(worker)] = -1;
+  clock_[worker] = -1;
   return raise_slowest();
 }
 

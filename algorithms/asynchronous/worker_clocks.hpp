@@ -4,9 +4,8 @@
 
 #include <cstdint>
 #include <deque>
-#include <vector>
 
-#include "workers/units/units.hpp"
+#include "workers/units/by_rank.hpp"
 
 namespace syncopate {
 
@@ -18,15 +17,14 @@ class WorkerClocks {
   bool tick(Rank worker);
   bool remove(Rank worker);  // its clock counts no more
 
-  bool has(Rank worker) const { return clock_[index(worker)] >= 0; }
-  std::int64_t ahead_of_slowest(Rank worker) const { return clock_[index(worker)] - slowest_; }
+  bool has(Rank worker) const { return clock_[worker] >= 0; }
+  std::int64_t ahead_of_slowest(Rank worker) const { return clock_[worker] - slowest_; }
 
  private:
-  static std::size_t index(Rank worker) { return static_cast<std::size_t>(worker.value); }
   bool raise_slowest();
 
-  std::vector<std::int64_t> clock_;  // -1: removed
-  std::deque<int> workers_at_;       // [i]: workers whose clock is slowest_ + i; never empty
+  ByRank<std::int64_t> clock_;  // -1: removed
+  std::deque<int> workers_at_;  // [i]: workers whose clock is slowest_ + i; never empty
   std::int64_t slowest_ = 0;
 };
 

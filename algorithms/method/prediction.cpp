@@ -39,7 +39,9 @@ std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
   if (times.has_variance && !times.alike())
     result.push_back({"normal workers, unlike", expected_slowest_sum(times)});
   else if (times.has_variance && input.workers > 1)
-    result.push_back({"Eq. 4", expected_slowest_worker(input.workers, input.micro_batches, times.law)});
+    result.push_back({.formula = "Eq. 4",
+                      .step_s = expected_slowest_worker(input.workers, input.micro_batches, times.law),
+                      .by_equation_4 = true});
   if (times.slowest_s) result.push_back({"sampled E[T]", *times.slowest_s, times.slowest_error_s});
   return result;
 }

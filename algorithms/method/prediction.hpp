@@ -40,6 +40,7 @@ struct SlowestWorker {
   std::string formula;
   double step_s = 0;   // E[T]
   double error_s = 0;  // its standard error, where it is sampled
+  bool by_equation_4 = false;
 };
 // All that can be given. By the law of a step, if it has a variance: Eq. 4 where workers are alike, independent normal
 // workers where they are not. By the drawn steps, if all workers were drawn (SampledTimes), as up to 4,096 are: their

@@ -162,7 +162,7 @@ Forecast DropCompute::forecast(const PredictionInput& input) const {
     const SampledRounds cut{.time_s = {std::min(forecast->threshold_s, slowest.step_s)},
                             .kept = {drops ? kept_until(forecast->threshold_s, input) : 1}};
     predictions.push_back(of_run(*forecast, cut, slowest, input));
-    predictions.back().formula = slowest.formula == "Eq. 4" ? "Eqs. 4 to 6" : "Eqs. 5 and 6, " + slowest.formula;
+    predictions.back().formula = slowest.by_equation_4 ? "Eqs. 4 to 6" : "Eqs. 5 and 6, " + slowest.formula;
     const auto shown = drops ? sampled_run(*forecast, input) : sampled;
     is_missed = shown && misses(predictions.back(), *shown);
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -113,12 +112,7 @@ double MicroBatchMeter::seconds(const MicroBatchWork& work) {
       problem = fault.what();
     }
   }
-  if (options_.mpi && options_.mpi->active()) {
-    const auto bits = std::bit_cast<std::uint64_t>(value);
-    const auto sent = from_rank_0(*options_.mpi, {static_cast<int>(bits >> 32), static_cast<int>(bits & 0xFFFF'FFFF)});
-    value = std::bit_cast<double>(std::uint64_t{static_cast<std::uint32_t>(sent[0])} << 32 |
-                                  static_cast<std::uint32_t>(sent[1]));
-  }
+  if (options_.mpi && options_.mpi->active()) value = from_rank_0(*options_.mpi, value);
   if (value == 0) throw ConfigurationFault(problem);  // only rank 0 speaks
   return known_[work.key] = value;
 }

@@ -29,6 +29,13 @@ std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers
   return numbers;
 }
 
+double from_rank_0(const MpiSession& session, double number) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(&number, 1, MPI_DOUBLE, 0, session.communicator(), &request);
+  wait_for(request);
+  return number;
+}
+
 std::vector<std::array<std::uint64_t, 2>> gather_everywhere(const MpiSession& session,
                                                             const std::array<std::uint64_t, 2>& own) {
   std::vector<std::array<std::uint64_t, 2>> all(static_cast<std::size_t>(session.size()));

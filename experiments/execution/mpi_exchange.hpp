@@ -16,6 +16,7 @@ inline constexpr const char* what_stays = "finished runs stay, and the same comm
 
 // Rank 0's numbers, on every rank.
 std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers);
+double from_rank_0(const MpiSession& session, double number);
 
 // What every rank gives, by rank, on every rank.
 std::vector<std::array<std::uint64_t, 2>> gather_everywhere(const MpiSession& session,

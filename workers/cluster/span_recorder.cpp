@@ -63,7 +63,7 @@ void SpanRecorder::move_in(Rank rank, const std::vector<Span>& spans) {
   }
 }
 
-void SpanRecorder::settle(Rank worker, Duration computed, Activity fate) {
+void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
   Track& track = tracks_[index(worker)];
   if (computed <= Duration{}) return;
   if (track.stopped) {
@@ -74,9 +74,9 @@ void SpanRecorder::settle(Rank worker, Duration computed, Activity fate) {
   auto run = find_run(track, computed, true);
   if (!run) run = find_run(track, computed, false);
   if (run)
-    settle_run(track, *run, fate);
+    decide_run(track, *run, fate);
   else if (!track.stopped || servers_ == 0)
-    settle_amount(track, computed, fate);
+    decide_amount(track, computed, fate);
 }
 
 // Neighbours that take exactly `total` together: with servers the first ones, without the last.
@@ -97,7 +97,7 @@ std::optional<SpanRecorder::Run> SpanRecorder::find_run(const Track& track, Dura
   return std::nullopt;
 }
 
-void SpanRecorder::settle_run(Track& track, const Run& run, Activity fate) {
+void SpanRecorder::decide_run(Track& track, const Run& run, Activity fate) {
   const auto first = track.open.begin() + static_cast<std::ptrdiff_t>(run.first);
   const auto last = first + static_cast<std::ptrdiff_t>(run.count);
   for (auto at = first; at != last; ++at) track.spans[*at].activity = fate;
@@ -105,7 +105,7 @@ void SpanRecorder::settle_run(Track& track, const Run& run, Activity fate) {
 }
 
 // Where no micro-batches make up the amount (a method may book parts of a gradient), one is divided.
-void SpanRecorder::settle_amount(Track& track, Duration amount, Activity fate) const {
+void SpanRecorder::decide_amount(Track& track, Duration amount, Activity fate) const {
   const bool forward = servers_ > 0;
   while (amount > Duration{} && !track.open.empty()) {
     const std::size_t place = forward ? 0 : track.open.size() - 1;
@@ -121,7 +121,7 @@ void SpanRecorder::settle_amount(Track& track, Duration amount, Activity fate) c
       return;
     }
     amount -= track.spans[at].duration();
-    settle_run(track, {place, 1}, fate);
+    decide_run(track, {place, 1}, fate);
   }
 }
 

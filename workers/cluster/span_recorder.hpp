@@ -67,8 +67,8 @@ class SpanRecorder {
   // The fate of a gradient that took the worker so long. Gradients do not say which micro-batches they are made of:
   // with servers, they are the worker's first micro-batches of this total that have met no fate yet; without, the
   // last, and those of which nothing is said are kept.
-  void keep(Rank worker, Duration computed) { settle(worker, computed, Activity::compute); }
-  void lose(Rank worker, Duration computed) { settle(worker, computed, Activity::discarded); }
+  void keep(Rank worker, Duration computed) { decide(worker, computed, Activity::compute); }
+  void lose(Rank worker, Duration computed) { decide(worker, computed, Activity::discarded); }
 
   // Removes what lies beyond `end`, and says how much it was, as it was added; nothing if recording has ended
   // before.
@@ -106,10 +106,10 @@ class SpanRecorder {
   };
 
   static std::size_t index(Rank rank) { return static_cast<std::size_t>(rank.value); }
-  void settle(Rank worker, Duration computed, Activity fate);
+  void decide(Rank worker, Duration computed, Activity fate);
   std::optional<Run> find_run(const Track& track, Duration total, bool of_one_step) const;
-  static void settle_run(Track& track, const Run& run, Activity fate);
-  void settle_amount(Track& track, Duration amount, Activity fate) const;
+  static void decide_run(Track& track, const Run& run, Activity fate);
+  void decide_amount(Track& track, Duration amount, Activity fate) const;
 
   int workers_;
   int servers_;

@@ -116,7 +116,7 @@ bool MpiPost::nothing_under_way() const {
          std::all_of(inboxes_.begin(), inboxes_.end(), [](const auto& inbox) { return inbox.empty(); });
 }
 
-bool MpiPost::is_settled() {
+bool MpiPost::has_nothing_half_way() {
   return outbox_.empty() && std::ranges::all_of(inboxes_, [](auto& inbox) {
            return std::ranges::all_of(inbox, [](Incoming& incoming) { return incoming.is_complete(); });
          });

@@ -67,7 +67,7 @@ class MpiPost {
 
   bool nothing_under_way() const;
   // Whether no letter is half sent or half received here.
-  bool is_settled();
+  bool has_nothing_half_way();
   // So far, announcements too.
   std::int64_t letters_sent() const { return letters_sent_; }
   std::int64_t letters_received() const { return letters_received_; }

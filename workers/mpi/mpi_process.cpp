@@ -48,7 +48,7 @@ void MpiCluster::Process::start() {
   const int participants = ranks_of(options_);
   post_.emplace(communicators_.messages(), participants);
   mailbox_.emplace(*post_, options_.training);
-  known_.assign(static_cast<std::size_t>(options_.workers), {});
+  known_.assign(options_.workers, {});
   own_steps_.clear();
   fates_.clear();
   staleness_.clear();
@@ -63,8 +63,8 @@ void MpiCluster::Process::start() {
   groups_.clear();
   kept_in_collectives_ = collectives_ = messages_ = partial_kept_ = next_round_ = 0;
   collective_bytes_ = sent_bytes_ = bytes_to_servers_ = bytes_from_workers_ = Bytes{0};
-  bytes_told_.assign(static_cast<std::size_t>(participants), Bytes{0});
-  bytes_received_.assign(static_cast<std::size_t>(participants), Bytes{0});
+  bytes_told_.assign(participants, Bytes{0});
+  bytes_received_.assign(participants, Bytes{0});
   results_.clear();
   rounds_.reset();
   if (is_coordinator()) {

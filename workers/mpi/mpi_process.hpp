@@ -23,6 +23,7 @@
 #include "workers/mpi/partial_rounds.hpp"
 #include "workers/mpi/wall_account.hpp"
 #include "workers/mpi/worker_steps.hpp"
+#include "workers/units/by_rank.hpp"
 
 namespace syncopate {
 
@@ -93,7 +94,7 @@ class MpiCluster::Process {
   bool others_are_through() const;
   bool nobody_can_send(std::optional<Rank> from) const;
   int workers_gone() const;
-  Known& known_of(Rank worker) { return known_.at(static_cast<std::size_t>(worker.value)); }
+  Known& known_of(Rank worker) { return known_[worker]; }
 
   // What this rank waits for that only others can bring.
   struct Awaited {
@@ -176,15 +177,15 @@ class MpiCluster::Process {
   std::optional<MpiAssembly> all_;  // of the workers; its last collective is the end of the run
   std::map<Members, MpiAssembly> groups_;
   int workers_gone_told_ = 0;          // a server: of workers that have ended
-  std::vector<Known> known_;           // by worker
+  ByRank<Known> known_;                // by worker
   std::vector<WorkerStep> own_steps_;  // of a method without collectives
   std::vector<GradientFate> fates_;
   std::vector<std::int64_t> staleness_;
   std::int64_t kept_in_collectives_ = 0;
   Bytes collective_bytes_{};             // of all workers, known to each
   Bytes sent_bytes_{};                   // of this rank, and of collectives that only it counts
-  std::vector<Bytes> bytes_told_;        // by rank: what the others said last
-  std::vector<Bytes> bytes_received_;    // from each server
+  ByRank<Bytes> bytes_told_;             // by rank: what the others said last
+  ByRank<Bytes> bytes_received_;         // from each server
   std::optional<StepRows> closed_rows_;  // on the rank that tells the observer
   std::int64_t collectives_ = 0;         // that this rank counts
   // Messages count where the simulated cluster counts them: those to a server once it has taken them, others when sent.

@@ -33,7 +33,7 @@ void MpiCluster::Process::send(Rank to, Message&& message) {
     ++messages_;
   Bytes known = sent_bytes_;
   for (int server = options_.workers; is_worker() && server < post_->participants(); ++server)
-    if (server != to.value) known += bytes_received_[static_cast<std::size_t>(server)];
+    if (server != to.value) known += bytes_received_[Rank{server}];
   // What is sent to somebody who has ended is sent all the same, as far as the counts are concerned.
   if (to == self_ || !post_->has_announced(News::ended, to)) mailbox_->send(to, message, clock_.booked(), known);
   clock_.book(Activity::communicate, {"send"});
@@ -71,7 +71,7 @@ ReceivedMessage MpiCluster::Process::receive(std::optional<Rank> from, Time unti
   clock_.book(Activity::communicate, {"receive"});
   clock_.meet();
   const Message& message = delivery->message;
-  const auto sender = static_cast<std::size_t>(message.from.value);
+  const Rank sender = message.from;
   bytes_told_[sender] = delivery->bytes;
   const Bytes bytes = message_bytes(message, options_.training.parameter_bytes());
   if (message.from.value >= options_.workers) {

@@ -73,19 +73,17 @@ void MpiCluster::Process::coordinate() {
   while (auto letter = post_->take(Kind::partial_arrival)) {
     partial_used_ = true;
     const std::span<const std::byte> contents = letter->contents;
-    bytes_told_[static_cast<std::size_t>(letter->from.value)] =
-        read_bytes<Bytes>(contents.subspan(sizeof(PartialArrival)));
+    bytes_told_[letter->from] = read_bytes<Bytes>(contents.subspan(sizeof(PartialArrival)));
     arrive_at_partial(read_bytes<PartialArrival>(contents), std::move(letter->body));
   }
   if (!partial_used_) return;
-  std::vector<char> lost(static_cast<std::size_t>(options_.workers), 0);
-  for (int worker = 0; worker < options_.workers; ++worker) {
-    const Rank rank{worker};
-    if (has_ended(rank) && !post_->is_arriving(Kind::partial_arrival, rank)) rounds_->leave(rank);
-    lost[static_cast<std::size_t>(worker)] = worker == self_.value ? is_lost_ : post_->has_announced(News::lost, rank);
+  ByRank<char> lost(options_.workers, 0);
+  for (const Rank worker : Ranks(options_.workers)) {
+    if (has_ended(worker) && !post_->is_arriving(Kind::partial_arrival, worker)) rounds_->leave(worker);
+    lost[worker] = worker == self_ ? is_lost_ : post_->has_announced(News::lost, worker);
   }
   conclude_partial_rounds();
-  if (const std::string reason = rounds_->explain_standstill(lost); !reason.empty()) throw RunFailure(reason);
+  if (const std::string reason = rounds_->explain_standstill(lost.values()); !reason.empty()) throw RunFailure(reason);
 }
 
 void MpiCluster::Process::conclude_partial_rounds() {

@@ -13,7 +13,7 @@ void MpiCluster::Process::begin_wait() {
 
 // The others wait on until rank 0 ends them: its last chance to save what there is must not be cut short.
 void MpiCluster::Process::look_for_standstill(const Awaited& awaited) {
-  if (!wait_rounds_.is_due(waiting_since_ns_) || !post_->is_settled()) return;
+  if (!wait_rounds_.is_due(waiting_since_ns_) || !post_->has_nothing_half_way()) return;
   const bool is_over = wait_rounds_.join({.wait = waits_,
                                           .letters_sent = post_->letters_sent(),
                                           .letters_received = post_->letters_received(),

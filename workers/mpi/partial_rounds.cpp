@@ -8,29 +8,23 @@
 namespace syncopate {
 namespace {
 
-std::size_t index(Rank rank) { return static_cast<std::size_t>(rank.value); }
-
-int count(const std::vector<char>& flags) { return static_cast<int>(std::count(flags.begin(), flags.end(), 1)); }
+int count(const ByRank<char>& flags) { return static_cast<int>(std::count(flags.begin(), flags.end(), 1)); }
 
 }  // namespace
 
 PartialRounds::PartialRounds(int workers, ValueLayout layout)
-    : workers_(workers),
-      layout_(layout),
-      arrived_(static_cast<std::size_t>(workers), 0),
-      left_(static_cast<std::size_t>(workers), 0),
-      shares_(static_cast<std::size_t>(workers)) {}
+    : workers_(workers), layout_(layout), arrived_(workers, 0), left_(workers, 0), shares_(workers) {}
 
 void PartialRounds::arrive(const PartialArrival& arrival, FlatVector values) {
   const bool in_time = arrival.round == open_;
   if (!in_time && arrival.late == LateGradient::drop) {
-    Share& share = shares_.at(index(arrival.worker));
+    Share& share = shares_[arrival.worker];
     share.dropped += arrival.planned;
     share.lost += arrival.compute_time;
     dropped_ += arrival.planned;
     return;
   }
-  add(parts_[arrival.worker.value], arrival, std::move(values));
+  add(parts_[arrival.worker], arrival, std::move(values));
   if (!in_time) return;
   if (!activation_) activation_ = arrival.activation;
   if (activation_->quorum != arrival.activation.quorum || activation_->rank != arrival.activation.rank)
@@ -39,7 +33,7 @@ void PartialRounds::arrive(const PartialArrival& arrival, FlatVector values) {
   if (activation_->rank && (activation_->rank->value < 0 || activation_->rank->value >= workers_))
     throw RunFailure(fmt::format("a partial all-reduce waits for worker {}, but the workers are 0 to {}",
                                  activation_->rank->value, workers_ - 1));
-  arrived_.at(index(arrival.worker)) = 1;
+  arrived_[arrival.worker] = 1;
 }
 
 void PartialRounds::add(Part& part, const PartialArrival& arrival, FlatVector values) const {
@@ -66,18 +60,18 @@ void PartialRounds::add_values_to(FlatVector& total, bool& total_is_wide, FlatVe
   add_values(total, values, layout);
 }
 
-void PartialRounds::leave(Rank worker) { left_.at(index(worker)) = 1; }
+void PartialRounds::leave(Rank worker) { left_[worker] = 1; }
 
 bool PartialRounds::takes_place() const {
   if (!activation_) return false;  // nobody has arrived
-  if (activation_->rank) return arrived_[index(*activation_->rank)] || left_[index(*activation_->rank)];
+  if (activation_->rank) return arrived_[*activation_->rank] || left_[*activation_->rank];
   return count(arrived_) >= std::min(activation_->quorum, workers_ - count(left_));
 }
 
 PartialRound PartialRounds::take() {
   PartialRound round;
   round.number = open_++;
-  round.arrived = arrived_;
+  round.arrived = arrived_.values();
   round.dropped = std::exchange(dropped_, 0);
   for (auto& [rank, part] : std::exchange(parts_, {})) {
     add_values_to(round.sum, round.wide, std::move(part.values), part.wide);
@@ -85,8 +79,8 @@ PartialRound PartialRounds::take() {
     round.kept += part.kept;
     round.dropped += part.planned - part.kept;
     ++round.contributors;
-    shares_[static_cast<std::size_t>(rank)].kept += part.kept;
-    shares_[static_cast<std::size_t>(rank)].dropped += part.planned - part.kept;
+    shares_[rank].kept += part.kept;
+    shares_[rank].dropped += part.planned - part.kept;
   }
   activation_.reset();
   std::fill(arrived_.begin(), arrived_.end(), 0);
@@ -96,23 +90,22 @@ PartialRound PartialRounds::take() {
 std::string PartialRounds::explain_standstill(const std::vector<char>& lost) const {
   if (!activation_ || takes_place()) return {};
   std::string who;
-  for (int worker = 0; worker < workers_; ++worker) {
-    const std::size_t at = index(Rank{worker});
-    if (arrived_[at] || left_[at]) continue;
-    if (!lost[at]) return {};  // it may still come
-    who += fmt::format("{}{}", who.empty() ? "" : ", ", worker);
+  for (const Rank worker : Ranks(workers_)) {
+    if (arrived_[worker] || left_[worker]) continue;
+    if (!lost.at(static_cast<std::size_t>(worker.value))) return {};  // it may still come
+    who += fmt::format("{}{}", who.empty() ? "" : ", ", worker.value);
   }
   return fmt::format("partial all-reduce {} waits for workers in a micro-batch that never ends: {}", open_ + 1, who);
 }
 
 Duration PartialRounds::pending_of(Rank worker) const {
-  const auto waiting = parts_.find(worker.value);
+  const auto waiting = parts_.find(worker);
   return waiting == parts_.end() ? Duration{} : waiting->second.compute_time;
 }
 
 PartialRounds::Share PartialRounds::share_of(Rank worker) const {
-  Share share = shares_.at(index(worker));
-  const auto waiting = parts_.find(worker.value);
+  Share share = shares_[worker];
+  const auto waiting = parts_.find(worker);
   if (waiting == parts_.end()) return share;
   share.dropped += waiting->second.planned;
   share.lost += waiting->second.compute_time;

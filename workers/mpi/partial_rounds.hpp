@@ -12,6 +12,7 @@
 #include "workers/cluster/collective.hpp"
 #include "workers/cluster/run_failure.hpp"
 #include "workers/mpi/value_layout.hpp"
+#include "workers/units/by_rank.hpp"
 
 namespace syncopate {
 
@@ -87,11 +88,11 @@ class PartialRounds {
   ValueLayout layout_;
   std::int64_t open_ = 0;  // number of the open round
   std::optional<Activation> activation_;
-  std::vector<char> arrived_;
-  std::map<int, Part> parts_;  // by rank
-  std::int64_t dropped_ = 0;   // since the last round
-  std::vector<char> left_;
-  std::vector<Share> shares_;
+  ByRank<char> arrived_;
+  std::map<Rank, Part> parts_;
+  std::int64_t dropped_ = 0;  // since the last round
+  ByRank<char> left_;
+  ByRank<Share> shares_;
 };
 
 }  // namespace syncopate

@@ -10,7 +10,7 @@ MicroBatches::MicroBatches(Stage& stage, DurationsAhead& durations, PausesUnderW
       durations_(durations),
       pauses_(pauses),
       outages_(stage.options.outages ? stage.options.workers : 0),
-      one_by_one_(stage.options.record || stage.options.outages || stage.options.pauses) {
+      each_is_seen_(stage.options.record || stage.options.outages || stage.options.pauses) {
   if (outages_.empty()) return;
   for (const Rank worker : stage.workers())
     outages_[worker] = {.outages = stage.options.outages->of(worker),
@@ -36,7 +36,7 @@ std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at
   if (!outages_.empty())
     if (const auto passage = meet_outages(rank, slot, deadline)) return pass_through(rank, at, slot, samples, *passage);
   if (deadline.at_message) return compute_until_message(rank, at, slot, samples);
-  pauses_.end(rank);
+  if (each_is_seen_) pauses_.end(rank);
   SimulatedParticipant& participant = stage_[rank];
   Book& book = participant.book;
   const MicroBatchEnd end = end_of_micro_batch(book.now(), durations_.of(slot), deadline);
@@ -51,16 +51,17 @@ std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at
   }
   if (!end.kept) return std::nullopt;
   ++book.tally.computed;
-  stage_.record_duration(rank, slot, spent);
-  pauses_.begin(rank, slot, deadline);
+  if (each_is_seen_) {
+    stage_.record_duration(rank, slot, spent);
+    pauses_.begin(rank, slot, deadline);
+  }
   return Gradient(at, samples, spent);
 }
 
-std::optional<Gradient> MicroBatches::compute_all(Rank rank, const ModelStatePtr& at, const MicroBatch& first,
-                                                  int count) {
-  if (one_by_one_) return std::nullopt;
+Gradient MicroBatches::compute_all(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
+  if (each_is_seen_) return compute_each(rank, at, first, count);
   const Duration spent = durations_.of_step(first, count);
-  if (spent >= longest_duration) return std::nullopt;
+  if (spent >= longest_duration) return compute_each(rank, at, first, count);
   Book& book = stage_[rank].book;
   const Time end = later(book.now(), spent);
   stage_.check_clock(rank, end);
@@ -68,6 +69,13 @@ std::optional<Gradient> MicroBatches::compute_all(Rank rank, const ModelStatePtr
   book.tally.computed += count;
   stage_.poll_interrupt();
   return Gradient(at, first, count, spent);
+}
+
+Gradient MicroBatches::compute_each(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
+  Gradient sum;
+  for (MicroBatch next = first; next.index < first.index + count; ++next.index)
+    sum += *compute(rank, at, next, next, {});
+  return sum;
 }
 
 std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,

@@ -19,8 +19,7 @@ class MicroBatches {
   // See Cluster.
   std::optional<Gradient> compute(Rank self, const ModelStatePtr& at, const MicroBatch& slot, const MicroBatch& samples,
                                   const Deadline& deadline);
-  // A whole step's at once; nothing where each may be seen, so that they must be computed one by one.
-  std::optional<Gradient> compute_all(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count);
+  Gradient compute_all(Rank self, const ModelStatePtr& at, const MicroBatch& first, int count);
   bool may_lose_state(Rank worker) const;
   bool has_lost_state(Rank worker);
 
@@ -28,6 +27,7 @@ class MicroBatches {
   Duration down_beyond(Rank worker, Time time) const;
 
  private:
+  [[gnu::noinline]] Gradient compute_each(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count);
   std::optional<Gradient> compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                 const MicroBatch& samples);
   std::optional<Passage> meet_outages(Rank rank, const MicroBatch& slot, const Deadline& deadline);
@@ -40,7 +40,7 @@ class MicroBatches {
   DurationsAhead& durations_;
   PausesUnderWay& pauses_;
   ByRank<OutageProgress> outages_;  // by worker; empty: there are none
-  bool one_by_one_;                 // each may be seen
+  bool each_is_seen_;               // by the record, an outage or a pause
 };
 
 }  // namespace syncopate

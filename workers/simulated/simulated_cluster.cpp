@@ -148,11 +148,6 @@ int SimulatedCluster::workers_left(Rank rank) {
   return workers() - stage_.leaves;
 }
 
-Gradient SimulatedCluster::compute_gradients(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count) {
-  if (auto sum = micro_batches_.compute_all(rank, at, first, count)) return *std::move(sum);
-  return Cluster::compute_gradients(rank, at, first, count);
-}
-
 void SimulatedCluster::finish_round(Rank rank, const Contribution& contribution) {
   stage_[rank].book.tally.kept_time += contribution.compute_time;
   if (stage_.spans && servers() > 0) stage_.spans->keep(rank, contribution.compute_time);  // no server says so
