@@ -115,7 +115,11 @@ TEST(MethodCalls, AGradientThatIsStalerThanItMayBeIsDiscarded) {
       [&](Server& server) {
         server.send_model(Receivers::all);
         server.descend({});
-        for (const int most : {0, 1}) kept.push_back(server.keep(*server.receive(), {.maximum_staleness = Step{most}}));
+        for (const int most : {0, 1}) {
+          const auto message = server.receive_until_all_left();
+          ASSERT_TRUE(message);
+          kept.push_back(server.keep(*message, {.maximum_staleness = Step{most}}));
+        }
       }));
   EXPECT_EQ(kept, (std::vector<bool>{false, true}));
   EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{0, 1}));

@@ -28,7 +28,7 @@ struct Outcome {
 // The last row that a server has reported, in steps of the experiment file.
 struct LastRow : RunObserver {
   Step step{};
-  void on_round(const Round& round) override { step = round.step; }
+  void on_row(const StepRow& row) override { step = row.step; }
   void on_publish(const Publication&) override {}
 };
 
