@@ -17,7 +17,7 @@ struct AlgorithmRow {
   std::string_view source;    // paper
   std::unique_ptr<Algorithm> (*make)(Settings& settings, const AlgorithmContext& context);
   // The keys that it must be given, in TOML, for a run of 4 workers: from this the tests of all methods take it.
-  std::string_view example = "";
+  std::string_view example = {};
 };
 std::span<const AlgorithmRow> algorithms();
 
