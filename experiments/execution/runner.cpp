@@ -93,7 +93,7 @@ int ExperimentRunner::run_all() {
   if (std::ranges::count(to_do_, 1) > 0) {  // else nothing is read or written
     load_data();
     int status = is_rank_0() ? prepare() : exit_success;
-    if (machinery_.mpi) status = from_rank_0(*machinery_.mpi, {status}).front();
+    if (machinery_.mpi) status = from_rank_0(*machinery_.mpi, std::vector{status}).front();
     if (status != exit_success) return status;
     if (machinery_.mpi) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
   }
@@ -107,7 +107,7 @@ int ExperimentRunner::run_all() {
     if (to_do_[index]) run_one(index, progress);
   }
   const int result = is_rank_0() ? print_tables() : exit_success;
-  return machinery_.mpi ? from_rank_0(*machinery_.mpi, {result}).front() : result;
+  return machinery_.mpi ? from_rank_0(*machinery_.mpi, std::vector<int>{result}).front() : result;
 }
 
 // Rank 0 alone reads the directories of results, and tells the others what is left to do.
