@@ -87,7 +87,7 @@ Json json_of(const PredictedMethod& method) {
                  {"total_time_s", or_null(time.total_time_s)}};
   }
   Json formulas = Json::array();
-  for (const FormulaTime& formula : method.formulas) formulas.push_back(json_of(formula));
+  for (const FormulaTime& formula : method.formulas) formulas.push_back(json_with_errors(formula));
   return {{"method", method.method},
           {"sweep", method.sweep},
           {"seed", method.seed},

@@ -7,9 +7,11 @@
 
 namespace syncopate {
 
-nlohmann::ordered_json json_of(const FormulaTime& formula);
+nlohmann::ordered_json json_of(const FormulaTime& formula);  // of summary.json
+nlohmann::ordered_json json_with_errors(
+    const FormulaTime& formula);  // of `predict --json`: the same and standard errors
 
-// Throws nlohmann's exceptions for what is no formula. Files of earlier versions have no standard errors.
+// What json_of wrote. Throws nlohmann's exceptions for what is no formula.
 FormulaTime formula_of(const nlohmann::ordered_json& json);
 
 }  // namespace syncopate

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -396,11 +395,7 @@ TEST(SummaryJson, EveryValueStandsUnderItsOwnName) {
   int seconds = 0;
   for (Account& account : summary.accounts)
     for (Duration& time : account.time) time = std::chrono::seconds(1 << seconds++);
-  auto json = nlohmann::json::parse(to_json(summary));
-  auto& error = json["predicted"][0]["effective_speedup_standard_error"];
-  EXPECT_NEAR(error, 1.125 * std::sqrt(1.0 / 576 + 1.0 / 1024), 1e-12);  // of 0.75 and 2: shares of each
-  error = "above";
-  EXPECT_EQ(json, nlohmann::json::parse(R"({
+  EXPECT_EQ(nlohmann::json::parse(to_json(summary)), nlohmann::json::parse(R"({
     "schema_version": 2, "status": "failed", "reason": "why",
     "experiment": "e", "method": "m", "method_index": 2, "sweep": [["cluster.workers", "2"], ["a.b", "x"]],
     "seed": 3, "hash": "0123456789abcdef", "commit": "c0ffee",
@@ -411,14 +406,10 @@ TEST(SummaryJson, EveryValueStandsUnderItsOwnName) {
     "steps": 16, "rounds": 5, "samples": 640, "kept_micro_batches": 60, "dropped_micro_batches": 20,
     "drop_rate": 0.25, "communicated_bytes": 700, "collectives": 13, "messages": 14, "host_s": 4.0,
     "samples_per_virtual_s": 80.0, "samples_per_host_s": 160.0,
-    "predicted": [{"formula": "first", "step_time_s": 2.0, "step_time_standard_error_s": 0.0625,
-                   "communication_s": 0.5, "communication_share": 0.25, "kept": 0.75, "kept_standard_error": 0.03125,
-                   "drop_rate": 0.125, "sync_step_time_s": 3.0, "sync_step_time_standard_error_s": null,
-                   "effective_speedup": 1.125, "effective_speedup_standard_error": "above", "total_time_s": 60.0},
-                  {"formula": "second", "step_time_s": 4.0, "step_time_standard_error_s": null,
-                   "communication_s": 1.0, "communication_share": 0.25, "kept": 1.0, "kept_standard_error": null,
-                   "drop_rate": null, "sync_step_time_s": 10.0, "sync_step_time_standard_error_s": null,
-                   "effective_speedup": 2.5, "effective_speedup_standard_error": null, "total_time_s": null}],
+    "predicted": [{"formula": "first", "step_time_s": 2.0, "communication_s": 0.5, "kept": 0.75, "drop_rate": 0.125,
+                   "sync_step_time_s": 3.0, "effective_speedup": 1.125, "total_time_s": 60.0},
+                  {"formula": "second", "step_time_s": 4.0, "communication_s": 1.0, "kept": 1.0, "drop_rate": null,
+                   "sync_step_time_s": 10.0, "effective_speedup": 2.5, "total_time_s": null}],
     "worker_seconds": {"summed": {"compute": 33.0, "discarded": 66.0, "wait": 132.0, "communicate": 264.0,
                                   "down": 528.0, "total": 1023.0},
                        "per_worker": {"compute": [1.0, 32.0], "discarded": [2.0, 64.0], "wait": [4.0, 128.0],
