@@ -44,8 +44,8 @@ const std::vector<Method> methods = {
     {"backup-workers", "backups = 0", 0, 2 * N* S, 2 * N* S* P},
     // Late gradients come too, except those of the last step, after which the server is gone.
     {"backup-workers", "backups = 2", 0, 2 * N* S - 2, (2 * N * S - 2) * P, true},
-    // Of two servers' slices each is half of a vector; worker 0 gets the last model, marked by a number of 8 bytes.
-    {"backup-workers", "backups = 0\nservers = 2", 0, 2 * (2 * N * S) + 2, 2 * N* S* P + P + 2 * 8},
+    // Of two servers' slices each is half of a vector; worker 0 gets the last model.
+    {"backup-workers", "backups = 0\nservers = 2", 0, 2 * (2 * N * S) + 2, 2 * N* S* P + P},
     {"backup-tokens", "backups = 0\ninitial_tokens = 0", 0, 2 * N* S, 2 * N* S* P},
     // N tokens at the start let everybody compute once more at the first model, in vain.
     {"backup-tokens", "backups = 0", 0, 2 * N*(S + 1), 2 * N*(S + 1) * P},

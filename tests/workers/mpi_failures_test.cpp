@@ -86,7 +86,8 @@ TEST(MpiFailures, AWorkerThatEndsBeforeItStartsWhatOthersHaveStartedIsNamed) {
   EXPECT_EQ(outcome.status, 1) << outcome.output;
   EXPECT_EQ(count(outcome.output, "worker 1 has left, and the others wait for what needs every worker"), 1)
       << outcome.output;
-  EXPECT_EQ(count(outcome.output, "worker 0 waits in test at cluster_contract_mpi_test.cpp:"), 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "worker 0 waits in all_reduce_sum at cluster_contract_mpi_test.cpp:"), 1)
+      << outcome.output;
 }
 
 TEST(MpiFailures, ACollectiveDoesNotWaitForAMicroBatchThatNeverEnds) {

@@ -37,8 +37,8 @@ class FibersThenLockstep : public ForwardingCluster {
 // (470 bytes each) and nearly that on fibers (6,600, most of it pages of their stacks).
 std::int64_t least_bytes_of_workers(const SimulatedOptions& options, std::optional<Step> alike_from);
 
-// The fastest cluster that gives the results of SimulatedCluster. alike_from: the step from which on all workers take the
-// same course, as lockstep_cluster.hpp says; none: they never do.
+// The fastest cluster that gives the results of SimulatedCluster. alike_from: the step from which on all workers take
+// the same course, as lockstep_cluster.hpp says; none: they never do.
 std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedOptions& options, std::optional<Step> alike_from);
 
 }  // namespace syncopate
