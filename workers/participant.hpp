@@ -52,8 +52,8 @@ inline constexpr StepOptions usual_step{};
 
 // Who judges what is left of the budget.
 enum class Judged {
-  together,  // all workers, alike: by what the last agreement says
-  alone,  // this worker, by its own clock, and as if all took as many steps as it: to end a long round of local steps
+  together,   // all workers alike, by what they agreed on in the last collective
+  alone,      // this worker by its own clock, as if all had taken as many steps: ends a long round of local steps
   by_others,  // the others, who go on when this worker's own data are used up
 };
 

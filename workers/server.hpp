@@ -25,8 +25,7 @@ enum class Receivers {
 struct KeepOptions {
   std::optional<Step> maximum_staleness{};  // in steps since the model that it was computed at; none: however many
   Duration maximum_age = longest_duration;  // since that model was sent
-  std::int64_t copies = 0;  // so many of its micro-batches are in the model by another worker's message: they count as
-                            // dropped
+  std::int64_t copies = 0;  // micro-batches of it that another worker has already brought: they count as dropped
 };
 
 inline constexpr KeepOptions any_gradient{};

@@ -6,8 +6,8 @@
 // newest model is
 // - that of the last agreement: the last step along an all-reduce, average, group's average, or broadcast, with
 //   the moments that the worker had then, since these are what a copy made at that time holds (and where all step
-//   along sums, what every other worker holds). Its local steps since then are lost: dropped, their time discarded;
-//   their places in the round have passed, so that nobody waits for them again.
+//   along sums, what every other worker holds). Its local steps since then are lost: they count as dropped and their
+//   time as discarded. They are not taken again, so that nobody waits for them.
 // - with one server, where a whole step's gradient is computed without a deadline: the server's. The worker asks
 //   for it, which costs a message each way, and computes the whole step at it.
 // - where a method declares it, that one;
@@ -31,7 +31,7 @@ class LostWithState;
 
 // Which samples a step's micro-batches have, and whose durations they take.
 enum class Samples {
-  of_step,  // those of the worker's step. Of a step begun anew: the next ones of it
+  of_step,  // those of the worker's step; where the step is begun anew, the ones that follow
   in_turn,  // the worker's next ones, whatever its step is, so that none comes twice in an epoch. What a deadline cuts
             // off has other durations when its turn comes again
 };
@@ -81,7 +81,7 @@ class Worker final : public Participant {
   void descend(const Gradient& gradient, const StepOptions& options = usual_step);
   // Gives up a gradient that has been computed: its time counts as discarded.
   void discard(const Gradient& gradient);
-  // Passes `steps` local steps over without taking them; their micro-batches count as dropped.
+  // Leaves out `steps` local steps; their micro-batches count as dropped.
   void skip_steps(Step steps);
 
   // Declares the newest model where a method keeps that in a variable: a worker that loses its state before the

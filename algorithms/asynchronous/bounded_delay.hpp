@@ -6,7 +6,7 @@
 //          number t is handed out once all up to t - tau - 1 have been applied, to whoever has waited longest. So
 //          at most tau + 1 are under way. Stale synchronous parallel bounds how far a worker is ahead of another,
 //          this how far anybody is ahead of the oldest task: with N workers of equal speed tau = s N is much like
-//          slack s, but a slow worker here costs the others the number of gradients that they share, not each its s.
+//          slack s, but a slow worker holds the others up after tau gradients of them all, not after s of each.
 // Checks:  tau = 0 is sequential SGD, workers taking turns; tau = inf equals asynchronous SGD bit for bit; staleness
 //          never above 2 tau.
 #pragma once

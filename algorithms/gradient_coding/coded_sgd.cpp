@@ -106,8 +106,9 @@ struct StochasticRule {
 };
 
 int read_stragglers(Settings& settings, int workers) {
-  return static_cast<int>(settings.integer({"stragglers", "How many workers a step does not wait for."}, 0,
-                                           Stated(workers - 1, "workers - 1")));
+  return static_cast<int>(
+      settings.integer({"stragglers", "How many workers a step does not wait for; not together with threshold_s."}, 0,
+                       Stated(workers - 1, "workers - 1")));
 }
 
 StochasticRule read_stochastic_rule(Settings& settings, int workers) {

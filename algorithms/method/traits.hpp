@@ -1,5 +1,5 @@
-// What a method says about itself to those who arrange its runs, predict them and compare them. What it computes
-// follows from none of this: a method that says nothing is taken for one of which nothing is known.
+// What a method says about itself to those who arrange its runs, predict them and compare them. None of it
+// changes what the method computes. The defaults are those of a method about which nothing is known.
 #pragma once
 
 #include <optional>

@@ -196,7 +196,7 @@ void read_normalisation(Settings& settings, DropComputeOptions& options) {
   const bool expected = options.threshold->expects_a_drop_rate() && options.preempt == Preempt::discard;
   options.mean_drop_rate = settings.optional_number(
       {"mean_drop_rate",
-       "The drop rate that the mean number is taken by; left out: what an automatic threshold expects."},
+       "The drop rate from which the mean number follows; left out: what an automatic threshold expects."},
       {.low = 0, .high = 1, .high_open = true});
   if (!settings.has("mean_drop_rate") && !expected)
     settings.fault("mean_drop_rate", "must be given: only an automatic threshold with preempt = \"discard\" knows it");

@@ -71,7 +71,8 @@ std::shared_ptr<const DropThreshold> read_drop_threshold(Settings& settings, con
     return make_fixed_threshold(longest_duration);
   }
   if (!has_table) return read_fixed(settings, context);
-  Settings table = settings.section({"threshold", "A rule that finds the threshold, instead of threshold_s."});
+  Settings table =
+      settings.section({"threshold", "A rule that finds the threshold; either it or threshold_s must be given."});
   const auto* const row = table.row({"rule", "Which rule."}, rules);
   return row ? row->make(table, context) : make_fixed_threshold(longest_duration);
 }

@@ -67,4 +67,11 @@ std::string what_it_means(const KeyDescription& key, std::string_view prefix, st
   return fmt::format("{}: {}", where, key.sentence);
 }
 
+std::vector<std::string> what_its_words_mean(const KeyDescription& key) {
+  std::vector<std::string> meanings;
+  for (const auto& [word, sentence] : key.words)
+    if (!sentence.empty()) meanings.push_back(fmt::format("\"{}\": {}", word, sentence));
+  return meanings;
+}
+
 }  // namespace syncopate

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "workers/settings/key_description.hpp"
 
@@ -17,5 +18,8 @@ std::string what_if_left_out(const KeyDescription& key);
 // Its sentence, behind where it exists, if not everywhere: "With `rule = "power"`: ...". Keys are named without
 // `prefix`; `given` is a key whose words go without saying.
 std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given = {});
+
+// What each of its words means, of those that have a sentence: "\"carry-over\": dropped micro-batches come ...".
+std::vector<std::string> what_its_words_mean(const KeyDescription& key);
 
 }  // namespace syncopate

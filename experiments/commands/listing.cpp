@@ -58,24 +58,31 @@ std::string key_lines(const KeyDescription& key, std::string_view prefix, std::s
   const std::string name = key.path.substr(prefix.size());
   std::string head = key.is_table() ? fmt::format("{}: {}", name, key.takes)
                                     : fmt::format("{}: {}; {}", name, what_it_takes(key), what_if_left_out(key));
-  return fmt::format("  {}\n      {}\n", wrapped(head, 6), wrapped(what_it_means(key, prefix, given), 6));
+  std::string lines = fmt::format("  {}\n      {}\n", wrapped(head, 6), wrapped(what_it_means(key, prefix, given), 6));
+  for (const std::string& word : what_its_words_mean(key)) lines += fmt::format("        {}\n", wrapped(word, 10));
+  return lines;
 }
 
 std::string listing_of(const NameGroup& group, const ListedName& name) {
-  std::string result = fmt::format("{}, of {}\n  {}\n", name.name, group.title, wrapped(with_paper(name), 2));
+  std::string result = fmt::format("{} ({})\n  {}\n", name.name, group.title, wrapped(with_paper(name), 2));
   const std::string prefix = prefix_of(group, name.name);
   std::string keys;
   for (const KeyDescription& key : keys_of(group, name.name)) keys += key_lines(key, prefix, group.place);
   return result + (keys.empty() ? "  It has no keys of its own.\n" : "\n" + keys);
 }
 
-// Keys by their whole names or the last parts of them, and words of choices.
+// Keys by their whole names or the last parts of them, those of a table with what stands in it, and words of choices.
 std::string listing_of_key(std::string_view name) {
   std::string result;
   const std::string last = fmt::format(".{}", name);
-  for (const KeyDescription& key : keys_of_file()) {
+  const std::vector<KeyDescription> keys = keys_of_file();
+  for (const KeyDescription& key : keys) {
+    const bool is_named = key.path == name || key.path.ends_with(last);
     const bool is_word = std::ranges::any_of(key.words, [&](const auto& word) { return word.first == name; });
-    if (key.path == name || key.path.ends_with(last) || is_word) result += key_lines(key, "", "");
+    if (is_named || is_word) result += key_lines(key, "", "");
+    if (!is_named || !key.is_table()) continue;
+    for (const KeyDescription& inner : keys)
+      if (inner.path.starts_with(key.path + ".")) result += key_lines(inner, "", "");
   }
   return result;
 }

@@ -31,8 +31,13 @@ std::string left_out(const KeyDescription& key) {
 }
 
 std::string row(const KeyDescription& key, const std::string& prefix, std::string_view given = {}) {
+  std::string meaning = what_it_means(key, prefix, given);
+  // Words that name methods, delays, networks or models have sections, which say what they mean.
+  const bool is_of_method = key.path.starts_with("methods.") && !key.path.ends_with(".algorithm");
+  for (const std::string& word : is_of_method ? what_its_words_mean(key) : std::vector<std::string>{})
+    meaning += "<br>" + word;
   return fmt::format("| `{}` | {} | {} | {} |\n", key.path.substr(prefix.size()), cell(what_it_takes(key)),
-                     cell(left_out(key)), cell(what_it_means(key, prefix, given)));
+                     cell(left_out(key)), cell(meaning));
 }
 
 std::string table_of(const KeyDescription& key) {

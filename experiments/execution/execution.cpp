@@ -47,7 +47,7 @@ Shared::Shared(const Run& run, const Machinery& machinery)
 
 // The rank that publishes the model: the server's, but worker 0 where several servers hold parts of it.
 int publishing_rank(const Run& run) { return run.algorithm->traits().servers == 1 ? run.cluster.workers : 0; }
-// The rank that books rounds: the first server's where there is one.
+// The rank that closes rows of steps.csv: the first server's where there is one.
 int booking_rank(const Run& run) { return run.algorithm->traits().servers > 0 ? run.cluster.workers : 0; }
 
 // What the run is to record; alike on all ranks.
@@ -136,7 +136,7 @@ void run_recorded(const Run& run, const Machinery& machinery, Shared& shared, Re
   }
 }
 
-// What the rank that publishes and the one that books rounds have recorded, as one.
+// What the rank that publishes and the one that closes rows of steps.csv have recorded, as one.
 Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Recording& own) {
   Recording gathered = move_to_rank_0(session, publishing_rank(run), own);
   if (booking_rank(run) == publishing_rank(run)) return gathered;

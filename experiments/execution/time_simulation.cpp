@@ -23,9 +23,9 @@ struct Waypoint {
 class Waypoints : public RunObserver {
  public:
   explicit Waypoints(std::int64_t samples_per_micro_batch) : samples_(static_cast<double>(samples_per_micro_batch)) {}
-  void on_row(const StepRow& round) override {
-    rounds.push_back({static_cast<double>(round.step.value()), to_seconds(round.end), static_cast<double>(round.kept),
-                      static_cast<double>(round.dropped)});
+  void on_row(const StepRow& row) override {
+    rounds.push_back({static_cast<double>(row.step.value()), to_seconds(row.end), static_cast<double>(row.kept),
+                      static_cast<double>(row.dropped)});
   }
   void on_publish(const Publication& publication) override {
     const auto step = static_cast<double>(publication.step.value());

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "algorithms/method/algorithm.hpp"
+#include "workers/cluster/pace.hpp"
 #include "workers/delays/compute_time.hpp"
-#include "workers/mpi/pace.hpp"
 #include "workers/network/network.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/objective.hpp"

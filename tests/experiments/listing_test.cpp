@@ -94,8 +94,8 @@ TEST(Listing, OfANameHasNoKeysOfOthers) {
 
 TEST(Listing, OfANameWithTwoMeaningsHasBoth) {
   const std::string linear = listing_of("linear");
-  EXPECT_THAT(linear, HasSubstr("linear, of models"));
-  EXPECT_THAT(linear, HasSubstr("linear, of learning-rate schedules"));
+  EXPECT_THAT(linear, HasSubstr("linear (models"));
+  EXPECT_THAT(linear, HasSubstr("linear (learning-rate schedules"));
 }
 
 TEST(Listing, OfAKeyOrAWordIsThatOfTheKeysThatHaveIt) {
@@ -103,6 +103,17 @@ TEST(Listing, OfAKeyOrAWordIsThatOfTheKeysThatHaveIt) {
   EXPECT_THAT(listing_of("mean_off_steps"), HasSubstr("delays.bursts.mean_off_steps"));
   EXPECT_THAT(listing_of("emulate"), HasSubstr("cluster.pace"));
   EXPECT_EQ(listing_of("frobnicate"), "");
+}
+
+TEST(Listing, OfATableHasTheKeysThatStandInIt) {
+  const std::string cluster = unwrapped(listing_of("cluster"));
+  EXPECT_THAT(cluster, HasSubstr("cluster.workers: an integer"));
+  EXPECT_THAT(cluster, HasSubstr("cluster.micro_batch_s"));
+}
+
+TEST(Listing, OfAMethodSaysWhatTheWordsOfItsKeysMean) {
+  EXPECT_THAT(unwrapped(listing_of("dropcompute")),
+              HasSubstr("\"carry-over\": dropped micro-batches come first in the next step"));
 }
 
 TEST(Listing, LinesOfEveryNameFitIntoAUsualTerminal) {

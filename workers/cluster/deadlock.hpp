@@ -19,8 +19,8 @@ struct Deadlock {
   std::vector<std::pair<std::string, std::string>> servers{};  // name and state
 };
 
-// "waiting in receive for worker 3 (algorithms/quorum/backup_workers.cpp:20)", `from` being whom it waits for where
-// that is known; "ended" where there is no place.
+// "waiting in receive for worker 3 (algorithms/quorum/backup_workers.cpp:20)", where
+// `from` is the participant that it waits for, if that is known; "ended" where there is no place.
 std::string what_it_waits_for(const Place* place, const std::string& from = "");
 
 std::string explain(const Deadlock& deadlock);

@@ -36,7 +36,7 @@ class ForwardingCluster : public Cluster {
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override {
     return wrapped().finish(self, std::move(started), place);
   }
-  // perform is start and finish of this cluster, so that who changes these changes it too.
+  // `perform` is not forwarded: it calls start and finish of this cluster, which a wrapper may have changed.
   AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                 const Contribution& contribution, Place place) override {
     return wrapped().all_reduce_sum(self, gradient, numbers, contribution, place);

@@ -64,9 +64,9 @@ class SpanRecorder {
   void add(Rank rank, Activity activity, Time end, const char* what) { add(rank, activity, end, what, Step{-1}, -1); }
   void add(Rank rank, Activity activity, Time end, const char* what, Step step, int micro_batch);
 
-  // The fate of a gradient that took the worker so long. Gradients do not say which micro-batches they are made of:
-  // with servers, they are the worker's first micro-batches of this total that have met no fate yet; without, the
-  // last, and those of which nothing is said are kept.
+  // What becomes of a gradient that took the worker so long. A gradient does not say which micro-batches it is made of.
+  // With servers it is taken to be the worker's first undecided micro-batches that last so long together; without, its
+  // last ones. Micro-batches that stay undecided are kept.
   void keep(Rank worker, Duration computed) { decide(worker, computed, Activity::compute); }
   void lose(Rank worker, Duration computed) { decide(worker, computed, Activity::discarded); }
 

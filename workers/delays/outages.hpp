@@ -27,8 +27,8 @@
 namespace syncopate {
 
 // Where outages take the state so often that the same micro-batch, or a server's step, is begun anew again and again,
-// the run fails at this number. With the lowest mean time between outages that a configuration may have, 1/8 of what is
-// begun anew, that is begun e^8 = 2,981 times on average, and more often than this once in e^33 times.
+// the run fails at this number. The mean time between outages must be at least 1/8 of the micro-batch (or step). At
+// that bound it is begun e^8 = 2,981 times on average, and more often than this number with a probability of e^-33.
 inline constexpr std::int64_t most_restarts = 100'000;
 // Outages that a worker meets in one micro-batch, or from one to the next: the run fails at this number, after a tenth
 // of a second. Micro-batches of a heavy tail, without a mean above all, can be so long that a run would never end.
@@ -60,8 +60,8 @@ struct OutageEntry {
 // The outages of one worker, one after another.
 class WorkerOutages {
  public:
-  // The first that ends after `time`, which must not decrease from call to call; of those that never come, {}.
-  // Throws RunFailure where most_met others end before it.
+  // The first that ends after `time`, which must not decrease from call to call; a default Outage where none comes any
+  // more. Throws RunFailure where most_met others end before it.
   const Outage& next(Time time);
   [[noreturn]] void give_up() const;  // most_met of them
 

@@ -31,7 +31,7 @@ struct DelayReach {
   bool everything() const { return scope == DelayScope::micro_batch && group_size == 1 && workers.empty() && !bursts; }
 };
 
-// The process with this reach. Groups draw what the worker of the group's number would alone; scope "worker" and
+// The process with this reach. Group g draws what worker g would draw by itself; scope "worker" and
 // bursts have random numbers of their own. mean_s(), variance_s2() and minimum_s() are of a micro-batch on a worker
 // that it concerns; with scope "step" of a step's first one.
 std::shared_ptr<const DelayProcess> scoped_delay(std::shared_ptr<const DelayProcess> process, DelayReach reach);

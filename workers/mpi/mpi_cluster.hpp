@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "workers/cluster/cluster.hpp"
+#include "workers/cluster/pace.hpp"
 #include "workers/cluster/run_record.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/outages.hpp"
 #include "workers/mpi/mpi_session.hpp"
-#include "workers/mpi/pace.hpp"
 
 namespace syncopate {
 

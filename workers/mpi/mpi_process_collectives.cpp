@@ -97,7 +97,11 @@ Arrival MpiCluster::Process::arrival_at(const Collective& what, const Contributi
 }
 
 void MpiCluster::Process::stamp(Arrival& own, const Place& place) {
-  if (own.operation != ArrivalFor::end || !is_lost_) clock_.book(Activity::compute);
+  // After its program a worker waits for the others: what of it lies beyond the run's end is taken back as waiting.
+  if (own.operation != ArrivalFor::end)
+    clock_.book(Activity::compute);
+  else if (!is_lost_)
+    clock_.book(Activity::wait, {"end of the run"});
   own.time_ns = clock_.booked().time_since_epoch().count();
   own.message_bytes = sent_bytes_.value();
   own.partial_kept = partial_kept_;

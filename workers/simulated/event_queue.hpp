@@ -39,7 +39,7 @@ class EventQueue {
     return first;
   }
 
-  // The next event and, behind it, those of which one is the second.
+  // The first event, and behind it the few among which the second one is.
   std::span<const Event> next_few() const { return {heap_.data(), std::min(heap_.size(), followers + 1)}; }
 
  private:

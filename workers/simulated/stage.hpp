@@ -62,7 +62,7 @@ class Stage {
   }
   bool has_events() const { return !events_.empty(); }
   Event pop_event() { return events_.pop(); }
-  // The next event and those of which one is the second.
+  // The first event, and behind it the few among which the second one is.
   std::span<const Event> next_few_events() const { return events_.next_few(); }
   void advance_to(Time now) { now_ = now; }
 

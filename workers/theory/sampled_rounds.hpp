@@ -30,7 +30,8 @@ struct Limits {
 
 struct SampledRounds {
   SampledMean time_s;  // of a round: until its slowest worker is done or has stopped
-  // Share of the micro-batches. Its error is at least one of those drawn: a loss that n do not show may befall 3 in n.
+  // Share of the micro-batches. Its error is at least one in those drawn: a loss that none of n draws shows may still
+  // have a probability of 3 / n.
   SampledMean kept{.mean = 1};
 };
 

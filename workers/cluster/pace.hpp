@@ -1,4 +1,4 @@
-// How the MPI cluster paces a micro-batch (the simulated one always takes the drawn duration).
+// How long a micro-batch takes on a cluster that computes it for real. (The simulated one takes the drawn duration.)
 #pragma once
 
 namespace syncopate {
