@@ -24,6 +24,7 @@
 #include "experiments/execution/runner.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "results/formats/output.hpp"
+#include "workers/models/torch_library.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/process/blas_kernel.hpp"
 #include "workers/process/exit_status.hpp"
@@ -294,6 +295,8 @@ int execute(const Task& task, CommandLine& line, const MpiSession& session) {
     print(session, standard_output, line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment));
     return 0;
   }
+  const auto trains_network = [](const Run& planned) { return planned.training.trains_network; };
+  if (std::ranges::any_of(experiment.runs, trains_network)) load_torch();
   if (blas_is_reference()) {
     print(session, standard_error,
           "warning: BLAS is the reference library, slower by an order of magnitude; install OpenBLAS\n");

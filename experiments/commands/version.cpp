@@ -9,6 +9,7 @@
 #include "experiments/commands/listing.hpp"
 #include "results/formats/build_info.hpp"
 #include "workers/models/registry.hpp"
+#include "workers/models/torch_library.hpp"
 #include "workers/process/blas_kernel.hpp"
 
 namespace syncopate {
@@ -36,6 +37,7 @@ std::string version_text() {
   };
   add("compiler", build.compiler);
   add("LibTorch", torch_version());
+  load_torch();
   add("BLAS kernel", blas_kernel() + (blas_is_reference() ? " (the reference BLAS: slow)" : ""));
   add("MPI", mpi_version());
   add("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));

@@ -17,6 +17,7 @@
 #include "results/formats/npy.hpp"
 #include "results/rows/recorder.hpp"
 #include "workers/models/registry.hpp"
+#include "workers/models/torch_library.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/process/blas_kernel.hpp"
 #include "workers/process/interrupt.hpp"
@@ -214,7 +215,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
   const RunMetadata metadata{.cluster = machinery.mpi ? "mpi" : "simulated",
                              .threads = machinery.mpi ? 1 : machinery.threads,
                              .processes = machinery.mpi ? machinery.mpi->size() : 1,
-                             .blas_kernel = blas_kernel(),
+                             .blas_kernel = torch_is_loaded() ? blas_kernel() : "none loaded",
                              .libtorch_version = torch_version(),
                              .start = outcome.start,
                              .end = outcome.end,

@@ -81,6 +81,7 @@ TrainingSection read_training(Settings& root, const ObjectiveContext& context) {
   plan.optimizer =
       read_optimizer(training.section({"optimizer", "Which optimizer, and its settings."}), plan.time_only);
   plan.samples_per_micro_batch = result.objective.samples_per_micro_batch;
+  plan.trains_network = result.objective.has_accuracy;
   plan.make_objective = result.objective.load;
   if (plan.time_only) plan.make_objective = [] { return nullptr; };
   return result;

@@ -42,6 +42,7 @@ struct ClusterPlan {
 // What is trained, and by which steps.
 struct TrainingPlan {
   bool time_only = false;                                              // there is no model
+  bool trains_network = false;                                         // LibTorch computes the model
   std::function<std::shared_ptr<const Objective>()> make_objective{};  // loads data; null result: time-only
   Bytes parameter_bytes{};                                             // 4 P: what collectives carry
   std::int64_t samples_per_micro_batch = 1;

@@ -14,7 +14,7 @@
 #include "workers/datasets/sampler.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/quadratic.hpp"
-#include "workers/models/torch_objective.hpp"
+#include "workers/models/torch_library.hpp"
 
 namespace syncopate {
 namespace {
@@ -217,7 +217,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   const Network built = build_network(model, options, data->size);
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
   plan.load = [network = built, load = data->load, sampling, chunk] {
-    return std::make_shared<TorchObjective>(network, load(), sampling, chunk);
+    return make_torch_objective(network, load(), sampling, chunk);
   };
   return plan;
 }

@@ -66,12 +66,18 @@ std::string blas_kernel() {
   return kernel_name && !blas_is_reference() ? kernel_name() : "not OpenBLAS";
 }
 
-void use_best_blas_kernel(char** argv) {
+void use_one_blas_thread() {
   if (auto* const set_threads = loaded_function<void(int)>("openblas_set_num_threads")) set_threads(1);
-  if (std::getenv(kernel_variable) || std::getenv(guard_variable) || !lacks_avx2(blas_kernel())) return;
+}
+
+void use_best_blas_kernel(char** argv) {
+  use_one_blas_thread();
   const std::string better = best_kernel();
-  if (better.empty()) return;
+  if (better.empty() || std::getenv(kernel_variable) || std::getenv(guard_variable)) return;
+  const bool is_loaded = loaded_function<char*()>("openblas_get_corename") != nullptr;
+  if (is_loaded && !lacks_avx2(blas_kernel())) return;
   setenv(kernel_variable, better.c_str(), 1);
+  if (!is_loaded) return;  // it will find the choice
   setenv(guard_variable, "1", 1);
   execv("/proc/self/exe", argv);
   // Still here: the program could not be started again, so it goes on with the slow kernel.

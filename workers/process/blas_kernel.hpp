@@ -1,5 +1,5 @@
 // OpenBLAS older than the CPU falls back to SSE3 kernels, three times slower than those the CPU can
-// run. The choice is fixed when the library loads, so the program sets it and re-executes itself once.
+// run. The choice is fixed when the library loads.
 #pragma once
 
 #include <string>
@@ -12,8 +12,12 @@ std::string blas_kernel();
 // Whether BLAS is the reference library, slower by an order of magnitude: worth a warning.
 bool blas_is_reference();
 
-// Call first in main. Re-executes the program with OPENBLAS_CORETYPE set if a better kernel exists and
-// the user has not chosen one; sets BLAS to one thread (parallelism comes from independent gradients).
+// BLAS on one thread, if it is loaded: parallelism comes from independent gradients.
+void use_one_blas_thread();
+
+// Call first in main. Unless the user has chosen a kernel, sets OPENBLAS_CORETYPE to the one for this CPU's vectors,
+// for when OpenBLAS is loaded. A program that is linked with it has loaded it already: where its kernel is one of the
+// slow ones, the program re-executes itself, once. Calls use_one_blas_thread().
 void use_best_blas_kernel(char** argv);
 
 }  // namespace syncopate

@@ -1,0 +1,26 @@
+// The library's side of torch_library.hpp. The library has copies of its own of the few sources that TorchObjective
+// calls, no state of which decides what they return; the flag of an interruption is the program's.
+#include <atomic>
+#include <memory>
+
+#include "workers/models/torch_library.hpp"
+#include "workers/models/torch_objective.hpp"
+#include "workers/process/interrupt.hpp"
+
+namespace syncopate {
+namespace {
+
+std::atomic<bool (*)()> interrupted_program = nullptr;
+
+}  // namespace
+
+bool interrupted() { return interrupted_program.load(std::memory_order_relaxed)(); }
+
+}  // namespace syncopate
+
+extern "C" [[gnu::visibility("default")]] void syncopate_make_torch_objective(
+    const syncopate::TorchRequest& request, std::shared_ptr<const syncopate::Objective>& made) {
+  syncopate::interrupted_program = request.interrupted;
+  made = std::make_shared<syncopate::TorchObjective>(request.network, request.dataset, request.sampling,
+                                                     request.chunk_samples);
+}

@@ -1,0 +1,56 @@
+#include "workers/models/torch_library.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <utility>
+
+#include "workers/process/blas_kernel.hpp"
+#include "workers/process/interrupt.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr const char* library_name = "syncopate_torch.so";
+
+std::atomic<bool> loaded = false;
+
+// Never unloaded: objectives and LibTorch's threads live until the end.
+TorchEntry load() {
+  // Global, so that blas_kernel.hpp finds the BLAS that comes along.
+  void* const library = dlopen(library_name, RTLD_NOW | RTLD_GLOBAL);
+  if (!library)
+    throw std::runtime_error(fmt::format("cannot load {}, which is built beside the program and needs LibTorch: {}",
+                                         library_name, dlerror()));
+  void* const entry = dlsym(library, torch_entry_name);
+  if (!entry) throw std::runtime_error(fmt::format("{} is not of this program: {}", library_name, dlerror()));
+  use_one_blas_thread();
+  loaded = true;
+  return reinterpret_cast<TorchEntry>(entry);
+}
+
+TorchEntry torch_entry() {
+  static const TorchEntry entry = load();
+  return entry;
+}
+
+}  // namespace
+
+void load_torch() { torch_entry(); }
+bool torch_is_loaded() { return loaded; }
+
+std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
+                                                      const SamplerOptions& sampling, std::int64_t chunk_samples) {
+  std::shared_ptr<const Objective> made;
+  torch_entry()({.network = network,
+                 .dataset = std::move(dataset),
+                 .sampling = sampling,
+                 .chunk_samples = chunk_samples,
+                 .interrupted = interrupted},
+                made);
+  return made;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,35 @@
+// LibTorch is a library that is loaded when the first network is trained: a third of a second that commands, and MPI
+// ranks without a network, do not spend. No LibTorch here, and no program links it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "workers/datasets/sampler.hpp"
+#include "workers/models/network.hpp"
+#include "workers/training/objective.hpp"
+
+namespace syncopate {
+
+// Loads the library that lies beside the program, with BLAS on one thread; later calls do nothing. Any thread may
+// call it. Throws std::runtime_error with the loader's reason.
+void load_torch();
+bool torch_is_loaded();
+
+// A TorchObjective (torch_objective.hpp, also for the arguments). Loads the library first.
+std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
+                                                      const SamplerOptions& sampling, std::int64_t chunk_samples);
+
+// What the library is asked for, and what it may call.
+struct TorchRequest {
+  const Network& network;
+  std::shared_ptr<const Dataset> dataset;
+  const SamplerOptions& sampling;
+  std::int64_t chunk_samples;
+  bool (*interrupted)();  // the program's
+};
+// The library's only function, by this name.
+using TorchEntry = void (*)(const TorchRequest& request, std::shared_ptr<const Objective>& made);
+inline constexpr const char* torch_entry_name = "syncopate_make_torch_objective";
+
+}  // namespace syncopate
