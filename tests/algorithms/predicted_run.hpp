@@ -1,13 +1,14 @@
 // A small cluster, its formulas and its simulation side by side.
 #pragma once
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tests/algorithms/simulated_run.hpp"
+#include "workers/delays/compute_time.hpp"
 #include "workers/delays/normal.hpp"
+#include "workers/network/fixed.hpp"
 
 namespace syncopate {
 
@@ -40,12 +41,8 @@ struct PredictedRun {
                                     .budget = {.steps = steps},
                                     .learning_rate = rate});
   }
-  std::vector<Prediction> predict(const Algorithm& algorithm) const {
-    return with_input([&](const PredictionInput& input) { return algorithm.forecast(input).predictions; });
-  }
-  std::string why_not_predicted(const Algorithm& algorithm) const {
-    return with_input([&](const PredictionInput& input) { return algorithm.forecast(input).why_none; });
-  }
+  std::vector<Prediction> predict(const Algorithm& algorithm) const;
+  std::string why_not_predicted(const Algorithm& algorithm) const;
 
   // Seconds per step of a simulation, and what was dropped of it.
   struct Simulated {
@@ -54,29 +51,7 @@ struct PredictedRun {
     double error_s;          // standard error of step_s, for methods whose rounds are independent
     double communication_s;  // of a step, as accounts book it, over all workers
   };
-  Simulated simulate(const Algorithm& algorithm) const {
-    const SimulatedRun setup{.workers = workers,
-                             .micro_batches = micro_batches,
-                             .network_s = network_s,
-                             .network = network,
-                             .budget = {.steps = steps},
-                             .delays = delays,
-                             .objective = nullptr,
-                             .seed = seed};
-    const auto outcome = setup.run(algorithm);
-    double kept = 0, dropped = 0, communication_s = 0;
-    for (std::size_t i = 0; i < outcome.totals.kept.size(); ++i) {
-      kept += static_cast<double>(outcome.totals.kept[i]);
-      dropped += static_cast<double>(outcome.totals.dropped[i]);
-      communication_s += to_seconds(start_time + outcome.totals.accounts[i][Activity::communicate]) / workers / steps;
-    }
-    double mean_s = 0, squares = 0;
-    const auto rounds = static_cast<double>(outcome.rounds.size());
-    for (const StepRow& round : outcome.rounds) mean_s += to_seconds(round.duration) / rounds;
-    for (const StepRow& round : outcome.rounds) squares += std::pow(to_seconds(round.duration) - mean_s, 2);
-    return {to_seconds(outcome.totals.end) / steps, dropped / (kept + dropped), std::sqrt(squares) / steps,
-            communication_s};
-  }
+  Simulated simulate(const Algorithm& algorithm) const;
 };
 
 }  // namespace syncopate

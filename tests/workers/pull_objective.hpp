@@ -28,27 +28,8 @@ class PullObjective : public Objective {
   std::size_t weights() const override { return weights_; }
   std::vector<float> initial_parameters(std::uint64_t) const override { return std::vector<float>(size_, 1.0f); }
 
-  PartialGradient gradient(const float* parameters, const float*,
-                           std::span<const MicroBatch> micro_batches) const override {
-    auto values = std::make_shared<std::vector<float>>(size_, 0.0f);
-    for (const MicroBatch& micro_batch : micro_batches)
-      for (std::size_t i = 0; i < size_; ++i) (*values)[i] += parameters[i] - target(micro_batch, i);
-    PartialGradient result;
-    for (const MicroBatch& micro_batch : micro_batches)
-      for (std::size_t i = 0; i < size_; ++i) {
-        const double distance = parameters[i] - target(micro_batch, i);
-        result.loss_sum += distance * distance / 2;
-      }
-    // Two segments, so that borders between segments are met.
-    const std::size_t half = size_ / 2;
-    result.segments.push_back({.offset = 0, .size = half, .data = values->data(), .owner = values});
-    result.segments.push_back({.offset = half, .size = size_ - half, .data = values->data() + half, .owner = values});
-    const std::lock_guard lock(mutex_);
-    ++calls;
-    for (const MicroBatch& micro_batch : micro_batches) evaluated.insert(micro_batch);
-    evaluations += static_cast<std::int64_t>(micro_batches.size());
-    return result;
-  }
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override;
 
   std::int64_t chunk_samples() const override { return chunk_samples_; }
   std::int64_t samples_per_micro_batch() const override { return 1; }
