@@ -62,6 +62,16 @@ TEST(LongTimes, AMicroBatchWithoutEndIsNamedAsTheReason) {
                                HasSubstr("worker 1: waiting in a micro-batch that never ends")));
 }
 
+// What is summed over the workers counts the time of each.
+TEST(LongTimes, TheTimeThatASumTookStopsAtTheLongest) {
+  Gradient sum(nullptr, MicroBatch{}, Duration{5});
+  sum += Gradient(nullptr, MicroBatch{}, Duration::max() - Duration{7});
+  EXPECT_EQ(sum.compute_time(), Duration::max() - Duration{2});
+  sum += Gradient(nullptr, MicroBatch{}, Duration{3});
+  EXPECT_EQ(sum.compute_time(), Duration::max());
+  EXPECT_EQ(sum.micro_batches(), 3);
+}
+
 // Each worker's clock holds 292 years; three of them have 600.
 TEST(LongTimes, SecondsOfAllWorkersTogetherMayBeMore) {
   constexpr double worker_s = 200 * 365.25 * 24 * 3600;

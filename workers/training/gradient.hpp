@@ -79,8 +79,13 @@ class Gradient {
 
   void count(const Gradient& other) {
     micro_batches_ += other.micro_batches_;
-    compute_time_ += other.compute_time_;
+    compute_time_ = sum_or_longest(compute_time_, other.compute_time_);
     marks_ |= other.marks_;
+  }
+  // Each worker's clock holds 292 years; the sum over many may be more. The check costs the inner loop no waiting.
+  static Duration sum_or_longest(Duration a, Duration b) {
+    Duration::rep sum_ns = 0;
+    return __builtin_add_overflow(a.count(), b.count(), &sum_ns) ? Duration::max() : Duration{sum_ns};
   }
   void join(std::vector<Term>&& terms);
 
