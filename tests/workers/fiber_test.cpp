@@ -34,6 +34,27 @@ TEST(Fiber, StopsInTheMiddleAndGoesOnWhereItStopped) {
   EXPECT_EQ(log, "adbecf");
 }
 
+// Returns after the fiber has been suspended so many calls deep, and resumed.
+int suspended_below(Fiber& fiber, int n) {
+  const volatile int depth = n;
+  if (depth == 0) fiber.suspend();
+  return depth == 0 ? 0 : suspended_below(fiber, depth - 1) + 1;
+}
+
+// All together they are deeper than one thread may be: ThreadSanitizer's record of a thread's calls ends at 65,536.
+TEST(Fiber, ManyAreDeepInCallsAtOnce) {
+  constexpr std::size_t count = 100;
+  const StackPool pool(count);
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  std::vector<int> depths(count);
+  for (std::size_t number = 0; number < count; ++number)
+    fibers.push_back(std::make_unique<Fiber>(pool, number,
+                                             [&, number] { depths[number] = suspended_below(*fibers[number], 1000); }));
+  for (int turn = 0; turn < 2; ++turn)
+    for (const auto& fiber : fibers) fiber->resume();
+  EXPECT_EQ(depths, std::vector<int>(count, 1000));
+}
+
 TEST(Fiber, AnExceptionIsCaughtWhereItWasThrown) {
   const StackPool pool(1);
   std::unique_ptr<Fiber> fiber;
@@ -48,6 +69,48 @@ TEST(Fiber, AnExceptionIsCaughtWhereItWasThrown) {
   });
   for (int turn = 0; turn < 4; ++turn) fiber->resume();
   EXPECT_EQ(caught, 3);
+}
+
+// Through frames whose surroundings a sanitizer has marked, and that the next call then lies upon.
+int caught_from_below(int n) {
+  struct Frames {
+    static int throw_below(int n) {
+      volatile char frame[100] = {};
+      if (n == 0) throw std::runtime_error("below");
+      return throw_below(n - 1) + frame[0];
+    }
+    static int wide() {
+      volatile char frame[10'000] = {};
+      int sum = 0;
+      for (volatile char& byte : frame) byte = 1, sum += byte;
+      return sum;
+    }
+  };
+  try {
+    return Frames::throw_below(n);
+  } catch (const std::runtime_error&) {
+    return Frames::wide();
+  }
+}
+
+TEST(Fiber, ExceptionsPassManyFramesOnEitherStack) {
+  const StackPool pool(1);
+  std::unique_ptr<Fiber> fiber;
+  const auto expect_caught = [] { EXPECT_EQ(caught_from_below(40), 10'000); };
+  for (int turns = 0; turns < 3; ++turns) {
+    fiber = std::make_unique<Fiber>(pool, 0, [&] {
+      expect_caught();
+      fiber->suspend();
+      expect_caught();
+    });
+    expect_caught();
+    for (int turn = 0; turn < turns; ++turn) {
+      fiber->resume();
+      expect_caught();
+    }
+    fiber.reset();
+    expect_caught();
+  }
 }
 
 struct Counted {

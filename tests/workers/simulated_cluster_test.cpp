@@ -11,6 +11,7 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/script.hpp"
 #include "tests/algorithms/simulated_run.hpp"
+#include "tests/workers/many_fibers.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/network/jitter.hpp"
 #include "workers/network/parameter_server.hpp"
@@ -271,7 +272,7 @@ TEST(SimulatedCluster, TheEndOfTheVirtualClockIsAnErrorAndNoOverflow) {
 }
 
 TEST(SimulatedCluster, ThousandsOfWorkersAreCheap) {
-  SimulatedRun setup{.workers = 20'000, .budget = {.steps = 3}, .objective = nullptr};  // beyond guard pages
+  SimulatedRun setup{.workers = many_fibers, .budget = {.steps = 3}, .objective = nullptr};
   const auto outcome = setup.run(Script([](Worker& worker) {
     while (worker.budget_left()) {
       Gradient sum = worker.compute_step_gradient();
