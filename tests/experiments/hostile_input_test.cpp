@@ -1,12 +1,7 @@
-// The built program and files that are not what they should be: what reaches the terminal, and what runs out.
+// The built program and files that are not what they should be: what reaches the terminal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <zlib.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <initializer_list>
 #include <string>
@@ -121,82 +116,6 @@ algorithm = "sync-sgd"
   EXPECT_EQ(outcome.err, file +
                              ":12:13: datasets.fashion-mnist.directory = \".\"; ./train-labels-idx1-ubyte: label 0 "
                              "= 99; must be in 0 .. 9\n");
-}
-
-// A limit on the process's memory stands for a machine that has no more.
-TEST_F(HostileInput, MemoryThatDoesNotSufficeIsSaid) {
-  std::string trace = "worker,step,micro_batch,duration_s\n";
-  for (int step = 0; step < 100'000; ++step) trace += "0," + std::to_string(step) + ",0,0.01\n";
-  gzFile file = gzopen((directory / "t.csv.gz").c_str(), "wb");
-  for (int i = 0; i < 200; ++i) gzwrite(file, trace.data(), static_cast<unsigned>(trace.size()));
-  gzclose(file);
-  write("e.toml", time_only);
-  const std::string command =
-      "cd '" + directory.string() +
-      "' && ulimit -v 1500000 && OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 '" SYNCOPATE_PROGRAM
-      "' check e.toml 'delays=[{kind=\"trace\", file=\"t.csv.gz\", end=\"wrap\"}]' >out.txt 2>err.txt";
-  const int status = std::system(command.c_str());
-  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 2);
-  EXPECT_THAT(read("err.txt"),
-              AllOf(HasSubstr("delays.0.file = \"t.csv.gz\"; the memory does not suffice"), HasSubstr("bytes")));
-}
-
-// On fibers, in lockstep, and where nothing is run. No model takes part.
-TEST_F(HostileInput, WorkersThatTheMemoryDoesNotHoldAreRefusedBeforeItIsTaken) {
-  write("e.toml", std::string(time_only) + "label = \"method\"\n");
-  const auto limited = [&](const std::string& command, int megabytes) {
-    return shell("(ulimit -v " + std::to_string(megabytes * 1000) +
-                 " && OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 '" SYNCOPATE_PROGRAM "' " + command +
-                 " cluster.workers=16000000)");
-  };
-  const std::string run = "run e.toml --results results --rerun ";
-  const Outcome lockstep = limited(run, 4000), fibers = limited(run + "methods.method.algorithm=async-sgd", 64000),
-                predicted = limited("predict e.toml", 4000);
-  EXPECT_THAT(lockstep.out, HasSubstr("the memory does not suffice: 16000000 simulated workers take at least 4 GB, "));
-  EXPECT_THAT(fibers.out, HasSubstr("the memory does not suffice: 16000000 simulated workers take at least 80 GB, "));
-  for (const Outcome& outcome : {lockstep, fibers, predicted}) {
-    EXPECT_EQ(outcome.status, 1) << outcome.err;
-    EXPECT_THAT(outcome.out + outcome.err, AllOf(HasSubstr(" GB are free"), Not(HasSubstr("model"))));
-  }
-}
-
-// Of the program's whole life.
-std::int64_t peak_bytes(const std::filesystem::path& directory, const std::string& arguments) {
-  const std::string command =
-      "cd '" + directory.string() + "' && exec '" SYNCOPATE_PROGRAM "' " + arguments + " >out.txt 2>err.txt";
-  const pid_t child = fork();
-  if (child == 0) {
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(127);
-  }
-  int status = -1;
-  rusage usage{};
-  EXPECT_EQ(wait4(child, &status, 0, &usage), child);
-  EXPECT_EQ(status, 0);
-  return 1024 * usage.ru_maxrss;
-}
-
-// Else runs that would come to their end were refused.
-TEST_F(HostileInput, WorkersTakeNoLessMemoryThanIsAskedForThem) {
-  write("e.toml", std::string(time_only) + "label = \"method\"\n");
-  const auto bytes_per_worker = [&](const std::string& override, int workers) {
-    const std::string run = "run e.toml --results results --rerun " + override + " cluster.workers=";
-    return (peak_bytes(directory, run + std::to_string(workers + 1)) - peak_bytes(directory, run + "1")) / workers;
-  };
-  EXPECT_GT(bytes_per_worker("", 400'000), 250) << "in lockstep";
-  EXPECT_GT(bytes_per_worker("methods.method.algorithm=async-sgd", 100'000), 5000) << "on fibers";
-}
-
-// A copy of the list of all values at each of them would take 4 GB.
-TEST_F(HostileInput, AnAxisOfThousandsOfValuesTakesMemoryByTheirNumberNotItsSquare) {
-  std::string values;
-  for (int i = 1; i <= 5000; ++i) values += std::to_string(i) + ",";
-  write("e.toml", std::string(time_only) + "[sweep]\n\"budget.steps\" = [" + values + "]\n");
-  const std::string command = "cd '" + directory.string() +
-                              "' && ulimit -v 2500000 && OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 '" SYNCOPATE_PROGRAM
-                              "' check e.toml >out.txt 2>err.txt";
-  const int status = std::system(command.c_str());
-  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0) << read("err.txt");
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+// In every sanitized program: what tells a sanitizer that something is Open MPI's.
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+extern "C" {
+
+// Libraries stay where they were loaded: at the end of the process, nothing else tells whose a leak was.
+int dlclose(void*) { return 0; }
+
+// Like the C library's, but with a frame pointer, by which the sanitizer finds who called it.
+int __asprintf_chk(char** text, int, const char* format, ...) {
+  va_list arguments, again;
+  va_start(arguments, format);
+  va_copy(again, arguments);
+  const int length = std::vsnprintf(nullptr, 0, format, arguments);
+  va_end(arguments);
+  *text = length < 0 ? nullptr : static_cast<char*>(std::malloc(static_cast<std::size_t>(length) + 1));
+  const int written =
+      *text != nullptr ? std::vsnprintf(*text, static_cast<std::size_t>(length) + 1, format, again) : -1;
+  va_end(again);
+  return written;
+}
+}
