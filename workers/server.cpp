@@ -106,7 +106,7 @@ bool Server::keep(const Message& message, const KeepOptions& options) {
 
 void Server::discard(const Work& work) {
   if (slice_.index == 0) context_.cluster.discard(rank_, work);
-  row_.dropped += work.micro_batches;
+  row_.add({.planned = work.micro_batches});
 }
 
 void Server::descend(const Gradient& gradient, const StepOptions& options) {
@@ -115,12 +115,11 @@ void Server::descend(const Gradient& gradient, const StepOptions& options) {
   rate_factor_ = options.rate_factor;
   take_step(gradient, options, slice_);
   kept_total_ += micro_batches;
-  row_.kept += micro_batches;
+  row_.add({.kept = micro_batches, .planned = micro_batches});
   waiting_.insert(waiting_.end(), waiting_for_next_.begin(), waiting_for_next_.end());
   waiting_for_next_.clear();
   if (file_step() == row_before) return;
-  row_.step = file_step();
-  row_.period = file_step() - row_before;
+  row_.add({.step = file_step(), .period = file_step() - row_before});
   rows_.close(std::exchange(row_, {}), now(), context_.cluster.bytes_sent());
 }
 

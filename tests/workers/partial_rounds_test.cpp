@@ -45,6 +45,13 @@ struct Coordinator {
   PartialRounds rounds;
 };
 
+std::int64_t dropped_of(const Coordinator& coordinator, int worker) {
+  return coordinator.rounds.tally_of(Rank{worker}).dropped(DecidedBy::workers);
+}
+Duration lost_time_of(const Coordinator& coordinator, int worker) {
+  return coordinator.rounds.tally_of(Rank{worker}).lost_time(DecidedBy::workers);
+}
+
 TEST(PartialRounds, ARoundTakesPlaceOnceTheQuorumIsThere) {
   Coordinator coordinator(4);
   EXPECT_FALSE(coordinator.rounds.takes_place());
@@ -57,8 +64,8 @@ TEST(PartialRounds, ARoundTakesPlaceOnceTheQuorumIsThere) {
   EXPECT_EQ(round.arrived, (std::vector<char>{0, 1, 0, 1}));
   EXPECT_EQ(round.contributors, 2);
   EXPECT_EQ(round.micro_batches, 2);
-  EXPECT_EQ(round.kept, 2);
-  EXPECT_EQ(round.dropped, 2);
+  EXPECT_EQ(round.row.kept, 2);
+  EXPECT_EQ(round.row.dropped, 2);
   EXPECT_FALSE(coordinator.rounds.takes_place());  // the next one begins empty
 }
 
@@ -80,13 +87,13 @@ TEST(PartialRounds, LateGradientsAreDroppedAndCountInTheNextRow) {
   coordinator.take();
   coordinator.arrive(1, 0, 100, {.quorum = 1});
   EXPECT_FALSE(coordinator.rounds.takes_place());
-  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).dropped, 2);
-  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).lost, Duration{10});
+  EXPECT_EQ(dropped_of(coordinator, 1), 2);
+  EXPECT_EQ(lost_time_of(coordinator, 1), Duration{0});  // which the worker itself has lost
   coordinator.arrive(0, 1, 2, {.quorum = 1});
   const PartialRound round = coordinator.take();
   EXPECT_EQ(values_of(round), (std::vector<float>{2, 2, 2}));
-  EXPECT_EQ(round.kept, 1);
-  EXPECT_EQ(round.dropped, 1 + 2);
+  EXPECT_EQ(round.row.kept, 1);
+  EXPECT_EQ(round.row.dropped, 1 + 2);
 }
 
 TEST(PartialRounds, LateGradientsAreAccumulatedAlsoWithOnesThatComeInTime) {
@@ -97,8 +104,9 @@ TEST(PartialRounds, LateGradientsAreAccumulatedAlsoWithOnesThatComeInTime) {
   for (const float value : {10.0f, 20.0f}) coordinator.arrive(1, 0, value, first, LateGradient::accumulate);
   coordinator.arrive(2, 0, 100, first, LateGradient::accumulate);
   EXPECT_FALSE(coordinator.rounds.takes_place());  // late gradients are no arrivals
-  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).kept, 0);
-  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).dropped, 4);  // as long as nobody has taken them
+  EXPECT_EQ(coordinator.rounds.tally_of(Rank{1}).kept(), 0);
+  EXPECT_EQ(dropped_of(coordinator, 1), 4);  // as long as nobody has taken them
+  EXPECT_EQ(lost_time_of(coordinator, 1), Duration{20});
   coordinator.arrive(0, 1, 1000, second);
   coordinator.arrive(1, 1, 40, second);
   const PartialRound round = coordinator.take();
@@ -106,9 +114,9 @@ TEST(PartialRounds, LateGradientsAreAccumulatedAlsoWithOnesThatComeInTime) {
   EXPECT_EQ(round.contributors, 3);
   EXPECT_EQ(round.arrived, (std::vector<char>{1, 1, 0}));
   EXPECT_EQ(round.micro_batches, 5);
-  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).kept, 3);
-  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).dropped, 3);
-  EXPECT_EQ(coordinator.rounds.share_of(Rank{1}).lost, Duration{0});
+  EXPECT_EQ(coordinator.rounds.tally_of(Rank{1}).kept(), 3);
+  EXPECT_EQ(dropped_of(coordinator, 1), 3);
+  EXPECT_EQ(lost_time_of(coordinator, 1), Duration{0});
 }
 
 TEST(PartialRounds, WorkersThatHaveLeftAreNotWaitedFor) {

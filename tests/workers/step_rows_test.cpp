@@ -5,7 +5,7 @@
 namespace syncopate {
 namespace {
 
-std::vector<StepRow> rows_of(const std::vector<std::vector<WorkerStep>>& by_worker) {
+std::vector<StepRow> rows_of(const std::vector<std::vector<StepRow>>& by_worker) {
   struct Seen : RunObserver {
     std::vector<StepRow> rows;
     void on_row(const StepRow& row) override { rows.push_back(row); }
@@ -16,11 +16,13 @@ std::vector<StepRow> rows_of(const std::vector<std::vector<WorkerStep>>& by_work
   return seen.rows;
 }
 
+Time at(int nanoseconds) { return start_time + Duration{nanoseconds}; }
+
 TEST(StepRows, RowsOfEqualNumberAreSummedAndEndWithTheLast) {
-  const auto rounds = rows_of({{{.step = 1, .kept = 2, .dropped = 0, .period = 1, .end_ns = 100, .bytes = 10},
-                                {.step = 2, .kept = 1, .dropped = 1, .period = 1, .end_ns = 250, .bytes = 30}},
-                               {{.step = 1, .kept = 1, .dropped = 1, .period = 1, .end_ns = 170, .bytes = 5},
-                                {.step = 2, .kept = 2, .dropped = 0, .period = 3, .end_ns = 200, .bytes = 5}}});
+  const auto rounds = rows_of({{{.step = 1, .end = at(100), .kept = 2, .dropped = 0, .period = 1, .bytes = 10},
+                                {.step = 2, .end = at(250), .kept = 1, .dropped = 1, .period = 1, .bytes = 30}},
+                               {{.step = 1, .end = at(170), .kept = 1, .dropped = 1, .period = 1, .bytes = 5},
+                                {.step = 2, .end = at(200), .kept = 2, .dropped = 0, .period = 3, .bytes = 5}}});
   ASSERT_EQ(rounds.size(), 2u);
   EXPECT_EQ(rounds[0].step, Step{1});
   EXPECT_EQ(rounds[0].kept, 3);
@@ -36,10 +38,10 @@ TEST(StepRows, RowsOfEqualNumberAreSummedAndEndWithTheLast) {
 
 // A worker may pass steps over, or end before the others.
 TEST(StepRows, StepsThatNotAllHaveTakenAreRowsToo) {
-  const auto rounds = rows_of({{{.step = 1, .kept = 1, .end_ns = 900, .bytes = 4}},
-                               {{.step = 1, .kept = 1, .end_ns = 100, .bytes = 1},
-                                {.step = 2, .kept = 1, .end_ns = 200, .bytes = 2},
-                                {.step = 5, .kept = 1, .end_ns = 1000, .bytes = 8}},
+  const auto rounds = rows_of({{{.step = 1, .end = at(900), .kept = 1, .bytes = 4}},
+                               {{.step = 1, .end = at(100), .kept = 1, .bytes = 1},
+                                {.step = 2, .end = at(200), .kept = 1, .bytes = 2},
+                                {.step = 5, .end = at(1000), .kept = 1, .bytes = 8}},
                                {}});
   ASSERT_EQ(rounds.size(), 3u);
   EXPECT_EQ(rounds[0].kept, 2);

@@ -17,6 +17,11 @@ struct Account {
   std::array<Duration, activities> time{};
   Duration& operator[](Activity activity) { return time[static_cast<std::size_t>(activity)]; }
   Duration operator[](Activity activity) const { return time[static_cast<std::size_t>(activity)]; }
+  // Time that counted as computing was for nothing.
+  void lose(Duration spent) {
+    (*this)[Activity::compute] -= spent;
+    (*this)[Activity::discarded] += spent;
+  }
   Duration total() const;
 };
 

@@ -1,5 +1,5 @@
-// One participant's book: where its time goes, and what becomes of its micro-batches. Time passes nowhere else, so that
-// clock, account and spans say the same; and what a worker adds to a row it adds to its own counts, too.
+// One participant's book: where its time goes, and what becomes of its micro-batches. All clusters enter both here and
+// nowhere else, so that clock, account, spans, counts and rows say the same.
 #pragma once
 
 #include <cstdint>
@@ -8,25 +8,10 @@
 #include "workers/cluster/collective.hpp"
 #include "workers/cluster/span_recorder.hpp"
 #include "workers/cluster/step_row.hpp"
+#include "workers/cluster/tally.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
-
-// What has become of a worker's micro-batches.
-struct Tally {
-  std::int64_t computed = 0;   // their gradients exist
-  std::int64_t cancelled = 0;  // a message ended them
-  std::int64_t kept = 0;       // they are in a model
-  std::int64_t dropped = 0;    // planned, and never will be
-  Duration kept_time{};        // with servers: what those took that the servers kept
-
-  void count(const Contribution& part) {
-    kept += part.kept;
-    dropped += part.planned - part.kept;
-  }
-  // With servers, who alone know what they keep: all else that was begun.
-  std::int64_t dropped_by_servers() const { return computed + cancelled - kept; }
-};
 
 class Book {
  public:
@@ -48,34 +33,46 @@ class Book {
   void meet() { met_at_ = now_; }
   Time met_at() const { return met_at_; }
 
-  // Time that was spent on a gradient which nobody will take.
+  // Micro-batches have come to their end, in this time; a message has ended one.
+  void compute(std::int64_t micro_batches, Duration time) { tally_.compute(micro_batches, time); }
+  void cancel() { tally_.cancel(); }
+  // Time was spent on a gradient that nobody will take.
   void lose(Duration time) {
     if (spans_) spans_->lose(self_, time);
-    account_[Activity::compute] -= time;
-    account_[Activity::discarded] += time;
+    tally_.lose(time);
   }
-
+  // A server keeps it.
+  void keep(const Work& work) {
+    if (spans_) spans_->keep(self_, work.time);
+    tally_.keep(work);
+  }
   // What the worker brings to a row of steps.csv.
   void contribute(const Contribution& part, StepRow& row) {
-    tally.count(part);
+    if (spans_) spans_->keep(self_, part.compute_time);
+    tally_.contribute(part);
     row.add(part);
   }
+  // Planned, for a row that does not come any more.
+  void drop(std::int64_t micro_batches) { tally_.drop(micro_batches); }
 
+  // As time has passed: what was lost since counts as computed.
   const Account& account() const { return account_; }
-  // To correct what cannot be known while time passes: how the run's end cuts it.
-  Account& account() { return account_; }
-  SpanRecorder* spans() const { return spans_; }
+  const Tally& tally() const { return tally_; }
+
+  // The run has ended, and the worker has waited for that, or has run ahead of it with what came too late: the account
+  // up to the end, with what was for nothing. `down_beyond`: of outages, after the end.
+  Account account_at(Time end, Duration down_beyond, DecidedBy who) const;
+
+  // On a wall clock the end is over by the time that it is known. Takes back what lies beyond it, from the spans too,
+  // and says how much of that was compute, of micro-batches alone where spans tell them apart.
+  Duration take_back(Time end);
 
  private:
   Time now_ = start_time;
   Time met_at_ = start_time;
   Account account_;
   SpanRecorder* spans_ = nullptr;
-
- public:
-  Tally tally;
-
- private:
+  Tally tally_;
   Rank self_{};
 };
 

@@ -20,6 +20,8 @@ struct Contribution {
   Step step{};               // optimizer steps done when the round ends
   Step period{};             // optimizer steps since the last synchronisation
   Duration compute_time{};   // spent on what is kept, for finish_round
+
+  std::int64_t dropped() const { return planned - kept; }
 };
 
 // When a partial all-reduce takes place: once `quorum` workers have arrived at it, or once `rank` has. All

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "workers/cluster/account.hpp"
+#include "workers/cluster/tally.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
@@ -25,6 +26,13 @@ struct RunTotals {
   std::vector<std::int64_t> emulated;  // such micro-batches per worker
   std::vector<std::int64_t> overruns;  // those of them that took longer
   Duration overrun_excess{};           // by so much, together
+
+  // The next worker's.
+  void add(const Account& account, const Tally& tally, DecidedBy who) {
+    accounts.push_back(account);
+    kept.push_back(tally.kept());
+    dropped.push_back(tally.dropped(who));
+  }
 };
 
 }  // namespace syncopate

@@ -64,8 +64,12 @@ void SpanRecorder::move_in(Rank rank, const std::vector<Span>& spans) {
 }
 
 void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
-  Track& track = tracks_[index(worker)];
   if (computed <= Duration{}) return;
+  if (collected_) {
+    collected_->push_back({worker, computed, fate});
+    return;
+  }
+  Track& track = tracks_[index(worker)];
   if (track.stopped) {
     if (servers_ == 0) computed -= track.unrecorded;  // the last, which are not there
     if (computed <= Duration{} || track.fates_left == 0) return;

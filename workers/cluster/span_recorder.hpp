@@ -66,9 +66,21 @@ class SpanRecorder {
 
   // What becomes of a gradient that took the worker so long. A gradient does not say which micro-batches it is made of.
   // With servers it is taken to be the worker's first undecided micro-batches that last so long together; without, its
-  // last ones. Micro-batches that stay undecided are kept.
-  void keep(Rank worker, Duration computed) { decide(worker, computed, Activity::compute); }
+  // last ones. Micro-batches that stay undecided are kept, so that it need not be said where there are no servers.
+  void keep(Rank worker, Duration computed) {
+    if (servers_ > 0) decide(worker, computed, Activity::compute);
+  }
   void lose(Rank worker, Duration computed) { decide(worker, computed, Activity::discarded); }
+
+  // Where a worker's spans are in another process, its fates are collected, and decided there in their order.
+  struct Fate {
+    Rank worker{};
+    Duration computed{};
+    Activity is{};  // compute: kept
+  };
+  void collect_fates() { collected_.emplace(); }
+  const std::optional<std::vector<Fate>>& collected_fates() const { return collected_; }
+  void decide(const Fate& fate) { decide(fate.worker, fate.computed, fate.is); }
 
   // Removes what lies beyond `end`, and says how much it was, as it was added; nothing if recording has ended
   // before.
@@ -115,6 +127,7 @@ class SpanRecorder {
   int servers_;
   Limits limits_;
   std::vector<Track> tracks_;
+  std::optional<std::vector<Fate>> collected_;
 };
 
 // The spans' durations by activity.

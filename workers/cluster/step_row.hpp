@@ -21,9 +21,15 @@ struct StepRow {
 
   void add(const Contribution& part) {
     kept += part.kept;
-    dropped += part.planned - part.kept;
+    dropped += part.dropped();
     step = std::max(step, part.step);
     period = std::max(period, part.period);
+  }
+  // Parts of one row that were added up apart: it ends with the last.
+  void merge(const StepRow& part) {
+    add({.kept = part.kept, .planned = part.kept + part.dropped, .step = part.step, .period = part.period});
+    end = std::max(end, part.end);
+    bytes += part.bytes;
   }
 };
 

@@ -48,9 +48,14 @@ void MpiCluster::Process::start() {
   const int participants = ranks_of(options_);
   post_.emplace(communicators_.messages(), participants);
   mailbox_.emplace(*post_, options_.training);
-  known_.assign(options_.workers, {});
+  SpanRecorder* const recorder = is_worker() || is_server() ? spans() : nullptr;
+  // What servers keep they know alone, and the workers' spans are elsewhere.
+  if (recorder && options_.servers > 0) recorder->collect_fates();
+  books_ = ByRank<Book>(options_.workers);
+  for (const Rank worker : Ranks(options_.workers)) books_[worker] = Book(worker, start_time, recorder);
+  emulation_ = {};
+  cut_time_ = {};
   own_steps_.clear();
-  fates_.clear();
   staleness_.clear();
   end_ = start_time;
   closed_rows_.emplace(options_.observer);
@@ -74,7 +79,7 @@ void MpiCluster::Process::start() {
                 .buffers = options_.training.objective().buffers()};
     rounds_.emplace(options_.workers, layout);
   }
-  clock_.restart(communicators_.common_start_ns(), is_worker() || is_server() ? spans() : nullptr, self_);
+  clock_.restart(communicators_.common_start_ns(), recorder, self_);
 }
 
 // After its program a participant says so, and takes in what the others still send.

@@ -27,13 +27,6 @@
 
 namespace syncopate {
 
-// What became of a worker's gradient, for the spans that rank 0 puts together.
-struct GradientFate {
-  Rank worker{};
-  Duration compute_time{};
-  bool kept = false;
-};
-
 class MpiCluster::Process {
  public:
   explicit Process(const Options& options);
@@ -67,13 +60,10 @@ class MpiCluster::Process {
   // ended: the run is over.
   struct NeverHeardOfAgain {};
 
-  // What this rank knows about one worker; summed over the ranks at the end.
-  struct Known : Tally {
-    Duration computed_time{};   // spent on what was computed
-    Duration lost_time{};       // without servers: spent on what was dropped
-    Duration cut_time{};        // computed beyond the end of the run, and so in none of the accounts
-    std::int64_t emulated = 0;  // micro-batches whose arithmetic had a drawn duration to fit into
-    std::int64_t overruns = 0;  // those of them that did not
+  // Where arithmetic is to fit into drawn durations: of this worker.
+  struct Emulation {
+    std::int64_t emulated = 0;  // micro-batches that have one
+    std::int64_t overruns = 0;  // those of them that did not fit
     Duration overrun_excess{};  // by so much, together
   };
 
@@ -94,7 +84,9 @@ class MpiCluster::Process {
   bool others_are_through() const;
   bool nobody_can_send(std::optional<Rank> from) const;
   int workers_gone() const;
-  Known& known_of(Rank worker) { return known_[worker]; }
+  // This rank's own, with its clock, or what it knows of another worker's work.
+  Book& book_of(Rank worker) { return worker == self_ ? clock_.book() : books_[worker]; }
+  DecidedBy decided_by() const { return options_.servers > 0 ? DecidedBy::servers : DecidedBy::workers; }
 
   // What this rank waits for that only others can bring.
   struct Awaited {
@@ -176,10 +168,11 @@ class MpiCluster::Process {
   bool has_lost_state_ = false;
   std::optional<MpiAssembly> all_;  // of the workers; its last collective is the end of the run
   std::map<Members, MpiAssembly> groups_;
-  int workers_gone_told_ = 0;          // a server: of workers that have ended
-  ByRank<Known> known_;                // by worker
-  std::vector<WorkerStep> own_steps_;  // of a method without collectives
-  std::vector<GradientFate> fates_;
+  int workers_gone_told_ = 0;  // a server: of workers that have ended
+  ByRank<Book> books_;         // of the other workers; summed over the ranks at the end
+  Emulation emulation_;
+  Duration cut_time_{};             // computed beyond the end of the run, and so in none of the accounts
+  std::vector<StepRow> own_steps_;  // of a method without collectives
   std::vector<std::int64_t> staleness_;
   std::int64_t kept_in_collectives_ = 0;
   Bytes collective_bytes_{};             // of all workers, known to each

@@ -168,12 +168,14 @@ void MpiCluster::Process::conclude_arrivals(MpiAssembly& assembly, MpiCollective
   collective.blocks = true;
   StepRow& row = collective.row;
   Bytes message_bytes{};
-  for (const Arrival& arrival : arrivals) {
+  clock_.book().contribute(contribution_of(collective.own), row);
+  for (std::size_t member = 0; member < arrivals.size(); ++member) {
+    const Arrival& arrival = arrivals[member];
     agreed.micro_batches += arrival.micro_batches;
     agreed.wide |= arrival.wide != 0;
     collective.blocks = collective.blocks && arrival.blocks != 0;
     message_bytes += Bytes{arrival.message_bytes};
-    row.add(contribution_of(arrival));
+    if (first.value + static_cast<int>(member) != self_.value) row.add(contribution_of(arrival));
   }
 
   Collective& what = collective.what;
@@ -192,7 +194,6 @@ void MpiCluster::Process::conclude_arrivals(MpiAssembly& assembly, MpiCollective
     if (self_ == Rank{0}) ++collectives_;
     collective_bytes_ += moved;
     kept_in_collectives_ += row.kept;
-    known_of(self_).count(contribution_of(collective.own));
     collective.agreement = {.time = last_arrival(arrivals),
                             .micro_batches = kept_in_collectives_ + arrivals.front().partial_kept,
                             .bytes = collective_bytes_ + message_bytes};

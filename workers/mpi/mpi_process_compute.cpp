@@ -47,15 +47,14 @@ std::optional<Gradient> MpiCluster::Process::compute_gradient(const ModelStatePt
     sleep_until(end, down ? Deadline() : deadline, is_endless);
     if (down || !is_cancelled(deadline)) continue;
     book_passage(slot, passage, false);
-    ++known_of(self_).cancelled;
+    clock_.book().cancel();
     return std::nullopt;
   }
   if (is_endless) sleep_for_ever();  // nobody is left who could send
   const Duration spent = book_passage(slot, passage, passage.kept);
   has_lost_state_ = passage.lost_state;
   if (!passage.kept) return std::nullopt;
-  ++known_of(self_).computed;
-  known_of(self_).computed_time += spent;
+  clock_.book().compute(1, spent);
   const bool is_through = passage.end <= clock_.booked();  // not cut short by the servers' end
   if (is_through && options_.record && options_.record->durations) record_duration(slot, spent, injected);
   return sum ? Gradient(std::move(sum), 1, spent) : Gradient(at, samples, spent);
@@ -102,16 +101,15 @@ bool MpiCluster::Process::is_cancelled(const Deadline& deadline) {
 
 std::optional<Gradient> MpiCluster::Process::cancel(const MicroBatch& slot) {
   clock_.book(Activity::discarded, {micro_batch_name, slot.step, slot.index});
-  ++known_of(self_).cancelled;
+  clock_.book().cancel();
   return std::nullopt;
 }
 
 void MpiCluster::Process::count_overrun(Duration drawn, Duration measured) {
-  Known& own = known_of(self_);
-  ++own.emulated;
+  ++emulation_.emulated;
   if (measured <= drawn) return;
-  ++own.overruns;
-  own.overrun_excess += measured - drawn;
+  ++emulation_.overruns;
+  emulation_.overrun_excess += measured - drawn;
 }
 
 void MpiCluster::Process::record_duration(const MicroBatch& slot, Duration spent, Duration injected) {

@@ -87,37 +87,19 @@ void MpiCluster::Process::keep(const Work& work, Step staleness) {
   const auto steps = static_cast<std::size_t>(std::max<Step::Rep>(staleness.value(), 0));
   if (staleness_.size() <= steps) staleness_.resize(steps + 1);
   ++staleness_[steps];
-  Known& worker = known_of(work.worker);
-  worker.kept += work.micro_batches;
-  worker.kept_time += work.time;
-  if (spans()) fates_.push_back({work.worker, work.time, true});
+  book_of(work.worker).keep(work);
 }
 
-// With servers, what was computed and not kept counts as discarded in the totals.
-void MpiCluster::Process::discard(const Work& work) {
-  if (options_.servers == 0) {
-    known_of(work.worker).lost_time += work.time;
-    if (spans()) spans()->lose(self_, work.time);
-  } else if (spans()) {
-    fates_.push_back({work.worker, work.time, false});
-  }
-}
+void MpiCluster::Process::discard(const Work& work) { book_of(work.worker).lose(work.time); }
 
 void MpiCluster::Process::finish_round(const Contribution& contribution) {
   clock_.book(Activity::compute);
-  known_of(self_).count(contribution);
-  known_of(self_).kept_time += contribution.compute_time;
-  if (spans() && options_.servers > 0) fates_.push_back({self_, contribution.compute_time, true});  // no server says so
-  if (own_steps_.empty() || own_steps_.back().step != contribution.step.value())
-    own_steps_.push_back({.step = contribution.step.value()});
-  WorkerStep& row = own_steps_.back();
-  row.kept += contribution.kept;
-  row.dropped += contribution.planned - contribution.kept;
-  row.period += contribution.period.value();
-  row.end_ns = clock_.booked().time_since_epoch().count();
-  Bytes bytes = sent_bytes_;
-  for (const Bytes received : bytes_received_) bytes += received;
-  row.bytes = bytes.value();
+  if (own_steps_.empty() || own_steps_.back().step != contribution.step) own_steps_.emplace_back();
+  StepRow& row = own_steps_.back();
+  clock_.book().contribute(contribution, row);
+  row.end = clock_.booked();
+  row.bytes = sent_bytes_;
+  for (const Bytes received : bytes_received_) row.bytes += received;
 }
 
 }  // namespace syncopate

@@ -44,7 +44,7 @@ std::vector<PartialSum> MpiCluster::Process::partial_all_reduce(const Gradient& 
   if (!knows_it_is_late)
     clock_.book_until(Activity::wait, std::min(results_.front().sum.agreement.time, now()), {place.operation});
   clock_.book(Activity::communicate, {place.operation});
-  if (spans() && late == LateGradient::drop && !results_.front().in_time) spans()->lose(self_, gradient.compute_time());
+  if (late == LateGradient::drop && !results_.front().in_time) clock_.book().lose(gradient.compute_time());
   if (!knows_it_is_late) clock_.meet();
   const std::size_t count = results_.front().in_time ? 1 : results_.size();
   std::vector<PartialSum> sums;
@@ -93,11 +93,10 @@ void MpiCluster::Process::conclude_partial_rounds() {
 void MpiCluster::Process::conclude_partial(PartialRound round) {
   ++collectives_;
   sent_bytes_ += all_reduce_bytes(workers(), options_.training.parameter_bytes());
-  partial_kept_ += round.kept;
+  partial_kept_ += round.row.kept;
   const AgreedProgress agreement{
       .time = now(), .micro_batches = kept_in_collectives_ + partial_kept_, .bytes = bytes_sent()};
-  closed_rows_->close({.step = Step{round.number + 1}, .kept = round.kept, .dropped = round.dropped, .period = 1},
-                      now(), agreement.bytes);
+  closed_rows_->close(round.row, now(), agreement.bytes);
   PartialResult result{.micro_batches = round.micro_batches,
                        .contributors = round.contributors,
                        .in_time = false,

@@ -94,7 +94,7 @@ std::vector<Span> read_spans(Reader& in) {
 // What rank `from` has written (see own_record): its spans and micro-batches go into the record.
 struct RestOfRecord {
   Duration cut_off{};  // of its computed micro-batches, beyond the end of the run
-  std::vector<GradientFate> fates;
+  std::vector<SpanRecorder::Fate> fates;
 };
 RestOfRecord read_record(Reader in, Rank from, RunRecord& record) {
   RestOfRecord rest;
@@ -106,8 +106,8 @@ RestOfRecord read_record(Reader in, Rank from, RunRecord& record) {
     rest.cut_off = in.duration();
     for (std::int64_t count = in.number(); count > 0; --count) {
       const Rank worker = in.rank();
-      const Duration compute_time = in.duration();
-      rest.fates.push_back({worker, compute_time, in.number() != 0});
+      const Duration computed = in.duration();
+      rest.fates.push_back({worker, computed, static_cast<Activity>(in.number())});
     }
   }
   if (!record.durations) return rest;
@@ -132,12 +132,13 @@ std::vector<std::int64_t> MpiCluster::Process::own_record() {
     const bool takes_part = is_worker() || is_server();
     put_spans(out, takes_part ? record.spans->spans(self_) : std::vector<Span>{});
     out.put(takes_part && record.spans->stopped(self_));
-    out.put(is_worker() ? known_of(self_).cut_time : Duration{});
-    out.put(std::ssize(fates_));
-    for (const GradientFate& fate : fates_) {
+    out.put(cut_time_);
+    const auto fates = record.spans->collected_fates().value_or(std::vector<SpanRecorder::Fate>());
+    out.put(std::ssize(fates));
+    for (const SpanRecorder::Fate& fate : fates) {
       out.put(fate.worker.value);
-      out.put(fate.compute_time);
-      out.put(fate.kept);
+      out.put(fate.computed);
+      out.put(static_cast<std::int64_t>(fate.is));
     }
   }
   if (record.durations) {
@@ -180,8 +181,7 @@ void MpiCluster::Process::gather_record() {
   }
   if (!record.spans) return;
   for (const RestOfRecord& rest : rests)
-    for (const auto& [worker, compute_time, kept] : rest.fates)
-      kept ? record.spans->keep(worker, compute_time) : record.spans->lose(worker, compute_time);
+    for (const SpanRecorder::Fate& fate : rest.fates) record.spans->decide(fate);
   // Late gradients that no round of partial all-reduces took any more; of what was cut off nothing is there.
   for (int worker = 0; worker < options_.workers; ++worker)
     record.spans->lose(Rank{worker},

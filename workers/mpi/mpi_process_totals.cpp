@@ -49,7 +49,7 @@ RunTotals MpiCluster::Process::totals() {
   std::size_t staleness_size = 0;
   const Time end = agree_on_end(staleness_size);
   const Duration cut = clock_.close(end);
-  if (is_worker()) known_of(self_).cut_time = cut;
+  if (is_worker()) cut_time_ = cut;
   std::vector<std::int64_t> sums = own_sums(staleness_size);
   reduce_politely(sums, MPI_SUM, communicators_, [] {});
   RunTotals totals = read_totals(sums, staleness_size);
@@ -61,20 +61,15 @@ RunTotals MpiCluster::Process::totals() {
 
 std::vector<std::int64_t> MpiCluster::Process::own_sums(std::size_t staleness_size) {
   std::vector<std::int64_t> sums;
-  for (int worker = 0; worker < options_.workers; ++worker) {
-    Known known = known_of(Rank{worker});
-    if (rounds_) {
-      const PartialRounds::Share share = rounds_->share_of(Rank{worker});
-      known.kept += share.kept;
-      known.dropped += share.dropped;
-      known.lost_time += share.lost;
-    }
-    for (const Duration time : clock_.account().time) sums.push_back(worker == self_.value ? time.count() : 0);
-    sums.insert(sums.end(),
-                {known.kept, known.dropped, known.computed, known.cancelled, known.emulated, known.overruns});
-    for (const Duration time :
-         {known.computed_time, known.kept_time, known.lost_time, known.cut_time, known.overrun_excess})
-      sums.push_back(time.count());
+  for (const Rank worker : Ranks(options_.workers)) {
+    const bool is_own = worker == self_;
+    Tally tally = book_of(worker).tally();
+    if (rounds_) tally += rounds_->tally_of(worker);
+    const Emulation emulation = is_own ? emulation_ : Emulation();
+    for (const Duration time : (is_own ? clock_.book().account() : Account()).time) sums.push_back(time.count());
+    for (const std::int64_t number : tally.numbers()) sums.push_back(number);
+    sums.insert(sums.end(), {emulation.emulated, emulation.overruns, emulation.overrun_excess.count(),
+                             is_own ? cut_time_.count() : 0});
   }
   const Bytes collective_bytes = self_.value == 0 ? collective_bytes_ : Bytes{0};
   const Bytes message_bytes = sent_bytes_ - bytes_to_servers_ + bytes_from_workers_;
@@ -90,24 +85,17 @@ RunTotals MpiCluster::Process::read_totals(std::span<const std::int64_t> sums, s
   for (int worker = 0; worker < options_.workers; ++worker) {
     Account account;
     for (Duration& time : account.time) time = Duration{*next++};
-    Known sum;
-    for (std::int64_t* const count :
-         {&sum.kept, &sum.dropped, &sum.computed, &sum.cancelled, &sum.emulated, &sum.overruns})
-      *count = *next++;
-    for (Duration* const time :
-         {&sum.computed_time, &sum.kept_time, &sum.lost_time, &sum.cut_time, &sum.overrun_excess})
-      *time = Duration{*next++};
-    // What was computed and not kept, as far as it lies within the run.
-    const Duration not_kept = options_.servers > 0 ? sum.computed_time - sum.kept_time : sum.lost_time;
-    const Duration lost = std::clamp(not_kept - sum.cut_time, Duration{0}, account[Activity::compute]);
-    account[Activity::compute] -= lost;
-    account[Activity::discarded] += lost;
-    totals.accounts.push_back(account);
-    totals.kept.push_back(sum.kept);
-    totals.emulated.push_back(sum.emulated);
-    totals.overruns.push_back(sum.overruns);
-    totals.overrun_excess += sum.overrun_excess;
-    totals.dropped.push_back(options_.servers > 0 ? sum.dropped_by_servers() : sum.dropped);
+    Tally::Numbers numbers;
+    for (std::int64_t& number : numbers) number = *next++;
+    const Tally tally = Tally::of(numbers);
+    totals.emulated.push_back(*next++);
+    totals.overruns.push_back(*next++);
+    totals.overrun_excess += Duration{*next++};
+    const Duration cut_time{*next++};
+    // As far as it lies within the run.
+    const Duration lost = tally.lost_time(decided_by()) - cut_time;
+    account.lose(std::clamp(lost, Duration{0}, account[Activity::compute]));
+    totals.add(account, tally, decided_by());
   }
   totals.bytes = Bytes{*next++};
   totals.collectives = *next++;
@@ -122,19 +110,19 @@ void MpiCluster::Process::report_rows() {
   const MPI_Comm everyone = communicators_.everyone();
   int ranks = 0;
   MPI_Comm_size(everyone, &ranks);
-  const int own_bytes = static_cast<int>(own_steps_.size() * sizeof(WorkerStep));
+  const int own_bytes = static_cast<int>(own_steps_.size() * sizeof(StepRow));
   std::vector<int> bytes(static_cast<std::size_t>(ranks)), begin(static_cast<std::size_t>(ranks));
   MPI_Gather(&own_bytes, 1, MPI_INT, bytes.data(), 1, MPI_INT, booking_rank, everyone);
   std::exclusive_scan(bytes.begin(), bytes.end(), begin.begin(), 0);
-  std::vector<WorkerStep> all(static_cast<std::size_t>(begin.back() + bytes.back()) / sizeof(WorkerStep));
+  std::vector<StepRow> all(static_cast<std::size_t>(begin.back() + bytes.back()) / sizeof(StepRow));
   MPI_Gatherv(own_steps_.data(), own_bytes, MPI_BYTE, all.data(), bytes.data(), begin.data(), MPI_BYTE, booking_rank,
               everyone);
   if (self_.value != booking_rank || !options_.observer) return;
-  std::vector<std::vector<WorkerStep>> by_worker;
+  std::vector<std::vector<StepRow>> by_worker;
   auto next = all.begin();
   for (int worker = 0; worker < options_.workers; ++worker) {
     const auto count = static_cast<std::ptrdiff_t>(bytes[static_cast<std::size_t>(worker)]) /
-                       static_cast<std::ptrdiff_t>(sizeof(WorkerStep));
+                       static_cast<std::ptrdiff_t>(sizeof(StepRow));
     by_worker.emplace_back(next, next + count);
     next += count;
   }

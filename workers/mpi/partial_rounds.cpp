@@ -13,15 +13,12 @@ int count(const ByRank<char>& flags) { return static_cast<int>(std::count(flags.
 }  // namespace
 
 PartialRounds::PartialRounds(int workers, ValueLayout layout)
-    : workers_(workers), layout_(layout), arrived_(workers, 0), left_(workers, 0), shares_(workers) {}
+    : workers_(workers), layout_(layout), arrived_(workers, 0), left_(workers, 0), tallies_(workers) {}
 
 void PartialRounds::arrive(const PartialArrival& arrival, FlatVector values) {
   const bool in_time = arrival.round == open_;
   if (!in_time && arrival.late == LateGradient::drop) {
-    Share& share = shares_[arrival.worker];
-    share.dropped += arrival.planned;
-    share.lost += arrival.compute_time;
-    dropped_ += arrival.planned;
+    book(arrival.worker, {.planned = arrival.planned});
     return;
   }
   add(parts_[arrival.worker], arrival, std::move(values));
@@ -42,6 +39,11 @@ void PartialRounds::add(Part& part, const PartialArrival& arrival, FlatVector va
   part.kept += arrival.kept;
   part.planned += arrival.planned;
   part.compute_time += arrival.compute_time;
+}
+
+void PartialRounds::book(Rank worker, const Contribution& part) {
+  tallies_[worker].contribute(part);
+  row_.add(part);
 }
 
 // Where one of the two is wide the sum is.
@@ -72,16 +74,14 @@ PartialRound PartialRounds::take() {
   PartialRound round;
   round.number = open_++;
   round.arrived = arrived_.values();
-  round.dropped = std::exchange(dropped_, 0);
   for (auto& [rank, part] : std::exchange(parts_, {})) {
     add_values_to(round.sum, round.wide, std::move(part.values), part.wide);
     round.micro_batches += part.micro_batches;
-    round.kept += part.kept;
-    round.dropped += part.planned - part.kept;
     ++round.contributors;
-    shares_[rank].kept += part.kept;
-    shares_[rank].dropped += part.planned - part.kept;
+    book(rank, {.kept = part.kept, .planned = part.planned});
   }
+  row_.add({.step = Step{open_}, .period = 1});
+  round.row = std::exchange(row_, {});
   activation_.reset();
   std::fill(arrived_.begin(), arrived_.end(), 0);
   return round;
@@ -103,13 +103,13 @@ Duration PartialRounds::pending_of(Rank worker) const {
   return waiting == parts_.end() ? Duration{} : waiting->second.compute_time;
 }
 
-PartialRounds::Share PartialRounds::share_of(Rank worker) const {
-  Share share = shares_[worker];
+Tally PartialRounds::tally_of(Rank worker) const {
+  Tally tally = tallies_[worker];
   const auto waiting = parts_.find(worker);
-  if (waiting == parts_.end()) return share;
-  share.dropped += waiting->second.planned;
-  share.lost += waiting->second.compute_time;
-  return share;
+  if (waiting == parts_.end()) return tally;
+  tally.drop(waiting->second.planned);
+  tally.lose(waiting->second.compute_time);
+  return tally;
 }
 
 }  // namespace syncopate

@@ -11,6 +11,8 @@
 
 #include "workers/cluster/collective.hpp"
 #include "workers/cluster/run_failure.hpp"
+#include "workers/cluster/step_row.hpp"
+#include "workers/cluster/tally.hpp"
 #include "workers/mpi/value_layout.hpp"
 #include "workers/units/by_rank.hpp"
 
@@ -37,8 +39,7 @@ struct PartialRound {
   std::int64_t micro_batches = 0;  // in the sum
   std::vector<char> arrived;       // by rank: whether it came in time
   int contributors = 0;            // those, and others whose late gradient is in the sum
-  std::int64_t kept = 0;
-  std::int64_t dropped = 0;
+  StepRow row;
 };
 
 class PartialRounds {
@@ -60,14 +61,10 @@ class PartialRounds {
   // Why the round can never take place if the workers of `lost`, by rank, never arrive; else empty.
   std::string explain_standstill(const std::vector<char>& lost) const;
 
-  // What became of a worker's gradients so far: those that wait for a round count as dropped.
-  struct Share {
-    std::int64_t kept = 0;
-    std::int64_t dropped = 0;
-    Duration lost{};  // time spent on gradients that were dropped
-  };
-  Share share_of(Rank worker) const;
-  // The part of `lost` that came too late and still waited for a round.
+  // What became of a worker's gradients so far: those that wait for a round are lost. The time of those that have been
+  // dropped is the worker's own to book, which learns of it.
+  Tally tally_of(Rank worker) const;
+  // The time that was spent on what waits for a round.
   Duration pending_of(Rank worker) const;
 
  private:
@@ -82,6 +79,7 @@ class PartialRounds {
   };
 
   void add(Part& part, const PartialArrival& arrival, FlatVector values) const;
+  void book(Rank worker, const Contribution& part);
   void add_values_to(FlatVector& total, bool& total_is_wide, FlatVector values, bool wide) const;
 
   int workers_;
@@ -90,9 +88,9 @@ class PartialRounds {
   std::optional<Activation> activation_;
   ByRank<char> arrived_;
   std::map<Rank, Part> parts_;
-  std::int64_t dropped_ = 0;  // since the last round
+  StepRow row_;  // of the open round
   ByRank<char> left_;
-  ByRank<Share> shares_;
+  ByRank<Tally> tallies_;
 };
 
 }  // namespace syncopate

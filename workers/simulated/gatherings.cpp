@@ -310,22 +310,17 @@ void Gatherings::fail_for_who_left(const Place& place) const {
 
 // Who has not gone on yet has not booked the collective.
 ProgressSoFar Gatherings::progress() const {
-  ProgressSoFar progress;
-  progress.totals.end = met_at_;
-  progress.totals.bytes = stage_.bytes;
-  progress.totals.collectives = stage_.collectives;
-  progress.row_begin = stage_.rows.begin();
-  progress.sent_before_row = stage_.rows.sent();
+  ProgressSoFar progress{.end = met_at_,
+                         .books = ByRank<Book>(stage_.options.workers),
+                         .kept = stage_.kept,
+                         .collectives = stage_.collectives,
+                         .bytes = stage_.bytes,
+                         .row_begin = stage_.rows.begin(),
+                         .sent_before_row = stage_.rows.sent()};
   for (const Rank worker : stage_.workers()) {
-    const Book& book = stage_[worker].book;
-    Account account = book.account();
-    if (book.now() < met_at_) {
-      account[Activity::wait] += last_arrival_ - book.now();
-      account[Activity::communicate] += met_at_ - last_arrival_;
-    }
-    progress.totals.accounts.push_back(account);
-    progress.totals.kept.push_back(book.tally.kept);
-    progress.totals.dropped.push_back(book.tally.dropped);
+    Book& book = progress.books[worker] = stage_[worker].book;
+    book.pass(Activity::wait, last_arrival_, {});
+    book.pass(Activity::communicate, met_at_, {});
   }
   return progress;
 }

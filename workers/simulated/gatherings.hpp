@@ -9,10 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "workers/cluster/run_totals.hpp"
+#include "workers/cluster/book.hpp"
 #include "workers/simulated/pauses_under_way.hpp"
 #include "workers/simulated/stage.hpp"
 #include "workers/simulated/traffic.hpp"
+#include "workers/units/by_rank.hpp"
 
 namespace syncopate {
 
@@ -48,8 +49,12 @@ struct Assembly {
 
 // A run of collectives alone where all stand at the end of the last one.
 struct ProgressSoFar {
-  RunTotals totals{};
-  Time row_begin{};  // of the row that comes next, and what had been sent by then
+  Time end = start_time;  // of that one
+  ByRank<Book> books{};   // by worker, until then; empty: all are
+  std::int64_t kept = 0;  // over all workers
+  std::int64_t collectives = 0;
+  Bytes bytes{};
+  Time row_begin = start_time;  // of the row that comes next, and what had been sent by then
   Bytes sent_before_row{};
 };
 

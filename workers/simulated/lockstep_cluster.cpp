@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -35,25 +34,21 @@ bool LockstepCluster::can_simulate(const SimulatedOptions& options) {
          !options.pauses && !options.compute_time.can_run_out() && !options.network.has_shared_links();
 }
 
-LockstepCluster::LockstepCluster(const SimulatedOptions& options, const ProgressSoFar& so_far)
+LockstepCluster::LockstepCluster(const SimulatedOptions& options, ProgressSoFar so_far)
     : options_(options),
-      before_(so_far.totals.accounts),
-      met_at_(so_far.totals.end),
+      before_(std::move(so_far.books)),
+      met_at_(so_far.end),
       spent_(size()),
       is_stopped_(size()),
       is_lost_(size()),
       computed_(size()),
       busy_(size()),
       discarded_(size()),
-      kept_(so_far.totals.kept),
-      dropped_(so_far.totals.dropped),
-      kept_in_all_(std::accumulate(kept_.begin(), kept_.end(), std::int64_t{0})),
-      collectives_(so_far.totals.collectives),
-      bytes_(so_far.totals.bytes),
-      rows_(options.observer, so_far.row_begin, so_far.sent_before_row) {
-  kept_.resize(size());
-  dropped_.resize(size());
-}
+      kept_(size()),
+      kept_in_all_(so_far.kept),
+      collectives_(so_far.collectives),
+      bytes_(so_far.bytes),
+      rows_(options.observer, so_far.row_begin, so_far.sent_before_row) {}
 
 RunTotals LockstepCluster::run(const Program& work, const Program&) {
   work(Rank{0});
@@ -214,17 +209,17 @@ AgreedProgress LockstepCluster::meet(const Collective& what, const Contribution*
   return {.time = end, .micro_batches = kept_in_all_, .bytes = bytes_};
 }
 
+// All that the workers bring, as one contribution.
 void LockstepCluster::book(const Contribution& part, StepRow& row) {
-  row.step = part.step;
-  row.period = part.period;
+  std::int64_t kept_by_all = 0;
   for (std::size_t i = 0; i < size(); ++i) {
     const std::int64_t kept = computed_by_all_ + computed_[i];
     kept_[i] += kept;
-    dropped_[i] += part.planned - kept;
-    row.kept += kept;
-    row.dropped += part.planned - kept;
+    kept_by_all += kept;
   }
-  kept_in_all_ += row.kept;
+  planned_ += part.planned;
+  row.add({.kept = kept_by_all, .planned = options_.workers * part.planned, .step = part.step, .period = part.period});
+  kept_in_all_ += kept_by_all;
   computed_by_all_ = 0;
   std::ranges::fill(computed_, 0);
 }
@@ -239,23 +234,30 @@ void LockstepCluster::fail_for_lost(const Place& place) const {
 }
 
 RunTotals LockstepCluster::totals() const {
-  RunTotals totals;
   const Duration since = *std::ranges::max_element(spent_);
+  RunTotals totals;
   totals.end = met_at_ + since;
-  for (std::size_t i = 0; i < size(); ++i) {
-    const Duration busy = busy_[i] + spent_[i];
-    Account account = before_.empty() ? Account{} : before_[i];
-    account[Activity::compute] += busy - discarded_[i];
-    account[Activity::discarded] += discarded_[i];
-    account[Activity::wait] += until_arrivals_ + since - busy;
-    account[Activity::communicate] += communicating_;
-    totals.accounts.push_back(account);
-  }
-  totals.kept = kept_;
-  totals.dropped = dropped_;
   totals.bytes = bytes_;
   totals.collectives = collectives_;
+  for (const Rank worker : Ranks(options_.workers)) {
+    const Book book = book_of(worker, since);
+    totals.add(book.account_at(book.now(), {}, DecidedBy::workers), book.tally(), DecidedBy::workers);
+  }
   return totals;
+}
+
+// The order of its spans is not known any more, only what they come to.
+Book LockstepCluster::book_of(Rank worker, Duration since_meeting) const {
+  const auto i = static_cast<std::size_t>(worker.value);
+  const Duration busy = busy_[i] + spent_[i];
+  Book book = before_.empty() ? Book(worker, start_time, nullptr) : before_[worker];
+  book.pass(Activity::compute, book.now() + busy, {});
+  book.pass(Activity::wait, book.now() + (until_arrivals_ + since_meeting - busy), {});
+  book.pass(Activity::communicate, book.now() + communicating_, {});
+  book.lose(discarded_[i]);
+  StepRow all_rows;  // closed long since
+  book.contribute({.kept = kept_[i], .planned = planned_}, all_rows);
+  return book;
 }
 
 std::vector<PartialSum> LockstepCluster::partial_all_reduce(Rank, Gradient, const Activation&, LateGradient,

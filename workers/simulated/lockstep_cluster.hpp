@@ -15,8 +15,11 @@
 #include <memory>
 #include <vector>
 
+#include "workers/cluster/book.hpp"
 #include "workers/cluster/cluster.hpp"
+#include "workers/cluster/step_rows.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
+#include "workers/units/by_rank.hpp"
 
 namespace syncopate {
 
@@ -26,7 +29,7 @@ class LockstepCluster : public Cluster {
   static bool can_simulate(const SimulatedOptions& options);
 
   // Goes on where another cluster stands at the end of a collective.
-  explicit LockstepCluster(const SimulatedOptions& options, const ProgressSoFar& so_far = {});
+  explicit LockstepCluster(const SimulatedOptions& options, ProgressSoFar so_far = {});
 
   int workers() const override { return options_.workers; }
   int servers() const override { return 0; }
@@ -72,12 +75,15 @@ class LockstepCluster : public Cluster {
   // `part` is what one worker brings; null: nothing is booked, and what has been computed waits for the next one.
   AgreedProgress meet(const Collective& what, const Contribution* part, const Place& place);
   void book(const Contribution& part, StepRow& row);
+  Book book_of(Rank worker, Duration since_meeting) const;
   void check_clock() const;
   [[noreturn]] void fail_for_lost(const Place& place) const;
 
   SimulatedOptions options_;
-  std::vector<Account> before_;  // by worker: of the cluster that it goes on from; empty: there was none
-  Time met_at_{};                // last: then all clocks were equal
+  ByRank<Book> before_;  // by worker: of the cluster that it goes on from; empty: there was none
+  Time met_at_{};        // last: then all clocks were equal
+  // Until the end, when they become books, these are arrays: a step goes through them with vector instructions, and
+  // with the books of thousands of workers it would go through memory.
   // Since then, by worker:
   std::vector<Duration> spent_;
   std::vector<std::int64_t> is_stopped_;  // 1: by a deadline; else 0
@@ -88,7 +94,8 @@ class LockstepCluster : public Cluster {
   // Since it began, by worker:
   std::vector<Duration> busy_;  // until the last meeting
   std::vector<Duration> discarded_;
-  std::vector<std::int64_t> kept_, dropped_;
+  std::vector<std::int64_t> kept_;
+  std::int64_t planned_ = 0;   // of each worker
   Duration until_arrivals_{};  // from each meeting to the last arrival at the next one, in all
   Duration communicating_{};
   std::int64_t kept_in_all_ = 0;

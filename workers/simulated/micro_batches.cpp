@@ -50,7 +50,7 @@ std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at
     Stage::suspend(participant, {"a micro-batch that never ends", SourceLine::current()});
   }
   if (!end.kept) return std::nullopt;
-  ++book.tally.computed;
+  book.compute(1, spent);
   if (each_is_seen_) {
     stage_.record_duration(rank, slot, spent);
     pauses_.begin(rank, slot, deadline);
@@ -66,7 +66,7 @@ Gradient MicroBatches::compute_all(Rank rank, const ModelStatePtr& at, const Mic
   const Time end = later(book.now(), spent);
   stage_.check_clock(rank, end);
   book.pass(Activity::compute, end, {});
-  book.tally.computed += count;
+  book.compute(count, spent);
   stage_.poll_interrupt();
   return Gradient(at, first, count, spent);
 }
@@ -95,12 +95,12 @@ std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const Mod
   }
   if (!participant.inbox.empty()) {
     book.pass(Activity::discarded, stage_.now(), label_of(slot));
-    ++book.tally.cancelled;
+    book.cancel();
     return std::nullopt;
   }
   stage_.check_clock(rank, later(book.now(), duration));
   book.pass(Activity::compute, later(book.now(), duration), label_of(slot));
-  ++book.tally.computed;
+  book.compute(1, duration);
   stage_.record_duration(rank, slot, duration);
   return Gradient(at, samples, duration);
 }
@@ -133,7 +133,7 @@ std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePt
   progress.has_lost_state = passage.lost_state;
   stage_.poll_interrupt();
   if (!passage.kept) return std::nullopt;
-  ++book.tally.computed;
+  book.compute(1, passage.worked);
   stage_.record_duration(rank, slot, passage.worked);
   return Gradient(at, samples, passage.worked);
 }
@@ -151,7 +151,7 @@ Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
     if (passage.end > begin) passage.pieces.push_back({passage.end, down});
     if (!down) passage.worked += passage.end - begin;
     if (!is_cancelled) continue;
-    ++participant.book.tally.cancelled;
+    participant.book.cancel();
     return passage;
   }
   passage.kept = planned.kept;

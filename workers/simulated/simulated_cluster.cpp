@@ -91,7 +91,7 @@ void SimulatedCluster::fetch_what_comes_next() const {
   if (next.empty() || next[0].kind != Event::Kind::deliver) return;
   const Rank receiver = next[0].rank;
   if (is_server(receiver)) {
-    fetch(&stage_[next[0].delivery->from].book.tally, 1);  // where it is booked
+    fetch(&stage_[next[0].delivery->from].book.tally(), 1);  // where it is booked
     return;
   }
   if (const auto& fiber = stage_[receiver].fiber) fiber->prefetch();
@@ -149,8 +149,6 @@ int SimulatedCluster::workers_left(Rank rank) {
 }
 
 void SimulatedCluster::finish_round(Rank rank, const Contribution& contribution) {
-  stage_[rank].book.tally.kept_time += contribution.compute_time;
-  if (stage_.spans && servers() > 0) stage_.spans->keep(rank, contribution.compute_time);  // no server says so
   open_rows_.contribute(rank, contribution);
 }
 
@@ -158,19 +156,10 @@ void SimulatedCluster::keep(Rank, const Work& work, Step staleness) {
   const auto steps = static_cast<std::size_t>(staleness.value());
   if (staleness_.size() <= steps) staleness_.resize(steps + 1);
   ++staleness_[steps];
-  Tally& worker = stage_[work.worker].book.tally;
-  worker.kept += work.micro_batches;
-  worker.kept_time += work.time;
-  if (stage_.spans) stage_.spans->keep(work.worker, work.time);
+  stage_[work.worker].book.keep(work);
 }
 
-// With servers, what was computed and not kept counts as discarded in the totals.
-void SimulatedCluster::discard(Rank, const Work& work) {
-  if (servers() == 0)
-    stage_[work.worker].book.lose(work.time);
-  else if (stage_.spans)
-    stage_.spans->lose(work.worker, work.time);
-}
+void SimulatedCluster::discard(Rank, const Work& work) { stage_[work.worker].book.lose(work.time); }
 
 std::string SimulatedCluster::explain_deadlock() const {
   Deadlock deadlock{.at = stage_.now()};
@@ -192,6 +181,7 @@ std::string SimulatedCluster::explain_deadlock() const {
 RunTotals SimulatedCluster::totals() {
   RunTotals totals;
   const bool with_servers = servers() > 0;
+  const DecidedBy decided_by = with_servers ? DecidedBy::servers : DecidedBy::workers;
   for (const Rank rank : stage_.everybody()) {
     const SimulatedParticipant& participant = stage_[rank];
     const bool decides = with_servers ? is_server(rank) : !partial_sums_.are_used();
@@ -202,27 +192,9 @@ RunTotals SimulatedCluster::totals() {
     Book& book = stage_[worker].book;
     const PartialSums::Late& late = partial_sums_.left_over(worker);
     book.lose(late.gradient.compute_time());
-    book.tally.dropped += late.part.planned;
-    Account account = book.account();
-    if (with_servers) {
-      account[Activity::discarded] += account[Activity::compute] - book.tally.kept_time;
-      account[Activity::compute] = book.tally.kept_time;
-      book.tally.dropped = book.tally.dropped_by_servers();
-    }
-    const Duration beyond = book.now() - totals.end;
+    book.drop(late.part.planned);
     const Duration down_beyond = micro_batches_.down_beyond(worker, totals.end);
-    account[Activity::down] -= down_beyond;
-    if (beyond > Duration{}) {
-      const Duration worked = beyond - down_beyond;
-      const Duration lost = std::min(worked, account[Activity::discarded]);
-      account[Activity::discarded] -= lost;
-      account[Activity::compute] -= worked - lost;
-    } else {
-      account[Activity::wait] -= beyond;
-    }
-    totals.accounts.push_back(account);
-    totals.kept.push_back(book.tally.kept);
-    totals.dropped.push_back(book.tally.dropped);
+    totals.add(book.account_at(totals.end, down_beyond, decided_by), book.tally(), decided_by);
   }
   totals.staleness = staleness_;
   totals.bytes = stage_.bytes;
