@@ -228,7 +228,7 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here 
 }
 
 StartedCollective Worker::start(Collective what, Here at) {
-  const bool is_sum = what.kind == Collective::Kind::all_reduce;
+  const bool is_sum = properties_of(what.kind).sums_gradients;
   Contribution contribution = is_sum ? contribution_with(what.gradient) : std::exchange(since_sync_, {});
   if (!is_sum) contribution.step = step_;
   contribution.step += sums_under_way_;
@@ -238,8 +238,8 @@ StartedCollective Worker::start(Collective what, Here at) {
 }
 
 CollectiveResult Worker::finish(StartedCollective started, Here at) {
-  const bool is_of_group = started.is_of_group;
-  sums_under_way_ -= started.is_sum ? 1 : 0;
+  const bool is_of_group = started.group.has_value();
+  sums_under_way_ -= properties_of(started.kind).sums_gradients ? 1 : 0;
   CollectiveResult result = context_.cluster.finish(rank_, std::move(started), {"finish", at});
   agreed_model_.reset();
   if (is_of_group) return result;  // no agreement of all

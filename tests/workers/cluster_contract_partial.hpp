@@ -436,4 +436,27 @@ TEST_P(PartialContract, WhatALateWorkerHadPlannedIsKeptOrDropped) {
       }
 }
 
+// Everybody computes the next round's micro-batch while this round goes on.
+TEST_P(PartialContract, ARoundGoesOnWhileItsWorkersCompute) {
+  const int n = participants();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    Gradient own = gradient(cluster, self, 1, 0);
+    for (int step = 0; step < 3; ++step) {
+      auto started = cluster.start(self, Collective::partial_all_reduce(own, {.quorum = n}, LateGradient::drop),
+                                   {.kept = 1, .planned = 1, .step = step + 1, .period = 1}, here());
+      own = gradient(cluster, self, 1, step + 1);
+      const CollectiveResult result = cluster.finish(self, std::move(started), here());
+      ASSERT_EQ(result.sums.size(), 1u);
+      EXPECT_EQ(result.sums[0].contributors, n);
+      EXPECT_EQ(training.values(result.sums[0].sum), sum_of(0, n, step));
+      EXPECT_EQ(result.agreement.micro_batches, n * (step + 1));
+    }
+  });
+  EXPECT_EQ(totals.collectives, 3);
+  for (int w = 0; w < n; ++w) {
+    EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), 3);
+    EXPECT_EQ(totals.accounts.at(static_cast<std::size_t>(w)).total(), totals.end - start_time);
+  }
+}
+
 }  // namespace syncopate

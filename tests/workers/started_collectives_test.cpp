@@ -43,6 +43,10 @@ StartedCollective start(Cluster& cluster, Rank self) {
   return cluster.start(self, Collective::all_reduce({}), {}, here());
 }
 
+StartedCollective start_partial(Cluster& cluster, Rank self, int quorum) {
+  return cluster.start(self, Collective::partial_all_reduce({}, {.quorum = quorum}, LateGradient::drop), {}, here());
+}
+
 // Worker 0 starts at 40 ms; the result is there at 44 ms, when worker 1 still computes.
 TEST(StartedCollectives, WhoComputesLongerPaysNothing) {
   Simulated simulated;
@@ -106,6 +110,38 @@ TEST(StartedCollectives, OfDifferentMembersDoNotMeet) {
   });
 }
 
+// Worker 1 comes to the sum at 0 ms and worker 0 at 40 ms; the sum is there at 44 ms, when worker 1 still computes.
+TEST(StartedCollectives, WhoComputesLongerThanAPartialSumTakesPaysNothing) {
+  Simulated simulated;
+  const RunTotals totals = simulated.run(2, [](Cluster& cluster, Rank self) {
+    if (self == Rank{0}) compute(cluster, self, 4);
+    auto started = start_partial(cluster, self, 2);
+    if (self == Rank{1}) compute(cluster, self, 5);
+    const auto result = cluster.finish(self, std::move(started), here());
+    ASSERT_EQ(result.sums.size(), 1u);
+    EXPECT_EQ(result.sums[0].contributors, 2);
+    EXPECT_DOUBLE_EQ(to_seconds(result.agreement.time - start_time), 0.044);
+    EXPECT_DOUBLE_EQ(at(cluster, self), self == Rank{0} ? 0.044 : 0.05);
+  });
+  EXPECT_EQ(totals.accounts[0][Activity::wait], Duration{});
+  EXPECT_EQ(totals.accounts[0][Activity::communicate], from_seconds(network_s));
+}
+
+// Worker 0 goes on to a second sum while worker 1 computes: in time for the first, it gets that one alone, and the
+// second one when it comes to it, late.
+TEST(StartedCollectives, WhoWasInTimeGetsItsOwnPartialSumAlone) {
+  Simulated simulated;
+  simulated.run(2, [](Cluster& cluster, Rank self) {
+    auto started = start_partial(cluster, self, 2);
+    if (self == Rank{1}) compute(cluster, self, 5);
+    EXPECT_EQ(cluster.finish(self, std::move(started), here()).sums.size(), 1u);
+    const auto second = cluster.finish(self, start_partial(cluster, self, 1), here());
+    ASSERT_EQ(second.sums.size(), 1u);
+    EXPECT_EQ(second.sums[0].contributors, 1);
+    EXPECT_DOUBLE_EQ(to_seconds(second.agreement.time - start_time), 2 * network_s);
+  });
+}
+
 std::string failure_of(const std::function<void(Cluster&, Rank)>& program) {
   Simulated simulated;
   try {
@@ -124,6 +160,14 @@ TEST(StartedCollectives, AWorkerThatLeavesBeforeItsStartIsMissed) {
                 cluster.finish(self, std::move(started), here());
               }),
               testing::HasSubstr("worker 1 left at 0.010000 s"));
+}
+
+TEST(StartedCollectives, AWorkerHasOnePartialSumUnderWay) {
+  EXPECT_THAT(failure_of([](Cluster& cluster, Rank self) {
+                start_partial(cluster, self, 3);
+                start_partial(cluster, self, 3);
+              }),
+              testing::HasSubstr("worker 0 starts a partial all-reduce before it has finished the one before"));
 }
 
 TEST(StartedCollectives, DescriptionsMustBeAlike) {

@@ -20,6 +20,11 @@ AgreedProgress Cluster::all_reduce_sum(Rank self, Gradient& gradient, std::span<
   return result.agreement;
 }
 
+std::vector<PartialSum> Cluster::partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
+                                                    LateGradient late, const Contribution& contribution, Place place) {
+  return perform(self, Collective::partial_all_reduce(std::move(gradient), activation, late), contribution, place).sums;
+}
+
 AgreedProgress Cluster::average(Rank self, ModelStatePtr& state, const Averaging& averaging,
                                 const Contribution& contribution, Place place) {
   CollectiveResult result = perform(self, Collective::average(std::move(state), averaging), contribution, place);

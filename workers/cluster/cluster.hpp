@@ -83,6 +83,8 @@ class Cluster {
   // along with the gradient (4 bytes each on the network).
   virtual AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                         const Contribution& contribution, Place place);
+  std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
+                                             LateGradient late, const Contribution& contribution, Place place);
   AgreedProgress average(Rank self, ModelStatePtr& state, const Averaging& averaging, const Contribution& contribution,
                          Place place);
   AgreedProgress broadcast(Rank self, ModelStatePtr& state, Rank root, Place place);
@@ -90,14 +92,6 @@ class Cluster {
   AgreedProgress barrier(Rank self, Place place, const Contribution& contribution = {});
   // Everybody's numbers in the order of the ranks; as many on each worker.
   SharedNumbers all_gather(Rank self, std::span<const double> numbers, Place place);
-
-  // All-reduces that do not wait for everybody. A worker arrives at the round after the last one whose
-  // result it has got. If that has not taken place yet, its gradient is part of it, and the call returns
-  // its result once it is complete. If it has, the gradient is late (see LateGradient), and the results of
-  // all rounds since then are returned at once, oldest first.
-  virtual std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
-                                                     LateGradient late, const Contribution& contribution,
-                                                     Place place) = 0;
 
   // Books a worker's steps where a method has neither collectives nor a server: rounds of equal number are
   // one row of steps.csv. Takes no time.

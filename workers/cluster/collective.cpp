@@ -1,5 +1,7 @@
 #include "workers/cluster/collective.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -10,6 +12,10 @@ Collective Collective::all_reduce(Gradient gradient, std::span<const double> num
           .gradient = std::move(gradient),
           .numbers = {numbers.begin(), numbers.end()},
           .slice = slice};
+}
+
+Collective Collective::partial_all_reduce(Gradient gradient, const Activation& activation, LateGradient late) {
+  return {.kind = Kind::partial_all_reduce, .gradient = std::move(gradient), .activation = activation, .late = late};
 }
 
 Collective Collective::average(ModelStatePtr model, const Averaging& averaging) {
@@ -44,6 +50,7 @@ Bytes payload_of(const Collective& collective, const Training& training) {
   const Bytes::Rep parameters = training.parameter_bytes().value() / 4;
   switch (collective.kind) {
     case Collective::Kind::all_reduce:
+    case Collective::Kind::partial_all_reduce:
       return bytes_of(parameters, parameters, collective.slice) + Bytes{4 * numbers};
     case Collective::Kind::average:
       return bytes_of(static_cast<std::int64_t>(training.averaged_size(collective.policy)), parameters,
@@ -56,6 +63,19 @@ Bytes payload_of(const Collective& collective, const Training& training) {
       break;
   }
   return {};
+}
+
+std::string describe(const Collective::Terms& terms) {
+  using Kind = Collective::Kind;
+  std::string text = properties_of(terms.kind).name;
+  if (terms.kind == Kind::broadcast) text += fmt::format(" from worker {}", terms.root.value);
+  const auto& [moments, buffers] = terms.policy;
+  if (terms.kind == Kind::average)
+    text += fmt::format(" (policy {}{}{})", static_cast<int>(moments[0]), static_cast<int>(moments[1]),
+                        static_cast<int>(buffers));
+  if (terms.numbers > 0) text += fmt::format(" with {} numbers", terms.numbers);
+  if (terms.slice.count > 1) text += fmt::format(" of slice {} of {}", terms.slice.index, terms.slice.count);
+  return text;
 }
 
 Members members_of(const Collective& collective, Rank self, int workers) {

@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "workers/cluster/operation.hpp"
 #include "workers/training/gradient.hpp"
 #include "workers/training/training.hpp"
 #include "workers/units/units.hpp"
@@ -57,25 +59,75 @@ struct AgreedProgress {
 // One copy for all who gathered it.
 using SharedNumbers = std::shared_ptr<const std::vector<double>>;
 
-// What a worker brings to a collective, and how it describes it. All who take part give the same description.
+// What a worker brings to a collective, and how it describes it. All who take part give the same terms.
 struct Collective {
-  enum class Kind { all_reduce, average, broadcast, all_gather, barrier };
+  enum class Kind : std::int32_t {
+    all_reduce,
+    partial_all_reduce,  // does not wait for everybody. A worker comes to the round after the last one whose result it
+                         // has got, and has one under way at a time. If that round has not taken place yet, its
+                         // gradient is part of it, and the round's sum comes back. If it has, the gradient is late (see
+                         // LateGradient), and the sums of all rounds since then come back, oldest first
+    average,
+    broadcast,
+    all_gather,
+    barrier,
+  };
   Kind kind = Kind::barrier;
-  Gradient gradient{};            // all_reduce: the sum comes back. Of a slice; what lies outside it is undefined then
+  Gradient gradient{};            // all-reduces: the sum comes back. Of a slice; what lies outside it is undefined then
   ModelStatePtr model{};          // average: the mean comes back; broadcast: the root's parameters and buffers
   std::vector<double> numbers{};  // as many on each worker. all_reduce: summed along; all_gather: by rank
   AveragePolicy policy{};
   double weight = 1;
-  int group_size = 0;  // see Averaging; averages alone can be one over groups
-  Rank root{};         // of a broadcast
-  Slice slice{};       // of an all-reduce or average
+  int group_size = 0;       // see Averaging; averages alone can be one over groups
+  Rank root{};              // of a broadcast
+  Slice slice{};            // of an all-reduce or average
+  Activation activation{};  // of a partial all-reduce, this and:
+  LateGradient late{};
 
   static Collective all_reduce(Gradient gradient, std::span<const double> numbers = {}, Slice slice = {});
+  static Collective partial_all_reduce(Gradient gradient, const Activation& activation, LateGradient late);
   static Collective average(ModelStatePtr model, const Averaging& averaging);
   static Collective broadcast(ModelStatePtr model, Rank root);
   static Collective all_gather(std::span<const double> numbers);
   static Collective barrier() { return {}; }
+
+  struct Terms {
+    Kind kind = Kind::barrier;
+    AveragePolicy policy{};
+    Rank root{};
+    Slice slice{};
+    std::int64_t numbers = 0;
+    bool operator==(const Terms&) const = default;
+  };
+  Terms terms() const { return {kind, policy, root, slice, std::ssize(numbers)}; }
 };
+// "all_gather with 3 numbers".
+std::string describe(const Collective::Terms& terms);
+
+// What holds of a kind of collective, whoever performs it.
+struct KindOfCollective {
+  const char* name;
+  Operation operation;  // on the network
+  bool sums_gradients;  // a step follows along each sum, and belongs to it
+  bool makes_row;       // of steps.csv; others do where somebody contributes
+};
+constexpr KindOfCollective properties_of(Collective::Kind kind) {
+  switch (kind) {
+    case Collective::Kind::all_reduce:
+      return {"all_reduce_sum", Operation::all_reduce, true, true};
+    case Collective::Kind::partial_all_reduce:
+      return {"partial_all_reduce_sum", Operation::all_reduce, true, true};
+    case Collective::Kind::average:
+      return {"average_model", Operation::all_reduce, false, true};
+    case Collective::Kind::broadcast:
+      return {"broadcast_model", Operation::broadcast, false, false};
+    case Collective::Kind::all_gather:
+      return {"all_gather", Operation::all_gather, false, false};
+    case Collective::Kind::barrier:
+      break;
+  }
+  return {"barrier", Operation::all_reduce, false, false};
+}
 
 // What the network moves of it. An all-gather has everybody's numbers.
 Bytes payload_of(const Collective& collective, const Training& training);
@@ -91,28 +143,15 @@ Members members_of(const Collective& collective, Rank self, int workers);
 // A collective under way, as one of its workers holds it, who finishes it at most once.
 class StartedCollective {
  public:
-  StartedCollective(Members members, const Collective& what, std::int64_t number, Step step)
-      : members(members),
-        is_of_group(what.group_size > 0),
-        is_sum(what.kind == Collective::Kind::all_reduce),
-        number(number),
-        step(step) {}
+  StartedCollective(Collective::Kind kind, std::optional<Members> group, std::int64_t number, Step step)
+      : kind(kind), group(group), number(number), step(step) {}
   StartedCollective(StartedCollective&&) = default;
   StartedCollective& operator=(StartedCollective&&) = default;
 
-  Members members;
-  bool is_of_group;
-  bool is_sum;
-  std::int64_t number;  // among those that these members have started
-  Step step;            // that its worker contributed
-};
-
-// What has come back, in the place of what was brought.
-struct CollectiveResult {
-  Gradient gradient{};
-  ModelStatePtr model{};
-  SharedNumbers numbers{};     // null: there were none
-  AgreedProgress agreement{};  // that of a group is on its time alone
+  Collective::Kind kind;
+  std::optional<Members> group;  // none: of all workers
+  std::int64_t number;           // among those that its members have started; of partial ones by itself
+  Step step;                     // that its worker contributed
 };
 
 // One round of partial all-reduces, as every worker gets it.
@@ -120,6 +159,15 @@ struct PartialSum {
   Gradient sum{};
   int contributors = 0;  // workers whose gradients are in it
   AgreedProgress agreement{};
+};
+
+// What has come back, in the place of what was brought.
+struct CollectiveResult {
+  Gradient gradient{};
+  ModelStatePtr model{};
+  SharedNumbers numbers{};  // null: there were none
+  std::vector<PartialSum> sums{};
+  AgreedProgress agreement{};  // that of a group is on its time alone
 };
 
 }  // namespace syncopate

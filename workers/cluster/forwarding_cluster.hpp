@@ -2,7 +2,6 @@
 #pragma once
 
 #include <utility>
-#include <vector>
 
 #include "workers/cluster/cluster.hpp"
 
@@ -40,11 +39,6 @@ class ForwardingCluster : public Cluster {
   AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                 const Contribution& contribution, Place place) override {
     return wrapped().all_reduce_sum(self, gradient, numbers, contribution, place);
-  }
-  std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
-                                             LateGradient late, const Contribution& contribution,
-                                             Place place) override {
-    return wrapped().partial_all_reduce(self, std::move(gradient), activation, late, contribution, place);
   }
   void finish_round(Rank self, const Contribution& contribution) override {
     wrapped().finish_round(self, contribution);

@@ -22,6 +22,11 @@ class StepRows {
     if (observer_) observer_->on_row(row);
   }
 
+  // What a collective of all workers makes of it.
+  void close(Collective::Kind kind, const StepRow& row, Time end, Bytes sent_so_far) {
+    if (properties_of(kind).makes_row || row.kept + row.dropped > 0) close(row, end, sent_so_far);
+  }
+
   // Of the next row: when it begins, and what has been sent by then.
   Time begin() const { return begin_; }
   Bytes sent() const { return sent_; }

@@ -13,19 +13,14 @@
 
 namespace syncopate {
 
-// A kind of collective, or the end of a worker's program.
-enum class ArrivalFor : std::int32_t { all_reduce_sum, average_model, broadcast_model, barrier, all_gather, end };
-
 struct Arrival {
   std::int64_t time_ns = 0;
-  ArrivalFor operation = ArrivalFor::end;
-  std::int32_t wide = 0;           // whether the gradient is
-  std::int32_t blocks = 0;         // whether the worker does nothing else until the collective has ended
-  std::int64_t detail = 0;         // root of a broadcast, policy of an average, count of numbers: must be equal too
-  Slice slice{};                   // this also
-  double weight = 0;               // of the model in an average
-  std::int64_t micro_batches = 0;  // in the gradient that is reduced
-  std::int64_t kept = 0;           // the worker's contribution, as in collective.hpp
+  std::optional<Collective::Terms> terms{};  // none: the worker's program has ended
+  std::int32_t wide = 0;                     // whether the gradient is
+  std::int32_t blocks = 0;                   // whether the worker does nothing else until the collective has ended
+  double weight = 0;                         // of the model in an average
+  std::int64_t micro_batches = 0;            // in the gradient that is reduced
+  std::int64_t kept = 0;                     // the worker's contribution, as in collective.hpp
   std::int64_t planned = 0;
   std::int64_t step = 0;
   std::int64_t period = 0;

@@ -37,12 +37,6 @@ CollectiveResult MpiCluster::perform(Rank, Collective&& what, const Contribution
   return process_->perform(std::move(what), contribution, place);
 }
 
-std::vector<PartialSum> MpiCluster::partial_all_reduce(Rank, Gradient gradient, const Activation& activation,
-                                                       LateGradient late, const Contribution& contribution,
-                                                       Place place) {
-  return process_->partial_all_reduce(gradient, activation, late, contribution, place);
-}
-
 void MpiCluster::finish_round(Rank, const Contribution& contribution) { process_->finish_round(contribution); }
 void MpiCluster::send(Rank, Rank to, Message&& message, Place) { process_->send(to, std::move(message)); }
 ReceivedMessage MpiCluster::receive(Rank, std::optional<Rank> from, Time until, Place place) {

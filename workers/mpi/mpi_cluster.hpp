@@ -64,8 +64,6 @@ class MpiCluster : public Cluster {
   StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
   CollectiveResult perform(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
-  std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
-                                             LateGradient late, const Contribution& contribution, Place place) override;
   void finish_round(Rank self, const Contribution& contribution) override;
   void send(Rank self, Rank to, Message&& message, Place place) override;
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override;

@@ -71,6 +71,7 @@ void MpiCluster::Process::start() {
   bytes_told_.assign(participants, Bytes{0});
   bytes_received_.assign(participants, Bytes{0});
   results_.clear();
+  partial_.reset();
   rounds_.reset();
   if (is_coordinator()) {
     ValueLayout layout;

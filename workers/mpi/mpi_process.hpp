@@ -47,8 +47,6 @@ class MpiCluster::Process {
   StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
   CollectiveResult finish(StartedCollective&& started, const Place& place);
   CollectiveResult perform(Collective&& what, const Contribution& contribution, const Place& place);
-  std::vector<PartialSum> partial_all_reduce(const Gradient& gradient, const Activation& activation, LateGradient late,
-                                             const Contribution& contribution, const Place& place);
   void finish_round(const Contribution& contribution);
   void send(Rank to, Message&& message);
   ReceivedMessage receive(std::optional<Rank> from, Time until, const Place& place);
@@ -145,6 +143,8 @@ class MpiCluster::Process {
   void fail_for_lost(const MpiCollective& collective) const;
   void meet_at_the_end();
 
+  StartedCollective start_partial(Collective&& what, const Contribution& contribution, const Place& place);
+  CollectiveResult finish_partial(const Place& place);
   void arrive_at_partial(const PartialArrival& arrival, FlatVector values);
   void coordinate();
   void conclude_partial_rounds();
@@ -190,6 +190,13 @@ class MpiCluster::Process {
   std::optional<PartialRounds> rounds_;  // worker 0
   std::int64_t partial_kept_ = 0;        // worker 0: micro-batches in all rounds
   std::int64_t next_round_ = 0;          // the first whose result this worker has not got
+  // Of the one that this worker has under way.
+  struct StartedPartial {
+    bool knows_it_is_late;
+    LateGradient late;
+    Duration compute_time;
+  };
+  std::optional<StartedPartial> partial_;
   struct Result {
     PartialSum sum;
     bool in_time;

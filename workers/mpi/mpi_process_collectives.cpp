@@ -17,6 +17,7 @@ using Kind = Collective::Kind;
 using News = MpiPost::News;
 
 StartedCollective MpiCluster::Process::start(Collective&& what, const Contribution& contribution, const Place& place) {
+  if (what.kind == Kind::partial_all_reduce) return start_partial(std::move(what), contribution, place);
   StartedCollective started = arrive(std::move(what), false, contribution, place);
   advance_collectives();
   clock_.book(Activity::communicate, {place.operation});
@@ -24,6 +25,7 @@ StartedCollective MpiCluster::Process::start(Collective&& what, const Contributi
 }
 
 CollectiveResult MpiCluster::Process::perform(Collective&& what, const Contribution& contribution, const Place& place) {
+  if (what.kind == Kind::partial_all_reduce) return finish(start_partial(std::move(what), contribution, place), place);
   return finish(arrive(std::move(what), true, contribution, place), place);
 }
 
@@ -53,7 +55,8 @@ StartedCollective MpiCluster::Process::arrive(Collective&& what, bool blocks, co
     MPI_Iallgather(&collective.own, sizeof(Arrival), MPI_BYTE, collective.arrivals.data(), sizeof(Arrival), MPI_BYTE,
                    communicators_.workers(), &collective.gathering);
   }
-  return {assembly.members, collective.what, collective.number, contribution.step};
+  const std::optional<Members> group = assembly.is_group ? std::optional(assembly.members) : std::nullopt;
+  return {collective.what.kind, group, collective.number, contribution.step};
 }
 
 MpiAssembly& MpiCluster::Process::assembly_of(const Collective& what) {
@@ -63,42 +66,21 @@ MpiAssembly& MpiCluster::Process::assembly_of(const Collective& what) {
 }
 
 Arrival MpiCluster::Process::arrival_at(const Collective& what, const Contribution& contribution, const Place& place) {
-  Arrival own{.wide = what.gradient.wide(),
-              .detail = static_cast<std::int64_t>(what.numbers.size()),
-              .slice = what.slice,
+  Arrival own{.terms = what.terms(),
+              .wide = what.gradient.wide(),
               .weight = what.weight,
               .micro_batches = what.gradient.micro_batches(),
               .kept = contribution.kept,
               .planned = contribution.planned,
               .step = contribution.step.value(),
               .period = contribution.period.value()};
-  switch (what.kind) {
-    case Kind::all_reduce:
-      own.operation = ArrivalFor::all_reduce_sum;
-      break;
-    case Kind::all_gather:
-      own.operation = ArrivalFor::all_gather;
-      break;
-    case Kind::average:
-      own.operation = ArrivalFor::average_model;
-      own.detail = 100 * static_cast<int>(what.policy.moments[0]) + 10 * static_cast<int>(what.policy.moments[1]) +
-                   static_cast<int>(what.policy.buffers);
-      break;
-    case Kind::broadcast:
-      own.operation = ArrivalFor::broadcast_model;
-      own.detail = what.root.value;
-      break;
-    case Kind::barrier:
-      own.operation = ArrivalFor::barrier;
-      break;
-  }
   stamp(own, place);
   return own;
 }
 
 void MpiCluster::Process::stamp(Arrival& own, const Place& place) {
   // After its program a worker waits for the others: what of it lies beyond the run's end is taken back as waiting.
-  if (own.operation != ArrivalFor::end)
+  if (own.terms)
     clock_.book(Activity::compute);
   else if (!is_lost_)
     clock_.book(Activity::wait, {"end of the run"});
@@ -181,16 +163,14 @@ void MpiCluster::Process::conclude_arrivals(MpiAssembly& assembly, MpiCollective
   Collective& what = collective.what;
   Collective all{.kind = what.kind, .policy = what.policy, .slice = what.slice};
   all.numbers.resize(what.numbers.size() * (what.kind == Kind::all_gather ? arrivals.size() : 1));
-  const Operation operation = what.kind == Kind::broadcast    ? Operation::broadcast
-                              : what.kind == Kind::all_gather ? Operation::all_gather
-                                                              : Operation::all_reduce;
-  const Bytes moved =
-      collective_bytes({.operation = operation, .members = count, .payload = payload_of(all, options_.training)});
+  const Bytes moved = collective_bytes({.operation = properties_of(what.kind).operation,
+                                        .members = count,
+                                        .payload = payload_of(all, options_.training)});
   if (assembly.is_group) {
     // The first member counts it for the group, as its own bytes: the other workers do not know of it.
     collective.agreement = {.time = last_arrival(arrivals)};
     if (self_ == first) ++collectives_, sent_bytes_ += moved;
-  } else if (collective.own.operation != ArrivalFor::end) {
+  } else if (collective.own.terms) {
     if (self_ == Rank{0}) ++collectives_;
     collective_bytes_ += moved;
     kept_in_collectives_ += row.kept;
@@ -205,15 +185,13 @@ void MpiCluster::Process::conclude_arrivals(MpiAssembly& assembly, MpiCollective
 
 void MpiCluster::Process::end_collective(const MpiAssembly& assembly, MpiCollective& collective) {
   collective.has_ended = true;
-  const StepRow& row = collective.row;
-  const auto operation = collective.own.operation;
-  const bool is_row = operation == ArrivalFor::all_reduce_sum || operation == ArrivalFor::average_model;
-  if (!assembly.is_group && (is_row || row.kept + row.dropped > 0) && self_.value == 0)
-    closed_rows_->close(row, now(), collective.agreement.bytes);
+  if (collective.own.terms && !assembly.is_group && self_ == Rank{0})
+    closed_rows_->close(collective.own.terms->kind, collective.row, now(), collective.agreement.bytes);
 }
 
 CollectiveResult MpiCluster::Process::finish(StartedCollective&& started, const Place& place) {
-  MpiAssembly& assembly = started.is_of_group ? groups_.at(started.members) : *all_;
+  if (started.kind == Kind::partial_all_reduce) return finish_partial(place);
+  MpiAssembly& assembly = started.group ? groups_.at(*started.group) : *all_;
   const auto found = std::ranges::find(assembly.open, started.number, &MpiCollective::number);
   MpiCollective& collective = *found;
   clock_.book(Activity::compute);

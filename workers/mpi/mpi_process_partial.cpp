@@ -1,6 +1,8 @@
 // Partial all-reduces of an MPI rank. Every worker sends what it brings to worker 0, whose background
 // progress coordinates the rounds: it adds in order of arrival, and sends each round's result to all.
 // While worker 0 is in real arithmetic, the others wait for its next progress.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -13,47 +15,57 @@ namespace syncopate {
 using Kind = MpiPost::Kind;
 using News = MpiPost::News;
 
-std::vector<PartialSum> MpiCluster::Process::partial_all_reduce(const Gradient& gradient, const Activation& activation,
-                                                                LateGradient late, const Contribution& contribution,
-                                                                const Place& place) {
+StartedCollective MpiCluster::Process::start_partial(Collective&& what, const Contribution& contribution,
+                                                     const Place& place) {
   if (!is_worker()) throw RunFailure("a server cannot take part in a partial all-reduce");
+  if (partial_)
+    throw RunFailure(
+        fmt::format("worker {} starts a partial all-reduce before it has finished the one before", self_.value));
   clock_.book(Activity::compute);
   partial_used_ = true;
   progress();
-  const bool knows_it_is_late = !results_.empty();
+  const Gradient& gradient = what.gradient;
+  partial_ = {.knows_it_is_late = !results_.empty(), .late = what.late, .compute_time = gradient.compute_time()};
   Training& training = options_.training;
   FlatVector values;
-  if (gradient.micro_batches() > 0 && !(knows_it_is_late && late == LateGradient::drop)) {
+  if (gradient.micro_batches() > 0 && !(partial_->knows_it_is_late && what.late == LateGradient::drop)) {
     values = training.time_only() ? zeros_of(training.parameter_bytes())
                                   : FlatVector(training.gradient_size(gradient.wide()));
     training.write_values(gradient, values.data());
   }
   arrive_at_partial({.worker = self_,
                      .round = next_round_,
-                     .activation = activation,
-                     .late = late,
+                     .activation = what.activation,
+                     .late = what.late,
                      .kept = contribution.kept,
                      .planned = contribution.planned,
                      .micro_batches = gradient.micro_batches(),
                      .compute_time = gradient.compute_time(),
                      .wide = gradient.wide()},
                     std::move(values));
+  clock_.book(Activity::communicate, {place.operation});
+  return {what.kind, std::nullopt, next_round_, contribution.step};
+}
 
-  // The result of the round says whether this worker came to it in time; if not, later ones may be there.
+// The result of the round says whether this worker came to it in time; if not, later ones may be there.
+CollectiveResult MpiCluster::Process::finish_partial(const Place& place) {
+  clock_.book(Activity::compute);
+  const StartedPartial own = *std::exchange(partial_, std::nullopt);
   wait({.place = &place}, [&] { return !results_.empty(); });
-  if (!knows_it_is_late)
+  if (!own.knows_it_is_late)
     clock_.book_until(Activity::wait, std::min(results_.front().sum.agreement.time, now()), {place.operation});
   clock_.book(Activity::communicate, {place.operation});
-  if (late == LateGradient::drop && !results_.front().in_time) clock_.book().lose(gradient.compute_time());
-  if (!knows_it_is_late) clock_.meet();
-  const std::size_t count = results_.front().in_time ? 1 : results_.size();
-  std::vector<PartialSum> sums;
-  for (std::size_t i = 0; i < count; ++i) {
-    sums.push_back(std::move(results_.front().sum));
+  const bool in_time = results_.front().in_time;
+  if (own.late == LateGradient::drop && !in_time) clock_.book().lose(own.compute_time);
+  if (!own.knows_it_is_late) clock_.meet();
+  CollectiveResult result;
+  for (std::size_t count = in_time ? 1 : results_.size(); count > 0; --count) {
+    result.sums.push_back(std::move(results_.front().sum));
     results_.pop_front();
   }
-  next_round_ += static_cast<std::int64_t>(count);
-  return sums;
+  next_round_ += std::ssize(result.sums);
+  result.agreement = result.sums.back().agreement;
+  return result;
 }
 
 void MpiCluster::Process::arrive_at_partial(const PartialArrival& arrival, FlatVector values) {

@@ -69,6 +69,7 @@ void MpiReduction::write() {
       values_ = FlatVector(training_.averaged_size(broadcast_policy));
       if (is_root_) training_.write_averaged(what_.model, broadcast_policy, values_.data());
       return add(values_.span());
+    case Kind::partial_all_reduce:  // goes by letters
     case Kind::all_gather:
     case Kind::barrier:
       return;

@@ -5,13 +5,10 @@
 #include <optional>
 #include <vector>
 
+#include "workers/cluster/operation.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
-
-// all_reduce: everybody gets the sum. all_gather: everybody gets everybody's numbers. broadcast: everybody gets
-// one member's vector.
-enum class Operation { all_reduce, all_gather, broadcast };
 
 // One collective among workers of consecutive ranks.
 struct CollectiveCall {

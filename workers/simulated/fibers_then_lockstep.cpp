@@ -27,7 +27,7 @@ RunTotals FibersThenLockstep::run(const Program& work, const Program& serve) {
 }
 
 CollectiveResult FibersThenLockstep::finish(Rank self, StartedCollective&& started, Place place) {
-  const Step step = started.is_of_group ? Step{0} : started.step;
+  const Step step = started.group ? Step{0} : started.step;
   CollectiveResult result = wrapped().finish(self, std::move(started), place);
   go_on_in_lockstep_after(self, step);
   return result;

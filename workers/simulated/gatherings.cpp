@@ -17,7 +17,8 @@ StartedCollective Gatherings::start(Rank rank, Collective&& what, const Contribu
   join(gathering, assembly, rank, std::move(what), place);
   const std::int64_t number = started_by(assembly, rank);
   book_arrival(assembly, gathering, rank, part);
-  return {assembly.members, gathering.what, number, part.step};
+  const std::optional<Members> group = &assembly == &all_ ? std::nullopt : std::optional(assembly.members);
+  return {gathering.what.kind, group, number, part.step};
 }
 
 AgreedProgress Gatherings::all_reduce_sum(Rank rank, Gradient& gradient, std::span<double> numbers,
@@ -134,6 +135,7 @@ void Gatherings::join(Gathering& gathering, const Assembly& assembly, Rank rank,
       gathering.states[member] = std::move(what.model);
       gathering.weights[member] = what.weight;
       break;
+    case Kind::partial_all_reduce:  // PartialSums'
     case Kind::barrier:
       break;
   }
@@ -162,11 +164,8 @@ void Gatherings::begin_next(Assembly& assembly) {
   const auto next = std::ranges::find_if(assembly.open, [](const Gathering& g) { return !g.has_ended; });
   if (next == assembly.open.end() || next->arrived < assembly.members.count) return;
   const auto& [first, count] = assembly.members;
-  Operation operation = Operation::all_reduce;
-  if (next->what.kind == Kind::broadcast) operation = Operation::broadcast;
-  if (next->what.kind == Kind::all_gather) operation = Operation::all_gather;
   const bool is_of_all = &assembly == &all_;
-  const CollectiveCall call{.operation = operation,
+  const CollectiveCall call{.operation = properties_of(next->what.kind).operation,
                             .members = count,
                             .payload = payload_of(next->what, stage_.options.training),
                             .first = first,
@@ -191,7 +190,7 @@ void Gatherings::end_collective(Assembly& assembly) {
     met_at_ = stage_.now();
     last_arrival_ = gathering.last_arrival;
     gathering.agreed = {.time = stage_.now(), .micro_batches = stage_.kept, .bytes = stage_.bytes};
-    close_row(gathering);
+    stage_.rows.close(gathering.what.kind, gathering.row, stage_.now(), stage_.bytes);
   } else {
     gathering.agreed = {.time = stage_.now()};
   }
@@ -230,17 +229,11 @@ std::vector<ModelStatePtr> Gatherings::mean_of(const Gathering& gathering) const
   return means;
 }
 
-void Gatherings::close_row(const Gathering& gathering) {
-  const StepRow& row = gathering.row;
-  const bool is_row = gathering.what.kind == Kind::all_reduce || gathering.what.kind == Kind::average;
-  if (is_row || row.kept + row.dropped > 0) stage_.rows.close(row, stage_.now(), stage_.bytes);
-}
-
 CollectiveResult Gatherings::finish(Rank rank, StartedCollective&& started, const Place& place) {
-  Assembly& assembly = started.is_of_group ? groups_.at(started.members) : all_;
+  Assembly& assembly = started.group ? groups_.at(*started.group) : all_;
   Gathering& gathering = older_gathering(assembly, started.number);
   wait_for_end(rank, gathering, place);
-  if (!started.is_of_group) pauses_.end(rank);
+  if (!started.group) pauses_.end(rank);
   return take_result(assembly, gathering, rank);
 }
 

@@ -103,7 +103,6 @@ class Gatherings {
   void begin_next(Assembly& assembly);
   void form_result(Gathering& gathering);
   CollectiveResult take_result(Assembly& assembly, Gathering& gathering, Rank rank);
-  void close_row(const Gathering& gathering);
   std::vector<ModelStatePtr> mean_of(const Gathering& gathering) const;
   void fail_if_awaited(Assembly& assembly, Rank left);
   [[noreturn]] void fail_for_who_left(const Place& place) const;

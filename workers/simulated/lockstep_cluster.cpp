@@ -172,11 +172,12 @@ StartedCollective LockstepCluster::start(Rank, Collective&& what, const Contribu
   using Kind = Collective::Kind;
   if (!what.numbers.empty() || what.kind == Kind::all_gather)
     fail_for_unlike({.operation = "collectives with numbers of their own", .at = place.at});
+  if (what.kind == Kind::partial_all_reduce) fail_for_unlike(place);
   if (what.group_size > 0) fail_for_unlike({.operation = "average in groups", .at = place.at});
   const AgreedProgress agreement = meet(what, what.kind == Kind::broadcast ? nullptr : &contribution, place);
   started_ = {.gradient = std::move(what.gradient), .model = nullptr, .agreement = agreement};
   started_->gradient.mark_reduced();
-  return {{Rank{0}, options_.workers}, what, collectives_, contribution.step};
+  return {what.kind, std::nullopt, collectives_, contribution.step};
 }
 
 CollectiveResult LockstepCluster::finish(Rank, StartedCollective&&, Place place) {
@@ -187,8 +188,7 @@ CollectiveResult LockstepCluster::finish(Rank, StartedCollective&&, Place place)
 
 AgreedProgress LockstepCluster::meet(const Collective& what, const Contribution* part, const Place& place) {
   if (any_lost_) fail_for_lost(place);
-  const bool is_broadcast = what.kind == Collective::Kind::broadcast;
-  const CollectiveCall call{.operation = is_broadcast ? Operation::broadcast : Operation::all_reduce,
+  const CollectiveCall call{.operation = properties_of(what.kind).operation,
                             .members = options_.workers,
                             .payload = payload_of(what, options_.training),
                             .number = collectives_++};
@@ -204,8 +204,7 @@ AgreedProgress LockstepCluster::meet(const Collective& what, const Contribution*
   bytes_ += collective_bytes(call);
   StepRow row;
   if (part) book(*part, row);
-  const bool is_row = what.kind == Collective::Kind::all_reduce || what.kind == Collective::Kind::average;
-  if (is_row || row.kept + row.dropped > 0) rows_.close(row, end, bytes_);
+  rows_.close(what.kind, row, end, bytes_);
   return {.time = end, .micro_batches = kept_in_all_, .bytes = bytes_};
 }
 
@@ -260,10 +259,6 @@ Book LockstepCluster::book_of(Rank worker, Duration since_meeting) const {
   return book;
 }
 
-std::vector<PartialSum> LockstepCluster::partial_all_reduce(Rank, Gradient, const Activation&, LateGradient,
-                                                            const Contribution&, Place place) {
-  fail_for_unlike(place);
-}
 void LockstepCluster::finish_round(Rank, const Contribution&) {
   fail_for_unlike({.operation = "finish_round", .at = {}});
 }

@@ -47,8 +47,6 @@ class LockstepCluster : public Cluster {
   Bytes bytes_sent() const override { return bytes_; }
 
   // What workers that act alike do not do: std::logic_error.
-  std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
-                                             LateGradient late, const Contribution& contribution, Place place) override;
   void finish_round(Rank self, const Contribution& contribution) override;
   void send(Rank self, Rank to, Message&& message, Place place) override;
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override;

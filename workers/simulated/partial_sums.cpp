@@ -5,42 +5,56 @@
 
 namespace syncopate {
 
-std::vector<PartialSum> PartialSums::all_reduce(Rank self, Gradient gradient, const Activation& activation,
-                                                LateGradient late, const Contribution& part, const Place& place) {
+StartedCollective PartialSums::start(Rank self, Collective&& what, const Contribution& part, const Place& place) {
   are_used_ = true;
   pauses_.end_trailing_work(self);
-  SimulatedParticipant& participant = stage_[self];
-  Book& book = participant.book;
-  // This worker may have run ahead of everybody's time.
-  stage_.schedule(book.now(), Event::Kind::arrive_partial, self);
-  Stage::suspend(participant, place);
-
   OfWorker& own = by_worker_[self];
-  const bool in_time = own.next == open_.number && !open_.under_way;
-  if (in_time) {
-    open_.activation = activation;
+  if (std::exchange(own.has_one_under_way, true))
+    throw RunFailure(stage_.name(self) + " starts a partial all-reduce before it has finished the one before");
+  meet_the_others(self, place);
+  own.in_time = own.next == open_.number && !open_.under_way;
+  if (own.in_time) {
+    open_.activation = what.activation;
     open_.arrived.push_back(self);
     if (own.late.waits()) contribute_late(self);
-    contribute(self, std::move(gradient), part);
-  } else if (late == LateGradient::drop) {
-    book.lose(gradient.compute_time());
+    contribute(self, std::move(what.gradient), part);
+    begin_if_due();
+  } else if (what.late == LateGradient::drop) {
+    Book& book = stage_[self].book;
+    book.lose(what.gradient.compute_time());
     book.contribute({.planned = part.planned}, open_.row);
   } else {
     if (!own.late.waits()) open_.accumulated.push_back(self);
-    own.late.gradient += gradient;
+    own.late.gradient += what.gradient;
     own.late.part.kept += part.kept;
     own.late.part.planned += part.planned;
   }
+  return {Collective::Kind::partial_all_reduce, std::nullopt, own.next.value(), part.step};
+}
 
+CollectiveResult PartialSums::finish(Rank self, const Place& place) {
+  pauses_.end_trailing_work(self);
+  SimulatedParticipant& participant = stage_[self];
+  Book& book = participant.book;
+  OfWorker& own = by_worker_[self];
+  own.has_one_under_way = false;
+  if (book.now() > stage_.now()) meet_the_others(self, place);  // it has computed since the start
   if (own.next == open_.number) {
     open_.waiting.push_back(self);
-    if (in_time) begin_if_due();
     Stage::suspend(participant, place);
     book.pass(Activity::wait, open_.begun_at, {place.operation});
     book.pass(Activity::communicate, stage_.now(), {place.operation});
     book.meet();
   }
-  return results_for(own);
+  CollectiveResult result{.sums = results_for(own)};
+  result.agreement = result.sums.back().agreement;
+  return result;
+}
+
+// A worker may have run ahead of everybody's time.
+void PartialSums::meet_the_others(Rank worker, const Place& place) {
+  stage_.schedule(stage_[worker].book.now(), Event::Kind::arrive_partial, worker);
+  Stage::suspend(stage_[worker], place);
 }
 
 void PartialSums::contribute(Rank worker, Gradient gradient, const Contribution& part) {
@@ -71,7 +85,8 @@ void PartialSums::begin_if_due() {
     contribute_late(worker);
     ++open_.contributors;
   }
-  const CollectiveCall call{.members = stage_.options.workers,
+  const CollectiveCall call{.operation = properties_of(Collective::Kind::partial_all_reduce).operation,
+                            .members = stage_.options.workers,
                             .payload = stage_.options.training.parameter_bytes(),
                             .number = traffic_.next_collective()};
   traffic_.begin_collective(stage_.now(), call, Event::Kind::finish_partial, nullptr);
@@ -101,11 +116,13 @@ void PartialSums::end_sum() {
   while (open_.number - Step{static_cast<Step::Rep>(open_.results.size())} < needed) open_.results.pop_front();
 }
 
-// All results since the last one that this worker has got, oldest first.
+// Its own, or all since the last one that this worker has got.
 std::vector<PartialSum> PartialSums::results_for(OfWorker& worker) {
-  const auto count = static_cast<std::ptrdiff_t>((open_.number - worker.next).value());
-  worker.next = open_.number;
-  return {open_.results.end() - count, open_.results.end()};
+  const Step first = worker.next;
+  worker.next = worker.in_time ? first + 1 : open_.number;
+  const auto end = open_.results.end();
+  const auto from_end = [&](Step number) { return static_cast<std::ptrdiff_t>((open_.number - number).value()); };
+  return {end - from_end(first), end - from_end(worker.next)};
 }
 
 }  // namespace syncopate

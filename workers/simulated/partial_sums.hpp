@@ -16,9 +16,9 @@ class PartialSums {
   PartialSums(Stage& stage, Traffic& traffic, PausesUnderWay& pauses)
       : stage_(stage), traffic_(traffic), pauses_(pauses), by_worker_(stage.options.workers) {}
 
-  // See Cluster::partial_all_reduce.
-  std::vector<PartialSum> all_reduce(Rank self, Gradient gradient, const Activation& activation, LateGradient late,
-                                     const Contribution& part, const Place& place);
+  // See Cluster.
+  StartedCollective start(Rank self, Collective&& what, const Contribution& part, const Place& place);
+  CollectiveResult finish(Rank self, const Place& place);
   bool are_used() const { return are_used_; }
 
   // Events: the sum that is on the network is there; a worker has left.
@@ -40,6 +40,8 @@ class PartialSums {
   struct OfWorker {
     Step next{};  // the first sum whose result it has not got
     Late late;
+    bool has_one_under_way = false;
+    bool in_time = false;  // whether it has come to that one before it took place
   };
   // The sum that is open or under way, and the results that somebody has still to get.
   struct Open {
@@ -56,6 +58,7 @@ class PartialSums {
     std::deque<PartialSum> results;  // of the sums before `number`
   };
 
+  void meet_the_others(Rank worker, const Place& place);
   void contribute(Rank worker, Gradient gradient, const Contribution& part);
   void contribute_late(Rank worker);
   void begin_if_due();

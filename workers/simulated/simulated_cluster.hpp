@@ -50,19 +50,17 @@ class SimulatedCluster : public Cluster {
   Duration sleep_after(Rank, const MicroBatch& slot) const override { return pauses_.sleep_after(slot); }
 
   StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override {
+    if (what.kind == Collective::Kind::partial_all_reduce)
+      return partial_sums_.start(self, std::move(what), contribution, place);
     return gatherings_.start(self, std::move(what), contribution, place);
   }
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override {
+    if (started.kind == Collective::Kind::partial_all_reduce) return partial_sums_.finish(self, place);
     return gatherings_.finish(self, std::move(started), place);
   }
   AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
                                 const Contribution& contribution, Place place) override {
     return gatherings_.all_reduce_sum(self, gradient, numbers, contribution, place);
-  }
-  std::vector<PartialSum> partial_all_reduce(Rank self, Gradient gradient, const Activation& activation,
-                                             LateGradient late, const Contribution& contribution,
-                                             Place place) override {
-    return partial_sums_.all_reduce(self, std::move(gradient), activation, late, contribution, place);
   }
   void finish_round(Rank self, const Contribution& contribution) override;
 
