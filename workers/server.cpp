@@ -10,7 +10,7 @@ Server::Server(const RunContext& context, Rank rank)
       slice_{.index = rank.value - context.cluster.workers(), .count = context.cluster.servers()},
       reported_left_(size()),
       is_told_of_(size(), 0),
-      version_of_(size(), Step{-1}),
+      version_of_(size()),
       sent_at_(size(), start_time),
       is_listed_(size(), 1),
       rows_(slice_.index == 0 ? context.observer : nullptr) {
@@ -33,8 +33,9 @@ ReceivedMessage Server::receive(Time until, Here at) {
     auto message = context_.cluster.receive(rank_, {}, until, {"receive", at});
     if (!message) return message;
     const Rank from = message->from;
-    const bool is_request = message->kind == Message::Kind::request;
-    if (is_request && (message->step == Message::before_all || version_of_[from] < step_)) {
+    using Kind = Message::Kind;
+    const bool is_request = message->kind == Kind::request || message->kind == Kind::request_after;
+    if (message->kind == Kind::request || (is_request && version_of_[from] < step_)) {
       send_model(message->from, at);
       continue;
     }

@@ -77,15 +77,15 @@ class Server final : public Participant {
   void send(Rank to, Message&& message, Here at);
   void send_last_model(Rank to, Here at);
 
-  Slice slice_;                         // the part of the parameters that this server holds
-  int reported_left_;                   // workers of whose leaving nobody has been told
-  ByRank<char> is_told_of_;             // workers of whose leaving somebody has
-  ByRank<Step> version_of_;             // of the last model sent to each worker
-  ByRank<Time> sent_at_;                // when that was
-  ByRank<char> is_listed_;              // in one of the two lists
-  std::vector<Rank> waiting_;           // workers without the current version, to be sent it
-  std::vector<Rank> waiting_for_next_;  // workers that have delivered at the current version
-  StepRow row_;                         // the one that is open
+  Slice slice_;                             // the part of the parameters that this server holds
+  int reported_left_;                       // workers of whose leaving nobody has been told
+  ByRank<char> is_told_of_;                 // workers of whose leaving somebody has
+  ByRank<std::optional<Step>> version_of_;  // of the last model sent to each worker; none: nothing was sent yet
+  ByRank<Time> sent_at_;                    // when that was
+  ByRank<char> is_listed_;                  // in one of the two lists
+  std::vector<Rank> waiting_;               // workers without the current version, to be sent it
+  std::vector<Rank> waiting_for_next_;      // workers that have delivered at the current version
+  StepRow row_;                             // the one that is open
   StepRows rows_;
 };
 

@@ -116,7 +116,7 @@ void Worker::go_back_to_agreed() {
 // The server answers with its model as it is then (Server::receive). Where steps are versions of the model,
 // the worker's is that one's; the micro-batches of the step keep their numbers.
 void Worker::ask_server_for_model(Here at) {
-  send(context_.cluster.server(), Message::request(Message::before_all), at);
+  send(context_.cluster.server(), Message::request(), at);
   const auto message = context_.cluster.receive(rank_, context_.cluster.server(), never, {"ask_server_for_model", at});
   if (!message) return;  // it has ended, and takes no gradient any more
   has_last_model_ |= message->kind == Message::Kind::last_model;
@@ -250,7 +250,7 @@ CollectiveResult Worker::finish(StartedCollective started, Here at) {
 
 // That of a group is no agreement of all, and no row: the round ends with the average over all workers.
 bool Worker::average_model(const Averaging& how, Here at) {
-  const bool is_of_all = how.group_size == 0;
+  const bool is_of_all = !how.group_size;
   Contribution contribution;
   if (is_of_all) contribution = std::exchange(since_sync_, {});
   if (is_of_all) contribution.step = step_;
@@ -323,7 +323,7 @@ void Worker::start_from(Step version) {
 bool Worker::receive_slices(Here at) {
   const auto servers = static_cast<std::size_t>(context_.cluster.servers());
   std::vector<ModelStatePtr> slices(servers);
-  slice_steps_.assign(servers, Message::before_all);
+  slice_steps_.assign(servers, Step{});
   Step newest{};
   bool is_last = false;
   const auto receive_slice = [&](std::size_t shard) {
@@ -343,7 +343,7 @@ bool Worker::receive_slices(Here at) {
     const auto behind = std::find_if(slice_steps_.begin(), slice_steps_.end(), [&](Step s) { return s < newest; });
     if (behind == slice_steps_.end()) break;
     const auto shard = static_cast<std::size_t>(behind - slice_steps_.begin());
-    send(context_.cluster.server(static_cast<int>(shard)), Message::request(*behind), at);
+    send(context_.cluster.server(static_cast<int>(shard)), Message::request_after(*behind), at);
     if (receive_slice(shard)) continue;
     if (!is_last) return false;
     break;  // servers that end by the clock may end at different versions

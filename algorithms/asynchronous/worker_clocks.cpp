@@ -9,13 +9,13 @@ bool WorkerClocks::tick(Rank worker) {
   if (ahead + 1 == workers_at_.size()) workers_at_.push_back(0);
   --workers_at_[ahead];
   ++workers_at_[ahead + 1];
-  ++clock_[worker];
+  ++*clock_[worker];
   return raise_slowest();
 }
 
 bool WorkerClocks::remove(Rank worker) {
   --workers_at_[static_cast<std::size_t>(ahead_of_slowest(worker))];
-  clock_[worker] = -1;
+  clock_[worker].reset();
   return raise_slowest();
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 
 #include "workers/units/by_rank.hpp"
 
@@ -17,14 +18,14 @@ class WorkerClocks {
   bool tick(Rank worker);
   bool remove(Rank worker);  // its clock counts no more
 
-  bool has(Rank worker) const { return clock_[worker] >= 0; }
-  std::int64_t ahead_of_slowest(Rank worker) const { return clock_[worker] - slowest_; }
+  bool has(Rank worker) const { return clock_[worker].has_value(); }
+  std::int64_t ahead_of_slowest(Rank worker) const { return *clock_[worker] - slowest_; }
 
  private:
   bool raise_slowest();
 
-  ByRank<std::int64_t> clock_;  // -1: removed
-  std::deque<int> workers_at_;  // [i]: workers whose clock is slowest_ + i; never empty
+  ByRank<std::optional<std::int64_t>> clock_;  // none: removed
+  std::deque<int> workers_at_;                 // [i]: workers whose clock is slowest_ + i; never empty
   std::int64_t slowest_ = 0;
 };
 

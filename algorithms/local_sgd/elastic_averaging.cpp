@@ -61,11 +61,11 @@ void ElasticAveraging::run_asynchronously(Worker& worker) const {
     const bool exchanges = left <= Step{0};
     if (exchanges) {
       left = options_.period;
-      worker.send(server, Message::request(Message::before_all));
+      worker.send(server, Message::request());
       const auto centre = worker.receive();
       if (!centre) return;
       difference = worker.combine({{alpha, worker.model()}, {-alpha, centre->model}});
-      worker.send(server, Message::of_model(worker.step(), difference));
+      worker.send(server, Message::of_difference(worker.step(), difference));
     }
     const bool is_lost = local_step(worker, velocity);
     if (exchanges && !is_lost) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));

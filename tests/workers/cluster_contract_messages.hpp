@@ -222,7 +222,7 @@ TEST_P(ClusterContract, AMessageIsOfTheKindThatItWasSentAs) {
       cluster.send(self, Rank{0}, Message::of_gradient(2, {}), here());
       cluster.send(self, Rank{0}, Message::of_model(3, model), here());
       cluster.send(self, Rank{0}, Message::of_last_model(4, model, {7}), here());
-      cluster.send(self, Rank{0}, Message::request(5), here());
+      cluster.send(self, Rank{0}, Message::request_after(5), here());
       cluster.send(self, Rank{0}, Message::farewell(), here());
     } else if (self.value == 0) {
       std::vector<std::pair<Kind, Step>> seen;

@@ -79,9 +79,9 @@ std::string describe(const Collective::Terms& terms) {
 }
 
 Members members_of(const Collective& collective, Rank self, int workers) {
-  if (collective.group_size == 0) return {Rank{0}, workers};
-  const int first = self.value / collective.group_size * collective.group_size;
-  return {Rank{first}, std::min(collective.group_size, workers - first)};
+  if (!collective.group_size) return {Rank{0}, workers};
+  const int size = *collective.group_size, first = self.value / size * size;
+  return {Rank{first}, std::min(size, workers - first)};
 }
 
 }  // namespace syncopate

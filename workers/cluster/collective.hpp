@@ -42,8 +42,10 @@ enum class LateGradient {
 // What a worker passes to average: how, and as which part.
 struct Averaging {
   AveragePolicy policy{};
-  double weight = 1;   // of this worker's model; the weights are divided by their sum (all 0: equal)
-  int group_size = 0;  // average within groups of so many workers of consecutive ranks; 0: over all
+  // Of this worker's model; the weights are divided by their sum. Where that is 0 all have equal ones: a worker without
+  // anything to bring cannot know whether others have.
+  double weight = 1;
+  std::optional<int> group_size{};  // average within groups of so many workers of consecutive ranks; none: over all
   // Of the parameters; the rest of each model stays as it was brought. The first slice has the buffers with it. The
   // moments of less than the whole are kept.
   Slice slice{};
@@ -78,10 +80,10 @@ struct Collective {
   std::vector<double> numbers{};  // as many on each worker. all_reduce: summed along; all_gather: by rank
   AveragePolicy policy{};
   double weight = 1;
-  int group_size = 0;       // see Averaging; averages alone can be one over groups
-  Rank root{};              // of a broadcast
-  Slice slice{};            // of an all-reduce or average
-  Activation activation{};  // of a partial all-reduce, this and:
+  std::optional<int> group_size{};  // see Averaging; averages alone can be one over groups
+  Rank root{};                      // of a broadcast
+  Slice slice{};                    // of an all-reduce or average
+  Activation activation{};          // of a partial all-reduce, this and:
   LateGradient late{};
 
   static Collective all_reduce(Gradient gradient, std::span<const double> numbers = {}, Slice slice = {});

@@ -16,18 +16,19 @@ namespace syncopate {
 // Made by the functions of its kind; `from`, `kept` and `slice` are filled in by who sends it.
 struct Message {
   enum class Kind : std::uint8_t {
-    note,        // its step and numbers alone
-    gradient,    // computed at version `step`
-    model,       // version `step`
-    last_model,  // the same, and the last that its receiver gets from there
-    request,     // asks for a model of a version after `step`
-    farewell,    // the last message of a sender that has no model to give
+    note,           // its step and numbers alone
+    gradient,       // computed at version `step`
+    model,          // version `step`
+    last_model,     // the same, and the last that its receiver gets from there
+    difference,     // between models, at version `step`
+    request,        // asks for the model as it is
+    request_after,  // asks for a model of a version after `step`
+    farewell,       // the last message of a sender that has no model to give
   };
-  static constexpr Step before_all{-1};  // for a request: any version will do
 
   Step step{};            // a version of the model
   Gradient gradient{};    // else empty
-  ModelStatePtr model{};  // else null; null in time-only runs too
+  ModelStatePtr model{};  // or the difference; else null; null in time-only runs too
   Kind kind = Kind::note;
   Rank from{};
   std::vector<double> numbers{};  // travel along, 8 bytes each
@@ -43,10 +44,14 @@ struct Message {
   static Message of_last_model(Step version, ModelStatePtr model, std::vector<double> numbers = {}) {
     return {.step = version, .model = std::move(model), .kind = Kind::last_model, .numbers = std::move(numbers)};
   }
-  static Message request(Step after) { return {.step = after, .kind = Kind::request}; }
+  static Message of_difference(Step version, ModelStatePtr difference) {
+    return {.step = version, .model = std::move(difference), .kind = Kind::difference};
+  }
+  static Message request() { return {.kind = Kind::request}; }
+  static Message request_after(Step version) { return {.step = version, .kind = Kind::request_after}; }
   static Message farewell() { return {.kind = Kind::farewell}; }
 
-  bool has_model() const { return kind == Kind::model || kind == Kind::last_model; }
+  bool has_model() const { return kind == Kind::model || kind == Kind::last_model || kind == Kind::difference; }
   // A gradient of no micro-batches has none.
   bool has_values() const { return has_model() || gradient.micro_batches() > 0; }
   // Of its gradient.

@@ -60,7 +60,7 @@ StartedCollective MpiCluster::Process::arrive(Collective&& what, bool blocks, co
 }
 
 MpiAssembly& MpiCluster::Process::assembly_of(const Collective& what) {
-  if (what.group_size == 0) return *all_;
+  if (!what.group_size) return *all_;
   const Members members = members_of(what, self_, workers());
   return groups_.try_emplace(members, members, true).first->second;
 }

@@ -58,7 +58,7 @@ inline void Gatherings::book_arrival(Assembly& assembly, Gathering& gathering, R
 }
 
 Assembly& Gatherings::assembly_of(Rank rank, const Collective& what) {
-  if (what.group_size == 0) return all_;
+  if (!what.group_size) return all_;
   const Members members = members_of(what, rank, stage_.options.workers);
   Assembly& assembly = groups_[members];
   if (assembly.started.empty()) {

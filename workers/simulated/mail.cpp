@@ -14,25 +14,24 @@ void Mail::fail_for_rank(Rank from, Rank to, const Place& place) const {
 
 ReceivedMessage Mail::receive(Rank self, std::optional<Rank> from, Time until, const Place& place) {
   SimulatedParticipant& receiver = stage_[self];
-  const Rank awaited = from.value_or(anybody);
-  if (auto message = take_first(receiver, awaited)) return message;
+  if (auto message = take_first(receiver, from)) return message;
   if (stage_.is_server(self) && receiver.leaves_told != stage_.leaves) {
     receiver.leaves_told = stage_.leaves;
     return nullptr;
   }
   if (nobody_can_send_to(self, from)) return nullptr;
   // Others may be behind in virtual time: let them catch up, at least to this worker's time.
-  receiver.receiving = true;
-  receiver.from = awaited;
+  receiver.receiving = from ? Receiving::of_one : Receiving::of_anybody;
+  receiver.from = from.value_or(Rank{});
   if (from) ++stage_[*from].awaited;
   if (until == never)
     Stage::suspend(receiver, place);
   else
     stage_.suspend_until(self, std::max(until, receiver.book.now()), place);
-  receiver.receiving = false;
+  receiver.receiving = Receiving::nothing;
   if (from) --stage_[*from].awaited;
   receiver.leaves_told = stage_.leaves;
-  return take_first(receiver, awaited);
+  return take_first(receiver, from);
 }
 
 // Models are let go of at once, so that steps may go on in place.
@@ -42,9 +41,9 @@ void Mail::take_back(Message* message) {
   free_.push_back(static_cast<Delivery*>(message));
 }
 
-ReceivedMessage Mail::take_first(SimulatedParticipant& participant, Rank from) {
+ReceivedMessage Mail::take_first(SimulatedParticipant& participant, std::optional<Rank> from) {
   Delivery* const first =
-      participant.inbox.take_first([from](const Delivery* item) { return from == anybody || item->from == from; });
+      participant.inbox.take_first([&](const Delivery* item) { return !from || item->from == *from; });
   return {first, GiveBack{this}};
 }
 
@@ -58,7 +57,7 @@ void Mail::deliver(Rank to, Delivery* delivery) {
     stage_.bytes += message_bytes(message, stage_.options.training.parameter_bytes());
     ++stage_.messages;
   }
-  const bool awaited = receiver.receiving && (receiver.from == anybody || receiver.from == message.from);
+  const bool awaited = receiver.awaits_message_of(message.from);
   if (awaited && stage_.now() > receiver.book.now()) {
     const SpanLabel label{receiver.waits_for->operation};
     receiver.book.pass(Activity::wait, std::min(delivery->sent, stage_.now()), label);
@@ -91,9 +90,9 @@ void Mail::tell_of_leave(Rank left) {
 
 void Mail::wake_if_in_vain(Rank rank) {
   SimulatedParticipant& participant = stage_[rank];
-  if (!participant.receiving) return;
+  if (participant.receiving == Receiving::nothing) return;
   const bool has_news = stage_.is_server(rank) && participant.leaves_told != stage_.leaves;
-  const auto from = participant.from == anybody ? std::nullopt : std::optional(participant.from);
+  const auto from = participant.receiving == Receiving::of_one ? std::optional(participant.from) : std::nullopt;
   if (!has_news && !nobody_can_send_to(rank, from)) return;
   if (stage_.now() > participant.book.now()) {
     participant.book.pass(Activity::wait, stage_.now(), {participant.waits_for->operation});

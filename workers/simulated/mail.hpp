@@ -48,7 +48,7 @@ class Mail final : private MessagePool {
     return delivery;
   }
   void take_back(Message* message) override;
-  ReceivedMessage take_first(SimulatedParticipant& participant, Rank from);
+  ReceivedMessage take_first(SimulatedParticipant& participant, std::optional<Rank> from);
   bool nobody_can_send_to(Rank rank, std::optional<Rank> from) const;
   void wake_if_in_vain(Rank rank);
   [[noreturn, gnu::cold]] void fail_for_rank(Rank from, Rank to, const Place& place) const;

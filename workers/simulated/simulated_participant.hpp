@@ -22,29 +22,34 @@ struct alignas(64) Delivery : Message {
 };
 static_assert(sizeof(Delivery) == 128);
 
-inline constexpr Rank anybody{-1};
+// Whether a participant waits for a message, and whose.
+enum class Receiving : std::uint8_t { nothing, of_anybody, of_one };
 
 // With thousands of workers the cost of a step is that of fetching their memory, so what is touched together stands
 // in one cache line.
 struct alignas(64) SimulatedParticipant {
   std::optional<Fiber> fiber;
   const Place* waits_for = nullptr;  // on its stack; null: it runs
-  Rank from = anybody;               // while receiving: from whom alone
-  bool receiving : 1 = false;        // waits for a message
-  bool computing : 1 = false;        // waits for its own end of a micro-batch, or of an outage,
-  bool interruptible : 1 = false;    // or for a message that comes before
-  bool ended : 1 = false;            // its program has
-  bool left : 1 = false;             // and the clock has come to that
-  bool lost : 1 = false;             // in a micro-batch that never ends
-  std::uint16_t awaits = 0;          // the collective whose end it waits for (Gathering::id); 0: none
-  Time last_arrival{};               // of what it has sent: it leaves after that
-  Inbox<Delivery> inbox;             // in (time, number) order
-  int in_flight = 0;                 // messages sent to it, not yet arrived
-  int awaited = 0;                   // who waits for a message from here alone
-  int leaves_told = 0;               // a server: of workers that have left
-  int started = 0;                   // collectives of all workers
+  Rank from{};                       // of_one: of whom
+  Receiving receiving = Receiving::nothing;
+  bool computing : 1 = false;      // waits for its own end of a micro-batch, or of an outage,
+  bool interruptible : 1 = false;  // or for a message that comes before
+  bool ended : 1 = false;          // its program has
+  bool left : 1 = false;           // and the clock has come to that
+  bool lost : 1 = false;           // in a micro-batch that never ends
+  std::uint16_t awaits = 0;        // the collective whose end it waits for (Gathering::id); 0: none
+  Time last_arrival{};             // of what it has sent: it leaves after that
+  Inbox<Delivery> inbox;           // in (time, number) order
+  int in_flight = 0;               // messages sent to it, not yet arrived
+  int awaited = 0;                 // who waits for a message from here alone
+  int leaves_told = 0;             // a server: of workers that have left
+  int started = 0;                 // collectives of all workers
   Book book;
   std::uint64_t wake = 0;  // number of the event that ends its present wait; 0: none
+
+  bool awaits_message_of(Rank sender) const {
+    return receiving == Receiving::of_anybody || (receiving == Receiving::of_one && from == sender);
+  }
 };
 
 }  // namespace syncopate
