@@ -10,8 +10,8 @@
 #include <numeric>
 
 #include "algorithms/gradient_coding/pivoted_qr.hpp"
-#include "workers/cluster/run_failure.hpp"
-#include "workers/datasets/standard_normal.hpp"
+#include "workers/process/run_failure.hpp"
+#include "workers/random/standard_normal.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "algorithms/synchronous/sync_sgd.hpp"
-#include "workers/cluster/run_failure.hpp"
+#include "workers/process/run_failure.hpp"
 
 namespace syncopate {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "results/rows/recording.hpp"
 #include "results/run/run.hpp"
-#include "workers/cluster/run_failure.hpp"
 #include "workers/cluster/run_observer.hpp"
+#include "workers/process/run_failure.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {

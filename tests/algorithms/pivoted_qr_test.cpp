@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "workers/datasets/standard_normal.hpp"
+#include "workers/random/standard_normal.hpp"
 
 namespace syncopate {
 namespace {

@@ -74,6 +74,22 @@ TEST(Floors, AnIncludeGoesDown) {
   EXPECT_GT(seen, 500) << "the sources were read";
 }
 
+// A method sees workers and servers, and what formulas stand on: neither clusters nor delays nor where values are kept.
+TEST(Floors, AMethodKnowsNothingOfClustersDelaysAndStorage) {
+  const std::vector<std::string> known = {"workers",          "workers/units",    "workers/process", "workers/random",
+                                          "workers/settings", "workers/training", "workers/network", "workers/theory"};
+  int seen = 0;
+  for (const auto& [file, included] : includes()) {
+    if (!file.starts_with("algorithms/")) continue;
+    for (const std::string& name : included) {
+      if (!name.starts_with("workers/")) continue;
+      EXPECT_THAT(known, testing::Contains(fs::path(name).parent_path().string())) << file << " includes " << name;
+      ++seen;
+    }
+  }
+  EXPECT_GT(seen, 20) << "the sources were read";
+}
+
 TEST(Floors, AreAtMostTwoFoldersDeep) {
   for (const std::string& folder : floors) EXPECT_LE(std::ranges::count(folder, '/'), 1) << folder;
 }

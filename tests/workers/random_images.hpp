@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "workers/datasets/dataset.hpp"
-#include "workers/datasets/standard_normal.hpp"
+#include "workers/random/standard_normal.hpp"
 
 namespace syncopate {
 

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "tests/workers/delay_files.hpp"
-#include "workers/cluster/run_failure.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/constant.hpp"
 #include "workers/delays/csv_rows.hpp"
+#include "workers/process/run_failure.hpp"
 
 namespace syncopate {
 namespace {

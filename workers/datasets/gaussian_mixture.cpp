@@ -5,9 +5,9 @@
 #include <cmath>
 #include <vector>
 
-#include "workers/datasets/standard_normal.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/random/random.hpp"
+#include "workers/random/standard_normal.hpp"
 
 namespace syncopate {
 namespace {

@@ -20,16 +20,12 @@
 #include <vector>
 
 #include "workers/cluster/deadline.hpp"
-#include "workers/cluster/run_failure.hpp"
+#include "workers/process/run_failure.hpp"
 #include "workers/random/random.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
 
-// Where outages take the state so often that the same micro-batch, or a server's step, is begun anew again and again,
-// the run fails at this number. The mean time between outages must be at least 1/8 of the micro-batch (or step). At
-// that bound it is begun e^8 = 2,981 times on average, and more often than this number with a probability of e^-33.
-inline constexpr std::int64_t most_restarts = 100'000;
 // Outages that a worker meets in one micro-batch, or from one to the next: the run fails at this number, after a tenth
 // of a second. Micro-batches of a heavy tail, without a mean above all, can be so long that a run would never end.
 inline constexpr std::int64_t most_met = 1'000'000;

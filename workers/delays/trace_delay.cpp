@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "workers/cluster/run_failure.hpp"
 #include "workers/delays/trace.hpp"
+#include "workers/process/run_failure.hpp"
 
 namespace syncopate {
 namespace {

@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
-#include "workers/datasets/standard_normal.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/random/random.hpp"
+#include "workers/random/standard_normal.hpp"
 
 namespace syncopate {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "workers/cluster/run_failure.hpp"
 #include "workers/mpi/mpi_reduction.hpp"
+#include "workers/process/run_failure.hpp"
 
 namespace syncopate {
 namespace {

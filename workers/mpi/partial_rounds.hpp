@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "workers/cluster/collective.hpp"
-#include "workers/cluster/run_failure.hpp"
 #include "workers/cluster/step_row.hpp"
 #include "workers/cluster/tally.hpp"
 #include "workers/mpi/value_layout.hpp"
+#include "workers/process/run_failure.hpp"
 #include "workers/units/by_rank.hpp"
 
 namespace syncopate {

@@ -9,9 +9,9 @@
 #include <exception>
 #include <string>
 
-#include "workers/cluster/run_failure.hpp"
 #include "workers/cluster/step_rows.hpp"
 #include "workers/process/interrupt.hpp"
+#include "workers/process/run_failure.hpp"
 #include "workers/simulated/event_queue.hpp"
 #include "workers/simulated/simulated_options.hpp"
 #include "workers/simulated/simulated_participant.hpp"

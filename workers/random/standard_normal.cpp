@@ -1,4 +1,4 @@
-#include "workers/datasets/standard_normal.hpp"
+#include "workers/random/standard_normal.hpp"
 
 #include <boost/math/special_functions/erf.hpp>
 #include <numbers>
