@@ -1,0 +1,98 @@
+// What a worker does together with the others, and what it brings to the rows that come of it.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "workers/worker.hpp"
+
+namespace syncopate {
+
+Contribution Worker::contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned) {
+  Contribution contribution = std::exchange(since_sync_, {});
+  contribution.kept += gradient.micro_batches();
+  contribution.planned += planned.value_or(micro_batches());
+  contribution.step = step_ + 1;
+  ++contribution.period;
+  return contribution;
+}
+
+void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here at) {
+  const Contribution contribution = contribution_with(gradient, options.planned);
+  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, options.numbers, contribution, {"all_reduce_sum", at});
+  check_progress();
+  agreed_model_.reset();
+}
+
+StartedCollective Worker::start(Collective what, Here at) {
+  const bool is_sum = properties_of(what.kind).sums_gradients;
+  Contribution contribution = is_sum ? contribution_with(what.gradient) : std::exchange(since_sync_, {});
+  if (!is_sum) contribution.step = step_;
+  contribution.step += sums_under_way_;
+  sums_under_way_ += is_sum ? 1 : 0;
+  agreed_model_.reset();
+  return context_.cluster.start(rank_, std::move(what), contribution, {"start", at});
+}
+
+CollectiveResult Worker::finish(StartedCollective started, Here at) {
+  const bool is_of_group = started.group.has_value();
+  sums_under_way_ -= properties_of(started.kind).sums_gradients ? 1 : 0;
+  CollectiveResult result = context_.cluster.finish(rank_, std::move(started), {"finish", at});
+  agreed_model_.reset();
+  if (is_of_group) return result;  // no agreement of all
+  agreed_ = result.agreement;
+  check_progress();
+  return result;
+}
+
+// That of a group is no agreement of all, and no row: the round ends with the average over all workers.
+bool Worker::average_model(const Averaging& how, Here at) {
+  const bool is_of_all = !how.group_size;
+  Contribution contribution;
+  if (is_of_all) contribution = std::exchange(since_sync_, {});
+  if (is_of_all) contribution.step = step_;
+  const AgreedProgress agreed = context_.cluster.average(rank_, model_, how, contribution, {"average_model", at});
+  agreed_model_.reset();
+  if (!is_of_all) return budget_left_at(agreed.time);
+  agreed_ = agreed;
+  check_progress();
+  return budget_left(Judged::by_others);
+}
+
+// A threshold below the time of every micro-batch would let a budget of samples go on for ever.
+void Worker::check_progress() {
+  constexpr int most_idle_rounds = 1000;
+  const Budget& budget = context_.budget;
+  if (budget.steps || budget.seconds || budget.bytes) return;
+  idle_rounds_ = std::exchange(kept_before_, agreed_->micro_batches) == kept_before_ ? idle_rounds_ + 1 : 0;
+  if (idle_rounds_ > most_idle_rounds)
+    throw RunFailure(
+        fmt::format("at {:.6f} s: nobody has finished a micro-batch in the last {} rounds, so a budget of "
+                    "samples is never used up; is a threshold below the time of one?",
+                    to_seconds(now()), most_idle_rounds));
+}
+
+void Worker::barrier(Here at) {
+  Contribution contribution = std::exchange(since_sync_, {});
+  contribution.step = step_;
+  agreed_ = context_.cluster.barrier(rank_, {"barrier", at}, contribution);
+  agreed_model_.reset();  // its steps are booked
+}
+
+std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const Activation& activation,
+                                                       LateGradient late, Here at) {
+  const Contribution contribution = contribution_with(gradient);
+  auto sums = context_.cluster.partial_all_reduce(rank_, std::move(gradient), activation, late, contribution,
+                                                  {"partial_all_reduce_sum", at});
+  if (!sums.empty()) agreed_ = sums.back().agreement;
+  agreed_model_.reset();
+  return sums;
+}
+
+void Worker::finish_round() {
+  Contribution contribution = std::exchange(since_sync_, {});
+  contribution.step = step_;
+  context_.cluster.finish_round(rank_, contribution);
+  agreed_model_.reset();
+}
+
+}  // namespace syncopate

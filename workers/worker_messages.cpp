@@ -1,0 +1,101 @@
+// Messages of a worker: with servers, models in and gradients out.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "workers/worker.hpp"
+
+namespace syncopate {
+
+bool Worker::receive_model(Here at) {
+  if (!data_left() || has_last_model_) return false;
+  steps_are_versions_ = true;
+  return context_.cluster.servers() == 1 ? receive_whole_model(at) : receive_slices(at);
+}
+
+bool Worker::receive_whole_model(Here at) {
+  auto message = context_.cluster.receive(rank_, context_.cluster.server(), never, {"receive_model", at});
+  if (!message) return false;
+  kept_total_ = message->kept;
+  if (model_) model_ = context_.training.adopt(model_, message->model);
+  start_from(message->step);
+  return message->kind != Message::Kind::last_model;
+}
+
+// The same version twice: the next micro-batches of the step.
+void Worker::start_from(Step version) {
+  if (version != step_) next_micro_batch_ = 0;
+  step_ = version;
+}
+
+bool Worker::receive_slices(Here at) {
+  const auto servers = static_cast<std::size_t>(context_.cluster.servers());
+  std::vector<ModelStatePtr> slices(servers);
+  slice_steps_.assign(servers, Step{});
+  Step newest{};
+  bool is_last = false;
+  const auto receive_slice = [&](std::size_t shard) {
+    auto message =
+        context_.cluster.receive(rank_, context_.cluster.server(static_cast<int>(shard)), never, {"receive_model", at});
+    if (!message) return false;
+    slice_steps_[shard] = message->step;
+    newest = std::max(newest, message->step);
+    kept_total_ = message->kept;
+    is_last |= message->kind == Message::Kind::last_model;
+    slices[shard] = std::move(message->model);
+    return true;
+  };
+  for (std::size_t shard = 0; shard < servers; ++shard)
+    if (!receive_slice(shard)) return false;
+  while (true) {
+    const auto behind = std::find_if(slice_steps_.begin(), slice_steps_.end(), [&](Step s) { return s < newest; });
+    if (behind == slice_steps_.end()) break;
+    const auto shard = static_cast<std::size_t>(behind - slice_steps_.begin());
+    send(context_.cluster.server(static_cast<int>(shard)), Message::request_after(*behind), at);
+    if (receive_slice(shard)) continue;
+    if (!is_last) return false;
+    break;  // servers that end by the clock may end at different versions
+  }
+  model_ = context_.training.assemble(model_, slices);
+  const Step before = step_;
+  start_from(newest);
+  if (newest > before) publish();
+  return !is_last;
+}
+
+void Worker::send_gradient(Gradient gradient, Here at) {
+  if (context_.cluster.servers() > 1) return send_slices(gradient, at);
+  send(context_.cluster.server(), Message::of_gradient(step_, std::move(gradient)), at);
+}
+
+void Worker::send_slices(const Gradient& gradient, Here at) {
+  const int servers = context_.cluster.servers();
+  for (int shard = 0; shard < servers; ++shard) {
+    const Step version = slice_steps_.empty() ? step_ : slice_steps_[static_cast<std::size_t>(shard)];
+    Message message = Message::of_gradient(version, gradient);
+    message.slice = {shard, servers};
+    send(context_.cluster.server(shard), std::move(message), at);
+  }
+}
+
+void Worker::send(Rank to, Message&& message, Here at) {
+  context_.cluster.send(rank_, to, std::move(message), {"send", at});
+}
+
+ReceivedMessage Worker::receive(const ReceiveOptions& which, Here at) {
+  return context_.cluster.receive(rank_, which.from, which.until, {"receive", at});
+}
+
+// The server answers with its model as it is then (Server::receive). Where steps are versions of the model,
+// the worker's is that one's; the micro-batches of the step keep their numbers.
+void Worker::ask_server_for_model(Here at) {
+  send(context_.cluster.server(), Message::request(), at);
+  const auto message = context_.cluster.receive(rank_, context_.cluster.server(), never, {"ask_server_for_model", at});
+  if (!message) return;  // it has ended, and takes no gradient any more
+  has_last_model_ |= message->kind == Message::Kind::last_model;
+  kept_total_ = message->kept;
+  if (model_) model_ = context_.training.adopt(model_, message->model);
+  if (steps_are_versions_) step_ = message->step;
+}
+
+}  // namespace syncopate
