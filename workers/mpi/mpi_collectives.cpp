@@ -3,12 +3,13 @@
 // delay, before a micro-batch and between the parts of its arithmetic. Only where all members do nothing else until the
 // end, which their arrivals say, the reduction is MPI's blocking one. Arrivals and reductions have communicators of
 // their own: on each, all ranks come to the same operations in the same order, that in which collectives are started.
+#include "workers/mpi/mpi_collectives.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "workers/mpi/mpi_process.hpp"
 #include "workers/network/network.hpp"
 
 namespace syncopate {
@@ -16,29 +17,28 @@ namespace syncopate {
 using Kind = Collective::Kind;
 using News = MpiPost::News;
 
-StartedCollective MpiCluster::Process::start(Collective&& what, const Contribution& contribution, const Place& place) {
-  if (what.kind == Kind::partial_all_reduce) return start_partial(std::move(what), contribution, place);
+StartedCollective MpiCollectives::start(Collective&& what, const Contribution& contribution, const Place& place) {
   StartedCollective started = arrive(std::move(what), false, contribution, place);
-  advance_collectives();
-  clock_.book(Activity::communicate, {place.operation});
+  advance_all();
+  stage_.clock.book(Activity::communicate, {place.operation});
   return started;
 }
 
-CollectiveResult MpiCluster::Process::perform(Collective&& what, const Contribution& contribution, const Place& place) {
-  if (what.kind == Kind::partial_all_reduce) return finish(start_partial(std::move(what), contribution, place), place);
+CollectiveResult MpiCollectives::perform(Collective&& what, const Contribution& contribution, const Place& place) {
   return finish(arrive(std::move(what), true, contribution, place), place);
 }
 
-StartedCollective MpiCluster::Process::arrive(Collective&& what, bool blocks, const Contribution& contribution,
-                                              const Place& place) {
-  if (!is_worker()) throw RunFailure("a server cannot take part in a collective");
-  const auto is_a_worker = [this](Rank root) { return root.value >= 0 && root.value < workers(); };
+StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const Contribution& contribution,
+                                         const Place& place) {
+  if (!stage_.is_worker()) throw RunFailure("a server cannot take part in a collective");
+  const auto is_a_worker = [this](Rank root) { return root.value >= 0 && root.value < stage_.options.workers; };
   if (!is_a_worker(what.root))
-    throw RunFailure(
-        fmt::format("a broadcast from rank {}, but the workers are 0 to {}", what.root.value, workers() - 1));
+    throw RunFailure(fmt::format("a broadcast from rank {}, but the workers are 0 to {}", what.root.value,
+                                 stage_.options.workers - 1));
   MpiAssembly& assembly = assembly_of(what);
   MpiCollective& collective = assembly.open.emplace_back();
   collective.number = assembly.started++;
+  if (!assembly.is_group) stage_.meetings = assembly.started;
   collective.place = place;
   collective.own = arrival_at(what, contribution, place);
   collective.own.blocks = blocks;
@@ -47,25 +47,25 @@ StartedCollective MpiCluster::Process::arrive(Collective&& what, bool blocks, co
   if (assembly.is_group) {
     for (int member = 0; member < assembly.members.count; ++member) {
       const Rank rank{assembly.members.first.value + member};
-      if (rank == self_) continue;
-      post_->send(MpiPost::Kind::arrival, rank, bytes_of(collective.own));
+      if (rank == stage_.self) continue;
+      stage_.post.send(MpiPost::Kind::arrival, rank, bytes_of(collective.own));
       collective.awaited.push_back(rank);
     }
   } else {
     MPI_Iallgather(&collective.own, sizeof(Arrival), MPI_BYTE, collective.arrivals.data(), sizeof(Arrival), MPI_BYTE,
-                   communicators_.workers(), &collective.gathering);
+                   stage_.communicators.workers(), &collective.gathering);
   }
   const std::optional<Members> group = assembly.is_group ? std::optional(assembly.members) : std::nullopt;
   return {collective.what.kind, group, collective.number, contribution.step};
 }
 
-MpiAssembly& MpiCluster::Process::assembly_of(const Collective& what) {
-  if (!what.group_size) return *all_;
-  const Members members = members_of(what, self_, workers());
+MpiAssembly& MpiCollectives::assembly_of(const Collective& what) {
+  if (!what.group_size) return all_;
+  const Members members = members_of(what, stage_.self, stage_.options.workers);
   return groups_.try_emplace(members, members, true).first->second;
 }
 
-Arrival MpiCluster::Process::arrival_at(const Collective& what, const Contribution& contribution, const Place& place) {
+Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& contribution, const Place& place) {
   Arrival own{.terms = what.terms(),
               .wide = what.gradient.wide(),
               .weight = what.weight,
@@ -78,31 +78,31 @@ Arrival MpiCluster::Process::arrival_at(const Collective& what, const Contributi
   return own;
 }
 
-void MpiCluster::Process::stamp(Arrival& own, const Place& place) {
+void MpiCollectives::stamp(Arrival& own, const Place& place) {
   // After its program a worker waits for the others: what of it lies beyond the run's end is taken back as waiting.
   if (own.terms)
-    clock_.book(Activity::compute);
-  else if (!is_lost_)
-    clock_.book(Activity::wait, {"end of the run"});
-  own.time_ns = clock_.booked().time_since_epoch().count();
-  own.message_bytes = sent_bytes_.value();
-  own.partial_kept = partial_kept_;
+    stage_.clock.book(Activity::compute);
+  else if (!stage_.is_lost)
+    stage_.clock.book(Activity::wait, {"end of the run"});
+  own.time_ns = stage_.clock.booked().time_since_epoch().count();
+  own.message_bytes = stage_.sent_bytes.value();
+  own.partial_kept = stage_.kept_in_partial_sums;
   set_place(own, place);
 }
 
-bool MpiCluster::Process::has_collectives_under_way() const {
-  if (!is_worker()) return false;
-  return all_->has_one_under_way() ||
+bool MpiCollectives::are_under_way() const {
+  if (!stage_.is_worker()) return false;
+  return all_.has_one_under_way() ||
          std::ranges::any_of(groups_, [](const auto& entry) { return entry.second.has_one_under_way(); });
 }
 
-void MpiCluster::Process::advance_collectives() {
-  advance(*all_);
+void MpiCollectives::advance_all() {
+  advance(all_);
   for (auto& [members, assembly] : groups_) advance(assembly);
 }
 
 // In the order in which they were started: the reduction of none begins before that of the one before.
-void MpiCluster::Process::advance(MpiAssembly& assembly) {
+void MpiCollectives::advance(MpiAssembly& assembly) {
   for (MpiCollective& collective : assembly.open) {
     if (collective.has_ended) continue;
     if (!collective.is_complete) {
@@ -124,24 +124,24 @@ void MpiCluster::Process::advance(MpiAssembly& assembly) {
 }
 
 // The members alone take part, and who has left is known from the same sender's news.
-void MpiCluster::Process::gather_letters(MpiAssembly& assembly, MpiCollective& collective) {
+void MpiCollectives::gather_letters(MpiAssembly& assembly, MpiCollective& collective) {
   std::erase_if(collective.awaited, [&](Rank member) {
-    if (const auto letter = post_->take(MpiPost::Kind::arrival, member)) {
+    if (const auto letter = stage_.post.take(MpiPost::Kind::arrival, member)) {
       const auto place = static_cast<std::size_t>(member.value - assembly.members.first.value);
       collective.arrivals[place] = read_bytes<Arrival>(letter->contents);
       return true;
     }
-    if (post_->is_arriving(MpiPost::Kind::arrival, member)) return false;
-    if (post_->has_announced(News::ended, member))
+    if (stage_.post.is_arriving(MpiPost::Kind::arrival, member)) return false;
+    if (stage_.post.has_announced(News::ended, member))
       throw RunFailure(explain_absence(collective.own, member, "has left"));
-    if (post_->has_announced(News::lost, member))
+    if (stage_.post.has_announced(News::lost, member))
       throw RunFailure(explain_absence(collective.own, member, "is in a micro-batch that never ends"));
     return false;
   });
 }
 
 // What all arrivals say together. In the order in which collectives are started, and so the same on all members.
-void MpiCluster::Process::conclude_arrivals(MpiAssembly& assembly, MpiCollective& collective) {
+void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& collective) {
   const auto& arrivals = collective.arrivals;
   const auto& [first, count] = assembly.members;
   if (const std::string mismatch = explain_mismatch(arrivals, first.value); !mismatch.empty())
@@ -150,14 +150,14 @@ void MpiCluster::Process::conclude_arrivals(MpiAssembly& assembly, MpiCollective
   collective.blocks = true;
   StepRow& row = collective.row;
   Bytes message_bytes{};
-  clock_.book().contribute(contribution_of(collective.own), row);
+  stage_.clock.book().contribute(contribution_of(collective.own), row);
   for (std::size_t member = 0; member < arrivals.size(); ++member) {
     const Arrival& arrival = arrivals[member];
     agreed.micro_batches += arrival.micro_batches;
     agreed.wide |= arrival.wide != 0;
     collective.blocks = collective.blocks && arrival.blocks != 0;
     message_bytes += Bytes{arrival.message_bytes};
-    if (first.value + static_cast<int>(member) != self_.value) row.add(contribution_of(arrival));
+    if (first.value + static_cast<int>(member) != stage_.self.value) row.add(contribution_of(arrival));
   }
 
   Collective& what = collective.what;
@@ -165,49 +165,46 @@ void MpiCluster::Process::conclude_arrivals(MpiAssembly& assembly, MpiCollective
   all.numbers.resize(what.numbers.size() * (what.kind == Kind::all_gather ? arrivals.size() : 1));
   const Bytes moved = collective_bytes({.operation = properties_of(what.kind).operation,
                                         .members = count,
-                                        .payload = payload_of(all, options_.training)});
+                                        .payload = payload_of(all, stage_.options.training)});
   if (assembly.is_group) {
     // The first member counts it for the group, as its own bytes: the other workers do not know of it.
     collective.agreement = {.time = last_arrival(arrivals)};
-    if (self_ == first) ++collectives_, sent_bytes_ += moved;
+    if (stage_.self == first) ++stage_.collectives, stage_.sent_bytes += moved;
   } else if (collective.own.terms) {
-    if (self_ == Rank{0}) ++collectives_;
-    collective_bytes_ += moved;
-    kept_in_collectives_ += row.kept;
+    if (stage_.self == Rank{0}) ++stage_.collectives;
+    stage_.collective_bytes += moved;
+    stage_.kept_in_collectives += row.kept;
     collective.agreement = {.time = last_arrival(arrivals),
-                            .micro_batches = kept_in_collectives_ + arrivals.front().partial_kept,
-                            .bytes = collective_bytes_ + message_bytes};
+                            .micro_batches = stage_.kept_in_collectives + arrivals.front().partial_kept,
+                            .bytes = stage_.collective_bytes + message_bytes};
   }
   if (what.kind == Kind::barrier) return;
-  const MPI_Comm ranks = assembly.is_group ? communicators_.group(first.value, count) : communicators_.reductions();
-  collective.reduction.emplace(options_.training, std::move(what), agreed, ranks);
+  const MPI_Comm ranks =
+      assembly.is_group ? stage_.communicators.group(first.value, count) : stage_.communicators.reductions();
+  collective.reduction.emplace(stage_.options.training, std::move(what), agreed, ranks);
 }
 
-void MpiCluster::Process::end_collective(const MpiAssembly& assembly, MpiCollective& collective) {
+void MpiCollectives::end_collective(const MpiAssembly& assembly, MpiCollective& collective) {
   collective.has_ended = true;
-  if (collective.own.terms && !assembly.is_group && self_ == Rank{0})
-    closed_rows_->close(collective.own.terms->kind, collective.row, now(), collective.agreement.bytes);
+  if (collective.own.terms && !assembly.is_group && stage_.self == Rank{0})
+    stage_.rows.close(collective.own.terms->kind, collective.row, stage_.now(), collective.agreement.bytes);
 }
 
-CollectiveResult MpiCluster::Process::finish(StartedCollective&& started, const Place& place) {
-  if (started.kind == Kind::partial_all_reduce) return finish_partial(place);
-  MpiAssembly& assembly = started.group ? groups_.at(*started.group) : *all_;
+CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place& place) {
+  MpiAssembly& assembly = started.group ? groups_.at(*started.group) : all_;
   const auto found = std::ranges::find(assembly.open, started.number, &MpiCollective::number);
   MpiCollective& collective = *found;
-  clock_.book(Activity::compute);
+  stage_.clock.book(Activity::compute);
   wait_for_arrivals(assembly, collective, place);
-  clock_.book_until(Activity::wait, std::min(last_arrival(collective.arrivals), now()), {place.operation});
+  stage_.clock.book_until(Activity::wait, std::min(last_arrival(collective.arrivals), stage_.now()), {place.operation});
   if (collective.blocks && !collective.has_ended) {
     if (collective.reduction) collective.reduction->run();
-    clock_.book(Activity::communicate, {place.operation});
+    stage_.clock.book(Activity::communicate, {place.operation});
     end_collective(assembly, collective);
   }
-  wait_politely(communicators_.cores_suffice(), [&] {
-    if (!collective.has_ended) progress();
-    return collective.has_ended;
-  });
-  clock_.book(Activity::communicate, {place.operation});
-  clock_.meet();
+  waiting_.wait_for_progress([&] { return collective.has_ended; });
+  stage_.clock.book(Activity::communicate, {place.operation});
+  stage_.clock.meet();
   CollectiveResult result;
   if (collective.reduction) result = collective.reduction->result();
   result.agreement = collective.agreement;
@@ -215,43 +212,40 @@ CollectiveResult MpiCluster::Process::finish(StartedCollective&& started, const 
   return result;
 }
 
-void MpiCluster::Process::wait_for_arrivals(const MpiAssembly& assembly, MpiCollective& collective,
-                                            const Place& place) {
+void MpiCollectives::wait_for_arrivals(const MpiAssembly& assembly, MpiCollective& collective, const Place& place) {
   const Awaited awaited{.place = &place,
                         .meeting = collective.number + 1,
                         .what = assembly.is_group ? WaitReport::For::letters : WaitReport::For::meeting};
-  wait(awaited, [&] {
+  waiting_.wait(awaited, [&] {
     if (!collective.is_complete && !assembly.is_group) fail_for_lost(collective);
     return collective.is_complete;
   });
 }
 
 // Not if it was here and has gone on since.
-void MpiCluster::Process::fail_for_lost(const MpiCollective& collective) const {
+void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
   const std::int64_t needed = collective.number + 1;
-  for (int worker = 0; worker < options_.workers; ++worker)
-    if (post_->announced(News::lost, Rank{worker}).value_or(needed) < needed)
+  for (int worker = 0; worker < stage_.options.workers; ++worker)
+    if (stage_.post.announced(News::lost, Rank{worker}).value_or(needed) < needed)
       throw RunFailure(explain_absence(collective.own, Rank{worker}, "is in a micro-batch that never ends"));
 }
 
 // After what this worker has started and not finished: the others may need it. Who is lost in a micro-batch that never
 // ends comes too.
-void MpiCluster::Process::meet_at_the_end() {
-  begin_wait();
-  wait_politely(communicators_.cores_suffice(), [&] {
-    progress();
-    return !has_collectives_under_way();
-  });
-  all_->open.clear();
+void MpiCollectives::meet_at_the_end() {
+  waiting_.begin();
+  waiting_.wait_for_progress([&] { return !are_under_way(); });
+  all_.open.clear();
   groups_.clear();
-  MpiCollective& end = all_->open.emplace_back();
-  end.number = all_->started++;
+  MpiCollective& end = all_.open.emplace_back();
+  end.number = all_.started++;
+  stage_.meetings = all_.started;
   stamp(end.own, {});
-  end.arrivals.assign(static_cast<std::size_t>(options_.workers), end.own);
+  end.arrivals.assign(static_cast<std::size_t>(stage_.options.workers), end.own);
   MPI_Iallgather(&end.own, sizeof(Arrival), MPI_BYTE, end.arrivals.data(), sizeof(Arrival), MPI_BYTE,
-                 communicators_.workers(), &end.gathering);
-  wait({.meeting = end.number + 1, .what = WaitReport::For::meeting}, [&] { return end.is_complete; });
-  clock_.book_until(Activity::wait, std::min(last_arrival(end.arrivals), now()), {"end of the run"});
+                 stage_.communicators.workers(), &end.gathering);
+  waiting_.wait({.meeting = end.number + 1, .what = WaitReport::For::meeting}, [&] { return end.is_complete; });
+  stage_.clock.book_until(Activity::wait, std::min(last_arrival(end.arrivals), stage_.now()), {"end of the run"});
 }
 
 }  // namespace syncopate

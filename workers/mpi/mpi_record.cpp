@@ -1,5 +1,5 @@
-// The records of all ranks come together on rank 0: each has the spans and micro-batches of its own participant,
-// and what it knows of the fate of gradients. Everything travels as 64-bit integers.
+#include "workers/mpi/mpi_record.hpp"
+
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "workers/mpi/mpi_process.hpp"
 #include "workers/mpi/mpi_reduction.hpp"
 
 namespace syncopate {
@@ -123,16 +123,14 @@ RestOfRecord read_record(Reader in, Rank from, RunRecord& record) {
   return rest;
 }
 
-}  // namespace
-
-std::vector<std::int64_t> MpiCluster::Process::own_record() {
+std::vector<std::int64_t> own_record(const MpiStage& stage, Duration cut_time) {
   Writer out;
-  const RunRecord& record = *options_.record;
+  const RunRecord& record = *stage.options.record;
   if (record.spans) {
-    const bool takes_part = is_worker() || is_server();
-    put_spans(out, takes_part ? record.spans->spans(self_) : std::vector<Span>{});
-    out.put(takes_part && record.spans->stopped(self_));
-    out.put(cut_time_);
+    const bool takes_part = stage.is_worker() || stage.is_server();
+    put_spans(out, takes_part ? record.spans->spans(stage.self) : std::vector<Span>{});
+    out.put(takes_part && record.spans->stopped(stage.self));
+    out.put(cut_time);
     const auto fates = record.spans->collected_fates().value_or(std::vector<SpanRecorder::Fate>());
     out.put(std::ssize(fates));
     for (const SpanRecorder::Fate& fate : fates) {
@@ -154,11 +152,13 @@ std::vector<std::int64_t> MpiCluster::Process::own_record() {
   return out.take();
 }
 
-void MpiCluster::Process::gather_record() {
-  const MPI_Comm everyone = communicators_.everyone();
+}  // namespace
+
+void gather_record(const MpiStage& stage, Duration cut_time, const MpiPartialSums& partial_sums) {
+  const MPI_Comm everyone = stage.communicators.everyone();
   int ranks = 0;
   MPI_Comm_size(everyone, &ranks);
-  const std::vector<std::int64_t> own = own_record();
+  const std::vector<std::int64_t> own = own_record(stage, cut_time);
   const int own_count = mpi_count(own.size());
   std::vector<int> counts(static_cast<std::size_t>(ranks)), begin(static_cast<std::size_t>(ranks));
   MPI_Gather(&own_count, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, everyone);
@@ -167,11 +167,11 @@ void MpiCluster::Process::gather_record() {
   std::exclusive_scan(counts.begin(), counts.end(), begin.begin(), 0);
   std::vector<std::int64_t> all(total);
   MPI_Gatherv(own.data(), own_count, MPI_INT64_T, all.data(), counts.data(), begin.data(), MPI_INT64_T, 0, everyone);
-  if (self_.value != 0) return;
+  if (stage.self.value != 0) return;
 
-  RunRecord& record = *options_.record;
+  RunRecord& record = *stage.options.record;
   if (record.spans)
-    record.spans.emplace(options_.workers, options_.servers, SpanRecorder::Limits(record.spans->limits()));
+    record.spans.emplace(stage.options.workers, stage.options.servers, SpanRecorder::Limits(record.spans->limits()));
   if (record.durations) record.durations->clear();
   std::vector<RestOfRecord> rests;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -183,9 +183,9 @@ void MpiCluster::Process::gather_record() {
   for (const RestOfRecord& rest : rests)
     for (const SpanRecorder::Fate& fate : rest.fates) record.spans->decide(fate);
   // Late gradients that no round of partial all-reduces took any more; of what was cut off nothing is there.
-  for (int worker = 0; worker < options_.workers; ++worker)
+  for (int worker = 0; worker < stage.options.workers; ++worker)
     record.spans->lose(Rank{worker},
-                       rounds_->pending_of(Rank{worker}) - rests[static_cast<std::size_t>(worker)].cut_off);
+                       partial_sums.pending_of(Rank{worker}) - rests[static_cast<std::size_t>(worker)].cut_off);
 }
 
 }  // namespace syncopate

@@ -1,0 +1,51 @@
+// Messages of an MPI rank, who can still send any, and how they count.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "workers/mpi/mpi_mailbox.hpp"
+#include "workers/mpi/mpi_waiting.hpp"
+
+namespace syncopate {
+
+class MpiMail {
+ public:
+  MpiMail(MpiStage& stage, MpiWaiting& waiting)
+      : stage_(stage),
+        waiting_(waiting),
+        mailbox_(stage.post, stage.options.training),
+        bytes_received_(stage.participants(), Bytes{0}) {}
+
+  // See Cluster.
+  void send(Rank to, Message&& message);
+  ReceivedMessage receive(std::optional<Rank> from, Time until, const Place& place);
+  int workers_left();
+  bool has_left(Rank worker) const;
+
+  bool nobody_can_send(std::optional<Rank> from) const;
+
+  // Messages count where the simulated cluster counts them: those to a server once it has taken them, others when sent.
+  std::int64_t messages() const { return messages_; }
+  Bytes counted_bytes() const { return stage_.sent_bytes - bytes_to_servers_ + bytes_from_workers_; }
+  // Sent by this worker, and to it by servers.
+  Bytes bytes_to_and_fro() const {
+    Bytes bytes = stage_.sent_bytes;
+    for (const Bytes received : bytes_received_) bytes += received;
+    return bytes;
+  }
+
+ private:
+  int workers_gone() const;
+
+  MpiStage& stage_;
+  MpiWaiting& waiting_;
+  MpiMailbox mailbox_;
+  ByRank<Bytes> bytes_received_;  // from each server
+  Bytes bytes_to_servers_{};      // of what this rank has sent: as a worker
+  Bytes bytes_from_workers_{};    // taken as a server
+  std::int64_t messages_ = 0;
+  int workers_gone_told_ = 0;  // a server: of workers that have ended
+};
+
+}  // namespace syncopate

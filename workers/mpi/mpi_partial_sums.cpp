@@ -1,0 +1,166 @@
+// Partial all-reduces of an MPI rank. Every worker sends what it brings to worker 0, whose background
+// progress coordinates the rounds: it adds in order of arrival, and sends each round's result to all.
+// While worker 0 is in real arithmetic, the others wait for its next progress.
+#include "workers/mpi/mpi_partial_sums.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "workers/mpi/mpi_reduction.hpp"
+#include "workers/network/network.hpp"
+
+namespace syncopate {
+
+using Kind = MpiPost::Kind;
+using News = MpiPost::News;
+
+MpiPartialSums::MpiPartialSums(MpiStage& stage, MpiWaiting& waiting) : stage_(stage), waiting_(waiting) {
+  if (!stage.is_coordinator()) return;
+  const Training& training = stage.options.training;
+  ValueLayout layout;
+  if (!training.time_only())
+    layout = {.parameters = training.objective().parameters(), .buffers = training.objective().buffers()};
+  rounds_.emplace(stage.options.workers, layout);
+}
+
+StartedCollective MpiPartialSums::start(Collective&& what, const Contribution& contribution, const Place& place) {
+  if (!stage_.is_worker()) throw RunFailure("a server cannot take part in a partial all-reduce");
+  if (own_)
+    throw RunFailure(
+        fmt::format("worker {} starts a partial all-reduce before it has finished the one before", stage_.self.value));
+  stage_.clock.book(Activity::compute);
+  stage_.has_partial_sums = true;
+  waiting_.progress();
+  const Gradient& gradient = what.gradient;
+  own_ = {.knows_it_is_late = !results_.empty(), .late = what.late, .compute_time = gradient.compute_time()};
+  Training& training = stage_.options.training;
+  FlatVector values;
+  if (gradient.micro_batches() > 0 && !(own_->knows_it_is_late && what.late == LateGradient::drop)) {
+    values = training.time_only() ? zeros_of(training.parameter_bytes())
+                                  : FlatVector(training.gradient_size(gradient.wide()));
+    training.write_values(gradient, values.data());
+  }
+  arrive({.worker = stage_.self,
+          .round = next_round_,
+          .activation = what.activation,
+          .late = what.late,
+          .kept = contribution.kept,
+          .planned = contribution.planned,
+          .micro_batches = gradient.micro_batches(),
+          .compute_time = gradient.compute_time(),
+          .wide = gradient.wide()},
+         std::move(values));
+  stage_.clock.book(Activity::communicate, {place.operation});
+  return {what.kind, std::nullopt, next_round_, contribution.step};
+}
+
+// The result of the round says whether this worker came to it in time; if not, later ones may be there.
+CollectiveResult MpiPartialSums::finish(const Place& place) {
+  stage_.clock.book(Activity::compute);
+  const Started own = *std::exchange(own_, std::nullopt);
+  waiting_.wait({.place = &place}, [&] { return !results_.empty(); });
+  if (!own.knows_it_is_late)
+    stage_.clock.book_until(Activity::wait, std::min(results_.front().sum.agreement.time, stage_.now()),
+                            {place.operation});
+  stage_.clock.book(Activity::communicate, {place.operation});
+  const bool in_time = results_.front().in_time;
+  if (own.late == LateGradient::drop && !in_time) stage_.clock.book().lose(own.compute_time);
+  if (!own.knows_it_is_late) stage_.clock.meet();
+  CollectiveResult result;
+  for (std::size_t count = in_time ? 1 : results_.size(); count > 0; --count) {
+    result.sums.push_back(std::move(results_.front().sum));
+    results_.pop_front();
+  }
+  next_round_ += std::ssize(result.sums);
+  result.agreement = result.sums.back().agreement;
+  return result;
+}
+
+void MpiPartialSums::arrive(const PartialArrival& arrival, FlatVector values) {
+  if (stage_.is_coordinator()) {
+    if (stage_.options.training.time_only()) values = {};
+    rounds_->arrive(arrival, std::move(values));
+    conclude_rounds();
+    return;
+  }
+  auto body = values.empty() ? nullptr : std::make_shared<const FlatVector>(std::move(values));
+  auto contents = bytes_of(arrival);
+  append_bytes<Bytes>(contents, {&stage_.sent_bytes, 1});
+  stage_.post.send(Kind::partial_arrival, Rank{0}, std::move(contents), std::move(body));
+}
+
+void MpiPartialSums::progress() {
+  if (stage_.is_coordinator()) coordinate();
+  if (stage_.is_worker()) take_results();
+}
+
+void MpiPartialSums::coordinate() {
+  while (auto letter = stage_.post.take(Kind::partial_arrival)) {
+    stage_.has_partial_sums = true;
+    const std::span<const std::byte> contents = letter->contents;
+    stage_.bytes_told[letter->from] = read_bytes<Bytes>(contents.subspan(sizeof(PartialArrival)));
+    arrive(read_bytes<PartialArrival>(contents), std::move(letter->body));
+  }
+  if (!stage_.has_partial_sums) return;
+  ByRank<char> lost(stage_.options.workers, 0);
+  for (const Rank worker : Ranks(stage_.options.workers)) {
+    if (stage_.has_ended(worker) && !stage_.post.is_arriving(Kind::partial_arrival, worker)) rounds_->leave(worker);
+    lost[worker] = worker == stage_.self ? stage_.is_lost : stage_.post.has_announced(News::lost, worker);
+  }
+  conclude_rounds();
+  if (const std::string reason = rounds_->explain_standstill(lost.values()); !reason.empty()) throw RunFailure(reason);
+}
+
+void MpiPartialSums::conclude_rounds() {
+  while (rounds_->takes_place()) conclude(rounds_->take());
+}
+
+void MpiPartialSums::conclude(PartialRound round) {
+  ++stage_.collectives;
+  stage_.sent_bytes += all_reduce_bytes(stage_.options.workers, stage_.options.training.parameter_bytes());
+  stage_.kept_in_partial_sums += round.row.kept;
+  const AgreedProgress agreement{.time = stage_.now(),
+                                 .micro_batches = stage_.kept_in_collectives + stage_.kept_in_partial_sums,
+                                 .bytes = stage_.bytes_sent()};
+  stage_.rows.close(round.row, stage_.now(), agreement.bytes);
+  RoundResult result{.micro_batches = round.micro_batches,
+                     .contributors = round.contributors,
+                     .in_time = false,
+                     .wide = round.wide,
+                     .agreement = agreement};
+  std::shared_ptr<const FlatVector> body;
+  if (round.micro_batches > 0)
+    body = std::make_shared<const FlatVector>(
+        stage_.options.training.time_only() ? zeros_of(stage_.options.training.parameter_bytes()) : copy_of(round.sum));
+  for (int worker = 1; worker < stage_.options.workers; ++worker) {
+    const Rank rank{worker};
+    if (stage_.has_ended(rank) || stage_.post.has_announced(News::lost, rank)) continue;
+    result.in_time = round.arrived[static_cast<std::size_t>(worker)];
+    stage_.post.send(Kind::partial_result, rank, bytes_of(result), body);
+  }
+  result.in_time = round.arrived.front();
+  add_result(result, std::move(round.sum));
+}
+
+void MpiPartialSums::take_results() {
+  while (auto letter = stage_.post.take(Kind::partial_result)) {
+    stage_.has_partial_sums = true;
+    add_result(read_bytes<RoundResult>(letter->contents), std::move(letter->body));
+  }
+}
+
+void MpiPartialSums::add_result(const RoundResult& result, FlatVector sum) {
+  if (stage_.program_has_ended || stage_.is_lost) return;  // nobody will ask for it
+  Gradient gradient;
+  if (result.micro_batches > 0)
+    gradient = stage_.options.training.gradient_from(std::move(sum), result.micro_batches, {}, result.wide);
+  if (result.wide) gradient.widen();
+  gradient.mark_reduced();
+  results_.push_back(
+      {.sum = {.sum = std::move(gradient), .contributors = result.contributors, .agreement = result.agreement},
+       .in_time = result.in_time});
+}
+
+}  // namespace syncopate
