@@ -61,7 +61,7 @@ TEST(PartialRounds, ARoundTakesPlaceOnceTheQuorumIsThere) {
   const PartialRound round = coordinator.take();
   EXPECT_EQ(round.number, 0);
   EXPECT_EQ(values_of(round), (std::vector<float>{11, 11, 11}));
-  EXPECT_EQ(round.arrived, (std::vector<char>{0, 1, 0, 1}));
+  EXPECT_EQ(round.arrived.values(), (std::vector<char>{0, 1, 0, 1}));
   EXPECT_EQ(round.contributors, 2);
   EXPECT_EQ(round.micro_batches, 2);
   EXPECT_EQ(round.row.kept, 2);
@@ -112,7 +112,7 @@ TEST(PartialRounds, LateGradientsAreAccumulatedAlsoWithOnesThatComeInTime) {
   const PartialRound round = coordinator.take();
   EXPECT_EQ(values_of(round), std::vector<float>(3, 1000 + 70 + 100));
   EXPECT_EQ(round.contributors, 3);
-  EXPECT_EQ(round.arrived, (std::vector<char>{1, 1, 0}));
+  EXPECT_EQ(round.arrived.values(), (std::vector<char>{1, 1, 0}));
   EXPECT_EQ(round.micro_batches, 5);
   EXPECT_EQ(coordinator.rounds.tally_of(Rank{1}).kept(), 3);
   EXPECT_EQ(dropped_of(coordinator, 1), 3);
@@ -136,7 +136,7 @@ TEST(PartialRounds, WorkersThatHaveLeftAreNotWaitedFor) {
 
 TEST(PartialRounds, AStandstillNamesWhoIsLost) {
   Coordinator coordinator(4);
-  const std::vector<char> lost = {0, 1, 0, 1};
+  const ByRank<char> lost = {0, 1, 0, 1};
   EXPECT_EQ(coordinator.rounds.explain_standstill(lost), "");  // nobody waits
   coordinator.arrive(0, 0, 1, {.quorum = 4});
   EXPECT_EQ(coordinator.rounds.explain_standstill(lost), "");  // worker 2 may come

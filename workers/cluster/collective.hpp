@@ -11,6 +11,7 @@
 #include "workers/cluster/operation.hpp"
 #include "workers/training/gradient.hpp"
 #include "workers/training/training.hpp"
+#include "workers/units/by_rank.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
@@ -139,6 +140,11 @@ struct Members {
   Rank first{};
   int count = 1;
   auto operator<=>(const Members&) const = default;
+
+  Ranks ranks() const { return Ranks(first, count); }
+  std::size_t size() const { return static_cast<std::size_t>(count); }
+  // The member's place among them, from 0; what members bring stands in this order.
+  std::size_t place_of(Rank member) const { return static_cast<std::size_t>(member.value - first.value); }
 };
 Members members_of(const Collective& collective, Rank self, int workers);
 

@@ -7,17 +7,17 @@
 namespace syncopate {
 
 SpanRecorder::SpanRecorder(int workers, int servers, const Limits& limits)
-    : workers_(workers), servers_(servers), limits_(limits), tracks_(static_cast<std::size_t>(workers + servers)) {
+    : workers_(workers), servers_(servers), limits_(limits), tracks_(workers + servers) {
   const std::int64_t of_workers = servers > 0 ? limits.spans / 2 : limits.spans;
-  for (std::size_t i = 0; i < tracks_.size(); ++i) {
-    const bool is_worker = static_cast<int>(i) < workers;
+  for (const Rank rank : Ranks(workers + servers)) {
+    const bool is_worker = rank.value < workers;
     const std::int64_t share = is_worker ? of_workers / workers : (limits.spans - of_workers) / servers;
-    tracks_[i].most_spans = std::max<std::int64_t>(share, 1);
+    tracks_[rank].most_spans = std::max<std::int64_t>(share, 1);
   }
 }
 
 void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what, Step step, int micro_batch) {
-  Track& track = tracks_[index(rank)];
+  Track& track = tracks_[rank];
   const Time begin = track.at;
   if (end <= begin) return;
   track.at = end;
@@ -47,13 +47,13 @@ void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what,
 }
 
 void SpanRecorder::stop(Rank rank) {
-  Track& track = tracks_[index(rank)];
+  Track& track = tracks_[rank];
   track.stopped = true;
   track.fates_left = track.open.size();
 }
 
 void SpanRecorder::move_in(Rank rank, const std::vector<Span>& spans) {
-  Track& track = tracks_[index(rank)];
+  Track& track = tracks_[rank];
   track.spans = spans;
   for (std::size_t i = 0; i < spans.size(); ++i)
     if (spans[i].completed && spans[i].activity == Activity::compute) track.open.push_back(i);
@@ -69,7 +69,7 @@ void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
     collected_->push_back({worker, computed, fate});
     return;
   }
-  Track& track = tracks_[index(worker)];
+  Track& track = tracks_[worker];
   if (track.stopped) {
     if (servers_ == 0) computed -= track.unrecorded;  // the last, which are not there
     if (computed <= Duration{} || track.fates_left == 0) return;
@@ -130,7 +130,7 @@ void SpanRecorder::decide_amount(Track& track, Duration amount, Activity fate) c
 }
 
 std::optional<SpanRecorder::Removed> SpanRecorder::remove_beyond(Rank rank, Time end) {
-  Track& track = tracks_[index(rank)];
+  Track& track = tracks_[rank];
   if (track.stopped) return std::nullopt;
   Removed removed;
   while (!track.spans.empty() && track.spans.back().end > end) {
@@ -159,14 +159,14 @@ Timeline SpanRecorder::finish(Time end) {
     timeline.until = Time{limits_.time};
     timeline.capped = true;
   }
-  for (std::size_t i = 0; i < tracks_.size(); ++i) {
-    Track& track = tracks_[i];
+  for (const Rank rank : Ranks(tracks_.size())) {
+    Track& track = tracks_[rank];
     // What no server has kept was for nothing.
     for (const std::size_t at : std::exchange(track.open, {}))
       if (servers_ > 0) track.spans[at].activity = Activity::discarded;
-    add(Rank{static_cast<int>(i)}, Activity::wait, end, "end of the run");
+    add(rank, Activity::wait, end, "end of the run");
     track.stopped = false;
-    remove_beyond(Rank{static_cast<int>(i)}, timeline.until);
+    remove_beyond(rank, timeline.until);
     timeline.tracks.push_back(std::move(track.spans));
   }
   return timeline;

@@ -10,6 +10,7 @@
 
 #include "workers/cluster/account.hpp"
 #include "workers/training/objective.hpp"
+#include "workers/units/by_rank.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
@@ -95,8 +96,8 @@ class SpanRecorder {
 
   // To move a participant's spans to another recorder of the same limits.
   const Limits& limits() const { return limits_; }
-  const std::vector<Span>& spans(Rank rank) const { return tracks_.at(index(rank)).spans; }
-  bool stopped(Rank rank) const { return tracks_.at(index(rank)).stopped; }
+  const std::vector<Span>& spans(Rank rank) const { return tracks_[rank].spans; }
+  bool stopped(Rank rank) const { return tracks_[rank].stopped; }
   void stop(Rank rank);
   void move_in(Rank rank, const std::vector<Span>& spans);
 
@@ -117,7 +118,6 @@ class SpanRecorder {
     std::size_t count = 0;
   };
 
-  static std::size_t index(Rank rank) { return static_cast<std::size_t>(rank.value); }
   void decide(Rank worker, Duration computed, Activity fate);
   std::optional<Run> find_run(const Track& track, Duration total, bool of_one_step) const;
   static void decide_run(Track& track, const Run& run, Activity fate);
@@ -126,7 +126,7 @@ class SpanRecorder {
   int workers_;
   int servers_;
   Limits limits_;
-  std::vector<Track> tracks_;
+  ByRank<Track> tracks_;
   std::optional<std::vector<Fate>> collected_;
 };
 

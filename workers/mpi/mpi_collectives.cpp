@@ -43,13 +43,12 @@ StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const C
   collective.own = arrival_at(what, contribution, place);
   collective.own.blocks = blocks;
   collective.what = std::move(what);
-  collective.arrivals.assign(static_cast<std::size_t>(assembly.members.count), collective.own);
+  collective.arrivals.assign(assembly.members.size(), collective.own);
   if (assembly.is_group) {
-    for (int member = 0; member < assembly.members.count; ++member) {
-      const Rank rank{assembly.members.first.value + member};
-      if (rank == stage_.self) continue;
-      stage_.post.send(MpiPost::Kind::arrival, rank, bytes_of(collective.own));
-      collective.awaited.push_back(rank);
+    for (const Rank member : assembly.members.ranks()) {
+      if (member == stage_.self) continue;
+      stage_.post.send(MpiPost::Kind::arrival, member, bytes_of(collective.own));
+      collective.awaited.push_back(member);
     }
   } else {
     MPI_Iallgather(&collective.own, sizeof(Arrival), MPI_BYTE, collective.arrivals.data(), sizeof(Arrival), MPI_BYTE,
@@ -127,8 +126,7 @@ void MpiCollectives::advance(MpiAssembly& assembly) {
 void MpiCollectives::gather_letters(MpiAssembly& assembly, MpiCollective& collective) {
   std::erase_if(collective.awaited, [&](Rank member) {
     if (const auto letter = stage_.post.take(MpiPost::Kind::arrival, member)) {
-      const auto place = static_cast<std::size_t>(member.value - assembly.members.first.value);
-      collective.arrivals[place] = read_bytes<Arrival>(letter->contents);
+      collective.arrivals[assembly.members.place_of(member)] = read_bytes<Arrival>(letter->contents);
       return true;
     }
     if (stage_.post.is_arriving(MpiPost::Kind::arrival, member)) return false;
@@ -151,13 +149,13 @@ void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& col
   StepRow& row = collective.row;
   Bytes message_bytes{};
   stage_.clock.book().contribute(contribution_of(collective.own), row);
-  for (std::size_t member = 0; member < arrivals.size(); ++member) {
-    const Arrival& arrival = arrivals[member];
+  for (const Rank member : assembly.members.ranks()) {
+    const Arrival& arrival = arrivals[assembly.members.place_of(member)];
     agreed.micro_batches += arrival.micro_batches;
     agreed.wide |= arrival.wide != 0;
     collective.blocks = collective.blocks && arrival.blocks != 0;
     message_bytes += Bytes{arrival.message_bytes};
-    if (first.value + static_cast<int>(member) != stage_.self.value) row.add(contribution_of(arrival));
+    if (member != stage_.self) row.add(contribution_of(arrival));
   }
 
   Collective& what = collective.what;
@@ -225,9 +223,9 @@ void MpiCollectives::wait_for_arrivals(const MpiAssembly& assembly, MpiCollectiv
 // Not if it was here and has gone on since.
 void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
   const std::int64_t needed = collective.number + 1;
-  for (int worker = 0; worker < stage_.options.workers; ++worker)
-    if (stage_.post.announced(News::lost, Rank{worker}).value_or(needed) < needed)
-      throw RunFailure(explain_absence(collective.own, Rank{worker}, "is in a micro-batch that never ends"));
+  for (const Rank worker : stage_.workers())
+    if (stage_.post.announced(News::lost, worker).value_or(needed) < needed)
+      throw RunFailure(explain_absence(collective.own, worker, "is in a micro-batch that never ends"));
 }
 
 // After what this worker has started and not finished: the others may need it. Who is lost in a micro-batch that never
@@ -241,7 +239,7 @@ void MpiCollectives::meet_at_the_end() {
   end.number = all_.started++;
   stage_.meetings = all_.started;
   stamp(end.own, {});
-  end.arrivals.assign(static_cast<std::size_t>(stage_.options.workers), end.own);
+  end.arrivals.assign(all_.members.size(), end.own);
   MPI_Iallgather(&end.own, sizeof(Arrival), MPI_BYTE, end.arrivals.data(), sizeof(Arrival), MPI_BYTE,
                  stage_.communicators.workers(), &end.gathering);
   waiting_.wait({.meeting = end.number + 1, .what = WaitReport::For::meeting}, [&] { return end.is_complete; });

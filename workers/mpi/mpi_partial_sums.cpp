@@ -105,12 +105,12 @@ void MpiPartialSums::coordinate() {
   }
   if (!stage_.has_partial_sums) return;
   ByRank<char> lost(stage_.options.workers, 0);
-  for (const Rank worker : Ranks(stage_.options.workers)) {
+  for (const Rank worker : stage_.workers()) {
     if (stage_.has_ended(worker) && !stage_.post.is_arriving(Kind::partial_arrival, worker)) rounds_->leave(worker);
     lost[worker] = worker == stage_.self ? stage_.is_lost : stage_.post.has_announced(News::lost, worker);
   }
   conclude_rounds();
-  if (const std::string reason = rounds_->explain_standstill(lost.values()); !reason.empty()) throw RunFailure(reason);
+  if (const std::string reason = rounds_->explain_standstill(lost); !reason.empty()) throw RunFailure(reason);
 }
 
 void MpiPartialSums::conclude_rounds() {
@@ -134,13 +134,12 @@ void MpiPartialSums::conclude(PartialRound round) {
   if (round.micro_batches > 0)
     body = std::make_shared<const FlatVector>(
         stage_.options.training.time_only() ? zeros_of(stage_.options.training.parameter_bytes()) : copy_of(round.sum));
-  for (int worker = 1; worker < stage_.options.workers; ++worker) {
-    const Rank rank{worker};
-    if (stage_.has_ended(rank) || stage_.post.has_announced(News::lost, rank)) continue;
-    result.in_time = round.arrived[static_cast<std::size_t>(worker)];
-    stage_.post.send(Kind::partial_result, rank, bytes_of(result), body);
+  for (const Rank worker : stage_.workers()) {
+    if (worker == stage_.self || stage_.has_ended(worker) || stage_.post.has_announced(News::lost, worker)) continue;
+    result.in_time = round.arrived[worker];
+    stage_.post.send(Kind::partial_result, worker, bytes_of(result), body);
   }
-  result.in_time = round.arrived.front();
+  result.in_time = round.arrived[stage_.self];
   add_result(result, std::move(round.sum));
 }
 

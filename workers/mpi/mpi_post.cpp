@@ -17,7 +17,7 @@ constexpr int body_tag = 2;
 
 MpiPost::MpiPost(MPI_Comm communicator, int participants) : communicator_(communicator), participants_(participants) {
   MPI_Comm_rank(communicator_, &self_.value);
-  for (auto& ranks : said_) ranks.assign(static_cast<std::size_t>(participants), std::nullopt);
+  for (auto& ranks : said_) ranks.assign(participants, std::nullopt);
 }
 
 void MpiPost::send(Kind kind, Rank to, std::vector<std::byte> contents, std::shared_ptr<const FlatVector> body) {
@@ -67,8 +67,7 @@ void MpiPost::accept(const MPI_Status& status) {
   const auto header = read_bytes<Header>(envelope);
   const auto kind = static_cast<std::size_t>(header.kind);
   if (kind >= kinds) {
-    said_.at(kind - kinds).at(static_cast<std::size_t>(header.from)) =
-        read_bytes<std::int64_t>(std::span(envelope).subspan(sizeof(Header)));
+    said_.at(kind - kinds)[Rank{header.from}] = read_bytes<std::int64_t>(std::span(envelope).subspan(sizeof(Header)));
     return;
   }
   Incoming& incoming = inboxes_[kind].emplace_back();

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "workers/training/flat_vector.hpp"
+#include "workers/units/by_rank.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
@@ -58,9 +59,7 @@ class MpiPost {
   bool is_arriving(Kind kind, std::optional<Rank> from = {}) const;
 
   // The value that came with it; nothing if there was no such news, as of oneself.
-  std::optional<std::int64_t> announced(News news, Rank rank) const {
-    return said_[index(news)][static_cast<std::size_t>(rank.value)];
-  }
+  std::optional<std::int64_t> announced(News news, Rank rank) const { return said_[index(news)][rank]; }
   bool has_announced(News news, Rank rank) const { return announced(news, rank).has_value(); }
   // Of the ranks from `begin` to before `end`.
   int count_announced(News news, int begin, int end) const;
@@ -107,7 +106,7 @@ class MpiPost {
   std::int64_t letters_received_ = 0;
   std::list<Outgoing> outbox_;
   std::array<std::deque<Incoming>, kinds> inboxes_;
-  std::array<std::vector<std::optional<std::int64_t>>, 3> said_;  // by news, by rank
+  std::array<ByRank<std::optional<std::int64_t>>, 3> said_;  // by news
 };
 
 // Contents of a letter: a value, and what follows it.

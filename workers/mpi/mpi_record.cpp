@@ -173,19 +173,18 @@ void gather_record(const MpiStage& stage, Duration cut_time, const MpiPartialSum
   if (record.spans)
     record.spans.emplace(stage.options.workers, stage.options.servers, SpanRecorder::Limits(record.spans->limits()));
   if (record.durations) record.durations->clear();
-  std::vector<RestOfRecord> rests;
+  ByRank<RestOfRecord> rests(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     const std::span<const std::int64_t> part(all.data() + begin[at], static_cast<std::size_t>(counts[at]));
-    rests.push_back(read_record(Reader(part), Rank{rank}, record));
+    rests[Rank{rank}] = read_record(Reader(part), Rank{rank}, record);
   }
   if (!record.spans) return;
   for (const RestOfRecord& rest : rests)
     for (const SpanRecorder::Fate& fate : rest.fates) record.spans->decide(fate);
   // Late gradients that no round of partial all-reduces took any more; of what was cut off nothing is there.
-  for (int worker = 0; worker < stage.options.workers; ++worker)
-    record.spans->lose(Rank{worker},
-                       partial_sums.pending_of(Rank{worker}) - rests[static_cast<std::size_t>(worker)].cut_off);
+  for (const Rank worker : stage.workers())
+    record.spans->lose(worker, partial_sums.pending_of(worker) - rests[worker].cut_off);
 }
 
 }  // namespace syncopate

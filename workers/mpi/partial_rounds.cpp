@@ -73,7 +73,7 @@ bool PartialRounds::takes_place() const {
 PartialRound PartialRounds::take() {
   PartialRound round;
   round.number = open_++;
-  round.arrived = arrived_.values();
+  round.arrived = arrived_;
   for (auto& [rank, part] : std::exchange(parts_, {})) {
     add_values_to(round.sum, round.wide, std::move(part.values), part.wide);
     round.micro_batches += part.micro_batches;
@@ -87,12 +87,12 @@ PartialRound PartialRounds::take() {
   return round;
 }
 
-std::string PartialRounds::explain_standstill(const std::vector<char>& lost) const {
+std::string PartialRounds::explain_standstill(const ByRank<char>& lost) const {
   if (!activation_ || takes_place()) return {};
   std::string who;
   for (const Rank worker : Ranks(workers_)) {
     if (arrived_[worker] || left_[worker]) continue;
-    if (!lost.at(static_cast<std::size_t>(worker.value))) return {};  // it may still come
+    if (!lost[worker]) return {};  // it may still come
     who += fmt::format("{}{}", who.empty() ? "" : ", ", worker.value);
   }
   return fmt::format("partial all-reduce {} waits for workers in a micro-batch that never ends: {}", open_ + 1, who);

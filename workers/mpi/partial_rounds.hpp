@@ -37,7 +37,7 @@ struct PartialRound {
   FlatVector sum;           // by rank; empty without values
   bool wide = false;
   std::int64_t micro_batches = 0;  // in the sum
-  std::vector<char> arrived;       // by rank: whether it came in time
+  ByRank<char> arrived;            // whether it came in time
   int contributors = 0;            // those, and others whose late gradient is in the sum
   StepRow row;
 };
@@ -58,8 +58,8 @@ class PartialRounds {
   bool takes_place() const;
   PartialRound take();
 
-  // Why the round can never take place if the workers of `lost`, by rank, never arrive; else empty.
-  std::string explain_standstill(const std::vector<char>& lost) const;
+  // Why the round can never take place if the workers of `lost` never arrive; else empty.
+  std::string explain_standstill(const ByRank<char>& lost) const;
 
   // What became of a worker's gradients so far: those that wait for a round are lost. The time of those that have been
   // dropped is the worker's own to book, which learns of it.

@@ -63,7 +63,7 @@ Assembly& Gatherings::assembly_of(Rank rank, const Collective& what) {
   Assembly& assembly = groups_[members];
   if (assembly.started.empty()) {
     assembly.members = members;
-    assembly.started.resize(static_cast<std::size_t>(members.count));
+    assembly.started.resize(members.size());
   }
   return assembly;
 }
@@ -97,17 +97,14 @@ Gathering& Gatherings::add_gathering(Assembly& assembly, const Place& place) {
 
 // A worker that has left without coming to this one.
 void Gatherings::fail_if_left(Assembly& assembly, std::int64_t number, const Place& place) {
-  for (int i = 0; i < assembly.members.count; ++i) {
-    const Rank member{assembly.members.first.value + i};
+  for (const Rank member : assembly.members.ranks())
     if (stage_[member].ended && started_by(assembly, member) <= number) fail_for_who_left(place);
-  }
 }
 
 // Adds what the worker brings. All bring alike.
 void Gatherings::join(Gathering& gathering, const Assembly& assembly, Rank rank, Collective&& what,
                       const Place& place) {
-  const auto members = static_cast<std::size_t>(assembly.members.count);
-  const auto member = static_cast<std::size_t>(rank.value - assembly.members.first.value);
+  const std::size_t members = assembly.members.size(), member = assembly.members.place_of(rank);
   Collective& sum = gathering.what;
   const bool is_first = gathering.arrived == 0;
   if (is_first) {
@@ -254,11 +251,11 @@ inline void Gatherings::wait_for_end(Rank rank, const Gathering& gathering, cons
 CollectiveResult Gatherings::take_result(Assembly& assembly, Gathering& gathering, Rank rank) {
   const Collective& what = gathering.what;
   CollectiveResult result{.gradient = what.gradient, .numbers = gathering.numbers, .agreement = gathering.agreed};
-  const auto member = static_cast<std::size_t>(rank.value - assembly.members.first.value);
+  const std::size_t member = assembly.members.place_of(rank);
   if (what.kind == Kind::average) result.model = std::move(gathering.states[member]);
   if (what.kind == Kind::broadcast)
-    result.model = stage_.options.training.adopt(gathering.states[member],
-                                                 gathering.states[static_cast<std::size_t>(what.root.value)]);
+    result.model =
+        stage_.options.training.adopt(gathering.states[member], gathering.states[assembly.members.place_of(what.root)]);
   take_leave(assembly, gathering);
   return result;
 }

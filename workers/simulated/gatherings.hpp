@@ -86,7 +86,7 @@ class Gatherings {
   // How many collectives of these members the worker has started.
   int& started_by(Assembly& assembly, Rank rank) {
     if (&assembly == &all_) return stage_[rank].started;
-    return assembly.started[static_cast<std::size_t>(rank.value - assembly.members.first.value)];
+    return assembly.started[assembly.members.place_of(rank)];
   }
   [[gnu::noinline]] static Gathering& older_gathering(Assembly& assembly, std::int64_t number);
   [[gnu::noinline]] Gathering& add_gathering(Assembly& assembly, const Place& place);

@@ -23,6 +23,8 @@ std::size_t rows_at_once(std::size_t length) {
   throw std::logic_error(fmt::format("workers that act alike do not call {}", place.operation));
 }
 
+Rank rank_at(std::size_t place) { return Rank{static_cast<int>(place)}; }
+
 void poll_interrupt() {
   if (interrupted()) throw Interrupted();
 }
@@ -40,7 +42,7 @@ LockstepCluster::LockstepCluster(const SimulatedOptions& options, ProgressSoFar 
       met_at_(so_far.end),
       spent_(size()),
       is_stopped_(size()),
-      is_lost_(size()),
+      is_lost_(options.workers),
       computed_(size()),
       busy_(size()),
       discarded_(size()),
@@ -64,7 +66,7 @@ Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const
   for (std::size_t begin = 0; begin < size(); begin += most) {
     const std::size_t workers = std::min(most, size() - begin);
     const std::span<Duration> rows(drawn_rows_.data(), workers * length);
-    options_.compute_time.durations({.worker = Rank{static_cast<int>(begin)}, .step = first.step, .count = workers},
+    options_.compute_time.durations({.worker = rank_at(begin), .step = first.step, .count = workers},
                                     static_cast<std::uint32_t>(first.index), rows);
     for (std::size_t i = 0; i < workers; ++i) {
       const Duration time = sum_of(rows.subspan(i * length, length));
@@ -72,7 +74,7 @@ Gradient LockstepCluster::compute_gradients(Rank, const ModelStatePtr& at, const
       spent = time > room - spent ? room : spent + time;
       // Where only the sum is so long, its micro-batches do end.
       if (time >= longest_duration && std::ranges::max(rows.subspan(i * length, length)) >= longest_duration)
-        is_lost_[begin + i] = any_lost_ = true;
+        is_lost_[rank_at(begin + i)] = any_lost_ = true;
     }
   }
   if (!any_lost_) check_clock();
@@ -136,7 +138,7 @@ bool LockstepCluster::add_times(const Deadline& deadline, std::span<const Durati
     if (end.kept && taken < longest_duration) continue;
     is_stopped_[i] = 1;
     discarded_[i] += taken;
-    if (taken >= longest_duration) is_lost_[i] = any_lost_ = true;
+    if (taken >= longest_duration) is_lost_[rank_at(i)] = any_lost_ = true;
   }
   if (!any_lost_) check_clock();
   return is_computed;
@@ -155,7 +157,7 @@ void LockstepCluster::draw(const MicroBatch& first) {
   for (std::size_t begin = 0; begin < size(); begin += most) {
     const std::size_t workers = std::min(most, size() - begin);
     const std::span<Duration> rows(drawn_rows_.data(), workers * count);
-    options_.compute_time.durations({.worker = Rank{static_cast<int>(begin)}, .step = first.step, .count = workers},
+    options_.compute_time.durations({.worker = rank_at(begin), .step = first.step, .count = workers},
                                     static_cast<std::uint32_t>(first.index), rows);
     for (std::size_t m = 0; m < count; ++m)
       for (std::size_t i = 0; i < workers; ++i) drawn_.times[m * size() + begin + i] = rows[i * count + m];
@@ -226,9 +228,8 @@ void LockstepCluster::book(const Contribution& part, StepRow& row) {
 void LockstepCluster::fail_for_lost(const Place& place) const {
   const Place lost_in{.operation = "a micro-batch that never ends", .at = SourceLine::current()};
   Deadlock deadlock{.at = met_at_, .after_loss = true};
-  for (int i = 0; i < options_.workers; ++i)
-    deadlock.workers_by_state[what_it_waits_for(is_lost_[static_cast<std::size_t>(i)] ? &lost_in : &place)].push_back(
-        i);
+  for (const Rank worker : Ranks(options_.workers))
+    deadlock.workers_by_state[what_it_waits_for(is_lost_[worker] ? &lost_in : &place)].push_back(worker.value);
   throw RunFailure(explain(deadlock));
 }
 

@@ -85,7 +85,7 @@ class LockstepCluster : public Cluster {
   // Since then, by worker:
   std::vector<Duration> spent_;
   std::vector<std::int64_t> is_stopped_;  // 1: by a deadline; else 0
-  std::vector<char> is_lost_;             // in a micro-batch that never ends
+  ByRank<char> is_lost_;                  // in a micro-batch that never ends
   std::vector<std::int64_t> computed_;    // micro-batches, beside those that all have computed, until they are booked
   std::int64_t computed_by_all_ = 0;
   bool any_lost_ = false;
