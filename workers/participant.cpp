@@ -1,5 +1,7 @@
 #include "workers/participant.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -86,6 +88,10 @@ void Participant::publish(Publication publication) {
   publication.bytes = agreed_ ? agreed_->bytes : context_.cluster.bytes_sent();
   publication.learning_rate = rate_factor_ * learning_rate();
   context_.observer->on_publish(publication);
+}
+
+void Participant::fail(const std::string& why) const {
+  throw RunFailure(fmt::format("at {:.6f} s: {}", to_seconds(now()), why));
 }
 
 }  // namespace syncopate

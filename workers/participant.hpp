@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "workers/cluster/cluster.hpp"
@@ -111,6 +112,9 @@ class Participant {
     if (is_heard()) publish(Publication{.model = model});
   }
   void publish(Publication publication);  // fills in where and when
+
+  // Ends the run, for this reason, which time goes before.
+  [[noreturn]] void fail(const std::string& why) const;
 
  protected:
   ~Participant() = default;

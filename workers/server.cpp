@@ -13,6 +13,7 @@ Server::Server(const RunContext& context, Rank rank)
       version_of_(size()),
       sent_at_(size(), start_time),
       is_listed_(size(), 1),
+      steps_of_(size()),
       rows_(slice_.index == 0 ? context.observer : nullptr) {
   for (const Rank worker : Ranks(size())) waiting_.push_back(worker);
 }
@@ -94,8 +95,8 @@ bool Server::keep(const Message& message, const KeepOptions& options) {
   const Step staleness = step_ - message.step;
   const bool is_stale = options.maximum_staleness && staleness > *options.maximum_staleness;
   const bool is_old = options.maximum_age < longest_duration && now() - sent_at_[message.from] > options.maximum_age;
-  if (is_stale || is_old) {
-    discard(message);
+  if (is_stale || is_old || !options.is_needed) {
+    discard(message.work());
     return false;
   }
   Work kept = message.work();
@@ -108,6 +109,12 @@ bool Server::keep(const Message& message, const KeepOptions& options) {
 void Server::discard(const Work& work) {
   if (slice_.index == 0) context_.cluster.discard(rank_, work);
   row_.add({.planned = work.micro_batches});
+}
+
+void Server::note_steps(Rank worker, Step steps) {
+  steps_of_all_ += steps - std::exchange(steps_of_[worker], steps);
+  step_ = Step{steps_of_all_.value() / size()};
+  kept_total_ = steps_of_all_.value() * micro_batches();
 }
 
 void Server::descend(const Gradient& gradient, const StepOptions& options) {

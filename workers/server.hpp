@@ -25,6 +25,7 @@ enum class Receivers {
 struct KeepOptions {
   std::optional<Step> maximum_staleness{};  // in steps since the model that it was computed at; none: however many
   Duration maximum_age = longest_duration;  // since that model was sent
+  bool is_needed = true;                    // false: it is discarded however new it is
   std::int64_t copies = 0;  // micro-batches of it that another worker has already brought: they count as dropped
 };
 
@@ -54,9 +55,8 @@ class Server final : public Participant {
   void send_model(Receivers to, Here at = Here::current());
 
   // What becomes of a received gradient, for the accounts, which every gradient needs once: it is kept, unless it is
-  // staler or older than it may be; then it is discarded. Whether it is kept.
+  // staler or older than it may be, or not needed; then it is discarded. Whether it is kept.
   bool keep(const Message& message, const KeepOptions& options = any_gradient);
-  void discard(const Message& message) { discard(message.work()); }
 
   // Declares that a step uses so many gradients, where one of the experiment file uses one of each worker (not said:
   // N). Budget, schedule and reports then go by the file's steps, so that equal budgets mean equal samples. Called
@@ -64,11 +64,9 @@ class Server final : public Participant {
   void set_gradients_per_step(int gradients) { steps_per_file_step_ = static_cast<double>(size_) / gradients; }
   // One step of the global model, or of its slice. Rows of steps.csv are steps of the experiment file.
   void descend(const Gradient& gradient, const StepOptions& options = usual_step);
-  // For methods whose workers step on their own: how far the training has come, for the reports.
-  void advance_to(Step step, std::int64_t micro_batches) {
-    step_ = step;
-    kept_total_ = micro_batches;
-  }
+  // For methods whose workers step on their own: one of them has taken so many steps by now. The server's step is then
+  // the mean of all workers', rounded down.
+  void note_steps(Rank worker, Step steps);
 
  private:
   friend void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program);
@@ -85,6 +83,8 @@ class Server final : public Participant {
   ByRank<char> is_listed_;                  // in one of the two lists
   std::vector<Rank> waiting_;               // workers without the current version, to be sent it
   std::vector<Rank> waiting_for_next_;      // workers that have delivered at the current version
+  ByRank<Step> steps_of_;                   // that each worker has taken on its own
+  Step steps_of_all_{};                     // their sum
   StepRow row_;                             // the one that is open
   StepRows rows_;
 };

@@ -37,7 +37,7 @@ enum class Samples {
 };
 
 struct SumOptions {
-  std::span<double> numbers{};            // as many on each worker; summed along
+  bool is_counted = false;                // one number more goes along: how many micro-batches the sum has
   std::optional<std::int64_t> planned{};  // micro-batches of this worker's step: what is not in the sum was dropped;
                                           // none: M
 };

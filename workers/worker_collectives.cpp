@@ -18,7 +18,9 @@ Contribution Worker::contribution_with(const Gradient& gradient, std::optional<s
 
 void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here at) {
   const Contribution contribution = contribution_with(gradient, options.planned);
-  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, options.numbers, contribution, {"all_reduce_sum", at});
+  auto count = static_cast<double>(gradient.micro_batches());  // which the network carries; the sum knows its own
+  const std::span<double> counts(&count, options.is_counted ? 1 : 0);
+  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at});
   check_progress();
   agreed_model_.reset();
 }
@@ -65,10 +67,10 @@ void Worker::check_progress() {
   if (budget.steps || budget.seconds || budget.bytes) return;
   idle_rounds_ = std::exchange(kept_before_, agreed_->micro_batches) == kept_before_ ? idle_rounds_ + 1 : 0;
   if (idle_rounds_ > most_idle_rounds)
-    throw RunFailure(
-        fmt::format("at {:.6f} s: nobody has finished a micro-batch in the last {} rounds, so a budget of "
-                    "samples is never used up; is a threshold below the time of one?",
-                    to_seconds(now()), most_idle_rounds));
+    fail(
+        fmt::format("nobody has finished a micro-batch in the last {} rounds, so a budget of samples is never used up; "
+                    "is a threshold below the time of one?",
+                    most_idle_rounds));
 }
 
 void Worker::barrier(Here at) {

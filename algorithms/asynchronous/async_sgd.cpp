@@ -28,8 +28,8 @@ void AsyncSgd::serve(Server& server) const {
       server.publish();
       discarded_in_a_row = 0;
     } else if (++discarded_in_a_row > discarded_in_a_row_per_worker * server.size()) {
-      throw RunFailure(fmt::format("at {:.6f} s: the last {} gradients were all too old; raise maximum_age_s ({:g} s)",
-                                   to_seconds(server.now()), discarded_in_a_row, to_seconds(options_.maximum_age)));
+      server.fail(fmt::format("the last {} gradients were all too old; raise maximum_age_s ({:g} s)",
+                              discarded_in_a_row, to_seconds(options_.maximum_age)));
     }
     if (!server.budget_left()) return;
     server.send_model(message->from);

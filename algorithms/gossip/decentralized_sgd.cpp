@@ -3,16 +3,10 @@
 #include <vector>
 
 #include "algorithms/gossip/gossip.hpp"
+#include "algorithms/gossip/graph.hpp"
 
 namespace syncopate {
 namespace {
-
-// The workers beside this one, each once: none for one worker, one for two.
-std::vector<Rank> neighbours_on_ring(Rank rank, int size) {
-  if (size == 1) return {};
-  const Rank before{(rank.value + size - 1) % size}, after{(rank.value + 1) % size};
-  return before == after ? std::vector{before} : std::vector{before, after};
-}
 
 // The weighted mean of the own model and those that the neighbours have sent; who has stopped is no neighbour
 // any more, and its weight is the worker's own.

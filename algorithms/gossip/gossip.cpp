@@ -4,15 +4,17 @@
 #include <vector>
 
 namespace syncopate {
+
 ReceivedMessage Gossip::receive_from(Rank from, Worker::Here at) {
-  if (last_.contains(from)) return nullptr;
+  if (from == worker_.rank() || last_.contains(from)) return nullptr;
   return unless_last(worker_.receive({.from = from}, at));
 }
 
-ReceivedMessage Gossip::try_receive(Worker::Here at) {
+std::vector<ReceivedMessage> Gossip::receive_what_has_come(Worker::Here at) {
+  std::vector<ReceivedMessage> messages;
   while (auto message = worker_.receive({.until = worker_.now()}, at))
-    if (auto usual = unless_last(std::move(message))) return usual;
-  return nullptr;
+    if (auto usual = unless_last(std::move(message))) messages.push_back(std::move(usual));
+  return messages;
 }
 
 ReceivedMessage Gossip::unless_last(ReceivedMessage message) {
@@ -42,11 +44,16 @@ void Gossip::publish_mean(Message own, Worker::Here at) {
   while (auto message = worker_.receive(next_message, at)) unless_last(std::move(message));
   last_[worker_.rank()] = std::move(own);
   std::erase_if(last_, [](const auto& entry) { return !entry.second.has_model(); });
-  double total = 0;
-  for (const auto& [rank, message] : last_) total += message.numbers.front();
   std::vector<WeightedState> terms;
-  for (const auto& [rank, message] : last_) terms.push_back({message.numbers.front() / total, message.model});
-  worker_.publish(worker_.combine(terms));
+  for (const auto& [rank, message] : last_) terms.push_back({message.numbers.front(), message.model});
+  worker_.publish(mean(std::move(terms)).state);
+}
+
+WeightedState Gossip::mean(std::vector<WeightedState> terms) const {
+  double total = 0;
+  for (const WeightedState& term : terms) total += term.weight;
+  for (WeightedState& term : terms) term.weight /= total;
+  return {total, worker_.combine(terms)};
 }
 
 }  // namespace syncopate

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <span>
+#include <vector>
 
 #include "workers/worker.hpp"
 
@@ -14,12 +14,17 @@ class Gossip {
  public:
   explicit Gossip(Worker& worker) : worker_(worker) {}
 
-  // The next message of this worker; nothing once it has stopped.
+  // The next message of another worker; nothing once it has stopped.
   ReceivedMessage receive_from(Rank from, Worker::Here at = Worker::Here::current());
-  // A message that has arrived, of any worker that has not stopped.
-  ReceivedMessage try_receive(Worker::Here at = Worker::Here::current());
-  // As far as is known here.
-  bool has_stopped(Rank worker) const { return last_.contains(worker) || worker_.has_left(worker); }
+  // What has come by now, in the order of arrival, of workers that have not stopped.
+  std::vector<ReceivedMessage> receive_what_has_come(Worker::Here at = Worker::Here::current());
+  // As far as is known here. Nobody sends to itself.
+  bool has_stopped(Rank worker) const {
+    return worker == worker_.rank() || last_.contains(worker) || worker_.has_left(worker);
+  }
+
+  // The mean by these weights, with their sum.
+  WeightedState mean(std::vector<WeightedState> terms) const;
 
   // Publishes worker 0's own model, unless it has done its last step: then stop follows.
   void publish_own();

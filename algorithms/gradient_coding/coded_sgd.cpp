@@ -3,19 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <limits>
 #include <utility>
 
 #include "algorithms/gradient_coding/cyclic_repetition.hpp"
+#include "algorithms/gradient_coding/fractional_repetition.hpp"
 #include "algorithms/gradient_coding/stochastic_code.hpp"
 
 namespace syncopate {
-namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
 
 void CodedSgd::run(Worker& worker) const {
   while (worker.receive_model())
@@ -26,72 +21,48 @@ void CodedSgd::run(Worker& worker) const {
 std::optional<Gradient> CodedSgd::coded_gradient(Worker& worker) const {
   const Deadline deadline = cancels() ? Deadline::until_message() : Deadline();
   Gradient sum;
-  for (const auto& [part, weight] : code_.parts[at(worker.rank().value)])
+  for (const auto& [part, weight] : code_.parts[worker.rank()])
     for (int m = 0; m < worker.micro_batches(); ++m) {
       auto gradient = worker.compute_gradient({Rank{part}, worker.step(), m}, deadline);
       if (!gradient) return std::nullopt;
       sum += *std::move(gradient) * weight;
     }
   if (sum.micro_batches() == 0) return std::nullopt;
-  if (code_.wide) sum.widen();
+  if (code_.in_double_precision) sum.widen();
   return sum;
 }
-
-// The messages that make a step, at most one of each group.
-struct CodedSgd::Answers {
-  std::vector<char> answered, covered;  // [group], [part]: whether one of them is of it, or has it
-  std::int64_t parts = 0;               // how many are covered
-  std::vector<Rank> from{};
-  std::vector<Gradient> messages{};
-};
 
 void CodedSgd::serve(Server& server) const {
   while (server.budget_left()) {
     const Time deadline = later(server.now(), threshold_);
-    Answers answers{std::vector<char>(at(code_.groups)), std::vector<char>(at(server.size()))};
+    Answers answers(code_);
     if (cancels()) server.send_model(Receivers::all);
-    for (int needed = needed_of_step(server, answers); std::ssize(answers.from) < needed;) {
+    for (int needed = needed_of_step(server, answers); answers.count() < needed;) {
       if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
-      if (server.now() >= deadline && !answers.from.empty()) break;
+      if (server.now() >= deadline && answers.count() > 0) break;
       auto message = server.receive(server.now() < deadline ? deadline : never);
       if (!message)
         needed = needed_of_step(server, answers);
-      else if (message->step == server.step() && !answers.answered[at(code_.group[at(message->from.value)])])
-        add(server, std::move(*message), answers);
-      else
-        server.discard(*message);
+      else if (server.keep(*message, {.maximum_staleness = 0,
+                                      .is_needed = !answers.has_group_of(message->from),
+                                      .copies = answers.copies_from(message->from) * server.micro_batches()}))
+        answers.take(message->from, std::move(message->gradient));
     }
-    if (answers.from.empty()) return;  // all workers have left
-    const std::vector<double> weights = code_.decode(answers.from);
-    Gradient sum;
-    for (std::size_t i = 0; i < weights.size(); ++i) sum += answers.messages[i] * weights[i];
-    if (code_.merges) sum.widen();
-    server.descend(sum / (server.size() * server.micro_batches()),
-                   {.micro_batches = answers.parts * server.micro_batches()});  // each counts once
+    if (answers.count() == 0) return;  // all workers have left
+    server.descend(answers.decode() / (server.size() * server.micro_batches()),
+                   {.micro_batches = answers.parts() * server.micro_batches()});  // each counts once
     server.publish();
   }
 }
 
-// Books the micro-batches that no message before it had as kept, with the message's time, and the others as dropped.
-void CodedSgd::add(Server& server, Message message, Answers& answers) const {
-  const std::int64_t parts_before = answers.parts;
-  for (const auto& part : code_.parts[at(message.from.value)])
-    if (!std::exchange(answers.covered[at(part.number)], 1)) ++answers.parts;
-  const std::int64_t kept = (answers.parts - parts_before) * server.micro_batches();
-  server.keep(message, {.copies = message.gradient.micro_batches() - kept});
-  answers.answered[at(code_.group[at(message.from.value)])] = 1;
-  answers.from.push_back(message.from);
-  answers.messages.push_back(std::move(message.gradient));
-}
-
 // How many groups make this step, which can be no more than have answered or still have a worker.
 int CodedSgd::needed_of_step(const Server& server, const Answers& answers) const {
-  const int possible = code_.groups_that_answer(answers.answered, [&](Rank worker) { return server.has_left(worker); });
+  const int possible = answers.possible(server);
   if (code_.exact && possible < code_.needed)
-    throw RunFailure(fmt::format(
-        "at {:.6f} s: the gradient cannot be decoded any more: of {} different messages, {} are needed, but so many "
-        "workers have left that {} can still come",
-        to_seconds(server.now()), code_.groups, code_.needed, possible));
+    server.fail(
+        fmt::format("the gradient cannot be decoded any more: of {} different messages, {} are needed, but so "
+                    "many workers have left that {} can still come",
+                    code_.groups, code_.needed, possible));
   return std::min(code_.needed, possible);
 }
 

@@ -45,9 +45,7 @@ class CodedSgd : public Algorithm {
  private:
   bool cancels() const { return late_ == LateWork::cancel; }
   std::optional<Gradient> coded_gradient(Worker& worker) const;
-  struct Answers;
   int needed_of_step(const Server& server, const Answers& answers) const;
-  void add(Server& server, Message message, Answers& answers) const;
 
   GradientCode code_;
   LateWork late_;

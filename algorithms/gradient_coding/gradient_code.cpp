@@ -2,58 +2,52 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
+#include <cstddef>
+#include <utility>
 
 namespace syncopate {
+namespace {
 
-int GradientCode::groups_that_answer(std::vector<char> answered, const std::function<bool(Rank)>& has_left) const {
-  for (std::size_t worker = 0; worker < parts.size(); ++worker)
-    if (!parts[worker].empty() && !has_left(Rank{static_cast<int>(worker)}))
-      answered[static_cast<std::size_t>(group[worker])] = 1;
-  return static_cast<int>(std::count(answered.begin(), answered.end(), 1));
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+Answers::Answers(const GradientCode& code)
+    : code_(code), has_group_(at(code.groups)), has_part_(at(code.parts.size())) {}
+
+int Answers::possible(const Server& server) const {
+  std::vector<char> can_come = has_group_;
+  for (const Rank worker : Ranks(code_.parts.size()))
+    if (!code_.parts[worker].empty() && !server.has_left(worker)) can_come[at(code_.group[worker])] = 1;
+  return static_cast<int>(std::ranges::count(can_come, 1));
 }
 
-GradientCode fractional_repetition(int workers, int stragglers) {
-  assert(workers % (stragglers + 1) == 0);
-  const int size = stragglers + 1;
-  GradientCode code;
-  code.groups = code.needed = workers / size;
-  code.merges = false;
-  for (int worker = 0; worker < workers; ++worker) {
-    const int group = worker / size;
-    code.group.push_back(group);
-    auto& parts = code.parts.emplace_back();
-    for (int part = group * size; part < (group + 1) * size; ++part) parts.push_back({part});
-  }
-  code.decode = [](std::span<const Rank> arrived) { return std::vector<double>(arrived.size(), 1.0); };
-  return code;
+int Answers::copies_from(Rank worker) const {
+  const auto is_here = [&](const GradientCode::Part& part) { return has_part_[at(part.number)] != 0; };
+  return static_cast<int>(std::ranges::count_if(code_.parts[worker], is_here));
 }
 
-GradientCode ignore_stragglers(int workers, int stragglers) {
-  GradientCode code;
+void Answers::take(Rank worker, Gradient message) {
+  for (const auto& part : code_.parts[worker]) parts_ += 1 - std::exchange(has_part_[at(part.number)], 1);
+  has_group_[at(code_.group[worker])] = 1;
+  from_.push_back(worker);
+  messages_.push_back(std::move(message));
+}
+
+Gradient Answers::decode() const {
+  const std::vector<double> weights = code_.decode(from_);
+  Gradient sum;
+  for (std::size_t i = 0; i < weights.size(); ++i) sum += messages_[i] * weights[i];
+  if (code_.merges) sum.widen();
+  return sum;
+}
+
+GradientCode code_of_single_workers(int workers, int needed) {
+  GradientCode code{.parts = ByRank<std::vector<GradientCode::Part>>(workers), .group = ByRank<int>(workers)};
   code.groups = workers;
-  code.needed = workers - stragglers;
-  code.exact = code.merges = false;
-  code.group.resize(static_cast<std::size_t>(workers));
-  std::iota(code.group.begin(), code.group.end(), 0);
-  for (int worker = 0; worker < workers; ++worker) code.parts.push_back({{worker}});
-  code.decode = [workers](std::span<const Rank> arrived) {
-    const auto count = static_cast<double>(arrived.size());
-    return std::vector<double>(arrived.size(), workers / count);
-  };
+  code.needed = needed;
+  for (const Rank worker : Ranks(workers)) code.group[worker] = worker.value;
   return code;
-}
-
-// Floyd's algorithm.
-std::vector<int> draw_set(int count, int chosen, const RandomStream& stream, std::uint32_t first) {
-  std::vector<int> result;
-  for (int i = 0; i < chosen; ++i) {
-    const int top = count - chosen + i;
-    const double u = stream.uniform(first + static_cast<std::uint32_t>(i));
-    const int drawn = std::min(top, static_cast<int>(u * (top + 1)));
-    result.push_back(std::find(result.begin(), result.end(), drawn) == result.end() ? drawn : top);
-  }
-  return result;
 }
 
 }  // namespace syncopate

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "workers/random/random.hpp"
+#include "workers/random/sets.hpp"
 
 namespace syncopate {
 namespace {
@@ -57,16 +57,11 @@ GradientCode stochastic_code(int workers, const StochasticCodeOptions& options) 
                            ? place_evenly(workers, options.copies, options.seed)
                            : place_independently(workers, options.copies, options.seed);
   const double weight = 1 / (options.copies * (1 - options.straggler_share));
-  GradientCode code;
-  code.groups = workers;
-  code.needed = options.needed;
+  GradientCode code = code_of_single_workers(workers, options.needed);
   code.exact = false;
   code.merges = options.copies > 1;
-  code.group.resize(at(workers));
-  std::iota(code.group.begin(), code.group.end(), 0);
-  code.parts.resize(at(workers));
   for (int part = 0; part < workers; ++part)
-    for (const int holder : holders[at(part)]) code.parts[at(holder)].push_back({part, weight});
+    for (const int holder : holders[at(part)]) code.parts[Rank{holder}].push_back({part, weight});
   code.decode = [](std::span<const Rank> arrived) { return std::vector<double>(arrived.size(), 1.0); };
   return code;
 }

@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "algorithms/local_sgd/round_prediction.hpp"
 #include "workers/lost_with_state.hpp"
@@ -56,11 +55,10 @@ void ElasticAveraging::run_asynchronously(Worker& worker) const {
   const double alpha = options_.alpha;
   const Rank server{worker.size()};
   ModelStatePtr velocity;
-  for (Step left{}; worker.budget_left(); left += Step{-1}) {
+  while (worker.budget_left()) {
     ModelStatePtr difference;
-    const bool exchanges = left <= Step{0};
+    const bool exchanges = worker.step().value() % options_.period.value() == 0;
     if (exchanges) {
-      left = options_.period;
       worker.send(server, Message::request());
       const auto centre = worker.receive();
       if (!centre) return;
@@ -74,14 +72,9 @@ void ElasticAveraging::run_asynchronously(Worker& worker) const {
 }
 
 void ElasticAveraging::serve(Server& server) const {
-  std::vector<Step> steps_of(static_cast<std::size_t>(server.size()));
-  Step steps{};  // of all workers
   while (const auto message = server.receive_until_all_left()) {
     server.set_model(server.combine({{1, server.model()}, {1, message->model}}));
-    Step& known = steps_of[static_cast<std::size_t>(message->from.value)];
-    steps += message->step - known;
-    known = message->step;
-    server.advance_to(Step{steps.value() / server.size()}, steps.value() * server.micro_batches());
+    server.note_steps(message->from, message->step);
     server.publish();
   }
 }

@@ -55,6 +55,11 @@ class DiLoCo final : public OuterOptimizer {
   double momentum_;
 };
 
+}  // namespace
+
+// The card.
+namespace {
+
 constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
 constexpr Range finite_rates{.low = 0, .low_open = true, .high_open = true};
 

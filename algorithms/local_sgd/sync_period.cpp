@@ -74,6 +74,11 @@ class PowerPeriod final : public SyncPeriod {
   Step warmup_period_;
 };
 
+}  // namespace
+
+// The card.
+namespace {
+
 const Key period_steps{"steps", "Steps from one average to the next.", "steps"};
 const Key switch_step{"switch_step", "Before this step models are averaged at every step.", "steps"};
 

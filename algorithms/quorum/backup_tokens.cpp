@@ -28,10 +28,10 @@ void BackupTokens::serve(Server& server) const {
     while (count < quorum_) {
       const int left = server.workers_left();
       if (static_cast<int>(waiting.size()) == left && left > 0)
-        throw RunFailure(
-            fmt::format("token queue: deadlock at {:.6f} s in step {}: {} of {} gradients have come, and "
-                        "all {} workers wait for tokens; the {} that ended took theirs with them",
-                        to_seconds(server.now()), server.step().value(), count, quorum_, left, server.size() - left));
+        server.fail(
+            fmt::format("deadlock of the token queue in step {}: {} of {} gradients have come, and all {} workers wait "
+                        "for tokens; the {} that ended took theirs with them",
+                        server.step().value(), count, quorum_, left, server.size() - left));
       const auto message = server.receive();
       if (!message && server.workers_left() == 0) return;
       if (!message) continue;

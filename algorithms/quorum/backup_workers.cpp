@@ -15,6 +15,8 @@ void BackupWorkers::run(Worker& worker) const {
 
 void BackupWorkers::serve(Server& server) const {
   ModelStatePtr average = options_.average_decay ? server.model() : nullptr;
+  const double decay = options_.average_decay.value_or(0);
+  const auto take_in = [&] { average = server.combine({{decay, average}, {1 - decay, server.model()}}); };
   while (server.budget_left()) {
     if (cancels()) server.send_model(Receivers::all);
     Gradient sum;
@@ -22,19 +24,16 @@ void BackupWorkers::serve(Server& server) const {
     for (int needed = std::min(quorum_, server.workers_left()); std::ssize(accepted) < needed;) {
       if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
       const auto message = server.receive();
-      if (!message) {
-        needed = std::min(quorum_, server.workers_left(accepted));  // no more than can give a gradient to this step
-      } else if (server.keep(*message, {.maximum_staleness = 0})) {
-        sum += message->gradient;
-        accepted.push_back(message->from);
-      }
+      if (!message) needed = std::min(quorum_, server.workers_left(accepted));  // who can give a gradient to this step
+      if (!message || !server.keep(*message, {.maximum_staleness = 0})) continue;
+      sum += message->gradient;
+      accepted.push_back(message->from);
     }
     if (accepted.empty()) return;  // all workers have left
+    if (average && lags()) take_in();
     const auto count = static_cast<int>(accepted.size());
-    const ModelStatePtr before = average && lags() ? server.model() : nullptr;
     server.descend(sum / (count * server.micro_batches()), {.rate_factor = rate_factor(count)});
-    const double decay = options_.average_decay.value_or(0);
-    if (average) average = server.combine({{decay, average}, {1 - decay, before ? before : server.model()}});
+    if (average && !lags()) take_in();
     average ? server.publish(average) : server.publish();
   }
 }

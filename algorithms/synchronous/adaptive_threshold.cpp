@@ -13,21 +13,6 @@
 namespace syncopate {
 namespace {
 
-// Kaplan and Meier 1958. The share that takes longer than t is the product, over all times up to t that are known
-// exactly, of 1 - 1 / (how many took at least as long).
-double quantile_of(std::vector<StepTime> times, double quantile) {
-  std::ranges::sort(times, {}, [](const StepTime& time) { return std::pair(time.seconds, time.at_least); });
-  constexpr double rounding = 1e-9;
-  double longer = 1;
-  auto as_long = static_cast<double>(times.size());
-  for (const StepTime& time : times) {
-    if (!time.at_least) longer *= 1 - 1 / as_long;
-    if (longer <= 1 - quantile + rounding) return time.seconds;
-    --as_long;
-  }
-  return times.back().seconds * (1 + longer - (1 - quantile));
-}
-
 // How many updates of u steps fill the window.
 std::int64_t updates_in_window(const AdaptiveThresholdOptions& options) {
   const std::int64_t u = options.update_every_steps.value();
@@ -60,7 +45,7 @@ class AdaptiveThreshold final : public DropThreshold {
   explicit AdaptiveThreshold(const AdaptiveThresholdOptions& options) : options_(options) {}
 
   std::unique_ptr<Course> begin() const override { return std::make_unique<SlidingWindow>(*this); }
-  Step settles_after() const override { return updates_in_window(options_) * options_.update_every_steps.value(); }
+  ThresholdTraits traits() const override;
 
  private:
   class SlidingWindow final : public Course {
@@ -87,6 +72,36 @@ class AdaptiveThreshold final : public DropThreshold {
   AdaptiveThresholdOptions options_;
 };
 
+}  // namespace
+
+double adaptive_threshold(std::vector<StepTime> times, const AdaptiveThresholdOptions& options) {
+  if (options.statistic == AdaptiveThresholdOptions::Statistic::quantile)
+    return kaplan_meier_quantile(std::move(times), options.quantile);
+  const double median = kaplan_meier_quantile(times, 0.5);
+  for (StepTime& time : times) {
+    const double deviation = time.seconds - median;
+    time.seconds = time.at_least ? std::max(deviation, 0.0) : std::abs(deviation);
+  }
+  return median + options.deviations * kaplan_meier_quantile(std::move(times), 0.5);
+}
+
+StepTime time_of(const TimedStep& step) {
+  const auto offered = static_cast<std::size_t>(step.offered);
+  if (step.ends.size() < offered) return {.seconds = to_seconds(step.arrival - step.start), .at_least = true};
+  return {.seconds = to_seconds(step.ends[offered - 1] - step.start)};
+}
+
+std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options) {
+  return std::make_shared<AdaptiveThreshold>(options);
+}
+
+// The card.
+namespace {
+
+ThresholdTraits AdaptiveThreshold::traits() const {
+  return {.begins_after = updates_in_window(options_) * options_.update_every_steps.value()};
+}
+
 std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThresholdOptions options) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::size_t faults = settings.faults_so_far();
@@ -101,27 +116,6 @@ std::shared_ptr<const DropThreshold> read_window(Settings& settings, AdaptiveThr
 }
 
 }  // namespace
-
-double adaptive_threshold(std::vector<StepTime> times, const AdaptiveThresholdOptions& options) {
-  if (options.statistic == AdaptiveThresholdOptions::Statistic::quantile)
-    return quantile_of(std::move(times), options.quantile);
-  const double median = quantile_of(times, 0.5);
-  for (StepTime& time : times) {
-    const double deviation = time.seconds - median;
-    time.seconds = time.at_least ? std::max(deviation, 0.0) : std::abs(deviation);
-  }
-  return median + options.deviations * quantile_of(std::move(times), 0.5);
-}
-
-StepTime time_of(const TimedStep& step) {
-  const auto offered = static_cast<std::size_t>(step.offered);
-  if (step.ends.size() < offered) return {.seconds = to_seconds(step.arrival - step.start), .at_least = true};
-  return {.seconds = to_seconds(step.ends[offered - 1] - step.start)};
-}
-
-std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThresholdOptions& options) {
-  return std::make_shared<AdaptiveThreshold>(options);
-}
 
 std::shared_ptr<const DropThreshold> read_quantile_threshold(Settings& settings, const DropThresholdContext&) {
   AdaptiveThresholdOptions options{.statistic = AdaptiveThresholdOptions::Statistic::quantile};

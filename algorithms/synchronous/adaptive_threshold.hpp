@@ -8,6 +8,7 @@
 #pragma once
 
 #include "algorithms/synchronous/drop_threshold.hpp"
+#include "workers/theory/kaplan_meier.hpp"
 
 namespace syncopate {
 
@@ -23,10 +24,7 @@ std::shared_ptr<const DropThreshold> make_adaptive_threshold(const AdaptiveThres
 
 // How long all micro-batches of a usual step took a worker. Of one that was cut off it is only known that they
 // would have taken longer than it had.
-struct StepTime {
-  double seconds = 0;
-  bool at_least = false;
-};
+using StepTime = CensoredTime;
 StepTime time_of(const TimedStep& step);
 
 // Of the times of a window, at least one. Its quantiles are those of the Kaplan-Meier estimate, which takes times

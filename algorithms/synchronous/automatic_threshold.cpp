@@ -42,18 +42,8 @@ class AutomaticThreshold final : public DropThreshold {
   explicit AutomaticThreshold(const AutomaticThresholdOptions& options) : options_(options) {}
 
   std::unique_ptr<Course> begin() const override { return std::make_unique<Calibration>(*this); }
-  bool expects_a_drop_rate() const override { return true; }
-  Step searched_steps() const override { return options_.calibration_steps; }
-  // What the search finds in drawn steps, or, by Eqs. 5 and 6, in the law.
-  std::optional<ThresholdForecast> forecast(const ThresholdQuestion& q) const override {
-    const double most = options_.maximum_drop_rate.value_or(1);
-    const double threshold_s =
-        q.drawn ? search_threshold(*q.drawn, q.serial_s, options_.form, options_.maximum_drop_rate).threshold
-                : best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most, q.shortest_s).threshold;
-    return ThresholdForecast{threshold_s, settles_after()};
-  }
-  Step settles_after() const override { return options_.warmup_steps + options_.calibration_steps; }
-  std::optional<Step> learns_until() const override { return settles_after(); }
+  ThresholdTraits traits() const override;
+  std::optional<ThresholdForecast> forecast(const ThresholdQuestion& question) const override;
 
  private:
   class Calibration final : public Course {
@@ -61,7 +51,7 @@ class AutomaticThreshold final : public DropThreshold {
     explicit Calibration(const AutomaticThreshold& rule) : rule_(rule) {}
 
     Duration current() const override { return found_ ? from_seconds(found_->threshold) : longest_duration; }
-    std::optional<double> expected_drop_rate() const override { return found_ ? found_->drop_rate : 0; }
+    double drop_rate() const override { return found_ ? found_->drop_rate : 0; }
 
     bool times_micro_batches() const override {
       return !found_ && rule_.options_.clock == AutomaticThresholdOptions::Clock::micro_batch;
@@ -94,6 +84,22 @@ class AutomaticThreshold final : public DropThreshold {
 
   AutomaticThresholdOptions options_;
 };
+
+// The card.
+ThresholdTraits AutomaticThreshold::traits() const {
+  return {.begins_after = options_.warmup_steps + options_.calibration_steps,
+          .goes_on = false,
+          .searched_steps = options_.calibration_steps};
+}
+
+// What the search finds in drawn steps, or, by Eqs. 5 and 6, in the law.
+std::optional<ThresholdForecast> AutomaticThreshold::forecast(const ThresholdQuestion& q) const {
+  const double most = options_.maximum_drop_rate.value_or(1);
+  const double threshold_s =
+      q.drawn ? search_threshold(*q.drawn, q.serial_s, options_.form, options_.maximum_drop_rate).threshold
+              : best_threshold(q.micro_batches, q.law, q.slowest_s, q.serial_s, most, q.shortest_s).threshold;
+  return ThresholdForecast{threshold_s, traits().begins_after};
+}
 
 }  // namespace
 

@@ -1,37 +1,15 @@
 #include "algorithms/synchronous/drop_compensation.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
-#include <functional>
-#include <limits>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "workers/lost_with_state.hpp"
+#include "algorithms/synchronous/carry_over.hpp"
+#include "algorithms/synchronous/extra_steps.hpp"
+#include "algorithms/synchronous/recomputation.hpp"
 
 namespace syncopate {
-namespace {
 
-using Course = DropCompensation::Course;
-
-class Compensation final : public DropCompensation {
- public:
-  using Begin = std::function<std::unique_ptr<Course>(Worker&)>;
-  explicit Compensation(Begin begin, bool carries_over = false)
-      : begin_(std::move(begin)), carries_over_(carries_over) {}
-  std::unique_ptr<Course> begin(Worker& worker) const override { return begin_(worker); }
-  bool carries_over() const override { return carries_over_; }
-
- private:
-  Begin begin_;
-  bool carries_over_;
-};
-
-// The next `count` micro-batches of the worker's data in this step, as if every step before had taken as many. With
-// count = M they are those of the step.
+// With count = M they are those of the step.
 StepWork fresh_work(const Worker& worker, Step step, int count) {
   const int m = worker.micro_batches();
   const std::int64_t first = step.value() * count;
@@ -41,130 +19,7 @@ StepWork fresh_work(const Worker& worker, Step step, int count) {
           .offered = count};
 }
 
-// The same number of fresh micro-batches at every step.
-class FreshWork : public Course {
- public:
-  explicit FreshWork(int offered) : offered_(offered) {}
-
-  StepWork next(Worker& worker) override { return fresh_work(worker, worker.step(), offered_); }
-  std::int64_t computed(std::size_t) override { return offered_; }
-
- private:
-  int offered_;
-};
-
-class LargerBatch final : public FreshWork {
- public:
-  // The small subtrahend keeps a whole number whole that the product has left just above.
-  LargerBatch(const Worker& worker, double redundancy)
-      : FreshWork(static_cast<int>(std::ceil(worker.micro_batches() * (1 + redundancy) - 1e-9))) {}
-};
-
-class ExtraSteps final : public FreshWork {
- public:
-  ExtraSteps(Worker& worker, std::optional<double> redundancy, ExtraStepsSchedule schedule)
-      : FreshWork(worker.micro_batches()), planned_(worker.steps_left()), is_extended_(redundancy.has_value()) {
-    if (redundancy) extend(worker, *redundancy, schedule);
-  }
-
-  void finished(Worker& worker, std::int64_t kept) override {
-    kept_ += kept;
-    if (is_extended_ || worker.steps_left() > Step{0}) return;
-    is_extended_ = true;
-    const double planned = static_cast<double>(planned_.value()) * worker.size() * worker.micro_batches();
-    if (kept_ > 0) extend(worker, planned / static_cast<double>(kept_) - 1, ExtraStepsSchedule::kept);
-  }
-
- private:
-  void extend(Worker& worker, double redundancy, ExtraStepsSchedule schedule) const {
-    const double extra = std::round(redundancy * static_cast<double>(planned_.value()));
-    worker.extend_budget(Step{static_cast<Step::Rep>(extra)}, schedule == ExtraStepsSchedule::stretched);
-  }
-
-  Step planned_;  // I_base
-  bool is_extended_;
-  std::int64_t kept_ = 0;  // over all workers
-};
-
-class Recomputation final : public Course {
- public:
-  Recomputation(const Worker& worker, Step every_steps) : every_steps_(every_steps), dropped_(worker), again_(worker) {}
-
-  StepWork next(Worker& worker) override {
-    const int m = worker.micro_batches();
-    const Step step = worker.step() - added_steps_;  // as the file plans them
-    if (step.value() % every_steps_.value() == 0 && step > since_) begin_epoch(worker, step);
-    if (added_steps_left_ == 0) return work_ = fresh_work(worker, step, m);
-    --added_steps_left_;
-    ++added_steps_;
-    const auto end = (*again_).begin() + std::min<std::ptrdiff_t>(m, std::ssize(*again_));
-    samples_.assign((*again_).begin(), end);
-    (*again_).erase((*again_).begin(), end);
-    return work_ = {.earlier = samples_, .offered = m, .usual = false};
-  }
-
-  std::int64_t computed(std::size_t count) override {
-    if (!work_.usual) return static_cast<std::int64_t>(count);
-    for (std::size_t i = count; i < work_.size(); ++i) (*dropped_).push_back(work_[i]);
-    return work_.offered;
-  }
-
-  void finished(Worker&, std::int64_t kept) override {
-    if (work_.usual) kept_ += kept;
-  }
-
- private:
-  // Everybody takes as many additional steps as the worker with the longest list needs.
-  void begin_epoch(Worker& worker, Step step) {
-    const std::int64_t m = worker.micro_batches();
-    const std::int64_t planned = (step - since_).value() * worker.size() * m;
-    since_ = step;
-    if (std::exchange(kept_, 0) == planned) return;  // nobody has dropped any, as all workers know
-    *again_ = std::exchange(*dropped_, {});
-    const auto own = static_cast<double>((*again_).size());
-    const auto longest =
-        worker.all_gather({&own, 1}, [](std::span<const double> all) { return *std::ranges::max_element(all); });
-    added_steps_left_ = (static_cast<std::int64_t>(*longest) + m - 1) / m;
-  }
-
-  Step every_steps_;
-  Step since_{};           // step at which this epoch began
-  std::int64_t kept_ = 0;  // in this epoch, over all workers
-  StepWork work_;
-  std::vector<MicroBatch> samples_;
-  LostWithState<std::vector<MicroBatch>> dropped_;  // in this epoch
-  LostWithState<std::vector<MicroBatch>> again_;    // still to be computed again
-  std::int64_t added_steps_left_ = 0;
-  Step added_steps_{};
-};
-
-class CarryOver final : public Course {
- public:
-  CarryOver(const Worker& worker, int at_most) : at_most_(static_cast<std::size_t>(at_most)), room_(worker) {}
-
-  StepWork next(Worker& worker) override {
-    samples_.swap(carried_);
-    carried_.clear();
-    *room_ = at_most_;
-    work_ = fresh_work(worker, worker.step(), worker.micro_batches());
-    work_.earlier = samples_;
-    return work_;
-  }
-
-  // What is carried over is neither kept yet nor lost.
-  std::int64_t computed(std::size_t count) override {
-    const std::size_t end = count + std::min(work_.size() - count, *room_);
-    for (std::size_t i = count; i < end; ++i) carried_.push_back(work_[i]);
-    return static_cast<std::int64_t>(work_.size() - carried_.size());
-  }
-
- private:
-  std::size_t at_most_;
-  StepWork work_;
-  std::vector<MicroBatch> samples_;
-  std::vector<MicroBatch> carried_;
-  LostWithState<std::size_t> room_;  // how many may be carried over from this step: the list of it is lost, too
-};
+namespace {
 
 class NoCompensation final : public DropCompensation {
  public:
@@ -174,44 +29,35 @@ class NoCompensation final : public DropCompensation {
   bool is_none() const override { return true; }
 };
 
+class LargerBatch final : public DropCompensation {
+ public:
+  explicit LargerBatch(double redundancy) : redundancy_(redundancy) {}
+  // The small subtrahend keeps a whole number whole that the product has left just above.
+  std::unique_ptr<Course> begin(Worker& worker) const override {
+    return std::make_unique<FreshWork>(static_cast<int>(std::ceil(worker.micro_batches() * (1 + redundancy_) - 1e-9)));
+  }
+
+ private:
+  double redundancy_;
+};
+
+}  // namespace
+
+std::shared_ptr<const DropCompensation> make_no_compensation() { return std::make_shared<NoCompensation>(); }
+
+std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy) {
+  return std::make_shared<LargerBatch>(redundancy);
+}
+
+// The card.
+namespace {
+
 std::shared_ptr<const DropCompensation> read_none(Settings&, const DropCompensationContext&) {
   return make_no_compensation();
 }
 
-const Key redundancy_key{"redundancy", "How much is computed besides (R), as a share of what is planned."};
-constexpr Range redundancies{.low = 0, .high = 1000};
-
-std::shared_ptr<const DropCompensation> read_extra_steps(Settings& settings, const DropCompensationContext& context) {
-  if (!context.total_steps)
-    settings.fault("compensation", "must not be extra steps where the budget counts neither steps nor epochs");
-  const auto redundancy = settings.optional_number(redundancy_key, redundancies);
-  const auto schedule = settings.choice(
-      {"learning_rate_schedule",
-       "Whether the learning rate stays at its end in extra steps, or its schedule is longer."},
-      {{"kept", ExtraStepsSchedule::kept}, {"stretched", ExtraStepsSchedule::stretched}}, ExtraStepsSchedule::kept);
-  if (schedule == ExtraStepsSchedule::stretched && !redundancy)
-    settings.fault("learning_rate_schedule",
-                   "must be \"kept\" unless `redundancy` says beforehand how long the run is");
-  return make_extra_steps(redundancy, schedule);
-}
-
 std::shared_ptr<const DropCompensation> read_larger_batch(Settings& settings, const DropCompensationContext&) {
   return make_larger_batch(settings.number(redundancy_key, redundancies));
-}
-
-std::shared_ptr<const DropCompensation> read_recomputation(Settings& settings, const DropCompensationContext& context) {
-  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  std::optional<Stated<std::int64_t>> epoch;
-  if (context.steps_per_epoch) epoch = Stated(context.steps_per_epoch->value(), "an epoch");
-  return make_recomputation(settings.integer(
-      {"recompute_every_steps", "After how many steps what was dropped since is computed.", "steps"}, 1, most, epoch));
-}
-
-std::shared_ptr<const DropCompensation> read_carry_over(Settings& settings, const DropCompensationContext& context) {
-  constexpr std::int64_t most = 1'000'000;
-  return make_carry_over(static_cast<int>(
-      settings.integer({"carried_at_most", "How many dropped micro-batches a worker takes along at most."}, 0, most,
-                       Stated(context.micro_batches, "cluster.micro_batches"))));
 }
 
 constexpr std::array rows = {
@@ -226,29 +72,6 @@ constexpr std::array rows = {
 };
 
 }  // namespace
-
-std::shared_ptr<const DropCompensation> make_no_compensation() { return std::make_shared<NoCompensation>(); }
-
-std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy,
-                                                         ExtraStepsSchedule schedule) {
-  return std::make_shared<Compensation>(
-      [=](Worker& worker) { return std::make_unique<ExtraSteps>(worker, redundancy, schedule); });
-}
-
-std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy) {
-  return std::make_shared<Compensation>(
-      [=](const Worker& worker) { return std::make_unique<LargerBatch>(worker, redundancy); });
-}
-
-std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps) {
-  return std::make_shared<Compensation>(
-      [=](const Worker& worker) { return std::make_unique<Recomputation>(worker, every_steps); });
-}
-
-std::shared_ptr<const DropCompensation> make_carry_over(int at_most) {
-  return std::make_shared<Compensation>(
-      [=](const Worker& worker) { return std::make_unique<CarryOver>(worker, at_most); }, true);
-}
 
 std::span<const DropCompensationRow> drop_compensations() { return rows; }
 

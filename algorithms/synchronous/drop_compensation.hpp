@@ -2,13 +2,9 @@
 // Source:  Giladi et al. 2023, "DropCompute": extra steps, a larger maximal batch, re-computation. Carrying
 //          dropped micro-batches over to the next step is this project's own.
 // Shapes:  lists of micro-batches.   Units: redundancy R = M / (mean number computed) - 1, a fraction.
-// Cost:    extra steps: R times the run; larger batch: R more micro-batches per step; re-computation: steps for
-//          what was dropped, without a threshold, and an all-gather of N numbers per epoch; carry-over: none.
-// Differs: the paper says neither how a batch is enlarged (here: more micro-batches, whose samples are the next
-//          of the worker's data) nor what extra steps do to the schedule of the learning rate
-//          (learning_rate_schedule = "kept", default: it stays at its end; "stretched").
-//          What is computed again counts as dropped in its own step and as kept in the added one; what the last
-//          epoch drops stays dropped.
+// Cost:    larger batch: R more micro-batches per step; the others: see each one's header.
+// Differs: the paper does not say how a batch is enlarged; here: more micro-batches, whose samples are the next of the
+//          worker's data.
 // Checks:  nothing dropped: nothing changes; extra steps compute as many samples as were planned; after
 //          re-computation and carry-over each micro-batch was computed exactly once.
 #pragma once
@@ -43,6 +39,9 @@ struct StepWork {
   }
 };
 
+// The next `count` micro-batches of the worker's data in this step, as if every step before had taken as many.
+StepWork fresh_work(const Worker& worker, Step step, int count);
+
 class DropCompensation {
  public:
   // One worker's work in the course of a run.
@@ -65,21 +64,22 @@ class DropCompensation {
   virtual bool carries_over() const { return false; }
 };
 
-std::shared_ptr<const DropCompensation> make_no_compensation();
+// The same number of fresh micro-batches at every step.
+class FreshWork : public DropCompensation::Course {
+ public:
+  explicit FreshWork(int offered) : offered_(offered) {}
 
-// The run goes on for R times its steps. Without a given R it is what the run's own steps have turned out to drop.
-enum class ExtraStepsSchedule { kept, stretched };
-std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> redundancy, ExtraStepsSchedule schedule);
+  StepWork next(Worker& worker) override { return fresh_work(worker, worker.step(), offered_); }
+  std::int64_t computed(std::size_t) override { return offered_; }
+
+ private:
+  int offered_;
+};
+
+std::shared_ptr<const DropCompensation> make_no_compensation();
 
 // M (1 + R) micro-batches per step, rounded up.
 std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy);
-
-// Before every step whose number is a multiple of `every_steps` all micro-batches dropped since are computed, by
-// the worker that dropped them, in additional steps of at most M.
-std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps);
-
-// Dropped micro-batches come first in the next step. What is beyond `at_most` then, the newest, is lost.
-std::shared_ptr<const DropCompensation> make_carry_over(int at_most);
 
 // What a compensation's settings depend on.
 struct DropCompensationContext {
@@ -87,6 +87,8 @@ struct DropCompensationContext {
   std::optional<Step> steps_per_epoch{};
   std::optional<Step> total_steps{};
 };
+inline const Key redundancy_key{"redundancy", "How much is computed besides (R), as a share of what is planned."};
+inline constexpr Range redundancies{.low = 0, .high = 1000};
 
 // The registry: one row per compensation. Their keys stand beside `compensation`.
 struct DropCompensationRow {

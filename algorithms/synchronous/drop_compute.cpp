@@ -9,8 +9,6 @@
 
 namespace syncopate {
 
-using Normalisation = DropComputeOptions::Normalisation;
-
 void DropCompute::run(Worker& worker) const {
   const auto threshold = options_.threshold->begin();
   const auto compensation = options_.compensation->begin(worker);
@@ -28,29 +26,27 @@ void DropCompute::run(Worker& worker) const {
       step.add(worker, *gradient);
     }
     step.arrival = worker.now();
-    double computed = static_cast<double>(sum.micro_batches());  // then by all
-    const std::span<double> numbers(&computed, options_.normalisation == Normalisation::computed ? 1 : 0);
-    worker.all_reduce_sum(sum, {.numbers = numbers, .planned = compensation->computed(step.ends.size())});
-    const double expected = options_.mean_drop_rate.value_or(threshold->expected_drop_rate().value_or(0));
-    const double drop_rate = tau < longest_duration ? expected : 0;
-    worker.descend(sum / divisor(worker, computed, work.offered, drop_rate), {.is_planned = work.usual});
+    worker.all_reduce_sum(sum, {.is_counted = is_counted(), .planned = compensation->computed(step.ends.size())});
+    const double drop_rate = tau < longest_duration ? options_.mean_drop_rate.value_or(threshold->drop_rate()) : 0;
+    worker.descend(sum / divisor(worker, sum, work.offered, drop_rate), {.is_planned = work.usual});
     worker.publish();
     if (work.usual) threshold->learn(worker, step);
     compensation->finished(worker, sum.micro_batches());
   }
 }
 
-double DropCompute::divisor(const Worker& worker, double computed, int offered, double drop_rate) const {
+double DropCompute::divisor(const Worker& worker, const Gradient& sum, int offered, double drop_rate) const {
   if (options_.normalisation == Normalisation::constant) return worker.size() * worker.micro_batches();
   if (options_.normalisation == Normalisation::mean_rate) return worker.size() * offered * (1 - drop_rate);
-  return std::max(computed, 1.0);  // a sum of nothing is zero, whatever divides it
+  return static_cast<double>(std::max<std::int64_t>(sum.micro_batches(), 1));  // a sum of nothing is zero
 }
 
 // Workers that compensate, or divide by what they have computed, go by lists and numbers of their own.
 Traits DropCompute::traits() const {
   const bool alike = options_.compensation->is_none() && options_.normalisation != Normalisation::computed;
-  return {.settles_after = options_.threshold->settles_after(),
-          .same_course_from = alike ? options_.threshold->learns_until() : std::nullopt};
+  const ThresholdTraits rule = options_.threshold->traits();
+  return {.settles_after = rule.begins_after,
+          .same_course_from = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt};
 }
 
 namespace {
@@ -116,7 +112,7 @@ SampledMean of_one_run(const std::vector<SampledMean>& found) {
 // and judged by the steps outside the block. In those that it was found in any threshold looks better than it is.
 std::optional<Prediction> searched_run(const DropThreshold& rule, const PredictionInput& input) {
   const std::size_t steps = input.times.drawn_steps();
-  const std::size_t block = std::min(static_cast<std::size_t>(rule.searched_steps().value()), steps / 2);
+  const std::size_t block = std::min(static_cast<std::size_t>(rule.traits().searched_steps.value()), steps / 2);
   if (input.times.micro_batch_times.empty() || block == 0) return std::nullopt;
   std::vector<SampledMean> time_s, kept;
   for (std::size_t first = 0; first + block <= steps; first += block) {
@@ -130,12 +126,12 @@ std::optional<Prediction> searched_run(const DropThreshold& rule, const Predicti
     kept.push_back(cut->kept);
   }
   const SlowestWorker slowest{"Eq. 6, sampled law", *input.times.slowest_s, input.times.slowest_error_s};
-  return of_run({.from = rule.settles_after()}, {of_one_run(time_s), of_one_run(kept)}, slowest, input);
+  return of_run({.from = rule.traits().begins_after}, {of_one_run(time_s), of_one_run(kept)}, slowest, input);
 }
 
 // By the drawn steps alone.
 std::optional<Prediction> sampled_run(const DropThreshold& rule, const PredictionInput& input) {
-  if (rule.searched_steps() > Step{0}) return searched_run(rule, input);
+  if (rule.traits().searches()) return searched_run(rule, input);
   const auto found = rule.forecast({.micro_batches = input.micro_batches, .serial_s = input.all_reduce_s()});
   return found ? sampled_run(*found, input) : std::nullopt;
 }
@@ -146,7 +142,7 @@ std::optional<Prediction> sampled_run(const DropThreshold& rule, const Predictio
 // the drawn steps show at the same threshold, or find none where these have one, the drawn steps come last.
 Forecast DropCompute::forecast(const PredictionInput& input) const {
   if (options_.preempt != Preempt::discard || !options_.compensation->is_none()) return Forecast::none();
-  const bool one_law_will_do = input.times.alike() || !options_.threshold->expects_a_drop_rate();
+  const bool one_law_will_do = input.times.alike() || !options_.threshold->traits().searches();
   const auto sampled = sampled_run(*options_.threshold, input);
   std::vector<Prediction> predictions;
   bool is_missed = true;  // by the last of the predictions
@@ -176,6 +172,8 @@ Forecast DropCompute::forecast(const PredictionInput& input) const {
 
 namespace {
 
+using Normalisation = DropComputeOptions::Normalisation;
+
 Preempt read_preempt(Settings& settings) {
   return settings.choice(
       {"preempt",
@@ -193,7 +191,7 @@ void read_normalisation(Settings& settings, DropComputeOptions& options) {
        {"mean-rate", Normalisation::mean_rate}},
       options.normalisation);
   if (options.normalisation != Normalisation::mean_rate) return;
-  const bool expected = options.threshold->expects_a_drop_rate() && options.preempt == Preempt::discard;
+  const bool expected = options.threshold->traits().searches() && options.preempt == Preempt::discard;
   options.mean_drop_rate = settings.optional_number(
       {"mean_drop_rate",
        "The drop rate from which the mean number follows; left out: what an automatic threshold expects."},

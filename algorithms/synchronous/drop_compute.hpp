@@ -44,8 +44,11 @@ class DropCompute : public Algorithm {
   Forecast forecast(const PredictionInput& input) const override;
 
  private:
-  // By what the sum of all is divided, made of `computed` micro-batches where each worker was offered so many.
-  double divisor(const Worker& worker, double computed, int offered, double drop_rate) const;
+  using Normalisation = DropComputeOptions::Normalisation;
+
+  bool is_counted() const { return options_.normalisation == Normalisation::computed; }
+  // By what the sum of all is divided, where each worker was offered so many micro-batches.
+  double divisor(const Worker& worker, const Gradient& sum, int offered, double drop_rate) const;
 
   DropComputeOptions options_;
 };

@@ -17,7 +17,7 @@ class FixedThreshold final : public DropThreshold {
   explicit FixedThreshold(Duration threshold) : threshold_(threshold) {}
 
   std::unique_ptr<Course> begin() const override { return std::make_unique<Constant>(threshold_); }
-  std::optional<Step> learns_until() const override { return 0; }
+  ThresholdTraits traits() const override { return {.goes_on = false}; }
   std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const override {
     return ThresholdForecast{.threshold_s = to_seconds(threshold_)};
   }
@@ -34,6 +34,11 @@ class FixedThreshold final : public DropThreshold {
 
   Duration threshold_;
 };
+
+}  // namespace
+
+// The card.
+namespace {
 
 std::shared_ptr<const DropThreshold> read_fixed(Settings& settings, const DropThresholdContext&) {
   return make_fixed_threshold(from_seconds(settings.number(

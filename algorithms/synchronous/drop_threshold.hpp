@@ -23,8 +23,7 @@ namespace syncopate {
 struct TimedStep {
   Time start{};
   std::vector<Time> ends{};       // of the micro-batches that were computed
-  std::vector<Duration> times{};  // of the same: what a timer around each of them and the sleep after it shows, if
-                                  // the rule asks for it
+  std::vector<Duration> times{};  // of the same, each by a timer of its own, if the rule asks for them
   Time arrival{};                 // at the all-reduce
   int offered = 0;                // micro-batches of a usual step without a threshold
   bool is_timed = false;          // whether `times` are asked for
@@ -58,6 +57,14 @@ struct ThresholdForecast {
   Step from{};             // steps without one come first
 };
 
+// What a rule says about itself.
+struct ThresholdTraits {
+  Step begins_after{};    // steps that come before the first threshold which it means to keep
+  bool goes_on = true;    // whether it sets thresholds anew after that one
+  Step searched_steps{};  // it finds the threshold, and what that will drop, in so many steps; 0: not in that way
+  bool searches() const { return searched_steps > Step{0}; }
+};
+
 class DropThreshold {
  public:
   // One worker's threshold in the course of a run.
@@ -66,8 +73,8 @@ class DropThreshold {
     virtual ~Course() = default;
     // Of the step that begins now, from its start; longest_duration: none.
     virtual Duration current() const = 0;
-    // The share of micro-batches that is lost under it, where the rule has an expectation.
-    virtual std::optional<double> expected_drop_rate() const { return std::nullopt; }
+    // The share of micro-batches that the rule expects to be lost under it; 0 also where it expects nothing.
+    virtual double drop_rate() const { return 0; }
     // Whether TimedStep::times are of use.
     virtual bool times_micro_batches() const { return false; }
     // What the step that has just ended teaches. The same steps on all workers, who may have to meet for it.
@@ -77,15 +84,9 @@ class DropThreshold {
   virtual ~DropThreshold() = default;
   // Runs do not share what their courses learn.
   virtual std::unique_ptr<Course> begin() const = 0;
-  virtual bool expects_a_drop_rate() const { return false; }
-  // The step from which on nothing is learnt any more; none: it goes on.
-  virtual std::optional<Step> learns_until() const { return std::nullopt; }
-  // Of so many steps it takes the times, to find one threshold in them; 0: it does not.
-  virtual Step searched_steps() const { return 0; }
+  virtual ThresholdTraits traits() const = 0;
   // None where no formula says it.
   virtual std::optional<ThresholdForecast> forecast(const ThresholdQuestion&) const { return std::nullopt; }
-  // Steps before the first threshold that the rule means to keep.
-  virtual Step settles_after() const { return 0; }
 };
 
 // The same for ever; longest_duration: none.

@@ -3,54 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
-
-#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {
 
 constexpr int grid_points = 200;
-
-// Calls visit(step, micro-batch, end) with each micro-batch's end since its step began.
-template <typename Visit>
-void visit_ends(const MicroBatchTimes& recorded, const Visit& visit) {
-  const double* time = recorded.times.data();
-  for (int n = 0; n < recorded.workers; ++n)
-    for (int i = 0; i < recorded.steps; ++i) {
-      throw_if_interrupted();
-      double end = 0;
-      for (int m = 0; m < recorded.micro_batches; ++m) visit(i, m, end += *time++);
-    }
-}
-
-// One recorded step, over all workers.
-struct StepProfile {
-  double computing = 0;              // T: the slowest worker's end
-  std::vector<std::int64_t> ending;  // [k]: micro-batches that end before threshold k
-  std::vector<double> last;          // [k]: the last end before threshold k; 0: none
-};
-
-std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<const double> thresholds) {
-  const std::size_t count = thresholds.size();
-  // The last element takes what ends before no threshold.
-  const StepProfile empty{.ending = std::vector<std::int64_t>(count + 1), .last = std::vector<double>(count + 1)};
-  std::vector<StepProfile> profiles(static_cast<std::size_t>(recorded.steps), empty);
-  visit_ends(recorded, [&](int step, int, double end) {
-    StepProfile& profile = profiles[static_cast<std::size_t>(step)];
-    const auto first = static_cast<std::size_t>(std::ranges::upper_bound(thresholds, end) - thresholds.begin());
-    ++profile.ending[first];
-    profile.last[first] = std::max(profile.last[first], end);
-    profile.computing = std::max(profile.computing, end);
-  });
-  for (StepProfile& profile : profiles)
-    for (std::size_t k = 1; k < count; ++k) {
-      profile.ending[k] += profile.ending[k - 1];
-      profile.last[k] = std::max(profile.last[k], profile.last[k - 1]);
-    }
-  return profiles;
-}
 
 struct SearchedRange {
   double lowest = std::numeric_limits<double>::infinity();
@@ -76,34 +34,6 @@ std::vector<double> grid_in_equal_ratios(double lowest, double highest) {
 }
 
 }  // namespace
-
-std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
-                                               std::span<const double> thresholds) {
-  const std::vector<StepProfile> profiles = profiles_of(recorded, thresholds);
-  const double micro_batches = static_cast<double>(recorded.workers) * recorded.micro_batches;  // of a step
-  const auto steps = static_cast<double>(recorded.steps);
-  std::vector<ThresholdEffect> effects;
-  for (std::size_t k = 0; k < thresholds.size(); ++k) {
-    double kept_sum = 0, with_sum = 0, without_sum = 0, saved_sum = 0, speedup_sum = 0;
-    for (const StepProfile& step : profiles) {
-      const double kept = static_cast<double>(step.ending[k]) / micro_batches;
-      const double without = step.computing + serial_time;
-      const double computing = form == SpeedupForm::reference ? step.last[k] : std::min(thresholds[k], step.computing);
-      const double with = computing + serial_time;
-      kept_sum += kept;
-      with_sum += with;
-      without_sum += without;
-      saved_sum += 1 - with / without;
-      speedup_sum += kept == 0 ? 0 : kept * without / with;
-    }
-    const double kept = kept_sum / steps;
-    if (form == SpeedupForm::throughput)
-      effects.push_back({thresholds[k], 1 - kept, 1 - with_sum / without_sum, kept * without_sum / with_sum});
-    else
-      effects.push_back({thresholds[k], 1 - kept, saved_sum / steps, speedup_sum / steps});
-  }
-  return effects;
-}
 
 std::vector<double> threshold_grid(const MicroBatchTimes& recorded) {
   const auto [lowest, highest] = searched_range(recorded);

@@ -1,5 +1,5 @@
 // Threshold search: which tau would have served best on micro-batch times that were recorded without one.
-// Source:  Giladi et al. 2023, "DropCompute", Eq. 6 and the choice of tau; the search in its reference code.
+// Source:  Giladi et al. 2023, "DropCompute", the choice of tau; the search in its reference code.
 // Shapes:  times (N, I, M): workers, steps, micro-batches.   Units: any one unit of time for all.
 // Cost:    O(N I M log G) on one worker's processor, for G thresholds.
 // Differs: the reference code starts its grid at the earliest end of a 6th micro-batch; for M < 6 it starts
@@ -11,39 +11,11 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <vector>
 
+#include "workers/theory/threshold_effects.hpp"
+
 namespace syncopate {
-
-struct MicroBatchTimes {
-  std::span<const double> times;  // row-major [worker][step][micro-batch]
-  int workers = 1;
-  int steps = 1;
-  int micro_batches = 1;
-};
-
-// By what a threshold is judged.
-enum class SpeedupForm {
-  // Micro-batches per time, over all recorded steps. A step that the threshold cuts lasts until the threshold.
-  throughput,
-  // Eq. 6: the mean over the recorded steps of each step's effective speed-up.
-  effective,
-  // The reference code: as Eq. 6, but a step lasts until the last micro-batch that ends before the threshold.
-  reference,
-};
-
-// What a threshold would have done.
-struct ThresholdEffect {
-  double threshold = 0;          // tau, infinite: none
-  double drop_rate = 0;          // share of the micro-batches that do not end before it
-  double time_saved = 0;         // share of the steps' time; by Eq. 6 and the reference code the mean of their shares
-  double effective_speedup = 1;  // micro-batches per time, in multiples of those without a threshold
-};
-
-// The effect of each threshold, given in ascending order. serial_time: T^c, what a step takes besides computing.
-std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
-                                               std::span<const double> thresholds);
 
 // The reference code's 200 equally spaced thresholds, both ends included.
 std::vector<double> threshold_grid(const MicroBatchTimes& recorded);

@@ -115,7 +115,8 @@ TEST(BackupTokens, AWorkerThatEndsTakesItsTokenAlongAndTheHangIsExplained) {
     setup.run(BackupTokens(3, 0));
     FAIL() << "the third gradient of the fifth step never comes";
   } catch (const RunFailure& failure) {
-    EXPECT_THAT(failure.what(), HasSubstr("deadlock at 5.000000 s in step 4: 2 of 3 gradients have come"));
+    EXPECT_THAT(failure.what(),
+                HasSubstr("at 5.000000 s: deadlock of the token queue in step 4: 2 of 3 gradients have come"));
     EXPECT_THAT(failure.what(), HasSubstr("all 2 workers wait for tokens; the 1 that ended took theirs with them"));
   }
 }

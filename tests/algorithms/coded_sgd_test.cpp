@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "algorithms/gradient_coding/cyclic_repetition.hpp"
+#include "algorithms/gradient_coding/fractional_repetition.hpp"
 #include "algorithms/gradient_coding/stochastic_code.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
@@ -297,7 +298,7 @@ TEST(CodedSgd, InexactMethodsGoOnUntilAllHaveLeft) {
 
 TEST(CodedSgd, WorkersWithoutPartsAreNotWaitedFor) {
   GradientCode code = ignore_stragglers(3, 0);
-  code.parts[1].clear();
+  code.parts[Rank{1}].clear();
   const SimulatedRun setup{.workers = 3, .budget = {.steps = 3}};
   const auto outcome = setup.run(coded(code));
   EXPECT_EQ(outcome.rounds.size(), 3u);

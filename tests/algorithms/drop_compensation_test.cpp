@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "algorithms/synchronous/adaptive_threshold.hpp"
+#include "algorithms/synchronous/carry_over.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/extra_steps.hpp"
+#include "algorithms/synchronous/recomputation.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/settings/settings_document.hpp"

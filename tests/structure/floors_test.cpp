@@ -19,7 +19,7 @@ const fs::path source = SYNCOPATE_SOURCE_DIR;
 
 const std::vector<std::string> floors = {
     // Ground: what every part needs.
-    "workers/units", "workers/process", "workers/random", "workers/settings",
+    "workers/units", "workers/process", "workers/random", "workers/linear_algebra", "workers/settings",
     // What is trained, and what it is trained on.
     "workers/training", "workers/datasets", "workers/models",
     // The seam, what takes time, and what formulas say of it.
@@ -76,8 +76,9 @@ TEST(Floors, AnIncludeGoesDown) {
 
 // A method sees workers and servers, and what formulas stand on: neither clusters nor delays nor where values are kept.
 TEST(Floors, AMethodKnowsNothingOfClustersDelaysAndStorage) {
-  const std::vector<std::string> known = {"workers",          "workers/units",    "workers/process", "workers/random",
-                                          "workers/settings", "workers/training", "workers/network", "workers/theory"};
+  const std::vector<std::string> known = {"workers",          "workers/units",          "workers/process",
+                                          "workers/random",   "workers/linear_algebra", "workers/settings",
+                                          "workers/training", "workers/network",        "workers/theory"};
   int seen = 0;
   for (const auto& [file, included] : includes()) {
     if (!file.starts_with("algorithms/")) continue;

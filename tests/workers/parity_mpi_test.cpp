@@ -19,6 +19,7 @@
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gradient_coding/coded_sgd.hpp"
 #include "algorithms/gradient_coding/cyclic_repetition.hpp"
+#include "algorithms/gradient_coding/fractional_repetition.hpp"
 #include "algorithms/k_batch_sync.cpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"

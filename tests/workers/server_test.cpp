@@ -56,7 +56,7 @@ Served serve_eight(int gradients_per_step) {
       ASSERT_TRUE(message);
       EXPECT_EQ(message->from, Rank{i % 2});
       if (i % 3 == 2) {
-        server.discard(*message);
+        server.keep(*message, {.is_needed = false});
       } else {
         server.keep(*message);
         server.descend(message->gradient);

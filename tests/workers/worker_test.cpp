@@ -242,17 +242,17 @@ TEST(Worker, WhoHasAskedAServerForItsModelKnowsHowFarTheTrainingHasCome) {
         worker.send_gradient(gradient);
       },
       [](Server& server) {
-        server.advance_to(3, 10);
+        server.note_steps(Rank{0}, 3);
         server.send_model(Receivers::all);
         EXPECT_FALSE(server.receive(Time{from_seconds(0.5)}));
-        server.advance_to(4, 20);
+        server.note_steps(Rank{0}, 4);
         const auto message = server.receive();
         ASSERT_TRUE(message);
         EXPECT_EQ(message->step, Step{4});
         EXPECT_TRUE(server.keep(*message, {.maximum_staleness = 0}));
       }));
   ASSERT_EQ(outcome.publications.size(), 1u);
-  EXPECT_EQ(outcome.publications[0].samples, 20);
+  EXPECT_EQ(outcome.publications[0].samples, 4);
 }
 
 // Worker 1 goes through three rounds alone, until 4.5 s, before worker 0 comes after 5 s.

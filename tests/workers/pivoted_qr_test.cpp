@@ -1,4 +1,4 @@
-#include "algorithms/gradient_coding/pivoted_qr.hpp"
+#include "workers/linear_algebra/pivoted_qr.hpp"
 
 #include <gtest/gtest.h>
 

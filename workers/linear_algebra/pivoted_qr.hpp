@@ -1,30 +1,16 @@
-// Small dense linear algebra in double precision: the QR decomposition with column pivoting, A P = Q R, by
-// Householder reflections.
+// The QR decomposition with column pivoting, A P = Q R, by Householder reflections.
 // Source:  Golub, Van Loan, "Matrix Computations", section 5.4.
+// Why not LAPACK: a gradient code is drawn anew on each rank and in each process of a sweep, and all must get the same
+//          one to the last bit; what a BLAS gives depends on the processor's kernels and on its threads. Nor does
+//          LibTorch offer a decomposition with pivots, which tell which equations of a singular matrix to keep.
 #pragma once
 
-#include <cstddef>
 #include <span>
 #include <vector>
 
+#include "workers/linear_algebra/matrix.hpp"
+
 namespace syncopate {
-
-// Row-major.
-struct Matrix {
-  Matrix(int rows, int columns)
-      : rows(rows), columns(columns), values(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns)) {}
-  double& operator()(int row, int column) { return values[index(row, column)]; }
-  double operator()(int row, int column) const { return values[index(row, column)]; }
-
-  int rows;
-  int columns;
-  std::vector<double> values;
-
- private:
-  std::size_t index(int row, int column) const {
-    return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns) + static_cast<std::size_t>(column);
-  }
-};
 
 class PivotedQr {
  public:
