@@ -93,6 +93,8 @@ std::span<const AlgorithmRow> algorithms() {
   return rows;
 }
 
+std::unique_ptr<Algorithm> make_baseline() { return std::make_unique<SyncSgd>(); }
+
 std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmContext& context) {
   const AlgorithmRow* const row = settings.row({"algorithm", "The method."}, algorithms());
   return row ? row->make(settings, context) : nullptr;

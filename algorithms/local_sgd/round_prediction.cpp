@@ -112,6 +112,7 @@ std::vector<Prediction> predictions_of(const SyncPeriod& period, const RoundForm
   auto sampled = sum_of_rounds(period, formulas.by_sampled_sums, input);
   if (!sampled || (!predictions.empty() && !misses(predictions.front(), *sampled))) return predictions;
   sampled->formula = formulas.of_sampled_sums;
+  sampled->is_sampled = true;
   sampled->sync_step_time_s = *input.times.slowest_s + input.all_reduce_s();
   sampled->sync_step_error_s = input.times.slowest_error_s;
   predictions.push_back(*sampled);

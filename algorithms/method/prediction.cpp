@@ -42,7 +42,9 @@ std::vector<SlowestWorker> slowest_workers(const PredictionInput& input) {
     result.push_back({.formula = "Eq. 4",
                       .step_s = expected_slowest_worker(input.workers, input.micro_batches, times.law),
                       .by_equation_4 = true});
-  if (times.slowest_s) result.push_back({"sampled E[T]", *times.slowest_s, times.slowest_error_s});
+  if (times.slowest_s)
+    result.push_back(
+        {.formula = "sampled E[T]", .step_s = *times.slowest_s, .error_s = times.slowest_error_s, .is_sampled = true});
   return result;
 }
 

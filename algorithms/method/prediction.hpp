@@ -41,6 +41,7 @@ struct SlowestWorker {
   double step_s = 0;   // E[T]
   double error_s = 0;  // its standard error, where it is sampled
   bool by_equation_4 = false;
+  bool is_sampled = false;
 };
 // All that can be given. By the law of a step, if it has a variance: Eq. 4 where workers are alike, independent normal
 // workers where they are not. By the drawn steps, if all workers were drawn (SampledTimes), as up to 4,096 are: their
@@ -62,6 +63,7 @@ struct Prediction {
   double step_error_s = 0;            // standard error of step_time_s, where it is a mean over drawn steps
   double kept_error = 0;              // the same of kept
   double sync_step_error_s = 0;       // and of sync_step_time_s
+  bool is_sampled = false;            // it goes by drawn steps, which are also the run's own
 
   // S_eff of Eq. 6: micro-batches per time, in multiples of synchronous SGD's.
   double effective_speedup() const { return kept * sync_step_time_s / step_time_s; }

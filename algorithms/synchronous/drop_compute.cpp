@@ -75,15 +75,22 @@ Prediction of_run(const ThresholdForecast& forecast, const SampledRounds& cut, c
           .sync_step_time_s = slowest.step_s + serial_s,
           .step_error_s = share * slowest.error_s + (1 - share) * cut.time_s.error,
           .kept_error = (1 - share) * cut.kept.error,
-          .sync_step_error_s = slowest.error_s};
+          .sync_step_error_s = slowest.error_s,
+          .is_sampled = slowest.is_sampled};
+}
+
+SlowestWorker sampled_slowest(const SampledTimes& times) {
+  return {.formula = "Eq. 6, sampled law",
+          .step_s = *times.slowest_s,
+          .error_s = times.slowest_error_s,
+          .is_sampled = true};
 }
 
 // What a threshold does to the drawn steps. None where they are not at hand.
 std::optional<Prediction> sampled_run(const ThresholdForecast& forecast, const PredictionInput& input) {
   const auto cut = sample_rounds(input.times, 1, Limits{.step_s = forecast.threshold_s});
   if (!cut) return std::nullopt;
-  const SlowestWorker slowest{"Eq. 6, sampled law", *input.times.slowest_s, input.times.slowest_error_s};
-  return of_run(forecast, *cut, slowest, input);
+  return of_run(forecast, *cut, sampled_slowest(input.times), input);
 }
 
 // The threshold that the rule finds in drawn steps.
@@ -125,8 +132,8 @@ std::optional<Prediction> searched_run(const DropThreshold& rule, const Predicti
     time_s.push_back(cut->time_s);
     kept.push_back(cut->kept);
   }
-  const SlowestWorker slowest{"Eq. 6, sampled law", *input.times.slowest_s, input.times.slowest_error_s};
-  return of_run({.from = rule.traits().begins_after}, {of_one_run(time_s), of_one_run(kept)}, slowest, input);
+  return of_run({.from = rule.traits().begins_after}, {of_one_run(time_s), of_one_run(kept)},
+                sampled_slowest(input.times), input);
 }
 
 // By the drawn steps alone.

@@ -26,7 +26,8 @@ Forecast SyncSgd::forecast(const PredictionInput& input) const {
                            .drop_rate = 0,
                            .sync_step_time_s = step_s,
                            .step_error_s = slowest.error_s,
-                           .sync_step_error_s = slowest.error_s});
+                           .sync_step_error_s = slowest.error_s,
+                           .is_sampled = slowest.is_sampled});
   }
   return Forecast::of(std::move(predictions), has_no_variance);
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "algorithms/synchronous/sync_sgd.hpp"
+#include "algorithms/registry.hpp"
 #include "workers/process/run_failure.hpp"
 
 namespace syncopate {
@@ -70,7 +70,7 @@ PredictedMethod simulated(const Run& run, Step steps) {
 
 bool is_baseline(const Run& run) { return run.algorithm->traits().is_baseline; }
 
-// Synchronous SGD in the settings whose methods it is not among.
+// The baseline, in the settings whose methods it is not among.
 std::vector<Run> missing_baselines(const std::vector<Run>& runs) {
   std::map<std::string, bool> has_one;
   for (const Run& run : runs) has_one[run.setting] |= is_baseline(run);
@@ -78,12 +78,12 @@ std::vector<Run> missing_baselines(const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     if (std::exchange(has_one[run.setting], true)) continue;
     baselines.push_back(run);
-    baselines.back().algorithm = std::make_shared<SyncSgd>();
+    baselines.back().algorithm = make_baseline();
   }
   return baselines;
 }
 
-// What goes into the model in a second, against synchronous SGD; of that itself exactly 1.
+// What goes into the model in a second, against the baseline; of that itself exactly 1.
 void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMethod& method) {
   method.simulated_speedup = method.simulated->micro_batches_per_s / baseline.micro_batches_per_s;
   const auto own = method.simulated->pace_error, other = baseline.pace_error;

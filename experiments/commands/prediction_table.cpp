@@ -69,9 +69,6 @@ std::string label_of(const PredictedMethod& method) {
   return row_label(named);
 }
 
-// None where nothing was drawn.
-Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
-
 Json json_of(const PredictedMethod& method) {
   Json simulated = nullptr;
   if (method.simulated) {
@@ -111,13 +108,17 @@ std::string prediction_table(std::span<const PredictedMethod> methods) {
     table.add_row(std::move(cells));
   };
   std::string notes;
+  bool is_sampled = false;
   for (const PredictedMethod& method : methods) {
     add(label_of(method), row_of_simulation(method));
     notes += note_of_reason(label_of(method), method.not_simulated);
-    for (const FormulaTime& formula : method.formulas) add("", row_of_formula(formula));
+    for (const FormulaTime& formula : method.formulas) {
+      add("", row_of_formula(formula));
+      is_sampled |= formula.prediction.is_sampled;
+    }
     if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-"});
   }
-  notes += note_of_sampled(table.text());
+  if (is_sampled) notes += note_of_sampled();
   return notes.empty() ? table.text() : table.text() + "\n" + notes;
 }
 

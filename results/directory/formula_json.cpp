@@ -8,11 +8,9 @@ namespace syncopate {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// None for a formula that does not go by a sample.
-Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
-
 }  // namespace
+
+Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr); }
 
 Json json_of(const FormulaTime& formula) {
   const Prediction& prediction = formula.prediction;
@@ -39,6 +37,7 @@ FormulaTime formula_of(const Json& json) {
   FormulaTime formula;
   Prediction& prediction = formula.prediction;
   json.at("formula").get_to(prediction.formula);
+  prediction.is_sampled = prediction.formula.find("sampled") != std::string::npos;  // a file says it in the name alone
   json.at("step_time_s").get_to(prediction.step_time_s);
   json.at("communication_s").get_to(prediction.communication_s);
   json.at("kept").get_to(prediction.kept);

@@ -11,6 +11,8 @@ nlohmann::ordered_json json_of(const FormulaTime& formula);  // of summary.json
 nlohmann::ordered_json json_with_errors(
     const FormulaTime& formula);  // of `predict --json`: the same and standard errors
 
+nlohmann::ordered_json json_of_error(double error);  // null where nothing was drawn
+
 // What json_of wrote. Throws nlohmann's exceptions for what is no formula.
 FormulaTime formula_of(const nlohmann::ordered_json& json);
 

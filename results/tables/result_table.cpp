@@ -115,12 +115,14 @@ std::vector<Column> columns_of_values(const std::string& clock) {
 std::string formulas_text(std::span<const RunSummary> runs) {
   std::map<std::string, std::set<std::string>> formulas_of;  // by method
   const auto formula_of = [](const RunSummary& run) { return run.predicted.back().prediction.formula; };
+  bool is_sampled = false;
   const auto counts = [](const RunSummary& run) { return run.status == RunStatus::finished && has_prediction(run); };
   for (const RunSummary& run : runs)
     if (counts(run)) formulas_of[run.method].insert(formula_of(run));
   std::vector<std::pair<std::string, std::vector<std::string>>> methods_of;  // by formula
   for (const RunSummary& run : runs) {
     if (!counts(run)) continue;
+    is_sampled |= run.predicted.back().prediction.is_sampled;
     auto found = std::ranges::find(methods_of, formula_of(run), [](const auto& entry) { return entry.first; });
     if (found == methods_of.end()) found = methods_of.insert(methods_of.end(), {formula_of(run), {}});
     const std::string label = printable(formulas_of[run.method].size() == 1 ? run.method : row_label(run));
@@ -138,7 +140,7 @@ std::string formulas_text(std::span<const RunSummary> runs) {
     }
     text += line + "\n";
   }
-  return text + note_of_sampled(text);
+  return is_sampled ? text + note_of_sampled() : text;
 }
 
 std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {

@@ -6,8 +6,7 @@
 
 namespace syncopate {
 
-std::string note_of_sampled(std::string_view formulas) {
-  if (formulas.find("sampled") == std::string_view::npos) return {};
+std::string note_of_sampled() {
   return fmt::format(
       "\"sampled\": by the delays of up to {} of the run's own steps. A run of no more steps has all its delays in\n"
       "common with the sample, so that there the formula cannot fail to agree.\n",

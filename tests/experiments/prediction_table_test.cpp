@@ -65,7 +65,7 @@ PredictedMethod by_nothing() {
 TEST(PredictionTable, WhatASampleIsIsSaidWhereAFormulaGoesByOne) {
   std::vector<PredictedMethod> methods{by_simulation_and_two_formulas()};
   EXPECT_THAT(prediction_table(methods), testing::Not(HasSubstr("the run's own steps")));
-  methods[0].formulas[1].prediction.formula = "sampled E[T]";
+  methods[0].formulas[1].prediction.is_sampled = true;
   EXPECT_THAT(prediction_table(methods), HasSubstr("up to 512 of the run's own steps"));
 }
 

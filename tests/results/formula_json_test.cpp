@@ -13,7 +13,8 @@ const FormulaTime sampled{.prediction = {.formula = "Eq. 6, sampled law",
                                          .communication_s = 0.125,
                                          .kept = 0.75,
                                          .drop_rate = 0.25,
-                                         .sync_step_time_s = 1},
+                                         .sync_step_time_s = 1,
+                                         .is_sampled = true},
                           .total_time_s = 50};
 
 TEST(FormulaJson, IsReadAsItWasWritten) {

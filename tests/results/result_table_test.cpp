@@ -243,6 +243,8 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   EXPECT_THAT(result_table(runs), Not(HasSubstr("sampled")));
   // A sample is one of the run's own delays: agreement in a short run shows nothing.
   runs[2].predicted[0].prediction.formula = "sampled law";
+  EXPECT_THAT(result_table(runs), Not(HasSubstr("the run's own steps"))) << "by no name is a formula known";
+  runs[2].predicted[0].prediction.is_sampled = true;
   EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by sampled law: B\n\"sampled\": by the delays of up to 512 of "
                                             "the run's own steps"));
   runs[2].predicted = {law_m};
