@@ -21,7 +21,7 @@ Forecast LocalSgd::forecast(const PredictionInput& input) const {
 
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context) {
   Settings period = settings.section({"period", "How many steps lie between two averages."});
-  return make_sync_period(period, {context.learning_rate_warmup, context.total_steps, context.budget_ends_alone});
+  return make_sync_period(period, {context.learning_rate_warmup, context.counts_steps, context.budget_ends_alone});
 }
 
 std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context) {

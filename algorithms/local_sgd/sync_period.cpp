@@ -93,7 +93,7 @@ std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPerio
   options.minimum = settings.integer({"minimum", "The shortest period.", "steps"}, 1, most);
   options.maximum = settings.optional_integer({"maximum", "The longest period; left out: there is no bound.", "steps"},
                                               Stated(options.minimum.value(), "minimum"), most);
-  if (!options.maximum && !context.total_steps)
+  if (!options.maximum && !context.counts_steps)
     settings.fault("maximum",
                    "must be given where the budget is not counted in steps or epochs: as the learning rate "
                    "falls the period grows without end");

@@ -56,9 +56,9 @@ std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step);
 
 // What a rule's settings depend on.
 struct SyncPeriodContext {
-  Step learning_rate_warmup{};        // default of the power rule's warmup_steps, as in the reference code
-  std::optional<Step> total_steps{};  // none: the end is not counted in steps, and `maximum` is required
-  bool budget_ends_alone = true;      // false: a round without a fixed length would never end
+  Step learning_rate_warmup{};    // default of the power rule's warmup_steps, as in the reference code
+  bool counts_steps = true;       // false: the end is not counted in steps, and `maximum` is required
+  bool budget_ends_alone = true;  // false: a round without a fixed length would never end
 };
 
 // The registry: one row per rule.

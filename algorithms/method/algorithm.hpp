@@ -32,10 +32,12 @@ struct AlgorithmContext {
   bool time_only = false;  // without a model: what a rule would measure does not exist
   bool plain_sgd = true;   // the optimizer has neither moments nor weight decay
   Step learning_rate_warmup{};
-  std::optional<Step> steps_per_epoch{};  // none: without a data set
-  std::optional<Step> total_steps{};      // none: the budget is not counted in steps
-  double shortest_micro_batch_s = 0;      // no worker's micro-batch is shorter
-  bool budget_ends_alone = true;          // false: it counts bytes alone, and never ends for who sends nothing
+  std::optional<Step> steps_per_epoch{};  // none: without a data set, or not known for its faults
+  bool has_epochs = steps_per_epoch.has_value();
+  std::optional<Step> total_steps{};  // none: the budget is not counted in steps, or not known for its faults
+  bool counts_steps = total_steps.has_value();
+  double shortest_micro_batch_s = 0;  // no worker's micro-batch is shorter
+  bool budget_ends_alone = true;      // false: it counts bytes alone, and never ends for who sends nothing
 };
 
 // Runs the algorithm on all participants of the context's cluster.

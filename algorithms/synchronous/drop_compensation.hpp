@@ -84,8 +84,9 @@ std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy);
 // What a compensation's settings depend on.
 struct DropCompensationContext {
   int micro_batches = 1;
-  std::optional<Step> steps_per_epoch{};
-  std::optional<Step> total_steps{};
+  std::optional<Step> steps_per_epoch{};  // as in AlgorithmContext
+  bool has_epochs = steps_per_epoch.has_value();
+  bool counts_steps = false;  // whether the budget does
 };
 inline const Key redundancy_key{"redundancy", "How much is computed besides (R), as a share of what is planned."};
 inline constexpr Range redundancies{.low = 0, .high = 1000};

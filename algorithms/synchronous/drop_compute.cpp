@@ -224,7 +224,8 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
   read_normalisation(settings, options);
   options.compensation = read_drop_compensation(settings, {.micro_batches = context.micro_batches,
                                                            .steps_per_epoch = context.steps_per_epoch,
-                                                           .total_steps = context.total_steps});
+                                                           .has_epochs = context.has_epochs,
+                                                           .counts_steps = context.counts_steps});
   if (options.normalisation == Normalisation::mean_rate && !options.mean_drop_rate &&
       options.compensation->carries_over())
     settings.fault("mean_drop_rate", "must be given with compensation = \"carry-over\": what is carried is kept later");

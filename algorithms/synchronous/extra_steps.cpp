@@ -53,7 +53,7 @@ std::shared_ptr<const DropCompensation> make_extra_steps(std::optional<double> r
 }
 
 std::shared_ptr<const DropCompensation> read_extra_steps(Settings& settings, const DropCompensationContext& context) {
-  if (!context.total_steps)
+  if (!context.counts_steps)
     settings.fault("compensation", "must not be extra steps where the budget counts neither steps nor epochs");
   const auto redundancy = settings.optional_number(redundancy_key, redundancies);
   const auto schedule = settings.choice(

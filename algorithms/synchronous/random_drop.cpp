@@ -39,10 +39,8 @@ std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmC
   Step from{};
   if (const auto epoch =
           settings.optional_integer({"from_epoch", "The same in epochs, instead of from_step.", "epochs"}, 0, most)) {
-    if (!context.steps_per_epoch)
-      settings.fault("from_epoch", "needs a data set; without one, give from_step");
-    else
-      from = Step{*epoch * context.steps_per_epoch->value()};
+    if (!context.has_epochs) settings.fault("from_epoch", "needs a data set; without one, give from_step");
+    if (context.steps_per_epoch) from = Step{*epoch * context.steps_per_epoch->value()};
     if (settings.has("from_step")) settings.fault("from_step", "must not be given together with from_epoch");
   } else {
     from = settings.integer({"from_step", "The first step in which batches are left out.", "steps"}, 0, most, 0);

@@ -83,7 +83,7 @@ std::shared_ptr<const DropCompensation> make_recomputation(Step every_steps) {
 std::shared_ptr<const DropCompensation> read_recomputation(Settings& settings, const DropCompensationContext& context) {
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   std::optional<Stated<std::int64_t>> epoch;
-  if (context.steps_per_epoch) epoch = Stated(context.steps_per_epoch->value(), "an epoch");
+  if (context.has_epochs) epoch = Stated(context.steps_per_epoch.value_or(1).value(), "an epoch");
   return make_recomputation(settings.integer(
       {"recompute_every_steps", "After how many steps what was dropped since is computed.", "steps"}, 1, most, epoch));
 }

@@ -13,24 +13,23 @@ Step at_least_one(Step steps) { return std::max(steps, Step{1}); }
 
 }  // namespace
 
-Budget read_budget(Settings& root, std::int64_t steps_per_epoch) {
+BudgetSection read_budget(Settings& root, const EpochLength& epoch) {
   Budget result;
   Settings budget = root.section({"budget", "When a run ends: at the first limit that is reached; at least one."});
   result.steps = budget.optional_integer({"steps", "Optimizer steps.", "steps"}, 1, most);
   const Key in_epochs{"epochs", "Times that all workers together see the training data.", "epochs"};
   if (const auto epochs = budget.optional_number(in_epochs, positive_and_finite)) {
-    const Step steps = at_least_one(steps_of_epochs(budget, "epochs", *epochs, steps_per_epoch));
-    result.steps = std::min(result.steps.value_or(most), steps);
+    if (const auto steps = steps_of_epochs(budget, "epochs", *epochs, epoch))
+      result.steps = std::min(result.steps.value_or(most), at_least_one(*steps));
   }
+  const bool counts_steps = result.steps || budget.has("epochs");
   result.samples =
       budget.optional_integer({"samples", "Samples whose gradients were used, of all workers.", "samples"}, 1, most);
   result.seconds = budget.optional_number({"seconds", "Time on the cluster's clock.", "s"}, positive_and_finite);
   result.bytes = budget.optional_integer({"bytes", "What is communicated, of all workers.", "bytes"}, 1, most);
-  if (!result.steps && !result.samples && !result.seconds && !result.bytes) {
-    root.fault("budget", "must set at least one of steps, epochs, samples, seconds, bytes");
-    result.steps = 1;
-  }
-  return result;
+  const bool is_limited = counts_steps || result.samples || result.seconds || result.bytes;
+  if (!is_limited) root.fault("budget", "must set at least one of steps, epochs, samples, seconds, bytes");
+  return {result, counts_steps || !is_limited};
 }
 
 EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) {
@@ -40,8 +39,7 @@ EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) 
   const Key in_epochs{"every_epochs", "The same in epochs, instead of every_steps.", "epochs"};
   if (const auto epochs = evaluation.optional_number(in_epochs, positive_and_finite)) {
     if (evaluation.has("every_steps")) evaluation.fault("every_steps", "must not be given together with every_epochs");
-    plan.every_steps =
-        at_least_one(steps_of_epochs(evaluation, "every_epochs", *epochs, training.objective.steps_per_epoch));
+    plan.every_steps = at_least_one(steps_of_epochs(evaluation, "every_epochs", *epochs, training.epoch).value_or(1));
   } else {
     plan.every_steps = evaluation.integer(
         {"every_steps", "The model is evaluated each time so many steps are passed, and at the end.", "steps"}, 1, most,

@@ -8,7 +8,11 @@
 namespace syncopate {
 
 // Epochs become steps; the first limit reached ends the run. Faults are collected by `root`.
-Budget read_budget(Settings& root, std::int64_t steps_per_epoch);
+struct BudgetSection {
+  Budget limits;
+  bool counts_steps = false;  // also where their number is not known for faults
+};
+BudgetSection read_budget(Settings& root, const EpochLength& epoch);
 
 EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training);
 

@@ -66,28 +66,26 @@ double shortest_micro_batch_s(const ClusterSection& cluster) {
 }
 
 // `certain`: there have been no faults so far, so nothing stands in for what is faulty.
-AlgorithmContext algorithm_context(const Definition& definition, bool certain) {
+AlgorithmContext algorithm_context(const Definition& definition, const StepBudget& steps, bool certain) {
   const ClusterSection& cluster = definition.cluster;
   const TrainingSection& training = definition.training;
   const Budget& budget = definition.budget;
-  const std::int64_t steps_per_epoch = training.objective.steps_per_epoch;
   return {.workers = cluster.workers_known ? cluster.plan.workers : most_workers,
           .micro_batches = cluster.plan.micro_batches,
           .time_only = training.plan.time_only,
           .plain_sgd = training.plan.optimizer->moments() == 0 && training.plan.optimizer->weight_decay().rate == 0,
           .learning_rate_warmup = definition.training.plan.learning_rate->options().warmup_steps,
-          .steps_per_epoch = steps_per_epoch > 0 ? std::optional<Step>(steps_per_epoch) : std::nullopt,
-          .total_steps = budget.steps,
+          .steps_per_epoch = training.epoch.steps,
+          .has_epochs = training.epoch.steps || training.epoch.is_faulty,
+          .total_steps = steps.steps,
+          .counts_steps = steps.is_counted,
           .shortest_micro_batch_s = certain && !cluster.plan.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
-          .budget_ends_alone = !budget.bytes || budget.steps || budget.seconds || budget.samples};
+          .budget_ends_alone = !budget.bytes || steps.is_counted || budget.seconds || budget.samples};
 }
 
 }  // namespace
 
 Definition read_definition(Settings& root, const DefinitionOptions& options) {
-  // These stand for values that are faulty or follow from faulty ones: so large that no check fails on them.
-  constexpr std::int64_t unknown_epoch = 1'000'000;
-  constexpr std::int64_t unknown_budget = 1'000'000'000'000'000;
   const auto is_clean = [&root] { return root.faults_so_far() == 0; };
 
   Definition result;
@@ -101,27 +99,28 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
                                          .workers = result.cluster.plan.workers,
                                          .micro_batches = result.cluster.plan.micro_batches,
                                          .looks_for_data = options.looks_for_data});
-  std::int64_t& steps_per_epoch = result.training.objective.steps_per_epoch;
-  const bool is_unknown = root.faults_so_far() > faults_before || !options.looks_for_data;
-  if (steps_per_epoch == 0 && is_unknown) steps_per_epoch = unknown_epoch;
+  EpochLength& epoch = result.training.epoch;
+  if (result.training.objective.steps_per_epoch > 0) epoch.steps = result.training.objective.steps_per_epoch;
+  epoch.is_faulty = !epoch.steps && (root.faults_so_far() > faults_before || !options.looks_for_data);
 
   if (is_clean())
     check_network_times(root, *result.cluster.plan.network, result.cluster.plan.workers,
                         result.training.plan.parameter_bytes);
 
   // The budget may count epochs, and the learning rate needs the number of steps of the budget.
-  result.budget = read_budget(root, steps_per_epoch);
+  const BudgetSection budget = read_budget(root, epoch);
+  result.budget = budget.limits;
   if (is_clean()) fit_budget_to_traces(result.cluster, result.budget);
-  if (result.budget.steps && !is_clean()) result.budget.steps = unknown_budget;
+  StepBudget steps{.is_counted = budget.counts_steps || result.budget.steps};
+  if (is_clean()) steps.steps = result.budget.steps;
   if (result.cluster.plan.to_be_measured && result.training.plan.time_only)
     root.section("cluster").fault(
         "micro_batch_s", "must be a number of seconds where training.model = \"none\": there is no model to measure");
-  result.training.plan.learning_rate =
-      read_learning_rate(root, result.budget, steps_per_epoch, result.training.plan.time_only);
+  result.training.plan.learning_rate = read_learning_rate(root, steps, epoch, result.training.plan.time_only);
   result.evaluation = read_evaluation(root, result.training);
   result.recording = read_recording(root);
   root.keep_as_written({"sweep", "Keys that take several values: a run for every combination."});
-  result.methods = read_methods(root, algorithm_context(result, is_clean()));
+  result.methods = read_methods(root, algorithm_context(result, steps, is_clean()));
   check_methods(root, result);
   return result;
 }

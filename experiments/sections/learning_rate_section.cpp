@@ -27,7 +27,8 @@ void exclusive(Settings& settings, std::string_view key, std::string_view other)
   settings.fault(key, fmt::format("must not be given together with {}", other));
 }
 
-Step read_warmup(Settings& rate, std::int64_t steps_per_epoch) {
+// None where it is not known for faults.
+std::optional<Step> read_warmup(Settings& rate, const EpochLength& epoch) {
   const auto epochs =
       rate.optional_number({"warmup_epochs", "The same in epochs, instead of warmup_steps.", "epochs"}, non_negative);
   if (!epochs)
@@ -35,10 +36,10 @@ Step read_warmup(Settings& rate, std::int64_t steps_per_epoch) {
         {"warmup_steps", "Steps in which the rate rises from `final` to `peak` on a straight line.", "steps"}, 0, most,
         0);
   if (rate.has("warmup_steps")) exclusive(rate, "warmup_steps", "warmup_epochs");
-  return steps_of_epochs(rate, "warmup_epochs", *epochs, steps_per_epoch);
+  return steps_of_epochs(rate, "warmup_epochs", *epochs, epoch);
 }
 
-std::vector<Step> read_decay_points(Settings& rate, std::int64_t steps_per_epoch) {
+std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
   const bool in_epochs = rate.has("decay_epochs");
   const std::string_view key = in_epochs ? "decay_epochs" : "decay_steps";
   if (in_epochs && rate.has("decay_steps")) exclusive(rate, "decay_steps", "decay_epochs");
@@ -46,9 +47,10 @@ std::vector<Step> read_decay_points(Settings& rate, std::int64_t steps_per_epoch
   const std::size_t faults = rate.faults_so_far();
   if (in_epochs) {
     const Key described{key, "The same in epochs, instead of decay_steps.", "epochs"};
-    for (const double epoch : rate.numbers(described, non_negative)) {
-      points.push_back(steps_of_epochs(rate, key, epoch, steps_per_epoch));
-      if (steps_per_epoch == 0) return {};
+    for (const double epochs : rate.numbers(described, non_negative)) {
+      const auto point = steps_of_epochs(rate, key, epochs, epoch);
+      if (!point) return {};
+      points.push_back(*point);
     }
   } else {
     const Key described{key, "Steps at which the rate is multiplied by `factor`, in ascending order.", "steps"};
@@ -61,24 +63,24 @@ std::vector<Step> read_decay_points(Settings& rate, std::int64_t steps_per_epoch
   return points;
 }
 
-// T of linear and cosine: declared, or that of a budget in steps or epochs.
-Step read_total(Settings& rate, const Budget& budget, std::string_view schedule) {
+// T of linear and cosine: declared, or that of a budget in steps or epochs. None where it is not known for faults.
+std::optional<Step> read_total(Settings& rate, const StepBudget& budget, std::string_view schedule) {
   const Key total{"total_steps", "The step at which the schedule ends; left out: that at which the budget does.",
                   "steps"};
   if (const auto steps = rate.optional_integer(total, 1, most)) return *steps;
-  if (budget.steps) return *budget.steps;
+  if (budget.is_counted) return budget.steps;
   rate.fault("total_steps", fmt::format("must be given: the {} schedule ends there, and the budget counts neither "
                                         "steps nor epochs",
                                         schedule));
-  return most;
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::span<const LearningRateRow> learning_rate_schedules() { return rows; }
 
-std::shared_ptr<const LearningRate> read_learning_rate(Settings& root, const Budget& budget,
-                                                       std::int64_t steps_per_epoch, bool time_only) {
+std::shared_ptr<const LearningRate> read_learning_rate(Settings& root, const StepBudget& budget,
+                                                       const EpochLength& epoch, bool time_only) {
   Settings rate = root.section("training").section({"learning_rate", "The learning rate as a function of the step."});
   LearningRate::Options options;
   const auto* const row = rate.row({"schedule", "Its course after the warm-up."}, rows, time_only ? "constant" : "");
@@ -88,14 +90,16 @@ std::shared_ptr<const LearningRate> read_learning_rate(Settings& root, const Bud
                   time_only ? std::optional(options.peak) : std::nullopt);
   options.final = rate.number({"final", "The rate at the end of a linear or cosine schedule."}, non_negative, 1e-6);
   const std::size_t faults = rate.faults_so_far();
-  options.warmup_steps = read_warmup(rate, steps_per_epoch);
+  const std::optional<Step> warmup_steps = read_warmup(rate, epoch);
+  options.warmup_steps = warmup_steps.value_or(0);
   if (options.shape == Shape::step) {
-    options.decay_steps = read_decay_points(rate, steps_per_epoch);
+    options.decay_steps = read_decay_points(rate, epoch);
     options.decay_factor = rate.number({"factor", "What the rate is multiplied by at each of them."},
                                        {.low = 0, .low_open = true, .high_open = true}, options.decay_factor);
   } else if (options.shape != Shape::constant) {
-    options.total_steps = read_total(rate, budget, row->name);
-    if (options.total_steps <= options.warmup_steps) {
+    const std::optional<Step> total_steps = read_total(rate, budget, row->name);
+    options.total_steps = total_steps.value_or(most);
+    if (total_steps && warmup_steps && *total_steps <= *warmup_steps) {
       const std::string_view warmup = rate.has("warmup_epochs") ? "warmup_epochs" : "warmup_steps";
       if (rate.faults_so_far() == faults)
         rate.fault(warmup, fmt::format("must end before the schedule does, at step {}", options.total_steps.value()));

@@ -87,13 +87,11 @@ TrainingSection read_training(Settings& root, const ObjectiveContext& context) {
   return result;
 }
 
-Step steps_of_epochs(Settings& settings, std::string_view key, double epochs, std::int64_t steps_per_epoch) {
-  if (steps_per_epoch == 0) {
-    settings.fault(key, "must not count epochs: there is no data set that fixes their length");
-    return 1;
-  }
+std::optional<Step> steps_of_epochs(Settings& settings, std::string_view key, double epochs, const EpochLength& epoch) {
   constexpr double most = 1e15;
-  return std::llround(std::min(epochs * static_cast<double>(steps_per_epoch), most));
+  if (epoch.steps) return Step{std::llround(std::min(epochs * static_cast<double>(epoch.steps->value()), most))};
+  if (!epoch.is_faulty) settings.fault(key, "must not count epochs: there is no data set that fixes their length");
+  return std::nullopt;
 }
 
 }  // namespace syncopate

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -16,19 +17,32 @@
 
 namespace syncopate {
 
+// How many steps an epoch has: none where there is no data set, or where what says so is faulty. What would follow from
+// that is then no fault of its own.
+struct EpochLength {
+  std::optional<Step> steps{};
+  bool is_faulty = false;
+};
+
 struct TrainingSection {
   ObjectivePlan objective;
   TrainingPlan plan;  // its learning rate is read later
+  EpochLength epoch;
 };
 
 // Never has a null optimizer; faults are collected by the settings. In a time-only run everything but
 // `parameters` is optional.
 TrainingSection read_training(Settings& root, const ObjectiveContext& context);
 
-// The table [training.learning_rate]. `budget` gives the total number of steps where the file does not;
-// steps_per_epoch = 0: there is no data set. Never null.
-std::shared_ptr<const LearningRate> read_learning_rate(Settings& root, const Budget& budget,
-                                                       std::int64_t steps_per_epoch, bool time_only);
+// The steps of a budget: whether it counts them, and how many they are, as far as its keys are without faults.
+struct StepBudget {
+  bool is_counted = false;
+  std::optional<Step> steps{};
+};
+
+// The table [training.learning_rate]. `budget` gives the total number of steps where the file does not. Never null.
+std::shared_ptr<const LearningRate> read_learning_rate(Settings& root, const StepBudget& budget,
+                                                       const EpochLength& epoch, bool time_only);
 
 // One row per schedule that [training.learning_rate] may name.
 struct LearningRateRow {
@@ -46,7 +60,7 @@ struct OptimizerRow {
 };
 std::span<const OptimizerRow> optimizers();
 
-// `epochs` in optimizer steps, rounded to the nearest; a fault at `key` where there is no data set.
-Step steps_of_epochs(Settings& settings, std::string_view key, double epochs, std::int64_t steps_per_epoch);
+// `epochs` in optimizer steps, rounded to the nearest; none, with a fault at `key`, where there is no data set.
+std::optional<Step> steps_of_epochs(Settings& settings, std::string_view key, double epochs, const EpochLength& epoch);
 
 }  // namespace syncopate

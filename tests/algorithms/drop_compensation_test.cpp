@@ -295,7 +295,7 @@ std::string faults_of(const std::string& keys, const DropCompensationContext& co
   return document.check().report();
 }
 
-const DropCompensationContext in_steps{.micro_batches = 4, .steps_per_epoch = 100, .total_steps = 1000};
+const DropCompensationContext in_steps{.micro_batches = 4, .steps_per_epoch = 100, .counts_steps = true};
 
 TEST(DropCompensationSettings, WhatACompensationNeedsIsMissed) {
   EXPECT_THAT(faults_of("compensation = \"extra-steps\"", {.micro_batches = 4}), HasSubstr("compensation"));

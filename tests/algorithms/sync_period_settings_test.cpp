@@ -22,7 +22,7 @@ struct Reading {
   std::string resolved;
 };
 
-Reading read(const std::string& table, const SyncPeriodContext& context = {.total_steps = 1000}) {
+Reading read(const std::string& table, const SyncPeriodContext& context = {}) {
   SettingsDocument document(parse_toml("period = " + table, "test.toml"));
   Settings settings = document.root().section("period");
   Reading reading;
@@ -58,15 +58,17 @@ TEST(SyncPeriodSettings, ThePowerRuleIsQuadraticWithoutWarmUpUnlessTold) {
 }
 
 TEST(SyncPeriodSettings, TheWarmUpIsThatOfTheLearningRateUnlessTold) {
-  const SyncPeriodContext context{.learning_rate_warmup = 50, .total_steps = 1000};
+  const SyncPeriodContext context{.learning_rate_warmup = 50};
   const auto reading = read(R"({ rule = "power", coefficient = 1, minimum = 4 })", context);
   EXPECT_EQ(reading.period->at(49, 0.125, 1000), Step{4});
   EXPECT_EQ(reading.period->at(50, 0.125, 1000), Step{64});
 }
 
 TEST(SyncPeriodSettings, WithoutAnEndInStepsTheMaximumIsRequired) {
-  EXPECT_THAT(read(R"({ rule = "power", coefficient = 1, minimum = 4 })", {}).faults, HasSubstr("maximum"));
-  EXPECT_EQ(read(R"({ rule = "power", coefficient = 1, minimum = 4, maximum = 9 })", {}).faults, "");
+  EXPECT_THAT(read(R"({ rule = "power", coefficient = 1, minimum = 4 })", {.counts_steps = false}).faults,
+              HasSubstr("maximum"));
+  EXPECT_EQ(read(R"({ rule = "power", coefficient = 1, minimum = 4, maximum = 9 })", {.counts_steps = false}).faults,
+            "");
 }
 
 TEST(SyncPeriodSettings, TheWarmUpPeriodIsTheMinimumUnlessTold) {
@@ -93,7 +95,8 @@ TEST(SyncPeriodSettings, SwapReadsItsSwitch) {
 }
 
 TEST(SyncPeriodSettings, SwapNeedsABudgetThatEndsWithoutCommunication) {
-  EXPECT_EQ(read(R"({ rule = "swap", switch_step = 3 })", {}).faults, "");  // counted in seconds, say
+  EXPECT_EQ(read(R"({ rule = "swap", switch_step = 3 })", {.counts_steps = false}).faults,
+            "");  // counted in seconds, say
   EXPECT_THAT(read(R"({ rule = "swap", switch_step = 3 })", {.budget_ends_alone = false}).faults, HasSubstr("bytes"));
 }
 
