@@ -15,15 +15,12 @@ double PredictionInput::average_s(const AveragePolicy& policy) const {
 }
 
 Bytes PredictionInput::averaged_bytes(const AveragePolicy& policy) const {
-  const auto averaged = std::count(policy.moments.begin(), policy.moments.begin() + moments, StatePolicy::average);
-  return Bytes{(1 + averaged) * parameter_bytes.value()};
+  return Bytes{policy.averaged_vectors(moments) * parameter_bytes.value()};
 }
 
 double PredictionInput::message_s(int servers) const {
-  // A slice has whole parameters; the last of equal slices is never the smaller one.
-  const Slice last{.index = servers - 1, .count = servers};
-  const std::int64_t bytes_each = 4, parameters = parameter_bytes.value() / bytes_each;
-  const Bytes payload{bytes_each * (last.end(parameters) - last.begin(parameters))};
+  const Slice last{.index = servers - 1, .count = servers};  // of equal slices never the smaller one
+  const Bytes payload = last.bytes_of(parameter_bytes);
   return to_seconds(network.message({.from = Rank{0}, .to = Rank{workers}, .payload = payload}));
 }
 

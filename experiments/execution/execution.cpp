@@ -27,25 +27,6 @@ namespace {
 
 using HostClock = std::chrono::steady_clock;
 
-// What the participants of a run share. Members are destroyed from the last to the first: the
-// executor before what its tasks refer to.
-struct Shared {
-  Shared(const Run& run, const Machinery& machinery);
-
-  std::shared_ptr<const Objective> objective;
-  std::optional<Training> training;
-  Executor executor;
-};
-
-Shared::Shared(const Run& run, const Machinery& machinery)
-    : objective(run.training.make_objective ? run.training.make_objective() : nullptr),
-      executor(machinery.mpi ? 0 : machinery.threads) {
-  const Training::Options options{
-      .clip_norm = run.training.clip_norm, .train_samples = run.evaluation.train_samples, .seed = run.seed};
-  training.emplace(objective, run.training.optimizer, options, executor);
-  if (!objective) training->set_parameter_bytes(run.training.parameter_bytes);
-}
-
 // The rank that publishes the model: the server's, but worker 0 where several servers hold parts of it.
 int publishing_rank(const Run& run) { return run.algorithm->traits().servers == 1 ? run.cluster.workers : 0; }
 // The rank that closes rows of steps.csv: the first server's where there is one.
@@ -107,16 +88,16 @@ std::string reason_of(const std::exception& problem, const Run& run) {
 }
 
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
-void run_recorded(const Run& run, const Machinery& machinery, Shared& shared, Recorder& recorder, Outcome& outcome,
-                  const std::function<void(const std::string&)>& before_abort) {
+void run_recorded(const Run& run, const Machinery& machinery, RunTraining& training, Recorder& recorder,
+                  Outcome& outcome, const std::function<void(const std::string&)>& before_abort) {
   const bool publishes = !machinery.mpi || machinery.mpi->rank() == publishing_rank(run);
   const bool records = publishes || machinery.mpi->rank() == booking_rank(run);
   RunObserver* observer = records ? &recorder : nullptr;
   RunRecord record = make_record(run, machinery);
   RunRecord* const wanted = record.spans || record.durations ? &record : nullptr;
-  const auto cluster = make_cluster(run, machinery, *shared.training, observer, wanted, before_abort);
-  const RunContext context = context_of(run, *cluster, *shared.training, observer);
-  if (machinery.mpi && shared.objective) warm_up(run, *shared.objective);
+  const auto cluster = make_cluster(run, machinery, *training.training, observer, wanted, before_abort);
+  const RunContext context = context_of(run, *cluster, *training.training, observer);
+  if (machinery.mpi && training.objective) warm_up(run, *training.objective);
   if (publishes) recorder.begin(context.initial_model, run.training.learning_rate->at(Step{0}));
   try {
     outcome.totals = run_algorithm(*run.algorithm, context);
@@ -148,9 +129,10 @@ Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Reco
 
 void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, Progress& progress,
                   const std::function<void(const Outcome&)>& before_abort) {
-  Shared shared(run, machinery);
+  RunTraining training(run, run.training.make_objective ? run.training.make_objective() : nullptr,
+                       machinery.mpi ? 0 : machinery.threads);
   outcome.samples_per_micro_batch =
-      shared.objective ? shared.objective->samples_per_micro_batch() : run.training.samples_per_micro_batch;
+      training.objective ? training.objective->samples_per_micro_batch() : run.training.samples_per_micro_batch;
   Recorder* listened = nullptr;
   Recorder recorder({.plan = run.evaluation,
                      .defer = machinery.mpi != nullptr,
@@ -159,7 +141,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
                          [&] {
                            if (progress.due()) progress.show(listened->position());
                          }},
-                    *shared.training);
+                    *training.training);
   listened = &recorder;
   const auto save_before_abort = [&](const std::string& what) {
     if (interrupted()) machinery.mpi->abort_as_told(what_stays);
@@ -169,7 +151,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
     before_abort(outcome);
   };
   const auto start = HostClock::now();
-  run_recorded(run, machinery, shared, recorder, outcome, save_before_abort);
+  run_recorded(run, machinery, training, recorder, outcome, save_before_abort);
   outcome.host_s = std::chrono::duration<double>(HostClock::now() - start).count();
   outcome.recording = recorder.recording();
   if (machinery.mpi) outcome.recording = gather_on_rank_0(*machinery.mpi, run, outcome.recording);

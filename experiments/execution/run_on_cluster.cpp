@@ -1,8 +1,18 @@
 #include "experiments/execution/run_on_cluster.hpp"
 
+#include <utility>
+
 #include "workers/simulated/fibers_then_lockstep.hpp"
 
 namespace syncopate {
+
+RunTraining::RunTraining(const Run& run, std::shared_ptr<const Objective> trained, int threads)
+    : objective(std::move(trained)), executor(threads) {
+  const Training::Options options{
+      .clip_norm = run.training.clip_norm, .train_samples = run.evaluation.train_samples, .seed = run.seed};
+  training.emplace(objective, run.training.optimizer, options, executor);
+  if (!objective) training->set_parameter_bytes(run.training.parameter_bytes);
+}
 
 std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& training, RunObserver* observer,
                                                 RunRecord* record) {

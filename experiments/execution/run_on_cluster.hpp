@@ -1,12 +1,24 @@
-// A run's cluster and its context, as all who execute runs assemble them.
+// What a run trains with, its cluster and its context, as all who execute runs assemble them.
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "results/run/run.hpp"
 #include "workers/cluster/run_record.hpp"
 
 namespace syncopate {
+
+// What the participants of a run train with. Members are destroyed from the last to the first: the executor before what
+// its tasks refer to.
+struct RunTraining {
+  // Without an objective time alone passes. `threads`: of the executor.
+  RunTraining(const Run& run, std::shared_ptr<const Objective> objective, int threads);
+
+  std::shared_ptr<const Objective> objective;
+  std::optional<Training> training;
+  Executor executor;
+};
 
 // On virtual time. `observer` and `record` may be null; what is given outlives the cluster.
 std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& training, RunObserver* observer,

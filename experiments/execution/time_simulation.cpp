@@ -115,11 +115,9 @@ std::optional<double> end_of_budget(const Run& run, const Waypoint& so_far, cons
 }
 
 RunTotals run_time_only(const Run& run, const Budget& budget, RunObserver& observer) {
-  Executor executor(0);
-  Training training(nullptr, run.training.optimizer, {}, executor);
-  training.set_parameter_bytes(run.training.parameter_bytes);
-  const auto cluster = make_simulated_cluster(run, training, &observer, nullptr);
-  RunContext context = context_of(run, *cluster, training, &observer);
+  RunTraining nothing(run, nullptr, 0);
+  const auto cluster = make_simulated_cluster(run, *nothing.training, &observer, nullptr);
+  RunContext context = context_of(run, *cluster, *nothing.training, &observer);
   context.budget = budget;
   return run_algorithm(*run.algorithm, context);
 }

@@ -35,28 +35,19 @@ Collective Collective::all_gather(std::span<const double> numbers) {
   return {.kind = Kind::all_gather, .numbers = {numbers.begin(), numbers.end()}};
 }
 
-namespace {
-
-// A slice of the parameters; what is moved besides goes with the first one.
-Bytes bytes_of(std::int64_t floats, std::int64_t parameters, Slice slice) {
-  const std::int64_t besides = slice.index == 0 ? floats - parameters : 0;
-  return Bytes{4 * (slice.end(parameters) - slice.begin(parameters) + besides)};
-}
-
-}  // namespace
-
 Bytes payload_of(const Collective& collective, const Training& training) {
   const auto numbers = static_cast<Bytes::Rep>(collective.numbers.size());
-  const Bytes::Rep parameters = training.parameter_bytes().value() / 4;
+  const Bytes parameters = training.parameter_bytes();
   switch (collective.kind) {
     case Collective::Kind::all_reduce:
     case Collective::Kind::partial_all_reduce:
-      return bytes_of(parameters, parameters, collective.slice) + Bytes{4 * numbers};
-    case Collective::Kind::average:
-      return bytes_of(static_cast<std::int64_t>(training.averaged_size(collective.policy)), parameters,
-                      collective.slice);
+      return collective.slice.bytes_of(parameters) + Bytes{4 * numbers};
+    case Collective::Kind::average: {  // what is averaged besides goes with the first slice
+      const Bytes all{static_cast<Bytes::Rep>(4 * training.averaged_size(collective.policy))};
+      return collective.slice.bytes_of(parameters) + (collective.slice.index == 0 ? all - parameters : Bytes{});
+    }
     case Collective::Kind::broadcast:
-      return training.parameter_bytes();
+      return parameters;
     case Collective::Kind::all_gather:
       return Bytes{8 * numbers};
     case Collective::Kind::barrier:

@@ -77,10 +77,8 @@ using ReceivedMessage = std::unique_ptr<Message, GiveBack>;
 // number. A message without values costs its latency alone.
 inline Bytes message_bytes(const Message& message, Bytes parameter_bytes) {
   Bytes::Rep bytes = 8 * static_cast<Bytes::Rep>(message.numbers.size());
-  if (message.has_values()) {
-    const Bytes::Rep floats = parameter_bytes.value() / 4;
-    bytes += (message.gradient.wide() ? 8 : 4) * (message.slice.end(floats) - message.slice.begin(floats));
-  }
+  if (message.has_values())
+    bytes += (message.gradient.wide() ? 2 : 1) * message.slice.bytes_of(parameter_bytes).value();
   return Bytes{bytes};
 }
 

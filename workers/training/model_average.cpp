@@ -97,11 +97,9 @@ CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size) {
 std::size_t Training::averaged_size(const AveragePolicy& policy) const {
   const auto declared = static_cast<std::size_t>(declared_bytes_.value()) / sizeof(float);
   const std::size_t parameters = objective_ ? objective_->parameters() : declared;
-  std::size_t size = parameters;
-  for (int i = 0; optimizer_ && i < optimizer_->moments(); ++i)
-    if (averages(policy, i)) size += parameters;
-  if (objective_ && policy.buffers == StatePolicy::average) size += objective_->buffers();
-  return size;
+  const int vectors = policy.averaged_vectors(optimizer_ ? optimizer_->moments() : 0);
+  const bool averages_buffers = objective_ && policy.buffers == StatePolicy::average;
+  return static_cast<std::size_t>(vectors) * parameters + (averages_buffers ? objective_->buffers() : 0);
 }
 
 void Training::write_averaged(const ModelStatePtr& state, const AveragePolicy& policy, float* out) {

@@ -44,6 +44,11 @@ struct Slice {
   int count = 1;
   std::int64_t begin(std::int64_t size) const { return size * index / count; }
   std::int64_t end(std::int64_t size) const { return size * (index + 1) / count; }
+  // On the network, of parameters that take so many bytes as a whole; each is in one slice as a whole.
+  Bytes bytes_of(Bytes parameters) const {
+    constexpr std::int64_t each = 4;
+    return Bytes{each * (end(parameters.value() / each) - begin(parameters.value() / each))};
+  }
   auto operator<=>(const Slice&) const = default;
 };
 

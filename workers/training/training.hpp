@@ -2,6 +2,7 @@
 // workers call it to step and average their states, and it hands the work to the executor.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,11 @@ struct AveragePolicy {
   // every moment is reset.
   std::array<StatePolicy, 2> moments = {StatePolicy::keep, StatePolicy::keep};
   StatePolicy buffers = StatePolicy::average;  // BatchNorm statistics; reset: to their initial values
+
+  // How many vectors as long as the parameters it averages: these, and of so many moments those that are averaged.
+  int averaged_vectors(int optimizer_moments) const {
+    return 1 + static_cast<int>(std::count(moments.begin(), moments.begin() + optimizer_moments, StatePolicy::average));
+  }
   bool operator==(const AveragePolicy&) const = default;
 };
 
