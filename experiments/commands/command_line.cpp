@@ -1,0 +1,149 @@
+#include "experiments/commands/command_line.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <sstream>
+
+#include "experiments/commands/listing.hpp"
+#include "workers/settings/nearest_name.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr const char* examples = R"(Examples:
+  syncopate check experiments/quickstart.toml
+  syncopate predict experiments/quickstart.toml
+  syncopate run experiments/quickstart.toml
+  syncopate run experiments/quickstart.toml training.model=cnn seeds=[1] budget.epochs=2
+  syncopate run experiments/quickstart.toml methods.dropcompute.threshold_s=0.05
+  mpirun -n 4 syncopate run experiments/quickstart.toml cluster.workers=4
+  syncopate compare experiments/examples/reality.toml
+  syncopate list algorithms
+  syncopate list dropcompute
+
+Exit status:
+  0    all right
+  1    something failed while running
+  2    bad usage or configuration; nothing was run
+  130  interrupted (Ctrl-C)
+)";
+
+void add_experiment(CLI::App& command, CommandLine& line) {
+  command.add_option("FILE", line.file, "the experiment, a TOML file")->required();
+  command.add_option("key=value", line.overrides, "set a key of the file, such as training.learning_rate.peak=0.1");
+  command.add_option("--limit", line.most_runs, "refuse an experiment of more runs")
+      ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()))
+      ->option_text(fmt::format("N [{}]", line.most_runs));
+}
+
+void add_run_options(CLI::App& command, RunOptions& options) {
+  command.add_option("--results", options.results_directory, "where the runs' directories go")
+      ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; })
+      ->option_text(fmt::format("DIR [{}]", options.results_directory));
+  command.add_option("--threads", options.threads, "threads that compute; 0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->option_text("N [0]");
+  command.add_flag("--rerun", options.rerun, "repeat runs that are already there");
+  command.add_flag("--quiet", options.quiet, "only the final table and errors");
+}
+
+void add_choice_of_runs(CLI::App& command, CommandLine& line) {
+  const std::map<std::string, ClusterChoice> clusters = {
+      {"auto", ClusterChoice::automatic}, {"simulated", ClusterChoice::simulated}, {"mpi", ClusterChoice::mpi}};
+  command.add_option("--cluster", line.options.cluster, "auto: mpi when started by mpirun or srun, else simulated")
+      ->transform(CLI::CheckedTransformer(clusters))
+      ->option_text("auto|simulated|mpi [auto]");
+  command.add_option("--only", line.only, "only the runs whose hash begins so; `check` shows them")
+      ->allow_extra_args(false)
+      ->option_text("HASH ...");
+}
+
+void add_compare_options(CLI::App& command, CompareOptions& options) {
+  const auto add_tolerance = [&command](const char* name, double& tolerance, const char* text) {
+    command
+        .add_option_function<double>(
+            name, [&tolerance](double percent) { tolerance = percent / 100; }, text)
+        ->check(CLI::Range(0.0, 100.0))
+        ->option_text(fmt::format("PERCENT [{}]", 100 * tolerance));
+  };
+  add_tolerance("--step-time-tolerance", options.tolerances.step_time, "how far times per step may differ");
+  add_tolerance("--drop-rate-tolerance", options.tolerances.drop_rate, "and drop rates, in percentage points");
+  command.add_flag("--check", options.check, "exit status 1 also where something differs by more");
+  command.add_flag("--all-seeds", options.all_seeds, "all seeds of the file; default: the first");
+  command.add_option("--mpiexec", options.mpiexec, "what starts MPI programs; default: MPIEXEC, or as built")
+      ->option_text("COMMAND");
+  command.add_option("--json", options.json, "also write the result there; it always stands beside the runs")
+      ->option_text("FILE");
+  command.add_option("--markdown", options.markdown, "also write it there, as a table for readers")
+      ->option_text("FILE");
+}
+
+void add_commands(CLI::App& app, CommandLine& line) {
+  app.footer(examples);
+  app.require_subcommand(1);
+  app.set_version_flag(
+      "--version", [] { return version_text(); }, "versions, and the BLAS kernel in use");
+  CLI::App* run = app.add_subcommand("run", "run an experiment and print its table");
+  add_experiment(*run, line);
+  add_run_options(*run, line.options);
+  add_choice_of_runs(*run, line);
+  CLI::App* check = app.add_subcommand("check", "print the resolved experiment and its runs, run nothing");
+  add_experiment(*check, line);
+  check->add_flag("--ranks", line.ranks, "print only the number of processes that it needs under MPI");
+  CLI::App* foretell = app.add_subcommand(
+      "predict", "what the methods will take, by formulas and a short simulation of time; nothing is trained");
+  add_experiment(*foretell, line);
+  foretell->add_flag("--json", line.json, "for programs");
+  CLI::App* both = app.add_subcommand(
+      "compare", "run an experiment on the simulated cluster and under mpirun, and print the error of the first");
+  add_experiment(*both, line);
+  add_run_options(*both, line.options);
+  add_compare_options(*both, line.compare);
+  CLI::App* list = app.add_subcommand("list", "what an experiment file may name, and every key of a name");
+  list->add_option("NAME", line.listed,
+                   "algorithms, delays, networks, models, datasets, schedules or optimizers; or the name of one of "
+                   "them, or a key; all kinds if left out");
+  list->add_flag("--write-pages", line.writes_pages,
+                 "in a checkout: write experiments/reference.md and the table in algorithms/README.md anew");
+}
+
+// Where the first word is no command, it is named; CLI11 would miss one.
+void check_command(const CLI::App& app, int argc, char** argv) {
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (word.empty() || word.front() == '-') return;
+  std::vector<std::string> known;
+  std::string list;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    known.push_back(command->get_name());
+    list += (list.empty() ? "" : ", ") + known.back();
+  }
+  if (std::ranges::find(known, word) == known.end())
+    throw ConfigurationFault(
+        fmt::format("{}: unknown command; must be one of {}{}", word, list, suggestion(word, known)));
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, char** argv) {
+  CommandLine line;
+  CLI::App app("Syncopate compares methods of data-parallel training under the same stragglers.", "syncopate");
+  add_commands(app, line);
+  check_command(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+    line.command = app.get_subcommands().front()->get_name();
+  } catch (const CLI::ParseError& outcome) {  // also --help and --version
+    std::ostringstream text;
+    app.exit(outcome, text, text);
+    line.answer = text.str();
+    if (outcome.get_exit_code() != 0)
+      throw ConfigurationFault(line.answer.substr(0, line.answer.find_last_not_of('\n') + 1));
+  }
+  return line;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,32 @@
+// The command line: what may be said on it, and what was.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "experiments/commands/compare.hpp"
+#include "experiments/execution/runner.hpp"
+#include "experiments/sections/experiment.hpp"
+
+namespace syncopate {
+
+struct CommandLine {
+  std::string command;  // empty where CLI11 has answered by itself: --help and --version
+  std::string answer;   // then: what it says
+  std::string file;
+  std::vector<std::string> overrides;
+  std::string listed;
+  bool writes_pages = false;
+  bool ranks = false;
+  bool json = false;
+  std::vector<std::string> only;
+  RunOptions options;
+  CompareOptions compare;
+  std::int64_t most_runs = LoadOptions().most_runs;
+};
+
+// Throws ConfigurationFault, with what is wrong.
+CommandLine parse_command_line(int argc, char** argv);
+
+}  // namespace syncopate
