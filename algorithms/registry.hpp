@@ -12,7 +12,7 @@ namespace syncopate {
 // The registry: one row per method. It feeds `syncopate list`, the error messages and the tests.
 struct AlgorithmRow {
   std::string_view name;      // as written in TOML
-  std::string_view family;    // heads the rows of its kind in `syncopate list`
+  std::string_view family;    // the folder that it stands in; heads the rows of its kind in `syncopate list`
   std::string_view sentence;  // what it does
   std::string_view source;    // paper
   std::unique_ptr<Algorithm> (*make)(Settings& settings, const AlgorithmContext& context);

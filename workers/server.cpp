@@ -91,7 +91,7 @@ void Server::send_model(Receivers to, Here at) {
 }
 
 // A gradient is booked once: by the first of several servers.
-bool Server::keep(const Message& message, const KeepOptions& options) {
+bool Server::accept(const Message& message, const AcceptOptions& options) {
   const Step staleness = step_ - message.step;
   const bool is_stale = options.maximum_staleness && staleness > *options.maximum_staleness;
   const bool is_old = options.maximum_age < longest_duration && now() - sent_at_[message.from] > options.maximum_age;

@@ -21,15 +21,15 @@ enum class Receivers {
             // accepted wait for the next version, late ones get the newest at once
 };
 
-// Of which gradients a server keeps.
-struct KeepOptions {
+// Which gradients a server accepts.
+struct AcceptOptions {
   std::optional<Step> maximum_staleness{};  // in steps since the model that it was computed at; none: however many
   Duration maximum_age = longest_duration;  // since that model was sent
   bool is_needed = true;                    // false: it is discarded however new it is
   std::int64_t copies = 0;  // micro-batches of it that another worker has already brought: they count as dropped
 };
 
-inline constexpr KeepOptions any_gradient{};
+inline constexpr AcceptOptions any_gradient{};
 
 class Server final : public Participant {
  public:
@@ -54,9 +54,9 @@ class Server final : public Participant {
   void send_model(Rank to, Step label, Here at = Here::current());
   void send_model(Receivers to, Here at = Here::current());
 
-  // What becomes of a received gradient, for the accounts, which every gradient needs once: it is kept, unless it is
-  // staler or older than it may be, or not needed; then it is discarded. Whether it is kept.
-  bool keep(const Message& message, const KeepOptions& options = any_gradient);
+  // What becomes of a received gradient, which every one needs once: it is accepted, and counts as kept, unless it is
+  // staler or older than it may be, or not needed; then it is discarded. Whether it is accepted.
+  bool accept(const Message& message, const AcceptOptions& options = any_gradient);
 
   // Declares that a step uses so many gradients, where one of the experiment file uses one of each worker (not said:
   // N). Budget, schedule and reports then go by the file's steps, so that equal budgets mean equal samples. Called

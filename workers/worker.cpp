@@ -49,7 +49,7 @@ std::optional<Gradient> Worker::compute_slot(const MicroBatch& slot, const Micro
   while (true) {
     auto gradient = context_.cluster.compute_gradient(rank_, model_, slot, samples, deadline);
     if (gradient || !loses_state(attempts)) return gradient;
-    go_back_to_agreed();
+    recover();
   }
 }
 
@@ -67,7 +67,7 @@ Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
       ++m;
       if (!restarts_step) attempts = {.of = slot_of(m)};
     } else if (loses_state(attempts) && !restarts_step) {
-      go_back_to_agreed();
+      recover();
     } else {
       discard(std::exchange(sum, {}));
       m = 0;
@@ -99,21 +99,21 @@ void Worker::give_up(const Attempts& attempts) const {
 
 void Worker::declare_newest(const ModelStatePtr& model) {
   if (!may_lose_state_) return;
-  if (!agreed_model_) agreed_model_ = {model, since_sync_.kept, kept_total_, since_sync_.compute_time};
-  agreed_model_->model = model;
+  if (!recovery_) recovery_ = {model, since_sync_.kept, kept_total_, since_sync_.compute_time};
+  recovery_->model = model;
 }
 
 // Local steps since the last agreement are gone: their time was for nothing, and they count as planned alone.
-void Worker::go_back_to_agreed() {
-  if (!agreed_model_) return;
-  const std::int64_t lost = since_sync_.kept - agreed_model_->kept;
-  const Duration lost_time = since_sync_.compute_time - agreed_model_->compute_time;
+void Worker::recover() {
+  if (!recovery_) return;
+  const std::int64_t lost = since_sync_.kept - recovery_->kept;
+  const Duration lost_time = since_sync_.compute_time - recovery_->compute_time;
   if (lost > 0) context_.cluster.discard(rank_, {rank_, lost, lost_time});
-  since_sync_.kept = agreed_model_->kept;
-  since_sync_.compute_time = agreed_model_->compute_time;
-  kept_total_ = agreed_model_->kept_total;
-  model_ = agreed_model_->model;
-  agreed_model_.reset();
+  since_sync_.kept = recovery_->kept;
+  since_sync_.compute_time = recovery_->compute_time;
+  kept_total_ = recovery_->kept_total;
+  model_ = recovery_->model;
+  recovery_.reset();
 }
 
 // The next step of the data.
@@ -179,8 +179,7 @@ bool Worker::nobody_can_send() const {
 void Worker::descend(const Gradient& gradient, const StepOptions& options) {
   // What has been summed over the workers is counted there, with the step that follows.
   if (!gradient.reduced()) {
-    if (may_lose_state_ && !agreed_model_)
-      agreed_model_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
+    if (may_lose_state_ && !recovery_) recovery_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
     since_sync_.kept += gradient.micro_batches();
     since_sync_.planned += micro_batches();
     since_sync_.compute_time += gradient.compute_time();
@@ -189,6 +188,10 @@ void Worker::descend(const Gradient& gradient, const StepOptions& options) {
   }
   take_step(gradient, options);
   next_micro_batch_ = 0;
+}
+
+Duration Worker::micro_batch_time(const Gradient& last) const {
+  return last.compute_time() + context_.cluster.sleep_after(rank_, {rank_, step_, next_micro_batch_ - 1});
 }
 
 void Worker::discard(const Gradient& gradient) {

@@ -65,10 +65,9 @@ class Worker final : public Participant {
   // The same on other samples: those of another worker's part of the data, or of a step gone by. The time
   // it takes is that of the next micro-batch all the same.
   std::optional<Gradient> compute_gradient(const MicroBatch& samples, const Deadline& deadline = {});
-  // What a timer around the micro-batch computed last shows, with the sleep that delays may put behind it.
-  Duration micro_batch_time(const Gradient& last) const {
-    return last.compute_time() + context_.cluster.sleep_after(rank_, {rank_, step_, next_micro_batch_ - 1});
-  }
+  // What a timer of its own shows of the micro-batch computed last: how long it took, with the pause that it makes
+  // before the next one. The step's clock, now(), has not seen the pause yet.
+  Duration micro_batch_time(const Gradient& last) const;
 
   // Sum over M micro-batches: a whole step's gradient, not yet divided; nothing if the deadline passes first, or if
   // this worker's data are used up, or nobody is left who could send the message that it computes until.
@@ -135,7 +134,7 @@ class Worker final : public Participant {
 
  private:
   // What a worker goes back to that loses its state: where its local steps since the last agreement began.
-  struct Agreed {
+  struct Recovery {
     ModelStatePtr model;
     std::int64_t kept = 0;  // these three: of the counts below
     std::int64_t kept_total = 0;
@@ -159,7 +158,7 @@ class Worker final : public Participant {
   bool nobody_can_send() const;
   bool loses_state(Attempts& attempts);
   [[noreturn]] void give_up(const Attempts& attempts) const;
-  void go_back_to_agreed();
+  void recover();
   void ask_server_for_model(Here at);
   template <typename Slot>
   [[gnu::noinline]] Gradient compute_step_with_outages(const Slot& slot_of);
@@ -181,7 +180,7 @@ class Worker final : public Participant {
   std::int64_t kept_before_ = 0;     // by the agreement before
   int idle_rounds_ = 0;              // collectives in a row that added nothing
   int states_lost_ = 0;
-  std::optional<Agreed> agreed_model_;  // where state may be lost: from the first local step on
+  std::optional<Recovery> recovery_;  // where state may be lost: from the first local step on
 };
 
 }  // namespace syncopate

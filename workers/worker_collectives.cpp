@@ -22,7 +22,7 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here 
   const std::span<double> counts(&count, options.is_counted ? 1 : 0);
   agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at});
   check_progress();
-  agreed_model_.reset();
+  recovery_.reset();
 }
 
 StartedCollective Worker::start(Collective what, Here at) {
@@ -31,7 +31,7 @@ StartedCollective Worker::start(Collective what, Here at) {
   if (!is_sum) contribution.step = step_;
   contribution.step += sums_under_way_;
   sums_under_way_ += is_sum ? 1 : 0;
-  agreed_model_.reset();
+  recovery_.reset();
   return context_.cluster.start(rank_, std::move(what), contribution, {"start", at});
 }
 
@@ -39,7 +39,7 @@ CollectiveResult Worker::finish(StartedCollective started, Here at) {
   const bool is_of_group = started.group.has_value();
   sums_under_way_ -= properties_of(started.kind).sums_gradients ? 1 : 0;
   CollectiveResult result = context_.cluster.finish(rank_, std::move(started), {"finish", at});
-  agreed_model_.reset();
+  recovery_.reset();
   if (is_of_group) return result;  // no agreement of all
   agreed_ = result.agreement;
   check_progress();
@@ -53,7 +53,7 @@ bool Worker::average_model(const Averaging& how, Here at) {
   if (is_of_all) contribution = std::exchange(since_sync_, {});
   if (is_of_all) contribution.step = step_;
   const AgreedProgress agreed = context_.cluster.average(rank_, model_, how, contribution, {"average_model", at});
-  agreed_model_.reset();
+  recovery_.reset();
   if (!is_of_all) return budget_left_at(agreed.time);
   agreed_ = agreed;
   check_progress();
@@ -77,7 +77,7 @@ void Worker::barrier(Here at) {
   Contribution contribution = std::exchange(since_sync_, {});
   contribution.step = step_;
   agreed_ = context_.cluster.barrier(rank_, {"barrier", at}, contribution);
-  agreed_model_.reset();  // its steps are booked
+  recovery_.reset();  // its steps are booked
 }
 
 std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const Activation& activation,
@@ -86,7 +86,7 @@ std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const 
   auto sums = context_.cluster.partial_all_reduce(rank_, std::move(gradient), activation, late, contribution,
                                                   {"partial_all_reduce_sum", at});
   if (!sums.empty()) agreed_ = sums.back().agreement;
-  agreed_model_.reset();
+  recovery_.reset();
   return sums;
 }
 
@@ -94,7 +94,7 @@ void Worker::finish_round() {
   Contribution contribution = std::exchange(since_sync_, {});
   contribution.step = step_;
   context_.cluster.finish_round(rank_, contribution);
-  agreed_model_.reset();
+  recovery_.reset();
 }
 
 }  // namespace syncopate

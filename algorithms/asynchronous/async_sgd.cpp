@@ -23,7 +23,8 @@ void AsyncSgd::serve(Server& server) const {
   server.send_model(Receivers::all);
   while (const auto message = server.receive_until_all_left()) {
     const double weight = options_.rate.of_gradient(server.step() - message->step);
-    if (server.keep(*message, {.maximum_staleness = options_.maximum_staleness, .maximum_age = options_.maximum_age})) {
+    if (server.accept(*message,
+                      {.maximum_staleness = options_.maximum_staleness, .maximum_age = options_.maximum_age})) {
       server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
       server.publish();
       discarded_in_a_row = 0;

@@ -55,7 +55,7 @@ void BoundedDelay::serve(Server& server) const {
     }
     const auto message = server.receive_until_all_left(finish_task_of);
     if (!message) return;
-    server.keep(*message);
+    server.accept(*message);
     const double weight = rate_.of_gradient(server.step() - message->step);
     server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
     server.publish();

@@ -21,7 +21,7 @@ void Softsync::serve(Server& server) const {
   };
   server.send_model(Receivers::all);
   while (const auto message = server.receive_until_all_left()) {
-    server.keep(*message);
+    server.accept(*message);
     sum += message->gradient * rate_.of_gradient(server.step() - message->step);
     if (++count == per_update) {
       update();

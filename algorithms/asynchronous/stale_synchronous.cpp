@@ -28,7 +28,7 @@ void StaleSynchronous::serve(Server& server) const {
   server.send_model(Receivers::all);
   while (const auto message = server.receive_until_all_left(on_leave)) {
     const Rank worker = message->from;
-    server.keep(*message);
+    server.accept(*message);
     const double weight = rate_.of_gradient(server.step() - message->step);
     server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
     server.publish();

@@ -43,9 +43,9 @@ void CodedSgd::serve(Server& server) const {
       auto message = server.receive(server.now() < deadline ? deadline : never);
       if (!message)
         needed = needed_of_step(server, answers);
-      else if (server.keep(*message, {.maximum_staleness = 0,
-                                      .is_needed = !answers.has_group_of(message->from),
-                                      .copies = answers.copies_from(message->from) * server.micro_batches()}))
+      else if (server.accept(*message, {.maximum_staleness = 0,
+                                        .is_needed = !answers.has_group_of(message->from),
+                                        .copies = answers.copies_from(message->from) * server.micro_batches()}))
         answers.take(message->from, std::move(message->gradient));
     }
     if (answers.count() == 0) return;  // all workers have left

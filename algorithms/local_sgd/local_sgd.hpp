@@ -20,7 +20,7 @@ class LocalSgd : public Algorithm {
       : period_(std::move(period)), policies_(policies) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false, .same_course_from = 0, .ends_rounds_alone = true}; }
+  Traits traits() const override { return {.follows_clock = false, .same_course_from = 0, .judges_alone = true}; }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -20,7 +20,7 @@ class OuterLocalSgd : public Algorithm {
       : period_(std::move(period)), outer_(std::move(outer)), policies_(policies) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false, .same_course_from = 0, .ends_rounds_alone = true}; }
+  Traits traits() const override { return {.follows_clock = false, .same_course_from = 0, .judges_alone = true}; }
   Forecast forecast(const PredictionInput& input) const override {
     return predict_rounds(*period_, policies_.average, input);
   }

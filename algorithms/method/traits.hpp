@@ -25,13 +25,12 @@ struct Traits {
   // clock, rank or gradients what it does next. (A deadline of compute_gradient is the same for all, and no decision of
   // the worker's.) None: some always may.
   std::optional<Step> same_course_from{};
-  // Whether a budget of seconds ends a round of local steps for each worker by its own clock, so that under one their
-  // courses differ.
-  bool ends_rounds_alone = false;
+  // Whether it judges the budget alone (Judged::alone). Under one of seconds that is a decision by its own clock.
+  bool judges_alone = false;
 
   // same_course_from under this budget.
   std::optional<Step> same_course_under(const Budget& budget) const {
-    return ends_rounds_alone && budget.seconds ? std::nullopt : same_course_from;
+    return judges_alone && budget.seconds ? std::nullopt : same_course_from;
   }
 };
 

@@ -35,7 +35,7 @@ void BackupTokens::serve(Server& server) const {
       const auto message = server.receive();
       if (!message && server.workers_left() == 0) return;
       if (!message) continue;
-      if (server.keep(*message, {.maximum_staleness = 0})) {
+      if (server.accept(*message, {.maximum_staleness = 0})) {
         sum += message->gradient;
         ++count;
       }

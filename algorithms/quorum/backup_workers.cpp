@@ -25,7 +25,7 @@ void BackupWorkers::serve(Server& server) const {
       if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
       const auto message = server.receive();
       if (!message) needed = std::min(quorum_, server.workers_left(accepted));  // who can give a gradient to this step
-      if (!message || !server.keep(*message, {.maximum_staleness = 0})) continue;
+      if (!message || !server.accept(*message, {.maximum_staleness = 0})) continue;
       sum += message->gradient;
       accepted.push_back(message->from);
     }

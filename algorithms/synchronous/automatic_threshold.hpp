@@ -20,7 +20,7 @@ struct AutomaticThresholdOptions {
   // What the search takes for the micro-batches' times.
   enum class Clock {
     step,         // their ends by the clock that enforces tau; all that a step holds counts
-    micro_batch,  // each one's own time, with the sleep after it; not what lies between or runs on behind them
+    micro_batch,  // each one's by a timer of its own: not what lies between or runs on behind them
   };
   SpeedupForm form = SpeedupForm::throughput;
   Step warmup_steps{6};        // first steps, which are not recorded

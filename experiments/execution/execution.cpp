@@ -122,7 +122,7 @@ void run_recorded(const Run& run, const Machinery& machinery, RunTraining& train
 Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Recording& own) {
   Recording gathered = move_to_rank_0(session, publishing_rank(run), own);
   if (booking_rank(run) == publishing_rank(run)) return gathered;
-  gathered.rounds = move_to_rank_0(session, booking_rank(run), own).rounds;
+  gathered.rows = move_to_rank_0(session, booking_rank(run), own).rows;
   cut_after_divergence(gathered);
   return gathered;
 }
@@ -207,7 +207,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
   FileContents files{{"config.toml", run.resolved_toml},
                      {"metadata.json", to_json(metadata)},
                      {"metrics.csv", metrics_csv(outcome.recording.metrics)},
-                     {"steps.csv", steps_csv(outcome.recording.rounds)},
+                     {"steps.csv", steps_csv(outcome.recording.rows)},
                      {"summary.json", to_json(summary)}};
   if (outcome.timeline) {
     const TraceTitle title{run.experiment, run.method, run.seed, run.hash, metadata.cluster};

@@ -24,8 +24,8 @@ class Waypoints : public RunObserver {
  public:
   explicit Waypoints(std::int64_t samples_per_micro_batch) : samples_(static_cast<double>(samples_per_micro_batch)) {}
   void on_row(const StepRow& row) override {
-    rounds.push_back({static_cast<double>(row.step.value()), to_seconds(row.end), static_cast<double>(row.kept),
-                      static_cast<double>(row.dropped)});
+    rows.push_back({static_cast<double>(row.step.value()), to_seconds(row.end), static_cast<double>(row.kept),
+                    static_cast<double>(row.dropped)});
   }
   void on_publish(const Publication& publication) override {
     const auto step = static_cast<double>(publication.step.value());
@@ -42,15 +42,15 @@ class Waypoints : public RunObserver {
     double kept;
     double dropped;
   };
-  std::vector<Counts> rounds{};
+  std::vector<Counts> rows{};
   std::vector<Waypoint> all{{}};  // ascending; the first is the start
 
-  // Steps, times and micro-batches alone, of rounds or publications, whichever are more.
+  // Steps, times and micro-batches alone, of rows or publications, whichever are more.
   std::vector<Waypoint> finest() const {
-    if (rounds.size() < all.size()) return all;
+    if (rows.size() < all.size()) return all;
     std::vector<Waypoint> ends{{}};
     double kept = 0;
-    for (const Counts& round : rounds) {
+    for (const Counts& round : rows) {
       kept += round.kept;
       if (round.step > ends.back().step) ends.push_back({round.step, round.time_s, kept});
     }
@@ -130,7 +130,7 @@ double drop_rate(const RunTotals& totals, const Waypoints& waypoints, double set
     return result;
   };
   double kept = sum(totals.kept), dropped = sum(totals.dropped);
-  for (const auto& round : waypoints.rounds) {
+  for (const auto& round : waypoints.rows) {
     if (round.time_s <= settled_s) continue;
     kept += times_the_rest * round.kept;
     dropped += times_the_rest * round.dropped;

@@ -61,10 +61,10 @@ void Recorder::begin(const ModelStatePtr& initial, double learning_rate) {
   on_publish(publication);
 }
 
-void Recorder::on_row(const StepRow& round) {
-  rounds_.push_back(round);
-  position_.reached.step = std::max(position_.reached.step, round.step);
-  position_.reached.time = std::max(position_.reached.time, round.end);
+void Recorder::on_row(const StepRow& row) {
+  rows_.push_back(row);
+  position_.reached.step = std::max(position_.reached.step, row.step);
+  position_.reached.time = std::max(position_.reached.time, row.end);
   ++position_.synchronisations;
   if (options_.on_change) options_.on_change();
 }
@@ -176,7 +176,7 @@ void Recorder::set_listener(std::function<void()> listener) {
 }
 
 Recording Recorder::recording() const {
-  Recording recording{.metrics = {}, .rounds = rounds_, .parameters = parameters_};
+  Recording recording{.metrics = {}, .rows = rows_, .parameters = parameters_};
   {
     const std::lock_guard lock(entries_->mutex);
     for (const Entry& entry : entries_->all) {

@@ -1,4 +1,4 @@
-// Listens to a run and turns it into rows: rounds as they come, and an evaluation of the global
+// Listens to a run and turns it into rows: those of steps as they come, and an evaluation of the global
 // model each time the plan asks for one.
 #pragma once
 
@@ -86,7 +86,7 @@ class Recorder : public RunObserver {
   Options options_;
   Training& training_;
   std::shared_ptr<Entries> entries_;
-  std::vector<StepRow> rounds_;
+  std::vector<StepRow> rows_;
   std::optional<Entry> last_;                   // the newest publication, if it is not recorded yet
   std::vector<ModelStatePtr> last_models_;      // the newest publication's, if their parameters are asked for
   std::vector<std::vector<float>> parameters_;  // of these

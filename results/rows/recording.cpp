@@ -31,7 +31,7 @@ void cut_after_divergence(Recording& recording) {
   recording.diverged = true;
   const Time end = first->time;
   recording.metrics.erase(std::next(first), recording.metrics.end());
-  std::erase_if(recording.rounds, [end](const StepRow& round) { return round.end > end; });
+  std::erase_if(recording.rows, [end](const StepRow& row) { return row.end > end; });
 }
 
 std::string metrics_csv(std::span<const MetricsRow> rows) {
@@ -50,11 +50,11 @@ std::string metrics_csv(std::span<const MetricsRow> rows) {
   return text;
 }
 
-std::string steps_csv(std::span<const StepRow> rounds) {
+std::string steps_csv(std::span<const StepRow> rows) {
   std::string text = "step,time_s,duration_s,kept_micro_batches,dropped_micro_batches,period_steps,bytes\n";
-  for (const StepRow& round : rounds) {
-    fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", round.step.value(), exact_seconds(round.end),
-                   exact_seconds(round.duration), round.kept, round.dropped, round.period.value(), round.bytes.value());
+  for (const StepRow& row : rows) {
+    fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", row.step.value(), exact_seconds(row.end),
+                   exact_seconds(row.duration), row.kept, row.dropped, row.period.value(), row.bytes.value());
   }
   return text;
 }

@@ -26,7 +26,7 @@ struct MetricsRow {
 
 struct Recording {
   std::vector<MetricsRow> metrics;  // ascending in step and time
-  std::vector<StepRow> rounds;      // in the order in which they ended
+  std::vector<StepRow> rows;        // in the order in which they ended
   bool diverged = false;            // the last row of `metrics` is the first one that is not finite
   // (P,) of the last model, or of each member of the last ensemble; empty unless asked for.
   std::vector<std::vector<float>> parameters{};
@@ -39,6 +39,6 @@ void cut_after_divergence(Recording& recording);
 // Whole files, with a header line; units stand in the column names. Numbers have the shortest form
 // that reads back to the same value, an empty cell is a value that does not exist for this run.
 std::string metrics_csv(std::span<const MetricsRow> rows);
-std::string steps_csv(std::span<const StepRow> rounds);
+std::string steps_csv(std::span<const StepRow> rows);
 
 }  // namespace syncopate

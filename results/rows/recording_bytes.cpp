@@ -36,12 +36,12 @@ MetricsRow row_of(const Json& json) {
   return row;
 }
 
-Json json_of(const StepRow& round) {
-  return Json::array({round.step.value(), round.end.time_since_epoch().count(), round.duration.count(), round.kept,
-                      round.dropped, round.period.value(), round.bytes.value()});
+Json json_of(const StepRow& row) {
+  return Json::array({row.step.value(), row.end.time_since_epoch().count(), row.duration.count(), row.kept, row.dropped,
+                      row.period.value(), row.bytes.value()});
 }
 
-StepRow round_of(const Json& json) {
+StepRow step_row_of(const Json& json) {
   const auto number = [&json](std::size_t index) { return json.at(index).get<std::int64_t>(); };
   return {.step = number(0),
           .end = Time{Duration{number(1)}},
@@ -72,11 +72,11 @@ std::vector<float> floats_of(const std::vector<std::uint8_t>& bytes) {
 
 std::vector<std::uint8_t> to_bytes(const Recording& recording) {
   Json metrics = Json::array();
-  Json rounds = Json::array();
+  Json steps = Json::array();
   for (const MetricsRow& row : recording.metrics) metrics.push_back(json_of(row));
-  for (const StepRow& round : recording.rounds) rounds.push_back(json_of(round));
+  for (const StepRow& row : recording.rows) steps.push_back(json_of(row));
   return Json::to_cbor({{"metrics", metrics},
-                        {"rounds", rounds},
+                        {"steps", steps},
                         {"diverged", recording.diverged},
                         {"parameters", json_of(recording.parameters)}});
 }
@@ -86,7 +86,7 @@ Recording recording_from_bytes(std::span<const std::uint8_t> bytes) {
     const Json json = Json::from_cbor(bytes.begin(), bytes.end());
     Recording recording;
     for (const Json& row : json.at("metrics")) recording.metrics.push_back(row_of(row));
-    for (const Json& round : json.at("rounds")) recording.rounds.push_back(round_of(round));
+    for (const Json& row : json.at("steps")) recording.rows.push_back(step_row_of(row));
     json.at("diverged").get_to(recording.diverged);
     for (const Json& vector : json.at("parameters")) recording.parameters.push_back(floats_of(vector.get_binary()));
     return recording;

@@ -63,12 +63,12 @@ std::optional<TimeToTarget> time_to_target(const EvaluationPlan& plan, const Rec
 // What rows alone say about a run that was ended early.
 void add_progress(RunSummary& summary, const Recording& recording) {
   Time end{};
-  for (const StepRow& round : recording.rounds) {
-    end = std::max(end, round.end);
-    summary.steps = std::max(summary.steps, round.step.value());
-    summary.kept_micro_batches += round.kept;
-    summary.dropped_micro_batches += round.dropped;
-    summary.communicated_bytes += round.bytes.value();
+  for (const StepRow& row : recording.rows) {
+    end = std::max(end, row.end);
+    summary.steps = std::max(summary.steps, row.step.value());
+    summary.kept_micro_batches += row.kept;
+    summary.dropped_micro_batches += row.dropped;
+    summary.communicated_bytes += row.bytes.value();
   }
   for (const MetricsRow& row : recording.metrics) {
     end = std::max(end, row.time);
@@ -163,7 +163,7 @@ RunSummary summarise(const Run& run, const Recording& recording, const RunTotals
   summary.seed = run.seed;
   summary.hash = run.hash;
   summary.commit = build_info().commit;
-  summary.rounds = static_cast<std::int64_t>(recording.rounds.size());
+  summary.rounds = static_cast<std::int64_t>(recording.rows.size());
   summary.host_s = host_s;
   add_quality(summary, recording);
   summary.time_to_target = time_to_target(run.evaluation, recording);

@@ -44,7 +44,7 @@ TEST_F(ExperimentFile, RunsHaveTheirSleeps) {
     const Outcome outcome = execute(experiment.runs.at(0), {.threads = 1}, progress, [](const Outcome&) {});
     ASSERT_EQ(outcome.failure, "");
     // With the sleep that follows the all-reduce of the first; under the threshold that is cut to nothing.
-    EXPECT_NEAR(to_seconds(outcome.recording.rounds.at(1).duration), second_step_s, 1e-8) << method;
+    EXPECT_NEAR(to_seconds(outcome.recording.rows.at(1).duration), second_step_s, 1e-8) << method;
   }
 }
 

@@ -117,7 +117,7 @@ struct Simulated {
     const Outcome outcome = execute(run, {.threads = 1}, progress, [](const Outcome&) {});
     EXPECT_EQ(outcome.failure, "");
     double kept = 0, dropped = 0;
-    for (const StepRow& round : outcome.recording.rounds) {
+    for (const StepRow& round : outcome.recording.rows) {
       step_s.push_back(to_seconds(round.duration));
       if (round.step <= first_threshold + 2) continue;
       kept += static_cast<double>(round.kept);

@@ -31,7 +31,7 @@ inline std::string digest_of(const Outcome& outcome, Losses losses) {
     add_rounded(row.learning_rate);
     if (row.evaluation && losses == Losses::rounded) add_rounded(row.evaluation->test_loss);
   }
-  for (const StepRow& round : outcome.recording.rounds)
+  for (const StepRow& round : outcome.recording.rows)
     add(round.step.value(), round.end.time_since_epoch().count(), round.duration.count(), round.kept, round.dropped,
         round.period.value(), round.bytes.value());
   const RunTotals totals = outcome.totals.value_or(RunTotals{});

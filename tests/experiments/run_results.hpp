@@ -38,7 +38,7 @@ inline std::string totals_text(const RunTotals& totals) {
 // that was recorded.
 inline std::string results_text(const syncopate::Run& run, const Outcome& outcome) {
   if (!outcome.failure.empty()) return "failed: " + outcome.failure;
-  std::string text = metrics_csv(outcome.recording.metrics) + steps_csv(outcome.recording.rounds);
+  std::string text = metrics_csv(outcome.recording.metrics) + steps_csv(outcome.recording.rows);
   text += totals_text(*outcome.totals);
   if (const auto target = summarise(run, outcome).time_to_target)
     text += fmt::format("target at step {} after {} s\n", target->step.value_or(-1), target->time_s.value_or(-1));

@@ -51,7 +51,7 @@ Course course_of(const syncopate::Run& run) {
   Course course;
   for (const MetricsRow& row : outcome.recording.metrics)
     if (row.evaluation) course.losses.push_back(row.evaluation->test_loss);
-  for (const StepRow& round : outcome.recording.rounds) {
+  for (const StepRow& round : outcome.recording.rows) {
     course.ends.push_back(round.end.time_since_epoch().count());
     course.kept.push_back(round.kept);
   }

@@ -330,7 +330,7 @@ TEST_F(RecorderTest, KeepsRoundsInOrderAndTellsHowFarTheRunIs) {
   start(10);
   recorder_->on_row({.step = 4, .end = Time{std::chrono::seconds(1)}, .kept = 8, .period = 4});
   recorder_->on_row({.step = 8, .end = Time{std::chrono::seconds(2)}, .kept = 7, .dropped = 1, .period = 4});
-  const auto rounds = recorder_->recording().rounds;
+  const auto rounds = recorder_->recording().rows;
   ASSERT_EQ(rounds.size(), 2u);
   EXPECT_EQ(rounds[1].dropped, 1);
   const RunPosition position = recorder_->position();

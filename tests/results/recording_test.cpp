@@ -68,12 +68,12 @@ TEST(Recording, EndsAtTheFirstModelThatIsNotFinite) {
   for (int step = 0; step < 4; ++step) {
     const bool finite = step < 2;
     recording.metrics.push_back(row(step, Time{milliseconds(step)}, Evaluation{finite ? 1 : nan, 0.1, 1, finite}));
-    recording.rounds.push_back(round_at(step, Time{milliseconds(step)}));
+    recording.rows.push_back(round_at(step, Time{milliseconds(step)}));
   }
   cut_after_divergence(recording);
   EXPECT_TRUE(recording.diverged);
   EXPECT_EQ(recording.metrics.size(), 3u);
-  EXPECT_EQ(recording.rounds.size(), 3u);
+  EXPECT_EQ(recording.rows.size(), 3u);
   EXPECT_THAT(metrics_csv(recording.metrics), testing::HasSubstr("\n2,0.25,64,0.002,nan,"));
 }
 
@@ -85,11 +85,11 @@ TEST(Recording, WhatIsNotANumberHasNoSign) {
 TEST(Recording, OfFiniteModelsStaysWhole) {
   Recording recording;
   recording.metrics = {row(0, start_time, Evaluation{1, 0.1, 1, true}), row(1, start_time, {})};
-  recording.rounds = {round_at(1, Time{milliseconds(9)})};
+  recording.rows = {round_at(1, Time{milliseconds(9)})};
   cut_after_divergence(recording);
   EXPECT_FALSE(recording.diverged);
   EXPECT_EQ(recording.metrics.size(), 2u);
-  EXPECT_EQ(recording.rounds.size(), 1u);
+  EXPECT_EQ(recording.rows.size(), 1u);
 }
 
 TEST(Recording, SurvivesTheWayThroughBytes) {
@@ -97,12 +97,12 @@ TEST(Recording, SurvivesTheWayThroughBytes) {
   recording.metrics = {row(0, start_time, Evaluation{1.0 / 3, nan, 0.1, true}), row(9, Time{Duration{7}}, {}),
                        row(10, Time{Duration{8}}, Evaluation{nan, 0.5, 1, false})};
   recording.metrics[1].epoch.reset();
-  recording.rounds = {round_at(10, Time{Duration{5'000'000'001}})};
+  recording.rows = {round_at(10, Time{Duration{5'000'000'001}})};
   recording.diverged = true;
   recording.parameters = {{1.5F, -2.5F}, {3.5F, nan_float}, {}};
   const Recording copy = recording_from_bytes(to_bytes(recording));
   EXPECT_EQ(metrics_csv(copy.metrics), metrics_csv(recording.metrics));
-  EXPECT_EQ(steps_csv(copy.rounds), steps_csv(recording.rounds));
+  EXPECT_EQ(steps_csv(copy.rows), steps_csv(recording.rows));
   EXPECT_TRUE(copy.diverged);
   EXPECT_TRUE(copy.metrics[0].evaluation->finite);
   EXPECT_FALSE(copy.metrics[2].evaluation->finite);

@@ -43,20 +43,20 @@ Run plan() {
 Recording four_rows() {
   Recording recording;
   recording.metrics = {row(0, 2.3, 0.1), row(10, 0.6, 0.79), row(20, 0.4, 0.85), row(30, 0.5, 0.83)};
-  recording.rounds = {{.step = 10,
-                       .end = Time{milliseconds(1000)},
-                       .duration = {},
-                       .kept = 30,
-                       .dropped = 2,
-                       .period = 10,
-                       .bytes = 500},
-                      {.step = 30,
-                       .end = Time{milliseconds(3000)},
-                       .duration = {},
-                       .kept = 60,
-                       .dropped = 4,
-                       .period = 20,
-                       .bytes = 500}};
+  recording.rows = {{.step = 10,
+                     .end = Time{milliseconds(1000)},
+                     .duration = {},
+                     .kept = 30,
+                     .dropped = 2,
+                     .period = 10,
+                     .bytes = 500},
+                    {.step = 30,
+                     .end = Time{milliseconds(3000)},
+                     .duration = {},
+                     .kept = 60,
+                     .dropped = 4,
+                     .period = 20,
+                     .bytes = 500}};
   return recording;
 }
 
@@ -206,8 +206,8 @@ TEST(Summary, TotalsReplaceWhatRoundsSay) {
 
 TEST(Summary, OfARunThatWasEndedIsThatOfTheLastRoundOrEvaluation) {
   Recording recording = four_rows();
-  recording.rounds.back().step = 34;
-  recording.rounds.back().end = Time{milliseconds(3250)};
+  recording.rows.back().step = 34;
+  recording.rows.back().end = Time{milliseconds(3250)};
   RunSummary summary = summarise(plan(), recording, nullptr, 8, 2);
   EXPECT_EQ(summary.steps, 34);
   EXPECT_EQ(summary.end_time_s, 3.25);

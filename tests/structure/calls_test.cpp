@@ -83,7 +83,7 @@ TEST(Calls, OfWorkerAndServerAreAtMostFortyFive) {
 }
 
 TEST(Calls, AreReadFromTheHeadersAsTheyStand) {
-  EXPECT_THAT(calls_of("server.hpp", "Server"), testing::IsSupersetOf({"receive", "send_model", "keep", "descend"}));
+  EXPECT_THAT(calls_of("server.hpp", "Server"), testing::IsSupersetOf({"receive", "send_model", "accept", "descend"}));
   EXPECT_THAT(calls_of("worker.hpp", "Worker"), testing::IsSupersetOf({"all_gather", "micro_batch_time", "start"}));
   EXPECT_THAT(calls_of("worker.hpp", "Worker"), testing::Not(testing::Contains("current")));
   EXPECT_THAT(calls_of("participant.hpp", "Participant"), testing::IsSupersetOf({"rank", "publish", "budget_left"}));

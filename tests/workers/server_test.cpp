@@ -56,9 +56,9 @@ Served serve_eight(int gradients_per_step) {
       ASSERT_TRUE(message);
       EXPECT_EQ(message->from, Rank{i % 2});
       if (i % 3 == 2) {
-        server.keep(*message, {.is_needed = false});
+        server.accept(*message, {.is_needed = false});
       } else {
-        server.keep(*message);
+        server.accept(*message);
         server.descend(message->gradient);
         server.publish();
       }
@@ -145,7 +145,7 @@ TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
       const auto message = server.receive();
       ASSERT_TRUE(message);
       EXPECT_EQ(message->from, Rank{from});
-      server.keep(*message);
+      server.accept(*message);
     };
     server.send_model(Rank{1});
     server.send_model(Receivers::waiting);

@@ -258,7 +258,7 @@ TEST(SimulatedCluster, WholeStepsTakeWhatTheirMicroBatchesTake) {
             const auto message = server.receive();
             if (!message) continue;
             ++received;
-            server.keep(*message);
+            server.accept(*message);
             server.send_model(message->from);
           }
         }));

@@ -249,7 +249,7 @@ TEST(Worker, WhoHasAskedAServerForItsModelKnowsHowFarTheTrainingHasCome) {
         const auto message = server.receive();
         ASSERT_TRUE(message);
         EXPECT_EQ(message->step, Step{4});
-        EXPECT_TRUE(server.keep(*message, {.maximum_staleness = 0}));
+        EXPECT_TRUE(server.accept(*message, {.maximum_staleness = 0}));
       }));
   ASSERT_EQ(outcome.publications.size(), 1u);
   EXPECT_EQ(outcome.publications[0].samples, 4);

@@ -16,7 +16,7 @@ void KBatchSync::serve(Server& server) const {
     while (sum.micro_batches() < gradients_ * server.micro_batches()) {
       const auto message = server.receive_until_all_left();
       if (!message) return;
-      if (server.keep(*message, {.maximum_staleness = 0})) sum += message->gradient;
+      if (server.accept(*message, {.maximum_staleness = 0})) sum += message->gradient;
     }
     server.descend(sum / static_cast<double>(sum.micro_batches()));
     server.publish();
