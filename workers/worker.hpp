@@ -11,7 +11,7 @@
 // - with one server, where a whole step's gradient is computed without a deadline: the server's. The worker asks
 //   for it, which costs a message each way, and computes the whole step at it.
 // - where a method declares it, that one;
-// - else the model that it received last, or, where steps end in finish_round, that of its last step.
+// - else the model that it received last, or, where steps end in report_steps, that of its last step.
 #pragma once
 
 #include <algorithm>
@@ -118,7 +118,7 @@ class Worker final : public Participant {
                                                  Here at = Here::current());
 
   // For methods with neither collectives nor a server, after each step: it becomes part of a row of steps.csv.
-  void finish_round();
+  void report_steps();
 
   // With a server: waits for its next model and adopts it with its step; false when the server has ended, or
   // has sent its last model (which is adopted), or this worker's data are used up. With several servers: for a

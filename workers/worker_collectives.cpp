@@ -90,10 +90,10 @@ std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const 
   return sums;
 }
 
-void Worker::finish_round() {
+void Worker::report_steps() {
   Contribution contribution = std::exchange(since_sync_, {});
   contribution.step = step_;
-  context_.cluster.finish_round(rank_, contribution);
+  context_.cluster.report_steps(rank_, contribution);
   recovery_.reset();
 }
 

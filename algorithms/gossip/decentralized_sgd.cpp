@@ -32,7 +32,7 @@ void DecentralizedSgd::run(Worker& worker) const {
     const Gradient gradient = worker.compute_step_gradient();
     if (!neighbours.empty()) worker.set_model(mix(worker, gossip, neighbours, weight));
     worker.descend(gradient / worker.micro_batches());
-    worker.finish_round();
+    worker.report_steps();
     gossip.publish_own();
   }
   gossip.stop(neighbours);

@@ -79,7 +79,7 @@ void StochasticGradientPush::run(Worker& worker) const {
       for (const auto& message : gossip.receive_what_has_come()) pushes.take(*message);
     pushes.take_until(step - overlap_);
     weight = pushes.mix(weight);
-    worker.finish_round();
+    worker.report_steps();
     gossip.publish_own();
   }
   pushes.take_until(worker.step() - 1);

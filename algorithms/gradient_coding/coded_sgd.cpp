@@ -28,7 +28,7 @@ std::optional<Gradient> CodedSgd::coded_gradient(Worker& worker) const {
       sum += *std::move(gradient) * weight;
     }
   if (sum.micro_batches() == 0) return std::nullopt;
-  if (code_.in_double_precision) sum.widen();
+  if (code_.in_double_precision) sum.use_double_precision();
   return sum;
 }
 

@@ -38,7 +38,7 @@ Gradient Answers::decode() const {
   const std::vector<double> weights = code_.decode(from_);
   Gradient sum;
   for (std::size_t i = 0; i < weights.size(); ++i) sum += messages_[i] * weights[i];
-  if (code_.merges) sum.widen();
+  if (code_.merges) sum.use_double_precision();
   return sum;
 }
 

@@ -67,7 +67,7 @@ void ElasticAveraging::run_asynchronously(Worker& worker) const {
     }
     const bool is_lost = local_step(worker, velocity);
     if (exchanges && !is_lost) worker.set_model(worker.combine({{1, worker.model()}, {-1, difference}}));
-    worker.finish_round();
+    worker.report_steps();
   }
 }
 

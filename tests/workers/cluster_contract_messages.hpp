@@ -285,7 +285,7 @@ TEST_P(ClusterContract, AWideGradientTravelsInDoublePrecision) {
     const double third = 1.0 / 3;
     if (self.value == 1) {
       Gradient own = gradient(cluster, self, 1) * third;
-      own.widen();
+      own.use_double_precision();
       cluster.send(self, Rank{0}, Message::of_gradient(0, own), here());
     } else if (self.value == 0) {
       const auto message = cluster.receive(self, {}, never, here());

@@ -209,7 +209,7 @@ TEST_P(ClusterContract, WhatWorkersKeepThemselvesBesideAServerIsKept) {
           cluster.send(self, cluster.server(), {.model = training.initial_state(), .kind = Message::Kind::model},
                        here());
           ASSERT_TRUE(cluster.receive(self, cluster.server(), never, here()));
-          cluster.finish_round(self,
+          cluster.report_steps(self,
                                {.kept = 1, .planned = 2, .step = s, .period = 1, .compute_time = first.compute_time()});
         }
       },

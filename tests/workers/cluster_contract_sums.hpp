@@ -32,7 +32,7 @@ TEST_P(ClusterContract, AWideGradientIsSummedInDoublePrecision) {
     Gradient large = cluster.compute_gradient(self, training.initial_state(), {self, 0, 1}, shared, {}).value();
     if (self.value < 2) {
       large *= self.value == 0 ? 0x1p40 : -0x1p40;
-      large.widen();
+      large.use_double_precision();
       sum += large;
     }
     cluster.all_reduce_sum(self, sum, {}, {.kept = sum.micro_batches(), .planned = 2}, here());
@@ -174,7 +174,7 @@ TEST_P(ClusterContract, TimeOnlyRunsCountWhatTheyWouldMove) {
 
     if (self.value == 1) {
       Gradient wide = compute(3);
-      wide.widen();
+      wide.use_double_precision();
       cluster.send(self, Rank{0},
                    {.gradient = wide, .kind = Message::Kind::gradient, .slice = {.index = 1, .count = 4}}, here());
       cluster.send(self, Rank{0}, {.kind = Message::Kind::model, .numbers = {7}, .slice = {.index = 3, .count = 4}},
@@ -207,7 +207,7 @@ TEST_P(ClusterContract, StepsOfEqualNumberBecomeOneRow) {
     for (int s = 1; s <= 3; ++s) {
       const Gradient own = gradient(cluster, self, 1 + self.value % 2, s);
       cluster.send(self, Rank{(self.value + 1) % n}, Message::of_gradient(s, own), here());
-      cluster.finish_round(
+      cluster.report_steps(
           self,
           {.kept = own.micro_batches(), .planned = 2, .step = 2 * s, .period = 2, .compute_time = own.compute_time()});
       ASSERT_TRUE(cluster.receive(self, {}, never, here()));

@@ -147,7 +147,7 @@ TEST(LargeVectors, SumsOfGradientsTheirNormAndTheirBytesFollowTheFormula) {
     squares += expected[i] * expected[i];
   }
   for (const bool wide : {false, true}) {
-    if (wide) sum.widen();
+    if (wide) sum.use_double_precision();
     expect_near(engine.training.values(sum), expected, 1e-5);
     EXPECT_NEAR(engine.training.norm(sum), std::sqrt(squares), 1e-5 * std::sqrt(squares));
     FlatVector bytes(engine.training.gradient_size(wide));

@@ -355,7 +355,7 @@ TEST(Training, ModelsOfEqualParametersThatDifferInTheirStatisticsStayApart) {
     ASSERT_EQ(mixed->parameters, start->parameters);
     Gradient gradient = engine.promise(start, 0);
     gradient += engine.promise(mixed, 0);
-    if (wide) gradient.widen();
+    if (wide) gradient.use_double_precision();
     EXPECT_EQ(engine.values(engine.training.descend(start, gradient, 0.5)->buffers), (std::vector<float>{11.5f}))
         << wide;
   }

@@ -46,7 +46,7 @@ double largest_error(const std::vector<float>& values) {
 Gradient sum_of(const std::vector<Gradient>& parts, bool wide) {
   Gradient sum;
   for (const auto& part : parts) sum += part;
-  if (wide) sum.widen();
+  if (wide) sum.use_double_precision();
   return sum;
 }
 
@@ -76,7 +76,7 @@ TEST(WideGradient, WeightsThatDifferByRoundingAreFused) {
     sum += engine.promise(start, worker) * large;
     sum += engine.promise(start, worker) * (1.0 / 3 - large);
   }
-  sum.widen();
+  sum.use_double_precision();
   const auto values = engine.training.values(sum);
   EXPECT_EQ(engine.objective->evaluations, 32);
   EXPECT_EQ(engine.objective->calls, 2);  // 32 samples in chunks of at most 64: two halves
@@ -135,7 +135,7 @@ TEST(WideGradient, EqualMicroBatchesAtDifferentModelsStayApart) {
   Gradient sum = engine.promise(start, 0) * 2;
   sum += engine.promise(other, 0) * 3;
   sum += engine.promise(engine.training.adopt(start, other), 0) * -1;  // the same parameters
-  sum.widen();
+  sum.use_double_precision();
   EXPECT_THAT(engine.training.values(sum), testing::ElementsAre(2 * 1 + 2 * 10, 0 + 2 * 10, -2 + 2 * 10, -4 + 2 * 10));
   EXPECT_EQ(engine.objective->evaluations, 2);
 }
@@ -148,7 +148,7 @@ TEST(WideGradient, TheOrderOfAdditionDoesNotChangeABit) {
     const auto parts = coded(engine, start);
     Gradient sum;
     for (const auto part : order) sum += parts[part];
-    sum.widen();
+    sum.use_double_precision();
     results.push_back(engine.training.values(engine.training.descend(start, sum / 3, 0.1)));
   }
   EXPECT_EQ(results[1], results[0]);
@@ -184,7 +184,7 @@ TEST(WideGradient, TravelsWithTheDigitsThatFloatsLack) {
   for (const bool wide : {false, true}) {
     std::vector<Gradient> arrived;
     for (auto& part : coded(engine, start)) {
-      if (wide) part.widen();
+      if (wide) part.use_double_precision();
       arrived.push_back(received(engine, part));
       EXPECT_EQ(arrived.back().wide(), wide);
       EXPECT_EQ(arrived.back().compute_time(), part.compute_time());
@@ -203,7 +203,7 @@ TEST(WideGradient, NestedSumsAreWeightedInDoublePrecision) {
   const auto start = engine.training.initial_state();
   const Gradient a = engine.training.share(engine.promise(start, 0) * (1.0 / 3));
   Gradient b = engine.promise(start, 0) * (1.0 / 3);
-  b.widen();
+  b.use_double_precision();
   b = received(engine, b);
   for (const Gradient& part : {a, b}) {
     for (const bool wide : {false, true}) {
@@ -211,7 +211,7 @@ TEST(WideGradient, NestedSumsAreWeightedInDoublePrecision) {
       sum += engine.promise(start, 1);
       sum += engine.training.share(engine.promise(start, 0) * (1.0 / 3)) * -299'999.37;
       if (part.wide() && !wide) continue;  // a sum with a wide part is wide
-      if (wide) sum.widen();
+      if (wide) sum.use_double_precision();
       const auto values = engine.training.values(sum);
       double error = 0;
       for (std::size_t i = 0; i < values.size(); ++i) {
@@ -233,7 +233,7 @@ TEST(WideGradient, ASharedNarrowSumCanBeWidened) {
   Engine engine;
   const auto start = engine.training.initial_state();
   Gradient shared = engine.training.share(engine.promise(start, 3)) / 3;
-  shared.widen();
+  shared.use_double_precision();
   std::vector<float> values(engine.training.gradient_size(true));
   engine.training.write_values(shared, values.data());
   for (std::size_t i = 0; i < 4; ++i) {
@@ -255,7 +255,7 @@ TEST(WideGradient, BuffersAreTheMeanOverWhatWasEvaluated) {
   // Sums that come as values count what each holds: 0, 1, 2; 0, 1, 2, 3; 2, 3.
   Gradient arrived;
   for (auto& part : coded(engine, start)) {
-    part.widen();
+    part.use_double_precision();
     arrived += received(engine, part);
   }
   EXPECT_FLOAT_EQ(engine.values(engine.training.descend(start, arrived, 0.1)->buffers)[0], (3 + 6 + 5) / 9.0f);
@@ -266,7 +266,7 @@ TEST(WideGradient, WithoutMicroBatchesItIsZero) {
   const auto start = engine.training.initial_state();
   Gradient sum = engine.promise(start, 0) * 0.1;
   sum += engine.promise(start, 0) * -0.1;
-  sum.widen();
+  sum.use_double_precision();
   EXPECT_THAT(engine.training.values(sum), testing::Each(0.0f));
   EXPECT_EQ(engine.training.values(engine.training.descend(start, sum, 0.1)), engine.training.values(start));
   EXPECT_EQ(engine.objective->evaluations, 0);
@@ -276,7 +276,7 @@ TEST(WideGradient, IsCountedAsSuchWithoutAModelToo) {
   Executor executor(0);
   Training training(nullptr, nullptr, {}, executor);
   Gradient gradient(nullptr, MicroBatch{}, Duration{5});
-  gradient.widen();
+  gradient.use_double_precision();
   EXPECT_TRUE(training.share(gradient).wide());
   EXPECT_TRUE(training.gradient_from(FlatVector(), 1, {}, true).wide());
   EXPECT_FALSE(training.gradient_from(FlatVector(), 1).wide());

@@ -125,7 +125,7 @@ std::shared_ptr<const OutagePlan> loss(int worker, double at_s, double duration_
 }
 
 const std::vector<std::string> agreements = {"all-reduce", "average",      "group",  "broadcast",
-                                             "barrier",    "finish_round", "partial"};
+                                             "barrier",    "report_steps", "partial"};
 
 void agree(Worker& worker, const std::string& kind) {
   Gradient none;
@@ -137,7 +137,7 @@ void agree(Worker& worker, const std::string& kind) {
   if (kind == "group") worker.average_model({.group_size = 2});
   if (kind == "broadcast") worker.finish(worker.start(Collective::broadcast(worker.model(), Rank{0})));
   if (kind == "barrier") worker.barrier();
-  if (kind == "finish_round") worker.finish_round();
+  if (kind == "report_steps") worker.report_steps();
   if (kind == "partial") {
     for (const PartialSum& partial : worker.partial_all_reduce_sum(none, {.quorum = 2}, LateGradient::drop))
       worker.descend(partial.sum);
@@ -150,7 +150,7 @@ TEST(Worker, LocalStepsBeforeTheLastAgreementAreNotLost) {
   for (const std::string& kind : agreements)
     for (const int after : {0, 2}) {
       SCOPED_TRACE(kind + ", " + std::to_string(after) + " steps after it");
-      const double agreed_s = kind == "finish_round" ? 1 : 1.5;
+      const double agreed_s = kind == "report_steps" ? 1 : 1.5;
       const SimulatedRun setup{
           .workers = 2, .budget = {.steps = 100}, .outages = loss(1, agreed_s + after + 0.25, 0.5)};
       ModelStatePtr agreed, restarted;
@@ -190,7 +190,7 @@ TEST(Worker, WhatIsLostIsNoLongerInWhatItBooks) {
     const SimulatedRun setup{.workers = 2, .budget = {.steps = 100}, .outages = loss(0, 2.25, 0.5)};
     const auto work = [&](Worker& worker) {
       for (int i = 0; i < 4; ++i) worker.descend(*worker.compute_gradient());
-      worker.finish_round();
+      worker.report_steps();
       worker.publish();
     };
     const auto serve = [](Server& server) {

@@ -95,7 +95,7 @@ class Cluster {
 
   // Books a worker's steps where a method has neither collectives nor a server: rounds of equal number are
   // one row of steps.csv. Takes no time.
-  virtual void finish_round(Rank self, const Contribution& contribution) = 0;
+  virtual void report_steps(Rank self, const Contribution& contribution) = 0;
 
   // Messages arrive in (time, sequence) order. Sending does not block. receive gives the first one, of
   // `from` alone if that is given; nothing once `until` has passed, or when nobody is left who could send,

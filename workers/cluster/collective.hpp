@@ -22,7 +22,7 @@ struct Contribution {
   std::int64_t planned = 0;  // micro-batches without any dropping
   Step step{};               // optimizer steps done when the round ends
   Step period{};             // optimizer steps since the last synchronisation
-  Duration compute_time{};   // spent on what is kept, for finish_round
+  Duration compute_time{};   // spent on what is kept, for report_steps
 
   std::int64_t dropped() const { return planned - kept; }
 };

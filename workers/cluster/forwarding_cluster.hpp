@@ -40,8 +40,8 @@ class ForwardingCluster : public Cluster {
                                 const Contribution& contribution, Place place) override {
     return wrapped().all_reduce_sum(self, gradient, numbers, contribution, place);
   }
-  void finish_round(Rank self, const Contribution& contribution) override {
-    wrapped().finish_round(self, contribution);
+  void report_steps(Rank self, const Contribution& contribution) override {
+    wrapped().report_steps(self, contribution);
   }
 
   void send(Rank self, Rank to, Message&& message, Place place) override {

@@ -42,8 +42,8 @@ CollectiveResult MpiCluster::perform(Rank self, Collective&& what, const Contrib
   return process_->parts().collectives.perform(std::move(what), contribution, place);
 }
 
-void MpiCluster::finish_round(Rank, const Contribution& contribution) {
-  process_->parts().totals.finish_round(contribution);
+void MpiCluster::report_steps(Rank, const Contribution& contribution) {
+  process_->parts().totals.report_steps(contribution);
 }
 void MpiCluster::send(Rank, Rank to, Message&& message, Place) { process_->parts().mail.send(to, std::move(message)); }
 ReceivedMessage MpiCluster::receive(Rank, std::optional<Rank> from, Time until, Place place) {

@@ -64,7 +64,7 @@ class MpiCluster : public Cluster {
   StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override;
   CollectiveResult perform(Rank self, Collective&& what, const Contribution& contribution, Place place) override;
-  void finish_round(Rank self, const Contribution& contribution) override;
+  void report_steps(Rank self, const Contribution& contribution) override;
   void send(Rank self, Rank to, Message&& message, Place place) override;
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
   void discard(Rank self, const Work& work) override;

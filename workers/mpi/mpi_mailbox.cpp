@@ -101,7 +101,7 @@ std::optional<MpiMailbox::Delivery> MpiMailbox::take(std::optional<Rank> from) {
   } else if (head.micro_batches > 0) {
     message.gradient = Gradient(nullptr, head.micro_batches, compute);
   }
-  if (head.wide) message.gradient.widen();
+  if (head.wide) message.gradient.use_double_precision();
   return Delivery{std::move(message), Time{Duration{head.sent_ns}}, Bytes{head.bytes}};
 }
 

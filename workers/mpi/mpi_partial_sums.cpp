@@ -155,7 +155,7 @@ void MpiPartialSums::add_result(const RoundResult& result, FlatVector sum) {
   Gradient gradient;
   if (result.micro_batches > 0)
     gradient = stage_.options.training.gradient_from(std::move(sum), result.micro_batches, {}, result.wide);
-  if (result.wide) gradient.widen();
+  if (result.wide) gradient.use_double_precision();
   gradient.mark_reduced();
   results_.push_back(
       {.sum = {.sum = std::move(gradient), .contributors = result.contributors, .agreement = result.agreement},

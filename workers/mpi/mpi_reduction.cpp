@@ -88,7 +88,7 @@ void MpiReduction::add_slice() {
 
 // In double precision, of which the values have the high and the low part.
 void MpiReduction::widen() {
-  what_.gradient.widen();
+  what_.gradient.use_double_precision();
   const std::size_t parameters = training_.objective().parameters();
   values_ = FlatVector(training_.gradient_size(true));
   training_.write_values(what_.gradient, values_.data());
@@ -154,7 +154,7 @@ Gradient MpiReduction::sum() {
   Gradient total = training_.time_only()
                        ? Gradient(nullptr, agreed_.micro_batches)
                        : training_.gradient_from(std::move(values_), agreed_.micro_batches, {}, agreed_.wide);
-  if (agreed_.wide) total.widen();
+  if (agreed_.wide) total.use_double_precision();
   total.mark_reduced();
   return total;
 }

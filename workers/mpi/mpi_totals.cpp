@@ -35,7 +35,7 @@ void MpiTotals::keep(const Work& work, Step staleness) {
   stage_.book_of(work.worker).keep(work);
 }
 
-void MpiTotals::finish_round(const Contribution& contribution) {
+void MpiTotals::report_steps(const Contribution& contribution) {
   stage_.clock.book(Activity::compute);
   if (own_steps_.empty() || own_steps_.back().step != contribution.step) own_steps_.emplace_back();
   StepRow& row = own_steps_.back();

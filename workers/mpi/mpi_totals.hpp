@@ -24,7 +24,7 @@ class MpiTotals {
 
   // See Cluster.
   void keep(const Work& work, Step staleness);
-  void finish_round(const Contribution& contribution);
+  void report_steps(const Contribution& contribution);
 
   // Collective over all ranks, idle ones too, after their programs; this one's has ended then.
   RunTotals add_up(Time own_end);

@@ -260,8 +260,8 @@ Book LockstepCluster::book_of(Rank worker, Duration since_meeting) const {
   return book;
 }
 
-void LockstepCluster::finish_round(Rank, const Contribution&) {
-  fail_for_unlike({.operation = "finish_round", .at = {}});
+void LockstepCluster::report_steps(Rank, const Contribution&) {
+  fail_for_unlike({.operation = "report_steps", .at = {}});
 }
 void LockstepCluster::send(Rank, Rank, Message&&, Place place) { fail_for_unlike(place); }
 ReceivedMessage LockstepCluster::receive(Rank, std::optional<Rank>, Time, Place place) { fail_for_unlike(place); }

@@ -47,7 +47,7 @@ class LockstepCluster : public Cluster {
   Bytes bytes_sent() const override { return bytes_; }
 
   // What workers that act alike do not do: std::logic_error.
-  void finish_round(Rank self, const Contribution& contribution) override;
+  void report_steps(Rank self, const Contribution& contribution) override;
   void send(Rank self, Rank to, Message&& message, Place place) override;
   ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) override;
   void discard(Rank self, const Work& work) override;

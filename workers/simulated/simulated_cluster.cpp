@@ -148,7 +148,7 @@ int SimulatedCluster::workers_left(Rank rank) {
   return workers() - stage_.leaves;
 }
 
-void SimulatedCluster::finish_round(Rank rank, const Contribution& contribution) {
+void SimulatedCluster::report_steps(Rank rank, const Contribution& contribution) {
   open_rows_.contribute(rank, contribution);
 }
 

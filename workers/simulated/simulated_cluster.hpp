@@ -62,7 +62,7 @@ class SimulatedCluster : public Cluster {
                                 const Contribution& contribution, Place place) override {
     return gatherings_.all_reduce_sum(self, gradient, numbers, contribution, place);
   }
-  void finish_round(Rank self, const Contribution& contribution) override;
+  void report_steps(Rank self, const Contribution& contribution) override;
 
   void send(Rank self, Rank to, Message&& message, Place place) override {
     mail_.send(self, to, std::move(message), place);

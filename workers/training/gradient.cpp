@@ -17,7 +17,7 @@ Gradient::Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, 
 Gradient::Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time)
     : micro_batches_(micro_batches), compute_time_(compute_time) {
   if (!sum) return;
-  if (sum->wide) widen();
+  if (sum->wide) use_double_precision();
   terms_.push_back({.at = nullptr, .micro_batches = {}, .sum = std::move(sum), .scale = 1});
 }
 

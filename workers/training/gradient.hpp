@@ -42,8 +42,9 @@ class Gradient {
   // A sum that is already shared, such as the result of an all-reduce; wide if the sum is.
   Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time = {});
 
-  // A wide gradient is summed in double precision and sent as such: for codes whose large weights cancel.
-  void widen() { marks_ |= is_wide; }
+  // It is summed in double precision from here on, and sent as such, twice as long: for codes whose large weights
+  // cancel.
+  void use_double_precision() { marks_ |= is_wide; }
   bool wide() const { return (marks_ & is_wide) != 0; }
 
   // Whether it has been summed over the workers, so that its micro-batches are counted already.

@@ -121,7 +121,7 @@ void Training::write_values(const Gradient& gradient, float* out) {
 Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time, bool wide) {
   if (!objective_) {
     Gradient empty(nullptr, micro_batches, compute_time);
-    if (wide) empty.widen();
+    if (wide) empty.use_double_precision();
     return empty;
   }
   assert(values.size() == gradient_size(wide));
