@@ -36,9 +36,9 @@ CollectiveResult MpiCluster::finish(Rank, StartedCollective&& started, Place pla
   return process_->parts().collectives.finish(std::move(started), place);
 }
 
-CollectiveResult MpiCluster::perform(Rank self, Collective&& what, const Contribution& contribution, Place place) {
+CollectiveResult MpiCluster::perform(Rank, Collective&& what, const Contribution& contribution, Place place) {
   if (what.kind == Collective::Kind::partial_all_reduce)
-    return Cluster::perform(self, std::move(what), contribution, place);
+    return process_->parts().partial_sums.perform(std::move(what), contribution, place);
   return process_->parts().collectives.perform(std::move(what), contribution, place);
 }
 

@@ -26,6 +26,22 @@ MpiPartialSums::MpiPartialSums(MpiStage& stage, MpiWaiting& waiting) : stage_(st
 }
 
 StartedCollective MpiPartialSums::start(Collective&& what, const Contribution& contribution, const Place& place) {
+  StartedCollective started = begin(std::move(what), contribution);
+  stage_.clock.book(Activity::communicate, {place.operation});
+  return started;
+}
+
+CollectiveResult MpiPartialSums::finish(const Place& place) {
+  stage_.clock.book(Activity::compute);
+  return wait_for_result(place);
+}
+
+CollectiveResult MpiPartialSums::perform(Collective&& what, const Contribution& contribution, const Place& place) {
+  begin(std::move(what), contribution);
+  return wait_for_result(place);
+}
+
+StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& contribution) {
   if (!stage_.is_worker()) throw RunFailure("a server cannot take part in a partial all-reduce");
   if (own_)
     throw RunFailure(
@@ -52,13 +68,11 @@ StartedCollective MpiPartialSums::start(Collective&& what, const Contribution& c
           .compute_time = gradient.compute_time(),
           .wide = gradient.wide()},
          std::move(values));
-  stage_.clock.book(Activity::communicate, {place.operation});
   return {what.kind, std::nullopt, next_round_, contribution.step};
 }
 
 // The result of the round says whether this worker came to it in time; if not, later ones may be there.
-CollectiveResult MpiPartialSums::finish(const Place& place) {
-  stage_.clock.book(Activity::compute);
+CollectiveResult MpiPartialSums::wait_for_result(const Place& place) {
   const Started own = *std::exchange(own_, std::nullopt);
   waiting_.wait({.place = &place}, [&] { return !results_.empty(); });
   if (!own.knows_it_is_late)

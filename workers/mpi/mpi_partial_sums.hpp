@@ -17,6 +17,7 @@ class MpiPartialSums {
   // See Cluster.
   StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
   CollectiveResult finish(const Place& place);
+  CollectiveResult perform(Collective&& what, const Contribution& contribution, const Place& place);
 
   void progress();
   // Nobody here will ask for more.
@@ -45,6 +46,8 @@ class MpiPartialSums {
     bool in_time;
   };
 
+  StartedCollective begin(Collective&& what, const Contribution& contribution);
+  CollectiveResult wait_for_result(const Place& place);
   void arrive(const PartialArrival& arrival, FlatVector values);
   void coordinate();
   void conclude_rounds();
