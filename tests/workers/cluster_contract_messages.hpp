@@ -222,7 +222,9 @@ TEST_P(ClusterContract, AMessageIsOfTheKindThatItWasSentAs) {
       cluster.send(self, Rank{0}, Message::of_gradient(2, {}), here());
       cluster.send(self, Rank{0}, Message::of_model(3, model), here());
       cluster.send(self, Rank{0}, Message::of_last_model(4, model, {7}), here());
-      cluster.send(self, Rank{0}, Message::request_after(5), here());
+      cluster.send(self, Rank{0}, Message::of_difference(5, model), here());
+      cluster.send(self, Rank{0}, Message::request(), here());
+      cluster.send(self, Rank{0}, Message::request_after(6), here());
       cluster.send(self, Rank{0}, Message::farewell(), here());
     } else if (self.value == 0) {
       std::vector<std::pair<Kind, Step>> seen;
@@ -234,7 +236,9 @@ TEST_P(ClusterContract, AMessageIsOfTheKindThatItWasSentAs) {
                                                           {Kind::gradient, 2},
                                                           {Kind::model, 3},
                                                           {Kind::last_model, 4},
-                                                          {Kind::request, 5},
+                                                          {Kind::difference, 5},
+                                                          {Kind::request, 0},
+                                                          {Kind::request_after, 6},
                                                           {Kind::farewell, 0}}));
     }
   });
