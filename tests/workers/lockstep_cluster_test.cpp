@@ -16,6 +16,7 @@
 #include "workers/delays/exponential.hpp"
 #include "workers/delays/normal.hpp"
 #include "workers/delays/scoped_delay.hpp"
+#include "workers/network/fixed.hpp"
 #include "workers/network/jitter.hpp"
 #include "workers/network/parameter_server.hpp"
 #include "workers/simulated/fibers_then_lockstep.hpp"

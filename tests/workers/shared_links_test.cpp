@@ -16,6 +16,7 @@
 #include "workers/network/jitter.hpp"
 #include "workers/network/parameter_server.hpp"
 #include "workers/network/ring.hpp"
+#include "workers/simulated/simulated_cluster.hpp"
 
 namespace syncopate {
 namespace {
