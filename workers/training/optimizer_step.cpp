@@ -1,7 +1,7 @@
 // One optimizer step as executor tasks: evaluate what is still a promise, then update block by block.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "workers/training/gradient_sum.hpp"
@@ -34,11 +34,18 @@ struct StepWork {
   void update(std::size_t begin, std::size_t end) const;
 };
 
+// Whether nobody else holds it any more; then their reads are over. Letting go of a further holder synchronises with
+// how the others let go, as a fence would, which ThreadSanitizer does not know.
+template <typename Held>
+bool only_ours(const std::shared_ptr<Held>& held) {
+  if (held.use_count() != 1) return false;
+  const std::shared_ptr<Held> let_go = held;
+  return true;
+}
+
 // Gives `output` memory: the input's own where nobody else holds it. Returns where to read the input.
 const float* take_over(const CellPtr& input, Cell& output, bool state_is_ours, std::size_t size) {
-  if (input && state_is_ours && input.use_count() == 1) {
-    // Pairs with the release in the other holders' decrements: their reads are over.
-    std::atomic_thread_fence(std::memory_order_acquire);
+  if (input && state_is_ours && only_ours(input)) {
     output.value = std::move(input->value);
     return output.value.data();
   }
@@ -64,7 +71,7 @@ void StepWork::begin() {
     const double norm = norm_of(*sum, scale, first, last);
     scale *= std::min(1.0, clip_norm / (norm + 1e-6));
   }
-  const bool ours = from.use_count() == 1;
+  const bool ours = only_ours(from);
   if (buffers) {
     buffers->value = FlatVector(objective->buffers());
     std::fill_n(buffers->value.data(), buffers->value.size(), 0.0f);
