@@ -46,7 +46,7 @@ TEST_F(MemoryLimits, MemoryThatDoesNotSufficeIsSaid) {
   write("e.toml", time_only);
   const std::string command =
       "cd '" + directory.string() +
-      "' && ulimit -v 1500000 && OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 '" SYNCOPATE_PROGRAM
+      "' && ulimit -v 300000 && OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 '" SYNCOPATE_PROGRAM
       "' check e.toml 'delays=[{kind=\"trace\", file=\"t.csv.gz\", end=\"wrap\"}]' >out.txt 2>err.txt";
   const int status = std::system(command.c_str());
   EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 2);
@@ -63,8 +63,8 @@ TEST_F(MemoryLimits, WorkersThatTheMemoryDoesNotHoldAreRefusedBeforeItIsTaken) {
                  " cluster.workers=16000000)");
   };
   const std::string run = "run e.toml --results results --rerun ";
-  const Outcome lockstep = limited(run, 4000), fibers = limited(run + "methods.method.algorithm=async-sgd", 64000),
-                predicted = limited("predict e.toml", 4000);
+  const Outcome lockstep = limited(run, 3500), fibers = limited(run + "methods.method.algorithm=async-sgd", 64000),
+                predicted = limited("predict e.toml", 3500);
   EXPECT_THAT(lockstep.out, HasSubstr("the memory does not suffice: 16000000 simulated workers take at least 4 GB, "));
   EXPECT_THAT(fibers.out, HasSubstr("the memory does not suffice: 16000000 simulated workers take at least 80 GB, "));
   for (const Outcome& outcome : {lockstep, fibers, predicted}) {
