@@ -37,8 +37,8 @@ std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmC
   const double rate = settings.number({"drop_rate", "How likely a worker's batch is to be left out."},
                                       Range{.low = 0, .high = 1, .high_open = true});
   Step from{};
-  if (const auto epoch =
-          settings.optional_integer({"from_epoch", "The same in epochs, instead of from_step.", "epochs"}, 0, most)) {
+  if (const auto epoch = settings.optional_integer(
+          {"from_epoch", "The first epoch in which batches are left out, instead of from_step.", "epochs"}, 0, most)) {
     if (!context.has_epochs) settings.fault("from_epoch", "needs a data set; without one, give from_step");
     if (context.steps_per_epoch) from = Step{*epoch * context.steps_per_epoch->value()};
     if (settings.has("from_step")) settings.fault("from_step", "must not be given together with from_epoch");

@@ -94,7 +94,7 @@ std::string section_by_names(const std::vector<KeyDescription>& keys, const Name
     if (key.path.starts_with(group.prefix) && !depends_on_name(key)) text += row(key, group.prefix);
   for (const ListedName& name : group.names) {
     text += fmt::format("\n### {} = \"{}\"\n\n{}{}\n", group.place.substr(group.prefix.size()), name.name,
-                        name.sentence, name.paper.empty() ? "" : fmt::format(" {}.", name.paper));
+                        name.sentence, name.paper.empty() ? "" : fmt::format(" Source: {}.", name.paper));
     std::string rows;
     for (const KeyDescription& key : keys_of(keys, group, name.name))
       if (depends_on_name(key)) rows += row(key, group.prefix, group.place);
@@ -130,7 +130,8 @@ std::string reference_page() {
       "# Every key of an experiment file\n\n"
       "Written by `{}` from the tables that read these keys: do not change it by hand.\n"
       "[`experiments/README.md`](README.md) has an example with the keys that are needed first; `./dev list NAME` "
-      "shows one of these parts.\nA dash in the third column: the key may be left out, and has no default.\n",
+      "shows one of these parts.\nA dash in the third column: the key may be left out, and has no default. Of a table "
+      "its own keys say it.\n",
       command_that_writes);
   for (const std::string& table : tables_of(keys)) {
     const auto group =

@@ -36,7 +36,7 @@ EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) 
   constexpr std::int64_t default_steps = 100;
   EvaluationPlan plan;
   Settings evaluation = root.section({"evaluation", "When the model is looked at; it takes no time on the clock."});
-  const Key in_epochs{"every_epochs", "The same in epochs, instead of every_steps.", "epochs"};
+  const Key in_epochs{"every_epochs", "After how many epochs models are evaluated, instead of every_steps.", "epochs"};
   if (const auto epochs = evaluation.optional_number(in_epochs, positive_and_finite)) {
     if (evaluation.has("every_steps")) evaluation.fault("every_steps", "must not be given together with every_epochs");
     plan.every_steps = at_least_one(steps_of_epochs(evaluation, "every_epochs", *epochs, training.epoch).value_or(1));

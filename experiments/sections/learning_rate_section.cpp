@@ -29,8 +29,8 @@ void exclusive(Settings& settings, std::string_view key, std::string_view other)
 
 // None where it is not known for faults.
 std::optional<Step> read_warmup(Settings& rate, const EpochLength& epoch) {
-  const auto epochs =
-      rate.optional_number({"warmup_epochs", "The same in epochs, instead of warmup_steps.", "epochs"}, non_negative);
+  const auto epochs = rate.optional_number(
+      {"warmup_epochs", "Length of the warm-up in epochs, instead of warmup_steps.", "epochs"}, non_negative);
   if (!epochs)
     return rate.integer(
         {"warmup_steps", "Steps in which the rate rises from `final` to `peak` on a straight line.", "steps"}, 0, most,
@@ -46,7 +46,7 @@ std::vector<Step> read_decay_points(Settings& rate, const EpochLength& epoch) {
   std::vector<Step> points;
   const std::size_t faults = rate.faults_so_far();
   if (in_epochs) {
-    const Key described{key, "The same in epochs, instead of decay_steps.", "epochs"};
+    const Key described{key, "At which epochs the rate is multiplied, instead of decay_steps.", "epochs"};
     for (const double epochs : rate.numbers(described, non_negative)) {
       const auto point = steps_of_epochs(rate, key, epochs, epoch);
       if (!point) return {};

@@ -8,8 +8,9 @@ namespace syncopate {
 
 std::string note_of_sampled() {
   return fmt::format(
-      "\"sampled\": by the delays of up to {} of the run's own steps. A run of no more steps has all its delays in\n"
-      "common with the sample, so that there the formula cannot fail to agree.\n",
+      "\"sampled\": by the delays of up to {} of the run's own steps; where a run has no more steps than that, "
+      "agreement\n"
+      "with the formula shows nothing.\n",
       most_sampled_steps);
 }
 

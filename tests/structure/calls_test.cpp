@@ -1,7 +1,8 @@
-// How much a method may ask for: the public calls of Worker, Participant and Server, and of what they hand out, are few
-// enough to be read in one go, and each has a method that needs it.
+// How much a method may ask for: the public calls of Worker, Participant and Server, and of objects by which a worker
+// acts, are few enough to be read in one go, and each has a method that needs it.
 //
-// Counted are the names of each class's public functions; overloads are one call, constructors none.
+// Counted are the names of each class's public functions; overloads are one call, constructors none. Values such as
+// gradients and messages are not counted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -39,7 +39,7 @@ struct StepWork {
 template <typename Held>
 bool only_ours(const std::shared_ptr<Held>& held) {
   if (held.use_count() != 1) return false;
-  const std::shared_ptr<Held> let_go = held;
+  std::shared_ptr<Held>(held).reset();
   return true;
 }
 

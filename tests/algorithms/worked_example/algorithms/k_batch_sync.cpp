@@ -24,7 +24,8 @@ void KBatchSync::serve(Server& server) const {
 }
 
 std::unique_ptr<Algorithm> make_k_batch_sync(Settings& settings, const AlgorithmContext&) {
-  return std::make_unique<KBatchSync>(static_cast<int>(settings.integer("gradients", 1, 1'000'000)));
+  const auto gradients = settings.integer({"gradients", "How many gradients make a step (K)."}, 1, 1'000'000);
+  return std::make_unique<KBatchSync>(static_cast<int>(gradients));
 }
 
 }  // namespace syncopate
