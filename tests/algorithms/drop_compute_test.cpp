@@ -1,5 +1,6 @@
 #include "algorithms/synchronous/drop_compute.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 // What holds of every method of the registry, run from the example in its row: nothing here names one.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -2,6 +2,8 @@
 // delay of 0.5 s on average, and a few workers that are ten times slower than the others for good.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "tests/algorithms/exact_accounts.hpp"

@@ -1,6 +1,7 @@
 // The worked examples of algorithms/README.md, compiled and run. Their files lie in worked_example/, as if that were
 // the source's root; a test keeps what the README prints equal to them. Parity of the second one is among that of all
 // methods (tests/workers/parity_mpi_test.cpp).
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

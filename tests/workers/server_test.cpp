@@ -3,6 +3,7 @@
 // messages 0.5 s, so that both gradients arrive every 3 s, that of worker 0 first.
 #include "workers/server.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

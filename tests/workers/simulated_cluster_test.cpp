@@ -2,6 +2,7 @@
 // exact accounts. What both clusters promise is in cluster_contract.hpp.
 #include "workers/simulated/simulated_cluster.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
