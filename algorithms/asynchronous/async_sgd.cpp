@@ -43,10 +43,10 @@ Forecast AsyncSgd::forecast(const PredictionInput& input) const {
 
 std::unique_ptr<Algorithm> make_async_sgd(Settings& settings, const AlgorithmContext&) {
   AsyncSgd::Options options;
-  options.maximum_staleness = settings.optional_integer(
-      {"maximum_staleness", "A gradient is dropped if the model has had more updates since; left out: none is dropped.",
-       "updates"},
-      0, std::numeric_limits<std::int64_t>::max());
+  options.maximum_staleness =
+      settings.optional_integer({"maximum_staleness", "A gradient is dropped if the model has had more updates since.",
+                                 "updates", "none is dropped"},
+                                0, std::numeric_limits<std::int64_t>::max());
   const double maximum_age_s =
       settings.number({"maximum_age_s", "Gradients whose model was sent longer ago are dropped.", "s"},
                       Range::positive(), std::numeric_limits<double>::infinity());

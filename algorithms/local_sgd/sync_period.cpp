@@ -91,7 +91,7 @@ std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPerio
   options.power = settings.number({"power", "The power; 2 is QSR."}, Range::positive(), options.power);
   options.coefficient = settings.number({"coefficient", "What is divided by the learning rate."}, Range::at_least(0));
   options.minimum = settings.integer({"minimum", "The shortest period.", "steps"}, 1, most);
-  options.maximum = settings.optional_integer({"maximum", "The longest period; left out: there is no bound.", "steps"},
+  options.maximum = settings.optional_integer({"maximum", "The longest period.", "steps", "no bound"},
                                               Stated(options.minimum.value(), "minimum"), most);
   if (!options.maximum && !context.counts_steps)
     settings.fault("maximum",

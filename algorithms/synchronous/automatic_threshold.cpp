@@ -122,9 +122,9 @@ std::shared_ptr<const DropThreshold> read_automatic_threshold(Settings& settings
                                           options.warmup_steps.value());
   options.calibration_steps = settings.integer({"calibration_steps", "Steps that are measured then.", "steps"}, 1, most,
                                                options.calibration_steps.value());
-  options.maximum_drop_rate = settings.optional_number(
-      {"maximum_drop_rate", "Share of micro-batches that the threshold may drop; left out: any."},
-      {.low = 0, .high = 1, .low_open = true, .high_open = true});
+  options.maximum_drop_rate =
+      settings.optional_number({"maximum_drop_rate", "Share of micro-batches that the threshold may drop.", "", "any"},
+                               {.low = 0, .high = 1, .low_open = true, .high_open = true});
   if (settings.has("calibration_clock"))
     options.clock = settings.choice(
         {"calibration_clock", "Whether micro-batches are timed by the step's clock, or each by a timer of its own."},

@@ -199,10 +199,10 @@ void read_normalisation(Settings& settings, DropComputeOptions& options) {
       options.normalisation);
   if (options.normalisation != Normalisation::mean_rate) return;
   const bool expected = options.threshold->traits().searches() && options.preempt == Preempt::discard;
-  options.mean_drop_rate = settings.optional_number(
-      {"mean_drop_rate",
-       "The drop rate from which the mean number follows; left out: what an automatic threshold expects."},
-      {.low = 0, .high = 1, .high_open = true});
+  options.mean_drop_rate =
+      settings.optional_number({"mean_drop_rate", "The drop rate from which the mean number follows.", "",
+                                "what an automatic threshold expects"},
+                               {.low = 0, .high = 1, .high_open = true});
   if (!settings.has("mean_drop_rate") && !expected)
     settings.fault("mean_drop_rate", "must be given: only an automatic threshold with preempt = \"discard\" knows it");
 }

@@ -49,7 +49,8 @@ std::string what_it_takes(const KeyDescription& key) {
 
 std::string what_if_left_out(const KeyDescription& key) {
   if (key.fallback) return fmt::format("default {}", *key.fallback);
-  return key.required ? "required" : "may be left out";
+  if (key.required) return "required";
+  return key.left_out.empty() ? "may be left out" : fmt::format("left out: {}", key.left_out);
 }
 
 std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given) {

@@ -12,7 +12,7 @@ namespace syncopate {
 // What stands behind the key's name: "a number above 0, in s".
 std::string what_it_takes(const KeyDescription& key);
 
-// "required", "default 0.9" or "may be left out".
+// "required", "default 0.9", "left out: all workers" or "may be left out".
 std::string what_if_left_out(const KeyDescription& key);
 
 // Its sentence, behind where it exists, if not everywhere: "With `rule = "power"`: ...". Keys are named without

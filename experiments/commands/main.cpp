@@ -60,7 +60,7 @@ int print_predictions(const Experiment& experiment, bool json, const MpiSession&
   try {
     const auto methods = predict(experiment);
     print(session, standard_output, json ? predictions_json(experiment.name, methods) : prediction_table(methods));
-    int status = 0;
+    int status = exit_success;
     for (const PredictedMethod& method : methods) {
       if (!method.failed) continue;
       print(session, standard_error, fmt::format("{}: {}\n", method.method, method.not_simulated));
@@ -173,13 +173,13 @@ int execute(Task& task, const MpiSession& session) {
       print(session, standard_output, task.text);
     else if (session.rank() == 0)
       write_pages(std::filesystem::current_path());
-    return 0;
+    return exit_success;
   }
   const Experiment& experiment = *task.experiment;
   if (line.command == "predict") return print_predictions(experiment, line.json, session);
   if (line.command == "check") {
     print(session, standard_output, line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment));
-    return 0;
+    return exit_success;
   }
   const auto trains_network = [](const Run& planned) { return planned.training.trains_network; };
   if (std::ranges::any_of(experiment.runs, trains_network)) load_torch();

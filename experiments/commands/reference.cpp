@@ -27,7 +27,9 @@ std::string cell(std::string text) {
 
 std::string left_out(const KeyDescription& key) {
   if (key.is_table()) return "";
-  return key.fallback ? what_if_left_out(key).substr(std::string("default ").size()) : key.required ? "required" : "—";
+  if (key.fallback) return *key.fallback;
+  if (key.required) return "required";
+  return key.left_out.empty() ? "—" : key.left_out;
 }
 
 std::string row(const KeyDescription& key, const std::string& prefix, std::string_view given = {}) {
@@ -130,8 +132,8 @@ std::string reference_page() {
       "# Every key of an experiment file\n\n"
       "Written by `{}` from the tables that read these keys: do not change it by hand.\n"
       "[`experiments/README.md`](README.md) has an example with the keys that are needed first; `./dev list NAME` "
-      "shows one of these parts.\nA dash in the third column: the key may be left out, and has no default. Of a table "
-      "its own keys say it.\n",
+      "shows one of these parts.\nThe third column says what holds without the key. A dash: it may be left out, and "
+      "nothing takes its place. Of a table its own keys say it.\n",
       command_that_writes);
   for (const std::string& table : tables_of(keys)) {
     const auto group =

@@ -16,17 +16,19 @@ Step at_least_one(Step steps) { return std::max(steps, Step{1}); }
 BudgetSection read_budget(Settings& root, const EpochLength& epoch) {
   Budget result;
   Settings budget = root.section({"budget", "When a run ends: at the first limit that is reached; at least one."});
-  result.steps = budget.optional_integer({"steps", "Optimizer steps.", "steps"}, 1, most);
-  const Key in_epochs{"epochs", "Times that all workers together see the training data.", "epochs"};
+  result.steps = budget.optional_integer({"steps", "Optimizer steps.", "steps", "no limit"}, 1, most);
+  const Key in_epochs{"epochs", "Times that all workers together see the training data.", "epochs", "no limit"};
   if (const auto epochs = budget.optional_number(in_epochs, positive_and_finite)) {
     if (const auto steps = steps_of_epochs(budget, "epochs", *epochs, epoch))
       result.steps = std::min(result.steps.value_or(most), at_least_one(*steps));
   }
   const bool counts_steps = result.steps || budget.has("epochs");
-  result.samples =
-      budget.optional_integer({"samples", "Samples whose gradients were used, of all workers.", "samples"}, 1, most);
-  result.seconds = budget.optional_number({"seconds", "Time on the cluster's clock.", "s"}, positive_and_finite);
-  result.bytes = budget.optional_integer({"bytes", "What is communicated, of all workers.", "bytes"}, 1, most);
+  result.samples = budget.optional_integer(
+      {"samples", "Samples whose gradients were used, of all workers.", "samples", "no limit"}, 1, most);
+  result.seconds =
+      budget.optional_number({"seconds", "Time on the cluster's clock.", "s", "no limit"}, positive_and_finite);
+  result.bytes =
+      budget.optional_integer({"bytes", "What is communicated, of all workers.", "bytes", "no limit"}, 1, most);
   const bool is_limited = counts_steps || result.samples || result.seconds || result.bytes;
   if (!is_limited) root.fault("budget", "must set at least one of steps, epochs, samples, seconds, bytes");
   return {result, counts_steps || !is_limited};
@@ -48,15 +50,16 @@ EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) 
   plan.train_samples =
       evaluation.integer({"train_samples", "How many training samples the training loss is taken of.", "samples"}, 1,
                          most, plan.train_samples);
-  plan.target_accuracy =
-      evaluation.optional_number({"target_accuracy", "The test accuracy of \"time to target\", as a fraction."},
-                                 {.low = 0, .high = 1, .low_open = true});
+  plan.target_accuracy = evaluation.optional_number(
+      {"target_accuracy", "The test accuracy of \"time to target\", as a fraction.", "", "no target"},
+      {.low = 0, .high = 1, .low_open = true});
   if (plan.target_accuracy) {
     if (!training.plan.time_only && training.objective.load && !training.objective.has_accuracy) {
       evaluation.fault("target_accuracy", "must be left out: this model has no accuracy");
     }
   }
-  plan.target_loss = evaluation.optional_number({"target_loss", "The test loss of \"time to target\"."}, Range::any());
+  plan.target_loss = evaluation.optional_number(
+      {"target_loss", "The test loss of \"time to target\".", "", "no target"}, Range::any());
   return plan;
 }
 

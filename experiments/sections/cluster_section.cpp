@@ -27,8 +27,9 @@ std::vector<double> read_worker_factors(Settings& cluster, int workers, bool kno
   std::vector<double> factors;
   if (listed) {
     const std::size_t faults = cluster.faults_so_far();
-    factors = cluster.numbers({"worker_factors", "How many times as long each worker takes, one factor per worker."},
-                              positive);
+    factors = cluster.numbers(
+        {"worker_factors", "How many times as long each worker takes, one factor per worker.", "", "1 for all"},
+        positive);
     const bool right = std::ssize(factors) == workers;
     if (!right && known && cluster.faults_so_far() == faults) {
       cluster.fault("worker_factors",
@@ -99,7 +100,8 @@ Delays read_delays(Settings& root, double micro_batch_s, bool finite_means, Clus
     auto process = make_delay(delay, {micro_batch_s, workers, &result.traces, result.plan.micro_batches});
     if (delay.faults_so_far() == faults) check_length(delay, *process);
     if (finite_means) check_mean(delay, *process);
-    const Key sleep{"sleep", "Whether the worker sleeps so long after the micro-batch, instead of computing longer."};
+    const Key sleep{"sleep", "Whether the worker sleeps so long after the micro-batch, instead of computing longer.",
+                    "", "false"};
     const bool is_sleep = delay.optional_flag(sleep).value_or(false);
     (is_sleep ? delays.sleeps : delays.computing).push_back(std::move(process));
   }
@@ -166,7 +168,8 @@ double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
       cluster.number({"micro_batch_s",
                       "Time of a micro-batch without delay; \"measured\": what the model takes on this machine.", "s"},
                      positive);
-  if (cluster.optional_flag({"micro_batch_measured", "Written by the program: whether micro_batch_s was measured."}))
+  if (cluster.optional_flag({"micro_batch_measured", "Written by the program: whether micro_batch_s was measured.", "",
+                             "it was declared"}))
     result.plan.measured_micro_batch_s = micro_batch_s;
   return micro_batch_s;
 }
@@ -202,7 +205,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   check_sum_of_means(root, micro_batch_s, delays);
   if (!result.plan.to_be_measured) result.usual_micro_batch_s = slowest_s + sum_of_usual_delays(delays);
   const auto trailing_s = cluster.optional_number(
-      {"trailing_s", "Work that a micro-batch leaves running: the next one and a collective wait for it.", "s"},
+      {"trailing_s", "Work that a micro-batch leaves running: the next one and a collective wait for it.", "s", "0"},
       Range::between(0, longest_delay));
   if (trailing_s || !sleeps.empty())
     result.plan.pauses = std::make_shared<Pauses>(seed, trailing_s.value_or(0), std::move(sleeps), delays.size());

@@ -58,16 +58,16 @@ OutageEntry read_entry(Settings& table, int most_rank, double micro_batch_s) {
   const bool random = is_random(table);
   if (!random || table.has("workers")) {
     const std::size_t faults = table.faults_so_far();
-    for (const std::int64_t rank :
-         table.integers({"workers", "The workers that are down; random outages without it are those of all."}, 0,
-                        Stated(most_rank, "cluster.workers - 1")))
+    for (const std::int64_t rank : table.integers({"workers", "The workers that are down.", "", "all"}, 0,
+                                                  Stated(most_rank, "cluster.workers - 1")))
       entry.workers.emplace_back(static_cast<int>(rank));
     if (entry.workers.empty() && table.faults_so_far() == faults)
       table.fault("workers", "must name at least one worker");
   }
   if (random) {
-    const Key between{"mean_time_between_s", "Mean time from the end of an outage to the next one, exponential.", "s"};
-    const Key duration{"mean_duration_s", "Mean length of an outage, exponential.", "s"};
+    const Key between{"mean_time_between_s", "Mean time from the end of an outage to the next one, exponential.", "s",
+                      "the outage is scheduled"};
+    const Key duration{"mean_duration_s", "Mean length of an outage, exponential.", "s", "the outage is scheduled"};
     entry.when = RandomOutages{.mean_time_between_s = table.number(between, means),
                                .mean_duration_s = table.number(duration, means)};
   } else {

@@ -11,13 +11,13 @@ RecordingPlan read_recording(Settings& root) {
   plan.trace = recording.flag({"trace", "Whether trace.json.gz is written: what every worker does when."}, false);
   plan.trace_events = recording.integer({"trace_events", "The trace ends after so many spans.", "spans"}, 1,
                                         std::numeric_limits<std::int64_t>::max(), plan.trace_events);
-  plan.trace_seconds =
-      recording.optional_number({"trace_seconds", "The trace ends at this time on the cluster's clock.", "s"},
-                                {.low = 0, .low_open = true, .high_open = true});
+  plan.trace_seconds = recording.optional_number(
+      {"trace_seconds", "The trace ends at this time on the cluster's clock.", "s", "no bound"},
+      {.low = 0, .low_open = true, .high_open = true});
   plan.durations = recording.optional_flag(
-      {"durations", "Whether durations.csv.gz is written, a row per micro-batch; left out: under MPI alone."});
+      {"durations", "Whether durations.csv.gz is written, a row per micro-batch.", "", "under MPI alone"});
   plan.parameters =
-      recording.optional_flag({"parameters", "Whether parameters.npy is written, the last model; left out: no."})
+      recording.optional_flag({"parameters", "Whether parameters.npy is written, the last model.", "", "false"})
           .value_or(false);
   return plan;
 }

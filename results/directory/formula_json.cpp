@@ -15,6 +15,7 @@ Json json_of_error(double error) { return error > 0 ? Json(error) : Json(nullptr
 Json json_of(const FormulaTime& formula) {
   const Prediction& prediction = formula.prediction;
   return {{"formula", prediction.formula},
+          {"sampled", prediction.is_sampled},
           {"step_time_s", prediction.step_time_s},
           {"communication_s", prediction.communication_s},
           {"kept", prediction.kept},
@@ -37,7 +38,7 @@ FormulaTime formula_of(const Json& json) {
   FormulaTime formula;
   Prediction& prediction = formula.prediction;
   json.at("formula").get_to(prediction.formula);
-  prediction.is_sampled = prediction.formula.find("sampled") != std::string::npos;  // a file says it in the name alone
+  prediction.is_sampled = json.value("sampled", false);  // older files do not say it
   json.at("step_time_s").get_to(prediction.step_time_s);
   json.at("communication_s").get_to(prediction.communication_s);
   json.at("kept").get_to(prediction.kept);

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "results/directory/descriptor.hpp"
-#include "workers/process/directory_check.hpp"
+#include "workers/files/directory_check.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {

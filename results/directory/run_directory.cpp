@@ -15,8 +15,8 @@
 
 #include "results/directory/descriptor.hpp"
 #include "results/formats/host.hpp"
-#include "workers/process/content_hash.hpp"
-#include "workers/process/directory_check.hpp"
+#include "workers/files/content_hash.hpp"
+#include "workers/files/directory_check.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {

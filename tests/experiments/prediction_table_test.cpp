@@ -70,7 +70,8 @@ TEST(PredictionTable, WhatASampleIsIsSaidWhereAFormulaGoesByOne) {
 }
 
 TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
-  const std::vector<PredictedMethod> methods{by_simulation_and_two_formulas(), by_nothing()};
+  std::vector<PredictedMethod> methods{by_simulation_and_two_formulas(), by_nothing()};
+  methods[0].formulas[1].prediction.is_sampled = true;
   auto json = nlohmann::json::parse(predictions_json("e", methods));
   auto& error = json["predictions"][0]["formulas"][0]["effective_speedup_standard_error"];
   EXPECT_NEAR(error, 2.25 * std::sqrt(4.0 / 9 + 1.0 / 576 + 1.0 / 4096), 1e-12);  // of 0.75, 6 and 2: shares of each
@@ -82,11 +83,13 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
                      "effective_speedup": 1.5, "effective_speedup_standard_error": 0.375, "drop_rate": 0.25, "communication_share": 0.125, "total_time_s": 30.0},
        "not_simulated": null,
        "formulas": [
-         {"formula": "first", "step_time_s": 2.0, "step_time_standard_error_s": 0.03125, "communication_s": 0.375,
+         {"formula": "first", "sampled": false,
+          "step_time_s": 2.0, "step_time_standard_error_s": 0.03125, "communication_s": 0.375,
           "communication_share": 0.1875, "kept": 0.75, "drop_rate": 0.5625,
           "sync_step_time_s": 6.0, "effective_speedup": 2.25,
           "effective_speedup_standard_error": "above", "total_time_s": 120.0},
-         {"formula": "second", "step_time_s": 4.0, "step_time_standard_error_s": null, "communication_s": 3.0,
+         {"formula": "second", "sampled": true,
+          "step_time_s": 4.0, "step_time_standard_error_s": null, "communication_s": 3.0,
           "communication_share": 0.75, "kept": 1.0, "drop_rate": null,
           "sync_step_time_s": 5.0, "effective_speedup": 1.25,
           "effective_speedup_standard_error": null, "total_time_s": null}],

@@ -24,6 +24,9 @@ TEST(FormulaJson, IsReadAsItWasWritten) {
   FormulaTime exact{.prediction = {.formula = "Eq. 4", .step_time_s = 2, .sync_step_time_s = 2}, .total_time_s = {}};
   EXPECT_EQ(formula_of(json_of(exact)).prediction, exact.prediction);
   EXPECT_FALSE(formula_of(json_of(exact)).total_time_s);
+  auto older = json_of(sampled);
+  older.erase("sampled");
+  EXPECT_FALSE(formula_of(older).prediction.is_sampled);
 }
 
 TEST(FormulaJson, WithErrorsIsTheSameAndWhatFollowsFromIt) {

@@ -19,7 +19,7 @@ const fs::path source = SYNCOPATE_SOURCE_DIR;
 
 const std::vector<std::string> floors = {
     // Ground: what every part needs.
-    "workers/units", "workers/process", "workers/random", "workers/linear_algebra", "workers/settings",
+    "workers/units", "workers/process", "workers/files", "workers/random", "workers/linear_algebra", "workers/settings",
     // What is trained, and what it is trained on.
     "workers/training", "workers/datasets", "workers/models",
     // The seam, what takes time, and what formulas say of it.

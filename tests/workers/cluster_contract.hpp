@@ -227,6 +227,7 @@ inline void expect_near(const std::vector<float>& found, const std::vector<float
 #include "tests/workers/cluster_contract_collectives.hpp"
 #include "tests/workers/cluster_contract_messages.hpp"
 #include "tests/workers/cluster_contract_partial.hpp"
+#include "tests/workers/cluster_contract_partial_end.hpp"
 #include "tests/workers/cluster_contract_records.hpp"
 #include "tests/workers/cluster_contract_servers.hpp"
 #include "tests/workers/cluster_contract_started.hpp"

@@ -1,4 +1,4 @@
-#include "workers/process/gzip_stream.hpp"
+#include "workers/files/gzip_stream.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "workers/datasets/dataset.hpp"
-#include "workers/process/content_hash.hpp"
+#include "workers/files/content_hash.hpp"
 
 namespace syncopate {
 namespace {

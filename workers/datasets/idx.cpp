@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "workers/datasets/dataset.hpp"
-#include "workers/process/gzip_stream.hpp"
+#include "workers/files/gzip_stream.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {

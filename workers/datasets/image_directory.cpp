@@ -12,8 +12,8 @@
 
 #include "workers/datasets/digest_cache.hpp"
 #include "workers/datasets/idx.hpp"
-#include "workers/process/content_hash.hpp"
-#include "workers/process/directory_check.hpp"
+#include "workers/files/content_hash.hpp"
+#include "workers/files/directory_check.hpp"
 #include "workers/training/vector_clones.hpp"
 
 namespace syncopate {

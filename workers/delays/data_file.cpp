@@ -5,13 +5,14 @@
 #include <new>
 #include <sstream>
 
-#include "workers/process/content_hash.hpp"
+#include "workers/files/content_hash.hpp"
 
 namespace syncopate {
 
 std::optional<DataFile> find_data_file(Settings& settings) {
   const auto path = settings.file({"file", "A file, beside the experiment file or in the working directory."});
-  const Key hash{"file_hash", "Written by the program: the digest of the file's content, which must still be that."};
+  const Key hash{"file_hash", "Written by the program: the digest of the file's content, which must still be that.", "",
+                 "any content"};
   static_cast<void>(settings.has(hash));  // known, also where there is no file
   if (path.empty()) return std::nullopt;
   try {

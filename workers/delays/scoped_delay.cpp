@@ -117,18 +117,20 @@ DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps)
   constexpr Range lengths = Range::between(1, 1e6);
   DelayReach reach{.cluster_size = workers};
   if (settings.has("scope")) {
-    const Key scope{"scope", "A draw for each micro-batch, one before a step's first, or one for the whole run."};
+    const Key scope{"scope", "A draw for each micro-batch, one before a step's first, or one for the whole run.", "",
+                    "\"micro-batch\""};
     const auto written = settings.choice<DelayScope>(
         scope, {{"micro-batch", DelayScope::micro_batch}, {"step", DelayScope::step}, {"worker", DelayScope::worker}});
     reach.scope = written.value_or(reach.scope);
     if (written == DelayScope::worker && follows_steps)
       settings.fault("scope", "must be \"micro-batch\" or \"step\": this kind changes from step to step");
   }
-  const Key group_size{"group_size", "Ranks 0 to group_size - 1, and so on, share their draws: a server, a rack."};
+  const Key group_size{"group_size", "Ranks 0 to group_size - 1, and so on, share their draws: a server, a rack.", "",
+                       "1"};
   if (const auto size = settings.optional_integer(group_size, 1, std::numeric_limits<int>::max()))
     reach.group_size = static_cast<int>(*size);
   if (settings.has("workers")) {
-    const Key concerned{"workers", "The workers that have the delay; left out: all."};
+    const Key concerned{"workers", "The workers that have the delay.", "", "all"};
     const Stated highest(workers > 0 ? workers - 1 : most_workers, "cluster.workers - 1");
     const std::size_t faults = settings.faults_so_far();
     for (const std::int64_t rank : settings.integers(concerned, 0, highest))

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "workers/process/interrupt.hpp"
-#include "workers/settings/whole_file.hpp"
+#include "workers/files/whole_file.hpp"
 
 namespace syncopate {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "workers/process/gzip_stream.hpp"
+#include "workers/files/gzip_stream.hpp"
 
 namespace syncopate {
 

@@ -155,7 +155,8 @@ std::optional<DatasetPlan> read_datasets(Settings& root, const std::string& chos
       tables.section({"gaussian-mixture", "Generated classes, training.dataset = \"gaussian-mixture\"."});
   const auto directory = images.text(
       {"directory", "A folder with MNIST's four IDX files; empty: where Fashion-MNIST's package puts them."}, "");
-  const Key hash{"directory_hash", "Written by the program: the digest of the files, which must still be that."};
+  const Key hash{"directory_hash", "Written by the program: the digest of the files, which must still be that.", "",
+                 "any content"};
   static_cast<void>(images.has(hash));  // known, also where the files are not needed
   const auto options = read_mixture(mixture);
   if (!needed) return {};

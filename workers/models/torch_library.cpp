@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <filesystem>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "workers/process/blas_kernel.hpp"
@@ -17,10 +20,16 @@ constexpr const char* library_name = "syncopate_torch.so";
 
 std::atomic<bool> loaded = false;
 
+// By its whole path: sanitizers call dlopen in the program's place, and a name alone is sought where they lie.
+std::string path_of_library() {
+  std::error_code unknown;
+  return std::filesystem::read_symlink("/proc/self/exe", unknown).replace_filename(library_name);
+}
+
 // Never unloaded: objectives and LibTorch's threads live until the end.
 TorchEntry load() {
   // Global, so that blas_kernel.hpp finds the BLAS that comes along.
-  void* const library = dlopen(library_name, RTLD_NOW | RTLD_GLOBAL);
+  void* const library = dlopen(path_of_library().c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!library)
     throw std::runtime_error(fmt::format("cannot load {}, which is built beside the program and needs LibTorch: {}",
                                          library_name, dlerror()));

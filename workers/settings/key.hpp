@@ -16,12 +16,13 @@ struct Key {
   Key(const char* name) : name(name) {}         // NOLINT: where the key has been described before
   Key(const std::string& name) : name(name) {}  // NOLINT
   Key(std::string_view name) : name(name) {}    // NOLINT
-  Key(std::string_view name, std::string_view sentence, std::string_view unit = {})
-      : name(name), sentence(sentence), unit(unit) {}
+  Key(std::string_view name, std::string_view sentence, std::string_view unit = {}, std::string_view left_out = {})
+      : name(name), sentence(sentence), unit(unit), left_out(left_out) {}
 
   std::string_view name;
   std::string_view sentence{};  // what it means, on one line
   std::string_view unit{};      // "s", "bytes", ...; empty: a plain number
+  std::string_view left_out{};  // what holds without it, of a key that may be left out and has no default
 };
 
 // A closed or open interval a number must lie in.

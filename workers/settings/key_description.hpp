@@ -33,6 +33,7 @@ struct KeyDescription {
   std::string takes;                      // "a number above 0", "one of ..."
   std::string unit{};                     // empty: a plain number, or none
   std::optional<std::string> fallback{};  // the default as TOML, or in words
+  std::string left_out{};                 // what holds without it, where there is no default
   bool required = false;                  // otherwise, without a default, it may be left out
   std::vector<std::pair<std::string, std::string>> words{};  // of a choice, with their sentences, if they have any
   std::string sentence{};

@@ -9,7 +9,7 @@
 #include "workers/process/printable.hpp"
 #include "workers/settings/key_path.hpp"
 #include "workers/settings/settings_node.hpp"
-#include "workers/settings/whole_file.hpp"
+#include "workers/files/whole_file.hpp"
 
 namespace syncopate {
 namespace {

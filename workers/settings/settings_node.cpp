@@ -96,6 +96,7 @@ void Settings::Node::describe(const Key& key, std::string takes, std::optional<s
                                          .takes = std::move(takes),
                                          .unit = std::string(key.unit),
                                          .fallback = std::move(fallback),
+                                         .left_out = std::string(key.left_out),
                                          .required = required,
                                          .sentence = std::string(key.sentence)};
 }

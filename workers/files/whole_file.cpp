@@ -1,4 +1,4 @@
-#include "workers/settings/whole_file.hpp"
+#include "workers/files/whole_file.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "workers/process/directory_check.hpp"
+#include "workers/files/directory_check.hpp"
 
 #include <fmt/format.h>
 

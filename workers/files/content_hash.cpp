@@ -1,4 +1,4 @@
-#include "workers/process/content_hash.hpp"
+#include "workers/files/content_hash.hpp"
 
 #define XXH_INLINE_ALL
 #include <fmt/format.h>
