@@ -27,7 +27,11 @@ void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here 
 
 StartedCollective Worker::start(Collective what, Here at) {
   const bool is_sum = properties_of(what.kind).sums_gradients;
-  Contribution contribution = is_sum ? contribution_with(what.gradient) : std::exchange(since_sync_, {});
+  Contribution contribution;
+  if (is_sum)
+    contribution = contribution_with(what.gradient);
+  else if (!what.group_size)  // what a group does is no row: its steps stand in the next one of all
+    contribution = std::exchange(since_sync_, {});
   if (!is_sum) contribution.step = step_;
   contribution.step += sums_under_way_;
   sums_under_way_ += is_sum ? 1 : 0;
@@ -36,6 +40,7 @@ StartedCollective Worker::start(Collective what, Here at) {
 }
 
 CollectiveResult Worker::finish(StartedCollective started, Here at) {
+  if (started.number < 0) fail("finish() of a collective that is finished already");
   const bool is_of_group = started.group.has_value();
   sums_under_way_ -= properties_of(started.kind).sums_gradients ? 1 : 0;
   CollectiveResult result = context_.cluster.finish(rank_, std::move(started), {"finish", at});

@@ -116,9 +116,10 @@ enum class Code { fractional, cyclic, stochastic, ignore_stragglers };
 
 // Nothing, with a fault, where the code does not fit the number of workers.
 std::optional<GradientCode> read_exact_code(Settings& settings, Code kind, int workers) {
+  const std::size_t faults = settings.faults_so_far();
   const int stragglers = read_stragglers(settings, workers);
   const std::uint64_t seed = kind == Code::cyclic ? read_seed(settings) : 0;
-  if (settings.faults_so_far() > 0) return std::nullopt;
+  if (settings.faults_so_far() > faults) return std::nullopt;
   if (kind == Code::ignore_stragglers) return ignore_stragglers(workers, stragglers);
   if (kind == Code::fractional) {
     if (workers % (stragglers + 1) == 0) return fractional_repetition(workers, stragglers);
@@ -157,9 +158,10 @@ std::unique_ptr<Algorithm> make_coded_sgd(Settings& settings, const AlgorithmCon
     auto code = read_exact_code(settings, kind, context.workers);
     return std::make_unique<CodedSgd>(code ? *std::move(code) : GradientCode{}, late);
   }
+  const std::size_t faults = settings.faults_so_far();
   StochasticRule rule = read_stochastic_rule(settings, context.workers);
   rule.code.seed = read_seed(settings);
-  const bool is_read = settings.faults_so_far() == 0;
+  const bool is_read = settings.faults_so_far() == faults;
   return std::make_unique<CodedSgd>(is_read ? stochastic_code(context.workers, rule.code) : GradientCode{}, late,
                                     rule.threshold);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "experiments/commands/listing.hpp"
@@ -54,8 +55,11 @@ void add_run_options(CLI::App& command, RunOptions& options) {
 void add_choice_of_runs(CLI::App& command, CommandLine& line) {
   const std::map<std::string, ClusterChoice> clusters = {
       {"auto", ClusterChoice::automatic}, {"simulated", ClusterChoice::simulated}, {"mpi", ClusterChoice::mpi}};
-  command.add_option("--cluster", line.options.cluster, "auto: mpi when started by mpirun or srun, else simulated")
-      ->transform(CLI::CheckedTransformer(clusters))
+  command
+      .add_option_function<std::string>(
+          "--cluster", [&line, clusters](const std::string& name) { line.options.cluster = clusters.at(name); },
+          "auto: mpi when started by mpirun or srun, else simulated")
+      ->check(CLI::IsMember(std::set<std::string>{"auto", "simulated", "mpi"}))
       ->option_text("auto|simulated|mpi [auto]");
   command.add_option("--only", line.only, "only the runs whose hash begins so; `check` shows them")
       ->allow_extra_args(false)

@@ -15,7 +15,7 @@ std::string what_it_takes(const KeyDescription& key);
 // "required", "default 0.9", "left out: all workers" or "may be left out".
 std::string what_if_left_out(const KeyDescription& key);
 
-// Its sentence, behind where it exists, if not everywhere: "With `rule = "power"`: ...". Keys are named without
+// Its sentence, after the conditions under which the key exists: "With `rule = "power"`: ...". Keys are named without
 // `prefix`; `given` is a key whose words go without saying.
 std::string what_it_means(const KeyDescription& key, std::string_view prefix, std::string_view given = {});
 

@@ -133,7 +133,7 @@ std::string reference_page() {
       "Written by `{}` from the tables that read these keys: do not change it by hand.\n"
       "[`experiments/README.md`](README.md) has an example with the keys that are needed first; `./dev list NAME` "
       "shows one of these parts.\nThe third column says what holds without the key. A dash: it may be left out, and "
-      "nothing takes its place. Of a table its own keys say it.\n",
+      "nothing takes its place. For a table, see its keys.\n",
       command_that_writes);
   for (const std::string& table : tables_of(keys)) {
     const auto group =

@@ -246,6 +246,15 @@ TEST(LockstepCluster, WhatDiffersBetweenWorkersIsAnErrorToAskFor) {
     }
     Traits traits() const override { return {.same_course_from = 0}; }
   };
+  struct StartsTwo : Algorithm {
+    void run(Worker& worker) const override {
+      auto first = worker.start(Collective::all_reduce(worker.compute_step_gradient()));
+      auto second = worker.start(Collective::all_reduce(worker.compute_step_gradient()));
+      worker.finish(std::move(first));
+      worker.finish(std::move(second));
+    }
+    Traits traits() const override { return {.same_course_from = 0}; }
+  };
   struct Counts : DropCompute {
     Counts()
         : DropCompute(DropComputeOptions{.threshold = make_fixed_threshold(from_seconds(1)),
@@ -256,6 +265,7 @@ TEST(LockstepCluster, WhatDiffersBetweenWorkersIsAnErrorToAskFor) {
   run.objective = nullptr;
   run.in_lockstep = true;
   EXPECT_THROW(run.run(Gathers()), std::logic_error);
+  EXPECT_THROW(run.run(StartsTwo()), std::logic_error);
   EXPECT_EQ(Counts().DropCompute::traits().same_course_from, std::nullopt);
   EXPECT_THROW(run.run(Counts()), std::logic_error);
 }

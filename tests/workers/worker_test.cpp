@@ -325,5 +325,41 @@ TEST(Worker, ASumUnderWayCostsNothingWhileTheNextStepIsComputed) {
   }
 }
 
+// The average of a group is no row: what its workers have done stands in the next row of all, also where the average is
+// started by itself.
+TEST(Worker, StepsBeforeAGroupsAverageStandInTheNextRowOfAll) {
+  for (const bool is_started : {false, true}) {
+    const SimulatedRun setup{.workers = 4, .budget = {.steps = 4}};
+    const auto outcome = setup.run(Script([&](Worker& worker) {
+      const Averaging in_pairs{.group_size = 2};
+      for (int s = 0; s < 4; ++s) {
+        worker.descend(worker.compute_step_gradient());
+        if (s == 1 && is_started)
+          worker.finish(worker.start(Collective::average(worker.model(), in_pairs)));
+        else if (s == 1)
+          worker.average_model(in_pairs);
+      }
+      worker.average_model();
+    }));
+    ASSERT_EQ(outcome.rounds.size(), 1u) << is_started;
+    EXPECT_EQ(outcome.rounds.front().kept, 16) << is_started;
+    EXPECT_EQ(outcome.rounds.front().period, Step{4}) << is_started;
+  }
+}
+
+TEST(Worker, ACollectiveIsFinishedOnce) {
+  std::string failure;
+  try {
+    SimulatedRun{.budget = {.steps = 1}}.run(Script([](Worker& worker) {
+      StartedCollective started = worker.start(Collective::all_reduce(worker.compute_step_gradient()));
+      worker.finish(std::move(started));
+      worker.finish(std::move(started));
+    }));
+  } catch (const RunFailure& error) {
+    failure = error.what();
+  }
+  EXPECT_THAT(failure, testing::HasSubstr("finished already"));
+}
+
 }  // namespace
 }  // namespace syncopate

@@ -71,7 +71,7 @@ class Cluster {
   // Collectives. All workers (not the servers) take part, or those of a group, with the same description. What is
   // started goes on while its worker computes: it ends at the last start plus the network's cost, and collectives of
   // the same members go one after another, in the order in which all of them start them. Each is finished once, in
-  // any order; that waits for its end. A worker that leaves without finishing what it has started is missed by nobody.
+  // any order; that waits for its end. A worker that leaves without finishing what it has started holds up nobody.
   virtual StartedCollective start(Rank self, Collective&& what, const Contribution& contribution, Place place) = 0;
   virtual CollectiveResult finish(Rank self, StartedCollective&& started, Place place) = 0;
   // Both at once.

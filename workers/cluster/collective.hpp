@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workers/cluster/operation.hpp"
@@ -153,13 +154,22 @@ class StartedCollective {
  public:
   StartedCollective(Collective::Kind kind, std::optional<Members> group, std::int64_t number, Step step)
       : kind(kind), group(group), number(number), step(step) {}
-  StartedCollective(StartedCollective&&) = default;
-  StartedCollective& operator=(StartedCollective&&) = default;
+  StartedCollective(StartedCollective&& other) noexcept
+      : kind(other.kind), group(other.group), number(std::exchange(other.number, finished)), step(other.step) {}
+  StartedCollective& operator=(StartedCollective&& other) noexcept {
+    kind = other.kind;
+    group = other.group;
+    number = std::exchange(other.number, finished);
+    step = other.step;
+    return *this;
+  }
 
   Collective::Kind kind;
   std::optional<Members> group;  // none: of all workers
   std::int64_t number;           // among those that its members have started; of partial ones by itself
   Step step;                     // that its worker contributed
+
+  static constexpr std::int64_t finished = -1;  // as a number: moved from
 };
 
 // One round of partial all-reduces, as every worker gets it.

@@ -35,11 +35,8 @@ class ForwardingCluster : public Cluster {
   CollectiveResult finish(Rank self, StartedCollective&& started, Place place) override {
     return wrapped().finish(self, std::move(started), place);
   }
-  // `perform` is not forwarded: it calls start and finish of this cluster, which a wrapper may have changed.
-  AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers,
-                                const Contribution& contribution, Place place) override {
-    return wrapped().all_reduce_sum(self, gradient, numbers, contribution, place);
-  }
+  // `perform` and `all_reduce_sum` are not forwarded: they call start and finish of this cluster, which a wrapper may
+  // have changed. One that wants a cluster's faster ways forwards them itself.
   void report_steps(Rank self, const Contribution& contribution) override {
     wrapped().report_steps(self, contribution);
   }

@@ -52,7 +52,7 @@ class DelayProcess {
     static_cast<void>(stream), static_cast<void>(first);
     return most;
   }
-  // Whether some are not there to be asked for: nobody may then ask for what he may not need.
+  // Whether the recording can end; nothing may then be drawn ahead.
   virtual bool can_run_out() const { return false; }
 };
 

@@ -1,7 +1,7 @@
 // Collectives of an MPI rank. First every member says that it has arrived, when, and with what; then values are
 // reduced. Both are non-blocking and go on wherever this rank lets MPI progress: in every wait, in the sleep of a
-// delay, before a micro-batch and between the parts of its arithmetic. Only where all members do nothing else until the
-// end, which their arrivals say, the reduction is MPI's blocking one. Arrivals and reductions have communicators of
+// delay and before each micro-batch, not within one. Only where all members do nothing else until the end, which their
+// arrivals say, the reduction is MPI's blocking one. Arrivals and reductions have communicators of
 // their own: on each, all ranks come to the same operations in the same order, that in which collectives are started.
 #include "workers/mpi/mpi_collectives.hpp"
 

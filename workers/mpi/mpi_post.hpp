@@ -55,7 +55,7 @@ class MpiPost {
   std::optional<Letter> take(Kind kind, std::optional<Rank> from = {});
   // Whether take would give something now.
   bool has_first(Kind kind);
-  // Whether a letter has arrived, be it in part.
+  // Whether a letter has arrived, even partly.
   bool is_arriving(Kind kind, std::optional<Rank> from = {}) const;
 
   // The value that came with it; nothing if there was no such news, as of oneself.

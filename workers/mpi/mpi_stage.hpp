@@ -38,7 +38,7 @@ class MpiStage {
   DecidedBy decided_by() const { return options.servers > 0 ? DecidedBy::servers : DecidedBy::workers; }
 
   bool has_ended(Rank worker) const;
-  // Of all, none of which sends anything any more.
+  // Whether all servers have ended.
   bool servers_are_gone() const;
   // Whether all other workers have ended, or never will.
   bool others_are_through() const;

@@ -21,7 +21,7 @@ namespace syncopate {
 // What a worker says that comes to a round.
 struct PartialArrival {
   Rank worker{};
-  std::int64_t round = 0;  // the one after the last whose result it has got
+  std::int64_t round = 0;  // the first whose result it lacks
   Activation activation{};
   LateGradient late{};
   std::int64_t kept = 0;  // micro-batches, as in its Contribution

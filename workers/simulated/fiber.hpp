@@ -55,7 +55,7 @@ class Fiber {
   }
 
   // Starts to fetch the suspended stack, to be called a little before resume: with thousands of fibers these lines
-  // are in no near cache: what the next calls will reach, and the frames of the program.
+  // are neither in L1 nor in L2: what the next calls will reach, and the frames of the program.
   void prefetch() const {
     constexpr std::ptrdiff_t line = 64, next_calls = 5 * line, program = 12 * line;
     for (const char* at = top_ - next_calls; at < top_ + program; at += line) __builtin_prefetch(at, 1);

@@ -69,8 +69,8 @@ class Gatherings {
   StartedCollective start(Rank self, Collective&& what, const Contribution& part, const Place& place);
   CollectiveResult finish(Rank self, StartedCollective&& started, const Place& place);
   // Start and finish without anything that the worker would keep between them: with thousands of workers its stack is
-  // in no near cache, and each line of it counts. By start and finish, synchronous SGD takes 24 % longer with 16,384
-  // workers on fibers, and 37 % with 2,048.
+  // neither in L1 nor in L2, and each line of it counts. By start and finish, synchronous SGD takes 24 % longer with
+  // 16,384 workers on fibers, and 37 % with 2,048.
   AgreedProgress all_reduce_sum(Rank self, Gradient& gradient, std::span<double> numbers, const Contribution& part,
                                 const Place& place);
 

@@ -176,6 +176,7 @@ StartedCollective LockstepCluster::start(Rank, Collective&& what, const Contribu
     fail_for_unlike({.operation = "collectives with numbers of their own", .at = place.at});
   if (what.kind == Kind::partial_all_reduce) fail_for_unlike(place);
   if (what.group_size) fail_for_unlike({.operation = "average in groups", .at = place.at});
+  if (started_) fail_for_unlike({.operation = "two collectives under way", .at = place.at});
   const AgreedProgress agreement = meet(what, what.kind == Kind::broadcast ? nullptr : &contribution, place);
   started_ = {.gradient = std::move(what.gradient), .model = nullptr, .agreement = agreement};
   started_->gradient.mark_reduced();

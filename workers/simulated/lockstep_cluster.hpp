@@ -2,7 +2,7 @@
 // gradients between two collectives. One program, worker 0's, then stands for all,
 // and what differs between workers, how long they compute, stands in arrays. Results are those of SimulatedCluster,
 // to the nanosecond, which the tests compare; a worker's step costs little more than its random numbers, where
-// SimulatedCluster switches to a fiber that is in no near cache once there are thousands.
+// SimulatedCluster switches to a fiber that is neither in L1 nor in L2 once there are thousands.
 //
 // What a call means for all workers:
 // - compute_gradients: each takes its own time.

@@ -1,5 +1,5 @@
-// Whose steps are drawn, and for whom they stand. A cluster of many workers has few laws as a rule: some are slower for
-// good, some are concerned by a delay. However few they are, a sample must have one of them.
+// Which workers are sampled, and which others each represents. A cluster of many workers has few laws as a rule: some
+// are slower for good, some are concerned by a delay. However few they are, a sample must have one of them.
 // Units:   seconds.
 #pragma once
 
