@@ -40,6 +40,18 @@ void check_clipping(Settings& root, const Definition& definition) {
                              method.label));
 }
 
+// Nor that of a tensor.
+void check_layer_wise(Settings& root, const Definition& definition) {
+  if (definition.training.plan.optimizer->passes() == 0) return;
+  for (const Method& method : definition.methods)
+    if (method.algorithm && method.algorithm->traits().servers > 1)
+      return root.section("training")
+          .section("optimizer")
+          .fault("name", fmt::format("must be an optimizer that looks at each parameter alone: with the servers of "
+                                     "\"{}\" nobody has the norm of a whole tensor",
+                                     method.label));
+}
+
 void check_outages(Settings& root, const Definition& definition) {
   const ClusterSection& cluster = definition.cluster;
   if (!cluster.plan.outages) return;
@@ -55,6 +67,7 @@ void check_methods(Settings& root, const Definition& definition) {
   check_who_leaves(root, definition);
   check_pauses(root, definition);
   check_clipping(root, definition);
+  check_layer_wise(root, definition);
   check_outages(root, definition);
 }
 

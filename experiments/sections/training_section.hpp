@@ -52,6 +52,9 @@ struct LearningRateRow {
 };
 std::span<const LearningRateRow> learning_rate_schedules();
 
+// The table [training.optimizer]. Never null.
+std::unique_ptr<Optimizer> read_optimizer(Settings& training, const ObjectivePlan& objective);
+
 // One row per optimizer that [training.optimizer] may name.
 struct OptimizerRow {
   std::string_view name;

@@ -285,6 +285,12 @@ TEST_F(ExperimentFile, MethodsAreCheckedAgainstTheRestOfTheFile) {
   EXPECT_EQ(with("algorithm=\"backup-workers\", backups=0", {"training.clip_norm=1"}), "");
   EXPECT_THAT(with(sharded, {"training.clip_norm=1"}),
               HasSubstr("training.clip_norm = 1; must be 0: with the servers of \"backup-workers\""));
+  for (const char* name : {"lars", "lamb", "lans"}) {
+    const std::string layer_wise = fmt::format("training.optimizer.name={}", name);
+    EXPECT_EQ(with("algorithm=\"backup-workers\", backups=0", {layer_wise}), "");
+    EXPECT_THAT(with(sharded, {layer_wise}),
+                HasSubstr(fmt::format("training.optimizer.name = \"{}\"; must be an optimizer that", name)));
+  }
 
   const std::string distance = "algorithm=\"dynamic-averaging\", threshold=1, check_every=2";
   EXPECT_EQ(with(distance), "");
@@ -303,6 +309,17 @@ TEST_F(ExperimentFile, MethodsAreCheckedAgainstTheRestOfTheFile) {
   const Overrides total = {"training.learning_rate.total_steps=9"};
   EXPECT_EQ(with(alone, {"budget={bytes=7, seconds=1}", total[0]}), "");
   EXPECT_THAT(with(alone, {"budget={bytes=7}", total[0]}), HasSubstr("\"branch-train-merge\"; needs a budget"));
+}
+
+// A word that fits no tensor would exclude nothing, unseen.
+TEST_F(ExperimentFile, ExcludedTensorsMustBeThere) {
+  const auto with = [&](const std::string& words) {
+    return faults({"training.optimizer={name='lamb',exclude=[" + words + "]}", "training.model=mlp"});
+  };
+  EXPECT_EQ(with("'bias', 'linear2'"), "");
+  EXPECT_THAT(with("'bias', 'norm'"), HasSubstr("; \"norm\" is in no tensor's name; must be in one of linear1.weight, "
+                                                "linear2.weight, linear1.bias, linear2.bias"));
+  EXPECT_THAT(with("1"), HasSubstr("each element must be a string"));
 }
 
 TEST_F(ExperimentFile, EmptyListsOfSeedsAndMethodsAreFaults) {

@@ -80,6 +80,8 @@ TEST(Listing, OfANameHasItsSentenceItsPaperAndItsKeys) {
       {"larger-batch", "redundancy: a number of at least 0 and at most 1000; required"},
       {"cosine", "peak: a finite number above 0; required"},
       {"adamw", "beta2: a number of at least 0 and below 1; default 0.999"},
+      {"rmsprop", "mean_square_start: a finite number of at least 0; default 1, or 0 with form = \"pytorch\""},
+      {"lars", "exclude: a list, each element a string; default []"},
   };
   for (const auto& [name, line] : keys) EXPECT_THAT(unwrapped(listing_of(name)), HasSubstr(line)) << name;
   for (const AlgorithmRow& row : algorithms())

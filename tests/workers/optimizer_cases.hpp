@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "workers/training/optimizer.hpp"
+#include "workers/training/rmsprop.hpp"
 
 namespace syncopate {
 
@@ -37,9 +38,16 @@ inline double rate_of(int step) { return 0.1 * (1 - 0.01 * step); }
 
 struct Case {
   std::string name;
-  std::optional<SgdOptions> sgd;  // one of the two
+  std::optional<SgdOptions> sgd;  // one of the three
   std::optional<AdamWOptions> adamw;
+  std::optional<RmsPropOptions> rmsprop;
   std::shared_ptr<const Optimizer> optimizer;
+
+  // torch's momentum sums up gradients, and its mean square starts at 0.
+  bool torch_has_it() const {
+    if (rmsprop) return rmsprop->form == RmsPropForm::pytorch && rmsprop->mean_square_start == 0;
+    return !sgd || sgd->momentum_of == MomentumOf::gradients;
+  }
 };
 
 inline std::vector<Case> optimizer_cases() {
@@ -55,6 +63,9 @@ inline std::vector<Case> optimizer_cases() {
     if constexpr (std::is_same_v<std::decay_t<decltype(options)>, SgdOptions>) {
       added.sgd = options;
       added.optimizer = make_sgd(options);
+    } else if constexpr (std::is_same_v<std::decay_t<decltype(options)>, RmsPropOptions>) {
+      added.rmsprop = options;
+      added.optimizer = make_rmsprop(options);
     } else {
       added.adamw = options;
       added.optimizer = make_adamw(options);
@@ -68,11 +79,29 @@ inline std::vector<Case> optimizer_cases() {
         add("SGD", SgdOptions{.weight_decay = decay});
         add("SGD momentum", SgdOptions{.momentum = 0.9, .weight_decay = decay});
         add("SGD Nesterov", SgdOptions{.momentum = 0.9, .nesterov = true, .weight_decay = decay});
+        add("SGD momentum of updates",
+            SgdOptions{.momentum = 0.9, .momentum_of = MomentumOf::updates, .weight_decay = decay});
+        add("SGD Nesterov of updates",
+            SgdOptions{.momentum = 0.9, .momentum_of = MomentumOf::updates, .nesterov = true, .weight_decay = decay});
         add(form == DecayForm::coupled ? "Adam" : "AdamW", AdamWOptions{.weight_decay = decay});
         add(form == DecayForm::coupled ? "Adam (0.8, 0.95)" : "AdamW (0.8, 0.95)",
             AdamWOptions{.beta1 = 0.8, .beta2 = 0.95, .weight_decay = decay});
       }
     }
+  }
+  for (const double rate : {0.0, 0.01}) {
+    const WeightDecay decay{.rate = rate};
+    add("RMSProp", RmsPropOptions{.weight_decay = decay});
+    add("RMSProp from 0", RmsPropOptions{.mean_square_start = 0, .weight_decay = decay});
+    add("RMSProp without momentum", RmsPropOptions{.momentum = 0, .epsilon = 1e-3, .weight_decay = decay});
+    for (const double momentum : {0.0, 0.5})
+      add(momentum > 0 ? "RMSProp (PyTorch's)" : "RMSProp (PyTorch's) without momentum",
+          RmsPropOptions{.form = RmsPropForm::pytorch,
+                         .rho = 0.95,
+                         .momentum = momentum,
+                         .epsilon = 0.01,
+                         .mean_square_start = 0,
+                         .weight_decay = decay});
   }
   return cases;
 }

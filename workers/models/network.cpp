@@ -7,10 +7,16 @@
 
 namespace syncopate {
 
-int Network::add_parameter(std::vector<std::int64_t> shape, double bound, double centre) {
+std::string Network::next_name(LayerKind kind, std::string_view word) const {
+  const auto before = std::ranges::count(layers_, kind, &Layer::kind);
+  return std::string(word) + std::to_string(before + 1);
+}
+
+int Network::add_parameter(std::string name, std::vector<std::int64_t> shape, double bound, double centre) {
   std::size_t size = 1;
   for (const auto extent : shape) size *= static_cast<std::size_t>(std::max<std::int64_t>(extent, 0));
-  parameters_.push_back({.shape = std::move(shape), .size = size, .bound = bound, .centre = centre});
+  parameters_.push_back(
+      {.name = std::move(name), .shape = std::move(shape), .size = size, .bound = bound, .centre = centre});
   return static_cast<int>(parameters_.size()) - 1;
 }
 
@@ -19,16 +25,19 @@ Network& Network::linear(std::int64_t outputs) {
   if (!flat_) layers_.push_back({.kind = LayerKind::flatten});
   flat_ = true;
   const double bound = 1 / std::sqrt(static_cast<double>(inputs));
-  const int weight = add_parameter({outputs, inputs}, bound);
-  layers_.push_back({.kind = LayerKind::linear, .weight = weight, .bias = add_parameter({outputs}, bound)});
+  const std::string name = next_name(LayerKind::linear, "linear");
+  const int weight = add_parameter(name + ".weight", {outputs, inputs}, bound);
+  const int bias = add_parameter(name + ".bias", {outputs}, bound);
+  layers_.push_back({.kind = LayerKind::linear, .weight = weight, .bias = bias});
   shape_ = {.channels = outputs, .height = 1, .width = 1};
   return *this;
 }
 
 Network& Network::convolution(std::int64_t channels, std::int64_t kernel, bool bias) {
   const double bound = 1 / std::sqrt(static_cast<double>(shape_.channels * kernel * kernel));
-  const int weight = add_parameter({channels, shape_.channels, kernel, kernel}, bound);
-  const int shift = bias ? add_parameter({channels}, bound) : -1;
+  const std::string name = next_name(LayerKind::convolution, "convolution");
+  const int weight = add_parameter(name + ".weight", {channels, shape_.channels, kernel, kernel}, bound);
+  const int shift = bias ? add_parameter(name + ".bias", {channels}, bound) : -1;
   layers_.push_back({.kind = LayerKind::convolution, .weight = weight, .bias = shift});
   // Once impossible, it stays so: a later layer must not turn it positive again.
   shape_ = {.channels = channels,
@@ -38,8 +47,9 @@ Network& Network::convolution(std::int64_t channels, std::int64_t kernel, bool b
 }
 
 Network& Network::batch_norm() {
-  const int weight = add_parameter({shape_.channels}, 0, 1);
-  const int bias = add_parameter({shape_.channels}, 0, 0);
+  const std::string name = next_name(LayerKind::batch_norm, "batch_norm");
+  const int weight = add_parameter(name + ".weight", {shape_.channels}, 0, 1);
+  const int bias = add_parameter(name + ".bias", {shape_.channels}, 0, 0);
   layers_.push_back(
       {.kind = LayerKind::batch_norm, .weight = weight, .bias = bias, .buffers = static_cast<int>(buffers_.size())});
   for (const float initial : {0.0f, 1.0f}) {
@@ -72,6 +82,13 @@ Network& Network::lay_out() {
     offset += parameters_[p].size;
   }
   return *this;
+}
+
+std::vector<ParameterTensor> Network::tensors() const {
+  std::vector<ParameterTensor> tensors;
+  for (const auto p : flat_order_)
+    tensors.push_back({.name = parameters_[p].name, .offset = parameters_[p].offset, .size = parameters_[p].size});
+  return tensors;
 }
 
 std::size_t Network::parameter_floats() const {

@@ -4,9 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "workers/datasets/dataset.hpp"
+#include "workers/training/objective.hpp"
 
 namespace syncopate {
 
@@ -21,6 +24,7 @@ struct Layer {
 };
 
 struct Parameter {
+  std::string name;  // "linear2.bias": layers of a kind are numbered from 1
   std::vector<std::int64_t> shape;
   std::size_t size = 0;
   std::size_t offset = 0;  // in the flat vector
@@ -56,6 +60,7 @@ class Network {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Indices into parameters(), by ascending offset.
   const std::vector<std::size_t>& flat_order() const { return flat_order_; }
+  std::vector<ParameterTensor> tensors() const;  // likewise
   const std::vector<Buffer>& buffers() const { return buffers_; }
 
   std::size_t parameter_floats() const;
@@ -63,7 +68,8 @@ class Network {
   std::size_t buffer_floats() const;
 
  private:
-  int add_parameter(std::vector<std::int64_t> shape, double bound, double centre = 0);
+  std::string next_name(LayerKind kind, std::string_view word) const;
+  int add_parameter(std::string name, std::vector<std::int64_t> shape, double bound, double centre = 0);
 
   SampleShape input_;
   SampleShape shape_;  // after the layers so far

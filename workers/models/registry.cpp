@@ -217,6 +217,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   const auto chunk = model == "cnn" ? convolution_chunk : dense_chunk;
   const Network built = build_network(model, options, data->size);
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
+  for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
   plan.load = [network = built, load = data->load, sampling, chunk] {
     return make_torch_objective(network, load(), sampling, chunk);
   };

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "workers/settings/settings.hpp"
 #include "workers/training/objective.hpp"
@@ -39,6 +40,7 @@ struct ObjectivePlan {
   std::function<std::shared_ptr<const Objective>()> load;  // empty: time-only, or faults
   bool time_only = false;                                  // model = "none"
   std::int64_t parameters = 0;                             // P; 0: time-only, or faults
+  std::vector<std::string> tensors{};                      // their names, where these are known before it is loaded
   std::int64_t samples_per_micro_batch = 1;
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
   bool has_accuracy = false;

@@ -26,6 +26,7 @@ class TorchObjective : public Objective {
 
   std::size_t parameters() const override { return network_.parameter_floats(); }
   std::size_t weights() const override { return network_.weight_floats(); }
+  std::vector<ParameterTensor> tensors() const override { return network_.tensors(); }
   std::size_t buffers() const override { return network_.buffer_floats(); }
   std::vector<float> initial_parameters(std::uint64_t seed) const override;
   std::vector<float> initial_buffers() const override;

@@ -219,6 +219,11 @@ std::vector<std::int64_t> Settings::integers(const Key& key, const Stated<std::i
       integer_text(low.value, high.value));
 }
 
+std::vector<std::string> Settings::texts(const Key& key, const std::optional<std::vector<std::string>>& fallback) {
+  node_->describe(key, "a list, each element a string", shown(fallback), !fallback);
+  return read_list<std::string>(*node_, key.name, as<std::string>, fallback, "a string");
+}
+
 std::vector<std::string> Settings::keys() const {
   std::vector<std::string> result;
   if (node_->written)

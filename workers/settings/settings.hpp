@@ -38,6 +38,7 @@ class Settings {
   std::vector<double> numbers(const Key& key, Range range, const std::optional<std::vector<double>>& fallback = {});
   std::vector<std::int64_t> integers(const Key& key, const Stated<std::int64_t>& low, const Stated<std::int64_t>& high,
                                      const std::optional<std::vector<std::int64_t>>& fallback = {});
+  std::vector<std::string> texts(const Key& key, const std::optional<std::vector<std::string>>& fallback = {});
 
   // A key that may be left out and has no default.
   std::optional<double> optional_number(const Key& key, Range range);

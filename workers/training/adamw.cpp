@@ -1,7 +1,6 @@
 // AdamW (Loshchilov and Hutter 2019), and Adam with its decay in the gradient where that is asked for,
 // in one pass.
 #include <cmath>
-#include <stdexcept>
 
 #include "workers/training/optimizer.hpp"
 #include "workers/training/vector_clones.hpp"
@@ -85,22 +84,13 @@ class AdamW final : public Optimizer {
   AdamWOptions options_;
 };
 
-void require_beta(double beta, const char* name) {
-  if (beta >= 0 && beta < 1) return;
-  throw std::invalid_argument(std::string(name) + " must be in [0, 1), found " + std::to_string(beta));
-}
-
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options) {
-  require_beta(options.beta1, "beta1");
-  require_beta(options.beta2, "beta2");
-  if (!(options.epsilon > 0) || std::isinf(options.epsilon)) {
-    throw std::invalid_argument("epsilon must be above 0, found " + std::to_string(options.epsilon));
-  }
-  if (!(options.weight_decay.rate >= 0) || std::isinf(options.weight_decay.rate)) {
-    throw std::invalid_argument("weight decay must be at least 0, found " + std::to_string(options.weight_decay.rate));
-  }
+  require_share(options.beta1, "beta1");
+  require_share(options.beta2, "beta2");
+  require_positive(options.epsilon, "epsilon");
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
   return std::make_unique<AdamW>(options);
 }
 

@@ -73,4 +73,21 @@ void write_weighted_sum(float* out, std::span<const WeightedVector> terms, std::
   }
 }
 
+// Sixteen sums beside each other, as many as the widest vector needs, on every processor.
+SYNCOPATE_VECTOR_CLONES
+double sum_of_squares(const float* in, std::size_t size) {
+  constexpr std::size_t lanes = 16;
+  double sums[lanes] = {};
+  std::size_t at = 0;
+  for (; at + lanes <= size; at += lanes)
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      const double value = in[at + lane];
+      sums[lane] += value * value;
+    }
+  for (; at < size; ++at) sums[at % lanes] += static_cast<double>(in[at]) * in[at];
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
 }  // namespace syncopate

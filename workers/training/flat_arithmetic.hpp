@@ -23,4 +23,7 @@ struct WeightedVector {
 };
 void write_weighted_sum(float* out, std::span<const WeightedVector> terms, std::size_t size);
 
+// In double precision, in an order that depends on the size alone.
+double sum_of_squares(const float* in, std::size_t size);
+
 }  // namespace syncopate

@@ -5,6 +5,11 @@
 
 namespace syncopate {
 
+std::vector<ParameterTensor> Objective::tensors() const {
+  return {{.name = "weights", .offset = 0, .size = weights()},
+          {.name = "others", .offset = weights(), .size = parameters() - weights()}};
+}
+
 EvaluationSums Objective::evaluate_ensemble(std::span<const float* const> parameters,
                                             std::span<const float* const> buffers, Split split, std::int64_t begin,
                                             std::int64_t end) const {

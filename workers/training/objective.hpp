@@ -51,6 +51,13 @@ struct EvaluationSums {
 
 enum class Split { train, test };
 
+// A tensor of the model: elements [offset, offset + size) of the flat vector.
+struct ParameterTensor {
+  std::string name;  // as the model calls it: "convolution1.weight"
+  std::size_t offset = 0;
+  std::size_t size = 0;
+};
+
 // Thread-safety: all member functions are const and may be called from several threads at once;
 // what a thread needs for itself (a module, input buffers) it keeps per thread.
 class Objective {
@@ -60,7 +67,9 @@ class Objective {
   // P. The flat vector holds first the decayed parameters (weight matrices and filters), then the
   // others (biases, normalisation), so that weight decay applies to one contiguous range.
   virtual std::size_t parameters() const = 0;
-  virtual std::size_t weights() const = 0;           // length of the first range, at most P
+  virtual std::size_t weights() const = 0;  // length of the first range, at most P
+  // By ascending offset, without gaps; none straddles the two ranges. By default each range is one.
+  virtual std::vector<ParameterTensor> tensors() const;
   virtual std::size_t buffers() const { return 0; }  // floats of normalisation statistics
 
   // (P,) starting point, the same for every worker; drawn from the counter-based streams.

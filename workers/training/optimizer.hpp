@@ -3,11 +3,13 @@
 // Shapes:  parameters, gradient, each moment: (P,) flat float32.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace syncopate {
 
@@ -18,13 +20,33 @@ struct WeightDecay {
   double rate = 0;
   DecayScope scope = DecayScope::weights;
   DecayForm form = DecayForm::coupled;
+  std::vector<std::string> exclude{};  // nor do tensors whose names contain one of these
 };
+
+// Which tensors a layer-wise optimizer scales by a trust ratio: those that decay may concern, or all.
+enum class TrustScope { decayed, all };
+
+// What a momentum sums up. Both are one thing while the learning rate stays; after a change of it the second
+// still takes the old steps at the old rate.
+enum class MomentumOf {
+  gradients,  // as PyTorch's:                v = mu v + g;     theta -= lr v
+  updates,    // as TensorFlow's and MLPerf's: v = mu v + lr g;  theta -= v
+};
+
+// What a pass of a layer-wise step measures of a tensor: sums that its optimizer defines, most of them of squares.
+using TensorSums = std::array<double, 3>;
+using PassSums = std::array<TensorSums, 2>;  // by pass
 
 // What one step needs beside the vectors.
 struct StepContext {
   double learning_rate = 0;
   std::int64_t step = 1;  // 1 for the first step since the moments were zero (bias correction)
   double decay = 0;       // weight-decay rate of this block, 0 for parameters that do not decay
+  // Layer-wise: decay does not concern this block's tensor, at whatever rate; and what the passes so far have
+  // measured of the tensor, and of all tensors together.
+  bool excluded = false;
+  const PassSums* tensor = nullptr;
+  const PassSums* model = nullptr;
 };
 
 // A block of the vectors. `before` and `after` may be the same memory (in place) or different (the
@@ -36,7 +58,11 @@ struct OptimizerBlock {
   float* after = nullptr;
   const float* moments_before[2] = {nullptr, nullptr};
   float* moments_after[2] = {nullptr, nullptr};
+  float* kept = nullptr;  // layer-wise: the gradient's memory, which lasts until the step's end
 };
+
+// A layer-wise block is no longer than this.
+inline constexpr std::size_t longest_block = 2048;
 
 class Optimizer {
  public:
@@ -44,11 +70,23 @@ class Optimizer {
   virtual int moments() const = 0;  // 0, 1 or 2 vectors of state
   virtual void update(const OptimizerBlock& block, const StepContext& context) const = 0;
   virtual const WeightDecay& weight_decay() const = 0;
+
+  // A layer-wise optimizer needs norms of whole tensors: it takes so many passes (at most 2) over the vectors before
+  // `update`. No block then straddles two tensors.
+  virtual int passes() const { return 0; }
+  // This block's share of what the pass measures. It may write the moments, and over the gradient (`kept`): the next
+  // pass and `update` find there what it leaves.
+  virtual TensorSums measure(int pass, const OptimizerBlock& block, const StepContext& context) const;
 };
 
-// v = mu v + g;  theta -= lr (v, or g + mu v with Nesterov). As torch::optim::SGD with dampening 0.
+// Where to read a moment: a null one is written as zeros first.
+const float* read_moment(const OptimizerBlock& block, std::size_t moment);
+
+// v = mu v + g;  theta -= lr (v, or g + mu v with Nesterov). As torch::optim::SGD with dampening 0; with a
+// momentum of updates as tf.keras.optimizers.SGD.
 struct SgdOptions {
   double momentum = 0;
+  MomentumOf momentum_of = MomentumOf::gradients;
   bool nesterov = false;
   WeightDecay weight_decay{};
 };
@@ -64,5 +102,10 @@ struct AdamWOptions {
 };
 // Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0 and rate >= 0.
 std::unique_ptr<Optimizer> make_adamw(const AdamWOptions& options);
+
+// For the factories: each throws std::invalid_argument that names the option and what was found.
+void require_share(double value, const char* name);          // in [0, 1)
+void require_positive(double value, const char* name);       // above 0 and finite
+void require_at_least_zero(double value, const char* name);  // and finite
 
 }  // namespace syncopate

@@ -1,7 +1,11 @@
-// One optimizer step as executor tasks: evaluate what is still a promise, then update block by block.
+// One optimizer step as executor tasks: evaluate what is still a promise, take what passes a layer-wise optimizer
+// needs, then update block by block.
 #include <algorithm>
+#include <cassert>
 #include <cmath>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "workers/training/gradient_sum.hpp"
@@ -12,11 +16,43 @@ namespace syncopate {
 namespace {
 
 // A block of parameters, moments and gradient fits the first-level cache.
-constexpr std::size_t block_size = 2048;
+constexpr std::size_t block_size = longest_block;
+
+// What the passes of a layer-wise step measure.
+class Measures {
+ public:
+  explicit Measures(std::size_t tensors) : by_tensor_(tensors) {}
+
+  // From any thread: the sums of each tensor over a range of the parameters that begins here.
+  void add(std::size_t range, std::vector<TensorSums> sums) {
+    std::lock_guard lock(mutex_);
+    ranges_.emplace(range, std::move(sums));
+  }
+  // Once all have been added: range by range, whichever came first.
+  void end_pass(int pass) {
+    const auto at = static_cast<std::size_t>(pass);
+    for (const auto& [range, sums] : ranges_)
+      for (std::size_t tensor = 0; tensor < sums.size(); ++tensor)
+        for (std::size_t i = 0; i < sums[tensor].size(); ++i) {
+          by_tensor_[tensor][at][i] += sums[tensor][i];
+          of_model_[at][i] += sums[tensor][i];
+        }
+    ranges_.clear();
+  }
+  const PassSums& of_tensor(std::size_t tensor) const { return by_tensor_[tensor]; }
+  const PassSums& of_model() const { return of_model_; }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::size_t, std::vector<TensorSums>> ranges_;
+  std::vector<PassSums> by_tensor_;
+  PassSums of_model_{};
+};
 
 struct StepWork {
   std::shared_ptr<const Objective> objective;
   std::shared_ptr<const Optimizer> optimizer;
+  std::shared_ptr<const std::vector<Stretch>> stretches;
   ModelStatePtr from;  // input; null once taken over or no longer needed
   std::shared_ptr<GradientSum> sum;
   double scale = 1;
@@ -29,9 +65,17 @@ struct StepWork {
   CellPtr buffers;
   const float* before = nullptr;  // where the input is: the output itself when in place
   const float* moments_before[2] = {nullptr, nullptr};
+  FlatVector gradient;  // of a layer-wise step
+  std::unique_ptr<Measures> measures;
 
   void begin();
-  void update(std::size_t begin, std::size_t end) const;
+  void measure(int pass, std::size_t begin, std::size_t end);
+  void update(std::size_t begin, std::size_t end);
+
+  template <typename Use>
+  void for_blocks(std::size_t begin, std::size_t end, const Use& use);
+  OptimizerBlock block(std::size_t begin, std::size_t size, const float* gradient) const;
+  StepContext context_of(std::size_t stretch) const;
 };
 
 // Whether nobody else holds it any more; then their reads are over. Letting go of a further holder synchronises with
@@ -81,27 +125,66 @@ void StepWork::begin() {
   before = take_over(from->parameters, *parameters, ours, size);
   for (int i = 0; i < optimizer->moments(); ++i)
     moments_before[i] = take_over(from->moments[i], *moments[i], ours, size);
+  if (optimizer->passes() > 0) {
+    gradient = FlatVector(size);
+    measures = std::make_unique<Measures>(stretches->size());
+  }
 }
 
-void StepWork::update(std::size_t begin, std::size_t end) const {
-  const auto& decay = optimizer->weight_decay();
-  const std::size_t decayed = decay.scope == DecayScope::all ? objective->parameters() : objective->weights();
-  float gradient[block_size];
-  for (std::size_t at = begin; at < end;) {
-    // A block never straddles the border between decayed and other parameters.
-    const std::size_t stop = std::min({end, at + block_size, at < decayed ? decayed : end});
-    write_block(*sum, scale, at, {gradient, stop - at});
-    OptimizerBlock block{
-        .size = stop - at, .gradient = gradient, .before = before + at, .after = parameters->value.data() + at};
-    for (int i = 0; i < optimizer->moments(); ++i) {
-      block.moments_before[i] = moments_before[i] ? moments_before[i] + at : nullptr;
-      block.moments_after[i] = moments[i]->value.data() + at;
+// Calls use(begin, size, stretch) block by block; none straddles two stretches.
+template <typename Use>
+void StepWork::for_blocks(std::size_t begin, std::size_t end, const Use& use) {
+  const auto is_before = [](const Stretch& stretch, std::size_t at) { return stretch.end <= at; };
+  auto stretch = std::lower_bound(stretches->begin(), stretches->end(), begin, is_before);
+  for (std::size_t at = begin; at < end; ++stretch) {
+    for (const std::size_t last = std::min(end, stretch->end); at < last;) {
+      const std::size_t size = std::min(block_size, last - at);
+      use(at, size, static_cast<std::size_t>(stretch - stretches->begin()));
+      at += size;
     }
-    StepContext here = context;
-    here.decay = at < decayed ? decay.rate : 0;
-    optimizer->update(block, here);
-    at = stop;
   }
+}
+
+OptimizerBlock StepWork::block(std::size_t begin, std::size_t size, const float* of_gradient) const {
+  OptimizerBlock block{
+      .size = size, .gradient = of_gradient, .before = before + begin, .after = parameters->value.data() + begin};
+  for (int i = 0; i < optimizer->moments(); ++i) {
+    block.moments_before[i] = moments_before[i] ? moments_before[i] + begin : nullptr;
+    block.moments_after[i] = moments[i]->value.data() + begin;
+  }
+  return block;
+}
+
+StepContext StepWork::context_of(std::size_t stretch) const {
+  StepContext here = context;
+  here.excluded = (*stretches)[stretch].excluded;
+  here.decay = here.excluded ? 0 : optimizer->weight_decay().rate;
+  if (measures) {
+    here.tensor = &measures->of_tensor(stretch);
+    here.model = &measures->of_model();
+  }
+  return here;
+}
+
+void StepWork::measure(int pass, std::size_t begin, std::size_t end) {
+  std::vector<TensorSums> sums(stretches->size());
+  for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t stretch) {
+    float* const kept = gradient.data() + at;
+    if (pass == 0) write_block(*sum, scale, at, {kept, size});
+    OptimizerBlock here = block(at, size, kept);
+    here.kept = kept;
+    const TensorSums share = optimizer->measure(pass, here, context_of(stretch));
+    for (std::size_t i = 0; i < share.size(); ++i) sums[stretch][i] += share[i];
+  });
+  measures->add(begin, std::move(sums));
+}
+
+void StepWork::update(std::size_t begin, std::size_t end) {
+  float of_block[block_size];
+  for_blocks(begin, end, [&](std::size_t at, std::size_t size, std::size_t stretch) {
+    if (!measures) write_block(*sum, scale, at, {of_block, size});
+    optimizer->update(block(at, size, measures ? gradient.data() + at : of_block), context_of(stretch));
+  });
 }
 
 // Of one chunk, or none at all.
@@ -125,6 +208,8 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   auto work = std::make_shared<StepWork>();
   work->objective = objective_;
   work->optimizer = optimizer_;
+  work->stretches = stretches_;
+  assert(optimizer_->passes() == 0 || slice.count == 1);
   work->scale = scale;
   work->context = {.learning_rate = learning_rate, .step = next->optimizer_steps.value()};
   work->clip_norm = options_.clip_norm;
@@ -152,17 +237,30 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   state->parameters->stepped_from = true;
   work->from = std::move(state);
 
-  const auto begin = [work, one_task, whole] {
+  const int passes = optimizer_->passes();
+  const auto begin = [work, one_task, whole, passes] {
     if (one_task)
       for (auto& chunk : work->sum->chunks) evaluate_chunk(chunk, *work->objective);
     work->begin();
-    if (whole) work->update(work->first, work->last);
+    if (!whole) return;
+    for (int pass = 0; pass < passes; ++pass) {
+      work->measure(pass, work->first, work->last);
+      work->measures->end_pass(pass);
+    }
+    work->update(work->first, work->last);
     // What the last task holds is released with it; a local step's gradient at once.
-    if (whole) work->sum = nullptr, work->from = nullptr;
+    work->sum = nullptr, work->from = nullptr, work->gradient = FlatVector();
   };
-  const auto started = executor_.submit(begin, inputs);
-  const auto update = [work](std::size_t from, std::size_t to) { work->update(from, to); };
-  const auto done = whole ? started : submit_ranges(started, work->first, work->last, update);
+  auto done = executor_.submit(begin, inputs);
+  if (!whole) {
+    for (int pass = 0; pass < passes; ++pass) {
+      const auto measure = [work, pass](std::size_t from, std::size_t to) { work->measure(pass, from, to); };
+      const std::shared_ptr<Task> measured[] = {submit_ranges(done, work->first, work->last, measure)};
+      done = executor_.submit([work, pass] { work->measures->end_pass(pass); }, measured);
+    }
+    const auto update = [work](std::size_t from, std::size_t to) { work->update(from, to); };
+    done = submit_ranges(done, work->first, work->last, update);
+  }
   next->parameters->producer = done;
   for (int i = 0; i < optimizer_->moments(); ++i) next->moments[i]->producer = done;
   if (work->buffers) next->buffers->producer = done;

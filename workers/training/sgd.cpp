@@ -1,5 +1,4 @@
 // Stochastic gradient descent with momentum, Nesterov's look-ahead and weight decay, in one pass.
-#include <cmath>
 #include <stdexcept>
 
 #include "workers/training/optimizer.hpp"
@@ -21,7 +20,7 @@ enum class Momentum { none, from_zero, running };
 // Decay that is off multiplies by 0 or 1, which changes no bit of a finite result and saves a loop per
 // form. `ivdep`: before and after are the same memory or disjoint, so no iteration depends on another;
 // without it the compiler takes equal pointers for an overlap and falls back to a scalar loop.
-template <Momentum momentum, bool nesterov>
+template <Momentum momentum, bool nesterov, MomentumOf of = MomentumOf::gradients>
 [[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const Scalars s) {
   const float* const g = block.gradient;
   const float* const before = block.before;
@@ -31,13 +30,15 @@ template <Momentum momentum, bool nesterov>
   SYNCOPATE_INDEPENDENT_ITERATIONS
   for (std::size_t i = 0; i < block.size; ++i) {
     float direction = g[i] + s.l2 * before[i];
+    if constexpr (of == MomentumOf::updates) direction = s.rate * direction;
     if constexpr (momentum != Momentum::none) {
       float v = direction;
       if constexpr (momentum == Momentum::running) v = s.momentum * v_before[i] + direction;
       v_after[i] = v;
       direction = nesterov ? direction + s.momentum * v : v;
     }
-    after[i] = before[i] * s.shrink - s.rate * direction;
+    if constexpr (of == MomentumOf::gradients) direction = s.rate * direction;
+    after[i] = before[i] * s.shrink - direction;
   }
 }
 
@@ -54,6 +55,16 @@ SYNCOPATE_VECTOR_CLONES
 void nesterov_pass(const OptimizerBlock& block, const Scalars s) {
   if (block.moments_before[0] == nullptr) return pass<Momentum::from_zero, true>(block, s);
   pass<Momentum::running, true>(block, s);
+}
+
+SYNCOPATE_VECTOR_CLONES
+void pass_of_updates(const OptimizerBlock& block, const Scalars s, bool nesterov) {
+  if (block.moments_before[0] == nullptr) {
+    if (nesterov) return pass<Momentum::from_zero, true, MomentumOf::updates>(block, s);
+    return pass<Momentum::from_zero, false, MomentumOf::updates>(block, s);
+  }
+  if (nesterov) return pass<Momentum::running, true, MomentumOf::updates>(block, s);
+  pass<Momentum::running, false, MomentumOf::updates>(block, s);
 }
 
 class Sgd final : public Optimizer {
@@ -73,6 +84,8 @@ class Sgd final : public Optimizer {
     }
     if (moments() == 0) {
       plain_pass(block, scalars);
+    } else if (options_.momentum_of == MomentumOf::updates) {
+      pass_of_updates(block, scalars, options_.nesterov);
     } else if (options_.nesterov) {
       nesterov_pass(block, scalars);
     } else {
@@ -87,13 +100,9 @@ class Sgd final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_sgd(const SgdOptions& options) {
-  if (!(options.momentum >= 0 && options.momentum < 1)) {
-    throw std::invalid_argument("momentum must be in [0, 1), found " + std::to_string(options.momentum));
-  }
+  require_share(options.momentum, "momentum");
   if (options.nesterov && options.momentum == 0) throw std::invalid_argument("nesterov needs a momentum above 0");
-  if (!(options.weight_decay.rate >= 0) || std::isinf(options.weight_decay.rate)) {
-    throw std::invalid_argument("weight decay must be at least 0, found " + std::to_string(options.weight_decay.rate));
-  }
+  require_at_least_zero(options.weight_decay.rate, "weight decay");
   return std::make_unique<Sgd>(options);
 }
 

@@ -12,7 +12,10 @@ namespace syncopate {
 
 Training::Training(std::shared_ptr<const Objective> objective, std::shared_ptr<const Optimizer> optimizer,
                    Options options, Executor& executor)
-    : objective_(std::move(objective)), optimizer_(std::move(optimizer)), options_(options), executor_(executor) {}
+    : objective_(std::move(objective)), optimizer_(std::move(optimizer)), options_(options), executor_(executor) {
+  if (objective_ && optimizer_)
+    stretches_ = std::make_shared<const std::vector<Stretch>>(stretches_of(*objective_, *optimizer_));
+}
 
 Bytes Training::parameter_bytes() const {
   return objective_ ? Bytes{static_cast<Bytes::Rep>(4 * objective_->parameters())} : declared_bytes_;

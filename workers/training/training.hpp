@@ -17,6 +17,7 @@
 #include "workers/training/model_state.hpp"
 #include "workers/training/objective.hpp"
 #include "workers/training/optimizer.hpp"
+#include "workers/training/stretches.hpp"
 
 namespace syncopate {
 
@@ -66,7 +67,8 @@ class Training {
   // weight and rate give the same object. An empty gradient is a zero gradient: moments and weight
   // decay still act, as they would after an all-reduce of zeros. Pass the state with std::move where
   // it is no longer needed: what nobody else holds is updated in place.
-  // With a slice only that part of the parameters and moments moves on; the rest is undefined from then on.
+  // With a slice only that part of the parameters and moments moves on; the rest is undefined from then on. A
+  // layer-wise optimizer takes no slices: nobody would have the norm of a whole tensor.
   ModelStatePtr descend(ModelStatePtr state, const Gradient& gradient, double learning_rate, Slice slice = {});
 
   // A sum whose evaluation all holders share. Order of summation: by model, then (worker, step, micro-batch).
@@ -142,6 +144,7 @@ class Training {
 
   std::shared_ptr<const Objective> objective_;
   std::shared_ptr<const Optimizer> optimizer_;
+  std::shared_ptr<const std::vector<Stretch>> stretches_;  // null in time-only runs
   Options options_;
   Executor& executor_;
   Bytes declared_bytes_{};
