@@ -74,7 +74,7 @@ AlgorithmContext algorithm_context(const Definition& definition, const StepBudge
           .micro_batches = cluster.plan.micro_batches,
           .time_only = training.plan.time_only,
           .plain_sgd = training.plan.optimizer->moments() == 0 && training.plan.optimizer->weight_decay().rate == 0,
-          .learning_rate_warmup = definition.training.plan.learning_rate->options().warmup_steps,
+          .learning_rate_warmup = training.plan.learning_rate->warmup(),
           .steps_per_epoch = training.epoch.steps,
           .has_epochs = training.epoch.steps || training.epoch.is_faulty,
           .total_steps = steps.steps,
@@ -116,7 +116,8 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   if (result.cluster.plan.to_be_measured && result.training.plan.time_only)
     root.section("cluster").fault(
         "micro_batch_s", "must be a number of seconds where training.model = \"none\": there is no model to measure");
-  result.training.plan.learning_rate = read_learning_rate(root, steps, epoch, result.training.plan.time_only);
+  Settings training = root.section("training");
+  result.training.plan.learning_rate = read_learning_rate(training, steps, epoch, result.training.plan.time_only);
   result.evaluation = read_evaluation(root, result.training);
   result.recording = read_recording(root);
   root.keep_as_written({"sweep", "Keys that take several values: a run for every combination."});

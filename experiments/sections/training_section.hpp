@@ -41,7 +41,7 @@ struct StepBudget {
 };
 
 // The table [training.learning_rate]. `budget` gives the total number of steps where the file does not. Never null.
-std::shared_ptr<const LearningRate> read_learning_rate(Settings& root, const StepBudget& budget,
+std::shared_ptr<const LearningRate> read_learning_rate(Settings& training, const StepBudget& budget,
                                                        const EpochLength& epoch, bool time_only);
 
 // One row per schedule that [training.learning_rate] may name.

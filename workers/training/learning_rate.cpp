@@ -11,58 +11,111 @@
 namespace syncopate {
 namespace {
 
+using Shape = LearningRate::Shape;
+
 void require(bool holds, const std::string& message) {
   if (!holds) throw std::invalid_argument("learning rate: " + message);
 }
 
-bool at_least_zero(double value) { return std::isfinite(value) && value >= 0; }
+void require_rate(double value, const char* name) {
+  require(std::isfinite(value) && value >= 0,
+          std::string(name) + " must be a finite number of at least 0, found " + std::to_string(value));
+}
+
+void require_steps(Step value, const char* name) {
+  require(value >= 0, std::string(name) + " must be at least 0, found " + std::to_string(value.value()));
+}
+
+void require_above(double value, double low, const char* name) {
+  require(std::isfinite(value) && value > low, std::string(name) + " must be a finite number above " +
+                                                   std::to_string(low) + ", found " + std::to_string(value));
+}
+
+bool has_end(Shape shape) { return shape != Shape::constant && shape != Shape::step && shape != Shape::exponential; }
+
+double as_double(Step steps) { return static_cast<double>(steps.value()); }
 
 }  // namespace
 
 LearningRate::LearningRate(Options options) : options_(std::move(options)) {
   const Options& o = options_;
-  require(at_least_zero(o.peak), "peak must be a finite number of at least 0, found " + std::to_string(o.peak));
-  require(at_least_zero(o.final), "final must be a finite number of at least 0, found " + std::to_string(o.final));
-  require(o.warmup_steps >= 0, "warmup_steps must be at least 0, found " + std::to_string(o.warmup_steps.value()));
-  require(o.total_steps >= 0, "total_steps must be at least 0, found " + std::to_string(o.total_steps.value()));
-  if (o.shape == Shape::linear || o.shape == Shape::cosine) {
-    require(o.total_steps > o.warmup_steps, "total_steps (" + std::to_string(o.total_steps.value()) +
-                                                ") must be above warmup_steps (" +
-                                                std::to_string(o.warmup_steps.value()) + ")");
-  }
-  if (o.shape == Shape::step) {
-    require(std::isfinite(o.decay_factor) && o.decay_factor > 0,
-            "decay_factor must be a finite number above 0, found " + std::to_string(o.decay_factor));
-    require(o.decay_steps.empty() || o.decay_steps.front() >= 0, "decay_steps must be at least 0");
-    require(std::ranges::adjacent_find(o.decay_steps, std::greater_equal<>{}) == o.decay_steps.end(),
-            "decay_steps must ascend");
-  }
+  require_rate(o.peak, "peak");
+  require_rate(o.final, "final");
+  start_ = o.warmup_start.value_or(o.final);
+  require_rate(start_, "warmup_start");
+  require_steps(o.warmup_steps, "warmup_steps");
+  require_steps(o.hold_steps, "hold_steps");
+  require_steps(o.total_steps, "total_steps");
+  require(o.warmup_share >= 0 && o.hold_share >= 0 && o.warmup_share + o.hold_share < 1,
+          "warmup_share and hold_share must be at least 0, and below 1 together");
+  warmup_ = as_double(o.warmup_steps) + o.warmup_share * as_double(o.total_steps);
+  held_ = warmup_ + as_double(o.hold_steps) + o.hold_share * as_double(o.total_steps);
+  require(!has_end(o.shape) || as_double(o.total_steps) > held_,
+          "total_steps (" + std::to_string(o.total_steps.value()) + ") must be above warmup_steps (" +
+              std::to_string(o.warmup_steps.value()) + "), with the hold");
+  require_above(o.decay_factor, 0, "decay_factor");
+  require(o.decay_steps.empty() || o.decay_steps.front() >= 0, "decay_steps must be at least 0");
+  require(std::ranges::adjacent_find(o.decay_steps, std::greater_equal<>{}) == o.decay_steps.end(),
+          "decay_steps must ascend");
+  require(o.decay_every >= 1, "decay_every must be at least 1");
+  require_above(o.power, 0, "power");
+  require_above(o.base, 1, "base");
+  require(o.shape != Shape::modified_cosine || as_double(o.constant_from) >= warmup_,
+          "constant_from must not be within the warm-up");
+}
+
+Step LearningRate::counted(Step steps_done) const {
+  if (options_.counter == Counter::next) return steps_done + Step{1};
+  return options_.counter == Counter::optimizer ? std::max(steps_done, Step{1}) : steps_done;
+}
+
+Step LearningRate::warmup() const {
+  const auto first_after = static_cast<Step::Rep>(std::ceil(warmup_));
+  if (options_.counter == Counter::next) return std::max(Step{first_after - 1}, Step{0});
+  return options_.counter == Counter::optimizer && first_after == 1 ? Step{0} : Step{first_after};
 }
 
 // The order of the operations is that of the formulas in the header: a period (coefficient / eta)^p is
 // rounded down, so the last bit of eta can decide it.
 double LearningRate::at(Step steps_done) const {
-  const Options& o = options_;
-  const auto t = static_cast<double>(steps_done.value());
-  const auto W = static_cast<double>(o.warmup_steps.value());
-  if (steps_done < o.warmup_steps) return o.final + t * (o.peak - o.final) / W;
+  const Step t = counted(steps_done);
+  if (as_double(t) < warmup_) return start_ + as_double(t) * (options_.peak - start_) / warmup_;
+  return decayed(options_.shape == Shape::modified_cosine ? std::min(t, options_.constant_from) : t);
+}
 
-  const Step decaying = o.total_steps - o.warmup_steps;
-  const auto N = static_cast<double>(decaying.value());
-  const auto u = static_cast<double>(std::min(steps_done - o.warmup_steps, decaying).value());
+double LearningRate::decayed(Step t) const {
+  const Options& o = options_;
+  const double since = std::max(as_double(t) - held_, 0.0);
+  const double N = as_double(o.total_steps) - held_;
+  const double u = std::min(since, N);
   switch (o.shape) {
     case Shape::constant:
       return o.peak;
     case Shape::step: {
-      const auto reached = std::ranges::upper_bound(o.decay_steps, steps_done) - o.decay_steps.begin();
+      const auto reached = std::ranges::upper_bound(o.decay_steps, t) - o.decay_steps.begin();
       return o.peak * std::pow(o.decay_factor, static_cast<double>(reached));
+    }
+    case Shape::exponential: {
+      const double exponent = since / as_double(o.decay_every);
+      return o.peak * std::pow(o.decay_factor, o.staircase ? std::floor(exponent) : exponent);
     }
     case Shape::linear:
       return o.final + (o.peak - o.final) * (N - u) / N;
+    case Shape::polynomial:
+      return o.final + (o.peak - o.final) * std::pow((N - u) / N, o.power);
     case Shape::cosine:
-      return o.final + 0.5 * (o.peak - o.final) * (1 + std::cos(std::numbers::pi * u / N));
+    case Shape::modified_cosine:
+      return cosine(u, N);
+    case Shape::cosine_step: {
+      const double exponent = std::log(cosine(u, N)) / std::log(o.base);
+      return std::pow(o.base, std::nearbyint(exponent));
+    }
   }
   return o.peak;
+}
+
+double LearningRate::cosine(double u, double N) const {
+  return options_.final + 0.5 * (options_.peak - options_.final) * (1 + std::cos(std::numbers::pi * u / N));
 }
 
 }  // namespace syncopate

@@ -1,14 +1,26 @@
 // Learning-rate schedules as functions of the number of optimizer steps done.
-// Source:  the schedules of the reference code of Gu et al. 2024 (repository hmgxr128/QSR).
-// Symbols: t steps done, W warm-up steps, T total steps, N = T - W, u = min(t - W, N).
-//   warm-up (all):  final + t (peak - final) / W  for t < W; the first step runs at `final`
-//   constant:       peak
-//   cosine:         final + (peak - final) (1 + cos(pi u / N)) / 2
-//   linear:         final + (peak - final) (N - u) / N
-//   step:           peak x factor^(decay points already reached)
+// Source:  the reference code of Gu et al. 2024 (repository hmgxr128/QSR): warm-up, constant, step, linear, cosine,
+//          cosine-step; their paper: modified cosine; Chen et al. 2016 (TensorFlow): exponential and its staircase; the
+//          recipes of BERT and of LARS that DropCompute's code has: warm-up, hold and polynomial.
+// Symbols: t steps done, W warm-up steps, C steps of the hold, T total steps, N = T - W - C,
+//          u = min(max(t - W - C, 0), N); `warmup_start` is `final`, unless it is given.
+//   warm-up (all):    warmup_start + t (peak - warmup_start) / W  for t < W; the first step runs at warmup_start
+//   hold:             peak  for C steps after it; of those that fall to `final`, and of exponential
+//   constant:         peak
+//   step:             peak x factor^(decay points already reached)
+//   exponential:      peak x factor^(max(t - W - C, 0) / D); its staircase rounds the exponent down
+//   linear:           final + (peak - final) (N - u) / N
+//   polynomial:       final + (peak - final) ((N - u) / N)^power
+//   cosine:           final + (peak - final) (1 + cos(pi u / N)) / 2
+//   modified cosine:  the same at min(t, constant_from)
+//   cosine-step:      base^round(log_base(cosine)), halves to even, after a warm-up to the peak as it is
+// Differs: codes count differently. t here is the number of steps done before the step (the papers' definition);
+//          Counter has the others.
+// Checks:  golden values of the recipes; the formulas; periods of QSR over whole trainings.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "workers/units/units.hpp"
@@ -17,28 +29,54 @@ namespace syncopate {
 
 class LearningRate {
  public:
-  enum class Shape { constant, step, linear, cosine };
+  enum class Shape { constant, step, exponential, linear, polynomial, cosine, modified_cosine, cosine_step };
+
+  // What the step after t steps takes for t.
+  enum class Counter {
+    done,       // t
+    next,       // t + 1: its own number, as schedules do that are stepped first
+    optimizer,  // max(t, 1): an optimizer's own counter, read before it is raised, as in DropCompute's BERT
+  };
 
   struct Options {
     Shape shape = Shape::constant;
     double peak = 0.1;
-    double final = 0;  // reached at T by linear and cosine; start of the warm-up
+    double final = 0;                      // where those end that have an end
+    std::optional<double> warmup_start{};  // none: final
     Step warmup_steps{};
-    Step total_steps{};               // T; needed by linear and cosine
+    Step hold_steps{};
+    double warmup_share = 0;          // of total_steps, beside warmup_steps; it may end between two steps
+    double hold_share = 0;            // likewise
+    Step total_steps{};               // T; needed by shares, and by all but constant, step and exponential
     std::vector<Step> decay_steps{};  // step: where the rate falls, ascending
-    double decay_factor = 0.1;
+    double decay_factor = 0.1;        // of step and exponential
+    Step decay_every{1};              // exponential: D
+    bool staircase = false;           // exponential
+    double power = 1;                 // polynomial
+    Step constant_from{};             // modified cosine; at least W
+    double base = 2;                  // cosine-step
+    Counter counter = Counter::done;
   };
 
-  // Throws std::invalid_argument for rates that are negative or not finite, a total that linear and cosine
-  // cannot decay in (T <= W), decay steps out of order and a factor that is not above 0.
+  // Throws std::invalid_argument for rates that are negative or not finite, a total that leaves no step to decay in
+  // (T <= W + C), decay steps out of order, a factor, power or D that is not above 0, and a base that is not above 1.
   explicit LearningRate(Options options);
 
-  // The rate of the step after `steps_done` (at least 0) steps. Linear and cosine stay at `final` from T on.
+  // The rate of the step after `steps_done` (at least 0) steps. What falls to `final` stays there from T on.
   double at(Step steps_done) const;
+  // How many steps run at a rate of the warm-up.
+  Step warmup() const;
   const Options& options() const { return options_; }
 
  private:
+  Step counted(Step steps_done) const;
+  double decayed(Step t) const;
+  double cosine(double u, double N) const;
+
   Options options_;
+  double start_ = 0;   // of the warm-up
+  double warmup_ = 0;  // W
+  double held_ = 0;    // W + C
 };
 
 }  // namespace syncopate
