@@ -104,15 +104,17 @@ std::vector<PredictedMethod> predict(const Experiment& experiment) {
 
   const std::vector<Step> steps = shared_out(runs);
   std::vector<PredictedMethod> methods;
-  std::map<std::string, std::optional<SampledTimes>> samples;
+  // A method with training keys of its own may have other numbers of steps.
+  std::map<std::pair<std::string, std::optional<Step>>, std::optional<SampledTimes>> samples;
   std::map<std::string, SimulatedTime> baselines;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run& run = runs[i];
     methods.push_back(simulated(run, steps[i]));
     if (is_baseline(run) && methods.back().simulated) baselines[run.setting] = *methods.back().simulated;
     if (i >= shown) continue;
-    auto sample = samples.find(run.setting);
-    if (sample == samples.end()) sample = samples.emplace(run.setting, sample_times(run)).first;
+    const std::pair key(run.setting, planned_steps(run));
+    auto sample = samples.find(key);
+    if (sample == samples.end()) sample = samples.emplace(key, sample_times(run)).first;
     FormulaTimes formulas = predict_by_formula(run, sample->second);
     methods.back().formulas = std::move(formulas.all);
     methods.back().why_no_formula = std::move(formulas.why_none);

@@ -39,25 +39,6 @@ std::vector<std::uint64_t> read_seeds(Settings& root) {
   return seeds;
 }
 
-std::vector<Method> read_methods(Settings& root, const AlgorithmContext& context) {
-  std::vector<Method> methods;
-  std::set<std::string> labels;
-  const std::size_t faults = root.faults_so_far();
-  for (Settings& table : root.sections({"methods", "What is compared; at least one entry."})) {
-    const bool labelled = table.has("label");  // asked first, so that it comes first in the resolved document
-    Method method{.label = {}, .algorithm = make_algorithm(table, context)};
-    const std::string name = method.algorithm ? table.text("algorithm") : "";
-    const Key label{"label", "What the method is called in tables and plots."};
-    if (labelled || method.algorithm) method.label = table.text(label, Stated(name, "the algorithm's name"));
-    const bool is_new = method.label.empty() ? !labelled : labels.insert(method.label).second;
-    if (!is_new) table.fault("label", "must be a name that no other method has");
-    methods.push_back(std::move(method));
-  }
-  if (methods.empty() && root.faults_so_far() == faults)
-    root.fault("methods", "must have at least one entry, [[methods]]");
-  return methods;
-}
-
 double shortest_micro_batch_s(const ClusterSection& cluster) {
   double shortest_s = std::numeric_limits<double>::infinity();
   for (int n = 0; n < cluster.plan.workers; ++n)
@@ -65,8 +46,7 @@ double shortest_micro_batch_s(const ClusterSection& cluster) {
   return shortest_s;
 }
 
-// `certain`: there have been no faults so far, so nothing stands in for what is faulty.
-AlgorithmContext algorithm_context(const Definition& definition, const StepBudget& steps, bool certain) {
+AlgorithmContext algorithm_context(const Definition& definition) {
   const ClusterSection& cluster = definition.cluster;
   const TrainingSection& training = definition.training;
   const Budget& budget = definition.budget;
@@ -77,10 +57,34 @@ AlgorithmContext algorithm_context(const Definition& definition, const StepBudge
           .learning_rate_warmup = training.plan.learning_rate->warmup(),
           .steps_per_epoch = training.epoch.steps,
           .has_epochs = training.epoch.steps || training.epoch.is_faulty,
-          .total_steps = steps.steps,
-          .counts_steps = steps.is_counted,
-          .shortest_micro_batch_s = certain && !cluster.plan.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
-          .budget_ends_alone = !budget.bytes || steps.is_counted || budget.seconds || budget.samples};
+          .total_steps = definition.steps.steps,
+          .counts_steps = definition.steps.is_counted,
+          .shortest_micro_batch_s =
+              definition.is_clean && !cluster.plan.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
+          .budget_ends_alone = !budget.bytes || definition.steps.is_counted || budget.seconds || budget.samples};
+}
+
+std::vector<Method> read_methods(Settings& root, const Definition& definition,
+                                 const std::vector<std::shared_ptr<const Definition>>& own) {
+  std::vector<Method> methods;
+  std::set<std::string> labels;
+  const std::size_t faults = root.faults_so_far();
+  for (Settings& table : root.sections({"methods", "What is compared; at least one entry."})) {
+    const bool labelled = table.has("label");  // asked first, so that it comes first in the resolved document
+    Method method;
+    if (methods.size() < own.size()) method.own = own[methods.size()];
+    table.keep_as_written({"training", "Keys of [training] that are otherwise for this method."});
+    method.algorithm = make_algorithm(table, algorithm_context(definition.of(method)));
+    const std::string name = method.algorithm ? table.text("algorithm") : "";
+    const Key label{"label", "What the method is called in tables and plots."};
+    if (labelled || method.algorithm) method.label = table.text(label, Stated(name, "the algorithm's name"));
+    const bool is_new = method.label.empty() ? !labelled : labels.insert(method.label).second;
+    if (!is_new) table.fault("label", "must be a name that no other method has");
+    methods.push_back(std::move(method));
+  }
+  if (methods.empty() && root.faults_so_far() == faults)
+    root.fault("methods", "must have at least one entry, [[methods]]");
+  return methods;
 }
 
 }  // namespace
@@ -111,7 +115,8 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   const BudgetSection budget = read_budget(root, epoch);
   result.budget = budget.limits;
   if (is_clean()) fit_budget_to_traces(result.cluster, result.budget);
-  StepBudget steps{.is_counted = budget.counts_steps || result.budget.steps};
+  StepBudget& steps = result.steps;
+  steps.is_counted = budget.counts_steps || result.budget.steps;
   if (is_clean()) steps.steps = result.budget.steps;
   if (result.cluster.plan.to_be_measured && result.training.plan.time_only)
     root.section("cluster").fault(
@@ -121,7 +126,9 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   result.evaluation = read_evaluation(root, result.training);
   result.recording = read_recording(root);
   root.keep_as_written({"sweep", "Keys that take several values: a run for every combination."});
-  result.methods = read_methods(root, algorithm_context(result, steps, is_clean()));
+  result.is_clean = is_clean();
+  if (!options.reads_methods) return result;
+  result.methods = read_methods(root, result, options.own);
   check_methods(root, result);
   return result;
 }

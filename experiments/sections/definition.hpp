@@ -12,9 +12,13 @@
 
 namespace syncopate {
 
+struct Definition;
+
 struct Method {
   std::string label;
   std::shared_ptr<const Algorithm> algorithm;  // null after a fault
+  // All tables as they are with the method's own [methods.training]; null where it has none.
+  std::shared_ptr<const Definition> own{};
 };
 
 // Complete only if there were no faults.
@@ -27,13 +31,20 @@ struct Definition {
   Budget budget;
   EvaluationPlan evaluation;
   RecordingPlan recording;
+  StepBudget steps;
+  bool is_clean = false;  // there were no faults, so nothing stands in for what is faulty
   std::vector<Method> methods;
+
+  // What holds for the method.
+  const Definition& of(const Method& method) const { return method.own ? *method.own : *this; }
 };
 
 struct DefinitionOptions {
-  std::string file;            // which gives the experiment its name, unless it says another
-  bool finite_means = false;   // delays without an expected value are faults
-  bool looks_for_data = true;  // false: keys are read, but no data sets are looked for
+  std::string file;                                      // which gives the experiment its name, unless it says another
+  bool finite_means = false;                             // delays without an expected value are faults
+  bool looks_for_data = true;                            // false: keys are read, but no data sets are looked for
+  bool reads_methods = true;                             // false: all but methods
+  std::vector<std::shared_ptr<const Definition>> own{};  // of methods, in their order; null or left out: none
 };
 
 // Faults are collected by `root`. [sweep] is left as it is written.

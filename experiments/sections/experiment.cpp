@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <new>
 
 #include "experiments/sections/configuration_hash.hpp"
 #include "experiments/sections/definition.hpp"
+#include "experiments/sections/own_training.hpp"
 #include "experiments/sections/sweep.hpp"
 #include "workers/settings/settings_document.hpp"
 
@@ -20,15 +22,74 @@ struct Reading {
   TomlNode resolved{};
   std::vector<KnownKey> known_keys{};
   FaultList faults{};
+  // Methods' own, in their order: read with what [methods.training] says, without methods. Null where it says nothing.
+  std::vector<std::shared_ptr<const Reading>> own{};
 };
 
-Reading read_document(TomlNode written, const std::string& file, const LoadOptions& options) {
+Reading read_tables(TomlNode written, const DefinitionOptions& options) {
   SettingsDocument document(std::move(written));
   Settings root = document.root();
-  Reading result{read_definition(root, {.file = file, .finite_means = options.finite_means})};
+  Reading result{read_definition(root, options)};
   result.faults = document.check();
   result.resolved = document.resolved();
   result.known_keys = document.known_keys();
+  return result;
+}
+
+// The methods' tables [methods.training], null where there is none.
+std::vector<const TomlNode*> own_training_tables(const TomlNode& written, FaultList& faults) {
+  std::vector<const TomlNode*> tables;
+  const TomlNode* methods = written.find("methods");
+  if (!methods || !methods->is_array_of_tables()) return tables;
+  for (const TomlNode& method : methods->array()) {
+    const TomlNode* own = method.find("training");
+    if (own && !own->is_table())
+      faults.add(own->place, fmt::format("methods.{}.training = {}; must be a table, [methods.training]", tables.size(),
+                                         inline_toml(*own)));
+    tables.push_back(own && own->is_table() && !own->table().empty() ? own : nullptr);
+  }
+  return tables;
+}
+
+// The document as it would be if the method's own training keys were everybody's.
+TomlNode with_training_of(const TomlNode& written, const TomlNode& own) {
+  TomlNode document = written;
+  const TomlNode* common = written.find("training");
+  const bool joins = common && common->is_table();
+  document.set("training", own.place, joins ? with_own_training(*common, own) : own);
+  document.erase("methods");
+  document.erase("sweep");
+  return document;
+}
+
+// What the own readings found beside what everybody's did, and what their methods have otherwise.
+void join_own(Reading& reading) {
+  for (std::size_t i = 0; i < reading.own.size(); ++i) {
+    if (!reading.own[i]) continue;
+    reading.faults.add(reading.own[i]->faults, "training.", fmt::format("methods.{}.training.", i));
+    if (!reading.faults.empty()) continue;  // the resolved document is not looked at then
+    TomlNode& method = reading.resolved.find("methods")->array()[i];
+    TomlNode differs =
+        training_difference(*reading.resolved.find("training"), *reading.own[i]->resolved.find("training"));
+    method.erase("training");
+    if (!differs.table().empty()) method.set("training", {}, std::move(differs));
+  }
+}
+
+Reading read_document(TomlNode written, const std::string& file, const LoadOptions& options) {
+  DefinitionOptions how{.file = file, .finite_means = options.finite_means};
+  std::vector<std::shared_ptr<const Reading>> own;
+  how.reads_methods = false;
+  FaultList faults;
+  for (const TomlNode* table : own_training_tables(written, faults)) {
+    own.push_back(table ? std::make_shared<Reading>(read_tables(with_training_of(written, *table), how)) : nullptr);
+    how.own.emplace_back(own.back(), own.back() ? &own.back()->definition : nullptr);
+  }
+  how.reads_methods = true;
+  Reading result = read_tables(std::move(written), how);
+  result.own = std::move(own);
+  result.faults.add(faults);
+  join_own(result);
   return result;
 }
 
@@ -41,27 +102,41 @@ TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) 
   return root;
 }
 
+// All tables as the one method of the document has them, but [training] and methods: these say what differs.
+TomlNode resolved_for_method(const Reading& reading) {
+  TomlNode resolved = reading.resolved;
+  if (!reading.own.empty() && reading.own.front())
+    for (const TomlNode::Member& member : reading.own.front()->resolved.table())
+      if (member.key != "training") resolved.set(member.key, {}, member.value);
+  return resolved;
+}
+
 Run make_run(const Reading& reading) {
-  const Definition& definition = reading.definition;
+  const Method& method = reading.definition.methods.front();
+  const Definition& definition = reading.definition.of(method);
+  const TomlNode resolved = resolved_for_method(reading);
+  const TomlNode* own_training = resolved.find("methods")->array().front().find("training");
   TomlNode setting = reading.resolved;
   setting.erase("methods");
   Run run{.experiment = definition.name,
-          .method = definition.methods.front().label,
+          .method = method.label,
+          .own_training = own_training ? listed_leaves(*own_training) : decltype(Run::own_training){},
           .seed = definition.seeds.front(),
-          .resolved_toml = write_toml(reading.resolved),
-          .hash = configuration_hash(reading.resolved),
+          .resolved_toml = write_toml(resolved),
+          .hash = configuration_hash(resolved),
           .setting = configuration_hash(std::move(setting)),
           .cluster = definition.cluster.plan,
           .training = definition.training.plan,
           .budget = definition.budget,
           .evaluation = definition.evaluation,
           .recording = definition.recording,
-          .algorithm = definition.methods.front().algorithm};
+          .algorithm = method.algorithm};
   run.recording.parameters &= !run.training.time_only;
   return run;
 }
 
-MicroBatchWork work_of(const Reading& reading) {
+MicroBatchWork work_of(const Reading& all) {
+  const Reading& reading = all.own.empty() || !all.own.front() ? all : *all.own.front();
   const TomlNode& training = *reading.resolved.find("training");
   TomlNode decisive;
   for (const char* key : {"model", "dataset", "micro_batch_size"})

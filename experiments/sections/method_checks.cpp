@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <string_view>
+
 #include "experiments/sections/outages_section.hpp"
 
 namespace syncopate {
@@ -29,27 +32,32 @@ void check_pauses(Settings& root, const Definition& definition) {
                                                method.label));
 }
 
-// Each of several servers has the norm of its own part alone.
-void check_clipping(Settings& root, const Definition& definition) {
-  if (definition.training.plan.clip_norm == 0) return;
-  for (const Method& method : definition.methods)
-    if (method.algorithm && method.algorithm->traits().servers > 1)
-      return root.section("training")
-          .fault("clip_norm",
-                 fmt::format("must be 0: with the servers of \"{}\" nobody has the norm of a whole gradient",
-                             method.label));
+// A fault of a key of [training], or of the method's own.
+void fault_of_training(Settings& root, const Definition& definition, const Method& method, std::string_view table,
+                       std::string_view key, const std::string& message) {
+  if (method.own) {
+    const auto place = static_cast<std::size_t>(&method - definition.methods.data());
+    return root.sections("methods")[place].fault("training", fmt::format("its {} {}", key, message));
+  }
+  Settings training = root.section("training");
+  (table.empty() ? training : training.section(table)).fault(key, message);
 }
 
-// Nor that of a tensor.
-void check_layer_wise(Settings& root, const Definition& definition) {
-  if (definition.training.plan.optimizer->passes() == 0) return;
-  for (const Method& method : definition.methods)
-    if (method.algorithm && method.algorithm->traits().servers > 1)
-      return root.section("training")
-          .section("optimizer")
-          .fault("name", fmt::format("must be an optimizer that looks at each parameter alone: with the servers of "
-                                     "\"{}\" nobody has the norm of a whole tensor",
-                                     method.label));
+// Each of several servers has the norm of its own part alone, and no tensor as a whole.
+void check_norms(Settings& root, const Definition& definition) {
+  for (const Method& method : definition.methods) {
+    if (!method.algorithm || method.algorithm->traits().servers <= 1) continue;
+    const TrainingPlan& plan = definition.of(method).training.plan;
+    if (plan.clip_norm > 0)
+      return fault_of_training(
+          root, definition, method, "", "clip_norm",
+          fmt::format("must be 0: with the servers of \"{}\" nobody has the norm of a whole gradient", method.label));
+    if (plan.optimizer->passes() > 0)
+      return fault_of_training(root, definition, method, "optimizer", "name",
+                               fmt::format("must be an optimizer that looks at each parameter alone: with the servers "
+                                           "of \"{}\" nobody has the norm of a whole tensor",
+                                           method.label));
+  }
 }
 
 void check_outages(Settings& root, const Definition& definition) {
@@ -66,8 +74,7 @@ void check_outages(Settings& root, const Definition& definition) {
 void check_methods(Settings& root, const Definition& definition) {
   check_who_leaves(root, definition);
   check_pauses(root, definition);
-  check_clipping(root, definition);
-  check_layer_wise(root, definition);
+  check_norms(root, definition);
   check_outages(root, definition);
 }
 

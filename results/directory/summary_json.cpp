@@ -115,7 +115,8 @@ std::string to_json(const RunSummary& summary) {
   json["experiment"] = summary.experiment;
   json["method"] = summary.method;
   json["method_index"] = summary.method_index;
-  json["sweep"] = summary.sweep;  // pairs, in the order of the file
+  json["sweep"] = summary.sweep;                                                   // pairs, in the order of the file
+  if (!summary.own_training.empty()) json["own_training"] = summary.own_training;  // likewise
   json["seed"] = summary.seed;
   json["hash"] = summary.hash;
   json["commit"] = summary.commit;
@@ -163,6 +164,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     json.at("method").get_to(summary.method);
     json.at("method_index").get_to(summary.method_index);
     json.at("sweep").get_to(summary.sweep);
+    if (json.contains("own_training")) json.at("own_training").get_to(summary.own_training);
     json.at("seed").get_to(summary.seed);
     json.at("hash").get_to(summary.hash);
     json.at("commit").get_to(summary.commit);

@@ -160,6 +160,7 @@ RunSummary summarise(const Run& run, const Recording& recording, const RunTotals
   summary.method = run.method;
   summary.method_index = run.method_index;
   summary.sweep = run.sweep;
+  summary.own_training = run.own_training;
   summary.seed = run.seed;
   summary.hash = run.hash;
   summary.commit = build_info().commit;

@@ -44,6 +44,7 @@ struct RunSummary {
   std::string method;
   std::size_t method_index = 0;  // its place among the experiment's methods
   std::vector<std::pair<std::string, std::string>> sweep;
+  std::vector<std::pair<std::string, std::string>> own_training{};  // keys of [training] that the method has otherwise
   std::uint64_t seed = 0;
   std::string hash;
   std::string commit;  // of the program that made it

@@ -72,10 +72,11 @@ struct RecordingPlan {
 
 // One run: a method at one point of the sweep with one seed. All defaults are filled in.
 struct Run {
-  std::string experiment;                                    // name of the experiment
-  std::string method;                                        // label of the method
-  std::size_t method_index = 0;                              // its place among the file's methods; not hashed
-  std::vector<std::pair<std::string, std::string>> sweep{};  // key and value of what is swept
+  std::string experiment;                                           // name of the experiment
+  std::string method;                                               // label of the method
+  std::size_t method_index = 0;                                     // its place among the file's methods; not hashed
+  std::vector<std::pair<std::string, std::string>> sweep{};         // key and value of what is swept
+  std::vector<std::pair<std::string, std::string>> own_training{};  // keys of [training] that the method has otherwise
   std::uint64_t seed = 0;
   std::string resolved_toml;  // the whole resolved configuration of this run alone
   std::string hash;           // its configuration_hash; names the directory

@@ -143,6 +143,22 @@ std::string formulas_text(std::span<const RunSummary> runs) {
   return is_sampled ? text + note_of_sampled() : text;
 }
 
+// What methods have otherwise in [training], a line each; what is swept stands in the table.
+std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& rows) {
+  std::string text;
+  for (const auto& [label, seeds] : rows) {
+    std::string keys;
+    for (const auto& own : seeds.front().own_training) {
+      const bool is_swept = std::ranges::any_of(seeds.front().sweep, [&own](const auto& swept) {
+        return swept.first.starts_with("methods.") && swept.first.ends_with(".training." + own.first);
+      });
+      if (!is_swept) keys += fmt::format("{}{} = {}", keys.empty() ? "" : ", ", own.first, shortened(own.second));
+    }
+    if (!keys.empty()) text += fmt::format("[training] of {}: {}\n", printable(label), printable(keys));
+  }
+  return text;
+}
+
 std::vector<std::pair<std::string, Seeds>> rows_of(std::span<const RunSummary> runs) {
   std::vector<std::pair<std::string, Seeds>> rows;
   for (const RunSummary& run : runs) {
@@ -239,6 +255,7 @@ std::string result_table(std::span<const RunSummary> runs, const std::string& cl
   std::string text = wide.width() <= preferred_width ? wide.text() : narrow.text();
   if (std::ranges::any_of(shown, [](const Column* column) { return column->of_seeds == step_time_text; }))
     text += formulas_text(runs);
+  text += own_training_text(rows);
   if (censored) text += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
   return text;
 }

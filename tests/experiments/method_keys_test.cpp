@@ -41,7 +41,8 @@ every_steps = 8
 std::string method(const std::string& keys) { return "methods=[{algorithm=" + keys + "}]"; }
 
 const std::vector<KeyCase> synchronous = {
-    {{method("'sync-sgd'")}, {"methods.0.algorithm='decentralized-sgd'", "methods.0.label='another'"}},
+    {{method("'sync-sgd'")},
+     {"methods.0.algorithm='decentralized-sgd'", "methods.0.label='another'", "methods.0.training.clip_norm=0.1"}},
     {{method("'dropcompute',threshold_s=0.05")},
      {"methods.0.threshold_s=0.04", "methods.0.preempt='microbatch'", "methods.0.preempt='backward'",
       "methods.0.normalisation='computed'", "methods.0.compensation='extra-steps'",

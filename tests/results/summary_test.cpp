@@ -344,6 +344,7 @@ RunSummary all_different() {
   summary.method = "m";
   summary.method_index = 2;
   summary.sweep = {{"cluster.workers", "2"}, {"a.b", "x"}};
+  summary.own_training = {{"clip_norm", "0.5"}};
   summary.seed = 3;
   summary.hash = "0123456789abcdef";
   summary.commit = "c0ffee";
@@ -398,7 +399,7 @@ TEST(SummaryJson, EveryValueStandsUnderItsOwnName) {
   EXPECT_EQ(nlohmann::json::parse(to_json(summary)), nlohmann::json::parse(R"({
     "schema_version": 2, "status": "failed", "reason": "why",
     "experiment": "e", "method": "m", "method_index": 2, "sweep": [["cluster.workers", "2"], ["a.b", "x"]],
-    "seed": 3, "hash": "0123456789abcdef", "commit": "c0ffee",
+    "own_training": [["clip_norm", "0.5"]], "seed": 3, "hash": "0123456789abcdef", "commit": "c0ffee",
     "final_test_accuracy": 0.5, "final_test_loss": 1.5, "best_test_accuracy": 0.75, "best_test_loss": 1.25,
     "final_train_loss": 1.125, "end_time_s": 8.0,
     "time_to_target": {"target_accuracy": 0.625, "target_loss": 1.375, "time_s": 6.5, "step": 11, "samples": 12,

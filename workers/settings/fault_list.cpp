@@ -19,6 +19,16 @@ void FaultList::add(const FaultList& others) {
   for (const Fault& fault : others.faults_) add(fault.place, fault.text);
 }
 
+void FaultList::add(const FaultList& others, const std::string& prefix, const std::string& name) {
+  for (const Fault& fault : others.faults_) {
+    const bool is_new = !known_.contains(fault);
+    if (is_new && fault.text.starts_with(prefix))
+      add(fault.place, name + fault.text.substr(prefix.size()));
+    else
+      add(fault.place, fault.text);
+  }
+}
+
 std::string FaultList::report() const {
   std::vector<Fault> sorted = faults_;
   std::ranges::stable_sort(sorted, {}, [](const Fault& fault) {

@@ -15,6 +15,9 @@ class FaultList {
   // The same fault at the same place counts once; the command line is one place.
   void add(const SourcePlace& place, std::string text);
   void add(const FaultList& others);
+  // Those that are not known yet, of keys that begin with `prefix` under another name: what is known by `prefix` there
+  // is called `name` here.
+  void add(const FaultList& others, const std::string& prefix, const std::string& name);
 
   bool empty() const { return faults_.empty(); }
   std::size_t size() const { return faults_.size(); }

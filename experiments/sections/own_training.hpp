@@ -1,0 +1,23 @@
+// [methods.training]: keys of [training] that one method has otherwise.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "workers/settings/toml_tree.hpp"
+
+namespace syncopate {
+
+// [training] as the method has it. Its own keys take the place of the file's, one by one, also within tables; but a
+// table that names another optimizer or schedule stands by itself, and a length in epochs (steps, a share) takes the
+// place of one that is said otherwise. Places stay where things are written.
+TomlNode with_own_training(TomlNode training, const TomlNode& own);
+
+// What of a method's [training] differs from the file's, both resolved: together with the file's it is the method's.
+TomlNode training_difference(const TomlNode& common, const TomlNode& own);
+
+// Keys with their values, as shown to the user: "optimizer.weight_decay", "0.05".
+std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& table);
+
+}  // namespace syncopate
