@@ -117,6 +117,8 @@ TEST_F(Bounds, OfNumbersAreTakenOrRefusedAsTheReferenceSays) {
       {"cluster.leave", "[{workers=[3], after_steps=0}]", "[{workers=[4], after_steps=0}]"},
       {"cluster.leave", "[{workers=[3], after_steps=100000000000}]", "[{workers=[3], after_steps=100000000001}]"},
       {"training.clip_norm", "0", "-0.1"},
+      {"training.label_smoothing", "0.99", "1"},
+      {"training.label_smoothing", "0", "-0.1"},
       {"training.clip_norm", "1e300", "inf"},
       {"training.optimizer.momentum", "0", "-0.1"},
       {"training.optimizer.momentum", "0.9999", "1"},

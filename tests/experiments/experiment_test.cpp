@@ -311,6 +311,12 @@ TEST_F(ExperimentFile, MethodsAreCheckedAgainstTheRestOfTheFile) {
   EXPECT_THAT(with(alone, {"budget={bytes=7}", total[0]}), HasSubstr("\"branch-train-merge\"; needs a budget"));
 }
 
+TEST_F(ExperimentFile, LabelsAreSmoothedWhereThereAreSome) {
+  EXPECT_EQ(faults({"training.label_smoothing=0.1"}), "");
+  EXPECT_THAT(faults({"training.label_smoothing=0.1", "training.model=quadratic", "budget={steps=5}"}),
+              HasSubstr("training.label_smoothing = 0.1; must be 0: the quadratic has no labels"));
+}
+
 // A word that fits no tensor would exclude nothing, unseen.
 TEST_F(ExperimentFile, ExcludedTensorsMustBeThere) {
   const auto with = [&](const std::string& words) {

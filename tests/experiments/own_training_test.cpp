@@ -2,6 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "experiments/commands/predict.hpp"
 #include "results/directory/summary_json.hpp"
 #include "results/tables/result_table.hpp"

@@ -44,7 +44,7 @@ const std::vector<KeyCase> of_the_root = {
 
 const std::vector<KeyCase> training = {
     {{},
-     {"training.micro_batch_size=5", "training.clip_norm=0.3", "training.model='mlp'", "training.model='quadratic'",
+     {"training.micro_batch_size=5", "training.clip_norm=0.3", "training.label_smoothing=0.2", "training.model='mlp'", "training.model='quadratic'",
       "training.optimizer.name='adamw'"}},
     {{"training={model='none',parameters=1000}"}, {"training.parameters=2000"}},
     {{"training.optimizer={name='sgd',momentum=0.5,weight_decay=0.1}"},

@@ -2,9 +2,10 @@
 // reference codes have, and formulas.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "workers/training/learning_rate.hpp"

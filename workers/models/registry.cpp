@@ -183,11 +183,17 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   const std::string dataset(training.row({"dataset", "What it is trained on."}, dataset_rows, "fashion-mnist")->name);
   const auto batch_size =
       training.integer({"micro_batch_size", "Samples of a micro-batch.", "samples"}, 1, 1 << 20, 32);
+  const auto label_smoothing =
+      training.number({"label_smoothing",
+                       "Share of each label that is spread over all classes in gradients; told losses are without it."},
+                      {.low = 0, .high = 1, .high_open = true}, 0.0);
   const auto options = read_models(root);
   const bool network = model == "linear" || model == "mlp" || model == "cnn";
   const bool needs_data = context.looks_for_data && (network || (model == "none" && dataset_named));
   const auto data = read_datasets(root, dataset, needs_data, context.seed);
 
+  if (model == "quadratic" && label_smoothing > 0)
+    training.fault("label_smoothing", "must be 0: the quadratic has no labels");
   if (model == "quadratic")
     return {.load = [q = options.quadratic, seed = context.seed] { return std::make_shared<Quadratic>(q, seed); },
             .parameters = options.quadratic.dimension};
@@ -218,8 +224,8 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   const Network built = build_network(model, options, data->size);
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
   for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
-  plan.load = [network = built, load = data->load, sampling, chunk] {
-    return make_torch_objective(network, load(), sampling, chunk);
+  plan.load = [network = built, load = data->load, sampling, chunk, label_smoothing] {
+    return make_torch_objective(network, load(), sampling, chunk, label_smoothing);
   };
   return plan;
 }

@@ -22,5 +22,5 @@ extern "C" [[gnu::visibility("default")]] void syncopate_make_torch_objective(
     const syncopate::TorchRequest& request, std::shared_ptr<const syncopate::Objective>& made) {
   syncopate::interrupted_program = request.interrupted;
   made = std::make_shared<syncopate::TorchObjective>(request.network, request.dataset, request.sampling,
-                                                     request.chunk_samples);
+                                                     request.chunk_samples, request.label_smoothing);
 }

@@ -51,12 +51,14 @@ void load_torch() { torch_entry(); }
 bool torch_is_loaded() { return loaded; }
 
 std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
-                                                      const SamplerOptions& sampling, std::int64_t chunk_samples) {
+                                                      const SamplerOptions& sampling, std::int64_t chunk_samples,
+                                                      double label_smoothing) {
   std::shared_ptr<const Objective> made;
   torch_entry()({.network = network,
                  .dataset = std::move(dataset),
                  .sampling = sampling,
                  .chunk_samples = chunk_samples,
+                 .label_smoothing = label_smoothing,
                  .interrupted = interrupted},
                 made);
   return made;

@@ -18,7 +18,8 @@ bool torch_is_loaded();
 
 // A TorchObjective (torch_objective.hpp, also for the arguments). Loads the library first.
 std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
-                                                      const SamplerOptions& sampling, std::int64_t chunk_samples);
+                                                      const SamplerOptions& sampling, std::int64_t chunk_samples,
+                                                      double label_smoothing);
 
 // What the library is asked for, and what it may call.
 struct TorchRequest {
@@ -26,6 +27,7 @@ struct TorchRequest {
   std::shared_ptr<const Dataset> dataset;
   const SamplerOptions& sampling;
   std::int64_t chunk_samples;
+  double label_smoothing;
   bool (*interrupted)();  // the program's
 };
 // The library's only function, by this name.

@@ -8,6 +8,7 @@
 #include <cassert>
 #include <utility>
 
+#include "workers/models/cross_entropy.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/random/random.hpp"
@@ -53,15 +54,16 @@ struct BackwardPass {
 };
 
 BackwardPass differentiate(const Network& network, const float* flat, const std::vector<at::Tensor>& buffers,
-                           const std::pair<at::Tensor, at::Tensor>& batch, std::int64_t micro_batch_size) {
+                           const std::pair<at::Tensor, at::Tensor>& batch, std::int64_t micro_batch_size,
+                           double label_smoothing) {
   auto parameters = view_parameters(network, flat);
   for (auto& parameter : parameters) parameter.requires_grad_();
   const auto logits = forward(network, parameters, buffers, batch.first, Mode::train);
-  const auto loss = at::cross_entropy_loss(logits, batch.second, /*weight=*/{}, at::Reduction::Sum);
+  const LossSums loss = cross_entropy(logits, batch.second, label_smoothing);
   const double share = 1.0 / static_cast<double>(micro_batch_size);
-  auto gradients = torch::autograd::grad({loss}, parameters, {at::scalar_tensor(share, at::kFloat)});
+  auto gradients = torch::autograd::grad({loss.minimised}, parameters, {at::scalar_tensor(share, at::kFloat)});
   for (auto& gradient : gradients) gradient = gradient.contiguous();
-  return {.gradients = std::move(gradients), .loss_sum = loss.item<float>() * share};
+  return {.gradients = std::move(gradients), .loss_sum = loss.reported.item<float>() * share};
 }
 
 // A model to evaluate, with a copy of its statistics: forward takes no const ones.
@@ -90,8 +92,12 @@ at::Tensor predict(const Network& network, const std::vector<Member>& members, c
 }  // namespace
 
 TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                               std::int64_t chunk_samples)
-    : network_(std::move(network)), dataset_(std::move(dataset)), sampler_(sampling), chunk_samples_(chunk_samples) {
+                               std::int64_t chunk_samples, double label_smoothing)
+    : network_(std::move(network)),
+      dataset_(std::move(dataset)),
+      sampler_(sampling),
+      chunk_samples_(chunk_samples),
+      label_smoothing_(label_smoothing) {
   assert(network_.input() == dataset_->size().shape);
   assert(sampling.samples <= dataset_->size().train);
 }
@@ -135,7 +141,7 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
       sampler_.sample_numbers(micro_batches[first + m], std::span(batch.numbers).subspan(m * size, size));
     std::copy_n(buffers, statistics.size(), statistics.begin());  // each micro-batch starts from the state's
     auto pass = differentiate(network_, parameters, view_buffers(network_, statistics.data()),
-                              batch.gather(*dataset_, Split::train), samples_per_micro_batch());
+                              batch.gather(*dataset_, Split::train), samples_per_micro_batch(), label_smoothing_);
     result.loss_sum += pass.loss_sum;
     for (std::size_t b = 0; b < statistics.size(); ++b) result.buffers_sum[b] += statistics[b];
     if (sum.empty())

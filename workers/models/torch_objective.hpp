@@ -20,9 +20,10 @@ namespace syncopate {
 class TorchObjective : public Objective {
  public:
   // The sampler's options count the data set's training samples. Throws DataFault if they do not
-  // suffice for one step. `chunk_samples`: samples evaluated together for the best speed.
+  // suffice for one step. `chunk_samples`: samples evaluated together for the best speed. Labels are smoothed in
+  // gradients alone: all losses that are told are those without it.
   TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                 std::int64_t chunk_samples);
+                 std::int64_t chunk_samples, double label_smoothing = 0);
 
   std::size_t parameters() const override { return network_.parameter_floats(); }
   std::size_t weights() const override { return network_.weight_floats(); }
@@ -54,6 +55,7 @@ class TorchObjective : public Objective {
   std::shared_ptr<const Dataset> dataset_;
   Sampler sampler_;
   std::int64_t chunk_samples_;
+  double label_smoothing_;
 };
 
 }  // namespace syncopate

@@ -1,0 +1,18 @@
+// Cross-entropy with label smoothing: (1 - e) (-log p_label) + e (mean over all classes of -log p), which is the
+// cross-entropy with the target (1 - e) onehot + e / classes.
+// Source:  Szegedy et al. 2016, "Rethinking the Inception Architecture"; as torch.nn.CrossEntropyLoss has it.
+// Shapes:  logits (n, classes), labels (n,); sums over the samples.
+#pragma once
+
+#include <ATen/ATen.h>
+
+namespace syncopate {
+
+struct LossSums {
+  at::Tensor minimised;  // with the smoothing
+  at::Tensor reported;   // without it; the same tensor where there is none
+};
+
+LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing);
+
+}  // namespace syncopate
