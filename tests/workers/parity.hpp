@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "algorithms/method/algorithm.hpp"
@@ -35,12 +36,15 @@ struct LastRow : RunObserver {
 // 20 steps. Micro-batches take an exponential delay of 20 ms on average; the rest of a simulated one, and of a
 // message, is what the arithmetic and the network are taken for.
 struct Parity {
-  explicit Parity(double base_s = 1e-6, double latency_s = 50e-6)
-      : compute_time(11, base_s, {}, {exponential_delay(0.020)}), network(make_fixed_network(latency_s)) {}
+  explicit Parity(double base_s = 1e-6, double latency_s = 50e-6,
+                  std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}))
+      : training(std::make_shared<Quadratic>(QuadraticOptions{.dimension = 1000}, 3), std::move(optimizer), {},
+                 executor),
+        compute_time(11, base_s, {}, {exponential_delay(0.020)}),
+        network(make_fixed_network(latency_s)) {}
 
   Executor executor{0};
-  Training training{
-      std::make_shared<Quadratic>(QuadraticOptions{.dimension = 1000}, 3), make_sgd({.momentum = 0.9}), {}, executor};
+  Training training;
   ComputeTime compute_time;
   std::unique_ptr<NetworkModel> network;
   LearningRate learning_rate{

@@ -39,13 +39,18 @@
 #include "tests/workers/parity.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
+#include "workers/training/lamb.hpp"
+#include "workers/training/lans.hpp"
+#include "workers/training/lars.hpp"
+#include "workers/training/rmsprop.hpp"
 
 namespace syncopate {
 namespace {
 
-void expect_parity(const Algorithm& algorithm) {
+void expect_parity(const Algorithm& algorithm,
+                   std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9})) {
   ASSERT_EQ(session->size(), workers + 1) << "start this test with mpirun -n 5: one rank serves, or is idle";
-  Parity parity;
+  Parity parity(1e-6, 50e-6, std::move(optimizer));
   const Outcome expected = parity.simulated(algorithm);
   const Outcome found = parity.mpi(algorithm);
   const int holder = algorithm.traits().servers > 0 ? workers : std::min(session->rank(), workers - 1);
@@ -75,6 +80,15 @@ TEST(Parity, LocalSgdWithAConstantPeriod) { expect_parity(LocalSgd(make_constant
 TEST(Parity, LocalSgdWithTheQuadraticRuleAndAveragedMomentum) {
   expect_parity(LocalSgd(make_power_period({.power = 2, .coefficient = 0.05, .minimum = Step{2}}),
                          {.average = {.moments = {StatePolicy::average, StatePolicy::average}}}));
+}
+
+// Norms of tensors, of gradients that ranks have reduced and of workers' own, and a mean square that starts at 1.
+TEST(Parity, OptimizersOfTheRecipes) {
+  const AveragePolicy averaged{.moments = {StatePolicy::average, StatePolicy::average}};
+  expect_parity(SyncSgd(), make_lamb({}));
+  expect_parity(LocalSgd(make_constant_period(Step{5}), {.average = averaged}), make_lans({}));
+  expect_parity(LocalSgd(make_constant_period(Step{5}), {.average = averaged}), make_rmsprop({}));
+  expect_parity(BackupWorkers(workers), make_lars({}));
 }
 
 TEST(Parity, BackupWorkersWithoutBackups) { expect_parity(BackupWorkers(workers)); }
