@@ -133,6 +133,13 @@ std::unique_ptr<Optimizer> read_lamb(Settings& optimizer) {
                      options.averages_gradients);
   options.max_norm = read_max_norm(optimizer, options.max_norm);
   options.trust = read_trust_scope(optimizer, options.trust);
+  const std::size_t faults = optimizer.faults_so_far();
+  options.ratio_min = optimizer.number({"ratio_min", "The smallest trust ratio."}, at_least_zero, options.ratio_min);
+  options.ratio_max = optimizer.number({"ratio_max", "The largest."}, Range::positive(), options.ratio_max);
+  if (options.ratio_max < options.ratio_min) {
+    if (optimizer.faults_so_far() == faults) optimizer.fault("ratio_max", "must be at least ratio_min");
+    options.ratio_max = options.ratio_min;
+  }
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
   options.weight_decay.form = read_decay_form(optimizer, options.weight_decay.form);
   return make_lamb(options);

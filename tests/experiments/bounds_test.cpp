@@ -135,6 +135,8 @@ TEST_F(Bounds, OfNumbersAreTakenOrRefusedAsTheReferenceSays) {
       {"training.optimizer", "{name=\"lars\", epsilon=0}", "{name=\"lars\", epsilon=-1}"},
       {"training.optimizer", "{name=\"lars\", trust_coefficient=1e-300}", "{name=\"lars\", trust_coefficient=0}"},
       {"training.optimizer", "{name=\"lamb\", max_norm=0}", "{name=\"lamb\", max_norm=-1}"},
+      {"training.optimizer", "{name=\"lamb\", ratio_min=10, ratio_max=10}",
+       "{name=\"lamb\", ratio_min=10, ratio_max=9}"},
       {"training.optimizer", "{name=\"lans\", max_norm=1e300}", "{name=\"lans\", max_norm=inf}"},
       {"training.learning_rate.peak", "1e-300", "0"},
       {"training.learning_rate.peak", "1e300", "inf"},

@@ -44,8 +44,8 @@ const std::vector<KeyCase> of_the_root = {
 
 const std::vector<KeyCase> training = {
     {{},
-     {"training.micro_batch_size=5", "training.clip_norm=0.3", "training.label_smoothing=0.2", "training.model='mlp'", "training.model='quadratic'",
-      "training.optimizer.name='adamw'"}},
+     {"training.micro_batch_size=5", "training.clip_norm=0.3", "training.label_smoothing=0.2", "training.model='mlp'",
+      "training.model='quadratic'", "training.optimizer.name='adamw'"}},
     {{"training={model='none',parameters=1000}"}, {"training.parameters=2000"}},
     {{"training.optimizer={name='sgd',momentum=0.5,weight_decay=0.1}"},
      {"training.optimizer.momentum=0.9", "training.optimizer.nesterov=true", "training.optimizer.weight_decay=0.2",
@@ -77,8 +77,8 @@ const std::vector<KeyCase> training = {
     {{"training.optimizer={name='lamb',weight_decay=0.1}"},
      {"training.optimizer.beta1=0.8", "training.optimizer.beta2=0.9", "training.optimizer.epsilon=0.01",
       "training.optimizer.grad_averaging=false", "training.optimizer.max_norm=0.01",
-      "training.optimizer.trust_ratio='all'", "training.optimizer.decoupled=false",
-      "training.optimizer.weight_decay=0.2", "training.optimizer.decay='all'",
+      "training.optimizer.trust_ratio='all'", "training.optimizer.decoupled=false", "training.optimizer.ratio_min=5",
+      "training.optimizer.ratio_max=0.01", "training.optimizer.weight_decay=0.2", "training.optimizer.decay='all'",
       "training.optimizer.exclude=['weight']"}},
     {{"training.optimizer={name='lans',weight_decay=0.1,epsilon=0.1}"},
      {"training.optimizer.beta1=0.8", "training.optimizer.beta2=0.9", "training.optimizer.epsilon=0.01",

@@ -77,6 +77,8 @@ std::vector<Optimized> all_optimizers(const std::vector<std::string>& exclude) {
   add("LAMB in L2 mode, not clipped", LambOptions{.averages_gradients = false, .max_norm = 0, .weight_decay = l2},
       make_lamb, reference::lamb);
   add("LAMB on all", LambOptions{.trust = TrustScope::all, .weight_decay = beside}, make_lamb, reference::lamb);
+  add("LAMB, bounded", LambOptions{.ratio_min = 1.5, .ratio_max = 1.6, .weight_decay = beside}, make_lamb,
+      reference::lamb);
   add("LAMB without decay", LambOptions{.weight_decay = {.rate = 0}}, make_lamb, reference::lamb);
   add("LANS", LansOptions{.weight_decay = beside}, make_lans, reference::lans);
   add("LANS, clipped, on decayed",
@@ -266,6 +268,7 @@ TEST(LayerWise, RejectOptionsWithoutAMeaning) {
   EXPECT_THROW(make_lamb({.beta1 = 1}), std::invalid_argument);
   EXPECT_THROW(make_lamb({.epsilon = 0}), std::invalid_argument);
   EXPECT_THROW(make_lamb({.max_norm = -1}), std::invalid_argument);
+  EXPECT_THROW(make_lamb({.ratio_min = 2, .ratio_max = 1}), std::invalid_argument);
   EXPECT_THROW(make_lans({.beta2 = -1}), std::invalid_argument);
   EXPECT_THROW(make_lans({.epsilon = 0}), std::invalid_argument);
 }

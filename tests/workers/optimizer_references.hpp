@@ -111,8 +111,8 @@ inline Step lamb(const LambOptions& o, const std::vector<Tensor>& tensors) {
       }
       const double w = norm(part(state.theta, tensor)), length = norm(u);
       const bool scales = (decay != 0 || o.trust == TrustScope::all) && w > 0 && length > 0;
-      for (std::size_t i = tensor.begin; i < tensor.end; ++i)
-        state.theta[i] -= rate * (scales ? w / length : 1) * u[i - tensor.begin];
+      const double ratio = scales ? std::max(o.ratio_min, std::min(w / length, o.ratio_max)) : 1;
+      for (std::size_t i = tensor.begin; i < tensor.end; ++i) state.theta[i] -= rate * ratio * u[i - tensor.begin];
     }
   };
 }

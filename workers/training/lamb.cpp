@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/vector_clones.hpp"
@@ -94,7 +95,8 @@ class Lamb final : public Optimizer {
   double ratio(const StepContext& context) const {
     if (context.decay == 0 && options_.trust == TrustScope::decayed) return 1;
     const auto& [theta2, u2, unused] = (*context.tensor)[clips() ? 1 : 0];
-    return theta2 > 0 && u2 > 0 ? std::sqrt(theta2 / u2) : 1;
+    if (theta2 == 0 || u2 == 0) return 1;
+    return std::clamp(std::sqrt(theta2 / u2), options_.ratio_min, options_.ratio_max);
   }
 
   LambOptions options_;
@@ -107,6 +109,8 @@ std::unique_ptr<Optimizer> make_lamb(const LambOptions& options) {
   require_share(options.beta2, "beta2");
   require_positive(options.epsilon, "epsilon");
   require_at_least_zero(options.max_norm, "max_norm");
+  require_at_least_zero(options.ratio_min, "ratio_min");
+  if (!(options.ratio_max >= options.ratio_min)) throw std::invalid_argument("ratio_max must be at least ratio_min");
   require_at_least_zero(options.weight_decay.rate, "weight decay");
   return std::make_unique<Lamb>(options);
 }

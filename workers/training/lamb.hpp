@@ -7,10 +7,12 @@
 // Cost:    two passes over the vectors and one for the global norm.
 // Differs: the ratio is 1 where a norm is 0 and where nothing decays (norms and biases; a rate of 0), as in NVIDIA's;
 //          trust = all scales every tensor ("nvlamb"). A coupled decay (L2 mode) is added to g before the moments.
-//          Without averaging of gradients (1 - b1) is 1. Neither |theta| nor the ratio is bounded, as in NVIDIA's.
+//          Without averaging of gradients (1 - b1) is 1. The ratio is not bounded, as in NVIDIA's; DropCompute's
+//          experimental variant bounds it to 0.01 ... 10.
 // Checks:  golden vectors; a reference in double precision over 50 steps of many tensors.
 #pragma once
 
+#include <limits>
 #include <memory>
 
 #include "workers/training/optimizer.hpp"
@@ -24,9 +26,12 @@ struct LambOptions {
   bool averages_gradients = true;
   double max_norm = 1;  // of the gradient of all tensors; 0: not clipped
   TrustScope trust = TrustScope::decayed;
+  double ratio_min = 0;
+  double ratio_max = std::numeric_limits<double>::infinity();
   WeightDecay weight_decay{.rate = 0.01, .form = DecayForm::decoupled};
 };
-// Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0, max_norm >= 0 and rate >= 0.
+// Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0, max_norm >= 0, 0 <= ratio_min <= ratio_max and
+// rate >= 0.
 std::unique_ptr<Optimizer> make_lamb(const LambOptions& options);
 
 }  // namespace syncopate
