@@ -11,6 +11,7 @@
 #include "algorithms/synchronous/drop_threshold.hpp"
 #include "experiments/sections/file_keys.hpp"
 #include "experiments/sections/training_section.hpp"
+#include "workers/datasets/registry.hpp"
 #include "workers/delays/registry.hpp"
 #include "workers/models/registry.hpp"
 #include "workers/network/registry.hpp"

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "results/run/run.hpp"
-#include "workers/models/registry.hpp"
+#include "workers/models/objective_plan.hpp"
 #include "workers/settings/settings.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/optimizer.hpp"

@@ -1,14 +1,17 @@
-#include "workers/models/registry.hpp"
+#include "workers/datasets/registry.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string_view>
 
 #include "tests/workers/idx_files.hpp"
 #include "workers/datasets/dataset.hpp"
+#include "workers/models/objective_plan.hpp"
+#include "workers/models/registry.hpp"
 #include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
@@ -52,6 +55,22 @@ TEST_F(Registry, EveryNameOfTheListIsRead) {
   EXPECT_THAT(report_on("no such model", "no such data"), AllOf(unknown, HasSubstr("no such data")));
   for (const auto& row : models()) EXPECT_THAT(report_on(row.name, "gaussian-mixture"), testing::Not(unknown));
   for (const auto& row : datasets()) EXPECT_THAT(report_on("mlp", row.name), testing::Not(unknown));
+}
+
+// On images of 28 x 28 in 10 classes, each by its keys' defaults: a name never stands for another model.
+TEST_F(Registry, EachNameIsAModelOfItsOwn) {
+  const std::map<std::string_view, std::int64_t> parameters = {
+      {"linear", 784 * 10 + 10},
+      {"mlp", 784 * 256 + 256 + 256 * 10 + 10},
+      {"cnn", 16 * 25 + 16 + 32 * 16 * 25 + 32 + 32 * 4 * 4 * 64 + 64 + 64 * 10 + 10},  // 28, 24, 12, 8, 4 pixels
+      {"quadratic", 100},
+      {"none", 0}};
+  for (const auto& row : models()) {
+    ASSERT_TRUE(parameters.contains(row.name)) << row.name;
+    EXPECT_EQ(plan({fmt::format("training.model=\"{}\"", row.name)}).parameters, parameters.at(row.name)) << row.name;
+    EXPECT_EQ(report, "");
+  }
+  EXPECT_FALSE(plan({"training.model=\"residual\""}).load);
 }
 
 TEST_F(Registry, DefaultMlpTrainsOnFashionMnist) {

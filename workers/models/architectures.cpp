@@ -1,6 +1,44 @@
 #include "workers/models/architectures.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 namespace syncopate {
+namespace {
+
+// Measured: dense layers gain up to here, convolutions lose once their activations leave the cache.
+constexpr std::int64_t dense_chunk = 512;
+constexpr std::int64_t convolution_chunk = 128;
+
+Model dense(const std::vector<std::int64_t>& hidden) {
+  return {.network = [hidden](const SampleShape& shape,
+                              std::int64_t classes) { return mlp_network(shape, classes, hidden); },
+          .chunk_samples = dense_chunk};
+}
+
+CnnOptions read_cnn_options(Settings& cnn) {
+  const CnnOptions usual;
+  return {.channels = cnn.integers({"channels", "Channels of the convolutions, one number per convolution."}, 1,
+                                   largest_width, usual.channels),
+          .kernel = cnn.integer({"kernel", "Width and height of their filters.", "pixels"}, 1, 1024, usual.kernel),
+          .dense = cnn.integer({"dense", "Width of the dense layer behind them."}, 1, largest_width, usual.dense),
+          .batch_norm = cnn.flag({"batch_norm", "Whether the convolutions are followed by batch normalisation."},
+                                 usual.batch_norm)};
+}
+
+// What no convolution has would pass unseen, however wrong it is.
+void check_convolutions(Settings& cnn, const CnnOptions& options) {
+  if (!options.channels.empty()) return;
+  for (const char* key : {"kernel", "batch_norm"}) {
+    if (cnn.has(key))
+      cnn.fault(key, "must be left out: channels = [] leaves no convolution");
+    else
+      cnn.leave_out(key);
+  }
+}
+
+}  // namespace
 
 Network linear_network(const SampleShape& input, std::int64_t classes) { return mlp_network(input, classes, {}); }
 
@@ -24,6 +62,28 @@ std::int64_t smallest_image(const CnnOptions& options) {
   std::int64_t size = 1;
   for (std::size_t stage = 0; stage < options.channels.size(); ++stage) size = 2 * size + options.kernel - 1;
   return size;
+}
+
+Model read_linear(Settings&) { return dense({}); }
+
+Model read_mlp(Settings& table) {
+  return dense(
+      table.integers({"hidden", "Widths of the hidden layers."}, 1, largest_width, std::vector<std::int64_t>{256}));
+}
+
+Model read_cnn(Settings& table) {
+  const CnnOptions options = read_cnn_options(table);
+  check_convolutions(table, options);
+  return {.misfit = [smallest = smallest_image(options)](const SampleShape& shape) -> std::optional<Misfit> {
+            if (std::min(shape.height, shape.width) >= smallest) return {};
+            return Misfit{.key = "",
+                          .needed = fmt::format("the convolutions of [models.cnn] need images of at least "
+                                                "{0} x {0}",
+                                                smallest)};
+          },
+          .network = [options](const SampleShape& shape,
+                               std::int64_t classes) { return cnn_network(shape, classes, options); },
+          .chunk_samples = convolution_chunk};
 }
 
 }  // namespace syncopate

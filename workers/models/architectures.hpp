@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "workers/models/model.hpp"
 #include "workers/models/network.hpp"
 
 namespace syncopate {
@@ -27,5 +28,10 @@ Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOpt
 
 // Smallest height and width of which the convolutions and poolings leave anything.
 std::int64_t smallest_image(const CnnOptions& options);
+
+// The tables [models.linear], [models.mlp] and [models.cnn].
+Model read_linear(Settings& table);
+Model read_mlp(Settings& table);
+Model read_cnn(Settings& table);
 
 }  // namespace syncopate

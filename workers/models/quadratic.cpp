@@ -81,4 +81,17 @@ double Quadratic::loss(const float* parameters) const {
   return sum;
 }
 
+Model read_quadratic(Settings& table) {
+  const QuadraticOptions usual;
+  // The noise of a step's micro-batches shares a stream of 2^32 numbers.
+  const QuadraticOptions options = {
+      .dimension = table.integer({"dimension", "Number of parameters."}, 1, 1 << 16, usual.dimension),
+      .condition = table.number({"condition", "Ratio of the largest curvature to the smallest."}, Range::at_least(1),
+                                usual.condition),
+      .noise = table.number({"noise", "Standard deviation of a micro-batch's gradient, per parameter."},
+                            Range::at_least(0), usual.noise)};
+  return {.objective = [options](std::uint64_t seed) { return std::make_shared<Quadratic>(options, seed); },
+          .parameters = options.dimension};
+}
+
 }  // namespace syncopate

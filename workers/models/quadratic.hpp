@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "workers/models/model.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
@@ -51,5 +52,8 @@ class Quadratic : public Objective {
   std::vector<double> curvatures_;  // ascending
   std::vector<double> optimum_;
 };
+
+// The table [models.quadratic].
+Model read_quadratic(Settings& table);
 
 }  // namespace syncopate

@@ -1,58 +1,26 @@
-// The models and data sets one can name in an experiment file, and the way from its keys to an
-// objective. No LibTorch here: experiments/ includes this and nothing else of workers/models.
+// The models one can name in an experiment file. No LibTorch here.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "workers/models/model.hpp"
 #include "workers/settings/settings.hpp"
-#include "workers/training/objective.hpp"
 
 namespace syncopate {
 
 struct ModelRow {
   std::string_view name;      // as written in TOML
   std::string_view sentence;  // what it is
+  std::string_view title;     // what its table [models.<name>] is of; empty: it has no keys
+  Model (*read)(Settings& table);
 };
 std::span<const ModelRow> models();
 
-struct DatasetRow {
-  std::string_view name;
-  std::string_view sentence;
-};
-std::span<const DatasetRow> datasets();
-
-// What a run must know before its objective can be planned.
-struct ObjectiveContext {
-  std::uint64_t seed = 0;  // of the data order and of generated data
-  int workers = 1;
-  int micro_batches = 1;       // M: micro-batches per optimizer step and worker
-  bool looks_for_data = true;  // false: keys are read, but no files
-};
-
-// An objective whose keys are checked but whose data is not loaded yet.
-struct ObjectivePlan {
-  std::function<std::shared_ptr<const Objective>()> load;  // empty: time-only, or faults
-  bool time_only = false;                                  // model = "none"
-  std::int64_t parameters = 0;                             // P; 0: time-only, or faults
-  std::vector<std::string> tensors{};                      // their names, where these are known before it is loaded
-  std::int64_t samples_per_micro_batch = 1;
-  std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
-  bool has_accuracy = false;
-};
-
-// Reads training.model, training.dataset and training.micro_batch_size, and all tables
-// [models.*] and [datasets.*] of the root, also those of models not chosen, so that an override
-// such as training.model=cnn works. Reads the headers of the data files, and their contents for a digest; what
-// is missing or wrong is a fault of the settings. `load` throws DataFault (datasets/dataset.hpp)
-// for faults only the contents show; it may be called from any thread and outlives the settings.
-// With model = "none" a data set that is named only gives steps_per_epoch.
-ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context);
+// Reads the tables [models.*] of the root, also those of models that are not chosen, so that an override such as
+// training.model=cnn works. `chosen` may be null.
+Model read_models(Settings& root, const ModelRow* chosen);
 
 // LibTorch's, such as "1.13.0".
 std::string torch_version();

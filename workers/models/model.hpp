@@ -1,0 +1,40 @@
+// A model whose keys are read: what it needs, and how it is made. Each model has a reader that gives one, and a row of
+// registry.cpp that names the reader.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "workers/models/network.hpp"
+#include "workers/settings/settings.hpp"
+#include "workers/training/objective.hpp"
+
+namespace syncopate {
+
+inline constexpr std::int64_t largest_width = 1 << 16;
+
+// Why samples of some shape do not suit a model.
+struct Misfit {
+  std::string key;     // of the model's table, that could be another; empty: none
+  std::string needed;  // "the convolutions need images of at least 16 x 16"
+};
+
+// A network on a data set, an objective without data, or neither. All functions are empty after a fault.
+struct Model {
+  // What samples of this shape lack for it, if they do; empty: nothing ever. The network is made of those that fit.
+  std::function<std::optional<Misfit>(const SampleShape&)> misfit{};
+  std::function<Network(const SampleShape&, std::int64_t classes)> network{};
+  // Samples of a network that are evaluated together, for the best speed on one core with the kernels that
+  // blas_kernel.hpp chooses.
+  std::int64_t chunk_samples = 0;
+
+  std::function<std::shared_ptr<const Objective>(std::uint64_t seed)> objective{};
+  std::int64_t parameters = 0;  // of such an objective
+
+  bool time_only = false;
+};
+
+}  // namespace syncopate

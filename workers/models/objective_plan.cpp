@@ -1,0 +1,81 @@
+#include "workers/models/objective_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <utility>
+
+#include "workers/datasets/registry.hpp"
+#include "workers/datasets/sampler.hpp"
+#include "workers/models/registry.hpp"
+#include "workers/models/torch_library.hpp"
+
+namespace syncopate {
+namespace {
+
+// A fault where samples of the data set do not suit the model.
+bool fits(const ModelRow& row, const Model& model, const DatasetRow& dataset, const SampleShape& shape,
+          Settings& training, Settings& root) {
+  const auto misfit = model.misfit ? model.misfit(shape) : std::nullopt;
+  if (!misfit) return true;
+  const std::string message =
+      fmt::format("{}; those of {} are {} x {}", misfit->needed, dataset.name, shape.height, shape.width);
+  if (misfit->key.empty())
+    training.fault("model", message);
+  else
+    root.section("models").section(row.name).fault(misfit->key, message);
+  return false;
+}
+
+void plan_network(const Model& model, const DatasetPlan& data, const SamplerOptions& sampling, double label_smoothing,
+                  ObjectivePlan& plan) {
+  const Network built = model.network(data.size.shape, data.size.classes);
+  plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
+  for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
+  plan.load = [network = built, load = data.load, sampling, chunk = model.chunk_samples, label_smoothing] {
+    return make_torch_objective(network, load(), sampling, chunk, label_smoothing);
+  };
+}
+
+}  // namespace
+
+ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context) {
+  const bool dataset_named = training.has("dataset");
+  const ModelRow* const model_row = training.row({"model", "What is trained."}, models());
+  const DatasetRow& dataset_row = *training.row({"dataset", "What it is trained on."}, datasets(), "fashion-mnist");
+  const auto batch_size =
+      training.integer({"micro_batch_size", "Samples of a micro-batch.", "samples"}, 1, 1 << 20, 32);
+  const auto label_smoothing =
+      training.number({"label_smoothing",
+                       "Share of each label that is spread over all classes in gradients; told losses are without it."},
+                      {.low = 0, .high = 1, .high_open = true}, 0.0);
+  const Model model = read_models(root, model_row);
+  const DatasetPlanner plan_data = read_datasets(root, dataset_row);
+
+  if (model.objective && label_smoothing > 0) training.fault("label_smoothing", "must be 0: this model has no labels");
+  if (model.objective)
+    return {.load = [make = model.objective, seed = context.seed] { return make(seed); },
+            .parameters = model.parameters};
+
+  ObjectivePlan plan{.load = {}, .time_only = model.time_only, .samples_per_micro_batch = batch_size};
+  const bool needs_data = model.network || (model.time_only && dataset_named);
+  const auto data = context.looks_for_data && needs_data ? plan_data(context.seed) : std::nullopt;
+  if (!data) return plan;
+  const SamplerOptions sampling{.samples = data->size.train,
+                                .workers = context.workers,
+                                .micro_batches = context.micro_batches,
+                                .micro_batch_size = batch_size,
+                                .seed = context.seed};
+  plan.steps_per_epoch = sampling.steps_per_epoch();
+  if (plan.steps_per_epoch < 1)
+    training.fault("micro_batch_size",
+                   fmt::format("the {} training samples are fewer than one step's {} workers x {} micro-batches x {}",
+                               data->size.train, context.workers, context.micro_batches, batch_size));
+  if (!model.network) return plan;
+  plan.has_accuracy = true;
+  if (fits(*model_row, model, dataset_row, data->size.shape, training, root))
+    plan_network(model, *data, sampling, label_smoothing, plan);
+  return plan;
+}
+
+}  // namespace syncopate

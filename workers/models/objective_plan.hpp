@@ -1,0 +1,42 @@
+// The way from an experiment file's keys to an objective: which model, on which data set, by which micro-batches.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "workers/settings/settings.hpp"
+#include "workers/training/objective.hpp"
+
+namespace syncopate {
+
+// What a run must know before its objective can be planned.
+struct ObjectiveContext {
+  std::uint64_t seed = 0;  // of the data order and of generated data
+  int workers = 1;
+  int micro_batches = 1;       // M: micro-batches per optimizer step and worker
+  bool looks_for_data = true;  // false: keys are read, but no files
+};
+
+// An objective whose keys are checked but whose data is not loaded yet.
+struct ObjectivePlan {
+  std::function<std::shared_ptr<const Objective>()> load;  // empty: time-only, or faults
+  bool time_only = false;                                  // model = "none"
+  std::int64_t parameters = 0;                             // P; 0: time-only, or faults
+  std::vector<std::string> tensors{};                      // their names, where these are known before it is loaded
+  std::int64_t samples_per_micro_batch = 1;
+  std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
+  bool has_accuracy = false;
+};
+
+// Reads training.model, training.dataset and training.micro_batch_size, and all tables
+// [models.*] and [datasets.*] of the root, also those of models not chosen, so that an override
+// such as training.model=cnn works. Reads the headers of the data files, and their contents for a digest; what
+// is missing or wrong is a fault of the settings. `load` throws DataFault (datasets/dataset.hpp)
+// for faults only the contents show; it may be called from any thread and outlives the settings.
+// With model = "none" a data set that is named only gives steps_per_epoch.
+ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context);
+
+}  // namespace syncopate
