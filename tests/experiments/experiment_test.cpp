@@ -314,7 +314,7 @@ TEST_F(ExperimentFile, MethodsAreCheckedAgainstTheRestOfTheFile) {
 TEST_F(ExperimentFile, LabelsAreSmoothedWhereThereAreSome) {
   EXPECT_EQ(faults({"training.label_smoothing=0.1"}), "");
   EXPECT_THAT(faults({"training.label_smoothing=0.1", "training.model=quadratic", "budget={steps=5}"}),
-              HasSubstr("training.label_smoothing = 0.1; must be 0: the quadratic has no labels"));
+              HasSubstr("training.label_smoothing = 0.1; must be 0: this model has no labels"));
 }
 
 // A word that fits no tensor would exclude nothing, unseen.

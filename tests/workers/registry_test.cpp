@@ -63,6 +63,8 @@ TEST_F(Registry, EachNameIsAModelOfItsOwn) {
       {"linear", 784 * 10 + 10},
       {"mlp", 784 * 256 + 256 + 256 * 10 + 10},
       {"cnn", 16 * 25 + 16 + 32 * 16 * 25 + 32 + 32 * 4 * 4 * 64 + 64 + 64 * 10 + 10},  // 28, 24, 12, 8, 4 pixels
+      {"resnet", 75'290 - 2 * 16 * 9},                                                  // one channel, not three
+      {"vit", 2'676'778 - 2 * (4 * 4 * 2) - 4 * 4 * 2 * 192},
       {"quadratic", 100},
       {"none", 0}};
   for (const auto& row : models()) {
@@ -163,6 +165,37 @@ TEST_F(Registry, TooFewSamplesForOneStepAreAFault) {
 TEST_F(Registry, ConvolutionsNeedImages) {
   plan({"training.model=\"cnn\"", "training.dataset=\"gaussian-mixture\""});
   EXPECT_THAT(report, AllOf(HasSubstr("model"), HasSubstr("at least 16 x 16"), HasSubstr("1 x 32")));
+}
+
+TEST_F(Registry, WhatNoResnetCanBeIsAFault) {
+  const auto report_of = [&](const std::vector<std::string>& keys) {
+    std::vector<std::string> all = {"training.model=\"resnet\""};
+    all.insert(all.end(), keys.begin(), keys.end());
+    EXPECT_FALSE(plan(all).load);
+    return report;
+  };
+  EXPECT_THAT(report_of({"models.resnet.depth=10"}),
+              HasSubstr("models.resnet.depth = 10; must be 6 n + 2, such as 8 and 14"));
+  EXPECT_THAT(report_of({"models.resnet.norm=\"group\"", "models.resnet.width=12"}),
+              HasSubstr("models.resnet.groups = 8 (the default); must divide the width, 12"));
+  EXPECT_THAT(report_of({"models.resnet.norm=\"group\"", "models.resnet.groups=3"}),
+              HasSubstr("models.resnet.groups = 3; must divide the width, 16"));
+  EXPECT_THAT(report_of({"training.dataset=\"gaussian-mixture\""}),
+              AllOf(HasSubstr("training.model"), HasSubstr("images of at least 4 x 4"), HasSubstr("1 x 32")));
+  EXPECT_THAT(report_of({"models.resnet.norm=\"layer\"", "models.resnet.depth=0"}),
+              AllOf(HasSubstr("models.resnet.norm"), HasSubstr("models.resnet.depth = 0; must be an integer from 8")));
+}
+
+TEST_F(Registry, WhatNoVisionTransformerCanBeIsAFault) {
+  EXPECT_FALSE(plan({"training.model=\"vit\"", "models.vit.patch=5"}).load);
+  EXPECT_THAT(report, HasSubstr("models.vit.patch = 5; must divide the images' height and width; those of "
+                                "fashion-mnist are 28 x 28"));
+  EXPECT_FALSE(plan({"training.model=\"vit\"", "training.dataset=\"gaussian-mixture\""}).load);
+  EXPECT_THAT(report, AllOf(HasSubstr("models.vit.patch = 4 (the default); must divide"), HasSubstr("1 x 32")));
+  EXPECT_FALSE(plan({"training.model=\"vit\"", "models.vit.width=10"}).load);
+  EXPECT_THAT(report, HasSubstr("models.vit.width = 10; must be a multiple of 4"));
+  EXPECT_FALSE(plan({"training.model=\"vit\"", "models.vit.width=4"}).load);
+  EXPECT_THAT(report, HasSubstr("models.vit.width = 4; must be an integer from 8"));
 }
 
 TEST_F(Registry, FaultsOfModelAndDataAreReportedTogether) {

@@ -51,7 +51,7 @@ Network mlp_network(const SampleShape& input, std::int64_t classes, const std::v
 Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOptions& options) {
   Network network(input);
   for (const auto channels : options.channels) {
-    network.convolution(channels, options.kernel, !options.batch_norm);
+    network.convolution({.channels = channels, .kernel = options.kernel, .bias = !options.batch_norm});
     if (options.batch_norm) network.batch_norm();
     network.relu().max_pool();
   }

@@ -2,14 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <variant>
+
+#include "workers/models/forward_pass.hpp"
+
 namespace syncopate {
-namespace {
-
-// Defaults of torch::nn::BatchNorm2d.
-constexpr double batch_norm_momentum = 0.1;
-constexpr double batch_norm_epsilon = 1e-5;
-
-}  // namespace
 
 std::vector<at::Tensor> view_parameters(const Network& network, const float* flat) {
   std::vector<at::Tensor> views;
@@ -29,40 +26,28 @@ std::vector<at::Tensor> view_buffers(const Network& network, float* flat) {
   return views;
 }
 
+void ForwardPass::operator()(const layer::Flatten&) { x_ = x_.flatten(1); }
+
+void ForwardPass::operator()(const layer::Linear& layer) {
+  x_ = at::linear(x_, parameter(layer.weight), parameter(layer.bias));
+}
+
+// In place where it can be: the layers before (linear, convolution, normalisation, sum) do not need their outputs
+// again, a branch that has just begun needs its input.
+void ForwardPass::operator()(const layer::Relu&) {
+  const bool is_kept = !residuals_.empty() && residuals_.back().is_same(x_);
+  x_ = is_kept ? at::relu(x_) : at::relu_(x_);
+}
+
+// The other two need their inputs in the backward pass.
+void ForwardPass::operator()(const layer::Silu&) { x_ = at::silu(x_); }
+void ForwardPass::operator()(const layer::Gelu&) { x_ = at::gelu(x_); }
+
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
                    const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode) {
-  const auto parameter = [&](int index) {
-    return index < 0 ? at::Tensor() : parameters[static_cast<std::size_t>(index)];
-  };
-  at::Tensor x = inputs;
-  for (const Layer& layer : network.layers()) {
-    switch (layer.kind) {
-      case LayerKind::flatten:
-        x = x.flatten(1);
-        break;
-      case LayerKind::linear:
-        x = at::linear(x, parameter(layer.weight), parameter(layer.bias));
-        break;
-      case LayerKind::convolution:
-        x = at::conv2d(x, parameter(layer.weight), parameter(layer.bias));
-        break;
-      // In place: the layers before (linear, convolution, batch norm) do not need their outputs again.
-      case LayerKind::relu:
-        at::relu_(x);
-        break;
-      case LayerKind::max_pool:
-        x = at::max_pool2d(x, {2, 2});
-        break;
-      case LayerKind::batch_norm: {
-        const auto first = static_cast<std::size_t>(layer.buffers);
-        x = at::batch_norm(x, parameter(layer.weight), parameter(layer.bias), buffers[first], buffers[first + 1],
-                           mode != Mode::evaluate, mode == Mode::measure ? 1.0 : batch_norm_momentum,
-                           batch_norm_epsilon, /*cudnn_enabled=*/false);
-        break;
-      }
-    }
-  }
-  return x;
+  ForwardPass pass(network, parameters, buffers, inputs, mode);
+  for (const Layer& layer : network.layers()) std::visit(pass, layer);
+  return pass.output();
 }
 
 }  // namespace syncopate

@@ -1,77 +1,52 @@
 #include "workers/models/network.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 namespace syncopate {
 
-std::string Network::next_name(LayerKind kind, std::string_view word) const {
-  const auto before = std::ranges::count(layers_, kind, &Layer::kind);
+std::string Network::next_name(std::string_view word) const {
+  const auto before = std::ranges::count_if(parameters_, [&](const Parameter& parameter) {
+    return parameter.name.starts_with(word) && parameter.name.ends_with(".weight");
+  });
   return std::string(word) + std::to_string(before + 1);
 }
 
-int Network::add_parameter(std::string name, std::vector<std::int64_t> shape, double bound, double centre) {
+int Network::add_parameter(std::string name, std::vector<std::int64_t> shape, const Initial& initial) {
   std::size_t size = 1;
   for (const auto extent : shape) size *= static_cast<std::size_t>(std::max<std::int64_t>(extent, 0));
-  parameters_.push_back(
-      {.name = std::move(name), .shape = std::move(shape), .size = size, .bound = bound, .centre = centre});
+  parameters_.push_back({.name = std::move(name), .shape = std::move(shape), .size = size, .initial = initial});
   return static_cast<int>(parameters_.size()) - 1;
 }
 
-Network& Network::linear(std::int64_t outputs) {
-  const auto inputs = shape_.features();
-  if (!flat_) layers_.push_back({.kind = LayerKind::flatten});
-  flat_ = true;
-  const double bound = 1 / std::sqrt(static_cast<double>(inputs));
-  const std::string name = next_name(LayerKind::linear, "linear");
-  const int weight = add_parameter(name + ".weight", {outputs, inputs}, bound);
-  const int bias = add_parameter(name + ".bias", {outputs}, bound);
-  layers_.push_back({.kind = LayerKind::linear, .weight = weight, .bias = bias});
-  shape_ = {.channels = outputs, .height = 1, .width = 1};
-  return *this;
+int Network::add_scale_and_shift(std::string_view word, double scale) {
+  const std::string name = next_name(word);
+  const int weight = add_parameter(name + ".weight", {shape_.channels}, {.centre = scale});
+  add_parameter(name + ".bias", {shape_.channels}, {});
+  return weight;
 }
 
-Network& Network::convolution(std::int64_t channels, std::int64_t kernel, bool bias) {
-  const double bound = 1 / std::sqrt(static_cast<double>(shape_.channels * kernel * kernel));
-  const std::string name = next_name(LayerKind::convolution, "convolution");
-  const int weight = add_parameter(name + ".weight", {channels, shape_.channels, kernel, kernel}, bound);
-  const int shift = bias ? add_parameter(name + ".bias", {channels}, bound) : -1;
-  layers_.push_back({.kind = LayerKind::convolution, .weight = weight, .bias = shift});
-  // Once impossible, it stays so: a later layer must not turn it positive again.
-  shape_ = {.channels = channels,
-            .height = std::max<std::int64_t>(shape_.height - kernel + 1, 0),
-            .width = std::max<std::int64_t>(shape_.width - kernel + 1, 0)};
-  return *this;
-}
-
-Network& Network::batch_norm() {
-  const std::string name = next_name(LayerKind::batch_norm, "batch_norm");
-  const int weight = add_parameter(name + ".weight", {shape_.channels}, 0, 1);
-  const int bias = add_parameter(name + ".bias", {shape_.channels}, 0, 0);
-  layers_.push_back(
-      {.kind = LayerKind::batch_norm, .weight = weight, .bias = bias, .buffers = static_cast<int>(buffers_.size())});
-  for (const float initial : {0.0f, 1.0f}) {
-    const auto size = static_cast<std::size_t>(shape_.channels);
-    buffers_.push_back({.size = size, .offset = buffer_floats(), .initial = initial});
+Network& Network::linear(std::int64_t outputs, const LinearOptions& options) {
+  if (form_ == Form::image) {
+    append(layer::Flatten{});
+    shape_ = {.channels = shape_.features()};
+    form_ = Form::vector;
   }
-  return *this;
-}
-
-Network& Network::relu() {
-  layers_.push_back({.kind = LayerKind::relu});
-  return *this;
-}
-
-Network& Network::max_pool() {
-  layers_.push_back({.kind = LayerKind::max_pool});
-  shape_.height /= 2;
-  shape_.width /= 2;
-  return *this;
+  const auto inputs = shape_.channels;
+  const Initial usual{.spread = 1 / std::sqrt(static_cast<double>(inputs))};
+  const auto weights = options.deviation ? Initial{.spread = *options.deviation, .law = Initial::Law::normal} : usual;
+  const std::string name = next_name("linear");
+  layer::Linear layer{.weight = add_parameter(name + ".weight", {outputs, inputs}, weights)};
+  if (options.bias) layer.bias = add_parameter(name + ".bias", {outputs}, options.deviation ? Initial{} : usual);
+  shape_.channels = outputs;
+  return append(layer);
 }
 
 Network& Network::lay_out() {
+  assert(residual_shapes_.empty());
   flat_order_.resize(parameters_.size());
   std::iota(flat_order_.begin(), flat_order_.end(), std::size_t{0});
   std::stable_partition(flat_order_.begin(), flat_order_.end(),

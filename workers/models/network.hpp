@@ -4,23 +4,24 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "workers/datasets/dataset.hpp"
+#include "workers/models/layers.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
 
-enum class LayerKind { flatten, linear, convolution, batch_norm, relu, max_pool };
+// How the first values of a parameter are drawn, each by itself.
+struct Initial {
+  enum class Law { uniform, normal };
 
-// Parameters and buffers of a layer are numbered in the network's lists; -1: none.
-struct Layer {
-  LayerKind kind;
-  int weight = -1;
-  int bias = -1;
-  int buffers = -1;  // running mean; the running variance follows
+  double centre = 0;
+  double spread = 0;  // half the uniform law's width, the normal law's deviation; 0: all are the centre
+  Law law = Law::uniform;
 };
 
 struct Parameter {
@@ -28,8 +29,7 @@ struct Parameter {
   std::vector<std::int64_t> shape;
   std::size_t size = 0;
   std::size_t offset = 0;  // in the flat vector
-  double bound = 0;        // initial values are uniform in (centre - bound, centre + bound)
-  double centre = 0;
+  Initial initial{};
 };
 
 struct Buffer {
@@ -38,46 +38,93 @@ struct Buffer {
   float initial = 0;
 };
 
+// Weights are drawn from the normal law of this deviation, and biases are zero. Without: as PyTorch's Linear and Conv2d
+// do by default, both uniform within 1 / sqrt(fan-in).
+using NormalWeights = std::optional<double>;
+
+struct LinearOptions {
+  bool bias = true;
+  NormalWeights deviation{};
+};
+
+struct ConvolutionOptions {
+  std::int64_t channels = 1;
+  std::int64_t kernel = 1;
+  bool bias = true;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;  // pixels of zero on each side
+  NormalWeights deviation{};
+};
+
 class Network {
  public:
   explicit Network(const SampleShape& input) : input_(input), shape_(input) {}
 
-  // Each appends a layer to those before. Source of the initial values: the bounds that PyTorch's
-  // Linear and Conv2d have by default, uniform within 1 / sqrt(fan-in) for weights and biases.
-  Network& linear(std::int64_t outputs);                                        // flattens first where needed
-  Network& convolution(std::int64_t channels, std::int64_t kernel, bool bias);  // stride 1, no padding
-  Network& batch_norm();
-  Network& relu();
-  Network& max_pool();  // 2 x 2
+  // Each appends a layer to those before.
+  Network& linear(std::int64_t outputs, const LinearOptions& options = {});  // flattens images first
+  Network& relu() { return append(layer::Relu{}); }
+  Network& silu() { return append(layer::Silu{}); }
+  Network& gelu() { return append(layer::Gelu{}); }
+
+  // Of images.
+  Network& convolution(const ConvolutionOptions& options);
+  Network& batch_norm(double scale = 1);  // the initial value of its weights
+  Network& group_norm(std::int64_t groups, double scale = 1);
+  Network& max_pool();   // 2 x 2
+  Network& mean_pool();  // leaves vectors
+
+  // What is appended between the two is added to what comes in; `stride`: that of the convolutions between them.
+  Network& begin_residual();
+  Network& end_residual(std::int64_t stride = 1);
+
+  // Tokens: made of images, told apart, mixed, and brought together.
+  Network& patches(std::int64_t size);  // must divide height and width
+  Network& sine_positions();            // a width that sine_positions.hpp has them for
+  Network& layer_norm();                // of vectors too
+  Network& attention(std::int64_t heads);
+  Network& mean_tokens();  // leaves vectors
 
   // Fixes the flat layout: parameters of 2 and more dimensions first, then the others, each group in
   // the order of the layers. Call last.
   Network& lay_out();
 
   const SampleShape& input() const { return input_; }
-  const SampleShape& output() const { return shape_; }  // all sizes positive, or the network is impossible
+  // All sizes positive, or the network is impossible. Tokens have their width as channels.
+  const SampleShape& output() const { return shape_; }
   const std::vector<Layer>& layers() const { return layers_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   // Indices into parameters(), by ascending offset.
   const std::vector<std::size_t>& flat_order() const { return flat_order_; }
   std::vector<ParameterTensor> tensors() const;  // likewise
   const std::vector<Buffer>& buffers() const { return buffers_; }
+  // What layers need besides and nobody trains.
+  const std::vector<std::vector<float>>& tables() const { return tables_; }
 
   std::size_t parameter_floats() const;
   std::size_t weight_floats() const;  // the first, decayed range of the flat vector
   std::size_t buffer_floats() const;
 
  private:
-  std::string next_name(LayerKind kind, std::string_view word) const;
-  int add_parameter(std::string name, std::vector<std::int64_t> shape, double bound, double centre = 0);
+  enum class Form { image, tokens, vector };
+
+  Network& append(const Layer& layer) {
+    layers_.push_back(layer);
+    return *this;
+  }
+  std::string next_name(std::string_view word) const;
+  int add_parameter(std::string name, std::vector<std::int64_t> shape, const Initial& initial);
+  // A normalisation's weight, and its bias, which follows.
+  int add_scale_and_shift(std::string_view word, double scale);
 
   SampleShape input_;
   SampleShape shape_;  // after the layers so far
-  bool flat_ = false;  // tensors are (n, features) by now, no longer (n, channels, height, width)
+  Form form_ = Form::image;
+  std::vector<SampleShape> residual_shapes_;  // before the branches that have begun
   std::vector<Layer> layers_;
   std::vector<Parameter> parameters_;
   std::vector<std::size_t> flat_order_;
   std::vector<Buffer> buffers_;
+  std::vector<std::vector<float>> tables_;
 };
 
 }  // namespace syncopate

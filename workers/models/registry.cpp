@@ -4,6 +4,8 @@
 
 #include "workers/models/architectures.hpp"
 #include "workers/models/quadratic.hpp"
+#include "workers/models/resnet.hpp"
+#include "workers/models/vision_transformer.hpp"
 
 namespace syncopate {
 namespace {
@@ -16,6 +18,10 @@ constexpr ModelRow rows[] = {
      read_mlp},
     {"cnn", "convolutions with ReLU and max-pooling, then two dense layers; batch normalisation as an option",
      "The convolutional network", read_cnn},
+    {"resnet", "residual network of 6 n + 2 layers for small images (ResNet-8, -14, -20); batch or group normalisation",
+     "The residual network", read_resnet},
+    {"vit", "simple vision transformer: fixed 2-d positions, pre-norm blocks, mean over the patches",
+     "The vision transformer", read_vision_transformer},
     {"quadratic", "a noisy quadratic with a known optimum; needs no data", "The noisy quadratic", read_quadratic},
     {"none", "no model: the same methods on virtual time alone", "", read_none},
 };

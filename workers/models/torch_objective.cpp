@@ -10,8 +10,8 @@
 
 #include "workers/models/cross_entropy.hpp"
 #include "workers/models/forward.hpp"
+#include "workers/models/initial_parameters.hpp"
 #include "workers/process/interrupt.hpp"
-#include "workers/random/random.hpp"
 
 namespace syncopate {
 namespace {
@@ -102,19 +102,8 @@ TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> d
   assert(sampling.samples <= dataset_->size().train);
 }
 
-// Parameter p is drawn from stream p, so that its values do not depend on the others' sizes.
 std::vector<float> TorchObjective::initial_parameters(std::uint64_t seed) const {
-  std::vector<float> flat(parameters());
-  std::vector<double> uniform;
-  for (std::size_t p = 0; p < network_.parameters().size(); ++p) {
-    const Parameter& parameter = network_.parameters()[p];
-    uniform.resize(parameter.size);
-    RandomStream{.seed = seed, .purpose = Purpose::initial_parameters, .step = static_cast<std::int64_t>(p)}
-        .fill_uniform(0, uniform);
-    std::transform(uniform.begin(), uniform.end(), flat.begin() + static_cast<std::ptrdiff_t>(parameter.offset),
-                   [&](double u) { return static_cast<float>(parameter.centre + (2 * u - 1) * parameter.bound); });
-  }
-  return flat;
+  return syncopate::initial_parameters(network_, seed);
 }
 
 std::vector<float> TorchObjective::initial_buffers() const {

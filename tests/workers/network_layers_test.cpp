@@ -1,0 +1,119 @@
+// Networks as data: published numbers of parameters, positions, names, and where the training of each layer starts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "workers/models/initial_parameters.hpp"
+#include "workers/models/resnet.hpp"
+#include "workers/models/sine_positions.hpp"
+#include "workers/models/vision_transformer.hpp"
+
+namespace syncopate {
+namespace {
+
+using Norm = ResnetOptions::Norm;
+
+constexpr SampleShape cifar{.channels = 3, .height = 32, .width = 32};
+
+std::vector<float> values_of(const Network& network, const std::vector<float>& flat, const std::string& name) {
+  for (const auto& tensor : network.tensors())
+    if (tensor.name == name) {
+      const auto begin = flat.begin() + static_cast<std::ptrdiff_t>(tensor.offset);
+      return {begin, begin + static_cast<std::ptrdiff_t>(tensor.size)};
+    }
+  ADD_FAILURE() << "no tensor " << name;
+  return {};
+}
+
+TEST(NetworkLayers, ResnetsHaveAsManyParametersAsPublished) {
+  for (const auto norm : {Norm::batch, Norm::group})
+    for (const auto& [depth, parameters] : {std::pair{8, 75'290u}, std::pair{20, 269'722u}, std::pair{56, 853'018u}}) {
+      const auto network = resnet_network(cifar, 10, {.depth = depth, .norm = norm});
+      EXPECT_EQ(network.parameter_floats(), parameters) << depth;
+      EXPECT_EQ(network.output(), (SampleShape{.channels = 10}));
+      EXPECT_EQ(network.buffers().empty(), norm == Norm::group);
+    }
+}
+
+TEST(NetworkLayers, VisionTransformersHaveAsManyParametersAsPublished) {
+  const SampleShape imagenet{.channels = 3, .height = 224, .width = 224};
+  const VisionTransformerOptions base{
+      .patch = 16, .width = 768, .depth = 12, .heads = 12, .head_width = 64, .mlp_width = 3072};
+  EXPECT_EQ(vision_transformer_network(imagenet, 1000, base).parameter_floats(), 86'381'800u);
+  EXPECT_EQ(vision_transformer_network(cifar, 10, {}).parameter_floats(), 2'676'778u);
+}
+
+// In the grid's first row, x = 0, 1 and in the second, y = 1; d = 8 has frequencies 1 and 1e-4.
+TEST(NetworkLayers, PositionsAreSinesAndCosinesOfBothCoordinates) {
+  const auto table = sine_positions_2d(2, 2, 8);
+  const float s = std::sin(1.0f), c = std::cos(1.0f), small = 1e-4f, near_one = std::cos(1e-4f);
+  EXPECT_THAT(table, testing::Pointwise(testing::FloatNear(1e-7f),
+                                        std::vector<float>{0, 0,     1, 1,        0, 0,     1, 1,         // (0, 0)
+                                                           s, small, c, near_one, 0, 0,     1, 1,         // (0, 1)
+                                                           0, 0,     1, 1,        s, small, c, near_one,  // (1, 0)
+                                                           s, small, c, near_one, s, small, c, near_one}));
+}
+
+TEST(NetworkLayers, ParametersAreNamedByKindAndNumber) {
+  const auto network = resnet_network(cifar, 10, {.norm = Norm::group});
+  std::vector<std::string> names;
+  for (const auto& tensor : network.tensors()) names.push_back(tensor.name);
+  EXPECT_THAT(names, testing::IsSupersetOf({"convolution1.weight", "convolution7.weight", "group_norm7.bias",
+                                            "linear1.weight", "linear1.bias"}));
+  EXPECT_EQ(names.size(), 7u + 2 * 7 + 2);
+}
+
+double mean_square(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values) sum += double{value} * value;
+  return sum / static_cast<double>(values.size());
+}
+
+// Of n normal numbers the mean square has a relative standard error of sqrt(2 / n).
+void expect_normal(const std::vector<float>& values, double variance) {
+  const auto n = static_cast<double>(values.size());
+  EXPECT_NEAR(mean_square(values) / variance, 1, 5 * std::sqrt(2 / n));
+  const auto beyond_one = std::ranges::count_if(values, [&](float x) { return x * x > variance; });
+  EXPECT_NEAR(static_cast<double>(beyond_one) / n, 0.3173, 5 * std::sqrt(0.3173 * 0.6827 / n));
+}
+
+TEST(NetworkLayers, ResnetsStartByTheirFanIn) {
+  const auto network = resnet_network(cifar, 10, {.depth = 14});
+  const auto flat = initial_parameters(network, 1);
+  expect_normal(values_of(network, flat, "convolution3.weight"), 2.0 / (16 * 9));
+  expect_normal(values_of(network, flat, "convolution6.weight"), 2.0 / (16 * 9));  // 16 to 32 channels
+  expect_normal(values_of(network, flat, "convolution13.weight"), 2.0 / (64 * 9));
+  expect_normal(values_of(network, flat, "linear1.weight"), 1e-4);
+  EXPECT_THAT(values_of(network, flat, "linear1.bias"), testing::Each(0.0f));
+  EXPECT_THAT(values_of(network, flat, "batch_norm4.weight"), testing::Each(1.0f));
+  EXPECT_THAT(values_of(network, flat, "batch_norm4.bias"), testing::Each(0.0f));
+}
+
+TEST(NetworkLayers, BlocksMayStartAsTheIdentity) {
+  for (const auto norm : {Norm::batch, Norm::group}) {
+    const std::string kind = norm == Norm::batch ? "batch_norm" : "group_norm";
+    const auto network = resnet_network(cifar, 10, {.norm = norm, .zero_init_residual = true});
+    const auto flat = initial_parameters(network, 1);
+    for (const int last : {3, 5, 7})
+      EXPECT_THAT(values_of(network, flat, kind + std::to_string(last) + ".weight"), testing::Each(0.0f)) << last;
+    for (const int other : {1, 2, 4, 6})
+      EXPECT_THAT(values_of(network, flat, kind + std::to_string(other) + ".weight"), testing::Each(1.0f)) << other;
+  }
+}
+
+TEST(NetworkLayers, VisionTransformersStartAsLinearLayersOfTorch) {
+  const auto network = vision_transformer_network(cifar, 10, {});
+  const auto flat = initial_parameters(network, 1);
+  for (const auto& [name, fan_in] : {std::pair{"linear1.weight", 48.0}, std::pair{"linear2.weight", 192.0},
+                                     std::pair{"linear5.weight", 768.0}, std::pair{"linear5.bias", 768.0}}) {
+    const auto values = values_of(network, flat, name);
+    // The variance of x^2 is 4 / 45 of bound^4: five standard errors around the mean, bound^2 / 3.
+    EXPECT_NEAR(mean_square(values) * fan_in, 1.0 / 3, 5 * std::sqrt(4.0 / 45 / static_cast<double>(values.size())));
+    for (const float value : values) EXPECT_LE(std::abs(value), 1 / std::sqrt(fan_in));
+  }
+  EXPECT_THAT(values_of(network, flat, "layer_norm3.weight"), testing::Each(1.0f));
+}
+
+}  // namespace
+}  // namespace syncopate

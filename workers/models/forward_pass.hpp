@@ -1,0 +1,55 @@
+// One forward pass, layer by layer: what each kind of layer computes. For the sources of forward.hpp alone.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "workers/models/forward.hpp"
+
+namespace syncopate {
+
+class ForwardPass {
+ public:
+  // All arguments must live as long as the pass.
+  ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
+              const at::Tensor& inputs, Mode mode)
+      : network_(network), parameters_(parameters), buffers_(buffers), mode_(mode), x_(inputs) {}
+
+  void operator()(const layer::Flatten&);
+  void operator()(const layer::Linear& layer);
+  void operator()(const layer::Relu&);
+  void operator()(const layer::Silu&);
+  void operator()(const layer::Gelu&);
+
+  void operator()(const layer::Convolution& layer);
+  void operator()(const layer::BatchNorm& layer);
+  void operator()(const layer::GroupNorm& layer);
+  void operator()(const layer::MaxPool&);
+  void operator()(const layer::MeanPool&);
+  void operator()(const layer::ResidualBegin&);
+  void operator()(const layer::ResidualEnd& layer);
+
+  void operator()(const layer::Patches& layer);
+  void operator()(const layer::Positions& layer);
+  void operator()(const layer::LayerNorm& layer);
+  void operator()(const layer::Attention& layer);
+  void operator()(const layer::MeanTokens&);
+
+  const at::Tensor& output() const { return x_; }
+
+ private:
+  at::Tensor parameter(int index) const {
+    return index < 0 ? at::Tensor() : parameters_[static_cast<std::size_t>(index)];
+  }
+
+  const Network& network_;
+  const std::vector<at::Tensor>& parameters_;
+  const std::vector<at::Tensor>& buffers_;
+  Mode mode_;
+  at::Tensor x_;                       // after the layers so far
+  std::vector<at::Tensor> residuals_;  // before the branches that have begun
+};
+
+}  // namespace syncopate

@@ -1,0 +1,74 @@
+// The layers of a network, as data: which of its parameters they use, and with what numbers. How they are put together
+// is in network.hpp, what they compute in forward_pass.hpp.
+//
+// Between layers stand images (n, channels, height, width), tokens (n, places, width) or vectors (n, features).
+// Parameters, buffers and tables are numbered in the network's lists; -1: none.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+namespace syncopate::layer {
+
+struct Flatten {};
+struct Linear {  // of vectors, or of each token
+  int weight = -1;
+  int bias = -1;
+};
+struct Convolution {
+  int weight = -1;
+  int bias = -1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;  // pixels of zero on each side
+};
+struct BatchNorm {
+  int weight = -1;
+  int bias = -1;
+  int buffers = -1;  // running mean; the running variance follows
+};
+struct GroupNorm {
+  int weight = -1;
+  int bias = -1;
+  std::int64_t groups = 1;
+};
+struct LayerNorm {  // over the last dimension
+  int weight = -1;
+  int bias = -1;
+};
+struct Relu {};
+struct Silu {};
+struct Gelu {};      // exact, by the error function
+struct MaxPool {};   // 2 x 2
+struct MeanPool {};  // over all pixels of an image
+
+// What stands between the two is added to what came in. Where the branch has fewer pixels and more channels, the way
+// around it takes every `stride`-th pixel, with channels of zero on both sides: shortcut A of He et al. 2016.
+struct ResidualBegin {};
+struct ResidualEnd {
+  std::int64_t stride = 1;
+  std::int64_t zeros_before = 0;
+  std::int64_t zeros_after = 0;
+};
+
+struct Patches {  // images to tokens: squares row by row, each pixel by pixel, each of those channel by channel
+  std::int64_t size = 1;
+};
+struct Positions {  // adds what tells places apart
+  int table = -1;
+};
+// Tokens that hold queries, keys and values of all heads one after another to what the heads give.
+struct Attention {
+  std::int64_t heads = 1;
+};
+struct MeanTokens {};  // tokens to vectors
+
+}  // namespace syncopate::layer
+
+namespace syncopate {
+
+using Layer = std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
+                           layer::LayerNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool, layer::MeanPool,
+                           layer::ResidualBegin, layer::ResidualEnd, layer::Patches, layer::Positions, layer::Attention,
+                           layer::MeanTokens>;
+
+}  // namespace syncopate
