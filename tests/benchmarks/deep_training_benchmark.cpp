@@ -1,0 +1,165 @@
+// ResNet-8 and the vision transformer on a simulated cluster of 16 workers, against plain LibTorch loops of modules of
+// torch::nn; both sides measured in turn within one run, on Fashion-MNIST.
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/benchmarks/simulated_training.hpp"
+#include "tests/workers/reference_resnet.hpp"
+#include "tests/workers/reference_vision_transformer.hpp"
+#include "workers/process/blas_kernel.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr int workers = 16;
+constexpr SampleShape image{.channels = 1, .height = 28, .width = 28};
+
+// A training loop as one writes it with LibTorch: SGD with momentum 0.9, batches drawn from a shuffled epoch.
+class ModuleLoop {
+ public:
+  template <typename Module>
+  ModuleLoop(std::shared_ptr<Module> module, std::int64_t batch)
+      : forward_([module](const torch::Tensor& x) { return module->forward(x); }),
+        optimizer_(module->parameters(), torch::optim::SGDOptions(0.01).momentum(0.9)),
+        batch_(batch) {}
+
+  void step() {
+    const TensorData& data = tensors();
+    if (!order_.defined() || position_ + batch_ > order_.size(0)) {
+      order_ = torch::randperm(data.inputs.size(0));
+      position_ = 0;
+    }
+    const auto indices = order_.narrow(0, position_, batch_);
+    position_ += batch_;
+    optimizer_.zero_grad();
+    const auto inputs = data.inputs.index_select(0, indices).view({batch_, 1, 28, 28});
+    torch::nn::functional::cross_entropy(forward_(inputs), data.labels.index_select(0, indices)).backward();
+    optimizer_.step();
+  }
+
+ private:
+  std::function<torch::Tensor(const torch::Tensor&)> forward_;
+  torch::optim::SGD optimizer_;
+  std::int64_t batch_;
+  torch::Tensor order_;
+  std::int64_t position_ = 0;
+};
+
+struct Architecture {
+  std::vector<std::string> keys;
+  std::function<ModuleLoop(std::int64_t batch)> loop;
+};
+
+Architecture resnet(ResnetOptions::Norm norm) {
+  const std::string name = norm == ResnetOptions::Norm::group ? "group" : "batch";
+  return {.keys = {"training.model=resnet", "models.resnet.norm=" + name}, .loop = [norm](std::int64_t batch) {
+            return ModuleLoop(std::make_shared<reference::ResnetModule>(1, 10, ResnetOptions{.norm = norm}), batch);
+          }};
+}
+
+Architecture vision_transformer() {
+  return {.keys = {"training.model=vit"}, .loop = [](std::int64_t batch) {
+            return ModuleLoop(
+                std::make_shared<reference::VisionTransformerModule>(image, 10, VisionTransformerOptions{}), batch);
+          }};
+}
+
+std::shared_ptr<const Objective> objective_of(const Architecture& architecture, int micro_batch_size) {
+  std::vector<std::string> keys = {"cluster.workers=" + std::to_string(workers), "cluster.micro_batches=1",
+                                   "training.micro_batch_size=" + std::to_string(micro_batch_size)};
+  keys.insert(keys.end(), architecture.keys.begin(), architecture.keys.end());
+  return load_experiment(SYNCOPATE_SOURCE_DIR "/experiments/quickstart.toml", keys)
+      .runs.front()
+      .training.make_objective();
+}
+
+double seconds_of_steps(ModuleLoop& loop, int steps) {
+  return seconds_of([&] {
+    for (int step = 0; step < steps; ++step) loop.step();
+  });
+}
+
+// One plain loop at a time, in the threading that makes it fastest.
+double fastest_loop_s(const Architecture& architecture, std::int64_t batch, int steps) {
+  double best = HUGE_VAL;
+  for (const auto& [torch_threads, blas_threads] : {std::pair{1, 1}, {cores, 1}, {1, cores}, {cores, cores}}) {
+    set_threads(torch_threads, blas_threads);
+    ModuleLoop loop = architecture.loop(batch);
+    loop.step();
+    best = std::min(best, seconds_of_steps(loop, steps));
+  }
+  set_threads(1, 1);
+  return best;
+}
+
+// As many independent loops as there are cores.
+double loops_per_core_s(const Architecture& architecture, std::int64_t batch, int steps_of_each) {
+  tensors();
+  std::vector<std::thread> threads;
+  return seconds_of([&] {
+    for (int i = 0; i < cores; ++i)
+      threads.emplace_back([&] {
+        set_threads(1, 1);
+        ModuleLoop loop = architecture.loop(batch);
+        seconds_of_steps(loop, steps_of_each);
+      });
+    for (auto& thread : threads) thread.join();
+  });
+}
+
+void SyncSgdAgainstFusedLoop(benchmark::State& state, const Architecture& architecture, int size, int steps) {
+  const auto objective = objective_of(architecture, size);
+  double ours = 0, theirs = 0;
+  for (auto _ : state) {
+    set_threads(1, 1);
+    ours += simulate(SyncSgd(), objective, workers, 1, steps);
+    theirs += fastest_loop_s(architecture, workers * size, steps);
+  }
+  const double samples = static_cast<double>(state.iterations()) * steps * workers * size;
+  report(state, samples / ours, samples / theirs, 0.95);
+}
+
+// Statistics of a micro-batch's own: each is evaluated by itself, on as many cores as there are.
+void SyncSgdAgainstLoopsOfMicroBatches(benchmark::State& state, const Architecture& architecture, int size, int steps) {
+  const auto objective = objective_of(architecture, size);
+  double ours = 0, theirs = 0;
+  for (auto _ : state) {
+    set_threads(1, 1);
+    ours += simulate(SyncSgd(), objective, workers, 1, steps);
+    theirs += loops_per_core_s(architecture, size, steps * workers / cores);
+  }
+  const double samples = static_cast<double>(state.iterations()) * steps * workers * size;
+  report(state, samples / ours, samples / theirs, 0.95);
+}
+
+void LocalSgdAgainstLoops(benchmark::State& state, const Architecture& architecture, int size, int steps) {
+  const auto objective = objective_of(architecture, size);
+  const LocalSgd algorithm(make_constant_period(8), {});
+  double ours = 0, theirs = 0;
+  for (auto _ : state) {
+    set_threads(1, 1);
+    ours += simulate(algorithm, objective, workers, 1, steps);
+    theirs += loops_per_core_s(architecture, size, steps * workers / cores);
+  }
+  const double samples = static_cast<double>(state.iterations()) * steps * workers * size;
+  report(state, samples / ours, samples / theirs, 0.95);
+}
+
+const auto batch = ResnetOptions::Norm::batch;
+const auto group = ResnetOptions::Norm::group;
+#define MEASURE(function, name, ...) \
+  BENCHMARK_CAPTURE(function, name, __VA_ARGS__)->Iterations(3)->Unit(benchmark::kMillisecond)->UseRealTime()
+MEASURE(SyncSgdAgainstFusedLoop, resnet8_group_norm, resnet(group), 32, 4);
+MEASURE(SyncSgdAgainstFusedLoop, vision_transformer, vision_transformer(), 8, 2);
+MEASURE(SyncSgdAgainstLoopsOfMicroBatches, resnet8_batch_norm, resnet(batch), 32, 6);
+MEASURE(LocalSgdAgainstLoops, resnet8_group_norm, resnet(group), 32, 8);
+MEASURE(LocalSgdAgainstLoops, resnet8_batch_norm, resnet(batch), 32, 8);
+MEASURE(LocalSgdAgainstLoops, vision_transformer, vision_transformer(), 8, 2);
+
+}  // namespace
+}  // namespace syncopate
+
+int main(int argc, char** argv) {
+  syncopate::use_best_blas_kernel(argv);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}
