@@ -2,6 +2,7 @@
 
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
@@ -56,8 +57,11 @@ std::span<const AlgorithmRow> algorithms() {
        "Asynchronous SGD in which workers too far ahead of the slowest wait (SSP); nothing is dropped.",
        "Ho et al. 2013", make_stale_synchronous, "slack = 1"},
       {"bounded-delay", "asynchronous",
-       "Asynchronous SGD in which a gradient starts once all but the last few before it are applied.", "Li et al. 2014",
-       make_bounded_delay, "maximum_delay = 2"},
+       "A server steps once all workers have done an iteration; workers may be a few iterations ahead of its step.",
+       "Li et al. 2014", make_bounded_delay, "maximum_delay = 2"},
+      {"sliding-window", "asynchronous",
+       "Asynchronous SGD in which a gradient starts once all but the last few before it are applied.",
+       "after Li et al. 2014", make_sliding_window, "maximum_delay = 2"},
       {"local-sgd", "local SGD",
        "Local steps with the models averaged every H steps: constant, post-local, power rules (QSR), SWAP.",
        "Lin et al. 2020; Gu et al. 2024; Gupta et al. 2020", make_local_sgd,

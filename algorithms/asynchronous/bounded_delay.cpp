@@ -1,31 +1,51 @@
 #include "algorithms/asynchronous/bounded_delay.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <limits>
-#include <optional>
+#include <utility>
 #include <vector>
+
+#include "algorithms/asynchronous/worker_clocks.hpp"
 
 namespace syncopate {
 namespace {
 
-// Tasks under way, by number.
+// Gradients of the tasks that are not finished.
 class Tasks {
  public:
-  std::int64_t next() const { return oldest_ + static_cast<std::int64_t>(finished_.size()); }
-  std::int64_t oldest() const { return oldest_; }  // of those not finished; next() if there is none
-  std::int64_t start() {
-    finished_.push_back(0);
-    return next() - 1;
+  explicit Tasks(int workers) : iterations_of_(workers, 0) {}
+
+  std::int64_t finished() const { return finished_; }
+  // The next iteration of its worker.
+  void add(ReceivedMessage message) {
+    const auto index = static_cast<std::size_t>(std::max<std::int64_t>(0, iterations_of_[message->from]++ - finished_));
+    if (index >= parts_.size()) parts_.resize(index + 1);
+    parts_[index].push_back(std::move(message));
   }
-  void finish(std::int64_t number) {
-    finished_[static_cast<std::size_t>(number - oldest_)] = 1;
-    for (; !finished_.empty() && finished_.front(); ++oldest_) finished_.pop_front();
+  void finish_oldest(Server& server) {
+    Gradient sum;
+    for (const ReceivedMessage& part : parts_.front()) {
+      server.accept(*part);
+      sum += part->gradient;
+    }
+    server.descend(sum / (std::ssize(parts_.front()) * server.micro_batches()));
+    server.publish();
+    parts_.pop_front();
+    ++finished_;
+  }
+  // At the end of the run: steps along what has come, as far as the budget goes.
+  void end(Server& server) {
+    while (!parts_.empty() && server.budget_left()) finish_oldest(server);
+    for (const auto& parts : parts_)
+      for (const ReceivedMessage& part : parts) server.accept(*part, {.is_needed = false});
   }
 
  private:
-  std::deque<char> finished_;  // [i]: whether number oldest_ + i is
-  std::int64_t oldest_ = 0;
+  ByRank<std::int64_t> iterations_of_;              // that each worker has delivered
+  std::deque<std::vector<ReceivedMessage>> parts_;  // [i]: of task finished_ + i
+  std::int64_t finished_ = 0;
 };
 
 }  // namespace
@@ -35,41 +55,39 @@ void BoundedDelay::run(Worker& worker) const {
 }
 
 void BoundedDelay::serve(Server& server) const {
-  server.set_gradients_per_step(1);
-  const double rate_factor = rate_.of_update(1, server.size());
-  Tasks tasks;
-  ByRank<std::optional<std::int64_t>> task_of(server.size());
-  std::deque<Rank> idle;
-  // Also of a worker that has left: its task may never have been begun.
-  const std::function<void(Rank)> finish_task_of = [&](Rank worker) {
-    auto& task = task_of[worker];
-    if (task) tasks.finish(*task);
-    task.reset();
+  WorkerClocks clocks(server.size());
+  Tasks tasks(server.size());
+  std::vector<Rank> held;
+  const auto start_iteration = [&](Rank worker) {
+    if (!clocks.has(worker) || !server.budget_left()) return;
+    const std::int64_t ahead = clocks.ahead_of_slowest(worker);
+    if (ahead > maximum_delay_) return held.push_back(worker);
+    if (Step{ahead} < server.steps_left()) server.send_model(worker);
   };
-  for (const Rank worker : Ranks(server.size())) idle.push_back(worker);
-  while (true) {
-    for (; !idle.empty() && tasks.next() - tasks.oldest() <= maximum_delay_; idle.pop_front()) {
-      if (server.has_left(idle.front())) continue;
-      task_of[idle.front()] = tasks.start();
-      server.send_model(idle.front());
-    }
-    const auto message = server.receive_until_all_left(finish_task_of);
-    if (!message) return;
-    server.accept(*message);
-    const double weight = rate_.of_gradient(server.step() - message->step);
-    server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
-    server.publish();
-    if (!server.budget_left()) return;
-    finish_task_of(message->from);
-    idle.push_back(message->from);
+  const auto finish_tasks = [&] {
+    while (tasks.finished() < clocks.slowest()) tasks.finish_oldest(server);
+    for (const Rank worker : std::exchange(held, {})) start_iteration(worker);
+  };
+  const std::function<void(Rank)> on_leave = [&](Rank worker) {
+    if (clocks.remove(worker) && server.workers_left() > 0) finish_tasks();  // else what is under way comes first
+  };
+  server.send_model(Receivers::all);
+  while (server.budget_left()) {
+    auto message = server.receive_until_all_left(on_leave);
+    if (!message) break;
+    const Rank worker = message->from;
+    tasks.add(std::move(message));
+    if (!clocks.has(worker)) continue;  // it left before its last gradient came
+    if (clocks.tick(worker)) finish_tasks();
+    start_iteration(worker);
   }
+  tasks.end(server);
 }
 
 std::unique_ptr<Algorithm> make_bounded_delay(Settings& settings, const AlgorithmContext&) {
-  const std::int64_t maximum_delay = settings.integer(
-      {"maximum_delay", "A gradient starts once all but so many of those before it are applied (tau).", "gradients"}, 0,
-      std::numeric_limits<std::int64_t>::max());
-  return std::make_unique<BoundedDelay>(maximum_delay, read_update_rate(settings));
+  return std::make_unique<BoundedDelay>(settings.integer(
+      {"maximum_delay", "An iteration starts once all but so many of the tasks before it are finished (tau).", "tasks"},
+      0, std::numeric_limits<std::int64_t>::max()));
 }
 
 }  // namespace syncopate

@@ -1,17 +1,16 @@
-// Bounded delay: asynchronous SGD in which no gradient is overtaken by more than tau others that started later.
+// Bounded delay: a task is an iteration in which every worker takes part with one gradient. A worker may start its
+// iteration t once all tasks up to t - tau - 1 are finished; the server steps once per finished task.
 // Source:  Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server".
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    per gradient P floats up and P down, and the waits.
-// Differs: a task is one gradient of one worker. Tasks are numbered as the server hands models out, t = 0, 1, ...;
-//          number t is handed out once all up to t - tau - 1 have been applied, to whoever has waited longest. So
-//          at most tau + 1 are under way. Stale synchronous parallel bounds how far a worker is ahead of another,
-//          this how far anybody is ahead of the oldest task: with N workers of equal speed tau = s N is much like
-//          slack s, but a slow worker holds the others up after tau gradients of them all, not after s of each.
-// Checks:  tau = 0 is sequential SGD, workers taking turns; tau = inf equals asynchronous SGD bit for bit; staleness
-//          never above 2 tau.
+// Cost:    per worker and step P floats up and P down, and the waits; the server keeps up to N (tau + 1) gradients.
+// Differs: a step goes along the mean of the task's gradients (there their sum, with a rate to suit). Stale
+//          synchronous parallel has the same waits with slack tau, but steps along each gradient as it comes: there a
+//          worker sees what the fast ones have sent of an iteration, here only finished tasks. A worker takes the
+//          newest model when it starts. It starts no iteration that the budget has no step for. Of a worker that has
+//          left, the gradient still on its way counts for the oldest task under way, if its own is finished.
+// Checks:  tau = 0 equals synchronous SGD bit for bit; staleness never above tau; N gradients in each step.
 #pragma once
 
-#include "algorithms/asynchronous/staleness_weight.hpp"
 #include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
@@ -19,8 +18,7 @@ namespace syncopate {
 class BoundedDelay : public Algorithm {
  public:
   // maximum_delay: tau, at least 0.
-  explicit BoundedDelay(std::int64_t maximum_delay, const UpdateRate& rate = {})
-      : maximum_delay_(maximum_delay), rate_(rate) {}
+  explicit BoundedDelay(std::int64_t maximum_delay) : maximum_delay_(maximum_delay) {}
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
@@ -31,7 +29,6 @@ class BoundedDelay : public Algorithm {
 
  private:
   std::int64_t maximum_delay_;
-  UpdateRate rate_;
 };
 
 std::unique_ptr<Algorithm> make_bounded_delay(Settings& settings, const AlgorithmContext& context);

@@ -19,6 +19,7 @@ class WorkerClocks {
   bool remove(Rank worker);  // its clock counts no more
 
   bool has(Rank worker) const { return clock_[worker].has_value(); }
+  std::int64_t slowest() const { return slowest_; }
   std::int64_t ahead_of_slowest(Rank worker) const { return *clock_[worker] - slowest_; }
 
  private:

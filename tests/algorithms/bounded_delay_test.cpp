@@ -4,109 +4,109 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
-#include "algorithms/asynchronous/async_sgd.hpp"
-#include "tests/algorithms/duration_laws.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/three_workers.hpp"
+#include "workers/delays/exponential.hpp"
 
 namespace syncopate {
 namespace {
 
 constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-TEST(BoundedDelay, WithoutALimitEqualsAsynchronousSgdBitForBit) {
-  SimulatedRun setup = three_workers(10);
-  setup.micro_batches = 2;
-  setup.momentum = 0.9;
-  const auto async = setup.run(AsyncSgd({}));
-  const auto bounded = setup.run(BoundedDelay(unlimited));
-  EXPECT_EQ(bounded.parameters, async.parameters);
-  EXPECT_EQ(bounded.log, async.log);
-  EXPECT_EQ(bounded.totals.bytes, async.totals.bytes);
+TEST(BoundedDelay, WithoutDelayEqualsSynchronousSgdBitForBit) {
+  SimulatedRun setup{.workers = 4,
+                     .micro_batches = 2,
+                     .network_s = 0,
+                     .momentum = 0.9,
+                     .budget = {.steps = 10},
+                     .delays = {exponential_delay(1)}};
+  const auto sync = setup.run(SyncSgd()), bounded = setup.run(BoundedDelay(0));
+  EXPECT_EQ(bounded.parameters, sync.parameters);
+  EXPECT_EQ(bounded.totals.end, sync.totals.end);
+  EXPECT_EQ(bounded.totals.kept, sync.totals.kept);
+  EXPECT_EQ(bounded.totals.staleness, Counts{4 * 10});
 }
 
-TEST(BoundedDelay, WithoutDelayEqualsSequentialSgdBitForBit) {
-  SimulatedRun setup = three_workers(4);
-  setup.momentum = 0.9;
-  const auto outcome = setup.run(BoundedDelay(0, {.scaling = RateScaling::none}));
-  Executor executor(0);
-  Training training(setup.objective, make_sgd({.momentum = 0.9}), {}, executor);
-  ModelStatePtr state = training.initial_state();
-  for (int t = 0; t < 12; ++t)  // the workers take turns
-    state = training.descend(state, Gradient(state, {Rank{t % 3}, t / 3, 0}, {}), setup.rate);
-  EXPECT_EQ(outcome.parameters, training.values(state));
-  EXPECT_DOUBLE_EQ(to_seconds(outcome.totals.end), 4 * (1.5 + 1.6 + 3.1));
-  EXPECT_EQ(outcome.totals.staleness, Counts{12});
-  expect_accounts_sum_to_the_time(outcome.totals);
-}
-
-TEST(BoundedDelay, AGradientStartsWhenAllButTheLastFewBeforeItAreApplied) {
+TEST(BoundedDelay, AnIterationStartsOnceAllButTheLastFewTasksBeforeItAreFinished) {
   const auto outcome = three_workers(3).run(BoundedDelay(1));
-  // Numbers and workers: 0 and 1 to workers 0 and 1 at once. 0 arrives at 1.5 s, so 2 goes to worker 2; 1 at 1.6,
-  // so 3 goes to worker 0, which delivers it at 3.1; but 4 waits for 2, until 4.6 s. Then 4 and 5 go to workers 1
-  // and 0; they arrive at 6.2 and 6.1 s; 6 and 7 go to workers 2 and 0, and arrive at 9.3 and 7.7; 9 at 10.8 s.
+  // Iteration 1 starts at once: workers 0 and 1 deliver it at 3.0 and 3.2 s. Iteration 2 waits for task 0, which
+  // worker 2 finishes at 3.1 s: worker 0 starts it then and worker 1 at 3.2 s. Worker 2 ends task 1 at 6.2 s and, as
+  // the others have delivered their parts at 4.6 and 4.8 s, task 2 at 9.3 s. There is no iteration 3.
   EXPECT_EQ(outcome.log, (Log{
                              "step 1 at 3.100 s: kept 3, dropped 0",
                              "step 2 at 6.200 s: kept 3, dropped 0",
-                             "step 3 at 10.800 s: kept 3, dropped 0",
+                             "step 3 at 9.300 s: kept 3, dropped 0",
                          }));
-  EXPECT_EQ(outcome.totals.kept, (Counts{5, 2, 2}));
-  EXPECT_EQ(outcome.totals.staleness, (Counts{5, 3, 1}));
+  EXPECT_EQ(outcome.totals.kept, (Counts{3, 3, 3}));
+  EXPECT_EQ(outcome.totals.dropped, (Counts{0, 0, 0}));
+  // Of task 1, workers 0 and 1 have the initial model, and of task 2 that of step 1; worker 2 has the newest.
+  EXPECT_EQ(outcome.totals.staleness, (Counts{5, 4}));
   expect_accounts_sum_to_the_time(outcome.totals);
 }
 
-// Writes down when gradients start and end.
-class Watched : public BoundedDelay {
- public:
-  using BoundedDelay::BoundedDelay;
-  void run(Worker& worker) const override {
-    while (worker.receive_model()) {
-      Gradient gradient;
-      const Time start = worker.now();
-      gradient = worker.compute_step_gradient(Samples::in_turn);
-      spans.emplace_back(start, worker.now());
-      worker.send_gradient(std::move(gradient));
-    }
-  }
-  mutable std::vector<std::pair<Time, Time>> spans;
-};
+// By hand, at worker 2's pace: task 0 at the initial model by all; task 1 by workers 0 and 1 at the initial model too.
+TEST(BoundedDelay, TheServerStepsAlongTheMeanOfATask) {
+  const SimulatedRun setup = three_workers(2);
+  const auto outcome = setup.run(BoundedDelay(1));
+  Executor executor(0);
+  Training training(setup.objective, make_sgd({}), {}, executor);
+  const ModelStatePtr first = training.initial_state();
+  const auto task = [](int number, const std::vector<ModelStatePtr>& models) {
+    Gradient sum;
+    for (int worker = 0; worker < 3; ++worker)
+      sum += Gradient(models[static_cast<std::size_t>(worker)], {Rank{worker}, number, 0}, {});
+    return sum / 3;
+  };
+  const ModelStatePtr second = training.descend(first, task(0, {first, first, first}), setup.rate);
+  const ModelStatePtr third = training.descend(second, task(1, {first, first, second}), setup.rate);
+  EXPECT_EQ(outcome.parameters, training.values(third));
+}
 
-TEST(BoundedDelay, NoGradientIsOvertakenByMoreThanTheDelay) {
-  for (const std::int64_t delay : {0, 1, 5, 20}) {
-    const SimulatedRun setup{.workers = 16,
-                             .base_s = 1e-9,
-                             .network_s = 0,
-                             .budget = {.steps = 300},
-                             .delays = {exponential_law()},
-                             .objective = nullptr};
-    const Watched bounded(delay);
-    const auto totals = setup.run(bounded).totals;
-    auto spans = bounded.spans;
-    std::sort(spans.begin(), spans.end());  // by their start, which is the order of the numbers
-    std::ptrdiff_t most_open = 0;
-    Time all_before_ended{};  // all but the last `delay` before this one
-    for (std::size_t t = 0; t < spans.size(); ++t) {
-      if (t > static_cast<std::size_t>(delay))
-        all_before_ended = std::max(all_before_ended, spans[t - static_cast<std::size_t>(delay) - 1].second);
-      EXPECT_LE(all_before_ended, spans[t].first);
-      most_open = std::max(most_open, std::count_if(spans.begin(), spans.begin() + static_cast<std::ptrdiff_t>(t) + 1,
-                                                    [&](const auto& span) { return span.second > spans[t].first; }));
-    }
-    EXPECT_EQ(most_open, std::min<std::ptrdiff_t>(delay + 1, 16));
-    EXPECT_LE(totals.staleness.size(), static_cast<std::size_t>(2 * delay + 1));
-    for (const std::int64_t dropped : totals.dropped) EXPECT_LE(dropped, 1);  // what was under way at the end
+// Stale synchronous parallel counts each gradient as an update; here the step is the same whatever the delay is.
+TEST(BoundedDelay, TakesPartOfEveryWorkerInEachStepWhateverTheDelay) {
+  for (const std::int64_t delay : {std::int64_t{0}, std::int64_t{1}, std::int64_t{4}, unlimited}) {
+    SimulatedRun setup{.workers = 5, .budget = {.steps = 12}, .delays = {exponential_delay(2)}};
+    const auto outcome = setup.run(BoundedDelay(delay));
+    EXPECT_EQ(outcome.rounds.size(), 12u);
+    for (const StepRow& row : outcome.rounds) EXPECT_EQ(row.kept, 5);
+    EXPECT_EQ(outcome.totals.messages, 2 * 5 * 12) << "nobody starts an iteration that has no task";
+    EXPECT_LE(outcome.totals.staleness.size(), static_cast<std::size_t>(std::min<std::int64_t>(delay, 11) + 1));
+    expect_accounts_sum_to_the_time(outcome.totals);
   }
+}
+
+// Without a limit nobody waits: each task ends when the last has done so many iterations on its own.
+TEST(BoundedDelay, WithoutALimitGoesAtTheSlowestWorkersOwnPace) {
+  EXPECT_DOUBLE_EQ(to_seconds(three_workers(5).run(BoundedDelay(unlimited)).totals.end), 5 * 3.1);
 }
 
 TEST(BoundedDelay, WorkersThatHaveLeftHoldNobodyBack) {
   SimulatedRun setup = three_workers(4);
   setup.data_of = {std::nullopt, 1, 2};
   const auto outcome = setup.run(BoundedDelay(1));
-  EXPECT_EQ(outcome.totals.kept, (Counts{9, 1, 2}));
-  EXPECT_EQ(outcome.samples, 12);
+  EXPECT_EQ(outcome.totals.kept, (Counts{4, 1, 2}));
+  EXPECT_EQ(outcome.published, Step{4});
   expect_accounts_sum_to_the_time(outcome.totals);
-  setup.data_of = {4, 1, 2};
-  EXPECT_EQ(setup.run(BoundedDelay(0)).totals.kept, (Counts{4, 1, 2}));
+}
+
+TEST(BoundedDelay, WhoseWorkersHaveAllLeftStepsAlongWhatTheyHaveSent) {
+  SimulatedRun setup{.workers = 3, .budget = {.steps = 9}, .data_of = {2, 2, 2}};
+  const auto outcome = setup.run(BoundedDelay(0));
+  EXPECT_EQ(outcome.totals.kept, (Counts{2, 2, 2}));
+  EXPECT_EQ(outcome.published, Step{2});
+}
+
+TEST(BoundedDelay, DropsPartsOfTasksThatTheTimeDoesNotSufficeFor) {
+  SimulatedRun setup = three_workers(3);
+  setup.budget = {.seconds = 5.0};
+  const auto outcome = setup.run(BoundedDelay(1));
+  // As above until the step at 6.2 s, the first after 5 s. Of task 2 workers 0 and 1 have sent their parts.
+  EXPECT_EQ(outcome.totals.kept, (Counts{2, 2, 2}));
+  EXPECT_EQ(outcome.totals.dropped, (Counts{1, 1, 0}));
+  EXPECT_DOUBLE_EQ(to_seconds(outcome.totals.end), 6.2);
+  expect_accounts_sum_to_the_time(outcome.totals);
 }
 
 }  // namespace

@@ -58,8 +58,9 @@ const std::vector<Method> methods = {
     // With slack 0 the N - 1 first of a round wait for its end; those of the last round get no model any more.
     {"stale-synchronous", "slack = 0", 0, 2 * K, 2 * K* P},
     {"stale-synchronous", "slack = 3", 0, M_and_G, M_and_G* P},
-    {"bounded-delay", "maximum_delay = 0", 0, 2 * K, 2 * K* P},  // one at a time
-    {"bounded-delay", "maximum_delay = 5", 0, M_and_G, M_and_G* P},
+    {"bounded-delay", "maximum_delay = 3", 0, 2 * K, 2 * K* P},
+    {"sliding-window", "maximum_delay = 0", 0, 2 * K, 2 * K* P},  // one at a time
+    {"sliding-window", "maximum_delay = 5", 0, M_and_G, M_and_G* P},
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5)
     {"outer-local-sgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"slowmo\", momentum = 0.5 }",

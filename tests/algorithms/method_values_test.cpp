@@ -5,6 +5,7 @@
 
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
@@ -92,7 +93,8 @@ TEST(MethodValues, OfAsynchronousMethodsArriveAsWritten) {
   expect_same_run("algorithm = \"async-sgd\"\nstaleness_weight = \"1/(tau+1)\"", AsyncSgd({.rate = plus_one}));
   expect_same_run("algorithm = \"softsync\"\nsplitting = 2\n" + weighted, Softsync(2, rate));
   expect_same_run("algorithm = \"stale-synchronous\"\nslack = 1\n" + weighted, StaleSynchronous(1, rate));
-  expect_same_run("algorithm = \"bounded-delay\"\nmaximum_delay = 2\n" + weighted, BoundedDelay(2, rate));
+  expect_same_run("algorithm = \"bounded-delay\"\nmaximum_delay = 2", BoundedDelay(2));
+  expect_same_run("algorithm = \"sliding-window\"\nmaximum_delay = 2\n" + weighted, SlidingWindow(2, rate));
 }
 
 TEST(MethodValues, OfDropComputeArriveAsWritten) {

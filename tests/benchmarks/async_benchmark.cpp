@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "algorithms/asynchronous/async_sgd.hpp"
-#include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
 #include "workers/delays/exponential.hpp"
@@ -93,8 +93,8 @@ BENCHMARK(TimeOnlySoftsync)->Arg(4096)->Unit(benchmark::kMillisecond);
 void TimeOnlyStaleSynchronous(benchmark::State& state) { simulate(state, StaleSynchronous(4)); }
 BENCHMARK(TimeOnlyStaleSynchronous)->Arg(4096)->Unit(benchmark::kMillisecond);
 
-void TimeOnlyBoundedDelay(benchmark::State& state) { simulate(state, BoundedDelay(16384)); }
-BENCHMARK(TimeOnlyBoundedDelay)->Arg(4096)->Unit(benchmark::kMillisecond);
+void TimeOnlySlidingWindow(benchmark::State& state) { simulate(state, SlidingWindow(16384)); }
+BENCHMARK(TimeOnlySlidingWindow)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 #ifdef SYNCOPATE_WITH_SIMGRID
 // How many times as many events as SimGrid handles per second, both in this run.

@@ -102,7 +102,8 @@ const std::vector<KeyCase> asynchronous = {
     {{method("'stale-synchronous',slack=1")},
      {"methods.0.slack=0", "methods.0.staleness_weight='1/tau'", "methods.0.staleness_weight='1/(tau+1)'",
       "methods.0.rate_scaling='none'"}},
-    {{method("'bounded-delay',maximum_delay=2")},
+    {{method("'bounded-delay',maximum_delay=2")}, {"methods.0.maximum_delay=1"}},
+    {{method("'sliding-window',maximum_delay=2")},
      {"methods.0.maximum_delay=1", "methods.0.staleness_weight='1/tau'", "methods.0.staleness_weight='1/(tau+1)'",
       "methods.0.rate_scaling='none'"}},
 };

@@ -52,6 +52,9 @@ slack = 2
 algorithm = "bounded-delay"
 maximum_delay = 2
 [[methods]]
+algorithm = "sliding-window"
+maximum_delay = 2
+[[methods]]
 algorithm = "local-sgd"
 period = { rule = "constant", steps = 4 }
 [[methods]]

@@ -13,6 +13,7 @@
 
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
@@ -93,7 +94,9 @@ TEST(Parity, OptimizersOfTheRecipes) {
 
 TEST(Parity, BackupWorkersWithoutBackups) { expect_parity(BackupWorkers(workers)); }
 
-TEST(Parity, BoundedDelayInWhichTheWorkersTakeTurns) { expect_parity(BoundedDelay(0)); }
+TEST(Parity, BoundedDelayWithoutDelay) { expect_parity(BoundedDelay(0)); }
+
+TEST(Parity, ASlidingWindowInWhichTheWorkersTakeTurns) { expect_parity(SlidingWindow(0)); }
 
 TEST(Parity, DropComputeWithoutAThreshold) { expect_parity(DropCompute(longest_duration, Preempt::discard, 1.0 / 3)); }
 
@@ -195,8 +198,11 @@ TEST(Parity, EagerSgdLosesNothingOnEitherClusterWhereLateGradientsAreAccumulated
 // Whose gradient comes when is for the clock to say, but not how many come and are answered before the end.
 TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
   const std::vector<std::shared_ptr<const Algorithm>> algorithms = {
-      std::make_shared<AsyncSgd>(AsyncSgd::Options{}), std::make_shared<Softsync>(2),
-      std::make_shared<StaleSynchronous>(100), std::make_shared<BoundedDelay>(100),
+      std::make_shared<AsyncSgd>(AsyncSgd::Options{}),
+      std::make_shared<Softsync>(2),
+      std::make_shared<StaleSynchronous>(100),
+      std::make_shared<BoundedDelay>(3),
+      std::make_shared<SlidingWindow>(100),
       std::make_shared<ElasticAveraging>(
           ElasticOptions{.exchange = ElasticOptions::Exchange::asynchronous, .alpha = 0.2, .period = 4})};
   for (const auto& algorithm : algorithms) {

@@ -1,6 +1,6 @@
 // Where injected delays dominate, the simulated time is the wall time. Other programs on this machine make wall time
 // longer, so this runs alone, and what it cannot tell on a busy machine is skipped.
-#include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
@@ -71,7 +71,7 @@ TEST_F(ParityOfTime, BackupWorkersWithoutBackups) { EXPECT_WALL_TIME_IS_SIMULATE
 
 TEST_F(ParityOfTime, BackupAllReduceWithoutBackups) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(BackupAllReduce(workers)); }
 
-TEST_F(ParityOfTime, BoundedDelayInWhichTheWorkersTakeTurns) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(BoundedDelay(0)); }
+TEST_F(ParityOfTime, ASlidingWindowInWhichTheWorkersTakeTurns) { EXPECT_WALL_TIME_IS_SIMULATED_TIME(SlidingWindow(0)); }
 
 }  // namespace
 }  // namespace syncopate
