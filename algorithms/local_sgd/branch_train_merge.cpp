@@ -8,21 +8,12 @@
 namespace syncopate {
 
 void BranchTrainMerge::run(Worker& worker) const {
-  train_together(worker);
+  train_together(worker, seed_steps_, {});
   if (!worker.budget_left()) return;
   take_local_steps(worker, worker.steps_left());
   if (merge_ == Merge::ensemble) return publish_ensemble(worker);
   worker.average_model({.policy = policies_.average});
   publish(worker, policies_);
-}
-
-void BranchTrainMerge::train_together(Worker& worker) const {
-  while (worker.step() < seed_steps_ && worker.budget_left()) {
-    Gradient sum = worker.compute_step_gradient();
-    worker.all_reduce_sum(sum);
-    worker.descend(sum / (worker.size() * worker.micro_batches()));
-    worker.publish();
-  }
 }
 
 // All models end up with worker 0, in the order of the ranks.

@@ -25,7 +25,6 @@ class BranchTrainMerge : public Algorithm {
   Forecast forecast(const PredictionInput& input) const override;
 
  private:
-  void train_together(Worker& worker) const;
   void publish_ensemble(Worker& worker) const;
 
   Step seed_steps_;

@@ -23,9 +23,20 @@ Gradient compute_until(Worker& worker, Time deadline) {
   return sum;
 }
 
+// DropCompute itself, before local steps begin.
+void drop_together(Worker& worker, Step until, const DropLocalOptions& options) {
+  while (worker.step() < until && worker.budget_left()) {
+    Gradient sum = compute_until(worker, later(worker.now(), options.threshold));
+    worker.all_reduce_sum(sum);
+    worker.descend(sum / (worker.size() * worker.micro_batches()));
+    publish(worker, options.state);
+  }
+}
+
 }  // namespace
 
 void DropLocalSgd::run(Worker& worker) const {
+  drop_together(worker, period_->synchronous_steps(), options_);
   while (worker.budget_left()) {
     const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
     Time deadline = later(worker.now(), options_.threshold);

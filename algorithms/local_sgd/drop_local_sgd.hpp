@@ -5,8 +5,9 @@
 // Cost:    one all-reduce of P floats per period; at most H M gradients per worker.
 // Differs: clock = "period" (default): one threshold for the whole period; "step": one for each local step. What
 //          is there of a step that is cut short is used, divided by M, and counts as a step. weights = "equal"
-//          (default: the plain mean) or "steps". All of this is this project's reading. The threshold is fixed:
-//          neither found automatically nor adaptive.
+//          (default: the plain mean) or "steps". The synchronous steps of a
+//          post-local period are DropCompute's. All of this is this project's reading. The threshold is fixed: neither
+//          found automatically nor adaptive.
 // Checks:  threshold = inf equals Local SGD bit for bit; times and drops of the tabulated toy experiment.
 #pragma once
 

@@ -6,6 +6,7 @@
 namespace syncopate {
 
 void HierarchicalSgd::run(Worker& worker) const {
+  train_together(worker, options_.period->synchronous_steps(), options_.policies);
   const Step group_period = options_.group_period;
   while (worker.budget_left()) {
     Step left = options_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());

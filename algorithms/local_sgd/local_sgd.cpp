@@ -3,10 +3,20 @@
 namespace syncopate {
 
 void LocalSgd::run(Worker& worker) const {
+  train_together(worker, period_->synchronous_steps(), policies_);
   while (worker.budget_left()) {
     take_local_steps(worker, period_->at(worker.step(), worker.learning_rate(), worker.steps_left()));
     worker.average_model({.policy = policies_.average});
     publish(worker, policies_);
+  }
+}
+
+void train_together(Worker& worker, Step until, const StatePolicies& policies) {
+  while (worker.step() < until && worker.budget_left()) {
+    Gradient sum = worker.compute_step_gradient();
+    worker.all_reduce_sum(sum);
+    worker.descend(sum / (worker.size() * worker.micro_batches()));
+    publish(worker, policies);
   }
 }
 

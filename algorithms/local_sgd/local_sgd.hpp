@@ -2,9 +2,11 @@
 // Source:  Lin et al. 2020 (Local and post-local SGD); Gu et al. 2024 (H by the quadratic rule).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per H steps (more if moments are averaged too).
-// Differs: the last average always falls on the last step; the reference code leaves a constant
+// Differs: post-local SGD and SWAP begin as synchronous SGD: one model and one optimizer state, from which all take
+//          their first local step. The last average always falls on the last step; the reference code leaves a constant
 //          period's remainder un-averaged. Momentum stays with its worker (as there) unless chosen.
-// Checks:  H = 1 with plain SGD equals synchronous SGD; rounds match the golden sequences of the rule.
+// Checks:  H = 1 with plain SGD equals synchronous SGD, as does post-local SGD before its switch with any optimizer;
+// rounds match the golden sequences of the rule.
 #pragma once
 
 #include "algorithms/local_sgd/round_prediction.hpp"
@@ -29,6 +31,8 @@ class LocalSgd : public Algorithm {
 };
 
 // What the methods of this family have in common.
+// Synchronous SGD until so many steps are done: all then have one model and one optimizer state.
+void train_together(Worker& worker, Step until, const StatePolicies& policies);
 // Takes `count` steps on this worker alone, fewer where the budget or its own data end.
 void take_local_steps(Worker& worker, Step count);
 // Reads the table `period`; never null.

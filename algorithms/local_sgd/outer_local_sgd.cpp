@@ -3,6 +3,7 @@
 namespace syncopate {
 
 void OuterLocalSgd::run(Worker& worker) const {
+  train_together(worker, period_->synchronous_steps(), policies_);
   ModelStatePtr momentum;
   while (worker.budget_left()) {
     const ModelStatePtr last = worker.model();

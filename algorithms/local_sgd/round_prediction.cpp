@@ -60,7 +60,11 @@ std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const TimeOfRo
     const auto [known, is_new] = rounds_of.try_emplace(length);
     if (is_new) known->second = round(length);
     if (!known->second) return std::nullopt;
-    const RoundTime& one = *known->second;
+    RoundTime one = *known->second;
+    if (done < period.synchronous_steps()) {  // gradients go around, without moments
+      one.time_s += input.all_reduce_s() - one.communication_s;
+      one.communication_s = input.all_reduce_s();
+    }
     sum.step_time_s += one.time_s;
     sum.communication_s += one.communication_s;
     sum.kept += one.kept * static_cast<double>(length.value());

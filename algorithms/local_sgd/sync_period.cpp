@@ -36,6 +36,7 @@ class PostLocalPeriod final : public SyncPeriod {
     require(steps >= 1, "a period must be at least 1 step");
   }
   Step at(Step done, double, Step left) const override { return done < switch_step_ ? Step{1} : clipped(steps_, left); }
+  Step synchronous_steps() const override { return switch_step_; }
 
  private:
   Step switch_step_;
@@ -80,7 +81,7 @@ class PowerPeriod final : public SyncPeriod {
 namespace {
 
 const Key period_steps{"steps", "Steps from one average to the next.", "steps"};
-const Key switch_step{"switch_step", "Before this step models are averaged at every step.", "steps"};
+const Key switch_step{"switch_step", "Before this step gradients are averaged, at every step.", "steps"};
 
 std::unique_ptr<const SyncPeriod> read_constant(Settings& settings, const SyncPeriodContext&) {
   return make_constant_period(settings.integer(period_steps, 1, most));
@@ -124,9 +125,10 @@ constexpr std::array rules = {
                   "averages every max(minimum, floor((coefficient / learning rate)^power)) steps; power 2 is the "
                   "quadratic synchronisation rule (QSR)",
                   read_power},
-    SyncPeriodRow{"post-local", "averages every step before `switch_step`, every `steps` steps after it",
+    SyncPeriodRow{"post-local", "synchronous SGD before `switch_step`, averages every `steps` steps after it",
                   read_post_local},
-    SyncPeriodRow{"swap", "averages every step before `switch_step`, then once more at the very end (SWAP)", read_swap},
+    SyncPeriodRow{"swap", "synchronous SGD before `switch_step`, then a single average at the very end (SWAP)",
+                  read_swap},
 };
 
 }  // namespace

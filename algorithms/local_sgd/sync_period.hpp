@@ -6,6 +6,8 @@
 // Cost:    one call per round.
 // Differs: every rule stops at the last step, so the last average falls on it; the reference code leaves
 //          the last T mod H steps of a constant period un-averaged. `maximum` caps what eta -> 0 asks for.
+//          SWAP's workers go on with the batch, the schedule and the sampling of the first phase; the paper gives
+//          the second phase its own.
 // Checks:  periods of a whole training against golden sequences; coefficient = 0 equals constant.
 #pragma once
 
@@ -27,6 +29,9 @@ class SyncPeriod {
   // learning_rate: of the round's first step; left: steps until the end of the training.
   // Result in [1, max(left, 1)].
   virtual Step at(Step done, double learning_rate, Step left) const = 0;
+
+  // Steps at the beginning that are no rounds: synchronous SGD, whose gradients are averaged.
+  virtual Step synchronous_steps() const { return {}; }
 };
 
 // H steps, for ever.
@@ -45,10 +50,10 @@ struct PowerPeriodOptions {
 };
 std::unique_ptr<const SyncPeriod> make_power_period(const PowerPeriodOptions& options);
 
-// H = 1 before `switch_step`, constant from then on.
+// Synchronous SGD before `switch_step`, then a constant H.
 std::unique_ptr<const SyncPeriod> make_post_local_period(Step switch_step, Step steps);
 
-// H = 1 before `switch_step`, then a single round to the end (SWAP).
+// Synchronous SGD before `switch_step`, then a single round to the end (SWAP).
 std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step);
 
 // The four above throw std::invalid_argument for a period below 1, a maximum below the minimum, negative
