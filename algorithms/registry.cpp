@@ -101,7 +101,10 @@ std::unique_ptr<Algorithm> make_baseline() { return std::make_unique<SyncSgd>();
 
 std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmContext& context) {
   const AlgorithmRow* const row = settings.row({"algorithm", "The method."}, algorithms());
-  return row ? row->make(settings, context) : nullptr;
+  auto algorithm = row ? row->make(settings, context) : nullptr;
+  const auto average = read_moving_average(settings);
+  if (algorithm) algorithm->average_publications(average);
+  return algorithm;
 }
 
 }  // namespace syncopate

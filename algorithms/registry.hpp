@@ -24,7 +24,7 @@ std::span<const AlgorithmRow> algorithms();
 // The method that others are compared with: what stands in for it where an experiment file does not name it.
 std::unique_ptr<Algorithm> make_baseline();
 
-// The keys of [[methods]] besides `algorithm` and `label` are the algorithm's own.
+// The keys of [[methods]] besides `algorithm`, `label` and the table `average` are the algorithm's own.
 // An unknown name is a fault of the settings, and the result null.
 std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmContext& context);
 

@@ -10,7 +10,9 @@
 namespace syncopate {
 
 Participant::Participant(const RunContext& context, Rank rank)
-    : context_(context), rank_(rank), size_(context.cluster.workers()), model_(context.initial_model) {}
+    : context_(context), rank_(rank), size_(context.cluster.workers()), model_(context.initial_model) {
+  if (context.average && is_heard()) average_ = std::make_unique<MovingAverage>(*context.average, model());
+}
 
 Step Participant::file_step() const {
   const Step planned = step_ - added_steps_;
@@ -82,6 +84,10 @@ void Participant::take_step(const Gradient& gradient, const StepOptions& options
 
 void Participant::publish(Publication publication) {
   if (!is_heard()) return;
+  if (average_ && publication.ensemble.empty()) {
+    if (publication.model == model_) publication.model = model();
+    publication.model = average_->take_in(publication.model, context_.training);
+  }
   publication.step = file_step();
   publication.time = now();
   publication.samples = (agreed_ ? agreed_->micro_batches : kept_total_) * context_.samples_per_micro_batch;

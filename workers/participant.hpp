@@ -13,6 +13,7 @@
 #include "workers/derived_once.hpp"
 #include "workers/random/random.hpp"
 #include "workers/training/learning_rate.hpp"
+#include "workers/training/moving_average.hpp"
 #include "workers/training/training.hpp"
 #include "workers/units/units.hpp"
 
@@ -32,12 +33,13 @@ struct RunContext {
   Training& training;
   const LearningRate& learning_rate;
   Budget budget{};
-  int micro_batches = 1;                       // M: micro-batches per optimizer step and worker
-  std::int64_t samples_per_micro_batch = 1;    // for the samples budget and the reports
-  RunObserver* observer = nullptr;             // may be null
-  ModelStatePtr initial_model{};               // where all start; null in time-only runs
-  std::uint64_t seed = 0;                      // of methods' own random choices
-  std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: never
+  int micro_batches = 1;                          // M: micro-batches per optimizer step and worker
+  std::int64_t samples_per_micro_batch = 1;       // for the samples budget and the reports
+  RunObserver* observer = nullptr;                // may be null
+  ModelStatePtr initial_model{};                  // where all start; null in time-only runs
+  std::uint64_t seed = 0;                         // of methods' own random choices
+  std::vector<std::optional<Step>> data_of{};     // steps after which a worker has used up its data; empty: never
+  std::optional<MovingAverageOptions> average{};  // of what is published; none: that itself
   std::shared_ptr<DerivedOnce> derived = std::make_shared<DerivedOnce>();  // of the workers of this process
 };
 
@@ -106,7 +108,8 @@ class Participant {
   bool has_left(Rank worker) const { return context_.cluster.has_left(rank_, worker); }
 
   // "This is the global model now": the observer decides whether to evaluate. Only the publication of worker 0, or of
-  // the one server, counts, so that every worker may run the same line.
+  // the one server, counts, so that every worker may run the same line. Where the run asks for it, what is evaluated is
+  // the moving average of what is published (not of an ensemble).
   void publish() { publish(model_); }
   void publish(const ModelStatePtr& model) {
     if (is_heard()) publish(Publication{.model = model});
@@ -136,6 +139,7 @@ class Participant {
   Step added_steps_{};
   double rate_factor_ = 1;  // of a server's last step
   std::optional<AgreedProgress> agreed_;
+  std::unique_ptr<MovingAverage> average_;  // of its publications
   // What every step touches, together.
   const RunContext& context_;  // one for all workers, so that it stays in the cache
   Rank rank_;

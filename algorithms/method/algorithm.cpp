@@ -6,7 +6,9 @@ namespace syncopate {
 
 void Algorithm::serve(Server&) const { throw std::logic_error("this algorithm has no server"); }
 
-RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& context) {
+RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& given) {
+  RunContext context = given;
+  context.average = algorithm.average();
   const Cluster::Program work = [&](Rank rank) {
     Worker worker(context, rank);
     algorithm.run(worker);

@@ -23,6 +23,13 @@ class Algorithm {
   virtual Traits traits() const { return {}; }
   // What formulas say of its time, as many as there are for it.
   virtual Forecast forecast(const PredictionInput&) const { return Forecast::none(); }
+
+  // Whether the moving average of what it publishes is evaluated, which any method may be told (table `average`).
+  void average_publications(const std::optional<MovingAverageOptions>& average) { average_ = average; }
+  const std::optional<MovingAverageOptions>& average() const { return average_; }
+
+ private:
+  std::optional<MovingAverageOptions> average_;
 };
 
 // What an algorithm may need to know to check its settings.

@@ -14,9 +14,6 @@ void BackupWorkers::run(Worker& worker) const {
 }
 
 void BackupWorkers::serve(Server& server) const {
-  ModelStatePtr average = options_.average_decay ? server.model() : nullptr;
-  const double decay = options_.average_decay.value_or(0);
-  const auto take_in = [&] { average = server.combine({{decay, average}, {1 - decay, server.model()}}); };
   while (server.budget_left()) {
     if (cancels()) server.send_model(Receivers::all);
     Gradient sum;
@@ -30,11 +27,9 @@ void BackupWorkers::serve(Server& server) const {
       accepted.push_back(message->from);
     }
     if (accepted.empty()) return;  // all workers have left
-    if (average && lags()) take_in();
     const auto count = static_cast<int>(accepted.size());
     server.descend(sum / (count * server.micro_batches()), {.rate_factor = rate_factor(count)});
-    if (average && !lags()) take_in();
-    average ? server.publish(average) : server.publish();
+    server.publish();
   }
 }
 
@@ -46,7 +41,6 @@ Forecast BackupWorkers::forecast(const PredictionInput& input) const {
 
 std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context) {
   using Late = BackupOptions::Late;
-  using Averaged = BackupOptions::Averaged;
   using Rate = BackupOptions::Rate;
   constexpr std::int64_t most_servers = 1000;
   BackupOptions options;
@@ -57,20 +51,13 @@ std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const Algorit
                                  {{"finish", Late::finish}, {"cancel", Late::cancel}}, options.late);
   options.rate = settings.choice({"learning_rate", "The file's learning rate, or that times the quorum."},
                                  {{"as-given", Rate::as_given}, {"times-quorum", Rate::times_quorum}}, options.rate);
-  if (settings.has("average")) {
-    Settings average = settings.section({"average", "A moving average of the model, which is then what is evaluated."});
-    options.average_decay = average.number({"decay", "Share of the average that each update keeps (alpha)."},
-                                           Range{.low = 0, .high = 1, .high_open = true}, 0.9999);
-    options.averaged = average.choice(
-        {"of", "Whether it takes in the model that a step began with, or the one that the step leads to."},
-        {{"before-update", Averaged::before_update}, {"after-update", Averaged::after_update}}, options.averaged);
-  }
   options.servers = static_cast<int>(
       settings.integer({"servers", "How many servers share the model, a slice each."}, 1, most_servers, 1));
   if (options.servers > 1 && options.late == BackupOptions::Late::cancel)
     settings.fault("servers", "must be 1 with late = \"cancel\": each server would cancel at its own time");
-  if (options.servers > 1 && options.average_decay)
-    settings.fault("servers", "must be 1 with average: workers, who assemble the model, do not have the average");
+  if (options.servers > 1 && settings.has("average"))
+    settings.fault("servers",
+                   "must be 1 with average: worker 0, which assembles the model, does not see every version");
   return std::make_unique<BackupWorkers>(context.workers - static_cast<int>(backups), options);
 }
 

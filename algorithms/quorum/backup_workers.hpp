@@ -1,11 +1,11 @@
 // Synchronous SGD with backup workers: a server averages the first N of N + b gradients of a step.
 // Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", Algorithms 3 and 4.
-// Shapes:  gradient, parameters, average: (P,) flat float32.
+// Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N + b models down and up to N + b gradients up, P floats each, shared by the servers.
 // Differs: a late worker adopts the newest model and its step (the paper's pseudo-code is silent). Late work goes
 //          on and is dropped on arrival, as in the paper; late = "cancel" stops it. Each of several servers takes
 //          its own first N; all wait for all slices of a version, and worker 0 publishes what it has assembled.
-//          N falls to the number of workers that are left. The average begins at the initial model.
+//          N falls to the number of workers that are left. The paper's averaged parameters: table `average`.
 // Checks:  b = 0 equals synchronous SGD bit for bit; dropped exactly if the step differs; divisor N x M.
 #pragma once
 
@@ -20,19 +20,13 @@ struct BackupOptions {
     finish,  // a late worker finishes its gradient, which is dropped when it arrives (the paper)
     cancel,  // every new model goes to all, and ends what they are at: a step takes the N-th fastest worker's time
   };
-  enum class Averaged {
-    before_update,  // the average of step t takes in the model that the step began with (the paper)
-    after_update,   // the model that it leads to
-  };
   enum class Rate {
     as_given,      // the file's learning rate
     times_quorum,  // the file's, times the number of gradients in the mean (the paper: 0.045 N)
   };
   Late late = Late::finish;
-  std::optional<double> average_decay{};  // alpha: of the average of the parameters, which is then what is published
-  Averaged averaged = Averaged::before_update;
   Rate rate = Rate::as_given;
-  int servers = 1;  // more: without cancellation and average
+  int servers = 1;  // more: without cancellation and a moving average
 };
 
 class BackupWorkers : public Algorithm {
@@ -47,7 +41,6 @@ class BackupWorkers : public Algorithm {
 
  private:
   bool cancels() const { return options_.late == BackupOptions::Late::cancel; }
-  bool lags() const { return options_.averaged == BackupOptions::Averaged::before_update; }
   double rate_factor(int count) const { return options_.rate == BackupOptions::Rate::times_quorum ? count : 1; }
 
   int quorum_;

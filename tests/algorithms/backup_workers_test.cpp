@@ -9,15 +9,20 @@
 #include <vector>
 
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/step_times.hpp"
-#include "workers/settings/settings_document.hpp"
-#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {
 
 using Late = BackupOptions::Late;
-using Averaged = BackupOptions::Averaged;
+using Of = MovingAverageOptions::Of;
+
+BackupWorkers averaged(int quorum, const BackupOptions& options, const MovingAverageOptions& average) {
+  BackupWorkers method(quorum, options);
+  method.average_publications(average);
+  return method;
+}
 
 TEST(BackupWorkers, WithoutBackupsEqualsSynchronousSgdBitForBit) {
   const SimulatedRun setup{.workers = 4,
@@ -134,8 +139,8 @@ TEST(BackupWorkers, AGradientThatCrossesTheNewModelIsDroppedAlsoWithCancellation
 TEST(BackupWorkers, TheAverageTakesInTheModelBeforeOrAfterEachUpdate) {
   constexpr double rate = 0.3, decay = 0.8;
   const SimulatedRun setup{.workers = 3, .rate = rate, .budget = {.steps = 12}};
-  const auto before = setup.run(BackupWorkers(3, {.average_decay = decay}));
-  const auto after = setup.run(BackupWorkers(3, {.average_decay = decay, .averaged = Averaged::after_update}));
+  const auto before = setup.run(averaged(3, {}, {.decay = decay}));
+  const auto after = setup.run(averaged(3, {}, {.decay = decay, .of = Of::after_update}));
   for (std::size_t i = 0; i < 4; ++i) {
     double theta = 1, average_before = 1, average_after = 1;
     for (int step = 0; step < 12; ++step) {
@@ -153,8 +158,8 @@ TEST(BackupWorkers, TheAverageTakesInTheModelBeforeOrAfterEachUpdate) {
 
 TEST(BackupWorkers, AnAverageWithoutMemoryIsTheModelAndLagsOneStepInThePaper) {
   SimulatedRun setup{.workers = 4, .momentum = 0.9, .budget = {.steps = 9}};
-  const auto after = setup.run(BackupWorkers(3, {.average_decay = 0, .averaged = Averaged::after_update}));
-  const auto lagging = setup.run(BackupWorkers(3, {.average_decay = 0}));
+  const auto after = setup.run(averaged(3, {}, {.decay = 0, .of = Of::after_update}));
+  const auto lagging = setup.run(averaged(3, {}, {.decay = 0}));
   EXPECT_EQ(after.parameters, setup.run(BackupWorkers(3)).parameters);
   setup.budget.steps = Step{8};
   EXPECT_EQ(lagging.parameters, setup.run(BackupWorkers(3)).parameters);
@@ -186,17 +191,15 @@ TEST(BackupWorkers, ALearningRateTimesTheQuorumFallsWithTheWorkersThatAreLeft) {
     rates.push_back(rate * (3 - first));
   }
   for (const Late late : {Late::finish, Late::cancel}) {
-    BackupOptions options{.late = late, .rate = BackupOptions::Rate::times_quorum};
+    const BackupOptions options{.late = late, .rate = BackupOptions::Rate::times_quorum};
     const auto outcome = setup.run(BackupWorkers(3, options));
     ASSERT_EQ(outcome.publications.size(), rates.size());
     for (std::size_t i = 0; i < rates.size(); ++i)
       EXPECT_DOUBLE_EQ(outcome.publications[i].learning_rate, rates[i]) << i;
-    options.average_decay = decay;
-    options.averaged = Averaged::after_update;
-    const auto averaged = setup.run(BackupWorkers(3, options));
+    const auto of_average = setup.run(averaged(3, options, {.decay = decay, .of = Of::after_update}));
     for (std::size_t i = 0; i < theta.size(); ++i) {
       EXPECT_NEAR(outcome.parameters[i], theta[i], 1e-4);
-      EXPECT_NEAR(averaged.parameters[i], average[i], 1e-4);
+      EXPECT_NEAR(of_average.parameters[i], average[i], 1e-4);
     }
   }
 }
@@ -317,10 +320,7 @@ TEST(BackupWorkersStepTimes, SlowWorkersCostNothing) {
 }
 
 std::string faults_of(const std::string& keys) {
-  SettingsDocument document(parse_toml("[method]\n" + keys, "test.toml"));
-  Settings settings = document.root().section("method");
-  make_backup_workers(settings, {.workers = 8});
-  return document.check().report();
+  return read_method("algorithm = \"backup-workers\"\n" + keys, {.workers = 8}).faults;
 }
 
 TEST(BackupWorkersSettings, AreReadAndChecked) {

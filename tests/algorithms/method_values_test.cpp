@@ -58,6 +58,11 @@ void expect_same_run(const std::string& written, const Algorithm& made) {
   EXPECT_EQ(outcome.totals.dropped, expected.totals.dropped);
 }
 
+BackupWorkers averaged(BackupWorkers method, const MovingAverageOptions& average) {
+  method.average_publications(average);
+  return method;
+}
+
 std::shared_ptr<const SyncPeriod> every(int steps) { return make_constant_period(steps); }
 const std::string every_3 = "period = { rule = \"constant\", steps = 3 }\n";
 const std::string reset = "moments = \"reset\"\n";
@@ -67,13 +72,12 @@ TEST(MethodValues, OfServersWithAQuorumArriveAsWritten) {
   const std::string backup_workers = "algorithm = \"backup-workers\"\n";
   expect_same_run(backup_workers + "backups = 1", BackupWorkers(3));
   expect_same_run(backup_workers + "backups = 0\nservers = 2", BackupWorkers(4, {.servers = 2}));
-  expect_same_run(backup_workers +
-                      "backups = 2\nlate = \"cancel\"\nlearning_rate = \"times-quorum\"\n"
-                      "average = { decay = 0.75, of = \"after-update\" }",
-                  BackupWorkers(2, {.late = BackupOptions::Late::cancel,
-                                    .average_decay = 0.75,
-                                    .averaged = BackupOptions::Averaged::after_update,
-                                    .rate = BackupOptions::Rate::times_quorum}));
+  expect_same_run(
+      backup_workers +
+          "backups = 2\nlate = \"cancel\"\nlearning_rate = \"times-quorum\"\n"
+          "average = { decay = 0.75, of = \"after-update\" }",
+      averaged(BackupWorkers(2, {.late = BackupOptions::Late::cancel, .rate = BackupOptions::Rate::times_quorum}),
+               {.decay = 0.75, .of = MovingAverageOptions::Of::after_update}));
   const std::string tokens = "algorithm = \"backup-tokens\"\n";
   expect_same_run(tokens + "backups = 1", BackupTokens(3));
   expect_same_run(tokens + "quorum = 6\ninitial_tokens = 3", BackupTokens(6, 3));

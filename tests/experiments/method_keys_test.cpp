@@ -84,7 +84,7 @@ const std::vector<KeyCase> quorums = {
      {"methods.0.backups=2", "methods.0.late='cancel'", "methods.0.learning_rate='times-quorum'",
       "methods.0.average={decay=0.5}", "methods.0.servers=2"}},
     {{method("'backup-workers',backups=1,average={decay=0.5}")},
-     {"methods.0.average.decay=0.6", "methods.0.average.of='after-update'"}},
+     {"methods.0.average.decay=0.6", "methods.0.average.of='after-update'", "methods.0.average.num_updates=true"}},
     {{method("'backup-tokens',backups=1")}, {"methods.0.backups=2", "methods.0.initial_tokens=6"}},
     {{method("'backup-tokens',quorum=3")}, {"methods.0.quorum=2"}},
     {{method("'backup-all-reduce',backups=1")}, {"methods.0.backups=2"}},
