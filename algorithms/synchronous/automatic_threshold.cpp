@@ -64,6 +64,8 @@ class AutomaticThreshold final : public DropThreshold {
         const Duration by_step = step.ends[m] - std::exchange(before, step.ends[m]);
         times_.push_back(to_seconds(times_micro_batches() ? step.times[m] : by_step));
       }
+      // What a longer step has besides counts as one of no time, which is kept where this step's last is.
+      for (auto m = std::ssize(step.ends); m < step.offered_at_most; ++m) times_.push_back(0);
       // To the start of the next step, so that what is neither computing nor waiting is T^c.
       duration_ += worker.now() - step.start;
       const Step recorded = steps_ - rule_.options_.warmup_steps;

@@ -14,7 +14,7 @@ class CarryOver final : public DropCompensation::Course {
 
   StepWork next(Worker& worker) override {
     samples_ = std::exchange(carried_, {});
-    *work_ = fresh_work(worker, worker.step(), worker.micro_batches());
+    *work_ = fresh_work(worker, worker.step().value() * worker.micro_batches(), worker.micro_batches());
     (*work_).earlier = samples_;
     planned_ = (*work_).size();
     return *work_;

@@ -9,14 +9,13 @@
 
 namespace syncopate {
 
-// With count = M they are those of the step.
-StepWork fresh_work(const Worker& worker, Step step, int count) {
+StepWork fresh_work(const Worker& worker, std::int64_t first, int count) {
   const int m = worker.micro_batches();
-  const std::int64_t first = step.value() * count;
   return {.fresh = {worker.rank(), Step{first / m}, static_cast<int>(first % m)},
           .fresh_count = static_cast<std::size_t>(count),
           .micro_batches = m,
-          .offered = count};
+          .offered = count,
+          .offered_at_most = count};
 }
 
 namespace {
@@ -32,12 +31,33 @@ class NoCompensation final : public DropCompensation {
 class LargerBatch final : public DropCompensation {
  public:
   explicit LargerBatch(double redundancy) : redundancy_(redundancy) {}
-  // The small subtrahend keeps a whole number whole that the product has left just above.
   std::unique_ptr<Course> begin(Worker& worker) const override {
-    return std::make_unique<FreshWork>(static_cast<int>(std::ceil(worker.micro_batches() * (1 + redundancy_) - 1e-9)));
+    return std::make_unique<Steps>(worker.micro_batches() * (1 + redundancy_));
   }
 
  private:
+  class Steps final : public Course {
+   public:
+    explicit Steps(double per_step) : per_step_(per_step) {}
+    StepWork next(Worker& worker) override {
+      const std::int64_t first = offered_before(worker.step());
+      offered_ = static_cast<int>(offered_before(worker.step() + 1) - first);
+      StepWork work = fresh_work(worker, first, offered_);
+      work.offered_at_most = static_cast<int>(std::ceil(per_step_ - 1e-6));
+      return work;
+    }
+    std::int64_t computed(std::size_t) override { return offered_; }
+
+   private:
+    // The small addend keeps a whole number whole that the product has left just below.
+    std::int64_t offered_before(Step step) const {
+      return static_cast<std::int64_t>(std::floor(static_cast<double>(step.value()) * per_step_ + 1e-6));
+    }
+
+    double per_step_;  // M'
+    int offered_ = 0;
+  };
+
   double redundancy_;
 };
 
@@ -64,7 +84,7 @@ constexpr std::array rows = {
     DropCompensationRow{"none", "dropped micro-batches are lost", read_none},
     DropCompensationRow{"extra-steps", "the run goes on until it has computed as much as was planned",
                         read_extra_steps},
-    DropCompensationRow{"larger-batch", "workers have more micro-batches to compute than a step is divided by",
+    DropCompensationRow{"larger-batch", "steps have more micro-batches, by the share `redundancy` on average",
                         read_larger_batch},
     DropCompensationRow{"recompute", "dropped micro-batches are computed before the next epoch, in additional steps",
                         read_recomputation},

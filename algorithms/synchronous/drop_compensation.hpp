@@ -4,9 +4,10 @@
 // Shapes:  lists of micro-batches.   Units: redundancy R = M / (mean number computed) - 1, a fraction.
 // Cost:    larger batch: R more micro-batches per step; the others: see each one's header.
 // Differs: the paper does not say how a batch is enlarged; here: more micro-batches, whose samples are the next of the
-//          worker's data.
+//          worker's data. Where M' = M (1 + R) is no whole number, steps have the one below or the one above, so that
+//          M' is met on average. A step's divisor goes by its own M'.
 // Checks:  nothing dropped: nothing changes; extra steps compute as many samples as were planned; after
-//          re-computation and carry-over each micro-batch was computed exactly once.
+//          re-computation and carry-over each micro-batch was computed exactly once; n steps offer floor(n M').
 #pragma once
 
 #include <cstddef>
@@ -26,9 +27,10 @@ struct StepWork {
   std::span<const MicroBatch> earlier{};  // valid until the next step
   MicroBatch fresh{};                     // the first of the next ones
   std::size_t fresh_count = 0;
-  int micro_batches = 1;  // M, of which there are as many in each step of the data
-  int offered = 0;        // micro-batches of a usual step
-  bool usual = true;      // false: a step added to the run, without a threshold
+  int micro_batches = 1;    // M, of which there are as many in each step of the data
+  int offered = 0;          // micro-batches of a usual step
+  int offered_at_most = 0;  // of the longest one
+  bool usual = true;        // false: a step added to the run, without a threshold
 
   std::size_t size() const { return earlier.size() + fresh_count; }
   MicroBatch operator[](std::size_t i) const {
@@ -39,8 +41,8 @@ struct StepWork {
   }
 };
 
-// The next `count` micro-batches of the worker's data in this step, as if every step before had taken as many.
-StepWork fresh_work(const Worker& worker, Step step, int count);
+// `count` micro-batches of the worker's data, after the `first` that the steps before have taken.
+StepWork fresh_work(const Worker& worker, std::int64_t first, int count);
 
 class DropCompensation {
  public:
@@ -69,7 +71,7 @@ class FreshWork : public DropCompensation::Course {
  public:
   explicit FreshWork(int offered) : offered_(offered) {}
 
-  StepWork next(Worker& worker) override { return fresh_work(worker, worker.step(), offered_); }
+  StepWork next(Worker& worker) override { return fresh_work(worker, worker.step().value() * offered_, offered_); }
   std::int64_t computed(std::size_t) override { return offered_; }
 
  private:
@@ -78,7 +80,7 @@ class FreshWork : public DropCompensation::Course {
 
 std::shared_ptr<const DropCompensation> make_no_compensation();
 
-// M (1 + R) micro-batches per step, rounded up.
+// M (1 + R) micro-batches per step, on average.
 std::shared_ptr<const DropCompensation> make_larger_batch(double redundancy);
 
 // What a compensation's settings depend on.

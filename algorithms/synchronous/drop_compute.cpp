@@ -17,7 +17,7 @@ void DropCompute::run(Worker& worker) const {
     const StepWork work = compensation->next(worker);
     const Duration tau = work.usual ? threshold->current() : longest_duration;
     const Deadline deadline(later(worker.now(), tau), options_.preempt, options_.forward_share);
-    step.begin(worker.now(), work.offered, threshold->times_micro_batches());
+    step.begin(worker.now(), work.offered, work.offered_at_most, threshold->times_micro_batches());
     Gradient sum;
     for (std::size_t m = 0; m < work.size(); ++m) {
       const auto gradient = worker.compute_gradient(work[m], deadline);
@@ -36,7 +36,7 @@ void DropCompute::run(Worker& worker) const {
 }
 
 double DropCompute::divisor(const Worker& worker, const Gradient& sum, int offered, double drop_rate) const {
-  if (options_.normalisation == Normalisation::constant) return worker.size() * worker.micro_batches();
+  if (options_.normalisation == Normalisation::constant) return worker.size() * offered;
   if (options_.normalisation == Normalisation::mean_rate) return worker.size() * offered * (1 - drop_rate);
   return static_cast<double>(std::max<std::int64_t>(sum.micro_batches(), 1));  // a sum of nothing is zero
 }

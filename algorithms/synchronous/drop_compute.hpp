@@ -5,8 +5,9 @@
 //          gradients per worker; what the threshold's rule and the compensation add.
 // Differs: preempt = "discard" (the paper: what is in flight is lost; default), "microbatch" or "backward" (the
 //          two reference codes: it finishes, or finishes once its backward pass began). normalisation =
-//          "constant" (paper and code: N x M; default), "computed" or "mean-rate" (this project's own). Both
-//          reference codes drop nothing in their first steps; here a fixed threshold holds from the first one.
+//          "constant" (paper and code: N x M, of a larger batch N x M'; default), "computed" or "mean-rate" (this
+//          project's own). Both reference codes drop nothing in their first steps; here a fixed threshold holds from
+//          the first one.
 // Checks:  threshold = inf equals synchronous SGD bit for bit; kept micro-batches by Eq. 5; each divisor.
 #pragma once
 
@@ -19,7 +20,7 @@ namespace syncopate {
 struct DropComputeOptions {
   // By what the sum of gradients is divided.
   enum class Normalisation {
-    constant,   // N x M: a dropped micro-batch counts as zero
+    constant,   // N x M, of a larger batch N x M': a dropped micro-batch counts as zero
     computed,   // how many there are
     mean_rate,  // how many there are on average, by the mean drop rate
   };

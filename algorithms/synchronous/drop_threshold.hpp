@@ -26,13 +26,15 @@ struct TimedStep {
   std::vector<Duration> times{};  // of the same, each by a timer of its own, if the rule asks for them
   Time arrival{};                 // at the all-reduce
   int offered = 0;                // micro-batches of a usual step without a threshold
+  int offered_at_most = 0;        // of the longest such step, where they alternate
   bool is_timed = false;          // whether `times` are asked for
 
-  void begin(Time now, int micro_batches, bool timed) {
+  void begin(Time now, int micro_batches, int at_most, bool timed) {
     start = now;
     ends.clear();
     times.clear();
     offered = micro_batches;
+    offered_at_most = at_most;
     is_timed = timed;
   }
   // The micro-batch computed last.

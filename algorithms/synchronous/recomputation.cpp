@@ -18,7 +18,7 @@ class Recomputation final : public DropCompensation::Course {
     const int m = worker.micro_batches();
     const Step step = worker.step() - added_steps_;  // as the file plans them
     if (step.value() % every_steps_.value() == 0 && step > since_) begin_epoch(worker, step);
-    if (added_steps_left_ == 0) return work_ = fresh_work(worker, step, m);
+    if (added_steps_left_ == 0) return work_ = fresh_work(worker, step.value() * m, m);
     --added_steps_left_;
     ++added_steps_;
     const auto end = (*again_).begin() + std::min<std::ptrdiff_t>(m, std::ssize(*again_));

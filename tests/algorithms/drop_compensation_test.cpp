@@ -6,9 +6,11 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "algorithms/synchronous/adaptive_threshold.hpp"
+#include "algorithms/synchronous/automatic_threshold.hpp"
 #include "algorithms/synchronous/carry_over.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/extra_steps.hpp"
@@ -104,7 +106,7 @@ TEST(ExtraSteps, TheScheduleStaysAtItsEndOrIsStretched) {
   }
 }
 
-TEST(LargerBatch, OffersMoreAndDividesByTheSame) {
+TEST(LargerBatch, OffersMoreAndDividesByWhatItOffers) {
   const auto objective = std::make_shared<PullObjective>();
   SimulatedRun setup = uneven(1, objective);
   setup.rate = 0.5;
@@ -117,7 +119,7 @@ TEST(LargerBatch, OffersMoreAndDividesByTheSame) {
   EXPECT_EQ(objective->evaluated, std::set(kept.begin(), kept.end()));
   double sum = 0;
   for (const MicroBatch& micro_batch : kept) sum += 1.0 - PullObjective::target(micro_batch, 0);
-  EXPECT_NEAR(outcome.parameters[0], 1 - 0.5 * sum / 9, 1e-5);
+  EXPECT_NEAR(outcome.parameters[0], 1 - 0.5 * sum / 12, 1e-5);
 }
 
 // Of the four micro-batches that are offered to each worker a fifth is expected to be dropped: 3 x 4 x 0.8 are left on
@@ -146,11 +148,53 @@ TEST(LargerBatch, NoSampleIsOfferedTwice) {
   expect_all_evaluated(*objective, 3, 4, 3);
 }
 
-TEST(LargerBatch, TheNumberIsRoundedUpButNotPastAWholeNumber) {
-  for (const auto& [redundancy, expected] : {std::pair(1.0 / 9, 10), {0.12, 11}, {0.0, 9}}) {
-    const SimulatedRun setup{.workers = 1, .micro_batches = 9, .budget = {.steps = 1}, .objective = nullptr};
-    EXPECT_EQ(setup.run(dropping(HUGE_VAL, make_larger_batch(redundancy))).rounds[0].kept, expected);
+// 12 micro-batches and 11 % more are 13.32: 13 or 14 in a step, 333 in 25 steps.
+TEST(LargerBatch, OffersAFractionalRedundancyOnAverage) {
+  for (const auto& [micro_batches, redundancy, steps, offered] : {std::tuple(12, 0.11, 25, 333),
+                                                                  {12, 0.11, 100, 1332},
+                                                                  {9, 1.0 / 9, 1000, 10'000},
+                                                                  {9, 0.0, 100, 900},
+                                                                  {1, 0.3, 10, 13}}) {
+    const SimulatedRun setup{
+        .workers = 2, .micro_batches = micro_batches, .budget = {.steps = steps}, .objective = nullptr};
+    const auto outcome = setup.run(dropping(HUGE_VAL, make_larger_batch(redundancy)));
+    EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>{offered, offered}));
+    const double mean = micro_batches * (1 + redundancy);
+    for (const StepRow& row : outcome.rounds) EXPECT_LT(std::abs(static_cast<double>(row.kept) / 2 - mean), 1);
   }
+}
+
+TEST(LargerBatch, OfAFractionalNumberOffersNoSampleTwice) {
+  const auto objective = std::make_shared<PullObjective>();
+  uneven(4, objective).run(dropping(HUGE_VAL, make_larger_batch(0.5)));  // 4, 5, 4 and 5 of 4.5
+  EXPECT_EQ(objective->evaluations, 3 * 18);
+  EXPECT_EQ(objective->evaluated.size(), 3u * 18);
+  expect_all_evaluated(*objective, 3, 6, 3);
+}
+
+// Each step goes along the mean of what it has: without drops no further than one of M micro-batches.
+TEST(LargerBatch, IsDividedByWhatEachStepOffers) {
+  constexpr double rate = 0.25;
+  SimulatedRun setup{.workers = 1, .micro_batches = 3, .rate = rate, .budget = {.steps = 2}};
+  const auto outcome = setup.run(dropping(HUGE_VAL, make_larger_batch(0.5)));
+  double theta = 1;
+  int number = 0;
+  for (const int offered : {4, 5}) {
+    double mean_target = 0;
+    for (int m = 0; m < offered; ++m, ++number)
+      mean_target += PullObjective::target({Rank{0}, number / 3, number % 3}, 0) / offered;
+    theta -= rate * (theta - mean_target);
+  }
+  EXPECT_NEAR(outcome.parameters[0], theta, 1e-5);
+}
+
+// Equal micro-batches of 1 s and a collective of 0.5 s: nothing is worth dropping, whether a step has 4 or 5.
+TEST(LargerBatch, OfAFractionalNumberIsSearchedForAThreshold) {
+  const SimulatedRun setup{.workers = 3, .micro_batches = 3, .budget = {.steps = 30}, .objective = nullptr};
+  const auto outcome = setup.run(
+      DropCompute({.threshold = make_automatic_threshold({.warmup_steps = Step{1}, .calibration_steps = Step{5}}),
+                   .compensation = make_larger_batch(0.5)}));
+  EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>(3, 15 * 4 + 15 * 5)));
 }
 
 TEST(Recomputation, WhatWasDroppedIsComputedBeforeTheNextEpoch) {
