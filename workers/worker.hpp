@@ -36,6 +36,12 @@ enum class Samples {
             // off has other durations when its turn comes again
 };
 
+// What a worker gets that is late for a partial all-reduce: of the sums since the last that it has got
+enum class MissedSums {
+  all,     // each, oldest first
+  newest,  // the newest, as from a single buffer; the others' steps are taken as done
+};
+
 struct SumOptions {
   bool is_counted = false;                // one number more goes along: how many micro-batches the sum has
   std::optional<std::int64_t> planned{};  // micro-batches of this worker's step: what is not in the sum was dropped;
@@ -113,9 +119,9 @@ class Worker final : public Participant {
   CollectiveResult finish(StartedCollective started, Here at = Here::current());
 
   // An all-reduce that does not wait for everybody (see Cluster). One step, `descend`, follows along each of
-  // the sums that it returns.
+  // the sums that it returns. Rounds are numbered like steps, on all workers alike.
   std::vector<PartialSum> partial_all_reduce_sum(Gradient gradient, const Activation& activation, LateGradient late,
-                                                 Here at = Here::current());
+                                                 MissedSums missed = MissedSums::all, Here at = Here::current());
 
   // For methods with neither collectives nor a server, after each step: it becomes part of a row of steps.csv.
   void report_steps();

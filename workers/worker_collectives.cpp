@@ -86,12 +86,16 @@ void Worker::barrier(Here at) {
 }
 
 std::vector<PartialSum> Worker::partial_all_reduce_sum(Gradient gradient, const Activation& activation,
-                                                       LateGradient late, Here at) {
+                                                       LateGradient late, MissedSums missed, Here at) {
   const Contribution contribution = contribution_with(gradient);
   auto sums = context_.cluster.partial_all_reduce(rank_, std::move(gradient), activation, late, contribution,
                                                   {"partial_all_reduce_sum", at});
   if (!sums.empty()) agreed_ = sums.back().agreement;
   recovery_.reset();
+  if (missed == MissedSums::newest && sums.size() > 1) {
+    step_ += std::ssize(sums) - 1;
+    sums.erase(sums.begin(), sums.end() - 1);
+  }
   return sums;
 }
 

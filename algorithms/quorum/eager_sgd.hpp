@@ -2,12 +2,17 @@
 // on (majority: on average half have arrived). Who is not there contributes nothing, and catches up later.
 // Source:  Li et al. 2020, "Taming Unbalanced Training Workloads in Deep Learning with Partial Collective Operations".
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    one all-reduce of P floats per step, whoever takes part.
-// Differs: the mean is over all N workers: one that contributes nothing counts as zero. What becomes of a gradient
-//          that comes too late is a choice: late = "accumulate" (as we understand the paper; not confirmed in its
-//          text) adds it to the next contribution, late = "drop" is our reading of the released ResNet code. With
-//          solo that code makes every 32nd round wait for all: `synchronous_every`.
-// Checks:  every round synchronous equals synchronous SGD bit for bit; (N + 1) / 2 contributors on average
+// Cost:    one all-reduce of P floats per step, whoever takes part; one more per average.
+// Differs: the mean is over all N workers: one that contributes nothing counts as zero. Three forms, whose parts can be
+//          chosen one by one. "paper" (default; as we understand it, not confirmed in its text): a late gradient is
+//          added to the next contribution; of the sums that it has missed a late worker gets the newest alone, since
+//          there is one receive buffer, so that models drift apart; they are averaged now and then (how often is this
+//          project's choice). "released" (our reading of the ResNet code): a late gradient is overwritten, models are
+//          not averaged, with solo every 32nd round waits for all. "replayed" (this project's): nothing is lost; a late
+//          worker steps along every sum in order, so that all models are equal after as many steps. Here a late worker
+//          comes to the newest round next, there it may go through each.
+// Checks:  hand-worked timelines of both kinds of late workers; every round synchronous equals synchronous SGD bit for
+// bit; (N + 1) / 2 contributors on average
 //          (majority); step times of solo under exponential times.
 #pragma once
 
@@ -19,7 +24,9 @@ struct EagerOptions {
   enum class Activation { solo, majority };
   Activation activation = Activation::solo;
   LateGradient late = LateGradient::accumulate;
+  MissedSums missed = MissedSums::newest;
   Step synchronous_every{0};  // 0: never
+  Step average_every{0};      // 0: never; nor once a worker has left
 };
 
 class EagerSgd : public Algorithm {
@@ -32,7 +39,9 @@ class EagerSgd : public Algorithm {
   }
 
  private:
-  Activation activation(const Worker& worker) const;
+  // Whether every so many rounds end with this one.
+  static bool ends(Step every, Step round);
+  Activation activation(const Worker& worker, Step round) const;
 
   EagerOptions options_;
 };

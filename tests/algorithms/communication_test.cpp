@@ -53,6 +53,7 @@ const std::vector<Method> methods = {
     {"backup-all-reduce", "backups = 2", S, 0, S* A},
     {"eager-sgd", "activation = \"solo\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"", S, 0, S* A},
+    {"eager-sgd", "activation = \"majority\"\naverage_every = 4", S + S / 4, 0, (S + S / 4) * A},
     {"async-sgd", "", 0, M_and_G, M_and_G* P},
     {"softsync", "splitting = 3", 0, M_and_G, M_and_G* P},
     // With slack 0 the N - 1 first of a round wait for its end; those of the last round get no model any more.

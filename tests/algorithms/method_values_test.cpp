@@ -82,10 +82,17 @@ TEST(MethodValues, OfServersWithAQuorumArriveAsWritten) {
   expect_same_run(tokens + "backups = 1", BackupTokens(3));
   expect_same_run(tokens + "quorum = 6\ninitial_tokens = 3", BackupTokens(6, 3));
   expect_same_run("algorithm = \"backup-all-reduce\"\nbackups = 1", BackupAllReduce(3));
-  expect_same_run("algorithm = \"eager-sgd\"\nactivation = \"solo\"", EagerSgd({.synchronous_every = 32}));
+  expect_same_run("algorithm = \"eager-sgd\"\nactivation = \"solo\"", EagerSgd({.average_every = 100}));
+  expect_same_run("algorithm = \"eager-sgd\"\nactivation = \"solo\"\nform = \"released\"",
+                  EagerSgd({.late = LateGradient::drop, .synchronous_every = 32}));
+  expect_same_run("algorithm = \"eager-sgd\"\nactivation = \"solo\"\nform = \"replayed\"",
+                  EagerSgd({.missed = MissedSums::all, .synchronous_every = 32}));
   expect_same_run(
-      "algorithm = \"eager-sgd\"\nactivation = \"majority\"\nlate = \"drop\"\nsynchronous_every = 3",
-      EagerSgd({.activation = EagerOptions::Activation::majority, .late = LateGradient::drop, .synchronous_every = 3}));
+      "algorithm = \"eager-sgd\"\nactivation = \"majority\"\nlate = \"drop\"\nsynchronous_every = 3\naverage_every = 4",
+      EagerSgd({.activation = EagerOptions::Activation::majority,
+                .late = LateGradient::drop,
+                .synchronous_every = 3,
+                .average_every = 4}));
 }
 
 TEST(MethodValues, OfAsynchronousMethodsArriveAsWritten) {

@@ -40,6 +40,12 @@ algorithm = "eager-sgd"
 activation = "solo"
 late = "drop"
 synchronous_every = 16
+average_every = 0
+[[methods]]
+label = "eager-sgd, replayed"
+algorithm = "eager-sgd"
+activation = "majority"
+form = "replayed"
 [[methods]]
 algorithm = "async-sgd"
 [[methods]]

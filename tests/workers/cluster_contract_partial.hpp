@@ -50,6 +50,7 @@ TEST_P(PartialContract, AQuorumOfAllIsAnAllReduce) {
                                                    {.kept = own.micro_batches(), .planned = 2}, here());
       ASSERT_EQ(sums.size(), 1u);
       EXPECT_EQ(sums[0].contributors, n);
+      EXPECT_EQ(sums[0].arrived, n);
       std::vector<float> expected(KnownObjective::size + 2, 0.0f);
       std::int64_t micro_batches = 0;
       for (int w = 0; w < n; ++w)
@@ -179,6 +180,7 @@ TEST_P(PartialContract, LateGradientsAreAddedToTheNextRound) {
       const auto results = arrive(cluster, self, step, {.rank = Rank{0}}, LateGradient::accumulate);
       ASSERT_EQ(results.size(), 1u);
       EXPECT_EQ(results[0].contributors, step == 0 ? 1 : n);
+      EXPECT_EQ(results[0].arrived, 1);
       EXPECT_EQ(results[0].sum.micro_batches(), step == 0 ? 1 : n);
       EXPECT_EQ(training.values(results[0].sum), sums[step]);
       if (self.value > 0) {

@@ -12,6 +12,7 @@ TEST_P(PartialContract, WorkersThatHaveEndedAreNotWaitedFor) {
     const auto sums = arrive(cluster, self, 0, {.quorum = n}, LateGradient::drop);
     ASSERT_EQ(sums.size(), 1u);
     EXPECT_EQ(sums[0].contributors, n - 1);
+    EXPECT_EQ(sums[0].arrived, n - 1);
     EXPECT_EQ(training.values(sums[0].sum), sum_of(0, n - 1, 0));
     // The one that the next round would wait for has ended: the first to come has it alone.
     if (self.value > 0) hear(cluster, self, 0);

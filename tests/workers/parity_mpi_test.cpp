@@ -106,6 +106,10 @@ TEST(Parity, DropComputeWithALargerBatchDividedByWhatWasComputed) {
                              .compensation = make_larger_batch(0.5)}));
 }
 
+TEST(Parity, EagerSgdWhoseModelsAreAveragedAfterEachRound) {
+  expect_parity(EagerSgd({.activation = EagerOptions::Activation::majority, .average_every = 1}));
+}
+
 TEST(Parity, RandomDrop) { expect_parity(RandomDrop(0.3, Step{2})); }
 
 TEST(Parity, DropComputeInsideLocalSgdWithoutAThreshold) {

@@ -176,6 +176,7 @@ class StartedCollective {
 struct PartialSum {
   Gradient sum{};
   int contributors = 0;  // workers whose gradients are in it
+  int arrived = 0;       // of these, who came in time
   AgreedProgress agreement{};
 };
 

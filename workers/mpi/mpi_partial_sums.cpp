@@ -141,6 +141,7 @@ void MpiPartialSums::conclude(PartialRound round) {
   stage_.rows.close(round.row, stage_.now(), agreement.bytes);
   RoundResult result{.micro_batches = round.micro_batches,
                      .contributors = round.contributors,
+                     .arrived = static_cast<std::int32_t>(std::ranges::count(round.arrived, 1)),
                      .in_time = false,
                      .wide = round.wide,
                      .agreement = agreement};
@@ -171,9 +172,11 @@ void MpiPartialSums::add_result(const RoundResult& result, FlatVector sum) {
     gradient = stage_.options.training.gradient_from(std::move(sum), result.micro_batches, {}, result.wide);
   if (result.wide) gradient.use_double_precision();
   gradient.mark_reduced();
-  results_.push_back(
-      {.sum = {.sum = std::move(gradient), .contributors = result.contributors, .agreement = result.agreement},
-       .in_time = result.in_time});
+  results_.push_back({.sum = {.sum = std::move(gradient),
+                              .contributors = result.contributors,
+                              .arrived = result.arrived,
+                              .agreement = result.agreement},
+                      .in_time = result.in_time});
 }
 
 }  // namespace syncopate

@@ -32,6 +32,7 @@ class MpiPartialSums {
   struct RoundResult {
     std::int64_t micro_batches = 0;
     std::int32_t contributors = 0;
+    std::int32_t arrived = 0;
     bool in_time = false;  // whether this worker was
     bool wide = false;
     AgreedProgress agreement;

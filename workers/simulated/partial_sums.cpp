@@ -99,6 +99,7 @@ void PartialSums::end_sum() {
   sum.mark_reduced();
   open_.results.push_back({.sum = std::move(sum),
                            .contributors = open_.contributors,
+                           .arrived = static_cast<int>(open_.arrived.size()),
                            .agreement = {.time = stage_.now(), .micro_batches = stage_.kept, .bytes = stage_.bytes}});
   ++open_.number;
   open_.under_way = false;
