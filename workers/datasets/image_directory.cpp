@@ -3,18 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "workers/datasets/byte_images.hpp"
 #include "workers/datasets/digest_cache.hpp"
 #include "workers/datasets/idx.hpp"
 #include "workers/files/content_hash.hpp"
 #include "workers/files/directory_check.hpp"
-#include "workers/training/vector_clones.hpp"
 
 namespace syncopate {
 namespace {
@@ -56,73 +54,14 @@ std::vector<std::int64_t> agreed_dimensions(const SplitFiles& files) {
   return images;
 }
 
-struct SplitData {
-  std::vector<std::uint8_t> pixels;  // (n, height * width)
-  std::vector<std::uint8_t> labels;  // (n,)
-};
-
-SplitData load_split(const SplitFiles& files, std::int64_t classes) {
-  SplitData data{.pixels = read_idx(files.images, 3).values, .labels = read_idx(files.labels, 1).values};
+ByteImages load_split(const SplitFiles& files, std::int64_t classes) {
+  ByteImages data{.pixels = read_idx(files.images, 3).values, .labels = read_idx(files.labels, 1).values};
   const auto bad = std::find_if(data.labels.begin(), data.labels.end(), [&](auto label) { return label >= classes; });
   if (bad != data.labels.end())
     throw DataFault(fmt::format("{}: label {} = {}; must be in 0 .. {}", files.labels.string(),
                                 bad - data.labels.begin(), *bad, classes - 1));
   return data;
 }
-
-// Subtraction first, so that there is no multiply-add that only some of the clones would fuse.
-SYNCOPATE_VECTOR_CLONES
-void normalise(std::span<const std::uint8_t> pixels, float mean, float scale, float* out) {
-  for (std::size_t p = 0; p < pixels.size(); ++p) out[p] = (static_cast<float>(pixels[p]) - mean) * scale;
-}
-
-class ImageDataset : public Dataset {
- public:
-  ImageDataset(const DatasetSize& size, SplitData train, SplitData test)
-      : size_(size), splits_{std::move(train), std::move(test)} {
-    normalise_by(splits_[0].pixels);
-  }
-
-  const DatasetSize& size() const override { return size_; }
-
-  void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
-    const SplitData& data = splits_[split == Split::train ? 0 : 1];
-    const auto features = static_cast<std::size_t>(size_.shape.features());
-    // Rows lie anywhere in memory: asking for them early halves the time of a gather.
-    constexpr std::size_t ahead = 2;
-    constexpr std::size_t cache_line = 64;
-    const auto fetch = [&](std::uint32_t sample) {
-      const std::uint8_t* row = data.pixels.data() + sample * features;
-      for (std::size_t p = 0; p < features; p += cache_line) __builtin_prefetch(row + p);
-    };
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      if (i + ahead < samples.size()) fetch(samples[i + ahead]);
-      normalise({data.pixels.data() + samples[i] * features, features}, mean_, scale_, inputs + i * features);
-      labels[i] = data.labels[samples[i]];
-    }
-  }
-
- private:
-  // Sums over bytes are exact in integers: a histogram gives the same constants in any order.
-  void normalise_by(std::span<const std::uint8_t> pixels) {
-    std::array<std::int64_t, 256> count{};
-    for (const auto pixel : pixels) ++count[pixel];
-    const auto n = static_cast<double>(pixels.size());
-    double mean = 0;
-    for (int value = 0; value < 256; ++value) mean += value * static_cast<double>(count[value]) / n;
-    double variance = 0;
-    for (int value = 0; value < 256; ++value)
-      variance += (value - mean) * (value - mean) * static_cast<double>(count[value]) / n;
-    const double deviation = variance > 0 ? std::sqrt(variance) : 1;
-    mean_ = static_cast<float>(mean);
-    scale_ = static_cast<float>(1 / deviation);
-  }
-
-  DatasetSize size_;
-  std::array<SplitData, 2> splits_;
-  float mean_ = 0;
-  float scale_ = 1;  // 1 / deviation
-};
 
 }  // namespace
 
@@ -150,8 +89,10 @@ std::string image_directory_hash(const path& directory) {
 
 std::shared_ptr<const Dataset> load_image_directory(const path& directory, std::int64_t classes) {
   const auto size = image_directory_size(directory, classes);
-  return std::make_shared<ImageDataset>(size, load_split(find_split(directory, "train"), classes),
-                                        load_split(find_split(directory, "t10k"), classes));
+  ByteImages train = load_split(find_split(directory, "train"), classes);
+  std::vector<PixelScale> scales = measured_scales(train.pixels, size.shape);
+  return make_byte_images(size, std::move(train), load_split(find_split(directory, "t10k"), classes),
+                          std::move(scales));
 }
 
 path find_fashion_mnist() {

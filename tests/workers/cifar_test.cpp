@@ -1,0 +1,128 @@
+#include "workers/datasets/cifar.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/workers/idx_files.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr std::size_t plane = 32 * 32;
+
+// One record: labels, and three planes of one value each.
+FileBytes record(const FileBytes& labels, std::uint8_t red, std::uint8_t green, std::uint8_t blue) {
+  FileBytes bytes = labels;
+  for (const std::uint8_t value : {red, green, blue}) bytes.insert(bytes.end(), plane, value);
+  return bytes;
+}
+
+FileBytes operator+(FileBytes a, const FileBytes& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+struct Sample {
+  std::vector<float> pixels = std::vector<float>(3 * plane);
+  std::int64_t label = -1;
+};
+
+Sample sample_of(const Dataset& dataset, Split split, std::uint32_t number) {
+  Sample sample;
+  dataset.gather(split, {&number, 1}, sample.pixels.data(), &sample.label);
+  return sample;
+}
+
+class Cifar : public IdxFiles {
+ protected:
+  void SetUp() override {
+    IdxFiles::SetUp();
+    write("data_batch_1.bin", record({3}, 0, 100, 255) + record({9}, 10, 20, 30));
+    for (const char* batch : {"2", "3", "4", "5"})
+      write(std::string("data_batch_") + batch + ".bin", record({static_cast<std::uint8_t>(*batch - '0')}, 1, 2, 3));
+    write("test_batch.bin", record({0}, 255, 0, 0));
+    write("train.bin", record({19, 99}, 4, 4, 4) + record({0, 1}, 6, 8, 4));
+    write("test.bin", record({7, 42}, 5, 6, 9));
+  }
+  std::string fault(CifarLabels labels = CifarLabels::ten) const {
+    return message_of<DataFault>([&] { load_cifar(directory_, labels, CifarScale::published); });
+  }
+};
+
+TEST_F(Cifar, FilesFollowEachOtherAndChannelsLieOneByOne) {
+  const auto dataset = load_cifar(directory_, CifarLabels::ten, CifarScale::published);
+  EXPECT_EQ(dataset->size().train, 6);
+  EXPECT_EQ(dataset->size().test, 1);
+  EXPECT_EQ(dataset->size().classes, 10);
+  EXPECT_EQ(dataset->size().shape, (SampleShape{.channels = 3, .height = 32, .width = 32}));
+  const Sample first = sample_of(*dataset, Split::train, 0);
+  EXPECT_EQ(first.label, 3);
+  // (pixel / 255 - mean) / deviation, by the constants of the reference codes.
+  EXPECT_NEAR(first.pixels[0], (0 - 0.4914) / 0.2023, 1e-5);
+  EXPECT_NEAR(first.pixels[plane - 1], (0 - 0.4914) / 0.2023, 1e-5);
+  EXPECT_NEAR(first.pixels[plane], (100.0 / 255 - 0.4822) / 0.1994, 1e-5);
+  EXPECT_NEAR(first.pixels[3 * plane - 1], (1 - 0.4465) / 0.2010, 1e-5);
+  EXPECT_EQ(sample_of(*dataset, Split::train, 2).label, 2) << "the second file's first";
+  EXPECT_EQ(sample_of(*dataset, Split::train, 5).label, 5);
+  EXPECT_EQ(sample_of(*dataset, Split::test, 0).label, 0);
+}
+
+TEST_F(Cifar, ACoarseAndAFineLabelStandBeforeAnImageOfCifar100) {
+  const auto fine = load_cifar(directory_, CifarLabels::hundred, CifarScale::published);
+  EXPECT_EQ(fine->size().classes, 100);
+  EXPECT_EQ(sample_of(*fine, Split::train, 0).label, 99);
+  EXPECT_EQ(sample_of(*fine, Split::test, 0).label, 42);
+  const auto coarse = load_cifar(directory_, CifarLabels::twenty, CifarScale::published);
+  EXPECT_EQ(coarse->size().classes, 20);
+  EXPECT_EQ(sample_of(*coarse, Split::train, 0).label, 19);
+}
+
+TEST_F(Cifar, MeasuredScalesAreThoseOfEachChannelOfTheTrainingSet) {
+  const auto dataset = load_cifar(directory_, CifarLabels::hundred, CifarScale::measured);
+  const Sample test = sample_of(*dataset, Split::test, 0);  // 5, 6, 9
+  EXPECT_NEAR(test.pixels[0], (5 - 5) / 1.0, 1e-6) << "4 and 6";
+  EXPECT_NEAR(test.pixels[plane], (6 - 6) / 2.0, 1e-6) << "4 and 8";
+  EXPECT_NEAR(test.pixels[2 * plane], 9 - 4, 1e-6) << "4 alone: no deviation";
+}
+
+TEST_F(Cifar, SizesAndDigestsFollowTheFiles) {
+  const std::string before = cifar_hash(directory_, CifarLabels::ten);
+  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten).train, 6);
+  write("data_batch_5.bin", record({5}, 1, 2, 3) + record({6}, 1, 2, 3));
+  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten).train, 7);
+  EXPECT_NE(cifar_hash(directory_, CifarLabels::ten), before);
+}
+
+TEST_F(Cifar, AFileOfAWrongSizeIsNamed) {
+  write("data_batch_2.bin", FileBytes(3072, 1));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("data_batch_2.bin"), HasSubstr("has 3072 bytes"), HasSubstr("records of 3073")));
+  write("data_batch_2.bin", {});
+  EXPECT_THAT(fault(), HasSubstr("has 0 bytes"));
+  write("test.bin", FileBytes(3073, 1));
+  EXPECT_THAT(fault(CifarLabels::hundred), AllOf(HasSubstr("test.bin"), HasSubstr("records of 3074")));
+}
+
+TEST_F(Cifar, ALabelOutOfRangeIsNamed) {
+  write("data_batch_1.bin", record({3}, 0, 0, 0) + record({10}, 0, 0, 0));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("data_batch_1.bin"), HasSubstr("record 1 has label 10"), HasSubstr("0 .. 9")));
+  write("train.bin", record({20, 100}, 0, 0, 0));
+  EXPECT_THAT(fault(CifarLabels::hundred), HasSubstr("has label 100"));
+  EXPECT_THAT(fault(CifarLabels::twenty), HasSubstr("has label 20"));
+}
+
+TEST_F(Cifar, AMissingFileOrDirectoryIsNamed) {
+  std::filesystem::remove(directory_ / "data_batch_4.bin");
+  EXPECT_THAT(fault(), AllOf(HasSubstr(directory_.string()), HasSubstr("data_batch_4.bin")));
+  std::filesystem::create_directory(directory_ / "data_batch_4.bin");
+  EXPECT_THAT(fault(), AllOf(HasSubstr("data_batch_4.bin"), HasSubstr("not a regular file")));
+  std::filesystem::remove_all(directory_);
+  EXPECT_THAT(fault(), AllOf(HasSubstr("no such directory"), HasSubstr("CIFAR-10")));
+}
+
+}  // namespace
+}  // namespace syncopate

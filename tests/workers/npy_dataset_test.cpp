@@ -1,0 +1,179 @@
+#include "workers/datasets/npy_dataset.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <span>
+
+#include "tests/workers/idx_files.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <typename Element>
+FileBytes bytes_of(const std::vector<Element>& values) {
+  FileBytes bytes(values.size() * sizeof(Element));
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+// As NumPy documents its format: a magic word, the version, the length of the header, a dictionary, blanks and a line
+// feed up to a multiple of 64 bytes, the elements.
+FileBytes npy_file(const std::string& type, const std::string& shape, const FileBytes& elements,
+                   const std::string& fortran = "False", std::uint8_t version = 1) {
+  std::string header = "{'descr': '" + type + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }";
+  const std::size_t before = version == 1 ? 10 : 12;
+  while ((before + header.size() + 1) % 64 != 0) header += ' ';
+  header += '\n';
+  FileBytes bytes = {0x93, 'N', 'U', 'M', 'P', 'Y', version, 0};
+  for (std::size_t at = 0; at < before - 8; ++at) bytes.push_back(static_cast<std::uint8_t>(header.size() >> (8 * at)));
+  bytes.insert(bytes.end(), header.begin(), header.end());
+  bytes.insert(bytes.end(), elements.begin(), elements.end());
+  return bytes;
+}
+
+struct Gathered {
+  std::vector<float> inputs;
+  std::vector<std::int64_t> labels;
+};
+
+Gathered gather(const Dataset& dataset, Split split, const std::vector<std::uint32_t>& samples) {
+  Gathered result{std::vector<float>(samples.size() * static_cast<std::size_t>(dataset.size().shape.features())),
+                  std::vector<std::int64_t>(samples.size())};
+  dataset.gather(split, samples, result.inputs.data(), result.labels.data());
+  return result;
+}
+
+class NpyDataset : public IdxFiles {
+ protected:
+  // Three training vectors and one test vector of two features.
+  void SetUp() override {
+    IdxFiles::SetUp();
+    write("x_train.npy", npy_file("<f4", "(3, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6})));
+    write("y_train.npy", npy_file("<i8", "(3,)", bytes_of<std::int64_t>({2, 0, 1})));
+    write("x_test.npy", npy_file("<f4", "(1, 2)", bytes_of<float>({-0.5f, 7})));
+    write("y_test.npy", npy_file("<i8", "(1,)", bytes_of<std::int64_t>({4})));
+  }
+  std::string fault() const {
+    return message_of<DataFault>([&] { load_npy_dataset(directory_); });
+  }
+};
+
+TEST_F(NpyDataset, FloatsAreTakenAsTheyAre) {
+  const auto dataset = load_npy_dataset(directory_);
+  EXPECT_EQ(dataset->size().train, 3);
+  EXPECT_EQ(dataset->size().test, 1);
+  EXPECT_EQ(dataset->size().shape, (SampleShape{.channels = 1, .height = 1, .width = 2}));
+  EXPECT_EQ(dataset->size().classes, 5) << "the largest label is in the test set";
+  const auto train = gather(*dataset, Split::train, {2, 0});
+  EXPECT_THAT(train.inputs, ElementsAre(5, 6, 1, 2));
+  EXPECT_THAT(train.labels, ElementsAre(1, 2));
+  EXPECT_THAT(gather(*dataset, Split::test, {0}).inputs, ElementsAre(-0.5f, 7));
+}
+
+TEST_F(NpyDataset, BytesAreNormalisedByTheTrainingSetChannelByChannel) {
+  // Two images of 2 channels, 1 x 2: channel 0 has 0, 2, 4, 6 (mean 3, variance 5), channel 1 has 7 alone.
+  write("x_train.npy", npy_file("|u1", "(2, 2, 1, 2)", {0, 2, 7, 7, 4, 6, 7, 7}));
+  write("y_train.npy", npy_file("|u1", "(2,)", {1, 0}));
+  write("x_test.npy", npy_file("|u1", "(1, 2, 1, 2)", {3, 255, 8, 7}));
+  write("y_test.npy", npy_file("<i4", "(1,)", bytes_of<std::int32_t>({1})));
+  const auto dataset = load_npy_dataset(directory_);
+  EXPECT_EQ(dataset->size().shape, (SampleShape{.channels = 2, .height = 1, .width = 2}));
+  const float unit = 1 / std::sqrt(5.0f);
+  EXPECT_THAT(gather(*dataset, Split::train, {1}).inputs,
+              testing::Pointwise(testing::FloatNear(1e-6f), {unit, 3 * unit, 0.0f, 0.0f}));
+  EXPECT_THAT(gather(*dataset, Split::test, {0}).inputs,
+              testing::Pointwise(testing::FloatNear(1e-4f), {0.0f, 252 * unit, 1.0f, 0.0f}));
+  EXPECT_THAT(gather(*dataset, Split::test, {0}).labels, ElementsAre(1));
+}
+
+TEST_F(NpyDataset, ImagesWithoutChannelsHaveOneAndLaterVersionsOfTheFormatAreRead) {
+  for (const std::uint8_t version : {2, 3}) {
+    write("x_train.npy", npy_file("<f4", "(3, 1, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6}), "False", version));
+    write("x_test.npy", npy_file("<f4", "(1, 1, 2)", bytes_of<float>({1, 2})));
+    EXPECT_EQ(npy_dataset_size(directory_).shape, (SampleShape{.channels = 1, .height = 1, .width = 2}));
+  }
+}
+
+TEST_F(NpyDataset, TheDigestIsThatOfAllFourFiles) {
+  std::vector<std::string> digests{npy_dataset_hash(directory_)};
+  for (const char* file : {"x_train.npy", "y_train.npy", "x_test.npy", "y_test.npy"}) {
+    FileBytes bytes;
+    {
+      std::ifstream in(directory_ / file, std::ios::binary);
+      bytes.assign(std::istreambuf_iterator<char>(in), {});
+    }
+    bytes.back() ^= 1;
+    write(file, bytes);
+    digests.push_back(npy_dataset_hash(directory_));
+  }
+  std::ranges::sort(digests);
+  EXPECT_EQ(std::ranges::adjacent_find(digests), digests.end());
+}
+
+TEST_F(NpyDataset, ArraysMustBeAsLongAsEachOther) {
+  write("y_train.npy", npy_file("<i8", "(2,)", bytes_of<std::int64_t>({2, 0})));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("2 labels for the 3 samples of x_train.npy")));
+}
+
+TEST_F(NpyDataset, BothSplitsHaveOneShapeAndType) {
+  write("x_test.npy", npy_file("<f4", "(1, 3)", bytes_of<float>({1, 2, 3})));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_test.npy"), HasSubstr("(1, 3)"), HasSubstr("the training set's is (3, 2)")));
+  write("x_test.npy", npy_file("|u1", "(1, 2)", {1, 2}));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_test.npy"), HasSubstr("'|u1'"), HasSubstr("'<f4'")));
+}
+
+TEST_F(NpyDataset, OtherTypesShapesAndLabelsAreRefused) {
+  write("x_train.npy", npy_file("<f8", "(3, 2)", FileBytes(48)));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("'<f8'"), HasSubstr("float32 or uint8")));
+  write("x_train.npy", npy_file(">f4", "(3, 2)", FileBytes(24)));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("'>f4'")));
+  write("x_train.npy", npy_file("<f4", "(6,)", FileBytes(24)));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("(6,)"), HasSubstr("(n, features)")));
+  write("x_train.npy", npy_file("<f4", "(0, 2)", {}));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("(0, 2)")));
+  SetUp();
+  write("y_train.npy", npy_file("<f4", "(3,)", FileBytes(12)));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("uint8, int32 or int64")));
+  write("y_train.npy", npy_file("<i8", "(3, 1)", FileBytes(24)));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("must be (n,)")));
+  write("y_train.npy", npy_file("<i8", "(3,)", bytes_of<std::int64_t>({2, -1, 1})));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("label 1 = -1")));
+}
+
+TEST_F(NpyDataset, WhatIsNoWholeArrayIsNamed) {
+  const FileBytes whole = npy_file("<f4", "(3, 2)", FileBytes(24));
+  write("x_train.npy", FileBytes(whole.begin(), whole.end() - 4));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("truncated")));
+  write("x_train.npy", FileBytes(whole.begin(), whole.begin() + 30));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("ends within its header")));
+  FileBytes longer = whole;
+  longer.push_back(0);
+  write("x_train.npy", longer);
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("its header declares")));
+  write("x_train.npy", {1, 2, 3});
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("no array of NumPy's")));
+  write("x_train.npy", {});
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("is empty")));
+  write("x_train.npy", npy_file("<f4", "(3, 2)", FileBytes(24), "True"));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("Fortran")));
+  write("x_train.npy", npy_file("<f4", "(99999999999, 99999999999)", FileBytes(24)));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("more than a file can hold")));
+}
+
+TEST_F(NpyDataset, AMissingFileOrDirectoryIsNamed) {
+  std::filesystem::remove(directory_ / "y_test.npy");
+  EXPECT_THAT(fault(), AllOf(HasSubstr(directory_.string()), HasSubstr("no file y_test.npy")));
+  std::filesystem::remove_all(directory_);
+  EXPECT_THAT(fault(), HasSubstr("no such directory"));
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,185 @@
+#include "workers/datasets/npy_dataset.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "workers/datasets/digest_cache.hpp"
+#include "workers/datasets/pixel_scale.hpp"
+#include "workers/files/content_hash.hpp"
+#include "workers/files/directory_check.hpp"
+#include "workers/files/npy_array.hpp"
+#include "workers/process/interrupt.hpp"
+
+namespace syncopate {
+namespace {
+
+using std::filesystem::path;
+
+constexpr std::int64_t most_classes = 1 << 16;
+
+[[noreturn]] void fail(const path& file, const std::string& what) {
+  throw DataFault(fmt::format("{}: {}", file.string(), what));
+}
+
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+}
+
+struct SplitFiles {
+  path x, y;
+};
+
+SplitFiles files_of(const path& directory, Split split) {
+  if (const std::string why = why_no_directory(directory); !why.empty())
+    fail(directory, why + "; must be a directory with x_train.npy, y_train.npy, x_test.npy and y_test.npy");
+  const char* const name = split == Split::train ? "train" : "test";
+  SplitFiles files{directory / fmt::format("x_{}.npy", name), directory / fmt::format("y_{}.npy", name)};
+  for (const path& file : {files.x, files.y})
+    if (!std::filesystem::exists(file)) fail(directory, fmt::format("no file {}", file.filename().string()));
+  return files;
+}
+
+NpyArray array_in(const path& file) {
+  try {
+    return NpyArray(file);
+  } catch (const NpyFault& problem) {
+    fail(file, problem.what());
+  } catch (const std::system_error& problem) {
+    fail(file, problem.code().message());
+  }
+}
+
+// Of one sample, from the shape of all.
+SampleShape shape_of(const path& file, const NpyArray& x) {
+  const std::vector<std::int64_t>& shape = x.shape();
+  if (shape.size() < 2 || shape.size() > 4 || std::ranges::find(shape, 0) != shape.end())
+    fail(file, fmt::format("has shape {}; must be (n, features), (n, height, width) or (n, channels, height, width)",
+                           text_of(shape)));
+  if (x.type() != "<f4" && x.type() != "|u1")
+    fail(file, fmt::format("has elements of type '{}'; must be float32 or uint8", x.type()));
+  if (shape.size() == 2) return {.channels = 1, .height = 1, .width = shape[1]};
+  return {.channels = shape.size() == 4 ? shape[1] : 1, .height = shape.end()[-2], .width = shape.end()[-1]};
+}
+
+template <typename Element>
+std::vector<std::int64_t> widened(const NpyArray& y) {
+  const Element* const begin = y.data<Element>();
+  return {begin, begin + y.shape()[0]};
+}
+
+std::vector<std::int64_t> labels_in(const path& file) {
+  const NpyArray y = array_in(file);
+  if (y.shape().size() != 1) fail(file, fmt::format("has shape {}; must be (n,)", text_of(y.shape())));
+  std::vector<std::int64_t> labels;
+  if (y.type() == "|u1")
+    labels = widened<std::uint8_t>(y);
+  else if (y.type() == "<i4")
+    labels = widened<std::int32_t>(y);
+  else if (y.type() == "<i8")
+    labels = widened<std::int64_t>(y);
+  else
+    fail(file, fmt::format("has elements of type '{}'; must be uint8, int32 or int64", y.type()));
+  const auto wrong = std::ranges::find_if(labels, [](auto label) { return label < 0 || label >= most_classes; });
+  if (wrong != labels.end())
+    fail(file, fmt::format("label {} = {}; must be in 0 .. {}", wrong - labels.begin(), *wrong, most_classes - 1));
+  return labels;
+}
+
+struct SplitData {
+  NpyArray x;
+  std::vector<std::int64_t> labels;
+  SampleShape shape;
+};
+
+SplitData read_split(const path& directory, Split split) {
+  const SplitFiles files = files_of(directory, split);
+  NpyArray x = array_in(files.x);
+  const SampleShape shape = shape_of(files.x, x);
+  SplitData data{.x = std::move(x), .labels = labels_in(files.y), .shape = shape};
+  if (std::ssize(data.labels) != data.x.shape()[0])
+    fail(files.y, fmt::format("{} labels for the {} samples of {}; must be as many", data.labels.size(),
+                              data.x.shape()[0], files.x.filename().string()));
+  return data;
+}
+
+struct BothSplits {
+  SplitData train, test;
+};
+
+BothSplits read_both(const path& directory) {
+  BothSplits splits{.train = read_split(directory, Split::train), .test = read_split(directory, Split::test)};
+  const path file = files_of(directory, Split::test).x;
+  if (splits.test.shape != splits.train.shape)
+    fail(file, fmt::format("has shape {}; the training set's is {}", text_of(splits.test.x.shape()),
+                           text_of(splits.train.x.shape())));
+  if (splits.test.x.type() != splits.train.x.type())
+    fail(file, fmt::format("has elements of type '{}'; the training set's are of '{}'", splits.test.x.type(),
+                           splits.train.x.type()));
+  return splits;
+}
+
+DatasetSize size_of(const BothSplits& splits) {
+  const auto largest = [](const SplitData& data) { return std::ranges::max(data.labels); };
+  return {.train = std::ssize(splits.train.labels),
+          .test = std::ssize(splits.test.labels),
+          .shape = splits.train.shape,
+          .classes = std::max<std::int64_t>(2, 1 + std::max(largest(splits.train), largest(splits.test)))};
+}
+
+class NpyDataset : public Dataset {
+ public:
+  explicit NpyDataset(BothSplits splits)
+      : size_(size_of(splits)), splits_{std::move(splits.train), std::move(splits.test)} {
+    const NpyArray& x = splits_[0].x;
+    if (x.type() == "|u1")
+      scales_ = measured_scales(
+          {x.data<std::uint8_t>(), static_cast<std::size_t>(size_.train * size_.shape.features())}, size_.shape);
+  }
+
+  const DatasetSize& size() const override { return size_; }
+
+  void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
+    const SplitData& data = splits_[split == Split::train ? 0 : 1];
+    const auto features = static_cast<std::size_t>(size_.shape.features());
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::size_t begin = samples[i] * features;
+      if (scales_.empty())
+        std::copy_n(data.x.data<float>() + begin, features, inputs + i * features);
+      else
+        normalise({data.x.data<std::uint8_t>() + begin, features}, scales_, inputs + i * features);
+      labels[i] = data.labels[samples[i]];
+    }
+  }
+
+ private:
+  DatasetSize size_;
+  std::array<SplitData, 2> splits_;
+  std::vector<PixelScale> scales_;  // (channels,) of bytes; empty: float32
+};
+
+}  // namespace
+
+DatasetSize npy_dataset_size(const path& directory) { return size_of(read_both(directory)); }
+
+std::string npy_dataset_hash(const path& directory) {
+  std::string digests;
+  for (const Split split : {Split::train, Split::test}) {
+    const SplitFiles files = files_of(directory, split);
+    for (const path& file : {files.x, files.y}) digests += digest_cache().digest(file);
+  }
+  return content_hash(digests);
+}
+
+std::shared_ptr<const Dataset> load_npy_dataset(const path& directory) {
+  return std::make_shared<NpyDataset>(read_both(directory));
+}
+
+}  // namespace syncopate

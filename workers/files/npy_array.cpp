@@ -1,0 +1,115 @@
+#include "workers/files/npy_array.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <map>
+#include <system_error>
+
+namespace syncopate {
+namespace {
+
+constexpr std::string_view magic = "\x93NUMPY";
+constexpr std::int64_t most_elements = std::int64_t{1} << 40;
+
+// What stands behind a key of the header, which is a dictionary in Python's notation, up to the next key.
+std::string_view value_of(std::string_view dictionary, std::string_view key) {
+  const auto at = dictionary.find(fmt::format("'{}'", key));
+  const auto colon = at == dictionary.npos ? at : dictionary.find(':', at);
+  if (colon == dictionary.npos) throw NpyFault(fmt::format("its header has no '{}'", key));
+  const std::string_view rest = dictionary.substr(colon + 1);
+  const auto begin = rest.find_first_not_of(' ');
+  return begin == rest.npos ? std::string_view() : rest.substr(begin);
+}
+
+std::string quoted(std::string_view value) {
+  const auto end = value.size() > 1 && value[0] == '\'' ? value.find('\'', 1) : value.npos;
+  if (end == value.npos) throw NpyFault("its elements are records; must be plain numbers");
+  return std::string(value.substr(1, end - 1));
+}
+
+std::vector<std::int64_t> tuple(std::string_view value) {
+  const auto end = value.find(')');
+  if (value.empty() || value[0] != '(' || end == value.npos) throw NpyFault("its header has no shape");
+  std::vector<std::int64_t> numbers;
+  std::int64_t elements = 1;
+  for (std::string_view rest = value.substr(1, end - 1);;) {
+    const auto digit = rest.find_first_not_of(" ,");
+    if (digit == rest.npos) return numbers;
+    rest.remove_prefix(digit);
+    std::int64_t number = 0;
+    const auto [behind, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+    if (error != std::errc() || number < 0) throw NpyFault("its header has a shape that is none");
+    if (number > 0 && elements > most_elements / number)
+      throw NpyFault("its header declares more than a file can hold");
+    elements *= number > 0 ? number : 1;
+    numbers.push_back(number);
+    rest.remove_prefix(static_cast<std::size_t>(behind - rest.data()));
+  }
+}
+
+std::size_t bytes_of(std::string_view type) {
+  static const std::map<std::string_view, std::size_t> known = {{"<f4", 4}, {"<f8", 8}, {"|u1", 1}, {"|i1", 1},
+                                                                {"<i2", 2}, {"<i4", 4}, {"<i8", 8}, {"|b1", 1}};
+  const auto found = known.find(type);
+  return found == known.end() ? 0 : found->second;
+}
+
+}  // namespace
+
+std::int64_t NpyHeader::elements() const {
+  std::int64_t product = 1;
+  for (const std::int64_t extent : shape) product *= extent;
+  return product;
+}
+
+NpyHeader npy_header(std::string_view bytes) {
+  const auto byte = [&](std::size_t at) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[at])); };
+  if (bytes.size() < 12 || !bytes.starts_with(magic)) throw NpyFault("is no array of NumPy's");
+  const std::size_t version = byte(6);
+  if (version < 1 || version > 3)
+    throw NpyFault(fmt::format("has version {} of NumPy's format; must be 1, 2 or 3", version));
+  const std::size_t begin = version == 1 ? 10 : 12;
+  std::size_t length = byte(8) + (byte(9) << 8);
+  if (version > 1) length += (byte(10) << 16) + (byte(11) << 24);
+  if (bytes.size() < begin + length) throw NpyFault("ends within its header");
+  const std::string_view dictionary = bytes.substr(begin, length);
+  if (!value_of(dictionary, "fortran_order").starts_with("False"))
+    throw NpyFault("is in Fortran's order; must be in C's, which numpy.ascontiguousarray makes");
+  return {.type = quoted(value_of(dictionary, "descr")),
+          .shape = tuple(value_of(dictionary, "shape")),
+          .begin = begin + length};
+}
+
+NpyArray::NpyArray(const std::filesystem::path& file) {
+  const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is not waited for
+  if (opened < 0) throw std::system_error(errno, std::generic_category());
+  struct stat status {};
+  fstat(opened, &status);
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (!S_ISREG(status.st_mode) || size == 0) {
+    close(opened);
+    throw NpyFault(S_ISREG(status.st_mode) ? "is empty" : "is not a regular file");
+  }
+  void* const mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, opened, 0);
+  const int error = errno;
+  close(opened);
+  if (mapped == MAP_FAILED) throw std::system_error(error, std::generic_category());
+  bytes_ = std::shared_ptr<const char>(static_cast<const char*>(mapped),
+                                       [size](const char* begin) { munmap(const_cast<char*>(begin), size); });
+  header_ = npy_header({bytes_.get(), size});
+  const std::size_t each = bytes_of(header_.type);
+  if (each == 0) throw NpyFault(fmt::format("has elements of type '{}', which is not known", header_.type));
+  const std::size_t declared = header_.begin + static_cast<std::size_t>(header_.elements()) * each;
+  if (size != declared)
+    throw NpyFault(fmt::format("has {} bytes; its header declares {}{}", size, declared,
+                               size < declared ? ": the file is truncated" : ""));
+  if (header_.begin % each != 0) throw NpyFault("has elements that are not aligned; save it again with NumPy");
+}
+
+}  // namespace syncopate

@@ -1,0 +1,52 @@
+// Arrays in NumPy's format, read where they lie: a file is mapped into memory, and only what is asked for is loaded.
+// Source: NumPy's documentation of `numpy.lib.format`, versions 1.0 to 3.0.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace syncopate {
+
+// What is wrong with an array, without its file's name.
+struct NpyFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct NpyHeader {
+  std::string type;                 // NumPy's word, with its byte order: "<f4"
+  std::vector<std::int64_t> shape;  // empty: one number
+  std::size_t begin = 0;            // of the elements, in bytes
+
+  std::int64_t elements() const;
+};
+
+// Of what a file begins with. Throws NpyFault, also for arrays in Fortran's order.
+NpyHeader npy_header(std::string_view bytes);
+
+class NpyArray {
+ public:
+  // Throws std::system_error for a file that cannot be mapped, and NpyFault for one that is no array or that is shorter
+  // or longer than its header says.
+  explicit NpyArray(const std::filesystem::path& file);
+
+  const std::string& type() const { return header_.type; }
+  const std::vector<std::int64_t>& shape() const { return header_.shape; }
+
+  // The elements in C's order, which are aligned for their type; `Element` must be that of type().
+  template <typename Element>
+  const Element* data() const {
+    return reinterpret_cast<const Element*>(bytes_.get() + header_.begin);
+  }
+
+ private:
+  std::shared_ptr<const char> bytes_;
+  NpyHeader header_;
+};
+
+}  // namespace syncopate
