@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "workers/datasets/byte_images.hpp"
 #include "workers/datasets/digest_cache.hpp"
+#include "workers/datasets/found_directory.hpp"
 #include "workers/datasets/idx.hpp"
 #include "workers/files/content_hash.hpp"
 #include "workers/files/directory_check.hpp"
@@ -96,18 +96,8 @@ std::shared_ptr<const Dataset> load_image_directory(const path& directory, std::
 }
 
 path find_fashion_mnist() {
-  std::vector<std::string> places;
-  if (const char* data = std::getenv("SYNCOPATE_DATA")) places.push_back((path(data) / "fashion-mnist").string());
-  places.emplace_back("/usr/local/share/datasets/fashion-mnist");
-  places.emplace_back("/usr/share/datasets/fashion-mnist");
-  std::string missing;
-  for (const auto& place : places) {
-    if (std::filesystem::is_directory(place)) return place;
-    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", place);
-  }
-  throw DataFault(fmt::format(
-      "found none of {}; install the package dataset-fashion-mnist, or name a directory with MNIST's four IDX files",
-      missing));
+  return found_directory("fashion-mnist", "datasets/fashion-mnist",
+                         "install the package dataset-fashion-mnist, or name a directory with MNIST's four IDX files");
 }
 
 }  // namespace syncopate
