@@ -5,16 +5,16 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
-#include <numeric>
+#include <utility>
 
 #include "workers/datasets/dataset.hpp"
-#include "workers/random/random.hpp"
+#include "workers/random/permutation.hpp"
 
 namespace syncopate {
 namespace {
 
 // Workers of one run are seldom more than an epoch apart.
-constexpr std::size_t cached_epochs = 4;
+constexpr std::size_t remembered_epochs = 4;
 
 }  // namespace
 
@@ -22,61 +22,77 @@ std::int64_t SamplerOptions::steps_per_epoch() const {
   return samples / (std::int64_t{workers} * micro_batches * micro_batch_size);
 }
 
-Sampler::Sampler(const SamplerOptions& options) : options_(options), steps_per_epoch_(options.steps_per_epoch()) {
+Sampler::Sampler(SamplerOptions options)
+    : options_(std::move(options)),
+      steps_per_epoch_(options_.steps_per_epoch()),
+      remembered_(std::max(remembered_epochs, options_.shards.size())) {
+  check();
+}
+
+void Sampler::check() const {
   if (steps_per_epoch_ < 1)
     throw DataFault(fmt::format("{} training samples are fewer than one step's {} workers x {} micro-batches x {}",
-                                options.samples, options.workers, options.micro_batches, options.micro_batch_size));
-  if (options.samples > std::numeric_limits<std::uint32_t>::max())
-    throw DataFault(fmt::format("{} training samples; at most 2^32 - 1 can be numbered", options.samples));
+                                options_.samples, options_.workers, options_.micro_batches, options_.micro_batch_size));
+  if (options_.samples > std::numeric_limits<std::uint32_t>::max())
+    throw DataFault(fmt::format("{} training samples; at most 2^32 - 1 can be numbered", options_.samples));
+  for (std::size_t worker = 0; worker < options_.shards.size(); ++worker)
+    if (std::ssize(options_.shards[worker]) < options_.micro_batch_size)
+      throw DataFault(fmt::format("the partition leaves worker {} {} samples, fewer than a micro-batch of {}", worker,
+                                  options_.shards[worker].size(), options_.micro_batch_size));
 }
 
 void Sampler::sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
   assert(std::ssize(out) == options_.micro_batch_size);
   assert(micro_batch.worker.value >= 0 && micro_batch.worker.value < options_.workers);
+  if (options_.shards.empty())
+    take_of_epoch(micro_batch, out);
+  else
+    take_of_own(micro_batch, out);
+}
+
+void Sampler::take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
   const auto step = micro_batch.step.value();
-  const auto order = permutation(step / steps_per_epoch_);
+  const auto all = order({}, step / steps_per_epoch_, static_cast<std::size_t>(options_.samples));
   const std::int64_t workers = options_.workers;
   const std::int64_t worker = micro_batch.worker.value;
   const std::int64_t shard = (options_.samples - worker + workers - 1) / workers;
   std::int64_t position =
       ((step % steps_per_epoch_ * options_.micro_batches + micro_batch.index) * options_.micro_batch_size) % shard;
   for (auto& number : out) {
-    number = (*order)[static_cast<std::size_t>(worker + position * workers)];
+    number = (*all)[static_cast<std::size_t>(worker + position * workers)];
     if (++position == shard) position = 0;
   }
 }
 
-Sampler::Permutation Sampler::permutation(std::int64_t epoch) const {
-  const auto find = [&]() -> Permutation {
-    const auto found = std::find_if(recent_.begin(), recent_.end(), [&](auto& entry) { return entry.first == epoch; });
+void Sampler::take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
+  const auto& own = options_.shards[static_cast<std::size_t>(micro_batch.worker.value)];
+  const std::int64_t micro_batches_of_pass = std::ssize(own) / options_.micro_batch_size;
+  const std::int64_t number = micro_batch.step.value() * options_.micro_batches + micro_batch.index;
+  const auto pass = order(micro_batch.worker, number / micro_batches_of_pass, own.size());
+  auto next = pass->begin() + number % micro_batches_of_pass * options_.micro_batch_size;
+  for (auto& sample : out) sample = own[*next++];
+}
+
+Sampler::Order Sampler::order(Rank worker, std::int64_t epoch, std::size_t size) const {
+  const auto find = [&]() -> Order {
+    const auto found = std::ranges::find_if(
+        recent_, [&](const Drawn& drawn) { return drawn.worker == worker && drawn.epoch == epoch; });
     if (found == recent_.end()) return nullptr;
     std::rotate(recent_.begin(), found, found + 1);
-    return recent_.front().second;
+    return recent_.front().order;
   };
   {
     std::lock_guard lock(mutex_);
-    if (auto cached = find()) return cached;
+    if (auto known = find()) return known;
   }
-  auto drawn = draw_permutation(epoch);  // without the lock: others go on with their epochs
+  // Without the lock: others go on with their epochs.
+  auto drawn = std::make_shared<const std::vector<std::uint32_t>>(
+      permutation({.seed = options_.seed, .purpose = Purpose::data_order, .worker = worker, .step = epoch}, size));
   std::lock_guard lock(mutex_);
-  if (auto cached = find()) return cached;  // another thread was faster with an equal one
-  if (recent_.size() >= cached_epochs) recent_.pop_back();
-  recent_.insert(recent_.begin(), {epoch, drawn});
+  if (auto known = find()) return known;  // another thread was faster with an equal one
+  if (recent_.size() >= remembered_) recent_.pop_back();
+  recent_.insert(recent_.begin(), {worker, epoch, drawn});
   return drawn;
-}
-
-// Fisher-Yates. The uniform numbers have 53 bits, so an element's bias is below n / 2^53.
-Sampler::Permutation Sampler::draw_permutation(std::int64_t epoch) const {
-  const auto n = static_cast<std::size_t>(options_.samples);
-  std::vector<double> uniform(n);
-  RandomStream{.seed = options_.seed, .purpose = Purpose::data_order, .step = epoch}.fill_uniform(0, uniform);
-  std::vector<std::uint32_t> order(n);
-  std::iota(order.begin(), order.end(), 0u);
-  for (std::size_t last = n - 1; last > 0; --last) {
-    const auto chosen = static_cast<std::size_t>(uniform[last] * static_cast<double>(last + 1));
-    std::swap(order[last], order[chosen]);
-  }
-  return std::make_shared<const std::vector<std::uint32_t>>(std::move(order));
 }
 
 }  // namespace syncopate

@@ -2,14 +2,15 @@
 // Source: data order of the reference code of Gu et al. 2024 (repository hmgxr128/QSR).
 //
 // Every epoch has one permutation of the data set; worker k of K takes its elements k, k + K, k + 2K,
-// ...; what is left after the last whole step of the epoch is dropped.
+// ...; what is left after the last whole step of the epoch is dropped. Where the data are divided among the workers for
+// the whole run (partition.hpp), each goes through its own again and again, every time in another order, and drops what
+// is left after its last whole micro-batch; so a worker with few samples sees them more often.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "workers/training/objective.hpp"
@@ -22,6 +23,7 @@ struct SamplerOptions {
   int micro_batches = 1;              // M, per optimizer step and worker
   std::int64_t micro_batch_size = 1;  // B
   std::uint64_t seed = 0;
+  std::vector<std::vector<std::uint32_t>> shards{};  // by worker, of the whole run; empty: disjoint ones of each epoch
 
   // floor(n / (K M B)); 0: too few samples for one step.
   std::int64_t steps_per_epoch() const;
@@ -30,8 +32,9 @@ struct SamplerOptions {
 // Thread-safe.
 class Sampler {
  public:
-  // Throws DataFault if the samples do not suffice for one step, or are more than 2^32.
-  explicit Sampler(const SamplerOptions& options);
+  // Throws DataFault if the samples do not suffice for one step, or a worker's own not for a micro-batch, or are more
+  // than 2^32.
+  explicit Sampler(SamplerOptions options);
 
   const SamplerOptions& options() const { return options_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
@@ -41,14 +44,23 @@ class Sampler {
   void sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
 
  private:
-  using Permutation = std::shared_ptr<const std::vector<std::uint32_t>>;
-  Permutation permutation(std::int64_t epoch) const;
-  Permutation draw_permutation(std::int64_t epoch) const;
+  using Order = std::shared_ptr<const std::vector<std::uint32_t>>;
+  struct Drawn {
+    Rank worker{};
+    std::int64_t epoch = 0;  // or the pass through its own samples
+    Order order;
+  };
+  void check() const;
+  void take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
+  void take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
+  // Of `size` samples; remembered, for the next micro-batches ask for the same.
+  Order order(Rank worker, std::int64_t epoch, std::size_t size) const;
 
   SamplerOptions options_;
   std::int64_t steps_per_epoch_ = 0;
+  std::size_t remembered_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::pair<std::int64_t, Permutation>> recent_;  // newest use first
+  mutable std::vector<Drawn> recent_;  // newest use first
 };
 
 }  // namespace syncopate

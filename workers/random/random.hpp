@@ -25,6 +25,7 @@ enum class Purpose : std::uint8_t {
   delay_of_run = 9,        // a delay drawn once per worker
   delay_burst = 10,        // when delays come in bursts
   outage = 11,             // when workers are down
+  data_partition = 12,     // which samples are which worker's
 };
 
 // One stream of uniform numbers: everything but the index.
