@@ -28,6 +28,7 @@
 #include "tests/experiments/results_digest.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "tests/workers/idx_files.hpp"
+#include "tests/workers/npy_files.hpp"
 #include "workers/settings/key_path.hpp"
 #include "workers/settings/settings_document.hpp"
 
@@ -75,6 +76,38 @@ class KeyWalk : public testing::Test {
     write_file("train-labels-idx1-ubyte", {240}, 3, 10);
     write_file("t10k-images-idx3-ubyte", {40, 6, 6}, stride, 241);
     write_file("t10k-labels-idx1-ubyte", {40}, 7, 10);
+  }
+
+  // CIFAR's files: 48 and 20 images; and NumPy's arrays: 240 and 40 vectors of 5 numbers in 10 classes.
+  void write_own(const std::string& name, std::size_t stride) const {
+    std::filesystem::create_directories(folder_ / name);
+    const auto bytes_of = [&](std::size_t size) {
+      FileBytes bytes(size);
+      for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::uint8_t>(i * i * stride % 251);
+      return bytes;
+    };
+    const auto labelled = [&](std::size_t records, std::size_t labels) {
+      FileBytes bytes = bytes_of(records * (labels + 3072));
+      for (std::size_t i = 0; i < records; ++i)
+        for (std::size_t label = 0; label < labels; ++label)
+          bytes[i * (labels + 3072) + label] = static_cast<std::uint8_t>(i * (label + 1) % 10);
+      return bytes;
+    };
+    FileBytes classes = bytes_of(240);
+    for (std::uint8_t& label : classes) label %= 10;
+    const auto put = [&](const std::string& file, const FileBytes& bytes) {
+      write(name + "/" + file, {bytes.begin(), bytes.end()});
+    };
+    for (const char* batch : {"1", "2", "3", "4", "5"})
+      put(std::string("data_batch_") + batch + ".bin", labelled(10, 1));
+    put("test_batch.bin", labelled(20, 1));
+    put("train.bin", labelled(48, 2));
+    put("test.bin", labelled(20, 2));
+    put("x_train.npy", npy_file("|u1", "(240, 5)", bytes_of(1200)));
+    put("y_train.npy", npy_file("|u1", "(240,)", classes));
+    classes.resize(40);
+    put("x_test.npy", npy_file("|u1", "(40, 5)", bytes_of(200)));
+    put("y_test.npy", npy_file("|u1", "(40,)", classes));
   }
 
   // Loads the experiments of the cases from this file, and runs the first run of each.

@@ -127,6 +127,12 @@ const std::vector<KeyCase> models_and_datasets = {
       "datasets.gaussian-mixture.separation=2"}},
     {{"training.dataset='fashion-mnist'", "datasets.fashion-mnist.directory='$/images'"},
      {"datasets.fashion-mnist.directory='$/others'", "training.dataset='gaussian-mixture'"}},
+    {{"training.dataset='cifar-10'", "datasets.cifar-10.directory='$/own'"},
+     {"datasets.cifar-10.directory='$/own2'", "datasets.cifar-10.scale='measured'"}},
+    {{"training.dataset='cifar-100'", "datasets.cifar-100.directory='$/own'"},
+     {"datasets.cifar-100.directory='$/own2'", "datasets.cifar-100.scale='published'",
+      "datasets.cifar-100.labels='coarse'"}},
+    {{"training.dataset='npy'", "datasets.npy.directory='$/own'"}, {"datasets.npy.directory='$/own2'"}},
     {{"training.model='mlp'", "models.mlp.hidden=[3]"}, {"models.mlp.hidden=[3,2]"}},
     {{"training.model='cnn'", "models.cnn={channels=[2],kernel=3,dense=4}", "training.dataset='fashion-mnist'",
       "datasets.fashion-mnist.directory='$/images'"},
@@ -166,11 +172,16 @@ const std::vector<IdleKey> idle = {
     {"recording.durations", Hash::same, "the same"},
     {"recording.parameters", Hash::same, "the same"},
     {"datasets.fashion-mnist.directory_hash", Hash::differs, "refuses a directory of other content"},
+    {"datasets.cifar-10.directory_hash", Hash::differs, "the same"},
+    {"datasets.cifar-100.directory_hash", Hash::differs, "the same"},
+    {"datasets.npy.directory_hash", Hash::differs, "the same"},
 };
 
 TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   write_images("images", 3);
   write_images("others", 7);
+  write_own("own", 3);
+  write_own("own2", 7);
   for (const auto& cases : {of_the_root, training, models_and_datasets, budget_and_evaluation})
     walk(trained, cases, idle);
   walk(trained,

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <span>
 
 #include "tests/workers/idx_files.hpp"
+#include "tests/workers/npy_files.hpp"
 
 namespace syncopate {
 namespace {
@@ -16,28 +16,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-template <typename Element>
-FileBytes bytes_of(const std::vector<Element>& values) {
-  FileBytes bytes(values.size() * sizeof(Element));
-  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
-// As NumPy documents its format: a magic word, the version, the length of the header, a dictionary, blanks and a line
-// feed up to a multiple of 64 bytes, the elements.
-FileBytes npy_file(const std::string& type, const std::string& shape, const FileBytes& elements,
-                   const std::string& fortran = "False", std::uint8_t version = 1) {
-  std::string header = "{'descr': '" + type + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }";
-  const std::size_t before = version == 1 ? 10 : 12;
-  while ((before + header.size() + 1) % 64 != 0) header += ' ';
-  header += '\n';
-  FileBytes bytes = {0x93, 'N', 'U', 'M', 'P', 'Y', version, 0};
-  for (std::size_t at = 0; at < before - 8; ++at) bytes.push_back(static_cast<std::uint8_t>(header.size() >> (8 * at)));
-  bytes.insert(bytes.end(), header.begin(), header.end());
-  bytes.insert(bytes.end(), elements.begin(), elements.end());
-  return bytes;
-}
 
 struct Gathered {
   std::vector<float> inputs;

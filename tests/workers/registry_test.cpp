@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 #include <string_view>
 
 #include "tests/workers/idx_files.hpp"
+#include "tests/workers/npy_files.hpp"
 #include "workers/datasets/dataset.hpp"
 #include "workers/models/objective_plan.hpp"
 #include "workers/models/registry.hpp"
@@ -130,6 +132,50 @@ TEST_F(Registry, WithoutAModelThereIsNothingToLoad) {
   EXPECT_EQ(plan({"training.model=\"none\"", "training.dataset=\"fashion-mnist\"", "training.micro_batch_size=10"})
                 .steps_per_epoch,
             750);
+}
+
+TEST_F(Registry, ArraysOfOnesOwnAreADataSet) {
+  write("x_train.npy", npy_file("<f4", "(40, 3)", FileBytes(480)));
+  write("y_train.npy", npy_file("|u1", "(40,)", FileBytes(40, 3)));
+  write("x_test.npy", npy_file("<f4", "(2, 3)", FileBytes(24)));
+  write("y_test.npy", npy_file("|u1", "(2,)", {1, 0}));
+  const std::string directory = fmt::format("datasets.npy.directory=\"{}\"", directory_.string());
+  const auto planned =
+      plan({"training.model=\"linear\"", "training.dataset=\"npy\"", "training.micro_batch_size=2", directory});
+  ASSERT_EQ(report, "");
+  EXPECT_EQ(planned.parameters, 3 * 4 + 4);
+  EXPECT_EQ(planned.steps_per_epoch, 40 / (4 * 2 * 2));
+  EXPECT_EQ(planned.load()->evaluation_samples(Split::test), 2);
+  write("y_test.npy", npy_file("|u1", "(3,)", {1, 0, 0}));
+  plan({"training.model=\"linear\"", "training.dataset=\"npy\"", directory});
+  EXPECT_THAT(report, AllOf(HasSubstr("datasets.npy.directory"), HasSubstr("3 labels for the 2 samples")));
+  plan({"training.model=\"linear\"", "training.dataset=\"npy\""});
+  EXPECT_THAT(report, AllOf(HasSubstr("datasets.npy.directory"), HasSubstr("must be given")));
+}
+
+// One set of files, read in two ways within one process: a cached one must not stand for the other.
+TEST_F(Registry, CifarsFilesAreReadByEitherLabelInColour) {
+  FileBytes records;
+  for (int i = 0; i < 64; ++i) {
+    records.push_back(static_cast<std::uint8_t>(i % 20));
+    records.push_back(static_cast<std::uint8_t>(i));
+    records.insert(records.end(), 3072, static_cast<std::uint8_t>(i));
+  }
+  write("train.bin", records);
+  write("test.bin", records);
+  const std::string directory = fmt::format("datasets.cifar-100.directory=\"{}\"", directory_.string());
+  for (const auto& [labels, classes] : {std::pair("fine", 100), std::pair("coarse", 20)}) {
+    const auto planned =
+        plan({"training.model=\"linear\"", "training.dataset=\"cifar-100\"", "training.micro_batch_size=4", directory,
+              fmt::format("datasets.cifar-100.labels=\"{}\"", labels)});
+    ASSERT_EQ(report, "");
+    EXPECT_EQ(planned.parameters, 3072 * classes + classes);
+    const auto objective = planned.load();
+    const std::vector<float> zeros(objective->parameters());
+    EXPECT_NEAR(objective->evaluate(zeros.data(), nullptr, Split::test, 0, 64).loss, 64 * std::log(classes), 1e-2);
+  }
+  plan({"training.model=\"linear\"", "training.dataset=\"cifar-10\"", "datasets.cifar-10.directory=\"nowhere\""});
+  EXPECT_THAT(report, HasSubstr("datasets.cifar-10.directory"));
 }
 
 TEST_F(Registry, AMissingDirectoryIsAFaultOfItsKey) {

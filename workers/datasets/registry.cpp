@@ -2,64 +2,64 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "workers/datasets/cifar.hpp"
+#include "workers/datasets/directory_plan.hpp"
+#include "workers/datasets/found_directory.hpp"
 #include "workers/datasets/gaussian_mixture.hpp"
 #include "workers/datasets/image_directory.hpp"
+#include "workers/datasets/npy_dataset.hpp"
 
 namespace syncopate {
 namespace {
 
-// Runs of one experiment follow each other with the same files: the last data set read stays in memory. What is loaded
-// is what `hash` was taken of.
-std::shared_ptr<const Dataset> load_cached(const std::filesystem::path& directory, const std::string& hash) {
-  static std::mutex mutex;
-  static std::string loaded_hash;
-  static std::shared_ptr<const Dataset> loaded;
-  std::lock_guard lock(mutex);
-  if (!loaded || loaded_hash != hash) {
-    auto read = load_image_directory(directory);
-    if (image_directory_hash(directory) != hash)
-      throw DataFault(
-          fmt::format("{}: its files have changed since the experiment was read; start it again", directory.string()));
-    loaded = std::move(read);
-    loaded_hash = hash;
-  }
-  return loaded;
-}
-
-std::optional<DatasetPlan> plan_images(Settings& table, const std::string& named) {
-  try {
-    const std::filesystem::path directory = named.empty() ? find_fashion_mnist() : table.directory("directory");
-    if (directory.empty()) return {};
-    const DatasetSize size = image_directory_size(directory);
-    const std::string hash = image_directory_hash(directory);
-    if (table.text("directory_hash", hash) != hash)
-      table.fault("directory_hash",
-                  fmt::format("the content of {} is another, {}; left out, any is right", directory.string(), hash));
-    return DatasetPlan{.size = size, .load = [directory, hash, key = table.written("directory")] {
-                         try {
-                           return load_cached(directory, hash);
-                         } catch (const DataFault& problem) {
-                           throw DataFault(fmt::format("{}; {}", key, problem.what()));
-                         }
-                       }};
-  } catch (const std::runtime_error& problem) {  // DataFault, or the file system's own
-    table.fault("directory", problem.what());
-    return {};
-  }
-}
-
 DatasetPlanner read_images(Settings& table) {
-  const auto directory = table.text(
-      {"directory", "A folder with MNIST's four IDX files; empty: where Fashion-MNIST's package puts them."}, "");
-  const Key hash{"directory_hash", "Written by the program: the digest of the files, which must still be that.", "",
-                 "any content"};
-  static_cast<void>(table.has(hash));  // known, also where the files are not needed
-  return [table, directory](std::uint64_t) mutable { return plan_images(table, directory); };
+  return read_directory(table, "A folder with MNIST's four IDX files; empty: where Fashion-MNIST's package puts them.",
+                        {.variant = "idx",
+                         .usual = find_fashion_mnist,
+                         .size = [](const auto& directory) { return image_directory_size(directory); },
+                         .hash = image_directory_hash,
+                         .load = [](const auto& directory) { return load_image_directory(directory); }});
+}
+
+DatasetPlanner read_cifar(Settings& table, CifarLabels labels, const std::string& unpacked, CifarScale usual_scale) {
+  const CifarScale scale = table.choice(
+      {"scale", "Means and deviations of the channels: those of published codes for CIFAR-10, or the training set's."},
+      {{"published", CifarScale::published}, {"measured", CifarScale::measured}}, usual_scale);
+  const std::string sentence =
+      fmt::format("A folder with the files of the binary version; empty: {} in $SYNCOPATE_DATA.", unpacked);
+  return read_directory(
+      table, sentence,
+      {.variant = fmt::format("cifar {} {}", static_cast<int>(labels), static_cast<int>(scale)),
+       .usual =
+           [unpacked] {
+             return found_directory(unpacked, "datasets/" + unpacked, "name the directory with the binary version");
+           },
+       .size = [labels](const auto& directory) { return cifar_size(directory, labels); },
+       .hash = [labels](const auto& directory) { return cifar_hash(directory, labels); },
+       .load = [labels, scale](const auto& directory) { return load_cifar(directory, labels, scale); }});
+}
+
+DatasetPlanner read_cifar_10(Settings& table) {
+  return read_cifar(table, CifarLabels::ten, "cifar-10-batches-bin", CifarScale::published);
+}
+
+DatasetPlanner read_cifar_100(Settings& table) {
+  const CifarLabels labels =
+      table.choice({"labels", "Whether the 100 fine labels are learnt, or the 20 coarse ones."},
+                   {{"fine", CifarLabels::hundred}, {"coarse", CifarLabels::twenty}}, CifarLabels::hundred);
+  return read_cifar(table, labels, "cifar-100-binary", CifarScale::measured);
+}
+
+DatasetPlanner read_npy(Settings& table) {
+  return read_directory(table, "A folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy; required.",
+                        {.variant = "npy",
+                         .usual = nullptr,
+                         .size = npy_dataset_size,
+                         .hash = npy_dataset_hash,
+                         .load = load_npy_dataset});
 }
 
 DatasetPlanner read_mixture(Settings& table) {
@@ -83,6 +83,9 @@ DatasetPlanner read_mixture(Settings& table) {
 constexpr DatasetRow rows[] = {
     {"fashion-mnist", "60,000 + 10,000 images of 28 x 28 in 10 classes, or any directory with MNIST's four IDX files",
      "Images", read_images},
+    {"cifar-10", "60,000 images of 32 x 32 in colour and 10 classes, in their binary version", "Images", read_cifar_10},
+    {"cifar-100", "the same in 100 classes, or 20 of these together", "Images", read_cifar_100},
+    {"npy", "a data set of one's own, of NumPy's arrays: vectors or images, and their classes", "Arrays", read_npy},
     {"gaussian-mixture", "classes as Gaussians around random centres, generated from the seed", "Generated classes",
      read_mixture},
 };
