@@ -38,7 +38,8 @@ void AsyncSgd::serve(Server& server) const {
 }
 
 Forecast AsyncSgd::forecast(const PredictionInput& input) const {
-  return drops() ? Forecast::none("which gradients are too old depends on the pace of all") : predict_own_pace(input);
+  return drops() ? Forecast::none("which gradients are too old depends on the pace of all")
+                 : predict_own_pace(1, input);
 }
 
 std::unique_ptr<Algorithm> make_async_sgd(Settings& settings, const AlgorithmContext&) {

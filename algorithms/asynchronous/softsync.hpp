@@ -21,7 +21,9 @@ class Softsync : public Algorithm {
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
   Traits traits() const override { return {.servers = 1}; }
-  Forecast forecast(const PredictionInput& input) const override { return predict_own_pace(input); }
+  Forecast forecast(const PredictionInput& input) const override {
+    return predict_own_pace(input.workers / splitting_, input);
+  }
 
  private:
   int splitting_;

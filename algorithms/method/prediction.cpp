@@ -87,8 +87,11 @@ Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, cons
           {}};
 }
 
-Forecast predict_own_pace(const PredictionInput& input) {
-  return predict_own_pace({2 * input.message_s(), input.message_s()}, input);
+Forecast predict_own_pace(int gradients_per_update, const PredictionInput& input) {
+  Forecast forecast = predict_own_pace({2 * input.message_s(), input.message_s()}, input);
+  for (Prediction& prediction : forecast.predictions)
+    prediction.mean_staleness = (input.workers - 1.0) / gradients_per_update;
+  return forecast;
 }
 
 Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input) {

@@ -54,16 +54,17 @@ inline constexpr const char* has_no_variance =
 inline constexpr const char* not_all_drawn = "too many workers to draw them all";
 
 struct Prediction {
-  std::string formula;                // where it comes from, such as "Eqs. 4 to 6"
-  double step_time_s = 0;             // mean over the run
-  double communication_s = 0;         // of it, as accounts book it: in collectives, and until a model has come
-  double kept = 1;                    // share of the N x M micro-batches of a step that end up in the model
-  std::optional<double> drop_rate{};  // of what is computed; none: the formula does not say
-  double sync_step_time_s = 0;        // of synchronous SGD by the same formula
-  double step_error_s = 0;            // standard error of step_time_s, where it is a mean over drawn steps
-  double kept_error = 0;              // the same of kept
-  double sync_step_error_s = 0;       // and of sync_step_time_s
-  bool is_sampled = false;            // it goes by drawn steps, which are also the run's own
+  std::string formula;                     // where it comes from, such as "Eqs. 4 to 6"
+  double step_time_s = 0;                  // mean over the run
+  double communication_s = 0;              // of it, as accounts book it: in collectives, and until a model has come
+  double kept = 1;                         // share of the N x M micro-batches of a step that end up in the model
+  std::optional<double> drop_rate{};       // of what is computed; none: the formula does not say
+  std::optional<double> mean_staleness{};  // of a server's gradients, in updates; none: it does not say
+  double sync_step_time_s = 0;             // of synchronous SGD by the same formula
+  double step_error_s = 0;                 // standard error of step_time_s, where it is a mean over drawn steps
+  double kept_error = 0;                   // the same of kept
+  double sync_step_error_s = 0;            // and of sync_step_time_s
+  bool is_sampled = false;                 // it goes by drawn steps, which are also the run's own
 
   // S_eff of Eq. 6: micro-batches per time, in multiples of synchronous SGD's.
   double effective_speedup() const { return kept * sync_step_time_s / step_time_s; }
@@ -104,8 +105,10 @@ struct OwnPaceCosts {
   double communication_s = 0;  // of that
 };
 Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input);
-// The same where each step sends a gradient and waits for a model.
-Forecast predict_own_pace(const PredictionInput& input);
+// The same where each step sends a gradient and waits for a model, and the server updates it once per c gradients,
+// dropping none: while one gradient is under way each of the others' N - 1 comes once on average, whatever their
+// times, so that E[staleness] = (N - 1) / c.
+Forecast predict_own_pace(int gradients_per_update, const PredictionInput& input);
 
 // The time of a run that takes `step_time_s` per step and keeps `kept_per_step` micro-batches in it, up to the
 // first limit of its budget; none where only bytes limit it.

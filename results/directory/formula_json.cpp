@@ -29,6 +29,7 @@ Json json_with_errors(const FormulaTime& formula) {
   const Prediction& prediction = formula.prediction;
   Json json = json_of(formula);
   json["communication_share"] = prediction.communication_share();
+  json["mean_staleness"] = or_null(prediction.mean_staleness);
   json["step_time_standard_error_s"] = json_of_error(prediction.step_error_s);
   json["effective_speedup_standard_error"] = json_of_error(prediction.effective_speedup_error());
   return json;

@@ -38,6 +38,7 @@ PredictedMethod by_simulation_and_two_formulas() {
                                      .communication_s = 0.375,
                                      .kept = 0.75,
                                      .drop_rate = 0.5625,
+                                     .mean_staleness = 3.5,
                                      .sync_step_time_s = 6,
                                      .step_error_s = 0.03125,
                                      .kept_error = 0.5,
@@ -85,12 +86,12 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
        "formulas": [
          {"formula": "first", "sampled": false,
           "step_time_s": 2.0, "step_time_standard_error_s": 0.03125, "communication_s": 0.375,
-          "communication_share": 0.1875, "kept": 0.75, "drop_rate": 0.5625,
+          "communication_share": 0.1875, "mean_staleness": 3.5, "kept": 0.75, "drop_rate": 0.5625,
           "sync_step_time_s": 6.0, "effective_speedup": 2.25,
           "effective_speedup_standard_error": "above", "total_time_s": 120.0},
          {"formula": "second", "sampled": true,
           "step_time_s": 4.0, "step_time_standard_error_s": null, "communication_s": 3.0,
-          "communication_share": 0.75, "kept": 1.0, "drop_rate": null,
+          "communication_share": 0.75, "mean_staleness": null, "kept": 1.0, "drop_rate": null,
           "sync_step_time_s": 5.0, "effective_speedup": 1.25,
           "effective_speedup_standard_error": null, "total_time_s": null}],
        "no_formula": null},
@@ -111,13 +112,15 @@ std::vector<std::vector<std::string>> words_of_rows(const std::string& table) {
 TEST(PredictionTable, EveryValueStandsInItsColumn) {
   const std::vector<PredictedMethod> methods{by_simulation_and_two_formulas(), by_nothing()};
   const auto rows = words_of_rows(prediction_table(methods));
-  ASSERT_EQ(rows.size(), 3u + 3 + 2) << "a heading of two lines and a rule";
+  ASSERT_EQ(rows.size(), 3u + 3 + 2 + 2) << "a heading of two lines and a rule; a note after an empty line";
   EXPECT_THAT(rows[3], ElementsAre("m,", "workers", "=", "2", "simulation,", "20", "of", "60", "steps", "0.500", "+-",
                                    "0.062", "1.50", "+-", "0.38", "25.0", "12.5", "30.00"));
   EXPECT_THAT(rows[4], ElementsAre("first", "2.000", "+-", "0.031", "2.2", "+-", "1.5", "56.2", "18.8", "120.0"));
   EXPECT_THAT(rows[5], ElementsAre("second", "4.000", "1.250", "-", "75.0", "-"));
   EXPECT_THAT(rows[6], ElementsAre("n", "needs", "training", "-", "-", "-", "-", "-"));
   EXPECT_THAT(rows[7], ElementsAre("no", "formula:", "a", "reason", "-", "-", "-", "-", "-"));
+  EXPECT_THAT(rows[9], ElementsAre("m,", "workers", "=", "2:", "a", "mean", "staleness", "of", "3.5", "updates,", "by",
+                                   "(N", "-", "1)", "/", "c"));
 }
 
 TEST(PredictionTable, SaysHowMuchOfTheRunWasSimulated) {
