@@ -18,6 +18,7 @@ struct AlgorithmRow {
   std::unique_ptr<Algorithm> (*make)(Settings& settings, const AlgorithmContext& context);
   // The keys that it must be given, in TOML, for a run of 4 workers: from this the tests of all methods take it.
   std::string_view example = {};
+  std::string_view evaluated = {};  // which model it publishes
 };
 std::span<const AlgorithmRow> algorithms();
 

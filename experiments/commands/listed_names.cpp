@@ -35,7 +35,8 @@ std::vector<ListedName> algorithm_names() {
   std::vector<ListedName> names;
   for (const std::string_view family : families) {
     for (const AlgorithmRow& row : algorithms()) {
-      if (row.family == family) names.push_back({row.name, std::string(row.sentence), family, row.source});
+      if (row.family == family)
+        names.push_back({row.name, std::string(row.sentence), family, row.source, row.evaluated});
     }
   }
   return names;

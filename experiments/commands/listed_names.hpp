@@ -21,6 +21,7 @@ struct ListedName {
   std::string sentence;
   std::string_view family{};  // those of one stand together below its name
   std::string_view paper{};
+  std::string_view evaluated{};  // of a method: which model it publishes
 };
 
 // Names that stand at the same place of a file.

@@ -65,6 +65,7 @@ std::string key_lines(const KeyDescription& key, std::string_view prefix, std::s
 
 std::string listing_of(const NameGroup& group, const ListedName& name) {
   std::string result = fmt::format("{} ({})\n  {}\n", name.name, group.title, wrapped(with_paper(name), 2));
+  if (!name.evaluated.empty()) result += fmt::format("  Evaluated: {}.\n", name.evaluated);
   const std::string prefix = prefix_of(group, name.name);
   std::string keys;
   for (const KeyDescription& key : keys_of(group, name.name)) keys += key_lines(key, prefix, group.place);

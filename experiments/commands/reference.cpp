@@ -95,8 +95,9 @@ std::string section_by_names(const std::vector<KeyDescription>& keys, const Name
   for (const KeyDescription& key : keys)
     if (key.path.starts_with(group.prefix) && !depends_on_name(key)) text += row(key, group.prefix);
   for (const ListedName& name : group.names) {
-    text += fmt::format("\n### {} = \"{}\"\n\n{}{}\n", group.place.substr(group.prefix.size()), name.name,
-                        name.sentence, name.paper.empty() ? "" : fmt::format(" Source: {}.", name.paper));
+    text += fmt::format("\n### {} = \"{}\"\n\n{}{}{}\n", group.place.substr(group.prefix.size()), name.name,
+                        name.sentence, name.paper.empty() ? "" : fmt::format(" Source: {}.", name.paper),
+                        name.evaluated.empty() ? "" : fmt::format(" Evaluated: {}.", name.evaluated));
     std::string rows;
     for (const KeyDescription& key : keys_of(keys, group, name.name))
       if (depends_on_name(key)) rows += row(key, group.prefix, group.place);
@@ -151,12 +152,15 @@ std::string with_table_of_methods(std::string page) {
   const auto begin = page.find(first), end = page.find(last);
   if (begin == page.npos || end == page.npos || end < begin)
     throw std::runtime_error(fmt::format("the page has no lines \"{}...\" and \"{}\"", first, last));
-  std::string table = fmt::format("{}written by `{}` -->\n\n| name | what it does | source |\n|---|---|---|\n", first,
-                                  command_that_writes);
+  std::string table =
+      fmt::format("{}written by `{}` -->\n\n| name | what it does | evaluated is | source |\n|---|---|---|---|\n",
+                  first, command_that_writes);
   for (const NameGroup& group : name_groups())
     if (group.kind == "algorithms")
       for (const ListedName& name : group.names)
-        table += fmt::format("| `{}` | {} | {} |\n", name.name, cell(name.sentence), cell(std::string(name.paper)));
+        table += fmt::format("| `{}` | {} | {} | {} |\n", name.name, cell(name.sentence),
+                             name.evaluated.empty() ? "—" : cell(std::string(name.evaluated)),
+                             cell(std::string(name.paper)));
   return page.replace(begin, end - begin, table + "\n");
 }
 

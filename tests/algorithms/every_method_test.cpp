@@ -110,6 +110,10 @@ TEST(EveryMethod, HasAForecastOrTheReasonWhyNot) {
   });
 }
 
+TEST(EveryMethod, SaysWhichModelItPublishes) {
+  for (const AlgorithmRow& row : algorithms()) EXPECT_NE(row.evaluated, "") << row.name;
+}
+
 TEST(EveryMethod, IsComparedWithOneOfThem) {
   int baselines = 0;
   for_every_method([&](const Algorithm& method) { baselines += method.traits().is_baseline ? 1 : 0; });
