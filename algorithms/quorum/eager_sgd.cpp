@@ -35,9 +35,7 @@ std::unique_ptr<Algorithm> make_eager_sgd(Settings& settings, const AlgorithmCon
   constexpr std::int64_t every_of_released_code = 32, most = std::numeric_limits<std::int64_t>::max();
   EagerOptions options;
   const Form form = settings.choice(
-      {"form",
-       "From where what the keys below are where they are left out: the paper, its released operator, or one in "
-       "which late workers lose nothing."},
+      {"variant", "What is done about late workers, where the keys below do not say it."},
       {{"paper", Form::paper}, {"released", Form::released}, {"replayed", Form::replayed}}, Form::paper);
   options.activation =
       settings
@@ -47,18 +45,18 @@ std::unique_ptr<Algorithm> make_eager_sgd(Settings& settings, const AlgorithmCon
   options.late = settings.choice({"late", "Whether a late gradient is added to the next one or dropped."},
                                  {{"accumulate", LateGradient::accumulate}, {"drop", LateGradient::drop}},
                                  form == Form::released ? LateGradient::drop : LateGradient::accumulate,
-                                 "\"accumulate\"; with form \"released\" \"drop\"");
+                                 "\"accumulate\"; with variant \"released\" \"drop\"");
   options.missed = settings.choice(
       {"missed", "Whether a late worker steps along all sums that it has missed, or the newest alone."},
       {{"newest", MissedSums::newest}, {"all", MissedSums::all}},
-      form == Form::replayed ? MissedSums::all : MissedSums::newest, "\"newest\"; with form \"replayed\" \"all\"");
+      form == Form::replayed ? MissedSums::all : MissedSums::newest, "\"newest\"; with variant \"replayed\" \"all\"");
   const bool limits = form != Form::paper && options.activation == Activation::solo;
   options.synchronous_every = settings.integer(
       {"synchronous_every", "Every how many steps all wait for all; 0: never.", "steps"}, 0, most,
-      Stated(limits ? every_of_released_code : 0, "0; with \"solo\" and form \"released\" or \"replayed\" 32"));
+      Stated(limits ? every_of_released_code : 0, "0; with \"solo\" and variant \"released\" or \"replayed\" 32"));
   options.average_every = settings.integer(
       {"average_every", "Every how many steps all wait for all, and average their models; 0: never.", "steps"}, 0, most,
-      Stated(form == Form::paper ? std::int64_t{100} : 0, "100; with form \"released\" or \"replayed\" 0"));
+      Stated(form == Form::paper ? std::int64_t{100} : 0, "100; with variant \"released\" or \"replayed\" 0"));
   return std::make_unique<EagerSgd>(options);
 }
 

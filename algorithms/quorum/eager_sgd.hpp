@@ -3,8 +3,8 @@
 // Source:  Li et al. 2020, "Taming Unbalanced Training Workloads in Deep Learning with Partial Collective Operations".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per step, whoever takes part; one more per average.
-// Differs: the mean is over all N workers: one that contributes nothing counts as zero. Three forms, whose parts can be
-//          chosen one by one. "paper" (default; as we understand it, not confirmed in its text): a late gradient is
+// Differs: the mean is over all N workers: one that contributes nothing counts as zero. Three variants, of which
+//          each part can be chosen. "paper" (default; as we understand it, not confirmed in its text): a late gradient is
 //          added to the next contribution; of the sums that it has missed a late worker gets the newest alone, since
 //          there is one receive buffer, so that models drift apart; they are averaged now and then (how often is this
 //          project's choice). "released" (our reading of the ResNet code): a late gradient is overwritten, models are

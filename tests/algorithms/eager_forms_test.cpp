@@ -109,13 +109,13 @@ TEST(EagerForms, SetWhatIsLeftOut) {
   };
   EXPECT_THAT(reading_of(""), AllOf(HasSubstr("late = \"accumulate\""), HasSubstr("missed = \"newest\""),
                                     HasSubstr("synchronous_every = 0"), HasSubstr("average_every = 100")));
-  EXPECT_THAT(reading_of("form = \"released\""),
+  EXPECT_THAT(reading_of("variant = \"released\""),
               AllOf(HasSubstr("late = \"drop\""), HasSubstr("missed = \"newest\""), HasSubstr("synchronous_every = 32"),
                     HasSubstr("average_every = 0")));
-  EXPECT_THAT(reading_of("form = \"replayed\""),
+  EXPECT_THAT(reading_of("variant = \"replayed\""),
               AllOf(HasSubstr("late = \"accumulate\""), HasSubstr("missed = \"all\""),
                     HasSubstr("synchronous_every = 32"), HasSubstr("average_every = 0")));
-  EXPECT_THAT(reading_of("form = \"released\"\nlate = \"accumulate\"\naverage_every = 7"),
+  EXPECT_THAT(reading_of("variant = \"released\"\nlate = \"accumulate\"\naverage_every = 7"),
               AllOf(HasSubstr("late = \"accumulate\""), HasSubstr("average_every = 7")));
 }
 

@@ -200,8 +200,8 @@ std::string reading_of(const std::string& keys) {
 
 TEST(EagerSgdSettings, SoloIsSynchronousEvery32ndRoundAsInTheReleasedCode) {
   using testing::HasSubstr;
-  EXPECT_THAT(reading_of("activation = \"solo\"\nform = \"released\""), HasSubstr("synchronous_every = 32"));
-  EXPECT_THAT(reading_of("activation = \"majority\"\nform = \"released\""), HasSubstr("synchronous_every = 0"));
+  EXPECT_THAT(reading_of("activation = \"solo\"\nvariant = \"released\""), HasSubstr("synchronous_every = 32"));
+  EXPECT_THAT(reading_of("activation = \"majority\"\nvariant = \"released\""), HasSubstr("synchronous_every = 0"));
   EXPECT_THAT(reading_of("activation = \"solo\"\nlate = \"drop\"\nsynchronous_every = 5"),
               HasSubstr("synchronous_every = 5"));
   EXPECT_THAT(reading_of(""), HasSubstr("activation"));  // required

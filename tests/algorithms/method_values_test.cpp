@@ -83,9 +83,9 @@ TEST(MethodValues, OfServersWithAQuorumArriveAsWritten) {
   expect_same_run(tokens + "quorum = 6\ninitial_tokens = 3", BackupTokens(6, 3));
   expect_same_run("algorithm = \"backup-all-reduce\"\nbackups = 1", BackupAllReduce(3));
   expect_same_run("algorithm = \"eager-sgd\"\nactivation = \"solo\"", EagerSgd({.average_every = 100}));
-  expect_same_run("algorithm = \"eager-sgd\"\nactivation = \"solo\"\nform = \"released\"",
+  expect_same_run("algorithm = \"eager-sgd\"\nactivation = \"solo\"\nvariant = \"released\"",
                   EagerSgd({.late = LateGradient::drop, .synchronous_every = 32}));
-  expect_same_run("algorithm = \"eager-sgd\"\nactivation = \"solo\"\nform = \"replayed\"",
+  expect_same_run("algorithm = \"eager-sgd\"\nactivation = \"solo\"\nvariant = \"replayed\"",
                   EagerSgd({.missed = MissedSums::all, .synchronous_every = 32}));
   expect_same_run(
       "algorithm = \"eager-sgd\"\nactivation = \"majority\"\nlate = \"drop\"\nsynchronous_every = 3\naverage_every = 4",

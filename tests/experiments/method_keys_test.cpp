@@ -90,8 +90,9 @@ const std::vector<KeyCase> quorums = {
     {{method("'backup-all-reduce',backups=1")}, {"methods.0.backups=2"}},
     {{method("'eager-sgd',activation='solo'")},
      {"methods.0.activation='majority'", "methods.0.late='drop'", "methods.0.synchronous_every=3",
-      "methods.0.missed='all'", "methods.0.average_every=6", "methods.0.form='released'", "methods.0.form='replayed'"}},
-    {{method("'eager-sgd',activation='solo',form='released'")}, {"methods.0.form='paper'"}},
+      "methods.0.missed='all'", "methods.0.average_every=6", "methods.0.variant='released'",
+      "methods.0.variant='replayed'"}},
+    {{method("'eager-sgd',activation='solo',variant='released'")}, {"methods.0.variant='paper'"}},
 };
 
 const std::vector<KeyCase> asynchronous = {

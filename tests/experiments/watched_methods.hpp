@@ -45,7 +45,7 @@ average_every = 0
 label = "eager-sgd, replayed"
 algorithm = "eager-sgd"
 activation = "majority"
-form = "replayed"
+variant = "replayed"
 [[methods]]
 algorithm = "async-sgd"
 [[methods]]
