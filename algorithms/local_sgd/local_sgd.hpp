@@ -6,7 +6,7 @@
 //          their first local step. The last average always falls on the last step; the reference code leaves a constant
 //          period's remainder un-averaged. Momentum stays with its worker (as there) unless chosen.
 // Checks:  H = 1 with plain SGD equals synchronous SGD, as does post-local SGD before its switch with any optimizer;
-// rounds match the golden sequences of the rule.
+//          rounds match the golden sequences of the rule.
 #pragma once
 
 #include "algorithms/local_sgd/round_prediction.hpp"

@@ -4,7 +4,7 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per step, whoever takes part; one more per average.
 // Differs: the mean is over all N workers: one that contributes nothing counts as zero. Three variants, of which
-//          each part can be chosen. "paper" (default; as we understand it, not confirmed in its text): a late gradient is
+//          each part can be chosen. "paper" (default; our understanding, not confirmed): a late gradient is
 //          added to the next contribution; of the sums that it has missed a late worker gets the newest alone, since
 //          there is one receive buffer, so that models drift apart; they are averaged now and then (how often is this
 //          project's choice). "released" (our reading of the ResNet code): a late gradient is overwritten, models are
@@ -12,8 +12,7 @@
 //          worker steps along every sum in order, so that all models are equal after as many steps. Here a late worker
 //          comes to the newest round next, there it may go through each.
 // Checks:  hand-worked timelines of both kinds of late workers; every round synchronous equals synchronous SGD bit for
-// bit; (N + 1) / 2 contributors on average
-//          (majority); step times of solo under exponential times.
+//          bit; (N + 1) / 2 contributors on average (majority); step times of solo under exponential times.
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"
