@@ -5,8 +5,8 @@
 #include <system_error>
 #include <utility>
 
-#include "workers/process/interrupt.hpp"
 #include "workers/files/whole_file.hpp"
+#include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <system_error>
 
+#include "workers/files/whole_file.hpp"
 #include "workers/process/printable.hpp"
 #include "workers/settings/key_path.hpp"
 #include "workers/settings/settings_node.hpp"
-#include "workers/files/whole_file.hpp"
 
 namespace syncopate {
 namespace {
