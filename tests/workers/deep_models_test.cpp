@@ -20,7 +20,7 @@ using Norm = ResnetOptions::Norm;
 using Activation = ResnetOptions::Activation;
 
 constexpr std::int64_t classes = 4;
-constexpr SamplerOptions sampling{.samples = 200, .workers = 2, .micro_batches = 3, .micro_batch_size = 5, .seed = 9};
+const SamplerOptions sampling{.samples = 200, .workers = 2, .micro_batches = 3, .micro_batch_size = 5, .seed = 9};
 const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .index = 0},
                                                {.worker = Rank{0}, .step = 0, .index = 2},
                                                {.worker = Rank{1}, .step = 8, .index = 0}};

@@ -16,7 +16,7 @@ namespace syncopate::reference {
 
 inline constexpr SampleShape shape{.channels = 1, .height = 12, .width = 12};
 inline constexpr std::int64_t classes = 4;
-inline constexpr SamplerOptions sampling{
+inline const SamplerOptions sampling{
     .samples = 200, .workers = 2, .micro_batches = 3, .micro_batch_size = 5, .seed = 9};
 inline const CnnOptions cnn_options{.channels = {3, 4}, .kernel = 3, .dense = 6};
 inline const CnnOptions cnn_with_batch_norm{.channels = {3, 4}, .kernel = 3, .dense = 6, .batch_norm = true};

@@ -178,6 +178,24 @@ TEST_F(Registry, CifarsFilesAreReadByEitherLabelInColour) {
   EXPECT_THAT(report, HasSubstr("datasets.cifar-10.directory"));
 }
 
+TEST_F(Registry, APartitionThatLeavesAWorkerWithoutAMicroBatchIsAFault) {
+  const std::vector<std::string> keys = {"training.model=\"linear\"", "training.dataset=\"gaussian-mixture\"",
+                                         "training.micro_batch_size=8", "datasets.gaussian-mixture.train=400"};
+  const auto divided = [&](const std::string& partition) {
+    auto all = keys;
+    all.push_back("training.partition={" + partition + "}");
+    return plan(all);
+  };
+  divided("kind='dirichlet',alpha=0.00001");  // nearly every class is one worker's; seed 1 leaves one without any
+  EXPECT_THAT(report, AllOf(HasSubstr("training.partition"), HasSubstr("fewer than a micro-batch of 8")));
+  const auto planned = divided("kind='label',shards=2");
+  ASSERT_EQ(report, "");
+  EXPECT_EQ(planned.steps_per_epoch, 400 / (4 * 2 * 8));
+  EXPECT_EQ(planned.load()->steps_per_epoch(), planned.steps_per_epoch);
+  plan({"training.model=\"quadratic\"", "training.partition={kind='size'}"});
+  EXPECT_THAT(report, HasSubstr("training.partition"));
+}
+
 TEST_F(Registry, AMissingDirectoryIsAFaultOfItsKey) {
   const auto planned = plan({"training.model=\"mlp\"", "datasets.fashion-mnist.directory=\"/absent\""});
   EXPECT_THAT(report, AllOf(HasSubstr("directory"), HasSubstr("/absent"), HasSubstr("no such directory")));

@@ -13,7 +13,7 @@ namespace syncopate {
 namespace {
 
 // 103 samples, 4 workers, 2 micro-batches of 3: 4 steps of 24 samples, 7 are dropped.
-constexpr SamplerOptions options{.samples = 103, .workers = 4, .micro_batches = 2, .micro_batch_size = 3, .seed = 5};
+const SamplerOptions options{.samples = 103, .workers = 4, .micro_batches = 2, .micro_batch_size = 3, .seed = 5};
 
 std::vector<std::uint32_t> draw(const Sampler& sampler, int worker, std::int64_t step, int index) {
   std::vector<std::uint32_t> numbers(static_cast<std::size_t>(sampler.options().micro_batch_size));

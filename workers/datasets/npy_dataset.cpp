@@ -30,7 +30,9 @@ constexpr std::int64_t most_classes = 1 << 16;
 }
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
-  return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+  std::string text;
+  for (const std::int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "(" + text + (shape.size() == 1 ? ",)" : ")");
 }
 
 struct SplitFiles {

@@ -84,7 +84,7 @@ constexpr DatasetRow rows[] = {
     {"fashion-mnist", "60,000 + 10,000 images of 28 x 28 in 10 classes, or any directory with MNIST's four IDX files",
      "Images", read_images},
     {"cifar-10", "60,000 images of 32 x 32 in colour and 10 classes, in their binary version", "Images", read_cifar_10},
-    {"cifar-100", "the same in 100 classes, or 20 of these together", "Images", read_cifar_100},
+    {"cifar-100", "60,000 images of 32 x 32 in colour and 100 classes, or 20 of these together", "Images", read_cifar_100},
     {"npy", "a data set of one's own, of NumPy's arrays: vectors or images, and their classes", "Arrays", read_npy},
     {"gaussian-mixture", "classes as Gaussians around random centres, generated from the seed", "Generated classes",
      read_mixture},

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "workers/datasets/partition_section.hpp"
 #include "workers/datasets/registry.hpp"
 #include "workers/datasets/sampler.hpp"
 #include "workers/models/registry.hpp"
@@ -27,13 +28,33 @@ bool fits(const ModelRow& row, const Model& model, const DatasetRow& dataset, co
   return false;
 }
 
-void plan_network(const Model& model, const DatasetPlan& data, const SamplerOptions& sampling, double label_smoothing,
-                  ObjectivePlan& plan) {
+// What is read of a network's training, beside the model and the data.
+struct NetworkTraining {
+  SamplerOptions sampling;
+  std::optional<PartitionOptions> partition;
+  double label_smoothing = 0;
+};
+
+// A fault where a partition leaves a worker without a micro-batch: labels decide it, so the data are read.
+void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settings& training) {
+  try {
+    SamplerOptions sampling = how.sampling;
+    sampling.shards = divide(*data.load(), sampling.workers, *how.partition, sampling.seed);
+    static_cast<void>(Sampler(std::move(sampling)));
+  } catch (const DataFault& problem) {
+    training.fault("partition", problem.what());
+  }
+}
+
+void plan_network(const Model& model, const DatasetPlan& data, const NetworkTraining& how, ObjectivePlan& plan) {
   const Network built = model.network(data.size.shape, data.size.classes);
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
   for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
-  plan.load = [network = built, load = data.load, sampling, chunk = model.chunk_samples, label_smoothing] {
-    return make_torch_objective(network, load(), sampling, chunk, label_smoothing);
+  plan.load = [network = built, load = data.load, how, chunk = model.chunk_samples] {
+    auto dataset = load();
+    SamplerOptions sampling = how.sampling;
+    if (how.partition) sampling.shards = divide(*dataset, sampling.workers, *how.partition, sampling.seed);
+    return make_torch_objective(network, std::move(dataset), sampling, chunk, how.label_smoothing);
   };
 }
 
@@ -50,6 +71,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
                        "Share of each label that is spread over all classes in gradients; told losses are without it."},
                       {.low = 0, .high = 1, .high_open = true}, 0.0);
   const Model model = read_models(root, model_row);
+  const auto partition = model.network ? read_partition(training) : std::nullopt;
   const DatasetPlanner plan_data = read_datasets(root, dataset_row);
 
   if (model.objective && label_smoothing > 0) training.fault("label_smoothing", "must be 0: this model has no labels");
@@ -73,8 +95,10 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
                                data->size.train, context.workers, context.micro_batches, batch_size));
   if (!model.network) return plan;
   plan.has_accuracy = true;
-  if (fits(*model_row, model, dataset_row, data->size.shape, training, root))
-    plan_network(model, *data, sampling, label_smoothing, plan);
+  if (!fits(*model_row, model, dataset_row, data->size.shape, training, root)) return plan;
+  const NetworkTraining how{sampling, partition, label_smoothing};
+  if (partition && plan.steps_per_epoch >= 1) check_partition(*data, how, training);
+  plan_network(model, *data, how, plan);
   return plan;
 }
 
