@@ -1,5 +1,6 @@
 #include "experiments/sections/experiment.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

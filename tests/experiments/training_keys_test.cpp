@@ -130,6 +130,7 @@ const std::vector<KeyCase> models_and_datasets = {
     {{"training.partition={kind='dirichlet'}"},
      {"training.partition.alpha=2", "training.partition.kind='size'", "training.partition.kind='label'",
       "training.partition.kind='shuffled'"}},
+    {{"training.partition={kind='size'}"}, {"training.partition.alpha=2"}},
     {{"training.partition={kind='label',shards=2}"}, {"training.partition.shards=3"}},
     {{"training.dataset='cifar-10'", "datasets.cifar-10.directory='$/own'"},
      {"datasets.cifar-10.directory='$/own2'", "datasets.cifar-10.scale='measured'"}},

@@ -180,13 +180,14 @@ TEST_F(Registry, CifarsFilesAreReadByEitherLabelInColour) {
 
 TEST_F(Registry, APartitionThatLeavesAWorkerWithoutAMicroBatchIsAFault) {
   const std::vector<std::string> keys = {"training.model=\"linear\"", "training.dataset=\"gaussian-mixture\"",
-                                         "training.micro_batch_size=8", "datasets.gaussian-mixture.train=400"};
+                                         "training.micro_batch_size=8", "datasets.gaussian-mixture.train=400",
+                                         "datasets.gaussian-mixture.classes=2"};
   const auto divided = [&](const std::string& partition) {
     auto all = keys;
     all.push_back("training.partition={" + partition + "}");
     return plan(all);
   };
-  divided("kind='dirichlet',alpha=0.00001");  // nearly every class is one worker's; seed 1 leaves one without any
+  divided("kind='dirichlet',alpha=0.00001");  // each of two classes is one worker's, of four
   EXPECT_THAT(report, AllOf(HasSubstr("training.partition"), HasSubstr("fewer than a micro-batch of 8")));
   const auto planned = divided("kind='label',shards=2");
   ASSERT_EQ(report, "");

@@ -28,9 +28,7 @@ std::optional<PartitionOptions> read_partition(Settings& training) {
   using Kind = PartitionOptions::Kind;
   Settings table = training.section({"partition", "How the training data are divided among the workers."});
   const auto kind = table.choice<std::optional<Kind>>(
-      {"kind",
-       "Anew in every epoch, in equal shards, or unequally and once for the whole run: by random shares of each class, "
-       "by label, or by random sizes."},
+      {"kind", "Anew in every epoch, equally, or once for the run: by shares of each class, by label, by sizes."},
       {{"shuffled", std::nullopt}, {"dirichlet", Kind::dirichlet}, {"label", Kind::label}, {"size", Kind::size}},
       std::nullopt);
   if (!kind) return std::nullopt;
