@@ -71,10 +71,11 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
                        "Share of each label that is spread over all classes in gradients; told losses are without it."},
                       {.low = 0, .high = 1, .high_open = true}, 0.0);
   const Model model = read_models(root, model_row);
-  const auto partition = model.network ? read_partition(training) : std::nullopt;
+  const auto partition = read_partition(training);
   const DatasetPlanner plan_data = read_datasets(root, dataset_row);
 
   if (model.objective && label_smoothing > 0) training.fault("label_smoothing", "must be 0: this model has no labels");
+  if (model.objective && partition) training.fault("partition", "must be left out: this model has no data");
   if (model.objective)
     return {.load = [make = model.objective, seed = context.seed] { return make(seed); },
             .parameters = model.parameters};
