@@ -22,7 +22,7 @@
 #include "results/formats/output.hpp"
 #include "results/tables/progress.hpp"
 #include "results/tables/result_table.hpp"
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 #include "workers/process/exit_status.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/process/printable.hpp"

@@ -15,7 +15,7 @@
 #include "experiments/sections/experiment.hpp"
 #include "results/directory/run_directory.hpp"
 #include "tests/workers/idx_files.hpp"
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 
 namespace syncopate {
 namespace {

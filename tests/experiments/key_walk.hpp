@@ -110,6 +110,43 @@ class KeyWalk : public testing::Test {
     put("y_test.npy", npy_file("|u1", "(40,)", classes));
   }
 
+  // 300 lines with labels; and NumPy's arrays of tokens, 240 and 40 sequences of up to 6, behind which there is 0.
+  void write_texts(const std::string& name, int stride) const {
+    std::string text;
+    for (int i = 0; i < 300; ++i) {
+      text += i % 3 == 0 ? "a\t" : "b\t";
+      for (int j = 0; j <= i % 5; ++j) text += fmt::format("w{} ", (i + j) * stride % (j % 2 == 0 ? 10 : 40));
+      text += "\n";
+    }
+    write(name + ".txt", text);
+    std::filesystem::create_directories(folder_ / name);
+    const auto put = [&](const std::string& split, std::int32_t rows) {
+      std::vector<std::int32_t> tokens;
+      FileBytes labels;
+      for (std::int32_t i = 0; i < rows; ++i) {
+        for (std::int32_t j = 0; j < 6; ++j) tokens.push_back(j <= i % 6 ? 1 + (i + j) * stride % 17 : 0);
+        labels.push_back(static_cast<std::uint8_t>(i % 3));
+      }
+      const FileBytes x = npy_file("<i4", fmt::format("({}, 6)", rows), bytes_of(tokens)),
+                      y = npy_file("|u1", fmt::format("({},)", rows), labels);
+      write(name + "/x_" + split + ".npy", {x.begin(), x.end()});
+      write(name + "/y_" + split + ".npy", {y.begin(), y.end()});
+    };
+    put("train", 240);
+    put("test", 40);
+  }
+
+  // WordNet's files, with 300 definitions in 45 categories.
+  void write_glosses(const std::string& name, int stride) const {
+    std::filesystem::create_directories(folder_ / name);
+    for (const char* file : {"data.noun", "data.verb", "data.adj", "data.adv"}) {
+      std::string text = "  1 licence\n";
+      for (int i = 0; i < 75; ++i)
+        text += fmt::format("{:08} {:02} n 01 x 0 000 | of w{} and v{}\n", i, i % 45, i * stride % 30, i % 7);
+      write(name + "/" + file, text);
+    }
+  }
+
   // Loads the experiments of the cases from this file, and runs the first run of each.
   void walk(const std::string& toml, const std::vector<KeyCase>& cases, const std::vector<IdleKey>& idle = {}) {
     write("experiment.toml", toml);

@@ -20,7 +20,7 @@
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "tests/experiments/runner_case.hpp"
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/process/interrupt.hpp"
 

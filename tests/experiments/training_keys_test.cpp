@@ -138,6 +138,14 @@ const std::vector<KeyCase> models_and_datasets = {
      {"datasets.cifar-100.directory='$/own2'", "datasets.cifar-100.scale='published'",
       "datasets.cifar-100.labels='coarse'"}},
     {{"training.dataset='npy'", "datasets.npy.directory='$/own'"}, {"datasets.npy.directory='$/own2'"}},
+    {{"training.dataset='npy'", "datasets.npy={directory='$/texts',padding=0}"},
+     {"datasets.npy.directory='$/texts2'", "datasets.npy.padding=3", "datasets.npy.mask=30"}},
+    {{"training.dataset='text-lines'", "datasets.text-lines={file='$/texts.txt',labelled=true}"},
+     {"datasets.text-lines.file='$/texts2.txt'", "datasets.text-lines.test_share=0.3", "datasets.text-lines.words=5",
+      "datasets.text-lines.least=30"}},
+    {{"training.dataset='wordnet-glosses'", "datasets.wordnet-glosses.directory='$/glosses'"},
+     {"datasets.wordnet-glosses.directory='$/glosses2'", "datasets.wordnet-glosses.test_share=0.3",
+      "datasets.wordnet-glosses.words=5", "datasets.wordnet-glosses.least=9"}},
     {{"training.model='mlp'", "models.mlp.hidden=[3]"}, {"models.mlp.hidden=[3,2]"}},
     {{"training.model='cnn'", "models.cnn={channels=[2],kernel=3,dense=4}", "training.dataset='fashion-mnist'",
       "datasets.fashion-mnist.directory='$/images'"},
@@ -180,6 +188,10 @@ const std::vector<IdleKey> idle = {
     {"datasets.cifar-10.directory_hash", Hash::differs, "the same"},
     {"datasets.cifar-100.directory_hash", Hash::differs, "the same"},
     {"datasets.npy.directory_hash", Hash::differs, "the same"},
+    {"datasets.npy.never_masked", Hash::differs, "no model of the walk masks"},
+    {"datasets.text-lines.file_hash", Hash::differs, "refuses a file of other content"},
+    {"datasets.text-lines.labelled", Hash::differs, "decides whether there are classes"},
+    {"datasets.wordnet-glosses.directory_hash", Hash::differs, "refuses a directory of other content"},
 };
 
 TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
@@ -187,6 +199,11 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   write_images("others", 7);
   write_own("own", 3);
   write_own("own2", 7);
+  write_texts("texts", 3);
+  write_texts("texts2", 7);
+  write_glosses("glosses", 7);
+  write_glosses("glosses2", 11);
+  setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
   for (const auto& cases : {of_the_root, training, models_and_datasets, budget_and_evaluation})
     walk(trained, cases, idle);
   walk(trained,

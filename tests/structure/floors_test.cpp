@@ -21,7 +21,7 @@ const std::vector<std::string> floors = {
     // Ground: what every part needs.
     "workers/units", "workers/process", "workers/files", "workers/random", "workers/linear_algebra", "workers/settings",
     // What is trained, and what it is trained on.
-    "workers/training", "workers/datasets", "workers/text", "workers/models",
+    "workers/training", "workers/text", "workers/datasets", "workers/models",
     // The seam, what takes time, and what formulas say of it.
     "workers/cluster", "workers/delays", "workers/network", "workers/theory",
     // What a method sees.

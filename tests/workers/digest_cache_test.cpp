@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 
 namespace syncopate {
 namespace {

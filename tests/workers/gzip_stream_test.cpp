@@ -8,9 +8,9 @@
 
 #include "results/formats/gzip.hpp"
 #include "tests/workers/idx_files.hpp"
-#include "workers/datasets/dataset.hpp"
 #include "workers/datasets/idx.hpp"
 #include "workers/delays/table_text.hpp"
+#include "workers/files/data_fault.hpp"
 
 namespace syncopate {
 namespace {

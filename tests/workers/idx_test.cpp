@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/workers/idx_files.hpp"
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 
 namespace syncopate {
 namespace {

@@ -80,6 +80,52 @@ TEST_F(NpyDataset, ImagesWithoutChannelsHaveOneAndLaterVersionsOfTheFormatAreRea
   }
 }
 
+TEST_F(NpyDataset, RowsOfTokensEndBeforeTheirPadding) {
+  for (const char* type : {"<i4", "<i8"}) {
+    const auto elements = [&](const std::vector<std::int32_t>& tokens) {
+      return std::string(type) == "<i4" ? bytes_of(tokens)
+                                        : bytes_of(std::vector<std::int64_t>(tokens.begin(), tokens.end()));
+    };
+    write("x_train.npy", npy_file(type, "(3, 4)", elements({5, 0, 2, 0, 7, 7, 7, 7, 3, 0, 0, 0})));
+    write("x_test.npy", npy_file(type, "(1, 2)", elements({9, 1})));
+    const NpyTokens tokens{.padding = 0, .mask = 4, .never_masked = {1}};
+    const auto dataset = load_npy_dataset(directory_, tokens);
+    EXPECT_EQ(dataset->size().shape, (SampleShape{.width = 4, .vocabulary = 10}));
+    EXPECT_EQ(npy_dataset_size(directory_, tokens).shape, dataset->size().shape);
+    EXPECT_EQ(dataset->size().classes, 5);
+    EXPECT_EQ(dataset->size().marks.mask, 4);
+    EXPECT_THAT(dataset->size().marks.never_masked, ElementsAre(1));
+    EXPECT_THAT(dataset->tokens(Split::train, 0), ElementsAre(5, 0, 2)) << "within a sequence it is a token";
+    EXPECT_THAT(dataset->tokens(Split::train, 1), ElementsAre(7, 7, 7, 7));
+    EXPECT_THAT(dataset->tokens(Split::train, 2), ElementsAre(3));
+    EXPECT_THAT(dataset->tokens(Split::test, 0), ElementsAre(9, 1));
+    EXPECT_THAT(load_npy_dataset(directory_)->tokens(Split::train, 2), ElementsAre(3, 0, 0, 0)) << "whole rows";
+    std::vector<std::int64_t> labels(2);
+    dataset->gather(Split::train, std::vector<std::uint32_t>{2, 0}, nullptr, labels.data());
+    EXPECT_THAT(labels, ElementsAre(1, 2));
+  }
+  EXPECT_EQ(npy_dataset_size(directory_, {.mask = 20}).shape.vocabulary, 21) << "a mask that no text has";
+}
+
+TEST_F(NpyDataset, TokensThatAreNoneAreFaults) {
+  const auto train = [&](const std::string& shape, const std::vector<std::int32_t>& tokens) {
+    write("x_train.npy", npy_file("<i4", shape, bytes_of(tokens)));
+  };
+  const auto fault_of = [&](const NpyTokens& tokens) {
+    return message_of<DataFault>([&] { npy_dataset_size(directory_, tokens); });
+  };
+  EXPECT_THAT(fault_of({.padding = 0}), AllOf(HasSubstr("x_train.npy"), HasSubstr("holds no tokens")));
+  write("x_test.npy", npy_file("<i4", "(1, 2)", bytes_of<std::int32_t>({9, 1})));
+  train("(3, 1, 2)", {1, 2, 3, 4, 5, 6});
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("tokens must be (n, length)")));
+  train("(3, 2)", {1, 2, 3, -4, 5, 6});
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("row 1 has the token -4")));
+  train("(3, 2)", {1, 2, 3, 4, 5, 1 << 24});
+  EXPECT_THAT(fault(), HasSubstr("row 2 has the token 16777216; must be in 0 .. 16777215"));
+  train("(3, 2)", {1, 2, 3, 4, 0, 0});
+  EXPECT_THAT(fault_of({.padding = 0}), HasSubstr("row 2 is all padding, 0"));
+}
+
 TEST_F(NpyDataset, TheDigestIsThatOfAllFourFiles) {
   std::vector<std::string> digests{npy_dataset_hash(directory_)};
   for (const char* file : {"x_train.npy", "y_train.npy", "x_test.npy", "y_test.npy"}) {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "tests/workers/idx_files.hpp"
-#include "workers/datasets/dataset.hpp"
 #include "workers/datasets/sampler.hpp"
+#include "workers/files/data_fault.hpp"
 
 namespace syncopate {
 namespace {

@@ -153,6 +153,39 @@ TEST_F(Registry, ArraysOfOnesOwnAreADataSet) {
   EXPECT_THAT(report, AllOf(HasSubstr("datasets.npy.directory"), HasSubstr("must be given")));
 }
 
+TEST_F(Registry, TextsAreDataSetsOfThoseModelsThatTakeTokens) {
+  setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);  // the user's own is none of a test's business
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += fmt::format("{}\tsome words of line {}\n", i % 2 ? "odd" : "even", i);
+  write("a.txt", {text.begin(), text.end()});
+  const auto plan_lines = [&](const std::string& model, const std::string& key) {
+    return plan({fmt::format("training.model=\"{}\"", model), "training.dataset=\"text-lines\"",
+                 "training.micro_batch_size=4", key,
+                 fmt::format("datasets.text-lines.file=\"{}\"", (directory_ / "a.txt").string())});
+  };
+  const auto planned = plan_lines("linear", "datasets.text-lines.labelled=true");
+  ASSERT_EQ(report, "");
+  EXPECT_EQ(planned.parameters, (5 + 4) * 2 + 2) << "special tokens; some, words, of, line; no number stands twice";
+  const auto objective = planned.load();
+  const std::vector<float> zeros(objective->parameters());
+  const auto sums =
+      objective->evaluate(zeros.data(), nullptr, Split::test, 0, objective->evaluation_samples(Split::test));
+  EXPECT_NEAR(sums.loss / static_cast<double>(sums.samples), std::log(2), 1e-5);
+  EXPECT_FALSE(plan_lines("mlp", "datasets.text-lines.labelled=true").load);
+  EXPECT_THAT(report,
+              HasSubstr("training.model = \"mlp\"; needs samples of numbers, such as images; those of text-lines "
+                        "are up to 7 tokens long"));
+  EXPECT_FALSE(plan_lines("linear", "datasets.text-lines.labelled=false").load);
+  EXPECT_THAT(report, HasSubstr("needs samples with labels"));
+  plan_lines("linear", "datasets.text-lines.least=1000");
+  EXPECT_THAT(report, AllOf(HasSubstr("datasets.text-lines.file"), HasSubstr("no word stands 1000 times")));
+  plan({"training.model=\"linear\"", "training.dataset=\"text-lines\""});
+  EXPECT_THAT(report, AllOf(HasSubstr("datasets.text-lines.file"), HasSubstr("must be given")));
+  plan({"training.model=\"linear\"", "training.dataset=\"wordnet-glosses\"",
+        fmt::format("datasets.wordnet-glosses.directory=\"{}\"", directory_.string())});
+  EXPECT_THAT(report, AllOf(HasSubstr("datasets.wordnet-glosses.directory"), HasSubstr("data.noun")));
+}
+
 // One set of files, read in two ways within one process: a cached one must not stand for the other.
 TEST_F(Registry, CifarsFilesAreReadByEitherLabelInColour) {
   FileBytes records;

@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 
 namespace syncopate {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/workers/idx_files.hpp"
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 #include "workers/process/utf8.hpp"
 #include "workers/text/corpus.hpp"
 #include "workers/text/text_lines.hpp"

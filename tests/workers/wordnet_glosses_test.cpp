@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "tests/workers/idx_files.hpp"
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 
 namespace syncopate {
 namespace {

@@ -1,26 +1,31 @@
-// Labelled samples in memory, with inputs normalised on the way to the model.
+// Labelled samples in memory: numbers, normalised on the way to the model, or tokens.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <stdexcept>
+#include <vector>
 
+#include "workers/files/data_fault.hpp"  // what loading one throws
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
 
-// Data that cannot be used: names the file or the sizes, what was found, and what would be right.
-struct DataFault : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-// Shape of one input. A vector of d features is one channel of one row.
+// Shape of one input. A vector of d features is one channel of one row; a sequence is one row, as wide as the longest
+// is long, of numbers below `vocabulary`.
 struct SampleShape {
   std::int64_t channels = 1;
   std::int64_t height = 1;
   std::int64_t width = 1;
+  std::int64_t vocabulary = 0;  // 0: no tokens
+  bool has_tokens() const { return vocabulary > 0; }
   std::int64_t features() const { return channels * height * width; }
   bool operator==(const SampleShape&) const = default;
+};
+
+// Tokens that are no words.
+struct TokenMarks {
+  std::int32_t mask = -1;                    // stands for what a masked language model has to find; -1: there is none
+  std::vector<std::int32_t> never_masked{};  // such as those at a sequence's ends
 };
 
 // What is known of a data set before its contents are read.
@@ -29,6 +34,7 @@ struct DatasetSize {
   std::int64_t test = 0;
   SampleShape shape;
   std::int64_t classes = 0;
+  TokenMarks marks{};  // of tokens
   std::int64_t samples(Split split) const { return split == Split::train ? train : test; }
 };
 
@@ -39,9 +45,14 @@ class Dataset {
   virtual const DatasetSize& size() const = 0;
 
   // Writes the named samples of a split: inputs (n, features) row by row, each feature of mean 0 and
-  // deviation 1 over the training set where the data set normalises, and labels (n,) in [0, classes).
+  // deviation 1 over the training set where the data set normalises, and labels (n,) in [0, classes). Tokens are no
+  // inputs: of those the labels alone are written, and `inputs` may be null.
   virtual void gather(Split split, std::span<const std::uint32_t> samples, float* inputs,
                       std::int64_t* labels) const = 0;
+
+  // The tokens of a sample, at least one, without any padding: as many as it really has. They live as long as the data
+  // set. None where samples are numbers.
+  virtual std::span<const std::int32_t> tokens(Split /*split*/, std::uint32_t /*sample*/) const { return {}; }
 };
 
 }  // namespace syncopate

@@ -20,8 +20,9 @@
 #include <utility>
 #include <vector>
 
-#include "workers/datasets/dataset.hpp"
 #include "workers/files/content_hash.hpp"
+#include "workers/files/data_fault.hpp"
+#include "workers/files/users_cache.hpp"
 
 namespace syncopate {
 namespace {
@@ -76,15 +77,9 @@ class OpenFile {
   int number_;
 };
 
-// As the XDG base directory specification has it: a relative path is as if there were none.
 fs::path users_cache_file() {
-  const auto absolute = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value && *value == '/' ? fs::path(value) : fs::path();
-  };
-  fs::path caches = absolute("XDG_CACHE_HOME");
-  if (caches.empty() && !absolute("HOME").empty()) caches = absolute("HOME") / ".cache";
-  return caches.empty() ? caches : caches / "syncopate" / "digests";
+  const fs::path cache = users_cache();
+  return cache.empty() ? cache : cache / "digests";
 }
 
 }  // namespace

@@ -31,20 +31,29 @@ std::shared_ptr<const Dataset> load_cached(const DirectoryFormat& format, const 
   return loaded;
 }
 
+struct Keys {
+  explicit Keys(const DirectoryFormat& format)
+      : place(format.named == DirectoryFormat::Named::file ? "file" : "directory"), hash(place + "_hash") {}
+  std::string place, hash;
+};
+
 std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& named, const DirectoryFormat& format) {
+  const Keys keys(format);
+  const bool is_file = format.named == DirectoryFormat::Named::file;
   try {
     if (named.empty() && !format.usual) {
-      table.fault("directory", "must be given: the files of this data set are the user's own");
+      table.fault(keys.place, fmt::format("must be given: the {} of this data set {} the user's own",
+                                          is_file ? "file" : "files", is_file ? "is" : "are"));
       return {};
     }
-    const path directory = named.empty() ? format.usual() : table.directory("directory");
+    const path directory = named.empty() ? format.usual() : is_file ? table.file("file") : table.directory("directory");
     if (directory.empty()) return {};
     const DatasetSize size = format.size(directory);
     const std::string hash = format.hash(directory);
-    if (table.text("directory_hash", hash) != hash)
-      table.fault("directory_hash",
+    if (table.text(keys.hash, hash) != hash)
+      table.fault(keys.hash,
                   fmt::format("the content of {} is another, {}; left out, any is right", directory.string(), hash));
-    return DatasetPlan{.size = size, .load = [format, directory, hash, key = table.written("directory")] {
+    return DatasetPlan{.size = size, .load = [format, directory, hash, key = table.written(keys.place)] {
                          try {
                            return load_cached(format, directory, hash);
                          } catch (const DataFault& problem) {
@@ -52,7 +61,7 @@ std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& na
                          }
                        }};
   } catch (const std::runtime_error& problem) {  // DataFault, or the file system's own
-    table.fault("directory", problem.what());
+    table.fault(keys.place, problem.what());
     return {};
   }
 }
@@ -60,8 +69,9 @@ std::optional<DatasetPlan> plan_directory(Settings& table, const std::string& na
 }  // namespace
 
 DatasetPlanner read_directory(Settings& table, std::string_view sentence, DirectoryFormat format) {
-  const auto directory = table.text({"directory", sentence}, "");
-  const Key hash{"directory_hash", "Written by the program: the digest of the files, which must still be that.", "",
+  const Keys keys(format);
+  const auto directory = table.text({keys.place, sentence}, "");
+  const Key hash{keys.hash, "Written by the program: the digest of the files, which must still be that.", "",
                  "any content"};
   static_cast<void>(table.has(hash));  // known, also where the files are not needed
   return [table, directory, format = std::move(format)](std::uint64_t) mutable {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 #include "workers/files/gzip_stream.hpp"
 #include "workers/process/interrupt.hpp"
 

@@ -9,10 +9,10 @@
 
 #include "workers/datasets/byte_images.hpp"
 #include "workers/datasets/digest_cache.hpp"
-#include "workers/datasets/found_directory.hpp"
 #include "workers/datasets/idx.hpp"
 #include "workers/files/content_hash.hpp"
 #include "workers/files/directory_check.hpp"
+#include "workers/files/found_directory.hpp"
 
 namespace syncopate {
 namespace {

@@ -13,6 +13,7 @@
 
 #include "workers/datasets/digest_cache.hpp"
 #include "workers/datasets/pixel_scale.hpp"
+#include "workers/datasets/token_sequences.hpp"
 #include "workers/files/content_hash.hpp"
 #include "workers/files/directory_check.hpp"
 #include "workers/files/npy_array.hpp"
@@ -59,14 +60,20 @@ NpyArray array_in(const path& file) {
   }
 }
 
+bool holds_tokens(const NpyArray& x) { return x.type() == "<i4" || x.type() == "<i8"; }
+
 // Of one sample, from the shape of all.
 SampleShape shape_of(const path& file, const NpyArray& x) {
   const std::vector<std::int64_t>& shape = x.shape();
   if (shape.size() < 2 || shape.size() > 4 || std::ranges::find(shape, 0) != shape.end())
     fail(file, fmt::format("has shape {}; must be (n, features), (n, height, width) or (n, channels, height, width)",
                            text_of(shape)));
-  if (x.type() != "<f4" && x.type() != "|u1")
-    fail(file, fmt::format("has elements of type '{}'; must be float32 or uint8", x.type()));
+  if (holds_tokens(x)) {
+    if (shape.size() != 2) fail(file, fmt::format("has shape {}; tokens must be (n, length)", text_of(shape)));
+  } else if (x.type() != "<f4" && x.type() != "|u1") {
+    fail(file,
+         fmt::format("has elements of type '{}'; must be float32 or uint8, or int32 or int64 of tokens", x.type()));
+  }
   if (shape.size() == 2) return {.channels = 1, .height = 1, .width = shape[1]};
   return {.channels = shape.size() == 4 ? shape[1] : 1, .height = shape.end()[-2], .width = shape.end()[-1]};
 }
@@ -119,7 +126,7 @@ struct BothSplits {
 BothSplits read_both(const path& directory) {
   BothSplits splits{.train = read_split(directory, Split::train), .test = read_split(directory, Split::test)};
   const path file = files_of(directory, Split::test).x;
-  if (splits.test.shape != splits.train.shape)
+  if (splits.test.shape != splits.train.shape && !(holds_tokens(splits.test.x) && holds_tokens(splits.train.x)))
     fail(file, fmt::format("has shape {}; the training set's is {}", text_of(splits.test.x.shape()),
                            text_of(splits.train.x.shape())));
   if (splits.test.x.type() != splits.train.x.type())
@@ -167,9 +174,67 @@ class NpyDataset : public Dataset {
   std::vector<PixelScale> scales_;  // (channels,) of bytes; empty: float32
 };
 
+struct BothTokens {
+  TokenSequences train, test;
+};
+
+// What the program makes of elements: each in 0 .. largest_token.
+template <typename Element>
+void add_rows(const path& file, const SplitData& data, std::int32_t padding, TokenSequences& sequences) {
+  const auto length = static_cast<std::size_t>(data.x.shape()[1]);
+  std::vector<std::int32_t> tokens(length);
+  for (std::size_t row = 0; row < data.labels.size(); ++row) {
+    const std::span<const Element> elements(data.x.data<Element>() + row * length, length);
+    const auto wrong = std::ranges::find_if(elements, [](Element e) { return e < 0 || e > largest_token; });
+    if (wrong != elements.end())
+      fail(file, fmt::format("row {} has the token {}; must be in 0 .. {}", row, *wrong, largest_token));
+    std::ranges::transform(elements, tokens.begin(), [](Element e) { return static_cast<std::int32_t>(e); });
+    std::size_t count = length;
+    while (count > 0 && tokens[count - 1] == padding) --count;
+    if (count == 0) fail(file, fmt::format("row {} is all padding, {}; must have a token", row, padding));
+    sequences.add(std::span(tokens).first(count), data.labels[row]);
+  }
+}
+
+BothTokens tokens_of(const path& directory, const BothSplits& splits, std::int32_t padding) {
+  BothTokens both;
+  for (const Split split : {Split::train, Split::test}) {
+    const path file = files_of(directory, split).x;
+    const SplitData& data = split == Split::train ? splits.train : splits.test;
+    TokenSequences& sequences = split == Split::train ? both.train : both.test;
+    if (data.x.type() == "<i4")
+      add_rows<std::int32_t>(file, data, padding, sequences);
+    else
+      add_rows<std::int64_t>(file, data, padding, sequences);
+  }
+  return both;
+}
+
+DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const NpyTokens& known) {
+  DatasetSize size = size_of(splits);
+  const std::int32_t largest = std::max({tokens.train.largest(), tokens.test.largest(), known.mask, known.padding});
+  size.shape = {.width = std::max(tokens.train.longest(), tokens.test.longest()),
+                .vocabulary = std::int64_t{largest} + 1};
+  size.marks.mask = known.mask;
+  size.marks.never_masked.assign(known.never_masked.begin(), known.never_masked.end());
+  return size;
+}
+
+// A fault where keys of tokens are given and there are none.
+void check_keys(const path& directory, const NpyTokens& known) {
+  if (known.padding < 0 && known.mask < 0 && known.never_masked.empty()) return;
+  fail(files_of(directory, Split::train).x,
+       "holds no tokens, of int32 or int64; padding, mask and never_masked must be left out");
+}
+
 }  // namespace
 
-DatasetSize npy_dataset_size(const path& directory) { return size_of(read_both(directory)); }
+DatasetSize npy_dataset_size(const path& directory, const NpyTokens& tokens) {
+  const BothSplits splits = read_both(directory);
+  if (holds_tokens(splits.train.x)) return size_of(splits, tokens_of(directory, splits, tokens.padding), tokens);
+  check_keys(directory, tokens);
+  return size_of(splits);
+}
 
 std::string npy_dataset_hash(const path& directory) {
   std::string digests;
@@ -180,8 +245,12 @@ std::string npy_dataset_hash(const path& directory) {
   return content_hash(digests);
 }
 
-std::shared_ptr<const Dataset> load_npy_dataset(const path& directory) {
-  return std::make_shared<NpyDataset>(read_both(directory));
+std::shared_ptr<const Dataset> load_npy_dataset(const path& directory, const NpyTokens& tokens) {
+  BothSplits splits = read_both(directory);
+  if (!holds_tokens(splits.train.x)) return std::make_shared<NpyDataset>(std::move(splits));
+  BothTokens both = tokens_of(directory, splits, tokens.padding);
+  const DatasetSize size = size_of(splits, both, tokens);
+  return make_token_dataset(size, std::move(both.train), std::move(both.test));
 }
 
 }  // namespace syncopate

@@ -2,15 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "workers/datasets/cifar.hpp"
 #include "workers/datasets/directory_plan.hpp"
-#include "workers/datasets/found_directory.hpp"
 #include "workers/datasets/gaussian_mixture.hpp"
 #include "workers/datasets/image_directory.hpp"
 #include "workers/datasets/npy_dataset.hpp"
+#include "workers/datasets/text_dataset.hpp"
+#include "workers/datasets/text_sources.hpp"
+#include "workers/files/found_directory.hpp"
+#include "workers/text/wordnet_glosses.hpp"
 
 namespace syncopate {
 namespace {
@@ -54,12 +59,53 @@ DatasetPlanner read_cifar_100(Settings& table) {
 }
 
 DatasetPlanner read_npy(Settings& table) {
-  return read_directory(table, "A folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy; required.",
-                        {.variant = "npy",
-                         .usual = nullptr,
-                         .size = npy_dataset_size,
-                         .hash = npy_dataset_hash,
-                         .load = load_npy_dataset});
+  constexpr std::int64_t none = -1, last = largest_token;
+  const NpyTokens tokens = {
+      .padding = static_cast<std::int32_t>(table.integer(
+          {"padding", "Token that fills a row behind its sequence's end; -1: all rows are whole."}, none, last, none)),
+      .mask = static_cast<std::int32_t>(table.integer(
+          {"mask", "Token that hides what a masked language model has to find; -1: there is none."}, none, last, none)),
+      .never_masked = table.integers({"never_masked", "Tokens that no masked language model has to find."}, 0, last,
+                                     std::vector<std::int64_t>{})};
+  return read_directory(
+      table, "A folder with x_train.npy, y_train.npy, x_test.npy and y_test.npy; required.",
+      {.variant = fmt::format("npy {} {} {}", tokens.padding, tokens.mask, fmt::join(tokens.never_masked, ",")),
+       .usual = nullptr,
+       .size = [tokens](const auto& directory) { return npy_dataset_size(directory, tokens); },
+       .hash = npy_dataset_hash,
+       .load = [tokens](const auto& directory) { return load_npy_dataset(directory, tokens); }});
+}
+
+DatasetPlanner read_texts(Settings& table, std::string_view sentence, const TextSource& source,
+                          std::function<std::filesystem::path()> usual, DirectoryFormat::Named named) {
+  const TextOptions fallback;
+  const TextOptions options = {
+      .test_share = table.number({"test_share", "Share of the texts that are held out, by a hash of each."},
+                                 {.low = 0, .high = 1, .low_open = true, .high_open = true}, fallback.test_share),
+      .words = table.integer({"words", "Most words of the vocabulary, which the most frequent ones are in."}, 1,
+                             1 << 24, fallback.words),
+      .least = table.integer({"least", "How often a word must stand in the training texts to be in it."}, 1, 1 << 24,
+                             fallback.least)};
+  return read_directory(
+      table, sentence,
+      {.variant = text_variant(source, options),
+       .usual = std::move(usual),
+       .size = [source, options](const auto& path) { return text_dataset_size(source, options, path); },
+       .hash = source.hash,
+       .load = [source, options](const auto& path) { return load_text_dataset(source, options, path); },
+       .named = named});
+}
+
+DatasetPlanner read_lines(Settings& table) {
+  const bool labelled = table.flag({"labelled", "Whether each line begins with a label and a tab."}, false);
+  return read_texts(table, "A UTF-8 text with one sequence a line; required.", text_lines(labelled), nullptr,
+                    DirectoryFormat::Named::file);
+}
+
+DatasetPlanner read_glosses(Settings& table) {
+  return read_texts(table,
+                    "A folder with WordNet's data.noun, .verb, .adj and .adv; empty: where its package has them.",
+                    wordnet_glosses(), find_wordnet, DirectoryFormat::Named::directory);
 }
 
 DatasetPlanner read_mixture(Settings& table) {
@@ -86,7 +132,11 @@ constexpr DatasetRow rows[] = {
     {"cifar-10", "60,000 images of 32 x 32 in colour and 10 classes, in their binary version", "Images", read_cifar_10},
     {"cifar-100", "60,000 images of 32 x 32 in colour and 100 classes, or 20 of these together", "Images",
      read_cifar_100},
-    {"npy", "a data set of one's own, of NumPy's arrays: vectors or images, and their classes", "Arrays", read_npy},
+    {"npy", "a data set of one's own, of NumPy's arrays: vectors, images or tokens, and their classes", "Arrays",
+     read_npy},
+    {"text-lines", "a text of one's own, a sequence of words a line, alone or with a label", "Lines", read_lines},
+    {"wordnet-glosses", "WordNet's 117,659 definitions in 45 categories: real texts of natural lengths", "Definitions",
+     read_glosses},
     {"gaussian-mixture", "classes as Gaussians around random centres, generated from the seed", "Generated classes",
      read_mixture},
 };

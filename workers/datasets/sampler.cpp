@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 #include "workers/random/permutation.hpp"
 
 namespace syncopate {

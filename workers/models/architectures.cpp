@@ -40,7 +40,9 @@ void check_convolutions(Settings& cnn, const CnnOptions& options) {
 
 }  // namespace
 
-Network linear_network(const SampleShape& input, std::int64_t classes) { return mlp_network(input, classes, {}); }
+Network linear_network(const SampleShape& input, std::int64_t classes) {
+  return input.has_tokens() ? Network(input).bag_of_words(classes).lay_out() : mlp_network(input, classes, {});
+}
 
 Network mlp_network(const SampleShape& input, std::int64_t classes, const std::vector<std::int64_t>& hidden) {
   Network network(input);
@@ -64,7 +66,16 @@ std::int64_t smallest_image(const CnnOptions& options) {
   return size;
 }
 
-Model read_linear(Settings&) { return dense({}); }
+Model read_linear(Settings&) {
+  Model model = dense({});
+  model.inputs = Model::Inputs::either;
+  model.misfit = [](const DatasetSize& data) -> std::optional<Misfit> {
+    if (data.classes >= 2) return {};
+    return Misfit{.key = "", .needed = "needs samples with labels, of at least two classes"};
+  };
+  model.network = linear_network;
+  return model;
+}
 
 Model read_mlp(Settings& table) {
   return dense(
@@ -74,8 +85,8 @@ Model read_mlp(Settings& table) {
 Model read_cnn(Settings& table) {
   const CnnOptions options = read_cnn_options(table);
   check_convolutions(table, options);
-  return {.misfit = [smallest = smallest_image(options)](const SampleShape& shape) -> std::optional<Misfit> {
-            if (std::min(shape.height, shape.width) >= smallest) return {};
+  return {.misfit = [smallest = smallest_image(options)](const DatasetSize& data) -> std::optional<Misfit> {
+            if (std::min(data.shape.height, data.shape.width) >= smallest) return {};
             return Misfit{.key = "",
                           .needed = fmt::format("the convolutions of [models.cnn] need images of at least "
                                                 "{0} x {0}",

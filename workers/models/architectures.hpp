@@ -9,7 +9,7 @@
 
 namespace syncopate {
 
-// Softmax regression.
+// Softmax regression; of texts on the shares of their words.
 Network linear_network(const SampleShape& input, std::int64_t classes);
 
 // Fully connected with ReLU between layers; `hidden` holds the widths of the hidden layers.

@@ -13,4 +13,13 @@ LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, doubl
   return {.minimised = (1 - smoothing) * of_labels + smoothing * of_all, .reported = of_labels};
 }
 
+LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
+                       const at::Tensor& weights) {
+  const auto log_probabilities = at::log_softmax(logits, 1);
+  const auto of_labels = (at::nll_loss(log_probabilities, labels, /*weight=*/{}, at::Reduction::None) * weights).sum();
+  if (smoothing == 0) return {.minimised = of_labels, .reported = of_labels};
+  const auto of_all = -(log_probabilities.mean(1) * weights).sum();
+  return {.minimised = (1 - smoothing) * of_labels + smoothing * of_all, .reported = of_labels};
+}
+
 }  // namespace syncopate

@@ -15,4 +15,7 @@ struct LossSums {
 
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing);
 
+// Each sample's loss times its weight; weights (n,).
+LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const at::Tensor& weights);
+
 }  // namespace syncopate

@@ -50,4 +50,11 @@ at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parame
   return pass.output();
 }
 
+at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts,
+                   Mode mode) {
+  ForwardPass pass(network, parameters, texts, mode);
+  for (const Layer& layer : network.layers()) std::visit(pass, layer);
+  return pass.output();
+}
+
 }  // namespace syncopate

@@ -12,6 +12,8 @@ class Tensor;
 
 namespace syncopate {
 
+struct SequenceBatch;
+
 // Batch normalisation by the batch's own statistics (train), or by the running ones (evaluate); measure: as
 // train, and the running statistics become the batch's.
 enum class Mode { train, evaluate, measure };
@@ -26,5 +28,9 @@ std::vector<at::Tensor> view_buffers(const Network& network, float* flat);
 // in `buffers` move towards the batch's, with PyTorch's momentum of 0.1.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
                    const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode);
+
+// The same of texts, by a network without buffers.
+at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts,
+                   Mode mode);
 
 }  // namespace syncopate

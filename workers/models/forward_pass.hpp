@@ -10,12 +10,17 @@
 
 namespace syncopate {
 
+struct SequenceBatch;
+
 class ForwardPass {
  public:
   // All arguments must live as long as the pass.
   ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
               const at::Tensor& inputs, Mode mode)
       : network_(network), parameters_(parameters), buffers_(buffers), mode_(mode), x_(inputs) {}
+  // Of texts, by a network without buffers.
+  ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts, Mode mode)
+      : network_(network), parameters_(parameters), buffers_(parameters), texts_(&texts), mode_(mode) {}
 
   void operator()(const layer::Flatten&);
   void operator()(const layer::Linear& layer);
@@ -37,6 +42,8 @@ class ForwardPass {
   void operator()(const layer::Attention& layer);
   void operator()(const layer::MeanTokens&);
 
+  void operator()(const layer::BagOfWords& layer);
+
   const at::Tensor& output() const { return x_; }
 
  private:
@@ -47,6 +54,7 @@ class ForwardPass {
   const Network& network_;
   const std::vector<at::Tensor>& parameters_;
   const std::vector<at::Tensor>& buffers_;
+  const SequenceBatch* texts_ = nullptr;
   Mode mode_;
   at::Tensor x_;                       // after the layers so far
   std::vector<at::Tensor> residuals_;  // before the branches that have begun

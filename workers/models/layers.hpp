@@ -1,7 +1,8 @@
 // The layers of a network, as data: which of its parameters they use, and with what numbers. How they are put together
 // is in network.hpp, what they compute in forward_pass.hpp.
 //
-// Between layers stand images (n, channels, height, width), tokens (n, places, width) or vectors (n, features).
+// Between layers stand images (n, channels, height, width), tokens (n, places, width) or vectors (n, features). Texts
+// are numbers of words first (sequence_batch.hpp).
 // Parameters, buffers and tables are numbered in the network's lists; -1: none.
 #pragma once
 
@@ -62,6 +63,11 @@ struct Attention {
 };
 struct MeanTokens {};  // tokens to vectors
 
+struct BagOfWords {  // texts to vectors: the mean over a text's tokens of a row each, and a bias
+  int weight = -1;   // (vocabulary, features)
+  int bias = -1;
+};
+
 }  // namespace syncopate::layer
 
 namespace syncopate {
@@ -69,6 +75,6 @@ namespace syncopate {
 using Layer = std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
                            layer::LayerNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool, layer::MeanPool,
                            layer::ResidualBegin, layer::ResidualEnd, layer::Patches, layer::Positions, layer::Attention,
-                           layer::MeanTokens>;
+                           layer::MeanTokens, layer::BagOfWords>;
 
 }  // namespace syncopate

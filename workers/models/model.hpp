@@ -24,8 +24,11 @@ struct Misfit {
 
 // A network on a data set, an objective without data, or neither. All functions are empty after a fault.
 struct Model {
-  // What samples of this shape lack for it, if they do; empty: nothing ever. The network is made of those that fit.
-  std::function<std::optional<Misfit>(const SampleShape&)> misfit{};
+  enum class Inputs { numbers, tokens, either };
+  Inputs inputs = Inputs::numbers;
+  // What a data set of these inputs lacks for it, if it does; empty: nothing ever. The network is made of those that
+  // fit.
+  std::function<std::optional<Misfit>(const DatasetSize&)> misfit{};
   std::function<Network(const SampleShape&, std::int64_t classes)> network{};
   // Samples of a network that are evaluated together, for the best speed on one core with the kernels that
   // blas_kernel.hpp chooses.

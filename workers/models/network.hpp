@@ -58,7 +58,8 @@ struct ConvolutionOptions {
 
 class Network {
  public:
-  explicit Network(const SampleShape& input) : input_(input), shape_(input) {}
+  explicit Network(const SampleShape& input)
+      : input_(input), shape_(input), form_(input.has_tokens() ? Form::text : Form::image) {}
 
   // Each appends a layer to those before.
   Network& linear(std::int64_t outputs, const LinearOptions& options = {});  // flattens images first
@@ -84,6 +85,9 @@ class Network {
   Network& attention(std::int64_t heads);
   Network& mean_tokens();  // leaves vectors
 
+  // Texts.
+  Network& bag_of_words(std::int64_t outputs);  // leaves vectors
+
   // Fixes the flat layout: parameters of 2 and more dimensions first, then the others, each group in
   // the order of the layers. Call last.
   Network& lay_out();
@@ -105,7 +109,7 @@ class Network {
   std::size_t buffer_floats() const;
 
  private:
-  enum class Form { image, tokens, vector };
+  enum class Form { image, tokens, vector, text };
 
   Network& append(const Layer& layer) {
     layers_.push_back(layer);
@@ -118,7 +122,7 @@ class Network {
 
   SampleShape input_;
   SampleShape shape_;  // after the layers so far
-  Form form_ = Form::image;
+  Form form_;
   std::vector<SampleShape> residual_shapes_;  // before the branches that have begun
   std::vector<Layer> layers_;
   std::vector<Parameter> parameters_;

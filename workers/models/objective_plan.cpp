@@ -14,13 +14,26 @@
 namespace syncopate {
 namespace {
 
+std::string text_of(const SampleShape& shape) {
+  return shape.has_tokens() ? fmt::format("up to {} tokens long", shape.width)
+                            : fmt::format("{} x {}", shape.height, shape.width);
+}
+
+std::optional<Misfit> misfit_of(const Model& model, const DatasetSize& size) {
+  using Inputs = Model::Inputs;
+  if (size.shape.has_tokens() && model.inputs == Inputs::numbers)
+    return Misfit{.key = "", .needed = "needs samples of numbers, such as images"};
+  if (!size.shape.has_tokens() && model.inputs == Inputs::tokens)
+    return Misfit{.key = "", .needed = "needs texts, which are tokens"};
+  return model.misfit ? model.misfit(size) : std::nullopt;
+}
+
 // A fault where samples of the data set do not suit the model.
-bool fits(const ModelRow& row, const Model& model, const DatasetRow& dataset, const SampleShape& shape,
+bool fits(const ModelRow& row, const Model& model, const DatasetRow& dataset, const DatasetSize& size,
           Settings& training, Settings& root) {
-  const auto misfit = model.misfit ? model.misfit(shape) : std::nullopt;
+  const auto misfit = misfit_of(model, size);
   if (!misfit) return true;
-  const std::string message =
-      fmt::format("{}; those of {} are {} x {}", misfit->needed, dataset.name, shape.height, shape.width);
+  const std::string message = fmt::format("{}; those of {} are {}", misfit->needed, dataset.name, text_of(size.shape));
   if (misfit->key.empty())
     training.fault("model", message);
   else
@@ -96,7 +109,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
                                data->size.train, context.workers, context.micro_batches, batch_size));
   if (!model.network) return plan;
   plan.has_accuracy = true;
-  if (!fits(*model_row, model, dataset_row, data->size.shape, training, root)) return plan;
+  if (!fits(*model_row, model, dataset_row, data->size, training, root)) return plan;
   const NetworkTraining how{sampling, partition, label_smoothing};
   if (partition && plan.steps_per_epoch >= 1) check_partition(*data, how, training);
   plan_network(model, *data, how, plan);

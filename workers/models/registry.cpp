@@ -13,7 +13,7 @@ namespace {
 Model read_none(Settings&) { return {.time_only = true}; }
 
 constexpr ModelRow rows[] = {
-    {"linear", "softmax regression: one dense layer", "", read_linear},
+    {"linear", "softmax regression: one dense layer; of texts a bag of words", "", read_linear},
     {"mlp", "fully connected layers with ReLU; [models.mlp] hidden gives the widths", "The multilayer perceptron",
      read_mlp},
     {"cnn", "convolutions with ReLU and max-pooling, then two dense layers; batch normalisation as an option",

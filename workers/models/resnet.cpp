@@ -73,8 +73,8 @@ void check(const ResnetOptions& options, Settings& table) {
     table.fault("groups", fmt::format("must divide the width, {}", options.width));
 }
 
-std::optional<Misfit> misfit(const SampleShape& shape) {
-  if (std::min(shape.height, shape.width) >= smallest_image) return {};
+std::optional<Misfit> misfit(const DatasetSize& data) {
+  if (std::min(data.shape.height, data.shape.width) >= smallest_image) return {};
   return Misfit{
       .key = "",
       .needed = fmt::format("the strides of [models.resnet] need images of at least {0} x {0}", smallest_image)};

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 
+#include "workers/models/text_objective.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/models/torch_objective.hpp"
 #include "workers/process/interrupt.hpp"
@@ -21,6 +22,10 @@ bool interrupted() { return interrupted_program.load(std::memory_order_relaxed)(
 extern "C" [[gnu::visibility("default")]] void syncopate_make_torch_objective(
     const syncopate::TorchRequest& request, std::shared_ptr<const syncopate::Objective>& made) {
   syncopate::interrupted_program = request.interrupted;
-  made = std::make_shared<syncopate::TorchObjective>(request.network, request.dataset, request.sampling,
-                                                     request.chunk_samples, request.label_smoothing);
+  if (request.network.input().has_tokens())
+    made = std::make_shared<syncopate::TextObjective>(request.network, request.dataset, request.sampling,
+                                                      request.chunk_samples, request.label_smoothing);
+  else
+    made = std::make_shared<syncopate::TorchObjective>(request.network, request.dataset, request.sampling,
+                                                       request.chunk_samples, request.label_smoothing);
 }

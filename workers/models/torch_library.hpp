@@ -16,7 +16,8 @@ namespace syncopate {
 void load_torch();
 bool torch_is_loaded();
 
-// A TorchObjective (torch_objective.hpp, also for the arguments). Loads the library first.
+// A TorchObjective (torch_objective.hpp, also for the arguments), or a TextObjective where the network takes tokens.
+// Loads the library first.
 std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
                                                       const SamplerOptions& sampling, std::int64_t chunk_samples,
                                                       double label_smoothing);

@@ -1,7 +1,6 @@
 #include "workers/models/torch_objective.hpp"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -11,16 +10,11 @@
 #include "workers/models/cross_entropy.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/models/initial_parameters.hpp"
+#include "workers/models/one_thread.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {
-
-// One intra-op thread per thread of ours: parallelism comes from independent gradients.
-void use_one_thread() {
-  thread_local const bool done = (at::set_num_threads(1), true);
-  (void)done;
-}
 
 // A batch in memory that its thread uses again for the next one.
 struct Batch {

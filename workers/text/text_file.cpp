@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 #include "workers/files/whole_file.hpp"
 #include "workers/process/utf8.hpp"
 

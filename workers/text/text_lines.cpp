@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 #include "workers/text/text_file.hpp"
 #include "workers/text/words.hpp"
 

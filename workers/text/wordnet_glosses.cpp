@@ -5,8 +5,8 @@
 #include <charconv>
 #include <string_view>
 
-#include "workers/datasets/dataset.hpp"
-#include "workers/datasets/found_directory.hpp"
+#include "workers/files/data_fault.hpp"
+#include "workers/files/found_directory.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/text/text_file.hpp"
 

@@ -1,11 +1,11 @@
-#include "workers/datasets/found_directory.hpp"
+#include "workers/files/found_directory.hpp"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <vector>
 
-#include "workers/datasets/dataset.hpp"
+#include "workers/files/data_fault.hpp"
 
 namespace syncopate {
 

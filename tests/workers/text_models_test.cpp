@@ -1,0 +1,242 @@
+// Networks of texts against modules of torch::nn in double precision, with the same parameters copied in. The modules
+// see one text at a time, and so no padding.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <string>
+
+#include "tests/workers/random_texts.hpp"
+#include "workers/models/architectures.hpp"
+#include "workers/models/text_objective.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr std::int64_t vocabulary = 23, classes = 4;
+const SampleShape shape{.width = 12, .vocabulary = vocabulary};
+const SamplerOptions sampling{.samples = 200, .workers = 2, .micro_batches = 3, .micro_batch_size = 5, .seed = 9};
+const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .index = 0},
+                                               {.worker = Rank{0}, .step = 0, .index = 2},
+                                               {.worker = Rank{1}, .step = 8, .index = 0}};
+
+// What a text is asked for: logits (questions, choices) of the tokens (1, length) that the module is shown, and
+// answers.
+struct Asked {
+  torch::Tensor logits, answers;
+};
+
+struct Case {
+  std::string name;
+  Network network;
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<Asked(Split split, std::uint32_t sample, std::int64_t epoch)> ask;
+  std::shared_ptr<const Dataset> texts = random_texts(vocabulary, classes, 3, 12, 200, 50);
+  TextObjective objective{network, texts, sampling, 32};
+};
+
+torch::Tensor tokens_of(const Dataset& texts, Split split, std::uint32_t sample) {
+  const auto tokens = texts.tokens(split, sample);
+  return torch::tensor(std::vector<std::int64_t>(tokens.begin(), tokens.end())).unsqueeze(0);
+}
+
+torch::Tensor label_of(const Dataset& texts, Split split, std::uint32_t sample) {
+  std::int64_t label = 0;
+  texts.gather(split, {&sample, 1}, nullptr, &label);
+  return torch::tensor({label});
+}
+
+// Softmax regression on the share that each word of the vocabulary has.
+struct BagModule : torch::nn::Module {
+  BagModule() {
+    weight = register_parameter("weight", torch::empty({vocabulary, classes}));
+    bias = register_parameter("bias", torch::empty({classes}));
+  }
+  torch::Tensor forward(const torch::Tensor& tokens) const {
+    const auto shares = torch::one_hot(tokens, vocabulary).to(torch::kDouble).mean(1);
+    return torch::addmm(bias, shares, weight);
+  }
+  torch::Tensor weight, bias;
+};
+
+template <typename Module>
+std::shared_ptr<Case> classifier(const std::string& name, const Network& network, std::shared_ptr<Module> module) {
+  const std::shared_ptr<Case> one(new Case{.name = name, .network = network, .module = module, .ask = {}});
+  one->ask = [module, &texts = *one->texts](Split split, std::uint32_t sample, std::int64_t) {
+    return Asked{module->forward(tokens_of(texts, split, sample)), label_of(texts, split, sample)};
+  };
+  return one;
+}
+
+std::vector<std::shared_ptr<Case>> cases() {
+  return {classifier("bag of words", linear_network(shape, classes), std::make_shared<BagModule>())};
+}
+
+// The parameters of a module in the order of the flat vector: matrices, then the others.
+std::vector<at::Tensor> flat_order(const torch::nn::Module& module) {
+  std::vector<at::Tensor> order;
+  for (const auto& parameter : module.parameters())
+    if (parameter.dim() >= 2) order.push_back(parameter);
+  for (const auto& parameter : module.parameters())
+    if (parameter.dim() < 2) order.push_back(parameter);
+  return order;
+}
+
+void set_parameters(torch::nn::Module& module, const std::vector<float>& flat) {
+  module.to(torch::kDouble);
+  torch::NoGradGuard no_grad;
+  std::size_t offset = 0;
+  for (auto& parameter : flat_order(module)) {
+    const auto size = static_cast<std::size_t>(parameter.numel());
+    ASSERT_LE(offset + size, flat.size());
+    parameter.copy_(torch::from_blob(const_cast<float*>(flat.data()) + offset, parameter.sizes(), torch::kFloat));
+    offset += size;
+  }
+  ASSERT_EQ(offset, flat.size());
+}
+
+// Other values than the initial ones, so that normalisations and biases matter too.
+std::vector<float> some_parameters(const TextObjective& objective) {
+  auto flat = objective.initial_parameters(3);
+  for (std::size_t i = 0; i < flat.size(); ++i) flat[i] += 0.05f * static_cast<float>(i % 5);
+  return flat;
+}
+
+std::vector<double> flatten(const PartialGradient& gradient) {
+  std::vector<double> flat;
+  for (const auto& segment : gradient.segments) {
+    EXPECT_EQ(segment.offset, flat.size());
+    flat.insert(flat.end(), segment.data, segment.data + segment.size);
+  }
+  return flat;
+}
+
+double relative_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+// The mean loss of what a micro-batch is asked for; with smoothed labels as PyTorch smooths them.
+torch::Tensor loss_of(const Case& one, const MicroBatch& micro_batch, double smoothing = 0) {
+  std::vector<std::uint32_t> numbers(5);
+  Sampler(sampling).sample_numbers(micro_batch, numbers);
+  std::vector<torch::Tensor> logits, answers;
+  for (const std::uint32_t number : numbers) {
+    const Asked asked = one.ask(Split::train, number, micro_batch.step.value() / one.objective.steps_per_epoch());
+    logits.push_back(asked.logits);
+    answers.push_back(asked.answers);
+  }
+  return at::cross_entropy_loss(torch::cat(logits), torch::cat(answers), {}, at::Reduction::Mean, -100, smoothing);
+}
+
+TEST(TextModels, GradientsAgreeWithModulesInDoublePrecision) {
+  for (const auto& one : cases()) {
+    SCOPED_TRACE(one->name);
+    const auto flat = some_parameters(one->objective);
+    set_parameters(*one->module, flat);
+    torch::Tensor loss = torch::zeros({}, torch::kDouble);
+    for (const MicroBatch& micro_batch : micro_batches) loss = loss + loss_of(*one, micro_batch);
+    loss.backward();
+    std::vector<double> expected;
+    for (const auto& parameter : flat_order(*one->module)) {
+      const auto gradient = parameter.grad().contiguous();
+      expected.insert(expected.end(), gradient.data_ptr<double>(), gradient.data_ptr<double>() + gradient.numel());
+    }
+    const PartialGradient found = one->objective.gradient(flat.data(), nullptr, micro_batches);
+    EXPECT_LT(relative_distance(flatten(found), expected), 2e-6);
+    EXPECT_NEAR(found.loss_sum, loss.item<double>(), 1e-5 * loss.item<double>());
+  }
+}
+
+TEST(TextModels, WhatMicroBatchesGiveDoesNotDependOnThoseBesideThem) {
+  for (const auto& one : cases()) {
+    SCOPED_TRACE(one->name);
+    const auto flat = some_parameters(one->objective);
+    std::vector<double> sum(flat.size());
+    double loss = 0;
+    for (const MicroBatch& micro_batch : micro_batches) {
+      const PartialGradient alone = one->objective.gradient(flat.data(), nullptr, {&micro_batch, 1});
+      const auto values = flatten(alone);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+      loss += alone.loss_sum;
+    }
+    const PartialGradient together = one->objective.gradient(flat.data(), nullptr, micro_batches);
+    EXPECT_LT(relative_distance(flatten(together), sum), 1e-6);
+    EXPECT_NEAR(together.loss_sum, loss, 1e-5 * loss);
+  }
+}
+
+TEST(TextModels, SmoothedLabelsAreThoseOfPyTorchAndTheLossThatIsToldIsWithoutThem) {
+  for (const auto& one : cases()) {
+    SCOPED_TRACE(one->name);
+    const TextObjective smoothed(one->network, one->texts, sampling, 32, 0.2);
+    const auto flat = some_parameters(one->objective);
+    set_parameters(*one->module, flat);
+    loss_of(*one, micro_batches[1], 0.2).backward();
+    std::vector<double> expected;
+    for (const auto& parameter : flat_order(*one->module)) {
+      const auto gradient = parameter.grad().contiguous();
+      expected.insert(expected.end(), gradient.data_ptr<double>(), gradient.data_ptr<double>() + gradient.numel());
+    }
+    const PartialGradient found = smoothed.gradient(flat.data(), nullptr, {&micro_batches[1], 1});
+    EXPECT_LT(relative_distance(flatten(found), expected), 2e-6);
+    EXPECT_EQ(found.loss_sum, one->objective.gradient(flat.data(), nullptr, {&micro_batches[1], 1}).loss_sum);
+  }
+}
+
+TEST(TextModels, EvaluationsSumOverAllThatIsAsked) {
+  for (const auto& one : cases()) {
+    SCOPED_TRACE(one->name);
+    const auto flat = some_parameters(one->objective);
+    set_parameters(*one->module, flat);
+    torch::NoGradGuard no_grad;
+    for (const Split split : {Split::train, Split::test}) {
+      double loss = 0;
+      std::int64_t correct = 0, asked = 0;
+      for (std::uint32_t sample = 3; sample < 48; ++sample) {
+        const Asked one_text = one->ask(split, sample, 0);
+        loss += at::cross_entropy_loss(one_text.logits, one_text.answers, {}, at::Reduction::Sum).item<double>();
+        correct += one_text.logits.argmax(1).eq(one_text.answers).sum().item<std::int64_t>();
+        asked += one_text.answers.numel();
+      }
+      const EvaluationSums sums = one->objective.evaluate(flat.data(), nullptr, split, 3, 48);
+      EXPECT_NEAR(sums.loss, loss, 1e-5 * loss);
+      EXPECT_EQ(sums.correct, correct);
+      EXPECT_EQ(sums.samples, asked);
+    }
+  }
+}
+
+TEST(TextModels, AnEnsemblePredictsTheMeanOfItsMembersProbabilities) {
+  for (const auto& one : cases()) {
+    SCOPED_TRACE(one->name);
+    const auto first = some_parameters(one->objective);
+    auto second = first;
+    for (std::size_t i = 0; i < second.size(); ++i) second[i] -= 0.1f * static_cast<float>(i % 3);
+    torch::NoGradGuard no_grad;
+    double loss = 0;
+    for (std::uint32_t sample = 0; sample < 50; ++sample) {
+      torch::Tensor mean, answers;
+      for (const auto& flat : {first, second}) {
+        set_parameters(*one->module, flat);
+        const Asked asked = one->ask(Split::test, sample, 0);
+        const auto half = asked.logits.softmax(1) / 2;
+        mean = mean.defined() ? mean + half : half;
+        answers = asked.answers;
+      }
+      loss += at::nll_loss(mean.log(), answers, {}, at::Reduction::Sum).item<double>();
+    }
+    const std::vector<const float*> members = {first.data(), second.data()}, buffers = {nullptr, nullptr};
+    EXPECT_NEAR(one->objective.evaluate_ensemble(members, buffers, Split::test, 0, 50).loss, loss, 1e-5 * loss);
+  }
+}
+
+}  // namespace
+}  // namespace syncopate

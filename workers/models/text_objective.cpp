@@ -1,0 +1,127 @@
+#include "workers/models/text_objective.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+#include <utility>
+
+#include "workers/models/cross_entropy.hpp"
+#include "workers/models/forward.hpp"
+#include "workers/models/initial_parameters.hpp"
+#include "workers/models/one_thread.hpp"
+#include "workers/models/sequence_batch.hpp"
+#include "workers/process/interrupt.hpp"
+
+namespace syncopate {
+namespace {
+
+// What is evaluated together: texts, what each is asked for, and what that weighs in the loss.
+struct Questions {
+  SequenceBatch texts;
+  at::Tensor answers;  // (questions,) int64
+  at::Tensor weights;  // (questions,)
+};
+
+Questions labels_of(const Dataset& dataset, Split split, const std::vector<std::uint32_t>& numbers,
+                    const std::vector<float>& weights) {
+  std::vector<std::span<const std::int32_t>> sequences;
+  sequences.reserve(numbers.size());
+  for (const std::uint32_t number : numbers) sequences.push_back(dataset.tokens(split, number));
+  Questions questions{.texts = SequenceBatch(sequences),
+                      .answers = at::empty({std::ssize(numbers)}, at::kLong),
+                      .weights = at::empty({std::ssize(numbers)}, at::kFloat)};
+  dataset.gather(split, numbers, nullptr, questions.answers.data_ptr<std::int64_t>());
+  std::ranges::copy(weights, questions.weights.data_ptr<float>());
+  return questions;
+}
+
+// Logits of one model; of an ensemble those of its members' mean probabilities, up to a constant, which a softmax does
+// not see.
+at::Tensor predict(const Network& network, std::span<const float* const> members, const SequenceBatch& texts) {
+  std::vector<at::Tensor> logits;
+  for (const float* const parameters : members)
+    logits.push_back(forward(network, view_parameters(network, parameters), texts, Mode::evaluate));
+  if (logits.size() == 1) return logits.front();
+  for (at::Tensor& each : logits) each = at::log_softmax(each, 1);
+  return at::logsumexp(at::stack(logits), 0);
+}
+
+}  // namespace
+
+TextObjective::TextObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
+                             std::int64_t chunk_samples, double label_smoothing)
+    : network_(std::move(network)),
+      dataset_(std::move(dataset)),
+      sampler_(sampling),
+      chunk_samples_(chunk_samples),
+      label_smoothing_(label_smoothing) {
+  assert(network_.input() == dataset_->size().shape && network_.buffers().empty());
+  assert(sampling.samples <= dataset_->size().train);
+}
+
+std::vector<float> TextObjective::initial_parameters(std::uint64_t seed) const {
+  return syncopate::initial_parameters(network_, seed);
+}
+
+PartialGradient TextObjective::gradient(const float* flat, const float*,
+                                        std::span<const MicroBatch> micro_batches) const {
+  assert(!micro_batches.empty());
+  use_one_thread();
+  throw_if_interrupted();
+  std::vector<std::uint32_t> numbers;
+  std::vector<float> weights;
+  for (const MicroBatch& micro_batch : micro_batches) {
+    const std::size_t before = numbers.size();
+    numbers.resize(before + static_cast<std::size_t>(samples_per_micro_batch()));
+    sampler_.sample_numbers(micro_batch, std::span(numbers).subspan(before));
+    weights.resize(numbers.size(), 1 / static_cast<float>(numbers.size() - before));
+  }
+  const Questions questions = labels_of(*dataset_, Split::train, numbers, weights);
+
+  auto parameters = view_parameters(network_, flat);
+  for (auto& parameter : parameters) parameter.requires_grad_();
+  const auto logits = forward(network_, parameters, questions.texts, Mode::train);
+  const LossSums loss = cross_entropy(logits, questions.answers, label_smoothing_, questions.weights);
+  auto gradients = torch::autograd::grad({loss.minimised}, parameters);
+
+  PartialGradient result;
+  result.loss_sum = loss.reported.item<float>();
+  for (const auto p : network_.flat_order()) {
+    const Parameter& parameter = network_.parameters()[p];
+    auto owner = std::make_shared<const at::Tensor>(gradients[p].contiguous());
+    const float* data = owner->data_ptr<float>();
+    result.segments.push_back(
+        {.offset = parameter.offset, .size = parameter.size, .data = data, .owner = std::move(owner)});
+  }
+  return result;
+}
+
+EvaluationSums TextObjective::evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                                       std::int64_t end) const {
+  return evaluate_ensemble({&parameters, 1}, {&buffers, 1}, split, begin, end);
+}
+
+EvaluationSums TextObjective::evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const>,
+                                                Split split, std::int64_t begin, std::int64_t end) const {
+  assert(0 <= begin && begin <= end && end <= evaluation_samples(split));
+  assert(!parameters.empty());
+  use_one_thread();
+  const c10::InferenceMode guard;
+  EvaluationSums sums;
+  for (std::int64_t first = begin; first < end; first += chunk_samples_) {
+    throw_if_interrupted();
+    std::vector<std::uint32_t> numbers(static_cast<std::size_t>(std::min(chunk_samples_, end - first)));
+    std::iota(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(first));
+    const Questions questions = labels_of(*dataset_, split, numbers, std::vector<float>(numbers.size(), 1));
+    const auto logits = predict(network_, parameters, questions.texts);
+    sums.loss += at::cross_entropy_loss(logits, questions.answers, {}, at::Reduction::Sum).item<float>();
+    sums.correct += logits.argmax(1).eq(questions.answers).sum().item<std::int64_t>();
+    sums.samples += questions.answers.numel();
+  }
+  return sums;
+}
+
+}  // namespace syncopate
