@@ -50,6 +50,9 @@ const std::vector<KeyCase> clusters = {
       "cluster.trace.like.3=1"}},
     {{"cluster={workers=4,micro_batches=2,trace={file='$/run.csv',end='error'}}", "budget.steps=4"},
      {"cluster.trace.like.2=0"}},
+    {{"cluster={workers=6,micro_batches=2,trace={file='$/run.csv',stretch={block_steps=3}}}"},
+     {"cluster.trace.stretch.block_steps=2", "cluster.trace.stretch.redraw_worker=true",
+      "cluster.trace.stretch.same_steps=true"}},
 };
 
 // A ring of two servers, for all-reduces, and messages.
@@ -98,6 +101,8 @@ const std::vector<KeyCase> delays_of_each_kind = {
     {{delay("kind='trace',file='$/run.csv',end='wrap',scale=3")},
      {"delays.0.file='$/other.csv'", "delays.0.end='stop'", "delays.0.scale=2", "delays.0.shift=0.01"}},
     {{delay("kind='trace',file='$/run.csv',end='error'"), "budget.steps=5"}, {"delays.0.scale=2"}},
+    {{delay("kind='trace',file='$/run.csv',stretch={block_steps=3}"), "cluster.workers=6"},
+     {"delays.0.stretch.block_steps=2", "delays.0.stretch.redraw_worker=true", "delays.0.stretch.same_steps=true"}},
 };
 
 // What all kinds share.

@@ -144,6 +144,21 @@ TEST_F(TraceReplayFile, IsSoughtBesideTheExperimentFirst) {
                    2 * (3 + 13 + 23));
 }
 
+// Each of many workers draws a whole recorded step of one worker, so a step lasts as long as the slowest one that some
+// worker has drawn: with 3 x 3 places (the last step has a hole) and 200 workers the longest of all.
+TEST_F(TraceReplayFile, StretchesToMoreWorkersThanItHas) {
+  const std::string trace = "trace={file='" + name + "',stretch={block_steps=1,redraw_worker=true}}";
+  std::ofstream(file.parent_path() / name, std::ios::app) << "1,3,1,2\n";
+  EXPECT_DOUBLE_EQ(seconds({"cluster={workers=200,micro_batches=2," + trace + "}"}), 3 * 2 * 33);
+  const std::string shared = "trace={file='" + name + "',stretch={block_steps=4,same_steps=true}}";
+  // All take the four steps in their order, from a drawn one on; the slowest is always one that follows worker 2.
+  EXPECT_DOUBLE_EQ(seconds({"cluster={workers=200,micro_batches=2," + shared + "}", "budget.steps=4"}),
+                   2 * (3 + 13 + 23 + 33));
+  EXPECT_THAT(faults({"cluster={workers=9,micro_batches=2," + trace + "}", "cluster.trace.like.1=0"}),
+              AllOf(HasSubstr("cluster.trace.like"), HasSubstr("together with stretch")));
+  EXPECT_THAT(faults({"cluster={workers=9,micro_batches=3," + trace + "}"}), HasSubstr("3, must be at most that"));
+}
+
 TEST_F(TraceReplayFile, AChangedTraceIsAnotherRun) {
   const std::string before = load().runs.at(0).hash;
   EXPECT_EQ(load().runs.at(0).hash, before);

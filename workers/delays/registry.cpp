@@ -35,7 +35,7 @@ std::shared_ptr<const DelayProcess> in_units(Settings& settings, const DelayCont
 std::shared_ptr<const DelayProcess> read_trace_delay(Settings& settings, const DelayContext& context) {
   std::vector<TraceLimit> nobody;
   TraceReplay replay;
-  auto trace = read_trace(settings, replay.end, context.traces ? *context.traces : nobody);
+  auto trace = read_trace(settings, replay, context.traces ? *context.traces : nobody);
   replay.scale =
       settings.number({"scale", "What the durations are multiplied by."}, Range::between(0, longest_delay), 1.0);
   replay.shift_s = context.unit_s * settings.number({"shift", "What is added to them.", of_unit},
@@ -69,7 +69,7 @@ constexpr std::array delay_rows = {
     DelayRow{
         "trace",
         "Recorded durations from a file with worker, step, micro_batch, duration_s, times scale, plus shift; end = "
-        "\"error\", \"stop\", \"wrap\".",
+        "\"error\", \"stop\", \"wrap\", or stretch.",
         read_trace_delay, true},
 };
 

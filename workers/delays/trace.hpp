@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "workers/delays/delay_process.hpp"
+#include "workers/delays/trace_stretch.hpp"
 
 namespace syncopate {
 
@@ -69,6 +71,7 @@ struct TraceReplay {
   double shift_s = 0;
   TraceEnd end = TraceEnd::error;
   std::vector<int> rows_of{};  // [worker]: the worker of the trace that it follows; empty: that of its own number
+  std::optional<TraceStretch> stretch{};  // the two above mean nothing then
 };
 
 // scale x the recorded duration + shift_s. What is not there throws RunFailure, which names worker, step and

@@ -20,11 +20,12 @@ struct TraceLimit {
   int micro_batches = 0;
 };
 
-// Keys: file, end. Null after a fault; else `limits` is one longer.
-std::shared_ptr<const Trace> read_trace(Settings& table, TraceEnd& end, std::vector<TraceLimit>& limits);
+// Keys: file, end, and stretch = { block_steps, redraw_worker, same_steps }, which has no end and takes its place. Null
+// after a fault; else `limits` is one longer.
+std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, std::vector<TraceLimit>& limits);
 
-// [cluster.trace], whose durations are whole ones. Keys: file, end, like = { "3" = 0 }: worker 3 follows worker 0's
-// rows. `workers`, `micro_batches`: of the cluster; 0: not known. Null after a fault.
+// [cluster.trace], whose durations are whole ones. Keys: those above, and like = { "3" = 0 }: worker 3 follows
+// worker 0's rows. `workers`, `micro_batches`: of the cluster; 0: not known. Null after a fault.
 std::shared_ptr<const DelayProcess> read_base_trace(Settings& table, int workers, int micro_batches,
                                                     std::vector<TraceLimit>& limits);
 

@@ -26,6 +26,7 @@ enum class Purpose : std::uint8_t {
   delay_burst = 10,        // when delays come in bursts
   outage = 11,             // when workers are down
   data_partition = 12,     // which samples are which worker's
+  trace_block = 13,        // which part of a recording a worker takes
 };
 
 // One stream of uniform numbers: everything but the index.
