@@ -9,7 +9,8 @@ from plots.sweeps import Sweep, find_sweeps
 from plots.traces import TRACE
 from plots.variation import as_words
 
-KINDS = ["sweep", "curves", "rounds", "timeline"]
+ARRIVALS = "arrivals.csv.gz"  # when gradients came, if a run has recorded it
+KINDS = ["sweep", "curves", "rounds", "arrivals", "timeline"]
 
 
 @dataclass
@@ -37,7 +38,8 @@ def kinds_of(comparison: Comparison) -> list[str]:
     runs = comparison.runs
     has_model = any(run.config.get("training", {}).get("model", "none") != "none" for run in runs)
     has_trace = any((run.directory / TRACE).exists() for run in runs)
-    return ["curves"] * has_model + ["rounds"] + ["timeline"] * has_trace
+    has_arrivals = any((run.directory / ARRIVALS).exists() for run in runs)
+    return ["curves"] * has_model + ["rounds"] + ["arrivals"] * has_arrivals + ["timeline"] * has_trace
 
 
 def file_name(*parts: str) -> str:

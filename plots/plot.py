@@ -26,6 +26,7 @@ RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # of what is said about progress bes
 def draw_figures(plan: list[Planned], comparisons: list[Comparison], every_formula: bool):
     """All figures of the plan, one after the other, each with the name of its files."""
     # Matplotlib takes a second to load, which a message about a wrong directory need not wait for.
+    from plots.arrivals_figure import arrivals_figure
     from plots.curves_figure import curves_figure
     from plots.fonts import use_fonts_for, without_font
     from plots.rounds_figure import rounds_figure
@@ -40,7 +41,8 @@ def draw_figures(plan: list[Planned], comparisons: list[Comparison], every_formu
     styles = {experiment: line_styles(methods) for experiment, methods in algorithms.items()}
     if missing := use_fonts_for("".join(texts(comparisons))):
         say(without_font(missing))
-    draw = {"curves": curves_figure, "rounds": rounds_figure, "timeline": timeline_figure}
+    draw = {"curves": curves_figure, "rounds": rounds_figure, "arrivals": arrivals_figure,
+            "timeline": timeline_figure}
     for planned in followed(plan, "figures", FIGURES_PER_LINE):
         shown, looks = planned.shown, styles[planned.shown.experiment]
         if planned.kind == "sweep":
@@ -110,6 +112,10 @@ def read_comparisons(directory: Path) -> list[Comparison]:
 
 def plot(request: Request) -> list[Path]:
     """Reads all tables first: a fault in one of them is found before anything is drawn."""
+    if request.directory.suffix == ".json":
+        from plots.thresholds_figure import write_thresholds_figure
+
+        return write_thresholds_figure(request.directory)
     comparisons = choose(read_comparisons(request.directory), request.wanted)
     plan = plan_figures(comparisons, request.kinds)
     if len(plan) > request.limit:

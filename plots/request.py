@@ -28,9 +28,10 @@ class Parser(ArgumentParser):
 def read_request(arguments: list[str]) -> Request:
     """Throws SystemExit, after a message, where they are wrong or ask for help."""
     parser = Parser(prog="./dev plot", allow_abbrev=False,
-                    description="Figures of the runs below a directory, as PNG and SVG in DIRECTORY/plots.",
+                    description="Figures of the runs below a directory, as PNG and SVG in DIRECTORY/plots; or of "
+                                "what `thresholds --json FILE.json` has written, beside that.",
                     epilog="for example: ./dev plot results/runs/quickstart")
-    parser.add_argument("directory", metavar="DIRECTORY", type=directory)
+    parser.add_argument("directory", metavar="DIRECTORY", type=directory, help="or FILE.json")
     parser.add_argument("wanted", metavar="key=value", nargs="*", default=[], type=key_and_value,
                         help="only runs whose configuration has this value, such as cluster.workers=8")
     parser.add_argument("--every-formula", action="store_true",

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "workers/cluster/cluster.hpp"
+#include "workers/cluster/run_record.hpp"
 #include "workers/derived_once.hpp"
 #include "workers/random/random.hpp"
 #include "workers/training/learning_rate.hpp"
@@ -36,6 +37,7 @@ struct RunContext {
   int micro_batches = 1;                          // M: micro-batches per optimizer step and worker
   std::int64_t samples_per_micro_batch = 1;       // for the samples budget and the reports
   RunObserver* observer = nullptr;                // may be null
+  RunRecord* record = nullptr;                    // may be null
   ModelStatePtr initial_model{};                  // where all start; null in time-only runs
   std::uint64_t seed = 0;                         // of methods' own random choices
   std::vector<std::optional<Step>> data_of{};     // steps after which a worker has used up its data; empty: never

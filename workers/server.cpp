@@ -14,7 +14,8 @@ Server::Server(const RunContext& context, Rank rank)
       sent_at_(size(), start_time),
       is_listed_(size(), 1),
       steps_of_(size()),
-      rows_(slice_.index == 0 ? context.observer : nullptr) {
+      rows_(slice_.index == 0 ? context.observer : nullptr),
+      versions_(slice_.index == 0 ? arrivals_of(context.record) : nullptr, start_time) {
   for (const Rank worker : Ranks(size())) waiting_.push_back(worker);
 }
 
@@ -92,6 +93,7 @@ void Server::send_model(Receivers to, Here at) {
 
 // A gradient is booked once: by the first of several servers.
 bool Server::accept(const Message& message, const AcceptOptions& options) {
+  versions_.arrive(message.step.value(), message.from, now());
   const Step staleness = step_ - message.step;
   const bool is_stale = options.maximum_staleness && staleness > *options.maximum_staleness;
   const bool is_old = options.maximum_age < longest_duration && now() - sent_at_[message.from] > options.maximum_age;
@@ -115,6 +117,12 @@ void Server::note_steps(Rank worker, Step steps) {
   steps_of_all_ += steps - std::exchange(steps_of_[worker], steps);
   step_ = Step{steps_of_all_.value() / size()};
   kept_total_ = steps_of_all_.value() * micro_batches();
+  begin_versions();
+}
+
+// Those that there are by now.
+void Server::begin_versions() {
+  while (versions_.begun() > 0 && versions_.begun() <= step_.value()) versions_.begin_next(now());
 }
 
 void Server::descend(const Gradient& gradient, const StepOptions& options) {
@@ -126,6 +134,7 @@ void Server::descend(const Gradient& gradient, const StepOptions& options) {
   row_.add({.kept = micro_batches, .planned = micro_batches});
   waiting_.insert(waiting_.end(), waiting_for_next_.begin(), waiting_for_next_.end());
   waiting_for_next_.clear();
+  begin_versions();
   if (file_step() == row_before) return;
   row_.add({.step = file_step(), .period = file_step() - row_before});
   rows_.close(std::exchange(row_, {}), now(), context_.cluster.bytes_sent());

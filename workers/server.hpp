@@ -72,6 +72,7 @@ class Server final : public Participant {
   friend void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program);
 
   void discard(const Work& work);
+  void begin_versions();
   void send(Rank to, Message&& message, Here at);
   void send_last_model(Rank to, Here at);
 
@@ -87,6 +88,7 @@ class Server final : public Participant {
   Step steps_of_all_{};                     // their sum
   StepRow row_;                             // the one that is open
   StepRows rows_;
+  NumberedRounds versions_;  // for the record of arrivals
 };
 
 // Runs a server's program to its end. Of several servers each then sends worker 0 its slice of the last model, since

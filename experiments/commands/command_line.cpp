@@ -23,6 +23,7 @@ constexpr const char* examples = R"(Examples:
   syncopate run experiments/quickstart.toml methods.dropcompute.threshold_s=0.05
   mpirun -n 4 syncopate run experiments/quickstart.toml cluster.workers=4
   syncopate compare experiments/examples/reality.toml
+  syncopate thresholds run.csv.gz --serial-s 0.2
   syncopate list algorithms
   syncopate list dropcompute
 
@@ -86,6 +87,23 @@ void add_compare_options(CLI::App& command, CompareOptions& options) {
       ->option_text("FILE");
 }
 
+void add_thresholds_options(CLI::App& command, ThresholdsOptions& options) {
+  command
+      .add_option("SOURCE", options.source,
+                  "a CSV file with worker,step,micro_batch,duration_s, or a run's directory with durations.csv.gz")
+      ->required();
+  command
+      .add_option("--serial-s", options.serial_s,
+                  "what a step takes besides computing (T^c); default: what the run's steps.csv says, or 0")
+      ->check(CLI::Range(0.0, 1e9))
+      ->option_text("SECONDS");
+  command.add_option("--maximum-drop-rate", options.maximum_drop_rate, "of the thresholds that are called best")
+      ->check(CLI::Range(0.0, 1.0))
+      ->option_text("SHARE");
+  command.add_option("--json", options.json, "also write all there; `./dev plot FILE` draws it")->option_text("FILE");
+  command.add_option("--csv", options.csv, "also write all thresholds there, a row each")->option_text("FILE");
+}
+
 void add_commands(CLI::App& app, CommandLine& line) {
   app.footer(examples);
   app.require_subcommand(1);
@@ -107,6 +125,9 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_experiment(*both, line);
   add_run_options(*both, line.options);
   add_compare_options(*both, line.compare);
+  CLI::App* thresholds = app.add_subcommand(
+      "thresholds", "what DropCompute's thresholds would have done to a recorded run: drops, speed-up, S_eff");
+  add_thresholds_options(*thresholds, line.thresholds);
   CLI::App* list = app.add_subcommand("list", "what an experiment file may name, and every key of a name");
   list->add_option("NAME", line.listed,
                    "algorithms, delays, networks, models, datasets, schedules or optimizers; or the name of one of "

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experiments/commands/compare.hpp"
+#include "experiments/commands/thresholds.hpp"
 #include "experiments/execution/runner.hpp"
 #include "experiments/sections/experiment.hpp"
 
@@ -23,6 +24,7 @@ struct CommandLine {
   std::vector<std::string> only;
   RunOptions options;
   CompareOptions compare;
+  ThresholdsOptions thresholds;
   std::int64_t most_runs = LoadOptions().most_runs;
 };
 

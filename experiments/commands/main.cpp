@@ -13,10 +13,12 @@
 #include "experiments/commands/predict.hpp"
 #include "experiments/commands/prediction_table.hpp"
 #include "experiments/commands/reference.hpp"
+#include "experiments/commands/thresholds.hpp"
 #include "experiments/execution/micro_batch_meter.hpp"
 #include "experiments/execution/participants.hpp"
 #include "experiments/execution/rank_agreement.hpp"
 #include "experiments/execution/rank_statement.hpp"
+#include "results/directory/replaced_file.hpp"
 #include "results/formats/output.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/mpi/mpi_session.hpp"
@@ -103,6 +105,7 @@ struct Task {
   CommandLine line;
   std::optional<Experiment> experiment{};
   std::string text{};  // that list, --help and --version print
+  std::optional<ThresholdReport> thresholds{};
 };
 
 Task prepare(int argc, char** argv, const MpiSession& session) {
@@ -115,6 +118,13 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     if (task.text.empty()) throw ConfigurationFault(unlisted(line.listed));
     return task;
   }
+  if (line.command == "thresholds") {
+    for (const std::string& file : {line.thresholds.json, line.thresholds.csv})
+      if (const std::string why = file.empty() ? "" : why_not_replaceable(file); !why.empty())
+        throw ConfigurationFault(fmt::format("{}: cannot be written: {}", file, why));
+    task.thresholds = report_thresholds(line.thresholds);
+    return task;
+  }
   if (line.command == "compare") {
     if (session.active())
       throw ConfigurationFault("compare starts processes under MPI itself: start it without mpirun");
@@ -125,6 +135,12 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
   task.experiment = loaded(line, session);
   if (line.command == "run") choose(*task.experiment, line.only);
   return task;
+}
+
+void write_thresholds(const ThresholdReport& report, const ThresholdsOptions& options) {
+  standard_output.write(printable_lines(threshold_table(report)));
+  if (!options.json.empty()) replace_file(options.json, thresholds_json(report));
+  if (!options.csv.empty()) replace_file(options.csv, thresholds_csv(report));
 }
 
 RankStatement own_statement(const Task& task, const MpiSession& session) {
@@ -173,6 +189,10 @@ int execute(Task& task, const MpiSession& session) {
       print(session, standard_output, task.text);
     else if (session.rank() == 0)
       write_pages(std::filesystem::current_path());
+    return exit_success;
+  }
+  if (task.thresholds) {
+    if (session.rank() == 0) write_thresholds(*task.thresholds, line.thresholds);
     return exit_success;
   }
   const Experiment& experiment = *task.experiment;

@@ -15,6 +15,7 @@
 #include "results/directory/trace_events.hpp"
 #include "results/formats/gzip.hpp"
 #include "results/formats/npy.hpp"
+#include "results/rows/arrivals.hpp"
 #include "results/rows/recorder.hpp"
 #include "workers/models/registry.hpp"
 #include "workers/models/torch_library.hpp"
@@ -40,12 +41,14 @@ RunRecord make_record(const Run& run, const Machinery& machinery) {
   if (plan.trace_seconds) limits.time = from_seconds(*plan.trace_seconds);
   if (plan.trace) record.spans.emplace(run.cluster.workers, run.algorithm->traits().servers, limits);
   if (plan.records_durations(machinery.mpi != nullptr)) record.durations.emplace();
+  if (plan.arrivals) record.arrivals.emplace();
   return record;
 }
 
 void take_record(RunRecord& record, Outcome& outcome) {
   if (record.spans) outcome.timeline = record.spans->finish(outcome.totals->end);
   outcome.durations = std::move(record.durations);
+  if (record.arrivals) outcome.arrivals = in_order(std::move(*record.arrivals));
 }
 
 std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery, Training& training,
@@ -94,9 +97,9 @@ void run_recorded(const Run& run, const Machinery& machinery, RunTraining& train
   const bool records = publishes || machinery.mpi->rank() == booking_rank(run);
   RunObserver* observer = records ? &recorder : nullptr;
   RunRecord record = make_record(run, machinery);
-  RunRecord* const wanted = record.spans || record.durations ? &record : nullptr;
+  RunRecord* const wanted = record.spans || record.durations || record.arrivals ? &record : nullptr;
   const auto cluster = make_cluster(run, machinery, *training.training, observer, wanted, before_abort);
-  const RunContext context = context_of(run, *cluster, *training.training, observer);
+  const RunContext context = context_of(run, *cluster, *training.training, observer, wanted);
   if (machinery.mpi && training.objective) warm_up(run, *training.objective);
   if (publishes) recorder.begin(context.initial_model, run.training.learning_rate->at(Step{0}));
   try {
@@ -189,6 +192,8 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
   summary.recorded = run.recording;
   summary.recorded.trace = outcome.timeline.has_value();
   summary.recorded.durations = outcome.durations.has_value();
+  summary.recorded.arrivals = outcome.arrivals.has_value();
+  if (outcome.arrivals) summary.arrivals = mean_arrivals(*outcome.arrivals);
   summary.recorded.parameters = !outcome.recording.parameters.empty();
   return summary;
 }
@@ -215,6 +220,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
   }
   if (!outcome.recording.parameters.empty()) files["parameters.npy"] = npy(outcome.recording.parameters);
   if (outcome.durations) files["durations.csv.gz"] = gzip(durations_csv(*outcome.durations));
+  if (outcome.arrivals) files["arrivals.csv.gz"] = gzip(arrivals_csv(*outcome.arrivals));
   files[list_of_files] = listed(files);
   return files;
 }

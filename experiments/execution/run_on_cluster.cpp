@@ -29,7 +29,7 @@ std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& traini
                                 run.same_course_from());
 }
 
-RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer) {
+RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer, RunRecord* record) {
   return {.cluster = cluster,
           .training = training,
           .learning_rate = *run.training.learning_rate,
@@ -37,6 +37,7 @@ RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunO
           .micro_batches = run.cluster.micro_batches,
           .samples_per_micro_batch = run.training.samples_per_micro_batch,
           .observer = observer,
+          .record = record,
           .initial_model = training.initial_state(),
           .seed = run.seed,
           .data_of = run.cluster.data_of};

@@ -25,6 +25,7 @@ std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& traini
                                                 RunRecord* record);
 
 // What the run's participants share. The arguments outlive it.
-RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer);
+RunContext context_of(const Run& run, Cluster& cluster, Training& training, RunObserver* observer,
+                      RunRecord* record = nullptr);
 
 }  // namespace syncopate

@@ -16,6 +16,11 @@ RecordingPlan read_recording(Settings& root) {
       {.low = 0, .low_open = true, .high_open = true});
   plan.durations = recording.optional_flag(
       {"durations", "Whether durations.csv.gz is written, a row per micro-batch.", "", "under MPI alone"});
+  plan.arrivals =
+      recording
+          .optional_flag(
+              {"arrivals", "Whether arrivals.csv.gz is written: when each round's k-th gradient comes.", "", "false"})
+          .value_or(false);
   plan.parameters =
       recording.optional_flag({"parameters", "Whether parameters.npy is written, the last model.", "", "false"})
           .value_or(false);

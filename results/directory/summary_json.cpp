@@ -85,17 +85,37 @@ Json json_of(const RecordingPlan& recorded) {
   if (recorded.trace) json["trace"] = {{"seconds", or_null(recorded.trace_seconds)}, {"events", recorded.trace_events}};
   json["durations"] = recorded.durations.value_or(false);
   if (recorded.parameters) json["parameters"] = true;
+  if (recorded.arrivals) json["arrivals"] = true;
   return json;
 }
 
 RecordingPlan recorded_of(const Json& json) {
-  RecordingPlan recorded{.durations = json.at("durations").get<bool>(), .parameters = json.value("parameters", false)};
+  RecordingPlan recorded{.durations = json.at("durations").get<bool>(),
+                         .arrivals = json.value("arrivals", false),
+                         .parameters = json.value("parameters", false)};
   const Json& trace = json.at("trace");
   recorded.trace = !trace.is_null();
   if (!recorded.trace) return recorded;
   recorded.trace_seconds = optional_at<double>(trace, "seconds");
   trace.at("events").get_to(recorded.trace_events);
   return recorded;
+}
+
+// Lists by k, from 1.
+Json json_of(const std::vector<MeanArrival>& arrivals) {
+  Json json{{"mean_s", Json::array()}, {"rounds", Json::array()}};
+  for (const MeanArrival& arrival : arrivals) {
+    json["mean_s"].push_back(arrival.mean_s);
+    json["rounds"].push_back(arrival.rounds);
+  }
+  return json;
+}
+
+std::vector<MeanArrival> arrivals_of(const Json& json) {
+  std::vector<MeanArrival> arrivals(json.at("mean_s").size());
+  for (std::size_t i = 0; i < arrivals.size(); ++i)
+    arrivals[i] = {.mean_s = json.at("mean_s").at(i), .rounds = json.at("rounds").at(i)};
+  return arrivals;
 }
 
 RunStatus status_of(const std::string& name) {
@@ -147,8 +167,10 @@ std::string to_json(const RunSummary& summary) {
   json["kept_micro_batches_per_worker"] = summary.kept_per_worker;
   json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
   if (!summary.staleness.empty()) json["staleness"] = staleness_of(summary);
+  if (!summary.arrivals.empty()) json["arrivals"] = json_of(summary.arrivals);
   if (summary.emulated_micro_batches > 0) json["overruns"] = overruns_of(summary);
-  if (summary.recorded.trace || summary.recorded.durations.value_or(false) || summary.recorded.parameters)
+  if (summary.recorded.trace || summary.recorded.durations.value_or(false) || summary.recorded.parameters ||
+      summary.recorded.arrivals)
     json["recorded"] = json_of(summary.recorded);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -191,6 +213,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     json.at("kept_micro_batches_per_worker").get_to(summary.kept_per_worker);
     json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
     if (json.contains("staleness")) json.at("staleness").at("histogram").get_to(summary.staleness);
+    if (json.contains("arrivals")) summary.arrivals = arrivals_of(json.at("arrivals"));
     if (json.contains("overruns")) {
       const Json& overruns = json.at("overruns");
       overruns.at("micro_batches").get_to(summary.overruns);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "results/rows/arrivals.hpp"
 #include "results/rows/recording.hpp"
 #include "results/run/run.hpp"
 #include "results/run/run_prediction.hpp"
@@ -95,6 +96,9 @@ struct RunSummary {
   double overrun_excess_s = 0;
   // Why the run's times are not those declared; empty if they are.
   std::string overrun_warning() const;
+
+  // [k - 1]: the k-th arrival of a round, on average over the rounds that had as many; empty where none was recorded.
+  std::vector<MeanArrival> arrivals;
 
   // What was recorded beside the rows, so that a run need not be repeated for it.
   RecordingPlan recorded{.durations = false};

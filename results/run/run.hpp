@@ -65,6 +65,7 @@ struct RecordingPlan {
   std::optional<double> trace_seconds{};  // on the cluster's clock
   std::int64_t trace_events = 100'000;
   std::optional<bool> durations{};  // durations.csv.gz; left out: under MPI alone
+  bool arrivals = false;            // arrivals.csv.gz
   bool parameters = false;          // parameters.npy: of the last model; nothing where there is no model
 
   bool records_durations(bool mpi) const { return durations.value_or(mpi); }

@@ -4,63 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <boost/math/distributions/normal.hpp>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
 
-#include "workers/delays/length_table.hpp"
+#include "tests/algorithms/golden_search.hpp"
 
 namespace syncopate {
 namespace {
 
-const nlohmann::json& golden() {
-  static const auto read = [] {
-    std::ifstream file(SYNCOPATE_SOURCE_DIR "/tests/golden/dropcompute_search.json");
-    return nlohmann::json::parse(file);
-  }();
-  return read;
-}
-
-// Number k = 1, 2, ... of the recipe's uniform numbers.
-double splitmix_uniform(std::uint64_t seed, std::uint64_t k) {
-  std::uint64_t z = seed + k * 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  z ^= z >> 31;
-  return static_cast<double>(z >> 11) * 0x1p-53;
-}
-
-double noise(const std::string& kind, double u) {
-  const LengthTable& lengths = LengthTable::of_reference_code();
-  if (kind == "table") return 0.5 * lengths.quantile(u) / lengths.mean();
-  return 0.1 * quantile(boost::math::normal(), std::max(u, 0x1p-54));
-}
-
-struct Recorded {
-  std::vector<double> times;
-  MicroBatchTimes view;
-};
-
-Recorded recorded(const nlohmann::json& recipe, int steps, std::uint64_t seed, double base) {
-  const int workers = recipe.at("workers"), micro_batches = recipe.at("micro_batches");
-  const std::string kind = recipe.value("kind", "table");
-  Recorded result{.times = std::vector<double>(static_cast<std::size_t>(workers * steps * micro_batches)), .view = {}};
-  for (std::size_t k = 0; k < result.times.size(); ++k)
-    result.times[k] = base * (1 + noise(kind, splitmix_uniform(seed, k + 1)));
-  result.view = {result.times, workers, steps, micro_batches};
-  return result;
-}
-
-Recorded search_case() {
-  const auto& recipe = golden().at("search_case");
-  return recorded(recipe, recipe.at("steps"), recipe.at("seed"), recipe.at("base_ms"));
-}
+const nlohmann::json& golden() { return golden_searches(SYNCOPATE_SOURCE_DIR); }
+Recorded search_case() { return recorded_search_case(golden()); }
 
 // Golden values have nine or more digits after the point.
 void expect_close(double found, double expected) { EXPECT_NEAR(found, expected, 1e-9 * std::max(1.0, expected)); }

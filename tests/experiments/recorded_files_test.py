@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import tempfile
+import time
 import tomllib
 import unittest
 from collections import defaultdict
@@ -177,6 +178,58 @@ class RecordedFiles(unittest.TestCase):
                 self.assertEqual({row["worker"] for row in rows}, {"0", "1"})
                 for row in rows:
                     self.assertGreaterEqual(Decimal(row["duration_s"]), Decimal(row["added_s"]) + Decimal("0.002"))
+
+    def test_arrivals_under_mpi(self):
+        """A row for every worker and round; the row of steps.csv ends with the last of them, or after it."""
+        runs = self.run_program("cluster.workers=2", "methods.backup workers.backups=1", "cluster.micro_batch_s=0.002",
+                                "network.latency_s=0", "methods.DropCompute.threshold_s=0.013", "budget.steps=8",
+                                "recording.trace=false", "recording.arrivals=true", ranks=3)
+        for run in runs:
+            with (self.subTest(run.parent.name),
+                  gzip.open(run / "arrivals.csv.gz", "rt", encoding="utf-8", newline="") as file):
+                rows = list(csv.DictReader(file))
+                summary = json.loads((run / "summary.json").read_text())
+                rounds = defaultdict(list)
+                for row in rows:
+                    rounds[int(row["step"])].append(row)
+                for of_round in rounds.values():
+                    self.assertEqual([int(row["k"]) for row in of_round], list(range(1, len(of_round) + 1)))
+                    times = [float(row["arrival_s"]) for row in of_round]
+                    self.assertEqual(times, sorted(times))
+                    self.assertGreater(times[0], 0.001)
+                mean = sum(float(row["arrival_s"]) for row in rows if row["k"] == "1") / summary["arrivals"]["rounds"][0]
+                self.assertAlmostEqual(summary["arrivals"]["mean_s"][0], mean, places=9)
+                if run.parent.name in ("synchronous-sgd", "dropcompute"):
+                    self.assertEqual(sorted(rounds), list(range(1, 9)))
+                    self.assertEqual({len(of_round) for of_round in rounds.values()}, {2})
+                    with open(run / "steps.csv", encoding="utf-8") as steps:
+                        for row in csv.DictReader(steps):
+                            last = float(rounds[int(row["step"])][-1]["arrival_s"])
+                            self.assertLess(abs(float(row["duration_s"]) - last), 0.05)
+
+    def test_the_page_on_recording_has_a_recorder_that_works(self):
+        page = (EXAMPLES.parents[1] / "workers" / "delays" / "data" / "recording.md").read_text(encoding="utf-8")
+        scope = {}
+        exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], scope)
+        header, rows = None, []
+        for worker in range(2):
+            times = scope["MicroBatchTimes"](worker)
+            for step in range(3):
+                times.begin_step()
+                for micro_batch in range(2):
+                    time.sleep(0.004 * (1 + worker + micro_batch))
+                    times.end_micro_batch()
+            times.write(self.directory / "times.csv")
+            header, *own = (self.directory / "times.csv").read_text().splitlines()
+            rows += own
+        (self.directory / "run.csv").write_text("\n".join([header, *rows]) + "\n")
+        done = subprocess.run([os.environ["SYNCOPATE_PROGRAM"], "thresholds", str(self.directory / "run.csv")],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 workers, 3 steps of 2 micro-batches", done.stdout)
+        for row in csv.DictReader([header, *rows]):
+            asked = 0.004 * (1 + int(row["worker"]) + int(row["micro_batch"]))
+            self.assertGreaterEqual(float(row["duration_s"]), asked)
 
     def test_a_recorded_run_replayed_is_itself(self):
         file = """[cluster]

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "workers/cluster/gradient_arrival.hpp"
 #include "workers/cluster/span_recorder.hpp"
 #include "workers/units/units.hpp"
 
@@ -22,6 +23,12 @@ struct MicroBatchTime {
 struct RunRecord {
   std::optional<SpanRecorder> spans{};
   std::optional<std::vector<MicroBatchTime>> durations{};
+  std::optional<std::vector<GradientArrival>> arrivals{};
 };
+
+// Where arrivals are recorded; null: they are not.
+inline std::vector<GradientArrival>* arrivals_of(RunRecord* record) {
+  return record && record->arrivals ? &*record->arrivals : nullptr;
+}
 
 }  // namespace syncopate

@@ -24,7 +24,10 @@ class StepRows {
 
   // What a collective of all workers makes of it.
   void close(Collective::Kind kind, const StepRow& row, Time end, Bytes sent_so_far) {
-    if (properties_of(kind).makes_row || row.kept + row.dropped > 0) close(row, end, sent_so_far);
+    if (is_row(kind, row)) close(row, end, sent_so_far);
+  }
+  static bool is_row(Collective::Kind kind, const StepRow& row) {
+    return properties_of(kind).makes_row || row.kept + row.dropped > 0;
   }
 
   // Of the next row: when it begins, and what has been sent by then.

@@ -184,8 +184,20 @@ void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& col
 
 void MpiCollectives::end_collective(const MpiAssembly& assembly, MpiCollective& collective) {
   collective.has_ended = true;
-  if (collective.own.terms && !assembly.is_group && stage_.self == Rank{0})
-    stage_.rows.close(collective.own.terms->kind, collective.row, stage_.now(), collective.agreement.bytes);
+  if (!collective.own.terms || assembly.is_group || stage_.self != Rank{0}) return;
+  record_arrivals(collective);
+  stage_.rows.close(collective.own.terms->kind, collective.row, stage_.now(), collective.agreement.bytes);
+}
+
+// Of a round that becomes a row, which begins where the row before has ended.
+void MpiCollectives::record_arrivals(const MpiCollective& collective) const {
+  std::vector<GradientArrival>* const recorded = arrivals_of(stage_.options.record);
+  if (!recorded || !StepRows::is_row(collective.own.terms->kind, collective.row)) return;
+  const Time begin = stage_.rows.begin();
+  for (const Rank worker : stage_.workers()) {
+    const Duration at{collective.arrivals[static_cast<std::size_t>(worker.value)].time_ns};
+    recorded->push_back({begin, collective.row.step, worker, Time{at} - begin});
+  }
 }
 
 CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place& place) {

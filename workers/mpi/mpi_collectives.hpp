@@ -33,6 +33,7 @@ class MpiCollectives {
   void gather_letters(MpiAssembly& assembly, MpiCollective& collective);
   void conclude_arrivals(MpiAssembly& assembly, MpiCollective& collective);
   void end_collective(const MpiAssembly& assembly, MpiCollective& collective);
+  void record_arrivals(const MpiCollective& collective) const;
   void wait_for_arrivals(const MpiAssembly& assembly, MpiCollective& collective, const Place& place);
   void fail_for_lost(const MpiCollective& collective) const;
 

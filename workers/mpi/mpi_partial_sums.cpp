@@ -16,7 +16,10 @@ namespace syncopate {
 using Kind = MpiPost::Kind;
 using News = MpiPost::News;
 
-MpiPartialSums::MpiPartialSums(MpiStage& stage, MpiWaiting& waiting) : stage_(stage), waiting_(waiting) {
+MpiPartialSums::MpiPartialSums(MpiStage& stage, MpiWaiting& waiting)
+    : stage_(stage),
+      waiting_(waiting),
+      arrived_(stage.is_coordinator() ? arrivals_of(stage.options.record) : nullptr, start_time) {
   if (!stage.is_coordinator()) return;
   const Training& training = stage.options.training;
   ValueLayout layout;
@@ -95,6 +98,7 @@ CollectiveResult MpiPartialSums::wait_for_result(const Place& place) {
 void MpiPartialSums::arrive(const PartialArrival& arrival, FlatVector values) {
   if (stage_.is_coordinator()) {
     if (stage_.options.training.time_only()) values = {};
+    arrived_.arrive(arrival.round, arrival.worker, stage_.now());
     rounds_->arrive(arrival, std::move(values));
     conclude_rounds();
     return;
@@ -139,6 +143,7 @@ void MpiPartialSums::conclude(PartialRound round) {
                                  .micro_batches = stage_.kept_in_collectives + stage_.kept_in_partial_sums,
                                  .bytes = stage_.bytes_sent()};
   stage_.rows.close(round.row, stage_.now(), agreement.bytes);
+  arrived_.begin_next(agreement.time);
   RoundResult result{.micro_batches = round.micro_batches,
                      .contributors = round.contributors,
                      .arrived = static_cast<std::int32_t>(std::ranges::count(round.arrived, 1)),

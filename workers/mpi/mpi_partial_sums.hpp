@@ -59,6 +59,7 @@ class MpiPartialSums {
   MpiStage& stage_;
   MpiWaiting& waiting_;
   std::optional<PartialRounds> rounds_;  // worker 0
+  NumberedRounds arrived_;               // likewise, for the record of arrivals: as worker 0 learns of them
   std::optional<Started> own_;           // the one that this worker has under way
   std::int64_t next_round_ = 0;          // the first whose result this worker has not got
   std::deque<Result> results_;           // from next_round_ on

@@ -110,6 +110,14 @@ RestOfRecord read_record(Reader in, Rank from, RunRecord& record) {
       rest.fates.push_back({worker, computed, static_cast<Activity>(in.number())});
     }
   }
+  for (std::int64_t count = record.arrivals ? in.number() : 0; count > 0; --count) {
+    GradientArrival arrival;
+    arrival.round_begin = Time{in.duration()};
+    arrival.step = in.number();
+    arrival.worker = in.rank();
+    arrival.since = in.duration();
+    record.arrivals->push_back(arrival);
+  }
   if (!record.durations) return rest;
   for (std::int64_t count = in.number(); count > 0; --count) {
     MicroBatchTime time;
@@ -137,6 +145,15 @@ std::vector<std::int64_t> own_record(const MpiStage& stage, Duration cut_time) {
       out.put(fate.worker.value);
       out.put(fate.computed);
       out.put(static_cast<std::int64_t>(fate.is));
+    }
+  }
+  if (record.arrivals) {
+    out.put(std::ssize(*record.arrivals));
+    for (const GradientArrival& arrival : *record.arrivals) {
+      out.put(arrival.round_begin.time_since_epoch());
+      out.put(arrival.step.value());
+      out.put(arrival.worker.value);
+      out.put(arrival.since);
     }
   }
   if (record.durations) {
@@ -173,6 +190,7 @@ void gather_record(const MpiStage& stage, Duration cut_time, const MpiPartialSum
   if (record.spans)
     record.spans.emplace(stage.options.workers, stage.options.servers, SpanRecorder::Limits(record.spans->limits()));
   if (record.durations) record.durations->clear();
+  if (record.arrivals) record.arrivals->clear();
   ByRank<RestOfRecord> rests(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto at = static_cast<std::size_t>(rank);

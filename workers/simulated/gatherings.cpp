@@ -53,6 +53,7 @@ inline void Gatherings::book_arrival(Assembly& assembly, Gathering& gathering, R
   Book& book = stage_[rank].book;
   gathering.last_arrival = std::max(gathering.last_arrival, book.now());
   book.contribute(part, gathering.row);
+  if (recorded_ && &assembly == &all_) gathering.arrivals.emplace_back(rank, book.now());
   ++started_by(assembly, rank);
   if (++gathering.arrived == assembly.members.count && !assembly.under_way) begin_next(assembly);
 }
@@ -187,6 +188,7 @@ void Gatherings::end_collective(Assembly& assembly) {
     met_at_ = stage_.now();
     last_arrival_ = gathering.last_arrival;
     gathering.agreed = {.time = stage_.now(), .micro_batches = stage_.kept, .bytes = stage_.bytes};
+    if (recorded_) record_arrivals(gathering);
     stage_.rows.close(gathering.what.kind, gathering.row, stage_.now(), stage_.bytes);
   } else {
     gathering.agreed = {.time = stage_.now()};
@@ -200,6 +202,13 @@ void Gatherings::end_collective(Assembly& assembly) {
     const Rank member{first.value + i};
     if (stage_[member].awaits == id) stage_.resume(member);
   }
+}
+
+// Of a round that becomes a row, which begins where the row before has ended.
+void Gatherings::record_arrivals(const Gathering& gathering) {
+  if (!StepRows::is_row(gathering.what.kind, gathering.row)) return;
+  for (const auto& [worker, at] : gathering.arrivals)
+    recorded_->push_back({stage_.rows.begin(), gathering.row.step, worker, at - stage_.rows.begin()});
 }
 
 void Gatherings::form_result(Gathering& gathering) {

@@ -7,9 +7,11 @@
 #include <deque>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "workers/cluster/book.hpp"
+#include "workers/cluster/run_record.hpp"
 #include "workers/simulated/pauses_under_way.hpp"
 #include "workers/simulated/stage.hpp"
 #include "workers/simulated/traffic.hpp"
@@ -28,8 +30,9 @@ struct Gathering {
   Time last_arrival{};
   Time end{};
   StepRow row;
-  std::vector<ModelStatePtr> states;  // by place among the members: brought, then what comes back
-  std::vector<double> weights;        // likewise
+  std::vector<std::pair<Rank, Time>> arrivals;  // where they are recorded
+  std::vector<ModelStatePtr> states;            // by place among the members: brought, then what comes back
+  std::vector<double> weights;                  // likewise
   SharedNumbers numbers;
   AgreedProgress agreed;
 };
@@ -61,7 +64,7 @@ struct ProgressSoFar {
 class Gatherings {
  public:
   Gatherings(Stage& stage, Traffic& traffic, PausesUnderWay& pauses)
-      : stage_(stage), traffic_(traffic), pauses_(pauses) {
+      : stage_(stage), traffic_(traffic), pauses_(pauses), recorded_(arrivals_of(stage.options.record)) {
     all_.members = {Rank{0}, stage.options.workers};
   }
 
@@ -103,6 +106,7 @@ class Gatherings {
                    const Place& place) const;
   void begin_next(Assembly& assembly);
   void form_result(Gathering& gathering);
+  [[gnu::noinline]] void record_arrivals(const Gathering& gathering);
   CollectiveResult take_result(Assembly& assembly, Gathering& gathering, Rank rank);
   std::vector<ModelStatePtr> mean_of(const Gathering& gathering) const;
   void fail_if_awaited(Assembly& assembly, Rank left);
@@ -114,8 +118,9 @@ class Gatherings {
   Assembly all_;
   std::map<Members, Assembly> groups_;
   std::uint16_t last_id_ = 0;
-  Time met_at_{};        // end of the last collective of all workers,
-  Time last_arrival_{};  // and the last arrival at it
+  std::vector<GradientArrival>* recorded_;  // null: arrivals are not
+  Time met_at_{};                           // end of the last collective of all workers,
+  Time last_arrival_{};                     // and the last arrival at it
 };
 
 }  // namespace syncopate

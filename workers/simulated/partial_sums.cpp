@@ -12,6 +12,7 @@ StartedCollective PartialSums::start(Rank self, Collective&& what, const Contrib
   if (std::exchange(own.has_one_under_way, true))
     throw RunFailure(stage_.name(self) + " starts a partial all-reduce before it has finished the one before");
   meet_the_others(self, place);
+  rounds_.arrive(own.next.value(), self, stage_[self].book.now());
   own.in_time = own.next == open_.number && !open_.under_way;
   if (own.in_time) {
     open_.activation = what.activation;
@@ -108,6 +109,7 @@ void PartialSums::end_sum() {
   row.step = open_.number;
   row.period = 1;
   stage_.rows.close(row, stage_.now(), stage_.bytes);
+  rounds_.begin_next(stage_.now());
   for (const Rank worker : std::exchange(open_.waiting, {})) stage_.resume(worker);
 
   // Results that everybody has got, or will never ask for.

@@ -5,6 +5,7 @@
 #include <deque>
 #include <vector>
 
+#include "workers/cluster/run_record.hpp"
 #include "workers/simulated/pauses_under_way.hpp"
 #include "workers/simulated/stage.hpp"
 #include "workers/simulated/traffic.hpp"
@@ -14,7 +15,11 @@ namespace syncopate {
 class PartialSums {
  public:
   PartialSums(Stage& stage, Traffic& traffic, PausesUnderWay& pauses)
-      : stage_(stage), traffic_(traffic), pauses_(pauses), by_worker_(stage.options.workers) {}
+      : stage_(stage),
+        traffic_(traffic),
+        pauses_(pauses),
+        by_worker_(stage.options.workers),
+        rounds_(arrivals_of(stage.options.record), start_time) {}
 
   // See Cluster.
   StartedCollective start(Rank self, Collective&& what, const Contribution& part, const Place& place);
@@ -69,6 +74,7 @@ class PartialSums {
   PausesUnderWay& pauses_;
   ByRank<OfWorker> by_worker_;
   Open open_;
+  NumberedRounds rounds_;  // for the record of arrivals
   bool are_used_ = false;
 };
 

@@ -1,0 +1,101 @@
+// What `thresholds` prints and writes.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "experiments/commands/thresholds.hpp"
+#include "results/tables/text_table.hpp"
+
+namespace syncopate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double step_speedup(const ThresholdEffect& effect) { return 1 / (1 - effect.time_saved); }
+
+std::vector<std::string> row_of(const ThresholdReport& report, std::size_t k) {
+  const ThresholdEffect& first = report.ways.front().effects[k];
+  std::vector<std::string> row{fmt::format("{:.6g}", first.threshold), fmt::format("{:.2f}", 100 * first.drop_rate),
+                               fmt::format("{:.3f}", step_speedup(first))};
+  for (const auto& way : report.ways) row.push_back(fmt::format("{:.4f}", way.effects[k].effective_speedup));
+  return row;
+}
+
+std::string heading(const ThresholdReport& report) {
+  const RecordedTimes& recorded = report.recorded;
+  std::string text = fmt::format("{}: {} workers, {} steps of {} micro-batches", report.source, recorded.workers,
+                                 recorded.steps, recorded.micro_batches);
+  if (recorded.left_out > 0) text += fmt::format(" ({} others lack some, and are left out)", recorded.left_out);
+  text += fmt::format("\na worker computes {:.6g} s per step, the slowest {:.6g} s; T^c = {:.6g} s", report.worker_s,
+                      report.step_s, report.serial_s);
+  if (report.serial_s == 0 && !recorded.serial_s)
+    text += fmt::format(": {}; --serial-s sets it", recorded.why_no_serial_s);
+  return text + "\n\n";
+}
+
+Json json_of(const ThresholdEffect& effect) {
+  return {{"threshold_s", effect.threshold},
+          {"drop_rate", effect.drop_rate},
+          {"time_saved", effect.time_saved},
+          {"effective_speedup", effect.effective_speedup}};
+}
+
+}  // namespace
+
+std::string threshold_table(const ThresholdReport& report) {
+  TextTable table;
+  for (const char* column : {"threshold\ns", "dropped\n%", "steps'\nspeed-up", "S_eff by\nthroughput",
+                             "S_eff by\nEq. 6", "S_eff by\nref. code"})
+    table.add_column(column, Align::right);
+  const std::size_t count = report.ways.front().effects.size();
+  constexpr std::size_t rows = 20;
+  for (std::size_t row = 0; row < rows; ++row) table.add_row(row_of(report, row * (count - 1) / (rows - 1)));
+  std::string text = heading(report) + table.text() + "\n";
+  for (const auto& way : report.ways) {
+    const ThresholdEffect& best = way.best;
+    if (std::isinf(best.threshold))
+      text += fmt::format("best by {}: none gains anything\n", way.sentence);
+    else
+      text += fmt::format("best by {}: {:.6g} s drops {:.2f} %, S_eff {:.4f}\n", way.sentence, best.threshold,
+                          100 * best.drop_rate, best.effective_speedup);
+  }
+  return text;
+}
+
+std::string thresholds_json(const ThresholdReport& report) {
+  const RecordedTimes& recorded = report.recorded;
+  Json json{{"source", report.source},
+            {"workers", recorded.workers},
+            {"steps", recorded.steps},
+            {"steps_left_out", recorded.left_out},
+            {"micro_batches", recorded.micro_batches},
+            {"serial_s", report.serial_s},
+            {"serial_is_recorded", recorded.serial_s == report.serial_s},
+            {"mean_worker_s", report.worker_s},
+            {"mean_step_s", report.step_s}};
+  for (const auto& way : report.ways) {
+    Json& own = json["by"][way.name];
+    own["best"] = std::isinf(way.best.threshold) ? Json(nullptr) : json_of(way.best);
+    for (const ThresholdEffect& effect : way.effects) own["thresholds"].push_back(json_of(effect));
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string thresholds_csv(const ThresholdReport& report) {
+  std::string text =
+      "threshold_s,drop_rate,step_speedup,effective_speedup_throughput,effective_speedup_s_eff,"
+      "effective_speedup_reference\n";
+  for (std::size_t k = 0; k < report.ways.front().effects.size(); ++k) {
+    const ThresholdEffect& first = report.ways.front().effects[k];
+    fmt::format_to(std::back_inserter(text), "{},{},{}", first.threshold, first.drop_rate, step_speedup(first));
+    for (const auto& way : report.ways)
+      fmt::format_to(std::back_inserter(text), ",{}", way.effects[k].effective_speedup);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,205 @@
+// `syncopate thresholds`: the golden numbers of tests/golden/dropcompute_search.json from a CSV file, a recorded run,
+// and what cannot be read.
+#include "experiments/commands/thresholds.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "tests/algorithms/golden_search.hpp"
+#include "tests/experiments/program.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Json = nlohmann::json;
+using Thresholds = ProgramTest;
+
+const nlohmann::json& golden() { return golden_searches(SYNCOPATE_SOURCE_DIR); }
+Recorded search_case() { return recorded_search_case(golden()); }
+
+// Milliseconds as seconds.
+std::string csv_of(const Recorded& recorded) {
+  std::string text = "worker,step,micro_batch,duration_s\n";
+  const double* time_ms = recorded.view.times.data();
+  for (int n = 0; n < recorded.view.workers; ++n)
+    for (int i = 0; i < recorded.view.steps; ++i)
+      for (int m = 0; m < recorded.view.micro_batches; ++m)
+        text += fmt::format("{},{},{},{}\n", n, i, m, *time_ms++ / 1000);
+  return text;
+}
+
+// Nine digits after the point, of milliseconds.
+void expect_effect(const Json& found, const Json& threshold_ms, double drop_rate, double speedup) {
+  EXPECT_NEAR(found["threshold_s"].get<double>(), threshold_ms.get<double>() / 1000, 1e-9);
+  EXPECT_NEAR(found["drop_rate"].get<double>(), drop_rate, 1e-9);
+  EXPECT_NEAR(found["effective_speedup"].get<double>(), speedup, 1e-9);
+}
+
+TEST_F(Thresholds, OfTheGoldenTimesAreTheGoldenOnes) {
+  const auto& recipe = golden().at("search_case");
+  write("run.csv", csv_of(search_case()));
+  const ProgramOutcome outcome = syncopate("thresholds run.csv --serial-s 0.8 --json out.json --csv out.csv");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json report = Json::parse(read("out.json"));
+  EXPECT_EQ(report["workers"], 16);
+  EXPECT_EQ(report["steps"], 44);
+  EXPECT_EQ(report["micro_batches"], 12);
+  const Json& reference = recipe["reference"];
+  expect_effect(report["by"]["reference"]["best"], reference["threshold"], reference["drop_rate"],
+                1 + reference["speedup_minus_1"].get<double>());
+  EXPECT_NEAR(report["by"]["reference"]["best"]["time_saved"], reference["time_saved"], 1e-9);
+  const Json& six = recipe["equation_6"];
+  expect_effect(report["by"]["s-eff"]["best"], six["threshold"], 1 - six["kept"].get<double>() / 12, six["speedup"]);
+  // The grid is the reference code's, and the best ones stand where the golden file says.
+  ASSERT_EQ(report["by"]["s-eff"]["thresholds"].size(), 200u);
+  EXPECT_EQ(report["by"]["s-eff"]["thresholds"][six["index"].get<std::size_t>()], report["by"]["s-eff"]["best"]);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("16 workers, 44 steps of 12 micro-batches"), HasSubstr("T^c = 0.8 s\n"),
+                                 HasSubstr("best by Eq. 6: 5.90403 s drops 10.46 %, S_eff 1.1364")));
+}
+
+TEST_F(Thresholds, TheTableHasWhatTheJsonHas) {
+  write("run.csv", csv_of(search_case()));
+  ASSERT_EQ(syncopate("thresholds run.csv --serial-s 0.8 --json out.json --csv out.csv").status, 0);
+  const Json report = Json::parse(read("out.json"));
+  std::istringstream lines(read("out.csv"));
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(line,
+            "threshold_s,drop_rate,step_speedup,effective_speedup_throughput,effective_speedup_s_eff,"
+            "effective_speedup_reference");
+  for (std::size_t k = 0; k < 200; ++k) {
+    std::vector<double> cells;
+    std::getline(lines, line);
+    std::istringstream row(line);
+    for (std::string cell; std::getline(row, cell, ',');) cells.push_back(std::stod(cell));
+    ASSERT_EQ(cells.size(), 6u);
+    const Json& by = report["by"];
+    const Json& first = by["throughput"]["thresholds"][k];
+    EXPECT_EQ(cells[0], first["threshold_s"]);
+    EXPECT_EQ(cells[1], first["drop_rate"]);
+    EXPECT_DOUBLE_EQ(cells[2], 1 / (1 - first["time_saved"].get<double>()));
+    EXPECT_EQ(cells[3], first["effective_speedup"]);
+    EXPECT_EQ(cells[4], by["s-eff"]["thresholds"][k]["effective_speedup"]);
+    EXPECT_EQ(cells[5], by["reference"]["thresholds"][k]["effective_speedup"]);
+    // What is kept, times by what the steps are faster, is what goes into the model by time.
+    EXPECT_NEAR(cells[3], (1 - cells[1]) * cells[2], 1e-12);
+  }
+  EXPECT_FALSE(std::getline(lines, line));
+}
+
+// A step's slowest worker takes 3 s, and the network 0.5 s: T^c. A threshold just above 1 s would keep four of six
+// micro-batches in 1.5 s instead of 3.5 s, one just above 1.5 s five of them in 2 s.
+TEST_F(Thresholds, OfARunHaveItsOwnSerialTime) {
+  write("times.csv",
+        "worker,step,micro_batch,duration_s\n0,0,0,0.5\n0,0,1,0.5\n1,0,0,1\n1,0,1,2\n2,0,0,0.5\n2,0,1,1\n");
+  write("e.toml", R"(name = "recorded"
+[cluster]
+workers = 3
+micro_batches = 2
+trace = { file = "times.csv", end = "wrap" }
+[network]
+kind = "fixed"
+latency_s = 0.5
+[training]
+model = "none"
+parameters = 10
+[budget]
+steps = 4
+[recording]
+durations = true
+[[methods]]
+algorithm = "sync-sgd"
+[[methods]]
+label = "rounds"
+algorithm = "local-sgd"
+period = { rule = "constant", steps = 2 }
+[[methods]]
+label = "drops"
+algorithm = "dropcompute"
+threshold_s = 1.75
+)");
+  ASSERT_EQ(syncopate("run e.toml --results results --quiet").status, 0);
+  const ProgramOutcome outcome = syncopate("thresholds results/recorded/sync-sgd/seed=* --json out.json");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("the slowest 3 s; T^c = 0.5 s\n"));
+  const Json report = Json::parse(read("out.json"));
+  EXPECT_NEAR(report["serial_s"], 0.5, 1e-9);
+  EXPECT_EQ(report["serial_is_recorded"], true);
+  EXPECT_EQ(report["steps"], 4);
+  EXPECT_NEAR(report["mean_worker_s"], (1 + 3 + 1.5) / 3, 1e-12);
+  const Json& best = report["by"]["throughput"]["best"];
+  EXPECT_NEAR(best["effective_speedup"], 4.0 / 6 * 3.5 / 1.5, 0.01);
+  EXPECT_NEAR(best["threshold_s"], 1, 0.01);
+
+  const ProgramOutcome rounds = syncopate("thresholds results/recorded/rounds/seed=*");
+  EXPECT_EQ(rounds.status, 0) << rounds.err;
+  EXPECT_THAT(rounds.out, HasSubstr("T^c = 0 s: the run's rounds have several steps; --serial-s sets it"));
+  const ProgramOutcome drops = syncopate("thresholds results/recorded/drops/seed=*");
+  EXPECT_EQ(drops.status, 2);
+  EXPECT_THAT(drops.err, AllOf(HasSubstr("durations.csv.gz: in none of its 4 steps"), HasSubstr("drops nothing")));
+}
+
+TEST_F(Thresholds, StepsThatLackMicroBatchesAreLeftOut) {
+  write("run.csv", "worker,step,micro_batch,duration_s\n0,0,0,1\n0,0,1,1\n0,1,0,9\n0,2,0,2\n0,2,1,2\n");
+  const ProgramOutcome outcome = syncopate("thresholds run.csv");
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("1 workers, 2 steps of 2 micro-batches (1 others lack some"),
+                                 HasSubstr("the slowest 3 s; T^c = 0 s: a trace does not say it")));
+}
+
+TEST_F(Thresholds, ADropRateCapsTheBestOnes) {
+  write("run.csv", csv_of(search_case()));
+  ASSERT_EQ(syncopate("thresholds run.csv --serial-s 0.8 --maximum-drop-rate 0.05 --json out.json").status, 0);
+  const Json report = Json::parse(read("out.json"));
+  for (const char* way : {"throughput", "s-eff", "reference"}) {
+    const Json& best = report["by"][way]["best"];
+    EXPECT_LE(best["drop_rate"], 0.05);
+    for (const Json& other : report["by"][way]["thresholds"]) {
+      if (other["drop_rate"] > 0.05) continue;
+      EXPECT_LE(other["effective_speedup"], best["effective_speedup"]) << way;
+    }
+  }
+}
+
+TEST_F(Thresholds, EqualTimesGainNothing) {
+  write("run.csv", "worker,step,micro_batch,duration_s\n0,0,0,1\n1,0,0,1\n");
+  const ProgramOutcome outcome = syncopate("thresholds run.csv --json out.json");
+  EXPECT_THAT(outcome.out, HasSubstr("best by Eq. 6: none gains anything"));
+  EXPECT_TRUE(Json::parse(read("out.json"))["by"]["s-eff"]["best"].is_null());
+}
+
+TEST_F(Thresholds, WhatCannotBeReadIsOneMessage) {
+  const auto expect_fault = [&](const std::string& arguments, const auto& matches) {
+    const ProgramOutcome outcome = syncopate("thresholds " + arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, matches);
+    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  };
+  write("bad.csv", "worker,step,micro_batch,duration_s\n0,0,0,-1\n");
+  write("other.csv", "worker,step,duration_s\n0,0,1\n");
+  write("good.csv", "worker,step,micro_batch,duration_s\n0,0,0,1\n1,0,0,2\n");
+  expect_fault("nowhere.csv", AllOf(HasSubstr("nowhere.csv: there is no such file"), HasSubstr("duration_s")));
+  expect_fault(".", AllOf(HasSubstr("no durations.csv.gz"), HasSubstr("durations = true")));
+  expect_fault("bad.csv", HasSubstr("bad.csv:2: duration_s = -1"));
+  expect_fault("other.csv", HasSubstr("other.csv:1: the column micro_batch is missing"));
+  expect_fault("good.csv --json nowhere/out.json",
+               AllOf(HasSubstr("nowhere/out.json"), HasSubstr("cannot be written")));
+  for (const char* wrong :
+       {"", "good.csv --serial-s -1", "good.csv --serial-s many", "good.csv --maximum-drop-rate 2"}) {
+    const ProgramOutcome outcome = syncopate(std::string("thresholds ") + wrong);
+    EXPECT_EQ(outcome.status, 2) << wrong;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err, "");
+  }
+}
+
+}  // namespace
+}  // namespace syncopate

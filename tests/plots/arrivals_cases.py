@@ -1,0 +1,74 @@
+"""The figure of when the k-th gradient of a round arrives."""
+
+import gzip
+
+import matplotlib.pyplot as plt
+import numpy as np
+from synthetic_results import write_run
+from with_results import WithDirectory, comparisons_below
+
+from plots.arrivals_figure import arrivals_figure
+from plots.plan import kinds_of
+from plots.style import line_styles
+
+
+def write_arrivals(run, times):
+    """times[round][k - 1], in seconds."""
+    with gzip.open(run / "arrivals.csv.gz", "wt", encoding="utf-8") as file:
+        file.write("step,k,worker,arrival_s\n")
+        for step, of_round in enumerate(times, 1):
+            for k, at in enumerate(of_round, 1):
+                file.write(f"{step},{k},{k - 1},{at}\n")
+
+
+class Arrivals(WithDirectory):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(plt.close, "all")
+
+    def draw(self):
+        comparison, = comparisons_below(self.directory)
+        styles = line_styles({method.label: method.algorithm for method in comparison.methods})
+        return arrivals_figure(comparison.methods, styles, "heading", "subtitle")
+
+    def test_lines_are_the_means_of_the_rounds_of_all_seeds(self):
+        write_arrivals(write_run(self.directory / "a", "a", 1), [[10, 20, 40], [12, 24, 50]])
+        write_arrivals(write_run(self.directory / "a", "a", 2), [[14, 22, 60]])
+        means, shares = self.draw().axes
+        line = means.lines[0]
+        np.testing.assert_allclose(line.get_xdata(), [1, 2, 3])
+        np.testing.assert_allclose(line.get_ydata(), [12, 22, 50])
+        # Of the three rounds one has its third gradient after 40 s, two after 50 s, all after 60 s.
+        last = shares.lines[-1]
+        np.testing.assert_allclose(last.get_xdata()[:3], [40, 50, 60])
+        np.testing.assert_allclose(last.get_ydata()[:3], [1 / 3, 2 / 3, 1])
+        self.assertEqual([text.get_text() for text in shares.get_legend().get_texts()], ["k = 1", "k = 2", "k = 3"])
+
+    def test_of_a_hundred_the_first_the_middle_and_the_last_ones_have_a_line(self):
+        write_arrivals(write_run(self.directory / "a", "a", 1), [np.arange(1, 101), np.arange(2, 102)])
+        _, shares = self.draw().axes
+        self.assertEqual([text.get_text() for text in shares.get_legend().get_texts()],
+                         [f"k = {k}" for k in (1, 50, 90, 97, 98, 99, 100)])
+
+    def test_runs_that_have_recorded_none_are_left_out(self):
+        write_arrivals(write_run(self.directory / "a", "a", 1), [[1, 2]])
+        write_run(self.directory / "b", "b", 1)
+        comparison, = comparisons_below(self.directory)
+        self.assertIn("arrivals", kinds_of(comparison))
+        self.assertEqual([text.get_text() for text in self.draw().axes[0].texts], ["a"])
+
+    def test_a_method_in_which_nobody_comes_together_gives_no_figure(self):
+        write_arrivals(write_run(self.directory / "a", "a", 1), [])
+        self.assertIsNone(self.draw())
+        self.assertIn("arrivals", kinds_of(comparisons_below(self.directory)[0]))
+
+    def test_the_command_draws_it_and_tells_of_a_wrong_table(self):
+        run = write_run(self.directory / "a", "a", 1)
+        write_arrivals(run, [[1, 2], [2, 3]])
+        self.assertEqual(self.status_and_message(self.directory, "--only", "arrivals"), (0, ""))
+        self.assertGreater((self.directory / "plots" / "arrivals.png").stat().st_size, 10_000)
+        with gzip.open(run / "arrivals.csv.gz", "wt", encoding="utf-8") as file:
+            file.write("step,k,worker\n1,1,0\n")
+        status, message = self.status_and_message(self.directory, "--only", "arrivals")
+        self.assertEqual(status, 2)
+        self.assertIn("has no column arrival_s", message)
