@@ -9,6 +9,7 @@
 #include "experiments/execution/execution.hpp"
 #include "results/directory/durations_csv.hpp"
 #include "results/directory/trace_events.hpp"
+#include "results/rows/arrivals.hpp"
 
 namespace syncopate {
 
@@ -53,6 +54,7 @@ inline std::string recorded_text(const syncopate::Run& run) {
   std::string text = fmt::format("{} models\n", outcome.recording.parameters.size());
   if (outcome.timeline) text += trace_events(*outcome.timeline, {});
   if (outcome.durations) text += durations_csv(*outcome.durations);
+  if (outcome.arrivals) text += arrivals_csv(*outcome.arrivals);
   return text;
 }
 

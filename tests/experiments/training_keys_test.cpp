@@ -183,6 +183,7 @@ const std::vector<IdleKey> idle = {
     {"recording.trace_seconds", Hash::same, "the same"},
     {"recording.trace_events", Hash::same, "the same"},
     {"recording.durations", Hash::same, "the same"},
+    {"recording.arrivals", Hash::same, "the same"},
     {"recording.parameters", Hash::same, "the same"},
     {"datasets.fashion-mnist.directory_hash", Hash::differs, "refuses a directory of other content"},
     {"datasets.cifar-10.directory_hash", Hash::differs, "the same"},
@@ -207,9 +208,9 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   for (const auto& cases : {of_the_root, training, models_and_datasets, budget_and_evaluation})
     walk(trained, cases, idle);
   walk(trained,
-       {{{"recording={trace=false,durations=false,parameters=false}"},
-         {"recording.trace=true", "recording.durations=true", "recording.parameters=true", "recording.trace_events=5",
-          "recording.trace_seconds=0.01"}}},
+       {{{"recording={trace=false,durations=false,arrivals=false,parameters=false}"},
+         {"recording.trace=true", "recording.durations=true", "recording.arrivals=true", "recording.parameters=true",
+          "recording.trace_events=5", "recording.trace_seconds=0.01"}}},
        idle);
   expect_completeness({"cluster", "network", "delays", "outages", "methods"}, true);
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/training.json");
@@ -223,6 +224,7 @@ TEST_F(KeyWalk, OfRecording) {
   };
   EXPECT_NE(recorded("trace=true"), recorded("trace=false"));
   EXPECT_NE(recorded("durations=true"), recorded("durations=false"));
+  EXPECT_NE(recorded("arrivals=true"), recorded("arrivals=false"));
   EXPECT_NE(recorded("parameters=true"), recorded("parameters=false"));
   EXPECT_NE(recorded("trace=true,trace_events=5"), recorded("trace=true"));
   EXPECT_NE(recorded("trace=true,trace_seconds=0.01"), recorded("trace=true"));
