@@ -7,6 +7,7 @@
 #include "workers/models/initial_parameters.hpp"
 #include "workers/models/resnet.hpp"
 #include "workers/models/sine_positions.hpp"
+#include "workers/models/text_transformer.hpp"
 #include "workers/models/vision_transformer.hpp"
 
 namespace syncopate {
@@ -42,6 +43,28 @@ TEST(NetworkLayers, VisionTransformersHaveAsManyParametersAsPublished) {
       .patch = 16, .width = 768, .depth = 12, .heads = 12, .head_width = 64, .mlp_width = 3072};
   EXPECT_EQ(vision_transformer_network(imagenet, 1000, base).parameter_floats(), 86'381'800u);
   EXPECT_EQ(vision_transformer_network(cifar, 10, {}).parameter_floats(), 2'676'778u);
+}
+
+// BERT-Large has 335,141,888 parameters with its two segments and without a task; GPT-2's smallest form 124,439,808.
+TEST(NetworkLayers, TransformersOfTextsHaveAsManyParametersAsPublished) {
+  TextTransformerOptions large{.width = 1024, .depth = 24, .heads = 16, .mlp_width = 4096, .positions = 512};
+  const SampleShape text{.width = 512, .vocabulary = 30522};
+  constexpr std::size_t bert = 335'141'888 - 2 * 1024, dense = 1024 * 1024 + 1024;
+  EXPECT_EQ(text_transformer_network(text, 3, large).parameter_floats(), bert + 3 * 1024 + 3);
+  large.pooling = TextTransformerOptions::Pooling::mean;
+  EXPECT_EQ(text_transformer_network(text, 3, large).parameter_floats(), bert - dense + 3 * 1024 + 3);
+  large.task.kind = TextTask::Kind::masked_lm;
+  const Network masked = text_transformer_network(text, 1, large);
+  EXPECT_EQ(masked.parameter_floats(), bert - dense + dense + 2 * 1024 + 30522);
+  EXPECT_EQ(masked.output().channels, 30522);
+  const TextTransformerOptions small{.task = {.kind = TextTask::Kind::causal_lm},
+                                     .width = 768,
+                                     .depth = 12,
+                                     .heads = 12,
+                                     .mlp_width = 3072,
+                                     .positions = 1024,
+                                     .norm = TextTransformerOptions::Norm::before};
+  EXPECT_EQ(text_transformer_network({.width = 1024, .vocabulary = 50257}, 1, small).parameter_floats(), 124'439'808u);
 }
 
 // In the grid's first row, x = 0, 1 and in the second, y = 1; d = 8 has frequencies 1 and 1e-4.

@@ -59,7 +59,8 @@ TEST_F(Registry, EveryNameOfTheListIsRead) {
   for (const auto& row : datasets()) EXPECT_THAT(report_on("mlp", row.name), testing::Not(unknown));
 }
 
-// On images of 28 x 28 in 10 classes, each by its keys' defaults: a name never stands for another model.
+// On images of 28 x 28 in 10 classes, or definitions in 45, each by its keys' defaults: a name never stands for another
+// model.
 TEST_F(Registry, EachNameIsAModelOfItsOwn) {
   const std::map<std::string_view, std::int64_t> parameters = {
       {"linear", 784 * 10 + 10},
@@ -67,11 +68,18 @@ TEST_F(Registry, EachNameIsAModelOfItsOwn) {
       {"cnn", 16 * 25 + 16 + 32 * 16 * 25 + 32 + 32 * 4 * 4 * 64 + 64 + 64 * 10 + 10},  // 28, 24, 12, 8, 4 pixels
       {"resnet", 75'290 - 2 * 16 * 9},                                                  // one channel, not three
       {"vit", 2'676'778 - 2 * (4 * 4 * 2) - 4 * 4 * 2 * 192},
+      {"text-transformer", (20005 + 128) * 128 + 2 * 128 +
+                               2 * (4 * (128 * 128 + 128) + 2 * 128 * 512 + 512 + 128 + 512) + 128 * 128 + 128 +
+                               45 * 128 + 45},
       {"quadratic", 100},
       {"none", 0}};
   for (const auto& row : models()) {
     ASSERT_TRUE(parameters.contains(row.name)) << row.name;
-    EXPECT_EQ(plan({fmt::format("training.model=\"{}\"", row.name)}).parameters, parameters.at(row.name)) << row.name;
+    const std::string_view dataset = row.name.starts_with("text") ? "wordnet-glosses" : "fashion-mnist";
+    EXPECT_EQ(plan({fmt::format("training.model=\"{}\"", row.name), fmt::format("training.dataset=\"{}\"", dataset)})
+                  .parameters,
+              parameters.at(row.name))
+        << row.name;
     EXPECT_EQ(report, "");
   }
   EXPECT_FALSE(plan({"training.model=\"residual\""}).load);
@@ -294,6 +302,45 @@ TEST_F(Registry, WhatNoVisionTransformerCanBeIsAFault) {
   EXPECT_THAT(report, HasSubstr("models.vit.width = 10; must be a multiple of 4"));
   EXPECT_FALSE(plan({"training.model=\"vit\"", "models.vit.width=4"}).load);
   EXPECT_THAT(report, HasSubstr("models.vit.width = 4; must be an integer from 8"));
+}
+
+TEST_F(Registry, WhatNoTransformerOfTextsCanBeIsAFault) {
+  const auto report_of = [&](const std::vector<std::string>& keys, const std::string& dataset = "wordnet-glosses") {
+    std::vector<std::string> all = {"training.model=\"text-transformer\"",
+                                    fmt::format("training.dataset=\"{}\"", dataset)};
+    for (const std::string& key : keys)
+      all.push_back(key.starts_with("datasets") ? key : "models.text-transformer." + key);
+    EXPECT_FALSE(plan(all).load);
+    return report;
+  };
+  EXPECT_THAT(report_of({"width=130"}),
+              HasSubstr("models.text-transformer.width = 130; must be a multiple of the heads, 4"));
+  EXPECT_THAT(report_of({"positions=10"}), AllOf(HasSubstr("models.text-transformer.positions = 10; must be"),
+                                                 HasSubstr("or `cut` be true; those of wordnet-glosses are up to")));
+  EXPECT_THAT(report_of({"task=\"masked-lm\"", "pooling=\"mean\""}),
+              HasSubstr("pooling = \"mean\"; must be left out: only the task \"classification\" looks at it"));
+  EXPECT_THAT(report_of({"masked_share=0.2"}), HasSubstr("only the task \"masked-lm\" looks at it"));
+  EXPECT_THAT(report_of({"task=\"masked-lm\"", "mask_copies=3"}),
+              HasSubstr("mask_copies = 3; must be left out: dynamic masking has no copies"));
+  EXPECT_THAT(
+      report_of({}, "fashion-mnist"),
+      HasSubstr(
+          "training.model = \"text-transformer\"; needs texts, which are tokens; those of fashion-mnist are 28 x 28"));
+  write("x_train.npy", npy_file("<i4", "(40, 3)", FileBytes(480, 1)));
+  write("y_train.npy", npy_file("|u1", "(40,)", FileBytes(40, 3)));
+  write("x_test.npy", npy_file("<i4", "(2, 3)", FileBytes(24)));
+  write("y_test.npy", npy_file("|u1", "(2,)", {1, 0}));
+  EXPECT_THAT(report_of({}, "npy"), HasSubstr("datasets.npy.directory"));
+  const std::string directory = fmt::format("datasets.npy.directory=\"{}\"", directory_.string());
+  EXPECT_THAT(report_of({"task=\"masked-lm\"", directory}, "npy"), HasSubstr("row 0 has the token 16843009"));
+  write("x_train.npy", npy_file("<i4", "(40, 3)", FileBytes(480)));
+  EXPECT_THAT(report_of({"task=\"masked-lm\"", directory}, "npy"),
+              HasSubstr("task = \"masked-lm\"; needs a data set with a token that hides others"));
+  write("a.txt", {'a', '\n', 'a', '\n', 'b', '\n'});
+  EXPECT_THAT(report_of({"cut=true", fmt::format("datasets.text-lines={{file=\"{}\",test_share=0.5,least=1}}",
+                                                 (directory_ / "a.txt").string())},
+                        "text-lines"),
+              HasSubstr("task = \"classification\" (the default); needs samples with labels"));
 }
 
 TEST_F(Registry, FaultsOfModelAndDataAreReportedTogether) {

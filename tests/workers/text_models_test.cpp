@@ -3,17 +3,24 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>
 #include <string>
 
 #include "tests/workers/random_texts.hpp"
+#include "tests/workers/reference_text_transformer.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/text_objective.hpp"
+#include "workers/models/text_transformer.hpp"
 
 namespace syncopate {
 namespace {
+
+using Kind = TextTask::Kind;
+using Norm = TextTransformerOptions::Norm;
+using Pooling = TextTransformerOptions::Pooling;
 
 constexpr std::int64_t vocabulary = 23, classes = 4;
 const SampleShape shape{.width = 12, .vocabulary = vocabulary};
@@ -33,6 +40,7 @@ struct Case {
   Network network;
   std::shared_ptr<torch::nn::Module> module;
   std::function<Asked(Split split, std::uint32_t sample, std::int64_t epoch)> ask;
+  std::function<std::vector<torch::Tensor>()> parameters = [this] { return module->parameters(); };  // by layer
   std::shared_ptr<const Dataset> texts = random_texts(vocabulary, classes, 3, 12, 200, 50);
   TextObjective objective{network, texts, sampling, 32};
 };
@@ -70,25 +78,85 @@ std::shared_ptr<Case> classifier(const std::string& name, const Network& network
   return one;
 }
 
+std::shared_ptr<Case> transformer(const std::string& name, const TextTransformerOptions& options) {
+  const auto module = std::make_shared<reference::TextTransformerModule>(vocabulary, classes, options);
+  const Network network = text_transformer_network(shape, classes, options);
+  std::shared_ptr<Case> one;
+  switch (options.task.kind) {
+    case Kind::classification:
+      one = classifier(name, network, module);
+      break;
+    case Kind::masked_lm:
+      one = std::shared_ptr<Case>(new Case{.name = name, .network = network, .module = module, .ask = {}});
+      one->ask = [=, &texts = *one->texts](Split split, std::uint32_t sample, std::int64_t epoch) {
+        const auto is = tokens_of(texts, split, sample)[0];
+        const MaskingOptions& masking = options.task.masking;
+        const MaskedText masked = mask(texts.tokens(split, sample), texts.size(), masking,
+                                       masking_stream(sampling.seed, split, sample, epoch, masking));
+        const std::vector<std::int64_t> shown(masked.tokens.begin(), masked.tokens.end()),
+            places(masked.places.begin(), masked.places.end());
+        return Asked{module->forward(torch::tensor(shown).unsqueeze(0), places),
+                     is.index_select(0, torch::tensor(places, torch::kLong))};
+      };
+      break;
+    case Kind::causal_lm:
+      one = std::shared_ptr<Case>(new Case{.name = name, .network = network, .module = module, .ask = {}});
+      one->ask = [=, &texts = *one->texts](Split split, std::uint32_t sample, std::int64_t) {
+        auto is = tokens_of(texts, split, sample);
+        if (options.task.longest > 0) is = is.slice(1, 0, options.task.longest);
+        std::vector<std::int64_t> places(static_cast<std::size_t>(is.size(1)) - 1);
+        std::iota(places.begin(), places.end(), 0);
+        return Asked{module->forward(is, places), is[0].slice(0, 1)};  // all of it: nothing sees what comes later
+      };
+  }
+  one->parameters = [module] { return module->parameters_by_layer(); };
+  return one;
+}
+
 std::vector<std::shared_ptr<Case>> cases() {
-  return {classifier("bag of words", linear_network(shape, classes), std::make_shared<BagModule>())};
+  return {classifier("bag of words", linear_network(shape, classes), std::make_shared<BagModule>()),
+          transformer("classes by the first token, post-norm",
+                      {.width = 8, .depth = 2, .heads = 2, .mlp_width = 12, .positions = 12}),
+          transformer("classes by the mean, pre-norm", {.width = 6,
+                                                        .depth = 1,
+                                                        .heads = 3,
+                                                        .mlp_width = 5,
+                                                        .positions = 14,
+                                                        .norm = Norm::before,
+                                                        .pooling = Pooling::mean}),
+          transformer("hidden words", {.task = {.kind = Kind::masked_lm, .masking = {.share = 0.4}},
+                                       .width = 8,
+                                       .depth = 1,
+                                       .heads = 2,
+                                       .mlp_width = 12,
+                                       .positions = 12}),
+          transformer("next words, pre-norm", {.task = {.kind = Kind::causal_lm},
+                                               .width = 8,
+                                               .depth = 2,
+                                               .heads = 1,
+                                               .mlp_width = 12,
+                                               .positions = 12,
+                                               .norm = Norm::before}),
+          transformer("next words of texts that are cut", {.task = {.kind = Kind::causal_lm, .longest = 6},
+                                                           .width = 8,
+                                                           .depth = 1,
+                                                           .heads = 4,
+                                                           .mlp_width = 12,
+                                                           .positions = 6})};
 }
 
 // The parameters of a module in the order of the flat vector: matrices, then the others.
-std::vector<at::Tensor> flat_order(const torch::nn::Module& module) {
-  std::vector<at::Tensor> order;
-  for (const auto& parameter : module.parameters())
-    if (parameter.dim() >= 2) order.push_back(parameter);
-  for (const auto& parameter : module.parameters())
-    if (parameter.dim() < 2) order.push_back(parameter);
+std::vector<torch::Tensor> flat_order(const Case& one) {
+  std::vector<torch::Tensor> order = one.parameters();
+  std::ranges::stable_partition(order, [](const torch::Tensor& parameter) { return parameter.dim() >= 2; });
   return order;
 }
 
-void set_parameters(torch::nn::Module& module, const std::vector<float>& flat) {
-  module.to(torch::kDouble);
+void set_parameters(const Case& one, const std::vector<float>& flat) {
+  one.module->to(torch::kDouble);
   torch::NoGradGuard no_grad;
   std::size_t offset = 0;
-  for (auto& parameter : flat_order(module)) {
+  for (auto& parameter : flat_order(one)) {
     const auto size = static_cast<std::size_t>(parameter.numel());
     ASSERT_LE(offset + size, flat.size());
     parameter.copy_(torch::from_blob(const_cast<float*>(flat.data()) + offset, parameter.sizes(), torch::kFloat));
@@ -140,12 +208,12 @@ TEST(TextModels, GradientsAgreeWithModulesInDoublePrecision) {
   for (const auto& one : cases()) {
     SCOPED_TRACE(one->name);
     const auto flat = some_parameters(one->objective);
-    set_parameters(*one->module, flat);
+    set_parameters(*one, flat);
     torch::Tensor loss = torch::zeros({}, torch::kDouble);
     for (const MicroBatch& micro_batch : micro_batches) loss = loss + loss_of(*one, micro_batch);
     loss.backward();
     std::vector<double> expected;
-    for (const auto& parameter : flat_order(*one->module)) {
+    for (const auto& parameter : flat_order(*one)) {
       const auto gradient = parameter.grad().contiguous();
       expected.insert(expected.end(), gradient.data_ptr<double>(), gradient.data_ptr<double>() + gradient.numel());
     }
@@ -178,10 +246,10 @@ TEST(TextModels, SmoothedLabelsAreThoseOfPyTorchAndTheLossThatIsToldIsWithoutThe
     SCOPED_TRACE(one->name);
     const TextObjective smoothed(one->network, one->texts, sampling, 32, 0.2);
     const auto flat = some_parameters(one->objective);
-    set_parameters(*one->module, flat);
+    set_parameters(*one, flat);
     loss_of(*one, micro_batches[1], 0.2).backward();
     std::vector<double> expected;
-    for (const auto& parameter : flat_order(*one->module)) {
+    for (const auto& parameter : flat_order(*one)) {
       const auto gradient = parameter.grad().contiguous();
       expected.insert(expected.end(), gradient.data_ptr<double>(), gradient.data_ptr<double>() + gradient.numel());
     }
@@ -195,7 +263,7 @@ TEST(TextModels, EvaluationsSumOverAllThatIsAsked) {
   for (const auto& one : cases()) {
     SCOPED_TRACE(one->name);
     const auto flat = some_parameters(one->objective);
-    set_parameters(*one->module, flat);
+    set_parameters(*one, flat);
     torch::NoGradGuard no_grad;
     for (const Split split : {Split::train, Split::test}) {
       double loss = 0;
@@ -225,7 +293,7 @@ TEST(TextModels, AnEnsemblePredictsTheMeanOfItsMembersProbabilities) {
     for (std::uint32_t sample = 0; sample < 50; ++sample) {
       torch::Tensor mean, answers;
       for (const auto& flat : {first, second}) {
-        set_parameters(*one->module, flat);
+        set_parameters(*one, flat);
         const Asked asked = one->ask(Split::test, sample, 0);
         const auto half = asked.logits.softmax(1) / 2;
         mean = mean.defined() ? mean + half : half;

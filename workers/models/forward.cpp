@@ -39,6 +39,8 @@ void ForwardPass::operator()(const layer::Relu&) {
   x_ = is_kept ? at::relu(x_) : at::relu_(x_);
 }
 
+void ForwardPass::operator()(const layer::Tanh&) { x_ = at::tanh(x_); }
+
 // The other two need their inputs in the backward pass.
 void ForwardPass::operator()(const layer::Silu&) { x_ = at::silu(x_); }
 void ForwardPass::operator()(const layer::Gelu&) { x_ = at::gelu(x_); }

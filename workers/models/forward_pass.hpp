@@ -24,6 +24,7 @@ class ForwardPass {
 
   void operator()(const layer::Flatten&);
   void operator()(const layer::Linear& layer);
+  void operator()(const layer::Tanh&);
   void operator()(const layer::Relu&);
   void operator()(const layer::Silu&);
   void operator()(const layer::Gelu&);
@@ -43,6 +44,11 @@ class ForwardPass {
   void operator()(const layer::MeanTokens&);
 
   void operator()(const layer::BagOfWords& layer);
+  void operator()(const layer::WordEmbedding& layer);
+  void operator()(const layer::TextAttention& layer);
+  void operator()(const layer::FirstTokens&);
+  void operator()(const layer::MeanOfTexts&);
+  void operator()(const layer::AskedTokens&);
 
   const at::Tensor& output() const { return x_; }
 

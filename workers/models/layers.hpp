@@ -2,7 +2,7 @@
 // is in network.hpp, what they compute in forward_pass.hpp.
 //
 // Between layers stand images (n, channels, height, width), tokens (n, places, width) or vectors (n, features). Texts
-// are numbers of words first (sequence_batch.hpp).
+// are numbers of words first, and then all their tokens one after another, (t, width) (sequence_batch.hpp).
 // Parameters, buffers and tables are numbered in the network's lists; -1: none.
 #pragma once
 
@@ -36,6 +36,7 @@ struct LayerNorm {  // over the last dimension
   int weight = -1;
   int bias = -1;
 };
+struct Tanh {};
 struct Relu {};
 struct Silu {};
 struct Gelu {};      // exact, by the error function
@@ -67,6 +68,18 @@ struct BagOfWords {  // texts to vectors: the mean over a text's tokens of a row
   int weight = -1;   // (vocabulary, features)
   int bias = -1;
 };
+struct WordEmbedding {  // texts to tokens: a row of each word, and one of its place
+  int words = -1;       // (vocabulary, width)
+  int places = -1;      // (longest, width)
+};
+// As Attention, of each text by itself; causal: no token sees a later one.
+struct TextAttention {
+  std::int64_t heads = 1;
+  bool causal = false;
+};
+struct FirstTokens {};  // tokens to vectors: that of each text that begins it
+struct MeanOfTexts {};  // tokens to vectors
+struct AskedTokens {};  // tokens to vectors: those whose outputs the task asks for
 
 }  // namespace syncopate::layer
 
@@ -75,6 +88,7 @@ namespace syncopate {
 using Layer = std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
                            layer::LayerNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool, layer::MeanPool,
                            layer::ResidualBegin, layer::ResidualEnd, layer::Patches, layer::Positions, layer::Attention,
-                           layer::MeanTokens, layer::BagOfWords>;
+                           layer::MeanTokens, layer::BagOfWords, layer::WordEmbedding, layer::TextAttention,
+                           layer::FirstTokens, layer::MeanOfTexts, layer::AskedTokens, layer::Tanh>;
 
 }  // namespace syncopate

@@ -11,6 +11,7 @@
 
 #include "workers/datasets/dataset.hpp"
 #include "workers/models/layers.hpp"
+#include "workers/models/text_task.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
@@ -59,13 +60,14 @@ struct ConvolutionOptions {
 class Network {
  public:
   explicit Network(const SampleShape& input)
-      : input_(input), shape_(input), form_(input.has_tokens() ? Form::text : Form::image) {}
+      : input_(input), shape_(input), form_(input.has_tokens() ? Form::words : Form::image) {}
 
   // Each appends a layer to those before.
   Network& linear(std::int64_t outputs, const LinearOptions& options = {});  // flattens images first
   Network& relu() { return append(layer::Relu{}); }
   Network& silu() { return append(layer::Silu{}); }
   Network& gelu() { return append(layer::Gelu{}); }
+  Network& tanh() { return append(layer::Tanh{}); }
 
   // Of images.
   Network& convolution(const ConvolutionOptions& options);
@@ -87,12 +89,26 @@ class Network {
 
   // Texts.
   Network& bag_of_words(std::int64_t outputs);  // leaves vectors
+  // Tokens of a width, told apart by their places, of which there are as many as the longest text has tokens; drawn
+  // from the normal law.
+  Network& embed_words(std::int64_t width, std::int64_t places, double deviation);
+  Network& text_attention(std::int64_t heads, bool causal);
+  // Each leaves vectors.
+  Network& first_tokens();
+  Network& mean_of_texts();
+  Network& asked_tokens();
+  Network& decode_words(bool bias);  // of vectors; by the weights that words are embedded with
+  Network& asks(const TextTask& task) {
+    task_ = task;
+    return *this;
+  }
 
   // Fixes the flat layout: parameters of 2 and more dimensions first, then the others, each group in
   // the order of the layers. Call last.
   Network& lay_out();
 
   const SampleShape& input() const { return input_; }
+  const TextTask& task() const { return task_; }  // of texts
   // All sizes positive, or the network is impossible. Tokens have their width as channels.
   const SampleShape& output() const { return shape_; }
   const std::vector<Layer>& layers() const { return layers_; }
@@ -109,7 +125,7 @@ class Network {
   std::size_t buffer_floats() const;
 
  private:
-  enum class Form { image, tokens, vector, text };
+  enum class Form { image, tokens, vector, words, texts };
 
   Network& append(const Layer& layer) {
     layers_.push_back(layer);
@@ -123,6 +139,8 @@ class Network {
   SampleShape input_;
   SampleShape shape_;  // after the layers so far
   Form form_;
+  TextTask task_;
+  int embedded_words_ = -1;                   // their parameter
   std::vector<SampleShape> residual_shapes_;  // before the branches that have begun
   std::vector<Layer> layers_;
   std::vector<Parameter> parameters_;

@@ -5,6 +5,7 @@
 #include "workers/models/architectures.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/models/resnet.hpp"
+#include "workers/models/text_transformer.hpp"
 #include "workers/models/vision_transformer.hpp"
 
 namespace syncopate {
@@ -22,6 +23,9 @@ constexpr ModelRow rows[] = {
      "The residual network", read_resnet},
     {"vit", "simple vision transformer: fixed 2-d positions, pre-norm blocks, mean over the patches",
      "The vision transformer", read_vision_transformer},
+    {"text-transformer",
+     "transformer of texts: their classes, hidden words (BERT's), or each next word; post- or pre-norm",
+     "The transformer of texts", read_text_transformer},
     {"quadratic", "a noisy quadratic with a known optimum; needs no data", "The noisy quadratic", read_quadratic},
     {"none", "no model: the same methods on virtual time alone", "", read_none},
 };

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
 #include <utility>
 
 #include "workers/models/cross_entropy.hpp"
@@ -13,30 +12,11 @@
 #include "workers/models/initial_parameters.hpp"
 #include "workers/models/one_thread.hpp"
 #include "workers/models/sequence_batch.hpp"
+#include "workers/models/text_questions.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {
-
-// What is evaluated together: texts, what each is asked for, and what that weighs in the loss.
-struct Questions {
-  SequenceBatch texts;
-  at::Tensor answers;  // (questions,) int64
-  at::Tensor weights;  // (questions,)
-};
-
-Questions labels_of(const Dataset& dataset, Split split, const std::vector<std::uint32_t>& numbers,
-                    const std::vector<float>& weights) {
-  std::vector<std::span<const std::int32_t>> sequences;
-  sequences.reserve(numbers.size());
-  for (const std::uint32_t number : numbers) sequences.push_back(dataset.tokens(split, number));
-  Questions questions{.texts = SequenceBatch(sequences),
-                      .answers = at::empty({std::ssize(numbers)}, at::kLong),
-                      .weights = at::empty({std::ssize(numbers)}, at::kFloat)};
-  dataset.gather(split, numbers, nullptr, questions.answers.data_ptr<std::int64_t>());
-  std::ranges::copy(weights, questions.weights.data_ptr<float>());
-  return questions;
-}
 
 // Logits of one model; of an ensemble those of its members' mean probabilities, up to a constant, which a softmax does
 // not see.
@@ -66,20 +46,25 @@ std::vector<float> TextObjective::initial_parameters(std::uint64_t seed) const {
   return syncopate::initial_parameters(network_, seed);
 }
 
+std::vector<AskedText> TextObjective::texts_of(std::span<const MicroBatch> micro_batches) const {
+  std::vector<AskedText> texts;
+  std::vector<std::uint32_t> numbers(static_cast<std::size_t>(samples_per_micro_batch()));
+  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+    sampler_.sample_numbers(micro_batches[m], numbers);
+    for (const std::uint32_t number : numbers)
+      texts.push_back({.sample = number,
+                       .epoch = micro_batches[m].step.value() / steps_per_epoch(),
+                       .micro_batch = static_cast<std::int64_t>(m)});
+  }
+  return texts;
+}
+
 PartialGradient TextObjective::gradient(const float* flat, const float*,
                                         std::span<const MicroBatch> micro_batches) const {
   assert(!micro_batches.empty());
   use_one_thread();
   throw_if_interrupted();
-  std::vector<std::uint32_t> numbers;
-  std::vector<float> weights;
-  for (const MicroBatch& micro_batch : micro_batches) {
-    const std::size_t before = numbers.size();
-    numbers.resize(before + static_cast<std::size_t>(samples_per_micro_batch()));
-    sampler_.sample_numbers(micro_batch, std::span(numbers).subspan(before));
-    weights.resize(numbers.size(), 1 / static_cast<float>(numbers.size() - before));
-  }
-  const Questions questions = labels_of(*dataset_, Split::train, numbers, weights);
+  const TextQuestions questions = ask(*dataset_, Split::train, texts_of(micro_batches), network_.task(), seed());
 
   auto parameters = view_parameters(network_, flat);
   for (auto& parameter : parameters) parameter.requires_grad_();
@@ -113,9 +98,10 @@ EvaluationSums TextObjective::evaluate_ensemble(std::span<const float* const> pa
   EvaluationSums sums;
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {
     throw_if_interrupted();
-    std::vector<std::uint32_t> numbers(static_cast<std::size_t>(std::min(chunk_samples_, end - first)));
-    std::iota(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(first));
-    const Questions questions = labels_of(*dataset_, split, numbers, std::vector<float>(numbers.size(), 1));
+    std::vector<AskedText> texts;
+    for (std::int64_t sample = first; sample < std::min(first + chunk_samples_, end); ++sample)
+      texts.push_back({.sample = static_cast<std::uint32_t>(sample)});
+    const TextQuestions questions = ask(*dataset_, split, std::move(texts), network_.task(), seed());
     const auto logits = predict(network_, parameters, questions.texts);
     sums.loss += at::cross_entropy_loss(logits, questions.answers, {}, at::Reduction::Sum).item<float>();
     sums.correct += logits.argmax(1).eq(questions.answers).sum().item<std::int64_t>();

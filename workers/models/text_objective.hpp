@@ -20,6 +20,8 @@
 
 namespace syncopate {
 
+struct AskedText;
+
 class TextObjective : public Objective {
  public:
   // The arguments are TorchObjective's; the network has no buffers.
@@ -47,6 +49,9 @@ class TextObjective : public Objective {
   const Network& network() const { return network_; }
 
  private:
+  std::uint64_t seed() const { return sampler_.options().seed; }
+  std::vector<AskedText> texts_of(std::span<const MicroBatch> micro_batches) const;
+
   Network network_;
   std::shared_ptr<const Dataset> dataset_;
   Sampler sampler_;

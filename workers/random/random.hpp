@@ -27,6 +27,7 @@ enum class Purpose : std::uint8_t {
   outage = 11,             // when workers are down
   data_partition = 12,     // which samples are which worker's
   trace_block = 13,        // which part of a recording a worker takes
+  masking = 21,            // which tokens of texts are hidden
 };
 
 // One stream of uniform numbers: everything but the index.

@@ -1,0 +1,87 @@
+#include "workers/models/text_questions.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+namespace syncopate {
+namespace {
+
+using Kind = TextTask::Kind;
+
+// As it is shown, and what of it is asked for.
+struct ShownText {
+  std::span<const std::int32_t> tokens;
+  MaskedText masked;                 // what `tokens` is of, where something is hidden
+  std::vector<std::int64_t> places;  // of the outputs that are asked for; of a class none
+  std::vector<std::int64_t> answers;
+};
+
+std::span<const std::int32_t> cut(std::span<const std::int32_t> tokens, std::int64_t longest) {
+  return longest > 0 ? tokens.first(std::min(tokens.size(), static_cast<std::size_t>(longest))) : tokens;
+}
+
+ShownText show(const Dataset& dataset, Split split, const AskedText& text, const TextTask& task, std::uint64_t seed) {
+  const auto tokens = cut(dataset.tokens(split, text.sample), task.longest);
+  ShownText shown{.tokens = tokens, .masked = {}, .places = {}, .answers = {}};
+  switch (task.kind) {
+    case Kind::classification:
+      shown.answers.resize(1);
+      dataset.gather(split, {&text.sample, 1}, nullptr, shown.answers.data());
+      break;
+    case Kind::masked_lm:
+      shown.masked = mask(tokens, dataset.size(), task.masking,
+                          masking_stream(seed, split, text.sample, text.epoch, task.masking));
+      shown.tokens = shown.masked.tokens;
+      for (const std::int32_t place : shown.masked.places) {
+        shown.places.push_back(place);
+        shown.answers.push_back(tokens[static_cast<std::size_t>(place)]);
+      }
+      break;
+    case Kind::causal_lm:  // the last token is only an answer, where there are others
+      if (tokens.size() > 1) shown.tokens = tokens.first(tokens.size() - 1);
+      for (std::size_t place = 1; place < tokens.size(); ++place) {
+        shown.places.push_back(static_cast<std::int64_t>(place) - 1);
+        shown.answers.push_back(tokens[place]);
+      }
+  }
+  return shown;
+}
+
+at::Tensor tensor_of(const std::vector<std::int64_t>& values) {
+  return at::from_blob(const_cast<std::int64_t*>(values.data()), {std::ssize(values)}, at::kLong).clone();
+}
+
+}  // namespace
+
+TextQuestions ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
+                  std::uint64_t seed) {
+  std::ranges::stable_sort(texts, std::greater<>(), [&](const AskedText& text) {
+    return cut(dataset.tokens(split, text.sample), task.longest).size();
+  });
+  std::vector<ShownText> shown;
+  std::vector<std::span<const std::int32_t>> sequences;
+  std::vector<std::int64_t> places, answers;
+  std::map<std::int64_t, std::int64_t> questions;  // by micro-batch
+  std::int64_t begin = 0;
+  shown.reserve(texts.size());
+  for (const AskedText& text : texts) {
+    const ShownText& one = shown.emplace_back(show(dataset, split, text, task, seed));
+    sequences.push_back(one.tokens);
+    for (const std::int64_t place : one.places) places.push_back(begin + place);
+    answers.insert(answers.end(), one.answers.begin(), one.answers.end());
+    questions[text.micro_batch] += std::ssize(one.answers);
+    begin += std::ssize(one.tokens);
+  }
+  TextQuestions result{.texts = SequenceBatch(sequences),
+                       .answers = tensor_of(answers),
+                       .weights = at::empty({std::ssize(answers)}, at::kFloat)};
+  if (task.kind != Kind::classification) result.texts.asked = tensor_of(places);
+  float* weight = result.weights.data_ptr<float>();
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    weight = std::fill_n(weight, shown[i].answers.size(), 1 / static_cast<float>(questions[texts[i].micro_batch]));
+  return result;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,21 @@
+// What texts are asked for, and so what the outputs of a network mean.
+#pragma once
+
+#include <cstdint>
+
+#include "workers/datasets/masking.hpp"
+
+namespace syncopate {
+
+struct TextTask {
+  enum class Kind {
+    classification,  // a text's class
+    masked_lm,       // the tokens that are hidden in it
+    causal_lm,       // each token but the first, from those before it
+  };
+  Kind kind = Kind::classification;
+  MaskingOptions masking{};  // of masked_lm
+  std::int64_t longest = 0;  // tokens that a text is cut to; 0: none is cut
+};
+
+}  // namespace syncopate
