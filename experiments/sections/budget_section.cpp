@@ -51,15 +51,21 @@ EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) 
       evaluation.integer({"train_samples", "How many training samples the training loss is taken of.", "samples"}, 1,
                          most, plan.train_samples);
   plan.target_accuracy = evaluation.optional_number(
-      {"target_accuracy", "The test accuracy of \"time to target\", as a fraction.", "", "no target"},
+      {"target_accuracy", "The accuracy of \"time to target\", as a fraction.", "", "no target"},
       {.low = 0, .high = 1, .low_open = true});
   if (plan.target_accuracy) {
     if (!training.plan.time_only && training.objective.load && !training.objective.has_accuracy) {
       evaluation.fault("target_accuracy", "must be left out: this model has no accuracy");
     }
   }
-  plan.target_loss = evaluation.optional_number(
-      {"target_loss", "The test loss of \"time to target\".", "", "no target"}, Range::any());
+  plan.target_loss =
+      evaluation.optional_number({"target_loss", "The loss of \"time to target\".", "", "no target"}, Range::any());
+  if (!plan.target_accuracy && !plan.target_loss) return plan;
+  plan.targets_validation =
+      evaluation.choice({"target_of", "Which samples the targets are of: training.validation_samples are held out."},
+                        {{"test", false}, {"validation", true}}, false);
+  if (plan.targets_validation && training.objective.load && training.objective.validation_samples == 0)
+    evaluation.fault("target_of", "must be \"test\": there are no training.validation_samples");
   return plan;
 }
 

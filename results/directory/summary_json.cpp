@@ -145,6 +145,12 @@ std::string to_json(const RunSummary& summary) {
   json["best_test_accuracy"] = or_null(summary.best_test_accuracy);
   json["best_test_loss"] = or_null(summary.best_test_loss);
   json["final_train_loss"] = or_null(summary.final_train_loss);
+  if (summary.final_validation_loss) {
+    json["final_validation_accuracy"] = or_null(summary.final_validation_accuracy);
+    json["final_validation_loss"] = or_null(summary.final_validation_loss);
+    json["best_validation_accuracy"] = or_null(summary.best_validation_accuracy);
+    json["best_validation_loss"] = or_null(summary.best_validation_loss);
+  }
   json["end_time_s"] = summary.end_time_s;
   json["time_to_target"] = summary.time_to_target ? json_of(*summary.time_to_target) : Json(nullptr);
   json["steps"] = summary.steps;
@@ -195,6 +201,12 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     summary.best_test_accuracy = optional_at<double>(json, "best_test_accuracy");
     summary.best_test_loss = optional_at<double>(json, "best_test_loss");
     summary.final_train_loss = optional_at<double>(json, "final_train_loss");
+    if (json.contains("final_validation_loss")) {
+      summary.final_validation_accuracy = optional_at<double>(json, "final_validation_accuracy");
+      summary.final_validation_loss = optional_at<double>(json, "final_validation_loss");
+      summary.best_validation_accuracy = optional_at<double>(json, "best_validation_accuracy");
+      summary.best_validation_loss = optional_at<double>(json, "best_validation_loss");
+    }
     json.at("end_time_s").get_to(summary.end_time_s);
     if (!json.at("time_to_target").is_null()) summary.time_to_target = target_of(json.at("time_to_target"));
     if (json.contains("predicted"))

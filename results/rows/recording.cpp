@@ -16,10 +16,10 @@ std::string cell(std::optional<double> value) {
   return value ? fmt::format("{}", without_sign_of_nan(*value)) : std::string{};
 }
 
-// An accuracy that is not a number is one that the objective does not have.
-std::optional<double> accuracy(const Evaluation& evaluation) {
-  if (std::isnan(evaluation.test_accuracy)) return {};
-  return evaluation.test_accuracy;
+// What is not a number was not there to be measured: an accuracy of an objective without one, a validation set.
+std::optional<double> measured(double value) {
+  if (std::isnan(value)) return {};
+  return value;
 }
 
 }  // namespace
@@ -35,17 +35,25 @@ void cut_after_divergence(Recording& recording) {
 }
 
 std::string metrics_csv(std::span<const MetricsRow> rows) {
-  std::string text = "step,epoch,samples,time_s,test_loss,test_accuracy,train_loss,learning_rate,communicated_bytes\n";
+  const bool is_validated = std::ranges::any_of(
+      rows, [](const MetricsRow& row) { return row.evaluation && measured(row.evaluation->validation_loss); });
+  std::string text = "step,epoch,samples,time_s,test_loss,test_accuracy,train_loss,learning_rate,communicated_bytes";
+  text += is_validated ? ",validation_loss,validation_accuracy\n" : "\n";
   for (const MetricsRow& row : rows) {
-    std::optional<double> test_loss, test_accuracy, train_loss;
+    std::optional<double> test_loss, test_accuracy, train_loss, validation_loss, validation_accuracy;
     if (row.evaluation) {
       test_loss = row.evaluation->test_loss;
-      test_accuracy = accuracy(*row.evaluation);
+      test_accuracy = measured(row.evaluation->test_accuracy);
       train_loss = row.evaluation->train_loss;
+      validation_loss = row.evaluation->validation_loss;
+      validation_accuracy = measured(row.evaluation->validation_accuracy);
     }
-    fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{},{},{}\n", row.step.value(), cell(row.epoch),
+    fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{},{},{}", row.step.value(), cell(row.epoch),
                    row.samples, exact_seconds(row.time), cell(test_loss), cell(test_accuracy), cell(train_loss),
                    row.learning_rate, row.bytes.value());
+    if (is_validated)
+      fmt::format_to(std::back_inserter(text), ",{},{}", cell(validation_loss), cell(validation_accuracy));
+    text += '\n';
   }
   return text;
 }

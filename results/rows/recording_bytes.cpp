@@ -14,7 +14,8 @@ Json json_of(const MetricsRow& row) {
   Json evaluation;
   if (row.evaluation) {
     const Evaluation& e = *row.evaluation;
-    evaluation = Json::array({e.test_loss, e.test_accuracy, e.train_loss, e.finite});
+    evaluation =
+        Json::array({e.test_loss, e.test_accuracy, e.train_loss, e.finite, e.validation_loss, e.validation_accuracy});
   }
   const Json epoch = row.epoch ? Json(*row.epoch) : Json();
   return Json::array({row.step.value(), epoch, row.samples, row.time.time_since_epoch().count(), evaluation,
@@ -28,8 +29,12 @@ MetricsRow row_of(const Json& json) {
   row.samples = json.at(2);
   row.time = Time{Duration{json.at(3).get<std::int64_t>()}};
   if (const Json& e = json.at(4); !e.is_null()) {
-    row.evaluation =
-        Evaluation{.test_loss = e.at(0), .test_accuracy = e.at(1), .train_loss = e.at(2), .finite = e.at(3)};
+    row.evaluation = Evaluation{.test_loss = e.at(0),
+                                .test_accuracy = e.at(1),
+                                .train_loss = e.at(2),
+                                .finite = e.at(3),
+                                .validation_loss = e.at(4),
+                                .validation_accuracy = e.at(5)};
   }
   row.learning_rate = json.at(5);
   row.bytes = json.at(6).get<std::int64_t>();

@@ -24,24 +24,33 @@ void improve(std::optional<double>& best, double value, bool higher) {
   if (!best || (higher ? value > *best : value < *best)) best = value;
 }
 
+// None where there was nothing to measure.
+std::optional<double> measured(double value) { return std::isnan(value) ? std::nullopt : std::optional(value); }
+
 void add_quality(RunSummary& summary, const Recording& recording) {
   for (const MetricsRow& row : recording.metrics) {
     if (!row.evaluation || !row.evaluation->finite) continue;
     improve(summary.best_test_accuracy, row.evaluation->test_accuracy, true);
     improve(summary.best_test_loss, row.evaluation->test_loss, false);
+    improve(summary.best_validation_accuracy, row.evaluation->validation_accuracy, true);
+    improve(summary.best_validation_loss, row.evaluation->validation_loss, false);
   }
   if (recording.metrics.empty() || !recording.metrics.back().evaluation) return;
   const Evaluation& last = *recording.metrics.back().evaluation;
   summary.final_test_loss = last.test_loss;
   summary.final_train_loss = last.train_loss;
-  if (!std::isnan(last.test_accuracy)) summary.final_test_accuracy = last.test_accuracy;
+  summary.final_test_accuracy = measured(last.test_accuracy);
+  summary.final_validation_accuracy = measured(last.validation_accuracy);
+  summary.final_validation_loss = measured(last.validation_loss);
 }
 
 bool meets(const Evaluation& evaluation, const EvaluationPlan& plan) {
   if (!evaluation.finite) return false;
-  // Comparisons with an accuracy that does not exist are false.
-  if (plan.target_accuracy && !(evaluation.test_accuracy >= *plan.target_accuracy)) return false;
-  return !plan.target_loss || evaluation.test_loss <= *plan.target_loss;
+  const double accuracy = plan.targets_validation ? evaluation.validation_accuracy : evaluation.test_accuracy;
+  const double loss = plan.targets_validation ? evaluation.validation_loss : evaluation.test_loss;
+  // Comparisons with what does not exist are false.
+  if (plan.target_accuracy && !(accuracy >= *plan.target_accuracy)) return false;
+  return !plan.target_loss || loss <= *plan.target_loss;
 }
 
 std::optional<TimeToTarget> time_to_target(const EvaluationPlan& plan, const Recording& recording) {

@@ -56,6 +56,11 @@ struct RunSummary {
   std::optional<double> best_test_accuracy;
   std::optional<double> best_test_loss;
   std::optional<double> final_train_loss;
+  // Of what was held out of the training set, where that is so.
+  std::optional<double> final_validation_accuracy{};
+  std::optional<double> final_validation_loss{};
+  std::optional<double> best_validation_accuracy{};
+  std::optional<double> best_validation_loss{};
 
   double end_time_s = 0;                       // T, on the cluster's clock
   std::optional<TimeToTarget> time_to_target;  // none: the plan has no target

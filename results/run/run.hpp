@@ -55,7 +55,8 @@ struct EvaluationPlan {
   Step every_steps{};  // a row of metrics.csv each time this many steps are passed, and at the end
   std::int64_t train_samples = 10000;
   std::optional<double> target_accuracy;  // for "time to target", fraction
-  std::optional<double> target_loss;      // on the test set
+  std::optional<double> target_loss;
+  bool targets_validation = false;  // the targets are of what was held out of the training set, not of the test set
 };
 
 // What a run leaves beside its rows. It does not change what a run computes, so it is no part of the hash: a

@@ -50,6 +50,18 @@ TEST(Recording, WhatDoesNotExistIsAnEmptyCell) {
   EXPECT_THAT(csv, testing::HasSubstr("\n8,,256,0.001,,,,0.1,8000\n"));
 }
 
+TEST(Recording, OfAValidatedRunHasTwoColumnsMore) {
+  const MetricsRow rows[] = {row(0, start_time, Evaluation{2.5, nan, 2.25, true, 0.75, nan}),
+                             row(4, Time{milliseconds(70)}, Evaluation{0.5, 0.875, 0.25, true, 0.625, 0.5}),
+                             row(8, Time{milliseconds(90)}, {})};
+  EXPECT_EQ(metrics_csv(rows),
+            "step,epoch,samples,time_s,test_loss,test_accuracy,train_loss,learning_rate,communicated_bytes,"
+            "validation_loss,validation_accuracy\n"
+            "0,0,0,0,2.5,,2.25,0.1,0,0.75,\n"
+            "4,0.5,128,0.07,0.5,0.875,0.25,0.1,4000,0.625,0.5\n"
+            "8,1,256,0.09,,,,0.1,8000,,\n");
+}
+
 TEST(Recording, StepsHaveOneRowPerRound) {
   const StepRow rounds[] = {round_at(4, Time{milliseconds(70)}), round_at(8, Time{milliseconds(140)})};
   EXPECT_EQ(steps_csv(rounds),
@@ -94,7 +106,7 @@ TEST(Recording, OfFiniteModelsStaysWhole) {
 
 TEST(Recording, SurvivesTheWayThroughBytes) {
   Recording recording;
-  recording.metrics = {row(0, start_time, Evaluation{1.0 / 3, nan, 0.1, true}), row(9, Time{Duration{7}}, {}),
+  recording.metrics = {row(0, start_time, Evaluation{1.0 / 3, nan, 0.1, true, 0.7, 0.3}), row(9, Time{Duration{7}}, {}),
                        row(10, Time{Duration{8}}, Evaluation{nan, 0.5, 1, false})};
   recording.metrics[1].epoch.reset();
   recording.rows = {round_at(10, Time{Duration{5'000'000'001}})};

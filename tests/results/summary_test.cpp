@@ -233,6 +233,46 @@ TEST(Summary, WithoutATargetThereIsNoTimeToIt) {
   EXPECT_TRUE(nlohmann::json::parse(to_json(summarise(run, four_rows(), nullptr, 8, 2)))["time_to_target"].is_null());
 }
 
+// Its losses fall while those of the test set rise again.
+Recording validated_rows() {
+  Recording recording = four_rows();
+  for (MetricsRow& row : recording.metrics) {
+    row.evaluation->validation_loss = 4 - 0.1 * static_cast<double>(row.step.value());
+    row.evaluation->validation_accuracy = row.step == Step{20} ? 0.75 : 0.5;
+  }
+  return recording;
+}
+
+TEST(Summary, TellsTheValidationSetsQualityWhereThereIsOne) {
+  const RunSummary summary = summarise(plan(), validated_rows(), nullptr, 8, 2);
+  EXPECT_EQ(summary.final_validation_loss, 1);
+  EXPECT_EQ(summary.best_validation_loss, 1);
+  EXPECT_EQ(summary.final_validation_accuracy, 0.5);
+  EXPECT_EQ(summary.best_validation_accuracy, 0.75);
+  EXPECT_EQ(summary.final_test_loss, 0.5);
+  const auto read = summary_from_json(to_json(summary));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->final_validation_loss, 1);
+  EXPECT_EQ(read->best_validation_loss, 1);
+  EXPECT_EQ(read->final_validation_accuracy, 0.5);
+  EXPECT_EQ(read->best_validation_accuracy, 0.75);
+  const RunSummary without = summarise(plan(), four_rows(), nullptr, 8, 2);
+  EXPECT_FALSE(without.final_validation_loss || without.best_validation_loss || without.final_validation_accuracy);
+  EXPECT_THAT(to_json(without), testing::Not(testing::HasSubstr("validation")));
+}
+
+TEST(Summary, TargetsMayBeOfTheValidationSet) {
+  auto run = plan();
+  run.evaluation.target_accuracy = 0.75;
+  EXPECT_EQ(summarise(run, validated_rows(), nullptr, 8, 2).time_to_target->step, 10);
+  run.evaluation.targets_validation = true;
+  EXPECT_EQ(summarise(run, validated_rows(), nullptr, 8, 2).time_to_target->step, 20);
+  run.evaluation.target_accuracy.reset();
+  run.evaluation.target_loss = 1.5;
+  EXPECT_EQ(summarise(run, validated_rows(), nullptr, 8, 2).time_to_target->step, 30);
+  EXPECT_FALSE(summarise(run, four_rows(), nullptr, 8, 2).time_to_target->step) << "nothing was held out";
+}
+
 TEST(Summary, OfADivergedRunKeepsTheBestOfBefore) {
   Recording recording = four_rows();
   recording.metrics.push_back(row(40, nan, nan));

@@ -67,6 +67,37 @@ TEST(Training, AnEvaluationTakesTheWholeTestSetAndTheTrainingSamplesThatWereAske
   EXPECT_EQ(objective->seen, expected);
 }
 
+// 3000 samples, more than one task takes, of which a tenth is told right.
+class HeldOut : public CountedSamples {
+ public:
+  using CountedSamples::CountedSamples;
+  std::int64_t validation_samples() const override { return 3000; }
+  EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                          std::int64_t end) const override {
+    if (split != Split::validation) return CountedSamples::evaluate(parameters, buffers, split, begin, end);
+    const auto samples = end - begin;
+    return {.loss = 0.5 * static_cast<double>(samples), .correct = samples / 10, .samples = samples};
+  }
+};
+
+TEST(Training, AnEvaluationHasTheValidationSetWhereThereIsOne) {
+  const auto evaluation_of = [](const std::shared_ptr<CountedSamples>& objective) {
+    Engine engine(objective, make_sgd({}), {.train_samples = 2500});
+    Evaluation result;
+    engine.training.evaluate({engine.training.initial_state()},
+                             [&](const Evaluation& evaluation) { result = evaluation; });
+    engine.executor.wait_all();
+    return result;
+  };
+  const Evaluation with = evaluation_of(std::make_shared<HeldOut>(4, 4));
+  EXPECT_EQ(with.validation_loss, 0.5);
+  EXPECT_EQ(with.validation_accuracy, 0.1);
+  EXPECT_EQ(with.test_loss, 2);
+  EXPECT_EQ(with.train_loss, 3);
+  const Evaluation without = evaluation_of(std::make_shared<CountedSamples>(4, 4));
+  EXPECT_TRUE(std::isnan(without.validation_loss) && std::isnan(without.validation_accuracy));
+}
+
 struct GivenLosses : PullObjective {
   GivenLosses(double test_loss, double train_loss) : test_loss(test_loss), train_loss(train_loss) {}
   EvaluationSums evaluate(const float*, const float*, Split split, std::int64_t, std::int64_t) const override {

@@ -12,6 +12,7 @@ class ByteImageDataset : public Dataset {
   ByteImageDataset(const DatasetSize& size, ByteImages train, ByteImages test, std::vector<PixelScale> scales)
       : size_(size), splits_{std::move(train), std::move(test)}, scales_(std::move(scales)) {
     assert(std::ssize(scales_) == size_.shape.channels);
+    size_.has_byte_images = true;
   }
 
   const DatasetSize& size() const override { return size_; }
@@ -32,6 +33,12 @@ class ByteImageDataset : public Dataset {
       labels[i] = images.labels[samples[i]];
     }
   }
+
+  StoredImage stored_image(std::uint32_t sample) const override {
+    const auto features = static_cast<std::size_t>(size_.shape.features());
+    return {.pixels = {splits_[0].pixels.data() + sample * features, features}, .label = splits_[0].labels[sample]};
+  }
+  std::span<const PixelScale> pixel_scales() const override { return scales_; }
 
  private:
   DatasetSize size_;

@@ -119,7 +119,8 @@ DatasetSize cifar_size(const path& directory, CifarLabels labels) {
   return {.train = samples_of(directory, labels, Split::train),
           .test = samples_of(directory, labels, Split::test),
           .shape = shape,
-          .classes = record_of(labels).classes};
+          .classes = record_of(labels).classes,
+          .has_byte_images = true};
 }
 
 std::string cifar_hash(const path& directory, CifarLabels labels) {

@@ -28,14 +28,27 @@ struct TokenMarks {
   std::vector<std::int32_t> never_masked{};  // such as those at a sequence's ends
 };
 
+struct PixelScale;
+struct Visits;
+
+// An image in memory: (channels, height, width).
+struct StoredImage {
+  std::span<const std::uint8_t> pixels;
+  std::int64_t label = 0;
+};
+
 // What is known of a data set before its contents are read.
 struct DatasetSize {
   std::int64_t train = 0;
   std::int64_t test = 0;
   SampleShape shape;
   std::int64_t classes = 0;
-  TokenMarks marks{};  // of tokens
-  std::int64_t samples(Split split) const { return split == Split::train ? train : test; }
+  TokenMarks marks{};            // of tokens
+  bool has_byte_images = false;  // rather than vectors, or images of numbers
+  std::int64_t validation = 0;   // no part of `train` (validation.hpp)
+  std::int64_t samples(Split split) const {
+    return split == Split::train ? train : split == Split::test ? test : validation;
+  }
 };
 
 // Immutable once made, so any number of threads may gather from it.
@@ -53,6 +66,13 @@ class Dataset {
   // The tokens of a sample, at least one, without any padding: as many as it really has. They live as long as the data
   // set. None where samples are numbers.
   virtual std::span<const std::int32_t> tokens(Split /*split*/, std::uint32_t /*sample*/) const { return {}; }
+
+  // The same of training samples on their way to a gradient: they may be changed at random (augmentation.hpp).
+  virtual void gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const;
+
+  // Where has_byte_images: a training image as it is stored, and what pixels are scaled by, (channels,).
+  virtual StoredImage stored_image(std::uint32_t sample) const;
+  virtual std::span<const PixelScale> pixel_scales() const;
 };
 
 }  // namespace syncopate

@@ -75,7 +75,8 @@ DatasetSize image_directory_size(const path& directory, std::int64_t classes) {
   return {.train = train[0],
           .test = test[0],
           .shape = {.channels = 1, .height = train[1], .width = train[2]},
-          .classes = classes};
+          .classes = classes,
+          .has_byte_images = true};
 }
 
 std::string image_directory_hash(const path& directory) {

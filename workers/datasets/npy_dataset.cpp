@@ -140,7 +140,8 @@ DatasetSize size_of(const BothSplits& splits) {
   return {.train = std::ssize(splits.train.labels),
           .test = std::ssize(splits.test.labels),
           .shape = splits.train.shape,
-          .classes = std::max<std::int64_t>(2, 1 + std::max(largest(splits.train), largest(splits.test)))};
+          .classes = std::max<std::int64_t>(2, 1 + std::max(largest(splits.train), largest(splits.test))),
+          .has_byte_images = splits.train.x.type() == "|u1" && splits.train.x.shape().size() > 2};
 }
 
 class NpyDataset : public Dataset {
@@ -167,6 +168,13 @@ class NpyDataset : public Dataset {
       labels[i] = data.labels[samples[i]];
     }
   }
+
+  StoredImage stored_image(std::uint32_t sample) const override {
+    const auto features = static_cast<std::size_t>(size_.shape.features());
+    return {.pixels = {splits_[0].x.data<std::uint8_t>() + sample * features, features},
+            .label = splits_[0].labels[sample]};
+  }
+  std::span<const PixelScale> pixel_scales() const override { return scales_; }
 
  private:
   DatasetSize size_;

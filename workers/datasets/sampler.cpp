@@ -50,6 +50,16 @@ void Sampler::sample_numbers(const MicroBatch& micro_batch, std::span<std::uint3
     take_of_own(micro_batch, out);
 }
 
+std::int64_t Sampler::micro_batches_of_pass(Rank worker) const {
+  return std::ssize(options_.shards[static_cast<std::size_t>(worker.value)]) / options_.micro_batch_size;
+}
+
+std::int64_t Sampler::epoch(const MicroBatch& micro_batch) const {
+  const auto step = micro_batch.step.value();
+  if (options_.shards.empty()) return step / steps_per_epoch_;
+  return (step * options_.micro_batches + micro_batch.index) / micro_batches_of_pass(micro_batch.worker);
+}
+
 void Sampler::take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
   const auto step = micro_batch.step.value();
   const auto all = order({}, step / steps_per_epoch_, static_cast<std::size_t>(options_.samples));
@@ -66,10 +76,10 @@ void Sampler::take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32
 
 void Sampler::take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
   const auto& own = options_.shards[static_cast<std::size_t>(micro_batch.worker.value)];
-  const std::int64_t micro_batches_of_pass = std::ssize(own) / options_.micro_batch_size;
+  const std::int64_t of_pass = micro_batches_of_pass(micro_batch.worker);
   const std::int64_t number = micro_batch.step.value() * options_.micro_batches + micro_batch.index;
-  const auto pass = order(micro_batch.worker, number / micro_batches_of_pass, own.size());
-  auto next = pass->begin() + number % micro_batches_of_pass * options_.micro_batch_size;
+  const auto pass = order(micro_batch.worker, number / of_pass, own.size());
+  auto next = pass->begin() + number % of_pass * options_.micro_batch_size;
   for (auto& sample : out) sample = own[*next++];
 }
 

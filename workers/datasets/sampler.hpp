@@ -43,6 +43,10 @@ class Sampler {
   // its worker's shard, from the shard's beginning again after its end.
   void sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
 
+  // In which epoch they are met, from 0: how often the workers together, or this one with samples of its own, have seen
+  // their data before.
+  std::int64_t epoch(const MicroBatch& micro_batch) const;
+
  private:
   using Order = std::shared_ptr<const std::vector<std::uint32_t>>;
   struct Drawn {
@@ -51,6 +55,7 @@ class Sampler {
     Order order;
   };
   void check() const;
+  std::int64_t micro_batches_of_pass(Rank worker) const;
   void take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
   void take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
   // Of `size` samples; remembered, for the next micro-batches ask for the same.

@@ -11,9 +11,9 @@ namespace {
 constexpr std::int64_t dense_chunk = 512;
 constexpr std::int64_t convolution_chunk = 128;
 
-Model dense(const std::vector<std::int64_t>& hidden) {
-  return {.network = [hidden](const SampleShape& shape,
-                              std::int64_t classes) { return mlp_network(shape, classes, hidden); },
+Model dense(const std::vector<std::int64_t>& hidden, double dropout) {
+  return {.network = [hidden, dropout](const SampleShape& shape,
+                                       std::int64_t classes) { return mlp_network(shape, classes, hidden, dropout); },
           .chunk_samples = dense_chunk};
 }
 
@@ -24,7 +24,9 @@ CnnOptions read_cnn_options(Settings& cnn) {
           .kernel = cnn.integer({"kernel", "Width and height of their filters.", "pixels"}, 1, 1024, usual.kernel),
           .dense = cnn.integer({"dense", "Width of the dense layer behind them."}, 1, largest_width, usual.dense),
           .batch_norm = cnn.flag({"batch_norm", "Whether the convolutions are followed by batch normalisation."},
-                                 usual.batch_norm)};
+                                 usual.batch_norm),
+          .dropout = cnn.number({"dropout", "Share of the dense layer's outputs that are zero in training."},
+                                dropout_range, usual.dropout)};
 }
 
 // What no convolution has would pass unseen, however wrong it is.
@@ -44,9 +46,10 @@ Network linear_network(const SampleShape& input, std::int64_t classes) {
   return input.has_tokens() ? Network(input).bag_of_words(classes).lay_out() : mlp_network(input, classes, {});
 }
 
-Network mlp_network(const SampleShape& input, std::int64_t classes, const std::vector<std::int64_t>& hidden) {
+Network mlp_network(const SampleShape& input, std::int64_t classes, const std::vector<std::int64_t>& hidden,
+                    double dropout) {
   Network network(input);
-  for (const auto width : hidden) network.linear(width).relu();
+  for (const auto width : hidden) network.linear(width).relu().dropout(dropout);
   return network.linear(classes).lay_out();
 }
 
@@ -57,7 +60,7 @@ Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOpt
     if (options.batch_norm) network.batch_norm();
     network.relu().max_pool();
   }
-  return network.linear(options.dense).relu().linear(classes).lay_out();
+  return network.linear(options.dense).relu().dropout(options.dropout).linear(classes).lay_out();
 }
 
 std::int64_t smallest_image(const CnnOptions& options) {
@@ -67,7 +70,7 @@ std::int64_t smallest_image(const CnnOptions& options) {
 }
 
 Model read_linear(Settings&) {
-  Model model = dense({});
+  Model model = dense({}, 0);
   model.inputs = Model::Inputs::either;
   model.misfit = [](const DatasetSize& data) -> std::optional<Misfit> {
     if (data.classes >= 2) return {};
@@ -78,8 +81,10 @@ Model read_linear(Settings&) {
 }
 
 Model read_mlp(Settings& table) {
-  return dense(
-      table.integers({"hidden", "Widths of the hidden layers."}, 1, largest_width, std::vector<std::int64_t>{256}));
+  const auto hidden =
+      table.integers({"hidden", "Widths of the hidden layers."}, 1, largest_width, std::vector<std::int64_t>{256});
+  return dense(hidden, table.number({"dropout", "Share of the hidden layers' outputs that are zero in training."},
+                                    dropout_range, 0.0));
 }
 
 Model read_cnn(Settings& table) {

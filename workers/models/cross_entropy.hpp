@@ -13,7 +13,14 @@ struct LossSums {
   at::Tensor reported;   // without it; the same tensor where there is none
 };
 
-LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing);
+// Where samples are mixed with others (mixup.hpp): the others' labels (n,), and their shares (n,) of the losses.
+struct MixedLabels {
+  at::Tensor labels;
+  at::Tensor shares;
+};
+
+LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
+                       const MixedLabels* mixed = nullptr);
 
 // Each sample's loss times its weight; weights (n,).
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const at::Tensor& weights);

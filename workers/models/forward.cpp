@@ -46,15 +46,15 @@ void ForwardPass::operator()(const layer::Silu&) { x_ = at::silu(x_); }
 void ForwardPass::operator()(const layer::Gelu&) { x_ = at::gelu(x_); }
 
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
-                   const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode) {
-  ForwardPass pass(network, parameters, buffers, inputs, mode);
+                   const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode, const Visits* visits) {
+  ForwardPass pass(network, parameters, buffers, inputs, mode, visits);
   for (const Layer& layer : network.layers()) std::visit(pass, layer);
   return pass.output();
 }
 
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts,
-                   Mode mode) {
-  ForwardPass pass(network, parameters, texts, mode);
+                   Mode mode, const Visits* visits) {
+  ForwardPass pass(network, parameters, texts, mode, visits);
   for (const Layer& layer : network.layers()) std::visit(pass, layer);
   return pass.output();
 }

@@ -16,11 +16,17 @@ class ForwardPass {
  public:
   // All arguments must live as long as the pass.
   ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
-              const at::Tensor& inputs, Mode mode)
-      : network_(network), parameters_(parameters), buffers_(buffers), mode_(mode), x_(inputs) {}
+              const at::Tensor& inputs, Mode mode, const Visits* visits)
+      : network_(network), parameters_(parameters), buffers_(buffers), mode_(mode), visits_(visits), x_(inputs) {}
   // Of texts, by a network without buffers.
-  ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts, Mode mode)
-      : network_(network), parameters_(parameters), buffers_(parameters), texts_(&texts), mode_(mode) {}
+  ForwardPass(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts, Mode mode,
+              const Visits* visits)
+      : network_(network),
+        parameters_(parameters),
+        buffers_(parameters),
+        texts_(&texts),
+        mode_(mode),
+        visits_(visits) {}
 
   void operator()(const layer::Flatten&);
   void operator()(const layer::Linear& layer);
@@ -28,6 +34,7 @@ class ForwardPass {
   void operator()(const layer::Relu&);
   void operator()(const layer::Silu&);
   void operator()(const layer::Gelu&);
+  void operator()(const layer::Dropout& layer);
 
   void operator()(const layer::Convolution& layer);
   void operator()(const layer::BatchNorm& layer);
@@ -53,6 +60,7 @@ class ForwardPass {
   const at::Tensor& output() const { return x_; }
 
  private:
+  std::vector<std::int64_t> rows_of_samples() const;
   at::Tensor parameter(int index) const {
     return index < 0 ? at::Tensor() : parameters_[static_cast<std::size_t>(index)];
   }
@@ -62,6 +70,7 @@ class ForwardPass {
   const std::vector<at::Tensor>& buffers_;
   const SequenceBatch* texts_ = nullptr;
   Mode mode_;
+  const Visits* visits_;               // null: nothing is drawn
   at::Tensor x_;                       // after the layers so far
   std::vector<at::Tensor> residuals_;  // before the branches that have begun
 };

@@ -39,7 +39,12 @@ struct LayerNorm {  // over the last dimension
 struct Tanh {};
 struct Relu {};
 struct Silu {};
-struct Gelu {};      // exact, by the error function
+struct Gelu {};  // exact, by the error function
+// In training each feature is 0 with this chance, by numbers of the sample's own stream from `first_number` on.
+struct Dropout {
+  double share = 0;  // in [0, 1)
+  std::int64_t first_number = 0;
+};
 struct MaxPool {};   // 2 x 2
 struct MeanPool {};  // over all pixels of an image
 
@@ -89,6 +94,6 @@ using Layer = std::variant<layer::Flatten, layer::Linear, layer::Convolution, la
                            layer::LayerNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool, layer::MeanPool,
                            layer::ResidualBegin, layer::ResidualEnd, layer::Patches, layer::Positions, layer::Attention,
                            layer::MeanTokens, layer::BagOfWords, layer::WordEmbedding, layer::TextAttention,
-                           layer::FirstTokens, layer::MeanOfTexts, layer::AskedTokens, layer::Tanh>;
+                           layer::FirstTokens, layer::MeanOfTexts, layer::AskedTokens, layer::Tanh, layer::Dropout>;
 
 }  // namespace syncopate

@@ -15,6 +15,8 @@
 namespace syncopate {
 
 inline constexpr std::int64_t largest_width = 1 << 16;
+// A share of what is dropped: all of it would leave nothing to scale.
+inline constexpr Range dropout_range{.low = 0, .high = 1, .high_open = true};
 
 // Why samples of some shape do not suit a model.
 struct Misfit {

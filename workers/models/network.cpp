@@ -45,6 +45,15 @@ Network& Network::linear(std::int64_t outputs, const LinearOptions& options) {
   return append(layer);
 }
 
+// Even, for numbers are drawn in pairs.
+Network& Network::dropout(double share) {
+  assert(share >= 0 && share < 1);
+  if (share == 0) return *this;
+  append(layer::Dropout{.share = share, .first_number = dropout_numbers_});
+  dropout_numbers_ += (std::max<std::int64_t>(shape_.features(), 0) + 1) / 2 * 2;
+  return *this;
+}
+
 Network& Network::lay_out() {
   assert(residual_shapes_.empty());
   flat_order_.resize(parameters_.size());

@@ -68,6 +68,8 @@ class Network {
   Network& silu() { return append(layer::Silu{}); }
   Network& gelu() { return append(layer::Gelu{}); }
   Network& tanh() { return append(layer::Tanh{}); }
+  // Of anything but logits; a share of 0 appends nothing. Draws as many numbers as there are features by now.
+  Network& dropout(double share);
 
   // Of images.
   Network& convolution(const ConvolutionOptions& options);
@@ -147,6 +149,7 @@ class Network {
   std::vector<std::size_t> flat_order_;
   std::vector<Buffer> buffers_;
   std::vector<std::vector<float>> tables_;
+  std::int64_t dropout_numbers_ = 0;  // of a sample, that the layers so far draw
 };
 
 }  // namespace syncopate

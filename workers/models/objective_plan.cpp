@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <optional>
 #include <utility>
 
+#include "workers/datasets/augmentation_section.hpp"
 #include "workers/datasets/partition_section.hpp"
 #include "workers/datasets/registry.hpp"
 #include "workers/datasets/sampler.hpp"
+#include "workers/datasets/validation.hpp"
 #include "workers/models/registry.hpp"
 #include "workers/models/torch_library.hpp"
 
@@ -43,16 +46,60 @@ bool fits(const ModelRow& row, const Model& model, const DatasetRow& dataset, co
 
 // What is read of a network's training, beside the model and the data.
 struct NetworkTraining {
-  SamplerOptions sampling;
-  std::optional<PartitionOptions> partition;
   double label_smoothing = 0;
+  std::optional<PartitionOptions> partition;
+  Augmentation augmentation;
+  ValidationOptions validation;
+  SamplerOptions sampling{};  // once the data are known
 };
+
+ValidationOptions read_validation(Settings& training) {
+  ValidationOptions options;
+  options.samples = training.integer(
+      {"validation_samples", "Training samples that are held out, and evaluated beside the test set.", "samples"}, 0,
+      std::int64_t{1} << 32, 0);
+  options.seed = static_cast<std::uint64_t>(
+      training.integer({"validation_seed", "Which samples these are; the same for all seeds of the experiment."}, 0,
+                       std::numeric_limits<std::int64_t>::max(), 0));
+  if (options.samples > 0) return options;
+  if (training.has("validation_seed"))
+    training.fault("validation_seed", "must be left out: no validation_samples are held out");
+  else
+    training.leave_out("validation_seed");
+  return options;
+}
+
+NetworkTraining read_network_training(Settings& training) {
+  NetworkTraining how;
+  how.label_smoothing =
+      training.number({"label_smoothing",
+                       "Share of each label that is spread over all classes in gradients; told losses are without it."},
+                      {.low = 0, .high = 1, .high_open = true}, 0.0);
+  how.partition = read_partition(training);
+  how.augmentation = read_augmentation(training);
+  how.validation = read_validation(training);
+  return how;
+}
+
+// Faults at what an objective without data has no use for.
+void check_no_data(const NetworkTraining& how, Settings& training) {
+  if (how.label_smoothing > 0) training.fault("label_smoothing", "must be 0: this model has no labels");
+  if (how.partition) training.fault("partition", "must be left out: this model has no data");
+  if (how.augmentation.changes_samples()) training.fault("augmentation", "must be left out: this model has no data");
+  if (how.validation.samples > 0) training.fault("validation_samples", "must be 0: this model has no data");
+}
+
+// The data set that is trained on, without what is held out.
+std::shared_ptr<const Dataset> load(const DatasetPlan& data, const ValidationOptions& validation) {
+  auto dataset = data.load();
+  return validation.samples > 0 ? with_validation(std::move(dataset), validation) : dataset;
+}
 
 // A fault where a partition leaves a worker without a micro-batch: labels decide it, so the data are read.
 void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settings& training) {
   try {
     SamplerOptions sampling = how.sampling;
-    sampling.shards = divide(*data.load(), sampling.workers, *how.partition, sampling.seed);
+    sampling.shards = divide(*load(data, how.validation), sampling.workers, *how.partition, sampling.seed);
     static_cast<void>(Sampler(std::move(sampling)));
   } catch (const DataFault& problem) {
     training.fault("partition", problem.what());
@@ -63,11 +110,13 @@ void plan_network(const Model& model, const DatasetPlan& data, const NetworkTrai
   const Network built = model.network(data.size.shape, data.size.classes);
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
   for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
-  plan.load = [network = built, load = data.load, how, chunk = model.chunk_samples] {
-    auto dataset = load();
+  plan.load = [network = built, data, how, chunk = model.chunk_samples] {
+    auto dataset = load(data, how.validation);
     SamplerOptions sampling = how.sampling;
     if (how.partition) sampling.shards = divide(*dataset, sampling.workers, *how.partition, sampling.seed);
-    return make_torch_objective(network, std::move(dataset), sampling, chunk, how.label_smoothing);
+    if (how.augmentation.changes_images()) dataset = augmented(std::move(dataset), how.augmentation);
+    return make_torch_objective(network, std::move(dataset), sampling, chunk, how.label_smoothing,
+                                how.augmentation.mixup);
   };
 }
 
@@ -79,16 +128,11 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   const DatasetRow& dataset_row = *training.row({"dataset", "What it is trained on."}, datasets(), "fashion-mnist");
   const auto batch_size =
       training.integer({"micro_batch_size", "Samples of a micro-batch.", "samples"}, 1, 1 << 20, 32);
-  const auto label_smoothing =
-      training.number({"label_smoothing",
-                       "Share of each label that is spread over all classes in gradients; told losses are without it."},
-                      {.low = 0, .high = 1, .high_open = true}, 0.0);
   const Model model = read_models(root, model_row);
-  const auto partition = read_partition(training);
+  NetworkTraining how = read_network_training(training);
   const DatasetPlanner plan_data = read_datasets(root, dataset_row);
 
-  if (model.objective && label_smoothing > 0) training.fault("label_smoothing", "must be 0: this model has no labels");
-  if (model.objective && partition) training.fault("partition", "must be left out: this model has no data");
+  if (model.objective) check_no_data(how, training);
   if (model.objective)
     return {.load = [make = model.objective, seed = context.seed] { return make(seed); },
             .parameters = model.parameters};
@@ -97,21 +141,27 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   const bool needs_data = model.network || (model.time_only && dataset_named);
   const auto data = context.looks_for_data && needs_data ? plan_data(context.seed) : std::nullopt;
   if (!data) return plan;
-  const SamplerOptions sampling{.samples = data->size.train,
-                                .workers = context.workers,
-                                .micro_batches = context.micro_batches,
-                                .micro_batch_size = batch_size,
-                                .seed = context.seed};
-  plan.steps_per_epoch = sampling.steps_per_epoch();
+  if (how.validation.samples >= data->size.train) {
+    training.fault("validation_samples",
+                   fmt::format("must be less than the {} training samples of {}", data->size.train, dataset_row.name));
+    return plan;
+  }
+  plan.validation_samples = how.validation.samples;
+  how.sampling = {.samples = data->size.train - how.validation.samples,
+                  .workers = context.workers,
+                  .micro_batches = context.micro_batches,
+                  .micro_batch_size = batch_size,
+                  .seed = context.seed};
+  plan.steps_per_epoch = how.sampling.steps_per_epoch();
   if (plan.steps_per_epoch < 1)
     training.fault("micro_batch_size",
                    fmt::format("the {} training samples are fewer than one step's {} workers x {} micro-batches x {}",
-                               data->size.train, context.workers, context.micro_batches, batch_size));
+                               how.sampling.samples, context.workers, context.micro_batches, batch_size));
   if (!model.network) return plan;
   plan.has_accuracy = true;
   if (!fits(*model_row, model, dataset_row, data->size, training, root)) return plan;
-  const NetworkTraining how{sampling, partition, label_smoothing};
-  if (partition && plan.steps_per_epoch >= 1) check_partition(*data, how, training);
+  check_augmentation(how.augmentation, data->size, dataset_row.name, training);
+  if (how.partition && plan.steps_per_epoch >= 1) check_partition(*data, how, training);
   plan_network(model, *data, how, plan);
   return plan;
 }

@@ -39,6 +39,7 @@ void block(Network& network, std::int64_t channels, std::int64_t stride, const R
   convolution(network, channels, stride);
   normalise(network, options);
   activate(network, options);
+  network.dropout(options.dropout);
   convolution(network, channels, 1);
   normalise(network, options, options.zero_init_residual ? 0 : 1);
   network.end_residual(stride);
@@ -62,6 +63,9 @@ ResnetOptions read_options(Settings& table) {
   options.zero_init_residual =
       table.flag({"zero_init_residual", "Whether the weights of each block's last normalisation start as 0, not as 1."},
                  options.zero_init_residual);
+  options.dropout =
+      table.number({"dropout", "Share of what a block's first convolution gives that is zero in training."},
+                   dropout_range, options.dropout);
   return options;
 }
 

@@ -1,6 +1,7 @@
 // Residual networks of 6 n + 2 layers for small images: a convolution, three stages of n blocks of two convolutions, of
 // 1, 2 and 4 times the width, the second and third with a stride of 2; the mean over the pixels; a dense layer.
 // Source: He et al. 2016, "Deep residual learning", section 4.2, with shortcut A, which has no parameters.
+// Dropout: Zagoruyko and Komodakis 2016, "Wide residual networks".
 // Differs: normalisation by groups, and SiLU in place of ReLU, are options for training by small micro-batches.
 #pragma once
 
@@ -20,6 +21,7 @@ struct ResnetOptions {
   Norm norm = Norm::batch;
   std::int64_t groups = 8;  // divides the width; of Norm::group
   Activation activation = Activation::relu;
+  double dropout = 0;               // between a block's convolutions, as in wide residual networks
   bool zero_init_residual = false;  // each block starts as the identity: its last normalisation's weights are zero
 };
 

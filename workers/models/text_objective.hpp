@@ -41,6 +41,7 @@ class TextObjective : public Objective {
   std::int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
 
   std::int64_t evaluation_samples(Split split) const override { return dataset_->size().samples(split); }
+  std::int64_t validation_samples() const override { return dataset_->size().validation; }
   EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                           std::int64_t end) const override;
   EvaluationSums evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const> buffers,

@@ -27,5 +27,5 @@ extern "C" [[gnu::visibility("default")]] void syncopate_make_torch_objective(
                                                       request.chunk_samples, request.label_smoothing);
   else
     made = std::make_shared<syncopate::TorchObjective>(request.network, request.dataset, request.sampling,
-                                                       request.chunk_samples, request.label_smoothing);
+                                                       request.chunk_samples, request.label_smoothing, request.mixup);
 }

@@ -52,13 +52,14 @@ bool torch_is_loaded() { return loaded; }
 
 std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
                                                       const SamplerOptions& sampling, std::int64_t chunk_samples,
-                                                      double label_smoothing) {
+                                                      double label_smoothing, double mixup) {
   std::shared_ptr<const Objective> made;
   torch_entry()({.network = network,
                  .dataset = std::move(dataset),
                  .sampling = sampling,
                  .chunk_samples = chunk_samples,
                  .label_smoothing = label_smoothing,
+                 .mixup = mixup,
                  .interrupted = interrupted},
                 made);
   return made;

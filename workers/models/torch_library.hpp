@@ -20,7 +20,7 @@ bool torch_is_loaded();
 // Loads the library first.
 std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
                                                       const SamplerOptions& sampling, std::int64_t chunk_samples,
-                                                      double label_smoothing);
+                                                      double label_smoothing, double mixup);
 
 // What the library is asked for, and what it may call.
 struct TorchRequest {
@@ -29,6 +29,7 @@ struct TorchRequest {
   const SamplerOptions& sampling;
   std::int64_t chunk_samples;
   double label_smoothing;
+  double mixup;
   bool (*interrupted)();  // the program's
 };
 // The library's only function, by this name.

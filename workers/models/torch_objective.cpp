@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <utility>
 
+#include "workers/datasets/visits.hpp"
 #include "workers/models/cross_entropy.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/models/initial_parameters.hpp"
+#include "workers/models/mixup.hpp"
 #include "workers/models/one_thread.hpp"
 #include "workers/process/interrupt.hpp"
 
@@ -19,25 +22,65 @@ namespace {
 // A batch in memory that its thread uses again for the next one.
 struct Batch {
   std::vector<std::uint32_t> numbers;
+  std::vector<std::int64_t> epochs;
   std::vector<float> inputs;
   std::vector<std::int64_t> labels;
+  std::vector<std::int64_t> partner_labels;  // where samples are mixed with others
+  std::vector<float> partner_shares;
 
   static Batch& of_this_thread(std::size_t samples) {
     thread_local Batch batch;
     batch.numbers.resize(samples);
+    batch.epochs.resize(samples);
     return batch;
   }
 
-  // Tensors (n, channels, height, width) and (n,) that live until the next call in this thread.
-  std::pair<at::Tensor, at::Tensor> gather(const Dataset& dataset, Split split) {
-    const SampleShape& shape = dataset.size().shape;
-    const auto n = static_cast<std::int64_t>(numbers.size());
-    inputs.resize(numbers.size() * static_cast<std::size_t>(shape.features()));
-    labels.resize(numbers.size());
-    dataset.gather(split, numbers, inputs.data(), labels.data());
-    return {at::from_blob(inputs.data(), {n, shape.channels, shape.height, shape.width}, at::kFloat),
-            at::from_blob(labels.data(), {n}, at::kLong)};
+  // Micro-batch after micro-batch.
+  void name_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches) {
+    const auto size = static_cast<std::size_t>(sampler.options().micro_batch_size);
+    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+      sampler.sample_numbers(micro_batches[m], std::span(numbers).subspan(m * size, size));
+      std::fill_n(epochs.begin() + static_cast<std::ptrdiff_t>(m * size), size, sampler.epoch(micro_batches[m]));
+    }
   }
+  Visits visits(const Sampler& sampler) const {
+    return {.seed = sampler.options().seed, .samples = numbers, .epochs = epochs};
+  }
+
+  void make_room(const Dataset& dataset) {
+    inputs.resize(numbers.size() * static_cast<std::size_t>(dataset.size().shape.features()));
+    labels.resize(numbers.size());
+  }
+
+  void mix_samples(std::uint64_t seed, std::span<const MicroBatch> micro_batches, double alpha) {
+    const std::size_t size = numbers.size() / micro_batches.size(), features = inputs.size() / numbers.size();
+    partner_labels.resize(labels.size());
+    partner_shares.resize(labels.size());
+    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+      const Mixture mixture = drawn_mixture(seed, micro_batches[m], size, alpha);
+      mix(mixture, std::span(inputs).subspan(m * size * features, size * features));
+      for (std::size_t i = 0; i < size; ++i) {
+        partner_labels[m * size + i] = labels[m * size + mixture.partners[i]];
+        partner_shares[m * size + i] = mixture.share;
+      }
+    }
+  }
+
+  // Tensors (n, channels, height, width) and (n,) that live until the next call in this thread.
+  at::Tensor input_tensor(const SampleShape& shape) {
+    return at::from_blob(inputs.data(), {std::ssize(numbers), shape.channels, shape.height, shape.width}, at::kFloat);
+  }
+  static at::Tensor label_tensor(std::vector<std::int64_t>& of) {
+    return at::from_blob(of.data(), {std::ssize(of)}, at::kLong);
+  }
+};
+
+// What is trained on, in memory until its thread's next batch.
+struct TrainingBatch {
+  Visits visits;
+  at::Tensor inputs;
+  at::Tensor labels;
+  std::optional<MixedLabels> mixed{};
 };
 
 // Gradients by parameter in the network's order, scaled by 1 / micro_batch_size, and the sum of losses
@@ -48,12 +91,11 @@ struct BackwardPass {
 };
 
 BackwardPass differentiate(const Network& network, const float* flat, const std::vector<at::Tensor>& buffers,
-                           const std::pair<at::Tensor, at::Tensor>& batch, std::int64_t micro_batch_size,
-                           double label_smoothing) {
+                           const TrainingBatch& batch, std::int64_t micro_batch_size, double label_smoothing) {
   auto parameters = view_parameters(network, flat);
   for (auto& parameter : parameters) parameter.requires_grad_();
-  const auto logits = forward(network, parameters, buffers, batch.first, Mode::train);
-  const LossSums loss = cross_entropy(logits, batch.second, label_smoothing);
+  const auto logits = forward(network, parameters, buffers, batch.inputs, Mode::train, &batch.visits);
+  const LossSums loss = cross_entropy(logits, batch.labels, label_smoothing, batch.mixed ? &*batch.mixed : nullptr);
   const double share = 1.0 / static_cast<double>(micro_batch_size);
   auto gradients = torch::autograd::grad({loss.minimised}, parameters, {at::scalar_tensor(share, at::kFloat)});
   for (auto& gradient : gradients) gradient = gradient.contiguous();
@@ -83,15 +125,35 @@ at::Tensor predict(const Network& network, const std::vector<Member>& members, c
   return at::logsumexp(at::stack(logits), 0);
 }
 
+TrainingBatch training_batch(const Dataset& dataset, const Sampler& sampler, std::span<const MicroBatch> micro_batches,
+                             double mixup) {
+  const auto size = static_cast<std::size_t>(sampler.options().micro_batch_size);
+  Batch& batch = Batch::of_this_thread(micro_batches.size() * size);
+  batch.name_samples(sampler, micro_batches);
+  const Visits visits = batch.visits(sampler);
+  batch.make_room(dataset);
+  dataset.gather_training(visits, batch.inputs.data(), batch.labels.data());
+  if (mixup > 0) batch.mix_samples(visits.seed, micro_batches, mixup);
+  TrainingBatch result{.visits = visits,
+                       .inputs = batch.input_tensor(dataset.size().shape),
+                       .labels = Batch::label_tensor(batch.labels)};
+  if (mixup > 0)
+    result.mixed = {
+        .labels = Batch::label_tensor(batch.partner_labels),
+        .shares = at::from_blob(batch.partner_shares.data(), {std::ssize(batch.partner_shares)}, at::kFloat)};
+  return result;
+}
+
 }  // namespace
 
 TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                               std::int64_t chunk_samples, double label_smoothing)
+                               std::int64_t chunk_samples, double label_smoothing, double mixup)
     : network_(std::move(network)),
       dataset_(std::move(dataset)),
       sampler_(sampling),
       chunk_samples_(chunk_samples),
-      label_smoothing_(label_smoothing) {
+      label_smoothing_(label_smoothing),
+      mixup_(mixup) {
   assert(network_.input() == dataset_->size().shape);
   assert(sampling.samples <= dataset_->size().train);
 }
@@ -110,7 +172,6 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
                                          std::span<const MicroBatch> micro_batches) const {
   assert(!micro_batches.empty());
   use_one_thread();
-  const auto size = static_cast<std::size_t>(samples_per_micro_batch());
   const std::size_t together = fuses_micro_batches() ? micro_batches.size() : 1;
 
   PartialGradient result;
@@ -119,12 +180,10 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
   std::vector<at::Tensor> sum;
   for (std::size_t first = 0; first < micro_batches.size(); first += together) {
     throw_if_interrupted();
-    Batch& batch = Batch::of_this_thread(together * size);
-    for (std::size_t m = 0; m < together; ++m)
-      sampler_.sample_numbers(micro_batches[first + m], std::span(batch.numbers).subspan(m * size, size));
+    const TrainingBatch batch = training_batch(*dataset_, sampler_, micro_batches.subspan(first, together), mixup_);
     std::copy_n(buffers, statistics.size(), statistics.begin());  // each micro-batch starts from the state's
-    auto pass = differentiate(network_, parameters, view_buffers(network_, statistics.data()),
-                              batch.gather(*dataset_, Split::train), samples_per_micro_batch(), label_smoothing_);
+    auto pass = differentiate(network_, parameters, view_buffers(network_, statistics.data()), batch,
+                              samples_per_micro_batch(), label_smoothing_);
     result.loss_sum += pass.loss_sum;
     for (std::size_t b = 0; b < statistics.size(); ++b) result.buffers_sum[b] += statistics[b];
     if (sum.empty())
@@ -165,8 +224,10 @@ EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> p
     Batch& batch = Batch::of_this_thread(static_cast<std::size_t>(n));
     for (std::int64_t i = 0; i < n; ++i)
       batch.numbers[static_cast<std::size_t>(i)] = static_cast<std::uint32_t>(first + i);
-    const auto [inputs, labels] = batch.gather(*dataset_, split);
-    const auto logits = predict(network_, members, inputs);
+    batch.make_room(*dataset_);
+    dataset_->gather(split, batch.numbers, batch.inputs.data(), batch.labels.data());
+    const at::Tensor labels = Batch::label_tensor(batch.labels);
+    const auto logits = predict(network_, members, batch.input_tensor(dataset_->size().shape));
     sums.loss += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<float>();
     sums.correct += logits.argmax(1).eq(labels).sum().item<std::int64_t>();
   }
@@ -183,9 +244,8 @@ std::vector<float> TorchObjective::batch_statistics(const float* parameters,
   std::vector<double> sum(buffers());
   for (const MicroBatch& micro_batch : micro_batches) {
     throw_if_interrupted();
-    Batch& batch = Batch::of_this_thread(static_cast<std::size_t>(samples_per_micro_batch()));
-    sampler_.sample_numbers(micro_batch, batch.numbers);
-    forward(network_, weights, views, batch.gather(*dataset_, Split::train).first, Mode::measure);
+    const TrainingBatch batch = training_batch(*dataset_, sampler_, {&micro_batch, 1}, mixup_);
+    forward(network_, weights, views, batch.inputs, Mode::measure, &batch.visits);
     for (std::size_t b = 0; b < sum.size(); ++b) sum[b] += statistics[b];
   }
   for (std::size_t b = 0; b < sum.size(); ++b)

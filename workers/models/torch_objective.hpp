@@ -21,9 +21,9 @@ class TorchObjective : public Objective {
  public:
   // The sampler's options count the data set's training samples. Throws DataFault if they do not
   // suffice for one step. `chunk_samples`: samples evaluated together for the best speed. Labels are smoothed in
-  // gradients alone: all losses that are told are those without it.
+  // gradients alone: all losses that are told are those without it. `mixup`: alpha (mixup.hpp); 0: none.
   TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
-                 std::int64_t chunk_samples, double label_smoothing = 0);
+                 std::int64_t chunk_samples, double label_smoothing = 0, double mixup = 0);
 
   std::size_t parameters() const override { return network_.parameter_floats(); }
   std::size_t weights() const override { return network_.weight_floats(); }
@@ -41,6 +41,7 @@ class TorchObjective : public Objective {
   std::int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
 
   std::int64_t evaluation_samples(Split split) const override { return dataset_->size().samples(split); }
+  std::int64_t validation_samples() const override { return dataset_->size().validation; }
   EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                           std::int64_t end) const override;
   EvaluationSums evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const> buffers,
@@ -56,6 +57,7 @@ class TorchObjective : public Objective {
   Sampler sampler_;
   std::int64_t chunk_samples_;
   double label_smoothing_;
+  double mixup_;
 };
 
 }  // namespace syncopate

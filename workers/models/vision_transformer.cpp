@@ -8,11 +8,12 @@ namespace {
 void attention(Network& network, const VisionTransformerOptions& options) {
   const auto inner = options.heads * options.head_width;
   network.begin_residual().layer_norm().linear(3 * inner, {.bias = false}).attention(options.heads);
-  network.linear(options.width, {.bias = false}).end_residual();
+  network.linear(options.width, {.bias = false}).dropout(options.dropout).end_residual();
 }
 
 void perceptron(Network& network, const VisionTransformerOptions& options) {
-  network.begin_residual().layer_norm().linear(options.mlp_width).gelu().linear(options.width).end_residual();
+  network.begin_residual().layer_norm().linear(options.mlp_width).gelu().dropout(options.dropout);
+  network.linear(options.width).dropout(options.dropout).end_residual();
 }
 
 std::optional<Misfit> misfit(const SampleShape& shape, std::int64_t patch) {
@@ -26,6 +27,7 @@ Network vision_transformer_network(const SampleShape& input, std::int64_t classe
                                    const VisionTransformerOptions& options) {
   Network network(input);
   network.patches(options.patch).layer_norm().linear(options.width).layer_norm().sine_positions();
+  network.dropout(options.dropout);
   for (std::int64_t i = 0; i < options.depth; ++i) {
     attention(network, options);
     perceptron(network, options);
@@ -46,7 +48,10 @@ Model read_vision_transformer(Settings& table) {
       .head_width = table.integer({"head_width", "Width of a head's queries, keys and values, whatever `width` is."}, 1,
                                   largest_width, usual.head_width),
       .mlp_width =
-          table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, largest_width, usual.mlp_width)};
+          table.integer({"mlp_width", "Width of the perceptrons' hidden layer."}, 1, largest_width, usual.mlp_width),
+      .dropout =
+          table.number({"dropout", "Share of what patches, attentions and perceptrons give that is zero in training."},
+                       dropout_range, usual.dropout)};
   if (table.faults_so_far() == faults && options.width % 4 != 0)
     table.fault("width", "must be a multiple of 4: sines and cosines of two coordinates");
   if (table.faults_so_far() > faults) return {};

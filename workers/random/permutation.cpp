@@ -5,9 +5,9 @@
 
 namespace syncopate {
 
-std::vector<std::uint32_t> permutation(const RandomStream& stream, std::size_t size) {
+std::vector<std::uint32_t> permutation(const RandomStream& stream, std::size_t size, std::uint32_t first) {
   std::vector<double> uniform(size);
-  stream.fill_uniform(0, uniform);
+  stream.fill_uniform(first, uniform);
   std::vector<std::uint32_t> order(size);
   std::iota(order.begin(), order.end(), 0u);
   for (std::size_t last = size; last-- > 1;)

@@ -27,6 +27,10 @@ enum class Purpose : std::uint8_t {
   outage = 11,             // when workers are down
   data_partition = 12,     // which samples are which worker's
   trace_block = 13,        // which part of a recording a worker takes
+  augmentation = 14,       // how a training image is changed
+  dropout = 15,            // which activations of a sample are zero in training
+  mixup = 16,              // which samples of a micro-batch are mixed, and how much
+  validation = 17,         // which training samples nothing is trained on
   masking = 21,            // which tokens of texts are hidden
 };
 

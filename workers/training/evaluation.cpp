@@ -32,20 +32,33 @@ void evaluate_part(const Objective& objective, std::span<const ModelStatePtr> me
                                   : objective.evaluate_ensemble(parameters, buffers, part.split, part.begin, part.end);
 }
 
-Evaluation evaluation_of(std::span<const Part> parts, bool has_accuracy) {
-  EvaluationSums test, train;
+EvaluationSums sums_of(std::span<const Part> parts, Split split) {
+  EvaluationSums total;
   for (const Part& part : parts) {
-    auto& total = part.split == Split::test ? test : train;
+    if (part.split != split) continue;
     total.loss += part.sums.loss;
     total.correct += part.sums.correct;
     total.samples += part.sums.samples;
   }
+  return total;
+}
+
+double mean_loss(const EvaluationSums& sums) { return sums.loss / static_cast<double>(sums.samples); }
+
+Evaluation evaluation_of(std::span<const Part> parts, bool has_accuracy) {
+  const auto accuracy = [&](const EvaluationSums& sums) {
+    return has_accuracy ? static_cast<double>(sums.correct) / static_cast<double>(sums.samples)
+                        : std::numeric_limits<double>::quiet_NaN();
+  };
+  const EvaluationSums test = sums_of(parts, Split::test), validation = sums_of(parts, Split::validation);
   Evaluation evaluation;
-  evaluation.test_loss = test.loss / static_cast<double>(test.samples);
-  evaluation.train_loss = train.loss / static_cast<double>(train.samples);
-  evaluation.test_accuracy = has_accuracy ? static_cast<double>(test.correct) / static_cast<double>(test.samples)
-                                          : std::numeric_limits<double>::quiet_NaN();
+  evaluation.test_loss = mean_loss(test);
+  evaluation.test_accuracy = accuracy(test);
+  evaluation.train_loss = mean_loss(sums_of(parts, Split::train));
   evaluation.finite = std::isfinite(evaluation.test_loss) && std::isfinite(evaluation.train_loss);
+  if (validation.samples == 0) return evaluation;
+  evaluation.validation_loss = mean_loss(validation);
+  evaluation.validation_accuracy = accuracy(validation);
   return evaluation;
 }
 
@@ -55,12 +68,13 @@ void Training::evaluate(std::vector<ModelStatePtr> states, std::function<void(co
   assert(objective_ && !states.empty());
   constexpr std::int64_t part_samples = 2000;
   const auto parts = std::make_shared<std::vector<Part>>();
-  for (const Split split : {Split::test, Split::train}) {
-    const auto all = objective_->evaluation_samples(split);
-    const auto samples = split == Split::train ? std::min(all, options_.train_samples) : all;
+  const auto add_parts = [&](Split split, std::int64_t samples) {
     for (std::int64_t begin = 0; begin < samples; begin += part_samples)
       parts->push_back({.split = split, .begin = begin, .end = std::min(samples, begin + part_samples)});
-  }
+  };
+  add_parts(Split::test, objective_->evaluation_samples(Split::test));
+  add_parts(Split::train, std::min(objective_->evaluation_samples(Split::train), options_.train_samples));
+  add_parts(Split::validation, objective_->validation_samples());
   std::vector<std::shared_ptr<Task>> inputs;
   for (const auto& state : states) {
     inputs.push_back(producer(state->parameters));

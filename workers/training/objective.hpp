@@ -49,7 +49,7 @@ struct EvaluationSums {
   std::int64_t samples = 0;
 };
 
-enum class Split { train, test };
+enum class Split { train, test, validation };
 
 // A tensor of the model: elements [offset, offset + size) of the flat vector.
 struct ParameterTensor {
@@ -93,6 +93,8 @@ class Objective {
   virtual std::int64_t steps_per_epoch() const = 0;
 
   virtual std::int64_t evaluation_samples(Split split) const = 0;
+  // Of Split::validation; 0: nothing was held out.
+  virtual std::int64_t validation_samples() const { return 0; }
   virtual EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                                   std::int64_t end) const = 0;
   // The same for an ensemble: the mean of the members' predicted probabilities. `buffers` as many as

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,6 +42,9 @@ struct Evaluation {
   double test_accuracy = 0;  // fraction; NaN where the objective has none
   double train_loss = 0;     // on the first `train_samples` of the training set
   bool finite = true;        // false: the model diverged
+  // Of what was held out; NaN where nothing was, the accuracy also where the objective has none.
+  double validation_loss = std::numeric_limits<double>::quiet_NaN();
+  double validation_accuracy = std::numeric_limits<double>::quiet_NaN();
 };
 
 class Training {

@@ -1,0 +1,83 @@
+// Reading and changing training images (crop, flip, mixup) at ResNet-8's speed: their share of the time of gradients,
+// both measured in turn on one core, over the same micro-batches.
+#include "tests/benchmarks/simulated_training.hpp"
+#include "workers/datasets/augmentation.hpp"
+#include "workers/datasets/visits.hpp"
+#include "workers/models/mixup.hpp"
+#include "workers/models/resnet.hpp"
+#include "workers/models/torch_objective.hpp"
+#include "workers/process/blas_kernel.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr std::int64_t batch = 32;
+constexpr std::int64_t steps = 60;
+
+// What an objective does before its forward pass.
+struct Reader {
+  std::shared_ptr<const Dataset> dataset;
+  Sampler sampler;
+  double mixup;
+  std::vector<std::uint32_t> numbers = std::vector<std::uint32_t>(batch);
+  std::vector<std::int64_t> epochs = std::vector<std::int64_t>(batch), labels = std::vector<std::int64_t>(batch);
+  std::vector<float> inputs = std::vector<float>(static_cast<std::size_t>(batch * dataset->size().shape.features()));
+
+  void read(const MicroBatch& micro_batch) {
+    sampler.sample_numbers(micro_batch, numbers);
+    std::ranges::fill(epochs, sampler.epoch(micro_batch));
+    dataset->gather_training({.seed = 1, .samples = numbers, .epochs = epochs}, inputs.data(), labels.data());
+    if (mixup > 0) mix(drawn_mixture(1, micro_batch, batch, mixup), inputs);
+  }
+};
+
+void ShareOfReading(benchmark::State& state, const Augmentation& augmentation, double bar) {
+  set_threads(1, 1);
+  const auto dataset = augmented(load_image_directory(find_fashion_mnist()), augmentation);
+  const DatasetSize& size = dataset->size();
+  const SamplerOptions sampling{.samples = size.train, .micro_batch_size = batch, .seed = 1};
+  const Network network = resnet_network(size.shape, size.classes, {.norm = ResnetOptions::Norm::group});
+  const TorchObjective objective(network, dataset, sampling, batch, 0, augmentation.mixup);
+  const auto parameters = objective.initial_parameters(1);
+  Reader reader{.dataset = dataset, .sampler{sampling}, .mixup = augmentation.mixup};
+  double reading = 0, training = 0;
+  std::int64_t step = 0;
+  for (auto _ : state) {
+    const std::int64_t first = step;
+    const auto over_steps = [&](const auto& work) {
+      return seconds_of([&] {
+        for (step = first; step < first + steps; ++step) work(MicroBatch{.worker = Rank{0}, .step = step, .index = 0});
+      });
+    };
+    training += over_steps([&](const MicroBatch& micro_batch) {
+      benchmark::DoNotOptimize(objective.gradient(parameters.data(), nullptr, {&micro_batch, 1}));
+    });
+    reading += over_steps([&](const MicroBatch& micro_batch) { reader.read(micro_batch); });
+  }
+  const auto samples = static_cast<double>(state.iterations() * steps * batch);
+  state.counters["us_per_sample_read"] = 1e6 * reading / samples;
+  state.counters["us_per_sample_trained"] = 1e6 * training / samples;
+  state.counters["share"] = reading / training;
+  state.counters["bar_share"] = bar;
+}
+
+const Augmentation usual{.crop = 2, .flip = true, .mixup = 0.2};
+const Augmentation warped{.crop = 2, .flip = true, .rotate_degrees = 10, .zoom = 0.1, .mixup = 0.2};
+const Augmentation nearest{.randaugment = RandAugment{}};
+const Augmentation bilinear{.randaugment = RandAugment{.form = RandAugment::Form::composer, .strength = 10}};
+#define MEASURE(name, ...) \
+  BENCHMARK_CAPTURE(ShareOfReading, name, __VA_ARGS__)->Iterations(5)->Unit(benchmark::kMillisecond)->UseRealTime()
+MEASURE(nothing, Augmentation{}, 0.05);
+MEASURE(crop_flip_mixup, usual, 0.05);
+MEASURE(rotation_and_zoom_too, warped, 0.05);
+MEASURE(randaugment_of_torchvision, nearest, 0.05);
+MEASURE(randaugment_of_composer, bilinear, 0.05);
+
+}  // namespace
+}  // namespace syncopate
+
+int main(int argc, char** argv) {
+  syncopate::use_best_blas_kernel(argv);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,167 @@
+// Dropout: how many features it takes, whose masks are whose, and gradients against a reference with the same masks.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "tests/workers/random_images.hpp"
+#include "workers/datasets/visits.hpp"
+#include "workers/models/architectures.hpp"
+#include "workers/models/forward.hpp"
+#include "workers/models/resnet.hpp"
+#include "workers/models/torch_objective.hpp"
+#include "workers/models/vision_transformer.hpp"
+
+namespace syncopate {
+namespace {
+
+struct Batch {
+  std::vector<std::uint32_t> samples;
+  std::vector<std::int64_t> epochs;
+  std::uint64_t seed = 5;
+  Visits visits() const { return {.seed = seed, .samples = samples, .epochs = epochs}; }
+};
+
+Network only_dropout(std::int64_t features, double share, int layers = 1) {
+  Network network({.channels = 1, .height = 1, .width = features});
+  for (int i = 0; i < layers; ++i) network.dropout(share);
+  return network.lay_out();
+}
+
+// What becomes of ones: the mask itself. (n, features)
+at::Tensor mask_of(const Network& network, const Batch& batch, Mode mode = Mode::train) {
+  const auto inputs = torch::ones({static_cast<std::int64_t>(batch.samples.size()), network.input().features()});
+  const Visits visits = batch.visits();
+  return forward(network, {}, {}, inputs, mode, &visits);
+}
+
+Batch many_samples(std::uint32_t count) {
+  Batch batch{.samples = std::vector<std::uint32_t>(count), .epochs = std::vector<std::int64_t>(count, 3)};
+  std::iota(batch.samples.begin(), batch.samples.end(), 0u);
+  return batch;
+}
+
+TEST(Dropout, TakesItsShareAndScalesTheOthers) {
+  for (const double share : {0.1, 0.5, 0.75}) {
+    const auto mask = mask_of(only_dropout(301, share), many_samples(200));
+    const double zeros = mask.eq(0).sum().item<double>();
+    const double n = 200 * 301, deviation = std::sqrt(n * share * (1 - share));
+    EXPECT_NEAR(zeros, n * share, 5 * deviation);
+    EXPECT_TRUE(mask.eq(0).logical_or(mask.eq(static_cast<float>(1 / (1 - share)))).all().item<bool>());
+    // No place is favoured: the chance that one of 301 is six deviations off is below 1e-6.
+    const auto by_place = mask.eq(0).sum(0).to(torch::kDouble);
+    EXPECT_LT((by_place - 200 * share).abs().max().item<double>(), 6 * std::sqrt(200 * share * (1 - share)));
+  }
+}
+
+TEST(Dropout, IsOffInEvaluationsAndANoneIsNoLayer) {
+  const auto network = only_dropout(20, 0.5);
+  EXPECT_TRUE(mask_of(network, many_samples(4), Mode::evaluate).eq(1).all().item<bool>());
+  EXPECT_TRUE(only_dropout(20, 0).layers().empty());
+}
+
+TEST(Dropout, OfASampleIsTheSameInAnyBatchAndAnotherInEachEpoch) {
+  const auto network = only_dropout(64, 0.5);
+  const auto mask = mask_of(network, {.samples = {7, 9, 7, 4'000'000'000u}, .epochs = {0, 0, 1, 0}});
+  const auto other = mask_of(network, {.samples = {9, 7}, .epochs = {0, 0}});
+  EXPECT_TRUE(mask[0].equal(other[1]));
+  EXPECT_TRUE(mask[1].equal(other[0]));
+  for (const int row : {1, 2, 3}) EXPECT_FALSE(mask[0].equal(mask[row])) << row;
+  EXPECT_FALSE(mask[0].equal(mask_of(network, {.samples = {7}, .epochs = {0}, .seed = 6})[0]));
+}
+
+// Each draws numbers of its own: two layers of one half leave a quarter.
+TEST(Dropout, OfTwoLayersIsDrawnTwice) {
+  const auto kept = mask_of(only_dropout(101, 0.5, 2), many_samples(400)).ne(0).sum().item<double>();
+  const double n = 400 * 101;
+  EXPECT_NEAR(kept, n / 4, 5 * std::sqrt(n * 3 / 16));
+}
+
+constexpr SampleShape image{.channels = 2, .height = 8, .width = 8};
+constexpr std::int64_t classes = 3;
+const SamplerOptions sampling{.samples = 60, .workers = 2, .micro_batches = 2, .micro_batch_size = 4, .seed = 11};
+const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .index = 1},
+                                               {.worker = Rank{1}, .step = 4, .index = 0},
+                                               {.worker = Rank{1}, .step = 9, .index = 1}};
+
+std::vector<double> flat(const PartialGradient& gradient) {
+  std::vector<double> values;
+  for (const auto& segment : gradient.segments) values.insert(values.end(), segment.data, segment.data + segment.size);
+  return values;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+TEST(Dropout, FusedMicroBatchesMeetTheMasksOfSingleOnes) {
+  const auto images = std::make_shared<RandomImages>(image, classes, 60, 10);
+  const VisionTransformerOptions vit{.patch = 4, .width = 8, .depth = 2, .heads = 2, .head_width = 4, .mlp_width = 12};
+  const auto networks = [&](double dropout) -> std::vector<Network> {
+    auto with = vit;
+    with.dropout = dropout;
+    return {mlp_network(image, classes, {9, 7}, dropout), vision_transformer_network(image, classes, with),
+            cnn_network(image, classes, {.channels = {3}, .kernel = 3, .dense = 6, .dropout = dropout}),
+            resnet_network(image, classes,
+                           {.width = 4, .norm = ResnetOptions::Norm::group, .groups = 2, .dropout = dropout})};
+  };
+  const auto with = networks(0.4), without = networks(0);
+  for (std::size_t i = 0; i < with.size(); ++i) {
+    SCOPED_TRACE(i);
+    const TorchObjective objective(with[i], images, sampling, 32), plain(without[i], images, sampling, 32);
+    const auto theta = objective.initial_parameters(2);
+    const auto together = flat(objective.gradient(theta.data(), nullptr, micro_batches));
+    std::vector<double> sum(theta.size());
+    for (const auto& micro_batch : micro_batches) {
+      const auto one = flat(objective.gradient(theta.data(), nullptr, {&micro_batch, 1}));
+      for (std::size_t p = 0; p < sum.size(); ++p) sum[p] += one[p];
+    }
+    EXPECT_LT(distance(together, sum), 1e-5);
+    EXPECT_GT(distance(together, flat(plain.gradient(theta.data(), nullptr, micro_batches))), 0.1);
+    EXPECT_EQ(objective.evaluate(theta.data(), nullptr, Split::test, 0, 10).loss,
+              plain.evaluate(theta.data(), nullptr, Split::test, 0, 10).loss);
+  }
+}
+
+// One hidden layer, in double precision, with the masks that a network of dropout alone gives.
+TEST(Dropout, GradientsAreThoseOfTheMaskedNetwork) {
+  constexpr std::int64_t hidden = 6;
+  constexpr double share = 0.3;
+  const auto images = std::make_shared<RandomImages>(image, classes, 60, 10);
+  const TorchObjective objective(mlp_network(image, classes, {hidden}, share), images, sampling, 32);
+  const auto theta = objective.initial_parameters(2);
+  const auto found = flat(objective.gradient(theta.data(), nullptr, {&micro_batches[2], 1}));
+
+  Batch batch{.samples = std::vector<std::uint32_t>(4), .epochs = std::vector<std::int64_t>(4, 3), .seed = 11};
+  const Sampler sampler(sampling);
+  sampler.sample_numbers(micro_batches[2], batch.samples);
+  ASSERT_EQ(sampler.steps_per_epoch(), 3);  // so step 9 is of epoch 3
+  const auto mask = mask_of(only_dropout(hidden, share), batch).to(torch::kDouble);
+
+  std::vector<float> inputs(4 * 128);
+  std::vector<std::int64_t> labels(4);
+  images->gather(Split::train, batch.samples, inputs.data(), labels.data());
+  auto parameters = view_parameters(objective.network(), theta.data());
+  for (auto& parameter : parameters) parameter = parameter.to(torch::kDouble).requires_grad_();
+  const auto x = torch::from_blob(inputs.data(), {4, 128}).to(torch::kDouble);
+  const auto inner = torch::relu(torch::linear(x, parameters[0], parameters[1])) * mask;
+  const auto logits = torch::linear(inner, parameters[2], parameters[3]);
+  at::cross_entropy_loss(logits, torch::from_blob(labels.data(), {4}, torch::kLong)).backward();
+  std::vector<double> expected;
+  for (const int p : {0, 2, 1, 3}) {
+    const auto values = parameters[static_cast<std::size_t>(p)].grad().contiguous();
+    expected.insert(expected.end(), values.data_ptr<double>(), values.data_ptr<double>() + values.numel());
+  }
+  EXPECT_LT(distance(found, expected), 1e-5);
+}
+
+}  // namespace
+}  // namespace syncopate

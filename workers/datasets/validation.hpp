@@ -1,0 +1,22 @@
+// A part of the training set that nothing is trained on, to choose by: the test set is looked at once, at the end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "workers/datasets/dataset.hpp"
+
+namespace syncopate {
+
+struct ValidationOptions {
+  std::int64_t samples = 0;  // less than the training set has
+  std::uint64_t seed = 0;    // which samples these are; not the run's, so that all runs of an experiment have the same
+};
+
+DatasetSize with_validation(DatasetSize size, const ValidationOptions& options);
+
+// `samples` different training samples are Split::validation; the others, numbered anew in their order, are
+// Split::train. What the data set normalises by stays that of all of them.
+std::shared_ptr<const Dataset> with_validation(std::shared_ptr<const Dataset> inner, const ValidationOptions& options);
+
+}  // namespace syncopate
