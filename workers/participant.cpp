@@ -77,23 +77,55 @@ void Participant::take_step(const Gradient& gradient, const StepOptions& options
   if (!options.is_planned) ++added_steps_;
   if (model_) {
     const double rate = options.rate_factor * learning_rate();
-    model_ = context_.training.descend(std::move(model_), gradient, rate, slice);
+    const Step after = file_step() + 1;
+    if (is_heard() && slice.count == 1 && context_.observer->wants_step_gradient(after)) {
+      const Gradient shared = context_.training.share(gradient);
+      context_.observer->on_step_gradient(after, now(), shared);
+      model_ = context_.training.descend(std::move(model_), shared, rate, slice);
+    } else {
+      model_ = context_.training.descend(std::move(model_), gradient, rate, slice);
+    }
   }
   ++step_;
+  const bool is_worker = rank_.value < size_;
+  if (model_ && is_worker && context_.observer && context_.observer->wants_worker_models(file_step()))
+    context_.observer->on_worker_model({.worker = rank_, .model = model(), .step = file_step(), .time = now()});
+}
+
+void Participant::send(Rank to, Message&& message, Here at) {
+  context_.cluster.send(rank_, to, std::move(message), {"send", at});
 }
 
 void Participant::publish(Publication publication) {
   if (!is_heard()) return;
-  if (average_ && publication.ensemble.empty()) {
+  if (average_ && publication.ensemble.empty() && publication.own.models.empty()) {
     if (publication.model == model_) publication.model = model();
     publication.model = average_->take_in(publication.model, context_.training);
   }
-  publication.step = file_step();
+  publication.step = std::max(publication.step, file_step());
   publication.time = now();
   publication.samples = (agreed_ ? agreed_->micro_batches : kept_total_) * context_.samples_per_micro_batch;
   publication.bytes = agreed_ ? agreed_->bytes : context_.cluster.bytes_sent();
   publication.learning_rate = rate_factor_ * learning_rate();
   context_.observer->on_publish(publication);
+}
+
+ModelStatePtr Participant::publish(OwnModel said) {
+  said.model = model();
+  if (context_.average) {
+    if (!average_) average_ = std::make_unique<MovingAverage>(*context_.average, context_.initial_model);
+    said.model = average_->take_in(said.model, context_.training);
+  }
+  ModelStatePtr evaluated = said.model;
+  if (!context_.observer || !budget_left() || !context_.observer->wants_own_models(file_step())) return evaluated;
+  said.worker = rank_;
+  said.step = file_step();
+  said.time = now();
+  said.samples = kept_total_ * context_.samples_per_micro_batch;
+  said.bytes = context_.cluster.bytes_sent();
+  said.learning_rate = learning_rate();
+  context_.observer->on_own_model(std::move(said));
+  return evaluated;
 }
 
 void Participant::fail(const std::string& why) const {

@@ -49,7 +49,9 @@ struct RunContext {
 struct StepOptions {
   double rate_factor = 1;  // of the learning rate that the schedule gives
   bool is_planned = true;  // false: one more than the file plans; neither budget, nor schedule, nor reports count it
-  std::optional<std::int64_t> micro_batches{};  // that a server's step is made of, where the gradient has some twice
+  // That a server's step is made of, where the gradient has some twice; that a worker's own one has without any
+  // dropping, where these are not M.
+  std::optional<std::int64_t> micro_batches{};
 };
 
 // A call without options brings none onto the stacks of thousands of workers.
@@ -70,6 +72,8 @@ enum class Drawn {
 
 class Participant {
  public:
+  using Here = SourceLine;  // where in the algorithm, for explanations of a deadlock
+
   Participant(const RunContext& context, Rank rank);  // the context outlives the participant
   Participant(const Participant&) = delete;
   Participant& operator=(const Participant&) = delete;
@@ -109,6 +113,9 @@ class Participant {
   // Whether a worker has ended, as far as is known here.
   bool has_left(Rank worker) const { return context_.cluster.has_left(rank_, worker); }
 
+  // Messages between any two participants. A server's rank comes after the workers': Rank{size()}.
+  void send(Rank to, Message&& message, Here at = Here::current());
+
   // "This is the global model now": the observer decides whether to evaluate. Only the publication of worker 0, or of
   // the one server, counts, so that every worker may run the same line. Where the run asks for it, what is evaluated is
   // the moving average of what is published (not of an ensemble).
@@ -116,7 +123,13 @@ class Participant {
   void publish(const ModelStatePtr& model) {
     if (is_heard()) publish(Publication{.model = model});
   }
-  void publish(Publication publication);  // fills in where and when
+  void publish(Publication publication);  // fills in when and after what; of the steps the later
+
+  // "This is my model now", for methods in which nobody has that of all: every worker says so after each step, and the
+  // observer decides whether to evaluate. It costs no time on either clock. Weight and what is to be evaluated are
+  // given, the rest is filled in. Returned is the model, or, where the run asks for it, the moving average of the
+  // worker's models, which is then what is evaluated.
+  ModelStatePtr publish(OwnModel said);
 
   // Ends the run, for this reason, which time goes before.
   [[noreturn]] void fail(const std::string& why) const;

@@ -61,7 +61,7 @@ ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& 
   }
 }
 
-void Server::send(Rank to, Message&& message, Here at) {
+void Server::send_counted(Rank to, Message&& message, Here at) {
   message.kept = kept_total_;
   message.slice = slice_;
   context_.cluster.send(rank_, to, std::move(message), {"send", at});
@@ -70,10 +70,10 @@ void Server::send(Rank to, Message&& message, Here at) {
 void Server::send_model(Rank to, Step label, Here at) {
   version_of_[to] = step_;
   sent_at_[to] = now();
-  send(to, Message::of_model(label, model_), at);
+  send_counted(to, Message::of_model(label, model_), at);
 }
 
-void Server::send_last_model(Rank to, Here at) { send(to, Message::of_last_model(step_, model_), at); }
+void Server::send_last_model(Rank to, Here at) { send_counted(to, Message::of_last_model(step_, model_), at); }
 
 void Server::send_model(Receivers to, Here at) {
   if (to == Receivers::all) {

@@ -33,8 +33,6 @@ inline constexpr AcceptOptions any_gradient{};
 
 class Server final : public Participant {
  public:
-  using Here = SourceLine;
-
   Server(const RunContext& context, Rank rank);
 
   // Workers that have not ended, and those of `also` that have. A method that waits for a number of gradients waits for
@@ -73,7 +71,7 @@ class Server final : public Participant {
 
   void discard(const Work& work);
   void begin_versions();
-  void send(Rank to, Message&& message, Here at);
+  void send_counted(Rank to, Message&& message, Here at);
   void send_last_model(Rank to, Here at);
 
   Slice slice_;                             // the part of the parameters that this server holds

@@ -46,6 +46,9 @@ struct SumOptions {
   bool is_counted = false;                // one number more goes along: how many micro-batches the sum has
   std::optional<std::int64_t> planned{};  // micro-batches of this worker's step: what is not in the sum was dropped;
                                           // none: M
+  // Micro-batches of this worker whose normalisation statistics are in the sum; the number goes along. None: those
+  // that the sum counts.
+  std::optional<std::int64_t> with_statistics{};
 };
 inline constexpr SumOptions usual_sum{};
 
@@ -57,8 +60,6 @@ inline constexpr ReceiveOptions next_message{};
 
 class Worker final : public Participant {
  public:
-  using Here = SourceLine;  // where in the algorithm, for explanations of a deadlock
-
   Worker(const RunContext& context, Rank rank);
 
   // Lets the run go on for `extra` steps more than the budget says; nothing if it is not counted in steps.
@@ -133,8 +134,6 @@ class Worker final : public Participant {
   // Labels the gradient with the step of the model it was computed at. With several servers: to each its slice.
   void send_gradient(Gradient gradient, Here at = Here::current());
 
-  // Messages between any two participants. A server's rank comes after the workers': Rank{size()}.
-  void send(Rank to, Message&& message, Here at = Here::current());
   // The next message; nothing once `until` has passed, or nobody is left who could send one.
   ReceivedMessage receive(const ReceiveOptions& which = next_message, Here at = Here::current());
 

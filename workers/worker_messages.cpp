@@ -78,10 +78,6 @@ void Worker::send_slices(const Gradient& gradient, Here at) {
   }
 }
 
-void Worker::send(Rank to, Message&& message, Here at) {
-  context_.cluster.send(rank_, to, std::move(message), {"send", at});
-}
-
 ReceivedMessage Worker::receive(const ReceiveOptions& which, Here at) {
   return context_.cluster.receive(rank_, which.from, which.until, {"receive", at});
 }

@@ -24,7 +24,7 @@ ModelStatePtr mix(const Worker& worker, Gossip& gossip, std::vector<Rank>& neigh
 }  // namespace
 
 void DecentralizedSgd::run(Worker& worker) const {
-  Gossip gossip(worker);
+  Gossip gossip(worker, evaluated_);
   std::vector<Rank> neighbours = neighbours_on_ring(worker.rank(), worker.size());
   const double weight = 1.0 / static_cast<double>(neighbours.size() + 1);
   while (worker.budget_left()) {
@@ -35,11 +35,11 @@ void DecentralizedSgd::run(Worker& worker) const {
     worker.report_steps();
     gossip.publish_own();
   }
-  gossip.stop(neighbours);
+  gossip.stop(neighbours, {});
 }
 
-std::unique_ptr<Algorithm> make_decentralized_sgd(Settings&, const AlgorithmContext&) {
-  return std::make_unique<DecentralizedSgd>();
+std::unique_ptr<Algorithm> make_decentralized_sgd(Settings& settings, const AlgorithmContext&) {
+  return std::make_unique<DecentralizedSgd>(read_own_models(settings));
 }
 
 }  // namespace syncopate

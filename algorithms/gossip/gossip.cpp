@@ -1,5 +1,6 @@
 #include "algorithms/gossip/gossip.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -23,20 +24,20 @@ ReceivedMessage Gossip::unless_last(ReceivedMessage message) {
   return nullptr;
 }
 
-void Gossip::publish_own() {
-  if (worker_.budget_left()) worker_.publish();
-}
-
-void Gossip::stop(std::span<const Rank> listeners, double weight, Worker::Here at) {
+void Gossip::stop(std::span<const Rank> listeners, const Ending& how, Worker::Here at) {
   const bool leaves = worker_.budget_left(Judged::by_others);  // else it is used up for all
-  Message own = leaves ? Message::farewell() : Message::of_last_model(worker_.step(), worker_.model(), {weight});
+  Message own = Message::farewell();
+  if (!leaves)
+    own = Message::of_last_model(
+        worker_.step(), worker_.publish(OwnModel{.weight = how.weight, .evaluated = evaluated_}), {how.weight});
   if (worker_.rank() != Rank{0}) {
     if (!worker_.has_left(Rank{0})) worker_.send(Rank{0}, std::move(own), at);
     return;
   }
   if (leaves) return worker_.publish();
-  if (worker_.steps_left() > Step{0})  // else all have done their last step
-    for (const Rank listener : listeners) worker_.send(listener, Message::farewell(), at);
+  if (how.others_may_wait || worker_.steps_left() > Step{0})  // else all have done their last step
+    for (const Rank listener : listeners)
+      if (!has_stopped(listener)) worker_.send(listener, Message::farewell(), at);
   publish_mean(std::move(own), at);
 }
 
@@ -44,9 +45,13 @@ void Gossip::publish_mean(Message own, Worker::Here at) {
   while (auto message = worker_.receive(next_message, at)) unless_last(std::move(message));
   last_[worker_.rank()] = std::move(own);
   std::erase_if(last_, [](const auto& entry) { return !entry.second.has_model(); });
-  std::vector<WeightedState> terms;
-  for (const auto& [rank, message] : last_) terms.push_back({message.numbers.front(), message.model});
-  worker_.publish(mean(std::move(terms)).state);
+  Publication publication{.own = {.evaluated = evaluated_}};
+  for (const auto& [rank, message] : last_) {
+    publication.own.models.push_back({message.numbers.front(), message.model});
+    publication.step = std::max(publication.step, message.step);
+  }
+  publication.model = mean(publication.own.models).state;
+  worker_.publish(std::move(publication));
 }
 
 WeightedState Gossip::mean(std::vector<WeightedState> terms) const {
@@ -54,6 +59,12 @@ WeightedState Gossip::mean(std::vector<WeightedState> terms) const {
   for (const WeightedState& term : terms) total += term.weight;
   for (WeightedState& term : terms) term.weight /= total;
   return {total, worker_.combine(terms)};
+}
+
+OwnModels read_own_models(Settings& settings) {
+  return settings.choice(
+      {"evaluated", "Whether the average of all models is evaluated, or each worker's own and the results averaged."},
+      {{"average", OwnModels::mean}, {"own", OwnModels::each}}, OwnModels::mean);
 }
 
 }  // namespace syncopate

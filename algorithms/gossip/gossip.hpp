@@ -6,13 +6,14 @@
 #include <span>
 #include <vector>
 
+#include "workers/settings/settings.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {
 
 class Gossip {
  public:
-  explicit Gossip(Worker& worker) : worker_(worker) {}
+  explicit Gossip(Worker& worker, OwnModels evaluated = OwnModels::mean) : worker_(worker), evaluated_(evaluated) {}
 
   // The next message of another worker; nothing once it has stopped.
   ReceivedMessage receive_from(Rank from, Worker::Here at = Worker::Here::current());
@@ -26,20 +27,31 @@ class Gossip {
   // The mean by these weights, with their sum.
   WeightedState mean(std::vector<WeightedState> terms) const;
 
-  // Publishes worker 0's own model, unless it has done its last step: then stop follows.
-  void publish_own();
+  // To be called by each worker after each step: this is its model now, of that weight among all. After the last step
+  // `stop` follows and says so.
+  void publish_own(double weight = 1) {
+    if (worker_.budget_left()) worker_.publish(OwnModel{.weight = weight, .evaluated = evaluated_});
+  }
 
-  // The end of this worker's training. All send their models to worker 0, which publishes their mean, weighted by
-  // `weight`. Until it has them all it has not left, so it tells `listeners`, who may wait for its next message.
-  // Workers that leave because their own data are used up are not in the mean; if worker 0 is one, there is none.
-  void stop(std::span<const Rank> listeners, double weight = 1, Worker::Here at = Worker::Here::current());
+  struct Ending {
+    double weight = 1;
+    bool others_may_wait = false;  // for a message of this worker, though all have done their last step
+  };
+  // The end of this worker's training. All send their models to worker 0, which publishes their mean, weighted. Until
+  // it has them all it has not left, so it tells `listeners`, who may wait for its next message. Workers that leave
+  // because their own data are used up are not in the mean; if worker 0 is one, there is none.
+  void stop(std::span<const Rank> listeners, const Ending& how, Worker::Here at = Worker::Here::current());
 
  private:
   ReceivedMessage unless_last(ReceivedMessage message);
   void publish_mean(Message own, Worker::Here at);
 
   Worker& worker_;
+  OwnModels evaluated_;
   std::map<Rank, Message> last_;  // of workers that have stopped
 };
+
+// Reads the key `evaluated`: "average" (default) or "own".
+OwnModels read_own_models(Settings& settings);
 
 }  // namespace syncopate

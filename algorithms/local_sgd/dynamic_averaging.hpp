@@ -1,13 +1,21 @@
-// Dynamic averaging: models are averaged only when they have moved far enough from their last average.
-// Source:  Kamp et al. 2018, "Efficient Decentralized Deep Learning by Dynamic Model Averaging".
+// Dynamic averaging: models are averaged only when they have moved far enough from a reference, their last average.
+// Source:  Kamp et al. 2018, "Efficient Decentralized Deep Learning by Dynamic Model Averaging": our reading of the
+//          protocol and its coordinator.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold in squared units of the parameters.
-// Cost:    two numbers per worker all-gathered per check (its squared distance, its budget's end), P floats read;
-//          one all-reduce of P floats per average.
-// Differs: all workers look at the mean squared distance, which bounds the variance of the models, and all are
-//          averaged if it is above the threshold; in the paper a coordinator first tries subsets of the workers
-//          that violate their local condition. The last average falls on the last step.
-// Checks:  threshold 0 equals Local SGD with the period of the checks, inf one-shot averaging; the steps of the
-//          averages against a computation in double precision.
+// Cost:    checks = "own": P floats read per check; a model each way for every worker whose model is averaged, of those
+//          that the coordinator asks a message of latency alone; at the end a model of each worker. "gathered": two
+//          numbers per worker all-gathered per check, one all-reduce of P floats per average.
+// Differs: "own" (default): each worker looks at the squared distance of its own model from the reference, every
+//          `check_every` steps, and sends it to the coordinator, a server, if it is above the threshold. That puts
+//          workers together, the next one drawn at random, until their mean is within it: they go on from that mean.
+//          Once all are together, or there have been as many violations as workers since the last time, all are
+//          averaged, and that is the new reference. There all workers take their steps in time with each other; here
+//          a worker that is asked answers after its next check, so unequal workers' models are of different steps.
+//          Moments stay with their workers. All send their last model; their mean ends the run.
+//          "gathered" (this project's): all look at the mean squared distance, which bounds the variance of the models,
+//          and all are averaged if it is above the threshold; every check waits for the slowest.
+// Checks:  threshold 0 equals Local SGD with the period of the checks, inf one-shot averaging; a hand-worked round of
+//          partial averages; "gathered": the steps of the averages against a computation in double precision.
 #pragma once
 
 #include "algorithms/local_sgd/state_policy.hpp"
@@ -15,20 +23,31 @@
 
 namespace syncopate {
 
+struct DynamicOptions {
+  enum class Checks { own, gathered };
+  double threshold = 0;  // Delta
+  Step check_every{1};   // b
+  Checks checks = Checks::own;
+  StatePolicies policies{};  // gathered
+};
+
 class DynamicAveraging : public Algorithm {
  public:
-  DynamicAveraging(double threshold, Step check_every, const StatePolicies& policies)
-      : threshold_(threshold), check_every_(check_every), policies_(policies) {}
+  explicit DynamicAveraging(const DynamicOptions& options) : options_(options) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_values = true, .follows_clock = false}; }
+  void serve(Server& server) const override;
+  Traits traits() const override {
+    return {.servers = is_gathered() ? 0 : 1, .follows_values = true, .follows_clock = !is_gathered()};
+  }
 
  private:
+  bool is_gathered() const { return options_.checks == DynamicOptions::Checks::gathered; }
+  void run_gathered(Worker& worker) const;
   bool stays_apart(Worker& worker, const ModelStatePtr& last) const;
+  void check(Worker& worker, ModelStatePtr& reference) const;
 
-  double threshold_;
-  Step check_every_;
-  StatePolicies policies_;
+  DynamicOptions options_;
 };
 
 std::unique_ptr<Algorithm> make_dynamic_averaging(Settings& settings, const AlgorithmContext& context);

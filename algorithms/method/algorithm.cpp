@@ -12,6 +12,7 @@ RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& given) {
   const Cluster::Program work = [&](Rank rank) {
     Worker worker(context, rank);
     algorithm.run(worker);
+    if (context.observer) context.observer->on_own_models_end(rank);
   };
   Cluster::Program serve;
   if (algorithm.traits().servers > 0)

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "experiments/execution/mpi_exchange.hpp"
+#include "experiments/execution/own_models_of_ranks.hpp"
 #include "experiments/execution/run_on_cluster.hpp"
 #include "results/directory/durations_csv.hpp"
 #include "results/directory/metadata.hpp"
@@ -99,7 +100,7 @@ void run_recorded(const Run& run, const Machinery& machinery, RunTraining& train
   RunRecord record = make_record(run, machinery);
   RunRecord* const wanted = record.spans || record.durations || record.arrivals ? &record : nullptr;
   const auto cluster = make_cluster(run, machinery, *training.training, observer, wanted, before_abort);
-  const RunContext context = context_of(run, *cluster, *training.training, observer, wanted);
+  const RunContext context = context_of(run, *cluster, *training.training, &recorder, wanted);
   if (machinery.mpi && training.objective) warm_up(run, *training.objective);
   if (publishes) recorder.begin(context.initial_model, run.training.learning_rate->at(Step{0}));
   try {
@@ -111,9 +112,10 @@ void run_recorded(const Run& run, const Machinery& machinery, RunTraining& train
   } catch (const std::exception& problem) {
     outcome.failure = reason_of(problem, run);
   }
-  if (!records) return;
   try {
-    recorder.finish();
+    if (machinery.mpi && outcome.failure.empty())
+      put_own_models_together(*machinery.mpi, publishing_rank(run), *training.training, recorder);
+    if (records) recorder.finish();
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {
@@ -138,6 +140,8 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
       training.objective ? training.objective->samples_per_micro_batch() : run.training.samples_per_micro_batch;
   Recorder* listened = nullptr;
   Recorder recorder({.plan = run.evaluation,
+                     .measurements = run.measurements,
+                     .workers = run.cluster.workers,
                      .defer = machinery.mpi != nullptr,
                      .keep_parameters = run.recording.parameters,
                      .on_change =
@@ -219,6 +223,8 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
     files["trace.json.gz"] = gzip(trace_events(*outcome.timeline, title));
   }
   if (!outcome.recording.parameters.empty()) files["parameters.npy"] = npy(outcome.recording.parameters);
+  if (!outcome.recording.measurements.empty())
+    files["measurements.csv"] = measurements_csv(outcome.recording.measurements);
   if (outcome.durations) files["durations.csv.gz"] = gzip(durations_csv(*outcome.durations));
   if (outcome.arrivals) files["arrivals.csv.gz"] = gzip(arrivals_csv(*outcome.arrivals));
   files[list_of_files] = listed(files);

@@ -36,6 +36,19 @@ double from_rank_0(const MpiSession& session, double number) {
   return number;
 }
 
+double reduced(const MpiSession& session, double number, MPI_Op operation) {
+  std::vector<double> numbers = {number};
+  reduced(session, numbers, operation);
+  return numbers.front();
+}
+
+void reduced(const MpiSession& session, std::vector<double>& numbers, MPI_Op operation) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallreduce(MPI_IN_PLACE, numbers.data(), mpi_count(numbers.size()), MPI_DOUBLE, operation, session.communicator(),
+                 &request);
+  wait_for(request);
+}
+
 std::vector<std::array<std::uint64_t, 2>> gather_everywhere(const MpiSession& session,
                                                             const std::array<std::uint64_t, 2>& own) {
   std::vector<std::array<std::uint64_t, 2>> all(static_cast<std::size_t>(session.size()));

@@ -18,6 +18,10 @@ inline constexpr const char* what_stays = "finished runs stay, and the same comm
 std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers);
 double from_rank_0(const MpiSession& session, double number);
 
+// What comes of every rank's number (MPI_SUM, MPI_MAX, ...), on every rank; of as many numbers in their place.
+double reduced(const MpiSession& session, double number, MPI_Op operation);
+void reduced(const MpiSession& session, std::vector<double>& numbers, MPI_Op operation);
+
 // What every rank gives, by rank, on every rank.
 std::vector<std::array<std::uint64_t, 2>> gather_everywhere(const MpiSession& session,
                                                             const std::array<std::uint64_t, 2>& own);

@@ -245,6 +245,11 @@ std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& sessio
   const bool has_pauses =
       std::ranges::any_of(experiment.runs, [](const Run& run) { return run.cluster.pauses != nullptr; });
   if (has_pauses) return "delays that are sleeps, and cluster.trailing_s, are for the simulated cluster alone";
+  const bool measures_workers = std::ranges::any_of(experiment.runs, [](const Run& run) {
+    return run.measurements.step_gradient_norm || run.measurements.consensus_distance;
+  });
+  if (measures_workers)
+    return "measurements.step_gradient_norm and measurements.consensus_distance are for the simulated cluster alone";
   return wrong_number_of_ranks(session.size(), workers, servers);
 }
 

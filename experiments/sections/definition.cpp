@@ -7,6 +7,7 @@
 
 #include "algorithms/registry.hpp"
 #include "experiments/sections/budget_section.hpp"
+#include "experiments/sections/measurement_section.hpp"
 #include "experiments/sections/method_checks.hpp"
 #include "experiments/sections/network_times.hpp"
 #include "experiments/sections/recording_section.hpp"
@@ -124,6 +125,7 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   Settings training = root.section("training");
   result.training.plan.learning_rate = read_learning_rate(training, steps, epoch, result.training.plan.time_only);
   result.evaluation = read_evaluation(root, result.training);
+  result.measurements = read_measurements(root, result.training);
   result.recording = read_recording(root);
   root.keep_as_written({"sweep", "Keys that take several values: a run for every combination."});
   result.is_clean = is_clean();

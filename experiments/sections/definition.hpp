@@ -30,6 +30,7 @@ struct Definition {
   TrainingSection training;
   Budget budget;
   EvaluationPlan evaluation;
+  MeasurementPlan measurements;
   RecordingPlan recording;
   StepBudget steps;
   bool is_clean = false;  // there were no faults, so nothing stands in for what is faulty

@@ -129,8 +129,10 @@ Run make_run(const Reading& reading) {
           .training = definition.training.plan,
           .budget = definition.budget,
           .evaluation = definition.evaluation,
+          .measurements = definition.measurements,
           .recording = definition.recording,
           .algorithm = method.algorithm};
+  run.measurements.model.seed = run.seed;
   run.recording.parameters &= !run.training.time_only;
   return run;
 }

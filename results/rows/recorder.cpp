@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
+#include <string>
+#include <tuple>
 #include <utility>
 
 namespace syncopate {
@@ -13,7 +15,8 @@ struct Recorder::Entries {
   void store(std::size_t index, const Evaluation& evaluation);
 
   std::mutex mutex;
-  std::deque<Entry> all;  // does not move its elements when it grows
+  std::deque<Entry> all;                  // does not move its elements when it grows
+  std::vector<Measurement> measurements;  // as they come
   std::optional<Step> diverged_at;
   std::optional<MetricsRow> latest;  // the newest model that has been evaluated
   std::size_t latest_index = 0;
@@ -35,6 +38,16 @@ void Recorder::Entries::store(std::size_t index, const Evaluation& evaluation) {
 
 namespace {
 
+constexpr const char* consensus_distance_name = "consensus_distance";
+
+// Weighted, by weights that need not sum to 1.
+ModelStatePtr mean_of(std::vector<WeightedState> models, Training& training) {
+  double sum = 0;
+  for (const WeightedState& model : models) sum += model.weight;
+  for (WeightedState& model : models) model.weight /= sum;
+  return training.combine(models);
+}
+
 // The part that an evaluation reads. Moments are not held, so that the optimizer may go on in place.
 ModelStatePtr without_moments(const ModelStatePtr& state) {
   auto evaluated = std::make_shared<ModelState>(*state);
@@ -53,7 +66,11 @@ std::vector<ModelStatePtr> models_of(const Publication& publication) {
 }  // namespace
 
 Recorder::Recorder(Options options, Training& training)
-    : options_(std::move(options)), training_(training), entries_(std::make_shared<Entries>()) {}
+    : options_(std::move(options)),
+      training_(training),
+      own_models_(options_.workers),
+      worker_models_(options_.workers),
+      entries_(std::make_shared<Entries>()) {}
 
 void Recorder::begin(const ModelStatePtr& initial, double learning_rate) {
   Publication publication{.model = initial};
@@ -76,17 +93,126 @@ void Recorder::on_publish(const Publication& publication) {
       throw Diverged(fmt::format("the model is not finite after step {}", entries_->diverged_at->value()));
     }
   }
+  take_in(publication);
+  measure(publication);
+  if (options_.on_change) options_.on_change();
+}
+
+// Of worker 0 and a server the one steps that the other does not; whoever comes first to a step is told of.
+bool Recorder::wants_step_gradient(Step step) const {
+  const MeasurementPlan& plan = options_.measurements;
+  return plan.step_gradient_norm && step.value() % plan.every_steps.value() == 0 && step > measured_gradient_;
+}
+
+void Recorder::on_step_gradient(Step step, Time time, const Gradient& gradient) {
+  measured_gradient_ = step;
+  training_.measure_norm(gradient, [entries = entries_, step, time](double norm) {
+    const std::lock_guard lock(entries->mutex);
+    entries->measurements.push_back({step, time, "step_gradient_norm", norm});
+  });
+}
+
+bool Recorder::wants_worker_models(Step step) const {
+  const MeasurementPlan& plan = options_.measurements;
+  return plan.consensus_distance && step.value() % plan.every_steps.value() == 0;
+}
+
+void Recorder::on_worker_model(OwnModel&& model) {
+  worker_models_.add(std::move(model));
+  take_in_worker_models();
+}
+
+void Recorder::take_in_worker_models() {
+  while (const auto models = worker_models_.take_first()) {
+    Publication all = as_publication(*models);
+    training_.measure_spread(std::move(all.own.models),
+                             [entries = entries_, step = all.step, time = all.time](double spread) {
+                               const std::lock_guard lock(entries->mutex);
+                               entries->measurements.push_back({step, time, consensus_distance_name, spread});
+                             });
+  }
+}
+
+// The first publication, and the first one at or after each multiple of the interval. An ensemble has no model.
+void Recorder::measure(const Publication& publication) {
+  const MeasurementPlan& plan = options_.measurements;
+  if (!plan.model.any() || training_.time_only() || !publication.ensemble.empty()) return;
+  const std::int64_t every = plan.every_steps.value();
+  const bool is_due = measured_step_ < Step{0} || publication.step.value() / every > measured_step_.value() / every;
+  if (!is_due) return;
+  measured_step_ = publication.step;
+  ModelStatePtr model = without_moments(publication.model);
+  if (!publication.recalibration.empty()) model = training_.recalibrated(model, publication.recalibration);
+  if (options_.defer)
+    to_be_measured_.emplace_back(publication.step, publication.time, std::move(model));
+  else
+    measure(publication.step, publication.time, model);
+}
+
+void Recorder::measure(Step step, Time time, const ModelStatePtr& model) {
+  training_.measure(model, options_.measurements.model, [entries = entries_, step, time](const ModelMeasures& found) {
+    const std::lock_guard lock(entries->mutex);
+    for (const auto& [quantity, value] :
+         {std::pair("gradient_norm", found.gradient_norm), std::pair("hessian_trace", found.hessian_trace),
+          std::pair("largest_eigenvalue", found.largest_eigenvalue), std::pair("parameter_norm", found.parameter_norm)})
+      if (value) entries->measurements.push_back({step, time, quantity, *value});
+  });
+}
+
+bool Recorder::wants_own_models(Step step) const {
+  const std::int64_t every = options_.plan.every_steps.value();
+  return every > 0 && step.value() % every == 0;
+}
+
+void Recorder::on_own_model(OwnModel&& model) {
+  own_models_.add(std::move(model));
+  if (!options_.defer) take_in_own_models();
+}
+
+void Recorder::on_own_models_end(Rank worker) {
+  own_models_.end(worker);
+  worker_models_.end(worker);
+  if (!options_.defer) take_in_own_models();
+  if (!options_.defer) take_in_worker_models();
+}
+
+void Recorder::take_in_own_models() {
+  while (const auto models = own_models_.take_first()) {
+    Publication publication = as_publication(*models);
+    if (publication.step <= newest_step_) continue;  // of workers that went on after the last model of all
+    publication.time = std::max(publication.time, newest_time_);
+    if (!publication.own.models.empty()) publication.model = mean_of(publication.own.models, training_);
+    on_publish(publication);
+  }
+}
+
+// Before those of later steps, none of which has been evaluated yet.
+void Recorder::add(MetricsRow row, std::optional<double> consensus_distance) {
+  const std::lock_guard lock(entries_->mutex);
+  if (row.evaluation && !row.evaluation->finite && !entries_->diverged_at) entries_->diverged_at = row.step;
+  if (consensus_distance)
+    entries_->measurements.push_back({row.step, row.time, consensus_distance_name, *consensus_distance});
+  const auto later = std::find_if(entries_->all.begin(), entries_->all.end(),
+                                  [&row](const Entry& entry) { return entry.row.step > row.step; });
+  entries_->all.insert(later, {.row = std::move(row), .models = {}, .recalibration = {}, .own = {}, .done = true});
+}
+
+void Recorder::take_in(const Publication& publication) {
   const Step step = publication.step;
   const Time time = publication.time;
+  newest_step_ = step;
+  newest_time_ = time;
   position_.reached = {std::max(position_.reached.step, step), std::max(position_.reached.time, time),
                        publication.samples, publication.bytes};
   // Where a step of the file is several of the method's, a later model may bear the same number.
   const bool is_newer = step > recorded_step_ || (step == recorded_step_ && time > recorded_time_);
   if (is_newer) {
-    Entry entry{.row = row_of(publication), .models = {}, .recalibration = {}, .done = training_.time_only()};
+    Entry entry{
+        .row = row_of(publication), .models = {}, .recalibration = {}, .own = {}, .done = training_.time_only()};
     if (!training_.time_only()) {
       entry.models = models_of(publication);
       entry.recalibration = publication.recalibration;
+      entry.own = publication.own;
     }
     if (options_.keep_parameters) last_models_ = entry.models;
     last_.reset();
@@ -96,7 +222,6 @@ void Recorder::on_publish(const Publication& publication) {
       last_ = std::move(entry);
     }
   }
-  if (options_.on_change) options_.on_change();
 }
 
 MetricsRow Recorder::row_of(const Publication& publication) const {
@@ -138,12 +263,22 @@ void Recorder::record(Entry entry) {
 void Recorder::evaluate(std::size_t index) {
   std::vector<ModelStatePtr> models;
   std::vector<MicroBatch> recalibration;
+  ModelsOfWorkers own;
   {
     const std::lock_guard lock(entries_->mutex);
     models.swap(entries_->all[index].models);
     recalibration.swap(entries_->all[index].recalibration);
+    std::swap(own, entries_->all[index].own);
   }
   if (models.empty()) return;  // time-only, or already asked for
+  if (!own.models.empty()) {
+    training_.measure_spread(own.models, [entries = entries_, index](double spread) {
+      const std::lock_guard lock(entries->mutex);
+      const MetricsRow& row = entries->all[index].row;
+      entries->measurements.push_back({row.step, row.time, consensus_distance_name, spread});
+    });
+    if (own.evaluated == OwnModels::each) return evaluate_each(own.models, index);
+  }
   if (!recalibration.empty()) {
     for (ModelStatePtr& model : models) model = training_.recalibrated(model, recalibration);
   }
@@ -155,12 +290,37 @@ void Recorder::evaluate(std::size_t index) {
   });
 }
 
+void Recorder::evaluate_each(const std::vector<WeightedState>& models, std::size_t index) {
+  struct Parts {
+    std::mutex mutex;
+    std::vector<std::optional<Evaluation>> all;
+    std::size_t missing;
+  };
+  const auto parts = std::make_shared<Parts>();
+  parts->all.resize(models.size());
+  parts->missing = models.size();
+  for (std::size_t i = 0; i < models.size(); ++i)
+    training_.evaluate({models[i].state}, [entries = entries_, parts, i, index](const Evaluation& evaluation) {
+      std::vector<Evaluation> whole;
+      {
+        const std::lock_guard lock(parts->mutex);
+        parts->all[i] = evaluation;
+        if (--parts->missing > 0) return;
+        for (const auto& part : parts->all) whole.push_back(*part);
+      }
+      entries->store(index, mean_of(whole));
+      const std::lock_guard lock(entries->call);
+      if (entries->on_evaluated) entries->on_evaluated();
+    });
+}
+
 void Recorder::finish() {
   if (last_) record(*std::exchange(last_, std::nullopt));
   set_listener(options_.on_change);
   try {
     const std::size_t recorded = entries_->all.size();  // only this thread adds to them
     for (std::size_t index = 0; index < recorded; ++index) evaluate(index);
+    for (const auto& [step, time, model] : std::exchange(to_be_measured_, {})) measure(step, time, model);
     training_.executor().wait_all();
     for (const ModelStatePtr& model : last_models_) parameters_.push_back(training_.values(model));
   } catch (...) {
@@ -182,7 +342,12 @@ Recording Recorder::recording() const {
     for (const Entry& entry : entries_->all) {
       if (entry.done) recording.metrics.push_back(entry.row);
     }
+    recording.measurements = entries_->measurements;
   }
+  std::stable_sort(recording.measurements.begin(), recording.measurements.end(),
+                   [](const Measurement& a, const Measurement& b) {
+                     return std::tie(a.step, a.time, a.quantity) < std::tie(b.step, b.time, b.quantity);
+                   });
   cut_after_divergence(recording);
   return recording;
 }

@@ -7,8 +7,10 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <tuple>
 #include <vector>
 
+#include "results/rows/own_models.hpp"
 #include "results/rows/recording.hpp"
 #include "results/run/run.hpp"
 #include "workers/cluster/run_observer.hpp"
@@ -40,6 +42,8 @@ class Recorder : public RunObserver {
  public:
   struct Options {
     EvaluationPlan plan;
+    MeasurementPlan measurements{};
+    int workers = 1;  // whose own models are put together, where they have some
     // True: states are kept, and evaluated by finish(). For runs on a wall clock, which an evaluation
     // in between would slow down. False: evaluated by the executor while the run goes on.
     bool defer = false;
@@ -60,6 +64,18 @@ class Recorder : public RunObserver {
   // Throws Diverged once an evaluation has shown that the model is not finite.
   void on_publish(const Publication& publication) override;
 
+  bool wants_step_gradient(Step step) const override;
+  void on_step_gradient(Step step, Time time, const Gradient& gradient) override;
+  bool wants_worker_models(Step step) const override;
+  void on_worker_model(OwnModel&& model) override;
+  bool wants_own_models(Step step) const override;
+  void on_own_model(OwnModel&& model) override;
+  void on_own_models_end(Rank worker) override;
+  // Deferred, before finish(): those of this process, step by step; and what was made of those of all, in such steps.
+  std::optional<std::map<Rank, OwnModel>> take_own_models() { return own_models_.take_first(true); }
+  void add(MetricsRow row, std::optional<double> consensus_distance);
+  MetricsRow row_of(const Publication& publication) const;
+
   // Records the last publication, and waits for all evaluations. Throws what the arithmetic threw.
   void finish();
 
@@ -72,11 +88,17 @@ class Recorder : public RunObserver {
     MetricsRow row;
     std::vector<ModelStatePtr> models;      // until their evaluation is asked for; none in time-only runs
     std::vector<MicroBatch> recalibration;  // of each model before it, where there are any
+    ModelsOfWorkers own;                    // if not empty: how far they are apart is measured
     bool done = false;
   };
   struct Entries;  // shared with the evaluations under way
 
-  MetricsRow row_of(const Publication& publication) const;
+  void take_in(const Publication& publication);
+  void take_in_own_models();
+  void take_in_worker_models();
+  void measure(const Publication& publication);
+  void measure(Step step, Time time, const ModelStatePtr& model);
+  void evaluate_each(const std::vector<WeightedState>& models, std::size_t index);
   bool due(Step step) const;
   std::optional<double> epoch(Step step) const;
   void record(Entry entry);
@@ -85,11 +107,18 @@ class Recorder : public RunObserver {
 
   Options options_;
   Training& training_;
+  ModelsByStep own_models_;
+  ModelsByStep worker_models_;
+  Step measured_step_{-1};
+  Step measured_gradient_{};
+  std::vector<std::tuple<Step, Time, ModelStatePtr>> to_be_measured_;  // deferred
   std::shared_ptr<Entries> entries_;
   std::vector<StepRow> rows_;
   std::optional<Entry> last_;                   // the newest publication, if it is not recorded yet
   std::vector<ModelStatePtr> last_models_;      // the newest publication's, if their parameters are asked for
   std::vector<std::vector<float>> parameters_;  // of these
+  Step newest_step_{-1};                        // of all publications
+  Time newest_time_{};
   Step recorded_step_{-1};
   Time recorded_time_{};
   RunPosition position_;

@@ -32,6 +32,7 @@ void cut_after_divergence(Recording& recording) {
   const Time end = first->time;
   recording.metrics.erase(std::next(first), recording.metrics.end());
   std::erase_if(recording.rows, [end](const StepRow& row) { return row.end > end; });
+  std::erase_if(recording.measurements, [end](const Measurement& row) { return row.time > end; });
 }
 
 std::string metrics_csv(std::span<const MetricsRow> rows) {
@@ -64,6 +65,14 @@ std::string steps_csv(std::span<const StepRow> rows) {
     fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", row.step.value(), exact_seconds(row.end),
                    exact_seconds(row.duration), row.kept, row.dropped, row.period.value(), row.bytes.value());
   }
+  return text;
+}
+
+std::string measurements_csv(std::span<const Measurement> rows) {
+  std::string text = "step,time_s,quantity,value\n";
+  for (const Measurement& row : rows)
+    fmt::format_to(std::back_inserter(text), "{},{},{},{}\n", row.step.value(), exact_seconds(row.time), row.quantity,
+                   cell(row.value));
   return text;
 }
 

@@ -24,10 +24,19 @@ struct MetricsRow {
   Bytes bytes{};  // sent so far, over all workers
 };
 
+// A row of measurements.csv: what is measured beside the evaluations, a number each.
+struct Measurement {
+  Step step{};
+  Time time{};
+  std::string quantity;
+  double value = 0;
+};
+
 struct Recording {
-  std::vector<MetricsRow> metrics;  // ascending in step and time
-  std::vector<StepRow> rows;        // in the order in which they ended
-  bool diverged = false;            // the last row of `metrics` is the first one that is not finite
+  std::vector<MetricsRow> metrics;          // ascending in step and time
+  std::vector<StepRow> rows;                // in the order in which they ended
+  std::vector<Measurement> measurements{};  // ascending in step and time
+  bool diverged = false;                    // the last row of `metrics` is the first one that is not finite
   // (P,) of the last model, or of each member of the last ensemble; empty unless asked for.
   std::vector<std::vector<float>> parameters{};
 };
@@ -40,5 +49,6 @@ void cut_after_divergence(Recording& recording);
 // that reads back to the same value, an empty cell is a value that does not exist for this run.
 std::string metrics_csv(std::span<const MetricsRow> rows);
 std::string steps_csv(std::span<const StepRow> rows);
+std::string measurements_csv(std::span<const Measurement> rows);
 
 }  // namespace syncopate

@@ -57,6 +57,17 @@ StepRow step_row_of(const Json& json) {
           .bytes = number(6)};
 }
 
+Json json_of(const Measurement& row) {
+  return Json::array({row.step.value(), row.time.time_since_epoch().count(), row.quantity, row.value});
+}
+
+Measurement measurement_of(const Json& json) {
+  return {.step = json.at(0).get<std::int64_t>(),
+          .time = Time{Duration{json.at(1).get<std::int64_t>()}},
+          .quantity = json.at(2).get<std::string>(),
+          .value = json.at(3).get<double>()};
+}
+
 Json json_of(const std::vector<std::vector<float>>& vectors) {
   Json list = Json::array();
   for (const std::vector<float>& vector : vectors) {
@@ -80,8 +91,11 @@ std::vector<std::uint8_t> to_bytes(const Recording& recording) {
   Json steps = Json::array();
   for (const MetricsRow& row : recording.metrics) metrics.push_back(json_of(row));
   for (const StepRow& row : recording.rows) steps.push_back(json_of(row));
+  Json measurements = Json::array();
+  for (const Measurement& row : recording.measurements) measurements.push_back(json_of(row));
   return Json::to_cbor({{"metrics", metrics},
                         {"steps", steps},
+                        {"measurements", measurements},
                         {"diverged", recording.diverged},
                         {"parameters", json_of(recording.parameters)}});
 }
@@ -92,6 +106,7 @@ Recording recording_from_bytes(std::span<const std::uint8_t> bytes) {
     Recording recording;
     for (const Json& row : json.at("metrics")) recording.metrics.push_back(row_of(row));
     for (const Json& row : json.at("steps")) recording.rows.push_back(step_row_of(row));
+    for (const Json& row : json.at("measurements")) recording.measurements.push_back(measurement_of(row));
     json.at("diverged").get_to(recording.diverged);
     for (const Json& vector : json.at("parameters")) recording.parameters.push_back(floats_of(vector.get_binary()));
     return recording;

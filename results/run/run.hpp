@@ -59,6 +59,14 @@ struct EvaluationPlan {
   bool targets_validation = false;  // the targets are of what was held out of the training set, not of the test set
 };
 
+// What is measured at chosen steps beside the evaluations: measurements.csv.
+struct MeasurementPlan {
+  Step every_steps{};  // 0: nothing
+  MeasureOptions model{};
+  bool step_gradient_norm = false;
+  bool consensus_distance = false;
+};
+
 // What a run leaves beside its rows. It does not change what a run computes, so it is no part of the hash: a
 // finished run is repeated only where it lacks a file that is asked for.
 struct RecordingPlan {
@@ -88,6 +96,7 @@ struct Run {
   TrainingPlan training;
   Budget budget;  // epochs are already steps
   EvaluationPlan evaluation;
+  MeasurementPlan measurements{};
   RecordingPlan recording;  // not hashed
   std::shared_ptr<const Algorithm> algorithm;
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
+#include "tests/algorithms/kicked_workers.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 
@@ -19,7 +20,10 @@ using testing::HasSubstr;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-DynamicAveraging above(double threshold, int check_every) { return DynamicAveraging(threshold, check_every, {}); }
+DynamicAveraging above(double threshold, int check_every) {
+  return DynamicAveraging(
+      {.threshold = threshold, .check_every = check_every, .checks = DynamicOptions::Checks::gathered});
+}
 
 std::vector<std::int64_t> steps_of(const SimulatedRun::Outcome& outcome) {
   std::vector<std::int64_t> steps;
@@ -27,27 +31,27 @@ std::vector<std::int64_t> steps_of(const SimulatedRun::Outcome& outcome) {
   return steps;
 }
 
-TEST(DynamicAveraging, AThresholdOfZeroEqualsLocalSgdWithThePeriodOfTheChecksBitForBit) {
+TEST(GatheredDynamicAveraging, AThresholdOfZeroEqualsLocalSgdWithThePeriodOfTheChecksBitForBit) {
   const SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 22}};
   const auto dynamic = setup.run(above(0, 4));
   EXPECT_EQ(dynamic.parameters, setup.run(LocalSgd(make_constant_period(4), {})).parameters);
   EXPECT_THAT(steps_of(dynamic), ElementsAre(4, 8, 12, 16, 20, 22));
 }
 
-TEST(DynamicAveraging, WithoutAThresholdItAveragesOnceAtTheEnd) {
+TEST(GatheredDynamicAveraging, WithoutAThresholdItAveragesOnceAtTheEnd) {
   const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 22}};
   const auto dynamic = setup.run(above(infinity, 4));
   EXPECT_EQ(dynamic.parameters, setup.run(LocalSgd(make_swap_period(0), {})).parameters);
   EXPECT_THAT(steps_of(dynamic), ElementsAre(22));
 }
 
-TEST(DynamicAveraging, ModelsThatHaveNotMovedAreNotAboveAThresholdOfZero) {
+TEST(GatheredDynamicAveraging, ModelsThatHaveNotMovedAreNotAboveAThresholdOfZero) {
   EXPECT_THAT(steps_of(SimulatedRun{.rate = 0, .budget = {.steps = 8}}.run(above(0, 2))), ElementsAre(8));
 }
 
 // The steps of the averages and the model after them, in double precision. The mean squared distances that decide
 // lie at least 2 % from the threshold, so that rounding to float32 cannot turn a decision.
-TEST(DynamicAveraging, AveragesWhereTheMeanSquaredDistanceExceedsTheThreshold) {
+TEST(GatheredDynamicAveraging, AveragesWhereTheMeanSquaredDistanceExceedsTheThreshold) {
   constexpr int workers = 3, steps = 60, check_every = 2;
   constexpr double rate = 0.02, threshold = 2.0;
   std::vector<std::vector<double>> theta(workers, std::vector<double>(4, 1.0));
@@ -79,7 +83,7 @@ TEST(DynamicAveraging, AveragesWhereTheMeanSquaredDistanceExceedsTheThreshold) {
 }
 
 // Steps of 1 s, 1.25 s and 2 s; a collective takes 0.5 s.
-TEST(DynamicAveraging, EveryCheckWaitsForTheSlowest) {
+TEST(GatheredDynamicAveraging, EveryCheckWaitsForTheSlowest) {
   const SimulatedRun setup{.budget = {.steps = 4},
                            .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
   EXPECT_EQ(setup.run(above(infinity, 2)).log,
@@ -88,7 +92,7 @@ TEST(DynamicAveraging, EveryCheckWaitsForTheSlowest) {
                                                                   "step 4 at 10.000 s: kept 6, dropped 0"}));
 }
 
-TEST(DynamicAveraging, EndsWithABudgetOfSecondsOrSamples) {
+TEST(GatheredDynamicAveraging, EndsWithABudgetOfSecondsOrSamples) {
   SimulatedRun setup{.budget = {.seconds = 10},
                      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
   const auto outcome = setup.run(above(infinity, 100));
@@ -102,7 +106,7 @@ TEST(DynamicAveraging, EndsWithABudgetOfSecondsOrSamples) {
 
 // The first check finds that models have moved, and averages; from then on they stay where they are, and checks end at
 // 9.5, 14, 18.5 and, after two steps more, at 21 s.
-TEST(DynamicAveraging, EndsWithABudgetOfSecondsLongAfterItsLastAverage) {
+TEST(GatheredDynamicAveraging, EndsWithABudgetOfSecondsLongAfterItsLastAverage) {
   const SimulatedRun setup{
       .learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
           .shape = LearningRate::Shape::step, .peak = 0.1, .decay_steps = {Step{4}}, .decay_factor = 1e-9}),
@@ -111,7 +115,7 @@ TEST(DynamicAveraging, EndsWithABudgetOfSecondsLongAfterItsLastAverage) {
               ElementsAre("step 4 at 5.000 s: kept 12, dropped 0", "step 18 at 21.500 s: kept 42, dropped 0"));
 }
 
-TEST(DynamicAveraging, EndsWhereTheModelHasDiverged) {
+TEST(GatheredDynamicAveraging, EndsWhereTheModelHasDiverged) {
   // |1 - rate| = 999 at each step: beyond float32 after 13 steps; then no distance is a number.
   const SimulatedRun setup{.rate = 1000, .budget = {.steps = 40}};
   for (const double threshold : {1e9, infinity}) {
@@ -122,12 +126,116 @@ TEST(DynamicAveraging, EndsWhereTheModelHasDiverged) {
   }
 }
 
+DynamicAveraging own_checks(double threshold, int check_every) {
+  return DynamicAveraging({.threshold = threshold, .check_every = check_every});
+}
+
+// Every check is a violation of all, and the mean of some is beyond the threshold too, so that all are averaged.
+TEST(DynamicAveraging, AThresholdOfZeroEqualsLocalSgdWithThePeriodOfTheChecks) {
+  for (const int steps : {20, 22}) {
+    const SimulatedRun setup{
+        .workers = 4, .micro_batches = 2, .momentum = 0.9, .rate = 0.05, .budget = {.steps = steps}};
+    const auto found = setup.run(own_checks(0, 4)).parameters;
+    const auto expected = setup.run(LocalSgd(make_constant_period(4), {})).parameters;
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * std::abs(expected[i]));
+  }
+}
+
+TEST(DynamicAveraging, WithoutAThresholdNothingIsSentButTheLastModels) {
+  const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 22}};
+  const auto dynamic = setup.run(own_checks(infinity, 4));
+  const auto expected = setup.run(LocalSgd(make_swap_period(0), {})).parameters;
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(dynamic.parameters[i], expected[i], 1e-5 * std::abs(expected[i]));
+  EXPECT_EQ(dynamic.totals.messages, 4);
+  EXPECT_EQ(dynamic.totals.bytes, Bytes{4 * 16});
+  EXPECT_EQ(dynamic.totals.collectives, 0);
+  EXPECT_EQ(dynamic.published, Step{22});
+}
+
+// One step of rate 1 takes worker w of four from the reference by w - 1, w, w + 1 and w + 2: 4 w^2 + 4 w + 6 in
+// squares, 6, 14, 30 and 54; two workers' mean by as much of the mean of both w, at most 41. So at a threshold of 42
+// worker 3 alone goes to the coordinator, and with any other is near enough. It is asked for at 1.25 s, knows at 1.5 s,
+// answers after its second step at 2 s, and both have the mean at 2.5 s; the others never wait. Nothing moves any more
+// then.
+TEST(DynamicAveraging, AViolationEndsOnceAnotherModelBringsTheMeanNearEnough) {
+  const SimulatedRun setup{
+      .workers = 4,
+      .network_s = 0.25,
+      .learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
+          .shape = LearningRate::Shape::step, .peak = 1, .decay_steps = {Step{1}}, .decay_factor = 1e-12}),
+      .budget = {.steps = 3}};
+  const auto method = own_checks(42, 1);
+  const WithLastModels recorded(method, 4);
+  const auto outcome = setup.run(recorded);
+  EXPECT_THAT(outcome.log, ElementsAre("step 1 at 2.500 s: kept 4, dropped 0", "step 2 at 3.500 s: kept 4, dropped 0",
+                                       "step 3 at 4.500 s: kept 4, dropped 0"));
+  int others_averaged = 0;
+  for (int worker = 0; worker < 3; ++worker) {
+    const float found = recorded.models[static_cast<std::size_t>(worker)][0];
+    if (std::abs(found - static_cast<float>(worker)) < 1e-6) continue;
+    ++others_averaged;
+    EXPECT_NEAR(found, static_cast<float>(worker + 3) / 2, 1e-6);
+    EXPECT_NEAR(recorded.models[3][0], found, 1e-6);
+  }
+  EXPECT_EQ(others_averaged, 1);
+  EXPECT_FLOAT_EQ(outcome.parameters[0], 1.5f);           // the mean of all is what it was
+  EXPECT_EQ(outcome.totals.messages, 1 + 1 + 1 + 2 + 4);  // violation, question, answer, means, last models
+  EXPECT_EQ(outcome.totals.bytes, Bytes{4 * (16 + 8) + 4 * 16});
+}
+
+// Two workers are all as soon as one has violated and the other has answered: the mean is then the reference, from
+// which neither has moved, and nothing more is sent.
+TEST(DynamicAveraging, TheMeanOfAllIsTheNewReference) {
+  const SimulatedRun setup{
+      .workers = 2,
+      .network_s = 0.25,
+      .learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
+          .shape = LearningRate::Shape::step, .peak = 1, .decay_steps = {Step{1}}, .decay_factor = 1e-12}),
+      .budget = {.steps = 9}};
+  // 6 and 14; the mean, at w = 1/2, 9.
+  EXPECT_EQ(setup.run(own_checks(8, 1)).totals.messages, 1 + 1 + 1 + 2 + 2);
+}
+
+// A slow worker holds up only those that wait for its model.
+TEST(DynamicAveraging, WhoIsNearTheReferenceWaitsForNobody) {
+  const SimulatedRun setup{.budget = {.steps = 4},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
+  const auto outcome = setup.run(own_checks(infinity, 1));
+  EXPECT_EQ(
+      to_seconds(start_time + outcome.totals.accounts[0][Activity::wait]) + 4,
+      to_seconds(outcome.totals.end) - to_seconds(start_time + outcome.totals.accounts[0][Activity::communicate]));
+  EXPECT_EQ(outcome.log.back(), "step 4 at 8.000 s: kept 3, dropped 0");
+  EXPECT_EQ(to_seconds(outcome.totals.end), 8.5);
+}
+
+TEST(DynamicAveraging, EndsWhereTheModelHasDiverged) {
+  const SimulatedRun setup{.rate = 1000, .budget = {.steps = 40}};
+  const auto outcome = setup.run(own_checks(1e9, 2));
+  EXPECT_FALSE(std::isfinite(outcome.parameters[0]));
+  EXPECT_GT(outcome.totals.messages, 3 + 5 * 6);  // averaged at every check
+}
+
+TEST(DynamicAveraging, EndsWithABudgetOfSeconds) {
+  const SimulatedRun setup{.budget = {.seconds = 10},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
+  for (const double threshold : {0.0, 2.0, infinity}) {
+    const auto outcome = setup.run(own_checks(threshold, 2));
+    EXPECT_GE(to_seconds(outcome.totals.end), 10);
+    EXPECT_LE(to_seconds(outcome.totals.end), 15);
+  }
+}
+
 TEST(DynamicAveraging, ReadsItsKeys) {
   const std::string name = "algorithm = \"dynamic-averaging\"\n";
   const auto reading = read_method(name + "threshold = 0.5\ncheck_every = 3");
   EXPECT_EQ(reading.faults, "");
   const SimulatedRun setup{.budget = {.steps = 12}};
-  EXPECT_EQ(steps_of(setup.run(*reading.algorithm)), steps_of(setup.run(above(0.5, 3))));
+  EXPECT_EQ(setup.run(*reading.algorithm).parameters, setup.run(own_checks(0.5, 3)).parameters);
+  const auto gathered = read_method(name + "threshold = 0.5\ncheck_every = 3\nchecks = \"gathered\"");
+  EXPECT_EQ(gathered.faults, "");
+  EXPECT_EQ(steps_of(setup.run(*gathered.algorithm)), steps_of(setup.run(above(0.5, 3))));
+  EXPECT_THAT(read_method(name + "threshold = 0.5\ncheck_every = 3\nmoments = \"average\"").faults,
+              HasSubstr("must be \"gathered\" where moments are not kept"));
   EXPECT_EQ(read_method(name + "threshold = inf\ncheck_every = 3").faults, "");
   EXPECT_THAT(read_method(name + "threshold = -1\ncheck_every = 0").faults,
               AllOf(HasSubstr("threshold = -1"), HasSubstr("check_every = 0")));

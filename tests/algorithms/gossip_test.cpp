@@ -60,7 +60,7 @@ class MixesBy : public Algorithm {
       worker.report_steps();
       gossip.publish_own();
     }
-    gossip.stop(listeners, at_the_end_[own]);
+    gossip.stop(listeners, {.weight = at_the_end_[own]});
   }
 
  private:

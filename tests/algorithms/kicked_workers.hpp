@@ -49,6 +49,9 @@ class WithLastModels : public Algorithm {
     models[static_cast<std::size_t>(worker.rank().value)].assign(values.begin(), values.end());
   }
 
+  void serve(Server& server) const override { algorithm_.serve(server); }
+  Traits traits() const override { return algorithm_.traits(); }
+
   mutable std::vector<std::vector<float>> models;
 
  private:

@@ -203,7 +203,8 @@ TEST(MethodValues, OfCodesAndGossipArriveAsWritten) {
   expect_same_run(coding + "code = \"stochastic\"\ncopies = 3\nthreshold_s = 9.5\nstraggler_share = 0.3",
                   CodedSgd(stochastic_code(4, {.copies = 3, .straggler_share = 0.3, .needed = 4}), LateWork::finish,
                            from_seconds(9.5)));
-  expect_same_run("algorithm = \"stochastic-gradient-push\"\noverlap_steps = 2", StochasticGradientPush(2));
+  expect_same_run("algorithm = \"stochastic-gradient-push\"\noverlap_steps = 2",
+                  StochasticGradientPush({.overlap_steps = 2}));
 }
 
 }  // namespace

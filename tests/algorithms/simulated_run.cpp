@@ -27,10 +27,17 @@ void SimulatedRun::Outcome::on_publish(const Publication& publication) {
   publications.push_back(publication);
   publications.back().model = nullptr;  // so that steps may go on in place
   publications.back().ensemble.clear();
+  publications.back().own.models.clear();
+}
+
+void SimulatedRun::Outcome::on_own_model(OwnModel&& model) {
+  own_states[model.step][model.worker] = std::exchange(model.model, nullptr);
+  own_models.push_back(std::move(model));
 }
 
 SimulatedRun::Outcome SimulatedRun::run(const Algorithm& algorithm) const {
   Outcome outcome;
+  outcome.own_models_every = own_models_every;
   Executor executor(threads);
   Training training(objective, optimizer ? optimizer : make_sgd({.momentum = momentum}), {}, executor);
   training.set_parameter_bytes(16);
@@ -70,6 +77,10 @@ SimulatedRun::Outcome SimulatedRun::run(const Algorithm& algorithm) const {
       outcome.buffers.assign(values.begin(), values.end());
     }
   }
+  for (const auto& [step, models] : outcome.own_states)
+    for (const auto& [worker, model] : models)
+      if (model) outcome.own_values[step][worker] = training.values(model);
+  outcome.own_states.clear();
   outcome.last = nullptr;
   outcome.last_members.clear();
   return outcome;

@@ -21,7 +21,7 @@ TEST(StochasticGradientPush, OneWorkerEqualsSgdBitForBit) {
   const SimulatedRun setup{.workers = 1, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
   const auto expected = setup.run(SyncSgd()).parameters;
   EXPECT_EQ(setup.run(StochasticGradientPush()).parameters, expected);
-  EXPECT_EQ(setup.run(StochasticGradientPush(Step{2})).parameters, expected);
+  EXPECT_EQ(setup.run(StochasticGradientPush({.overlap_steps = 2})).parameters, expected);
 }
 
 // As long as all messages are waited for every weight is 1, so mixing preserves the mean.
@@ -73,7 +73,7 @@ TEST(StochasticGradientPush, NeitherModelsNorWeightsAreLostOnTheWay) {
   for (const int overlap : {0, 1, 4})
     for (const int workers : {5, 8}) {
       const auto run = run_kicked({.workers = workers, .budget = {.steps = 23}, .delays = {exponential_delay(2.0)}},
-                                  StochasticGradientPush(Step{overlap}));
+                                  StochasticGradientPush({.overlap_steps = overlap}));
       for (const auto& model : run.models) EXPECT_NEAR(total(model), 1, 1e-5);
       for (const float value : run.outcome.parameters) EXPECT_NEAR(value, 1.0 / workers, 1e-6);
       expect_exact_accounts(run.outcome);
@@ -91,26 +91,58 @@ TEST(StochasticGradientPush, WorkersWhoseDataEndWithTheBudgetAreInTheMean) {
 }
 
 TEST(StochasticGradientPush, WithOverlapWeightsFollowTheMessages) {
-  // Worker 0 takes 1 s per step, worker 1 3 s; messages take 0.5 s. Worker 0 sends 1/2, 1/4 and 1/8 of e_0 at 1, 2
-  // and 3 s, and waits after its third step for worker 1's first message, which comes at 3.5 s. The others come at
-  // 6.5 and 9.5 s; it takes them in before the end.
+  // A message in every second step. Worker 0 takes 1 s per step, worker 1 3 s; messages take 0.5 s. Worker 0 sends 1/2
+  // of e_0 at 1 s and 1/4 at 3 s, and then waits for worker 1's first message, which comes at 3.5 s. The second one
+  // comes at 9.5 s; it takes it in before the end.
   const SimulatedRun setup{
       .workers = 2, .budget = {.steps = 3}, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 2.0})}};
-  const auto run = run_kicked(setup, StochasticGradientPush(Step{2}));
+  const auto run = run_kicked(setup, StochasticGradientPush({.overlap_steps = 2}));
   EXPECT_EQ(run.outcome.log, (std::vector<std::string>{
                                  "step 1 at 3.000 s: kept 2, dropped 0",
                                  "step 2 at 6.000 s: kept 2, dropped 0",
                                  "step 3 at 9.000 s: kept 2, dropped 0",
                              }));
-  // Worker 1 at 3 s: sends 1/2 e_1, keeps as much and has got 1/2 + 1/4 of e_0; at 6 s sends half of that, 1/4 e_1 +
-  // 3/8 e_0, and takes in the last 1/8 e_0; at 9 s it sends half, 1/8 e_1 + 1/4 e_0. Worker 0 kept 1/8 e_0.
-  const std::vector<float> x0 = {1.0f / 8 + 3.0f / 8 + 1.0f / 4, 1.0f / 2 + 1.0f / 4 + 1.0f / 8};
-  const std::vector<float> x1 = {1.0f / 4, 1.0f / 8};
+  EXPECT_EQ(run.outcome.totals.messages, 2 + 2 + 1);
+  // Worker 1 at 3 s: sends 1/2 e_1, keeps as much and has got 1/2 e_0; at 6 s it has got 1/4 e_0 more; at 9 s it sends
+  // half of that, 1/4 e_1 + 3/8 e_0. Worker 0 has kept 1/4 e_0 and got 1/2 e_1 before.
+  const std::vector<float> x0 = {1.0f / 4 + 3.0f / 8, 1.0f / 2 + 1.0f / 4};
+  const std::vector<float> x1 = {3.0f / 8, 1.0f / 4};
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_FLOAT_EQ(run.models[0][i], x0[i] / (x0[0] + x0[1]));
     EXPECT_FLOAT_EQ(run.models[1][i], x1[i] / (x1[0] + x1[1]));
     EXPECT_FLOAT_EQ(run.outcome.parameters[i], 0.5f);
   }
+}
+
+// The released code's form, with equal workers: an exchange is over when the next step begins, or, where messages take
+// longer than a step, after the one that tau allows. Steps of 1 s.
+TEST(StochasticGradientPush, AsReleasedOneMessageIsUnderWayAtATime) {
+  const auto run = [](double message_s, int overlap) {
+    const SimulatedRun setup{.workers = 2, .network_s = message_s, .budget = {.steps = 12}, .objective = nullptr};
+    return setup.run(StochasticGradientPush({.overlap_steps = overlap, .overlap = PushOptions::Overlap::released}));
+  };
+  const auto sent = [](const SimulatedRun::Outcome& outcome) { return outcome.totals.messages; };
+  // At the end one with worker 1's model, and worker 0's farewell.
+  EXPECT_EQ(sent(run(0.5, 1)), 2 * 12 + 2);
+  EXPECT_EQ(run(0.5, 1).log.back(), "step 12 at 12.000 s: kept 2, dropped 0");
+  EXPECT_EQ(sent(run(1.5, 1)), 2 * 12 + 2);  // each step waits half a second
+  EXPECT_EQ(run(1.5, 1).log.back(), "step 12 at 17.500 s: kept 2, dropped 0");
+  EXPECT_EQ(sent(run(1.5, 2)), 2 * 6 + 2);  // there after two steps
+  EXPECT_EQ(run(1.5, 2).log.back(), "step 12 at 12.000 s: kept 2, dropped 0");
+  EXPECT_EQ(sent(run(0.5, 5)), 2 * 12 + 2);  // there after one
+}
+
+TEST(StochasticGradientPush, AsReleasedTheRunEndsHoweverUnlikeTheWorkersAre) {
+  for (const int workers : {2, 5, 8})
+    for (const int overlap : {1, 3}) {
+      const SimulatedRun setup{
+          .workers = workers, .budget = {.steps = 25}, .delays = {exponential_delay(2.0)}, .objective = nullptr};
+      const auto outcome =
+          setup.run(StochasticGradientPush({.overlap_steps = overlap, .overlap = PushOptions::Overlap::released}));
+      EXPECT_EQ(outcome.totals.kept, (std::vector<std::int64_t>(static_cast<std::size_t>(workers), 25)));
+      EXPECT_EQ(outcome.published, Step{25});
+      expect_exact_accounts(outcome);
+    }
 }
 
 TEST(StochasticGradientPush, AStepWaitsForItsMessageUnlessTheyOverlap) {
@@ -122,7 +154,7 @@ TEST(StochasticGradientPush, AStepWaitsForItsMessageUnlessTheyOverlap) {
                              "step 3 at 4.500 s: kept 2, dropped 0",
                          }));
   EXPECT_EQ(to_seconds(waiting.totals.end), 5.0);
-  const auto overlapping = setup.run(StochasticGradientPush(Step{1}));
+  const auto overlapping = setup.run(StochasticGradientPush({.overlap_steps = 1}));
   EXPECT_EQ(overlapping.log.back(), "step 3 at 3.000 s: kept 2, dropped 0");
   EXPECT_EQ(to_seconds(overlapping.totals.end), 4.0);  // the last message comes at 3.5 s, then the last model
   expect_exact_accounts(overlapping);
@@ -143,7 +175,7 @@ TEST(StochasticGradientPush, TheOthersGoOnWithoutAWorkerThatHasLeft) {
       data_of[leaver] = Step{4};
       const auto run =
           run_kicked({.workers = 6, .budget = {.steps = 60}, .delays = {exponential_delay(0.5)}, .data_of = data_of},
-                     StochasticGradientPush(Step{overlap}));
+                     StochasticGradientPush({.overlap_steps = overlap}));
       for (std::size_t worker = 0; worker < 6; ++worker) {
         EXPECT_EQ(run.outcome.totals.kept[worker], worker == leaver ? 4 : 60);
         EXPECT_NEAR(total(run.models[worker]), 1, 1e-5);
@@ -178,7 +210,7 @@ TEST(StochasticGradientPush, ABudgetOfSecondsEndsForAll) {
       delay_s[static_cast<std::size_t>(slow)] = 1;
       const SimulatedRun setup{
           .workers = 5, .budget = {.seconds = 20}, .delays = {std::make_shared<DelayOfWorker>(delay_s)}};
-      const auto outcome = setup.run(StochasticGradientPush(Step{overlap}));
+      const auto outcome = setup.run(StochasticGradientPush({.overlap_steps = overlap}));
       EXPECT_GE(to_seconds(outcome.totals.end), 20);
       EXPECT_LE(to_seconds(outcome.totals.end), 24);
       expect_exact_accounts(outcome);
@@ -190,6 +222,10 @@ TEST(StochasticGradientPushSettings, TheOverlapIsRead) {
   EXPECT_EQ(read_method("algorithm = \"stochastic-gradient-push\"\noverlap_steps = 2").faults, "");
   EXPECT_THAT(read_method("algorithm = \"stochastic-gradient-push\"\noverlap_steps = -1").faults,
               testing::HasSubstr("overlap_steps = -1; must be"));
+  EXPECT_EQ(read_method("algorithm = \"stochastic-gradient-push\"\noverlap_steps = 2\noverlap = \"released\"").faults,
+            "");
+  EXPECT_THAT(read_method("algorithm = \"stochastic-gradient-push\"\noverlap = \"released\"").faults,
+              testing::HasSubstr("overlap = \"released\"; needs overlap_steps of at least 1"));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ void DecentralizedSgdAgainstPlainLoops(benchmark::State& state) {
   against_plain_loops(state, DecentralizedSgd(), 1, 32, 32, 0.85);
 }
 void GradientPushAgainstPlainLoops(benchmark::State& state) {
-  against_plain_loops(state, StochasticGradientPush(Step{0}), 1, 32, 32, 0.85);
+  against_plain_loops(state, StochasticGradientPush({.overlap_steps = 0}), 1, 32, 32, 0.85);
 }
 // An exchange every `range` steps.
 void ElasticAveragingAgainstPlainLoops(benchmark::State& state) {

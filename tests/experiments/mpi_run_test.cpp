@@ -70,6 +70,40 @@ TEST_F(MpiRun, RowsAndModelsComeTogetherWhoeverRecordsThem) {
   }
 }
 
+// Of the processes' own models the mean is made after the run: what is evaluated is what the simulated cluster has.
+TEST_F(MpiRun, ModelsThatWorkersHaveOfTheirOwnAreEvaluatedTogether) {
+  const std::string file = write("e.toml", with_servers);
+  const auto numbers_of = [&](const std::string& table, std::size_t column) {
+    std::istringstream lines(read(run_directory() / table));
+    std::vector<double> numbers;
+    std::string line, cell;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) {
+      std::istringstream cells(line);
+      for (std::size_t i = 0; i <= column; ++i) std::getline(cells, cell, ',');
+      numbers.push_back(std::stod(cell));
+    }
+    return numbers;
+  };
+  for (const std::string evaluated : {"average", "own"}) {
+    const std::string command = "run " + file + " --quiet --results results cluster.workers=3 " +
+                                "\"methods=[{algorithm='decentralized-sgd',evaluated='" + evaluated + "'}]\"";
+    std::vector<std::vector<double>> losses, distances;
+    for (const int ranks : {1, 3}) {
+      const auto outcome = syncopate(command + (ranks == 1 ? " --cluster simulated" : ""), ranks);
+      ASSERT_EQ(outcome.status, 0) << outcome.err;
+      EXPECT_THAT(steps_of("metrics.csv"), ElementsAre(0, 3, 6));
+      losses.push_back(numbers_of("metrics.csv", 4));
+      distances.push_back(numbers_of("measurements.csv", 3));
+      std::filesystem::remove_all(directory / "results");
+    }
+    ASSERT_EQ(distances[0].size(), 2u);
+    ASSERT_EQ(distances[1].size(), 2u);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(losses[1][i], losses[0][i], 1e-5 * losses[0][i]) << evaluated;
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(distances[1][i], distances[0][i], 1e-4 * distances[0][i]);
+  }
+}
+
 // No arithmetic fits into a nanosecond; that of a small quadratic fits into half a second.
 TEST_F(MpiRun, ARunWhoseArithmeticDoesNotFitIntoItsTimesSaysSo) {
   const std::string file = write("e.toml", with_servers);

@@ -40,6 +40,7 @@ inline std::string totals_text(const RunTotals& totals) {
 inline std::string results_text(const syncopate::Run& run, const Outcome& outcome) {
   if (!outcome.failure.empty()) return "failed: " + outcome.failure;
   std::string text = metrics_csv(outcome.recording.metrics) + steps_csv(outcome.recording.rows);
+  if (!outcome.recording.measurements.empty()) text += measurements_csv(outcome.recording.measurements);
   text += totals_text(*outcome.totals);
   if (const auto target = summarise(run, outcome).time_to_target)
     text += fmt::format("target at step {} after {} s\n", target->step.value_or(-1), target->time_s.value_or(-1));

@@ -47,6 +47,9 @@ struct Message {
   static Message of_difference(Step version, ModelStatePtr difference) {
     return {.step = version, .model = std::move(difference), .kind = Kind::difference};
   }
+  static Message note(Step step, std::vector<double> numbers = {}) {
+    return {.step = step, .kind = Kind::note, .numbers = std::move(numbers)};
+  }
   static Message request() { return {.kind = Kind::request}; }
   static Message request_after(Step version) { return {.step = version, .kind = Kind::request_after}; }
   static Message farewell() { return {.kind = Kind::farewell}; }

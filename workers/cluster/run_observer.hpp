@@ -10,10 +10,36 @@
 
 namespace syncopate {
 
+// What is evaluated where each worker has a model of its own and nobody that of all.
+enum class OwnModels {
+  mean,  // their mean
+  each,  // every one; what is reported is the mean of the results
+};
+
+// "These are the models of all workers now."
+struct ModelsOfWorkers {
+  std::vector<WeightedState> models{};  // in the order of the ranks
+  OwnModels evaluated = OwnModels::mean;
+};
+
+// "This is my model now." A worker's, after a step.
+struct OwnModel {
+  Rank worker{};
+  ModelStatePtr model{};  // null in time-only runs
+  double weight = 1;      // among all
+  OwnModels evaluated = OwnModels::mean;
+  Step step{};
+  Time time{};
+  std::int64_t samples = 0;
+  Bytes bytes{};
+  double learning_rate = 0;
+};
+
 // "This is the global model now."
 struct Publication {
   ModelStatePtr model{};                    // null in time-only runs
   std::vector<ModelStatePtr> ensemble{};    // if not empty: evaluate the mean of their predictions instead
+  ModelsOfWorkers own{};                    // if not empty: whose mean `model` is
   std::vector<MicroBatch> recalibration{};  // if not empty: estimate BatchNorm statistics on these before evaluating
   Step step{};                              // in steps of the experiment file
   Time time{};
@@ -30,6 +56,17 @@ class RunObserver {
   virtual void on_row(const StepRow& row) = 0;
   // Costs no time on either clock.
   virtual void on_publish(const Publication& publication) = 0;
+
+  // After this step, of each worker or a server: on the simulated cluster alone.
+  virtual bool wants_step_gradient(Step) const { return false; }
+  virtual void on_step_gradient(Step, Time, const Gradient&) {}
+  virtual bool wants_worker_models(Step) const { return false; }
+  virtual void on_worker_model(OwnModel&&) {}
+
+  // Where workers have models of their own. Under MPI the observer of each worker's process is told of its own alone.
+  virtual bool wants_own_models(Step) const { return false; }  // after this step, of each worker
+  virtual void on_own_model(OwnModel&&) {}
+  virtual void on_own_models_end(Rank) {}  // this worker has no further ones
 };
 
 }  // namespace syncopate

@@ -40,6 +40,8 @@ class Quadratic : public Objective {
   EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                           std::int64_t end) const override;
   bool has_accuracy() const override { return false; }
+  std::vector<double> derivative(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                                 std::int64_t end, std::span<const double> direction) const override;
 
   const std::vector<double>& curvatures() const { return curvatures_; }
   const std::vector<double>& optimum() const { return optimum_; }

@@ -46,6 +46,8 @@ class TorchObjective : public Objective {
                           std::int64_t end) const override;
   EvaluationSums evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const> buffers,
                                    Split split, std::int64_t begin, std::int64_t end) const override;
+  std::vector<double> derivative(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                                 std::int64_t end, std::span<const double> direction) const override;
   std::vector<float> batch_statistics(const float* parameters,
                                       std::span<const MicroBatch> micro_batches) const override;
 

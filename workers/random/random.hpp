@@ -32,6 +32,7 @@ enum class Purpose : std::uint8_t {
   mixup = 16,              // which samples of a micro-batch are mixed, and how much
   validation = 17,         // which training samples nothing is trained on
   masking = 21,            // which tokens of texts are hidden
+  measurement = 25,        // directions in which a model is measured
 };
 
 // One stream of uniform numbers: everything but the index.

@@ -64,6 +64,18 @@ Evaluation evaluation_of(std::span<const Part> parts, bool has_accuracy) {
 
 }  // namespace
 
+Evaluation mean_of(std::span<const Evaluation> evaluations) {
+  const auto count = static_cast<double>(evaluations.size());
+  Evaluation mean;
+  for (const Evaluation& each : evaluations) {
+    mean.test_loss += each.test_loss / count;
+    mean.test_accuracy += each.test_accuracy / count;
+    mean.train_loss += each.train_loss / count;
+    mean.finite &= each.finite;
+  }
+  return mean;
+}
+
 void Training::evaluate(std::vector<ModelStatePtr> states, std::function<void(const Evaluation&)> done) {
   assert(objective_ && !states.empty());
   constexpr std::int64_t part_samples = 2000;
@@ -87,6 +99,27 @@ void Training::evaluate(std::vector<ModelStatePtr> states, std::function<void(co
         executor_.submit([this, members, parts, i] { evaluate_part(*objective_, *members, (*parts)[i]); }, inputs));
   executor_.submit([this, parts, done = std::move(done)] { done(evaluation_of(*parts, objective_->has_accuracy())); },
                    tasks);
+}
+
+void Training::measure_spread(std::vector<WeightedState> states, std::function<void(double)> done) {
+  assert(objective_ && !states.empty());
+  std::vector<std::shared_ptr<Task>> inputs;
+  for (const WeightedState& each : states) inputs.push_back(producer(each.state->parameters));
+  executor_.submit(
+      [size = objective_->parameters(), states = std::move(states), done = std::move(done)] {
+        double weights = 0, squares = 0;
+        for (const WeightedState& each : states) weights += each.weight;
+        std::vector<std::pair<double, const float*>> models;
+        for (const WeightedState& each : states)
+          models.emplace_back(each.weight / weights, each.state->parameters->value.data());
+        for (std::size_t i = 0; i < size; ++i) {
+          double mean = 0;
+          for (const auto& [weight, values] : models) mean += weight * static_cast<double>(values[i]);
+          for (const auto& [weight, values] : models) squares += (values[i] - mean) * (values[i] - mean);
+        }
+        done(std::sqrt(squares / static_cast<double>(states.size())));
+      },
+      inputs);
 }
 
 ModelStatePtr Training::recalibrated(const ModelStatePtr& state, std::span<const MicroBatch> micro_batches) {

@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <cmath>
+#include <stdexcept>
 
 namespace syncopate {
 
@@ -28,5 +29,10 @@ EvaluationSums Objective::evaluate_ensemble(std::span<const float* const> parame
 }
 
 std::vector<float> Objective::batch_statistics(const float*, std::span<const MicroBatch>) const { return {}; }
+
+std::vector<double> Objective::derivative(const float*, const float*, Split, std::int64_t, std::int64_t,
+                                          std::span<const double>) const {
+  throw std::logic_error("this objective has no derivatives of its evaluation");
+}
 
 }  // namespace syncopate

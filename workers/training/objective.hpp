@@ -103,6 +103,12 @@ class Objective {
                                            std::span<const float* const> buffers, Split split, std::int64_t begin,
                                            std::int64_t end) const;
 
+  // The gradient of the sum of the samples' losses, as evaluate has it: with running statistics, without anything
+  // random and without smoothing. With a direction (P,): the product of that sum's Hessian and the direction. In double
+  // precision, (P,). By default std::logic_error.
+  virtual std::vector<double> derivative(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                                         std::int64_t end, std::span<const double> direction) const;
+
   // Normalisation statistics of the micro-batches themselves, at parameters (P,): the mean over them of
   // each one's mean and (unbiased) variance. (buffers(),); empty where the model has none.
   virtual std::vector<float> batch_statistics(const float* parameters, std::span<const MicroBatch> micro_batches) const;

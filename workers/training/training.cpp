@@ -37,6 +37,13 @@ Gradient Training::share(const Gradient& gradient) {
   return shared *= scale;
 }
 
+void Training::set_statistics(const Gradient& shared, std::int64_t micro_batches) {
+  if (!objective_) return;
+  assert(shared.terms().size() == 1 && shared.terms().front().sum);
+  auto& count = shared.terms().front().sum->micro_batches;
+  if (count != micro_batches) count = micro_batches;  // the first who says so; others may read it by then
+}
+
 ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, double learning_rate, Slice slice) {
   if (!objective_) return nullptr;
   double scale = 1;

@@ -47,6 +47,28 @@ struct Evaluation {
   double validation_accuracy = std::numeric_limits<double>::quiet_NaN();
 };
 
+// What a model is measured by beside its losses, each where it is asked for.
+struct ModelMeasures {
+  std::optional<double> gradient_norm{};
+  std::optional<double> largest_eigenvalue{};
+  std::optional<double> hessian_trace{};
+  std::optional<double> parameter_norm{};  // with one of the two before: normalised layers scale them by its square
+};
+struct MeasureOptions {
+  bool gradient_norm = false;
+  bool largest_eigenvalue = false;
+  bool hessian_trace = false;
+  std::int64_t samples = 1000;  // the first of the training set
+  int most_products = 100;      // of the Hessian, for each of the two
+  double tolerance = 1e-3;      // of both, relative to what they are
+  std::uint64_t seed = 0;
+
+  bool any() const { return gradient_norm || largest_eigenvalue || hessian_trace; }
+};
+
+// Of several models' evaluations; finite if all are.
+Evaluation mean_of(std::span<const Evaluation> evaluations);
+
 class Training {
  public:
   struct Options {
@@ -97,12 +119,25 @@ class Training {
   // L2 distance of the parameters; waits for the arithmetic. NaN in time-only runs.
   double distance(const ModelStatePtr& a, const ModelStatePtr& b);
 
+  // Calls `done` from an executor thread with the root of the mean squared L2 distance of the models' parameters from
+  // their weighted mean.
+  void measure_spread(std::vector<WeightedState> states, std::function<void(double)> done);
+
+  // Calls `done` from an executor thread: of the mean loss over the first training samples.
+  void measure(const ModelStatePtr& state, const MeasureOptions& options,
+               std::function<void(const ModelMeasures&)> done);
+  // The same with the L2 norm of a gradient.
+  void measure_norm(const Gradient& gradient, std::function<void(double)> done);
+
   // State of `self` with the parameters (and buffers) of `other`: what a worker does that adopts a model.
   ModelStatePtr adopt(const ModelStatePtr& self, const ModelStatePtr& other);
 
   // Calls `done` from an executor thread when the evaluation exists. Evaluations end in any order.
   // Several states: an ensemble, whose prediction is the mean of its members' probabilities.
   void evaluate(std::vector<ModelStatePtr> states, std::function<void(const Evaluation&)> done);
+
+  // Says of how many micro-batches a shared sum has normalisation statistics, where these are not those that it counts.
+  void set_statistics(const Gradient& shared, std::int64_t micro_batches);
 
   // Waits for the arithmetic. Values (P,).
   std::vector<float> values(const ModelStatePtr& state);

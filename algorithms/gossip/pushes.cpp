@@ -1,0 +1,63 @@
+#include "algorithms/gossip/pushes.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+namespace syncopate {
+
+void Pushes::send() {
+  begun_at_ = worker_.step();
+  const Step exchange = sent_;
+  ++sent_;
+  const Rank receiver = graph_.receiver(worker_.rank(), exchange);
+  if (gossip_.has_stopped(receiver)) return;
+  weight_ /= 2;
+  worker_.send(receiver, Message::of_model(exchange, worker_.model(), {weight_}));
+}
+
+void Pushes::check_weight(double least) const {
+  if (weight_ >= least) return;
+  worker_.fail(fmt::format(
+      "worker {} has a weight of {:.2g} left and could only diverge: too many of those who send to it have left",
+      worker_.rank().value, weight_));
+}
+
+void Pushes::take(const Message& message) {
+  taken_.insert(message.step);
+  received_[message.step] = {message.numbers.front(), message.model};
+}
+
+void Pushes::take_what_has_come() {
+  for (const auto& message : gossip_.receive_what_has_come()) take(*message);
+}
+
+void Pushes::take_before(Step exchange) {
+  for (; next_ < exchange; ++next_)
+    while (taken_.erase(next_) == 0) {
+      const auto message = gossip_.receive_from(graph_.sender(worker_.rank(), next_));
+      if (!message) break;  // its sender has stopped
+      take(*message);
+    }
+}
+
+bool Pushes::has(Step exchange) const {
+  return exchange < next_ || taken_.contains(exchange) || gossip_.has_stopped(graph_.sender(worker_.rank(), exchange));
+}
+
+void Pushes::mix_before(Step exchange) {
+  std::vector<WeightedState> terms = {{weight_, worker_.model()}};
+  while (!received_.empty() && received_.begin()->first < exchange)
+    terms.push_back(std::move(received_.extract(received_.begin()).mapped()));
+  if (terms.size() == 1) return;
+  const WeightedState mean = gossip_.mean(std::move(terms));
+  worker_.set_model(mean.state);
+  weight_ = mean.weight;
+}
+
+void Pushes::mix_all() {
+  if (!received_.empty()) mix_before(received_.rbegin()->first + 1);
+}
+
+}  // namespace syncopate

@@ -1,0 +1,183 @@
+#include "workers/training/curvature.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "tests/workers/engine.hpp"
+#include "workers/datasets/gaussian_mixture.hpp"
+#include "workers/models/architectures.hpp"
+#include "workers/models/quadratic.hpp"
+#include "workers/models/torch_objective.hpp"
+
+namespace syncopate {
+namespace {
+
+HessianProduct diagonal(std::vector<double> values) {
+  return [values = std::move(values)](std::span<const double> vector) {
+    std::vector<double> product(vector.begin(), vector.end());
+    for (std::size_t i = 0; i < product.size(); ++i) product[i] *= values[i];
+    return product;
+  };
+}
+
+constexpr CurvatureOptions precise{.most_products = 5000, .tolerance = 1e-12};
+
+TEST(Curvature, OfADiagonalMatrixIsItsEntries) {
+  EXPECT_NEAR(largest_eigenvalue(4, diagonal({0.5, 3, 1, 2}), precise), 3, 1e-6);
+  EXPECT_NEAR(largest_eigenvalue(3, diagonal({-5, 3, 1}), precise), 3, 1e-6);  // not that of the largest magnitude
+  EXPECT_NEAR(largest_eigenvalue(3, diagonal({-5, -3, -4}), precise), -3, 1e-6);
+  EXPECT_EQ(largest_eigenvalue(3, diagonal({0, 0, 0}), precise), 0);
+  int draws = 0;
+  const auto counted = [&, product = diagonal({0.5, -3, 1, 2})](std::span<const double> vector) {
+    ++draws;
+    return product(vector);
+  };
+  EXPECT_DOUBLE_EQ(hessian_trace(4, counted, {}), 0.5);
+  EXPECT_EQ(draws, 2);  // the second one says that nothing changes
+}
+
+// The variance of a draw is twice the sum of the squares beside the diagonal.
+TEST(Curvature, TheTraceOfAFullMatrixIsEstimatedWithinItsDeviation) {
+  constexpr std::size_t size = 20;
+  const auto entry = [](std::size_t i, std::size_t j) { return 1.0 / static_cast<double>(1 + i + j); };
+  const auto product = [&](std::span<const double> vector) {
+    std::vector<double> result(size);
+    for (std::size_t i = 0; i < size; ++i)
+      for (std::size_t j = 0; j < size; ++j) result[i] += entry(i, j) * vector[j];
+    return result;
+  };
+  double trace = 0, beside = 0;
+  for (std::size_t i = 0; i < size; ++i)
+    for (std::size_t j = 0; j < size; ++j)
+      (i == j ? trace : beside) += i == j ? entry(i, i) : entry(i, j) * entry(i, j);
+  constexpr int draws = 4000;
+  EXPECT_NEAR(hessian_trace(size, product, {.most_products = draws, .tolerance = 0}), trace,
+              4 * std::sqrt(2 * beside / draws));
+}
+
+TEST(Curvature, StopsAtItsToleranceAndAtMostAfterSoManyProducts) {
+  int products = 0;
+  const auto counted = [&, product = diagonal({1, 0.999})](std::span<const double> vector) {
+    ++products;
+    return product(vector);
+  };
+  largest_eigenvalue(2, counted, {.most_products = 7, .tolerance = 0});
+  EXPECT_EQ(products, 7);
+  products = 0;
+  largest_eigenvalue(2, counted, {.most_products = 1000, .tolerance = 0.1});
+  EXPECT_LE(products, 3);
+}
+
+ModelMeasures measured(Training& training, const ModelStatePtr& state, MeasureOptions options) {
+  options.gradient_norm = options.largest_eigenvalue = options.hessian_trace = true;
+  ModelMeasures result;
+  training.measure(state, options, [&](const ModelMeasures& measures) { result = measures; });
+  training.executor().wait_all();
+  return result;
+}
+
+TEST(Curvature, OfTheQuadraticIsKnown) {
+  const auto quadratic = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 10, .condition = 50}, 3);
+  Executor executor(1);
+  Training training(quadratic, make_sgd({}), {}, executor);
+  const ModelStatePtr state = training.initial_state();
+  const auto values = training.values(state);
+  double trace = 0, squares = 0, of_parameters = 0;
+  for (std::size_t i = 0; i < 10; ++i) {
+    const double slope = quadratic->curvatures()[i] * (values[i] - quadratic->optimum()[i]);
+    trace += quadratic->curvatures()[i];
+    squares += slope * slope;
+    of_parameters += static_cast<double>(values[i]) * values[i];
+  }
+  const ModelMeasures found = measured(training, state, {.most_products = 1000, .tolerance = 1e-10});
+  EXPECT_NEAR(*found.largest_eigenvalue, 1, 1e-6);
+  EXPECT_NEAR(*found.hessian_trace, trace, 1e-9);
+  EXPECT_NEAR(*found.gradient_norm, std::sqrt(squares), 1e-6);
+  EXPECT_NEAR(*found.parameter_norm, std::sqrt(of_parameters), 1e-6);
+}
+
+// Gradient descent goes down at a rate below 2 / the largest eigenvalue and up above it.
+TEST(Curvature, SaysAtWhatRateGradientDescentIsStable) {
+  const auto quadratic = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 10, .condition = 50, .noise = 0}, 3);
+  Executor executor(1);
+  Training training(quadratic, make_sgd({}), {}, executor);
+  const double largest =
+      *measured(training, training.initial_state(), {.most_products = 1000, .tolerance = 1e-8}).largest_eigenvalue;
+  for (const double part : {0.95, 1.05}) {
+    ModelStatePtr state = training.initial_state();
+    const auto loss = [&] {
+      return quadratic->evaluate(training.values(state).data(), nullptr, Split::train, 0, 1).loss;
+    };
+    const double before = loss();
+    for (int step = 0; step < 200; ++step)
+      state = training.descend(state, Gradient(state, MicroBatch{Rank{0}, step, 0}, {}), part * 2 / largest);
+    EXPECT_EQ(loss() < before, part < 1) << loss() << " from " << before;
+  }
+}
+
+// Softmax regression: H = mean of (diag(p) - p p^T) (x) (x, 1)(x, 1)^T, in double precision.
+TEST(Curvature, OfSoftmaxRegressionIsThatOfItsFormula) {
+  constexpr std::size_t classes = 3, features = 4, samples = 50, size = classes * (features + 1);
+  const auto dataset = make_gaussian_mixture({.classes = classes, .dimension = features, .train = 60, .test = 10}, 5);
+  const auto objective = std::make_shared<TorchObjective>(linear_network(dataset->size().shape, classes), dataset,
+                                                          SamplerOptions{.samples = 60, .micro_batch_size = 4}, 32,
+                                                          0.1);  // smoothing has no part in it
+  Executor executor(1);
+  Training training(objective, make_sgd({}), {}, executor);
+  const ModelStatePtr state = training.initial_state();
+  const std::vector<float> theta = training.values(state);
+  std::vector<std::uint32_t> numbers(samples);
+  for (std::size_t i = 0; i < samples; ++i) numbers[i] = static_cast<std::uint32_t>(i);
+  std::vector<float> inputs(samples * features);
+  std::vector<std::int64_t> labels(samples);
+  dataset->gather(Split::train, numbers, inputs.data(), labels.data());
+
+  std::vector<double> hessian(size * size), gradient(size);
+  const auto place = [](std::size_t k, std::size_t f) {
+    return f < features ? k * features + f : classes * features + k;
+  };
+  for (std::size_t s = 0; s < samples; ++s) {
+    std::vector<double> x(inputs.begin() + static_cast<std::ptrdiff_t>(s * features),
+                          inputs.begin() + static_cast<std::ptrdiff_t>((s + 1) * features));
+    x.push_back(1);
+    std::vector<double> p(classes);
+    double sum = 0;
+    for (std::size_t k = 0; k < classes; ++k) {
+      double logit = 0;
+      for (std::size_t f = 0; f <= features; ++f) logit += theta[place(k, f)] * x[f];
+      sum += p[k] = std::exp(logit);
+    }
+    for (double& probability : p) probability /= sum;
+    for (std::size_t k = 0; k < classes; ++k)
+      for (std::size_t f = 0; f <= features; ++f) {
+        gradient[place(k, f)] += (p[k] - (static_cast<std::size_t>(labels[s]) == k)) * x[f] / samples;
+        for (std::size_t l = 0; l < classes; ++l)
+          for (std::size_t g = 0; g <= features; ++g)
+            hessian[place(k, f) * size + place(l, g)] += ((k == l) * p[k] - p[k] * p[l]) * x[f] * x[g] / samples;
+      }
+  }
+  double trace = 0, squares = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    trace += hessian[i * size + i];
+    squares += gradient[i] * gradient[i];
+  }
+  const auto product = [&](std::span<const double> vector) {
+    std::vector<double> result(size);
+    for (std::size_t i = 0; i < size; ++i)
+      for (std::size_t j = 0; j < size; ++j) result[i] += hessian[i * size + j] * vector[j];
+    return result;
+  };
+  const MeasureOptions options{.samples = samples, .most_products = 3000, .tolerance = 0};
+  const CurvatureOptions same{.most_products = options.most_products, .tolerance = 0};
+  const ModelMeasures found = measured(training, state, options);
+  EXPECT_NEAR(*found.gradient_norm, std::sqrt(squares), 1e-6 * std::sqrt(squares));
+  EXPECT_NEAR(*found.largest_eigenvalue, largest_eigenvalue(size, product, same), 1e-6 * *found.largest_eigenvalue);
+  EXPECT_NEAR(*found.hessian_trace, hessian_trace(size, product, same), 1e-6 * trace);
+  EXPECT_NEAR(*found.hessian_trace, trace, 0.05 * trace);
+}
+
+}  // namespace
+}  // namespace syncopate
