@@ -1,6 +1,7 @@
 // What a worker does together with the others, and what it brings to the rows that come of it.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "workers/worker.hpp"
@@ -18,9 +19,11 @@ Contribution Worker::contribution_with(const Gradient& gradient, std::optional<s
 
 void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here at) {
   const Contribution contribution = contribution_with(gradient, options.planned);
-  auto count = static_cast<double>(gradient.micro_batches());  // which the network carries; the sum knows its own
-  const std::span<double> counts(&count, options.is_counted ? 1 : 0);
+  // Which the network carries; the sum knows how many it counts.
+  auto count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
+  const std::span<double> counts(&count, options.is_counted || options.with_statistics ? 1 : 0);
   agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at});
+  if (options.with_statistics) context_.training.set_statistics(gradient, std::llround(count));
   check_progress();
   recovery_.reset();
 }

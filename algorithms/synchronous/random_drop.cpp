@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
+#include <optional>
 
 #include "algorithms/synchronous/sync_sgd.hpp"
 
@@ -12,8 +12,12 @@ void RandomDrop::run(Worker& worker) const {
   while (worker.budget_left()) {
     Gradient sum = worker.compute_step_gradient();
     const bool dropped = worker.step() >= from_step_ && worker.uniform(worker.step()) < rate_;
-    if (dropped) worker.discard(std::exchange(sum, {}));
-    worker.all_reduce_sum(sum);
+    if (dropped) worker.discard(sum);
+    if (dropped && statistics_ == Statistics::of_all) sum.keep_statistics_alone();
+    if (dropped && statistics_ == Statistics::of_kept) sum = {};
+    SumOptions options;
+    if (statistics_ == Statistics::of_all) options.with_statistics = worker.micro_batches();
+    worker.all_reduce_sum(sum, options);
     worker.descend(sum / (worker.size() * worker.micro_batches()));
     worker.publish();
   }
@@ -33,19 +37,25 @@ Forecast RandomDrop::forecast(const PredictionInput& input) const {
 }
 
 std::unique_ptr<Algorithm> make_random_drop(Settings& settings, const AlgorithmContext& context) {
+  using Statistics = RandomDrop::Statistics;
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const double rate = settings.number({"drop_rate", "How likely a worker's batch is to be left out."},
                                       Range{.low = 0, .high = 1, .high_open = true});
-  Step from{};
-  if (const auto epoch = settings.optional_integer(
-          {"from_epoch", "The first epoch in which batches are left out, instead of from_step.", "epochs"}, 0, most)) {
-    if (!context.has_epochs) settings.fault("from_epoch", "needs a data set; without one, give from_step");
-    if (context.steps_per_epoch) from = Step{*epoch * context.steps_per_epoch->value()};
-    if (settings.has("from_step")) settings.fault("from_step", "must not be given together with from_epoch");
-  } else {
-    from = settings.integer({"from_step", "The first step in which batches are left out.", "steps"}, 0, most, 0);
-  }
-  return std::make_unique<RandomDrop>(rate, from);
+  const Statistics statistics = settings.choice(
+      {"statistics", "Which batches BatchNorm statistics see: those kept alone, or all, dropped ones run forward."},
+      {{"kept", Statistics::of_kept}, {"all", Statistics::of_all}}, Statistics::of_kept);
+  constexpr std::int64_t usual_epoch = 2;
+  std::optional<std::int64_t> epoch = settings.optional_integer(
+      {"from_epoch", "The first epoch in which batches are left out.", "epochs", "2 with a data set"}, 0, most);
+  const auto step = settings.optional_integer(
+      {"from_step", "The first step in which batches are left out, instead of from_epoch.", "steps", "0 without one"},
+      0, most);
+  if (epoch && !context.has_epochs) settings.fault("from_epoch", "needs a data set; without one, give from_step");
+  if (epoch && step) settings.fault("from_step", "must not be given together with from_epoch");
+  if (!epoch && !step && context.has_epochs) epoch = usual_epoch;
+  Step from{step.value_or(0)};
+  if (epoch && context.steps_per_epoch) from = Step{*epoch * context.steps_per_epoch->value()};
+  return std::make_unique<RandomDrop>(rate, from, statistics);
 }
 
 }  // namespace syncopate

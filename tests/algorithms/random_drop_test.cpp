@@ -9,6 +9,7 @@
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
+#include "tests/workers/engine.hpp"
 
 namespace syncopate {
 namespace {
@@ -84,7 +85,43 @@ TEST(RandomDropSettings, AnEpochIsItsFirstStep) {
   };
   EXPECT_EQ(first_dropping_step("from_epoch = 2"), 30);
   EXPECT_EQ(first_dropping_step("from_step = 4"), 4);
-  EXPECT_EQ(first_dropping_step(""), 0);
+  EXPECT_EQ(first_dropping_step(""), 30);  // as in the reference code
+}
+
+TEST(RandomDropSettings, WithoutADataSetItDropsFromTheFirstStep) {
+  const auto method = read_method("algorithm = \"random-drop\"\ndrop_rate = 0.5");
+  EXPECT_EQ(method.faults, "");
+  const SimulatedRun setup{.workers = 100, .budget = {.steps = 2}, .objective = nullptr};
+  EXPECT_GT(setup.run(*method.algorithm).rounds.front().dropped, 0);
+}
+
+// The statistics after micro-batch m of worker w in step s are (w, 8 s + m): in the mean over all 6 workers and both
+// micro-batches (2.5, 8 s + 0.5). That half of the batches of one step have the mean by chance is what makes the other
+// case one of many steps.
+TEST(RandomDrop, DroppedBatchesMayCountForBatchNormStatisticsAlone) {
+  int steps_with_other_statistics = 0;
+  for (const int steps : {1, 2, 3, 4, 5, 6}) {
+    const SimulatedRun setup{.workers = 6,
+                             .micro_batches = 2,
+                             .momentum = 0.9,
+                             .budget = {.steps = steps},
+                             .objective = std::make_shared<PullWithStatistics>()};
+    const auto of_all = setup.run(RandomDrop(0.5, 0, RandomDrop::Statistics::of_all));
+    const auto of_kept = setup.run(RandomDrop(0.5, 0));
+    EXPECT_EQ(of_all.buffers, (std::vector<float>{2.5f, 8.0f * static_cast<float>(steps - 1) + 0.5f}));
+    EXPECT_EQ(of_all.parameters, of_kept.parameters);  // bit for bit
+    EXPECT_EQ(of_all.totals.dropped, of_kept.totals.dropped);
+    EXPECT_EQ(of_all.totals.bytes, of_kept.totals.bytes + Bytes{steps * 2 * 5 * 4});  // a number more
+    steps_with_other_statistics += of_kept.buffers != of_all.buffers;
+  }
+  EXPECT_GT(steps_with_other_statistics, 0);
+}
+
+TEST(RandomDropSettings, WhatStatisticsSeeIsRead) {
+  const auto method = read_method("algorithm = \"random-drop\"\ndrop_rate = 0.5\nstatistics = \"all\"");
+  EXPECT_EQ(method.faults, "");
+  const SimulatedRun setup{.workers = 6, .budget = {.steps = 5}, .objective = std::make_shared<PullWithStatistics>()};
+  EXPECT_EQ(setup.run(*method.algorithm).buffers, (std::vector<float>{2.5f, 32.0f}));
 }
 
 TEST(RandomDrop, TheDivisorIsThatOfAllWorkers) {

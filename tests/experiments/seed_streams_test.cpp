@@ -127,7 +127,7 @@ TEST_F(SeedStreams, BurstsAreThoseOfTheSeed) {
 }
 
 TEST_F(SeedStreams, WhatAMethodDrawsIsThatOfTheSeed) {
-  const auto runs = load({"methods=[{algorithm='random-drop',drop_rate=0.5}]"});
+  const auto runs = load({"methods=[{algorithm='random-drop',drop_rate=0.5,from_step=0}]"});
   syncopate::Run mixed = runs[0];
   mixed.seed = runs[1].seed;
   EXPECT_NE(course_of(mixed).kept, course_of(runs[0]).kept);

@@ -23,7 +23,7 @@ class Gradient {
     ModelStatePtr at;  // with micro_batches, or null with `sum`
     std::vector<MicroBatch> micro_batches;
     std::shared_ptr<GradientSum> sum;
-    double scale = 1;
+    double scale = 1;  // 0: statistics alone
   };
 
   Gradient() = default;
@@ -46,6 +46,14 @@ class Gradient {
   // cancel.
   void use_double_precision() { marks_ |= is_wide; }
   bool wide() const { return (marks_ & is_wide) != 0; }
+
+  // From here on it moves no parameters and counts as no micro-batch: only what its forward passes make of
+  // normalisation statistics is left of it.
+  void keep_statistics_alone() {
+    for (Term& term : terms_) term.scale = 0;
+    micro_batches_ = 0;
+    compute_time_ = {};
+  }
 
   // Whether it has been summed over the workers, so that its micro-batches are counted already.
   void mark_reduced() { marks_ |= is_reduced; }

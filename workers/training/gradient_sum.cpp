@@ -80,9 +80,15 @@ std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& 
 
 void evaluate_chunk(GradientSum::Chunk& chunk, const Objective& objective) {
   if (!chunk.at) return;  // nested, or given as values
+  const bool is_for_statistics = chunk.scale == 0;
+  if (is_for_statistics && objective.buffers() == 0) {
+    chunk.at = nullptr;
+    return;
+  }
   const ModelState& state = *chunk.at;
   chunk.result = objective.gradient(state.parameters->value.data(),
                                     state.buffers ? state.buffers->value.data() : nullptr, chunk.micro_batches);
+  if (is_for_statistics) chunk.result.segments.clear();
   chunk.at = nullptr;
 }
 
@@ -129,7 +135,7 @@ void add_block(const GradientSum& sum, double factor, std::size_t begin, std::sp
   for (const auto& chunk : sum.chunks) {
     if (chunk.nested) {
       add_block(*chunk.nested, factor * chunk.scale, begin, out, first);
-    } else {
+    } else if (!chunk.result.segments.empty()) {
       add_partial(chunk.result, factor * chunk.scale, begin, out, first);
       first = false;
     }
