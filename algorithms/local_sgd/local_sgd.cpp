@@ -4,8 +4,9 @@ namespace syncopate {
 
 void LocalSgd::run(Worker& worker) const {
   train_together(worker, period_->synchronous_steps(), policies_);
+  LocalTraining local(phase_, worker);
   while (worker.budget_left()) {
-    take_local_steps(worker, period_->at(worker.step(), worker.learning_rate(), worker.steps_left()));
+    local.take_steps(period_->at(worker.step(), worker.learning_rate(), worker.steps_left()));
     worker.average_model({.policy = policies_.average});
     publish(worker, policies_);
   }
@@ -26,6 +27,7 @@ void take_local_steps(Worker& worker, Step count) {
 }
 
 Forecast LocalSgd::forecast(const PredictionInput& input) const {
+  if (phase_.micro_batches) return Forecast::none("local steps have another number of micro-batches");
   return predict_rounds(*period_, policies_.average, input);
 }
 
@@ -36,7 +38,8 @@ std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const Alg
 
 std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context) {
   auto period = read_sync_period(settings, context);
-  return std::make_unique<LocalSgd>(std::move(period), read_state_policies(settings));
+  const StatePolicies policies = read_state_policies(settings);
+  return std::make_unique<LocalSgd>(std::move(period), policies, read_local_phase(settings, context));
 }
 
 }  // namespace syncopate

@@ -3,12 +3,15 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per H steps (more if moments are averaged too).
 // Differs: post-local SGD and SWAP begin as synchronous SGD: one model and one optimizer state, from which all take
-//          their first local step. The last average always falls on the last step; the reference code leaves a constant
+//          their first local step. SWAP's second phase has a batch, an order of the data and a learning rate of its own
+//          where `local_phase` says so; `buffers = "recalibrate"` estimates BatchNorm statistics anew at its end, as
+//          there. The last average always falls on the last step; the reference code leaves a constant
 //          period's remainder un-averaged. Momentum stays with its worker (as there) unless chosen.
 // Checks:  H = 1 with plain SGD equals synchronous SGD, as does post-local SGD before its switch with any optimizer;
 //          rounds match the golden sequences of the rule.
 #pragma once
 
+#include "algorithms/local_sgd/local_phase.hpp"
 #include "algorithms/local_sgd/round_prediction.hpp"
 #include "algorithms/local_sgd/state_policy.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
@@ -18,8 +21,8 @@ namespace syncopate {
 
 class LocalSgd : public Algorithm {
  public:
-  LocalSgd(std::shared_ptr<const SyncPeriod> period, const StatePolicies& policies)
-      : period_(std::move(period)), policies_(policies) {}
+  LocalSgd(std::shared_ptr<const SyncPeriod> period, const StatePolicies& policies, const LocalPhase& phase = {})
+      : period_(std::move(period)), policies_(policies), phase_(phase) {}
 
   void run(Worker& worker) const override;
   Traits traits() const override { return {.follows_clock = false, .same_course_from = 0, .judges_alone = true}; }
@@ -28,6 +31,7 @@ class LocalSgd : public Algorithm {
  private:
   std::shared_ptr<const SyncPeriod> period_;
   StatePolicies policies_;
+  LocalPhase phase_;  // after the synchronous steps
 };
 
 // What the methods of this family have in common.

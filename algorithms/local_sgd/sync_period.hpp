@@ -6,8 +6,6 @@
 // Cost:    one call per round.
 // Differs: every rule stops at the last step, so the last average falls on it; the reference code leaves
 //          the last T mod H steps of a constant period un-averaged. `maximum` caps what eta -> 0 asks for.
-//          SWAP's workers go on with the batch, the schedule and the sampling of the first phase; the paper gives
-//          the second phase its own.
 // Checks:  periods of a whole training against golden sequences; coefficient = 0 equals constant.
 #pragma once
 

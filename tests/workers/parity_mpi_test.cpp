@@ -135,7 +135,21 @@ TEST(Parity, BranchTrainMerge) {
   expect_parity(BranchTrainMerge(Step{5}, Merge::ensemble, {}));
 }
 
-TEST(Parity, DynamicAveraging) { expect_parity(DynamicAveraging(8.0, Step{2}, {})); }
+TEST(Parity, GatheredDynamicAveraging) {
+  expect_parity(DynamicAveraging({.threshold = 8.0, .check_every = 2, .checks = DynamicOptions::Checks::gathered}));
+}
+
+TEST(Parity, PostLocalSgdAndSwap) {
+  expect_parity(LocalSgd(make_post_local_period(Step{8}, Step{4}), {}));
+  expect_parity(LocalSgd(make_swap_period(Step{8}), {}));
+  const AveragePolicy averaged{.moments = {StatePolicy::average, StatePolicy::average}};
+  expect_parity(LocalSgd(make_post_local_period(Step{8}, Step{4}), {.average = averaged}), make_adamw({}));
+}
+
+TEST(Parity, DropComputeWithALargerBatchThatIsMetOnAverage) {
+  expect_parity(
+      DropCompute({.threshold = make_fixed_threshold(longest_duration), .compensation = make_larger_batch(0.25)}));
+}
 
 TEST(Parity, DecentralizedSgdOnARing) { expect_parity(DecentralizedSgd()); }
 

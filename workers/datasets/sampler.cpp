@@ -13,8 +13,8 @@
 namespace syncopate {
 namespace {
 
-// Workers of one run are seldom more than an epoch apart.
-constexpr std::size_t remembered_epochs = 4;
+// Workers of one run are seldom more than an epoch apart, unless each has orders of its own.
+std::size_t remembered_epochs(int workers) { return static_cast<std::size_t>(std::clamp(workers + 1, 4, 33)); }
 
 }  // namespace
 
@@ -25,7 +25,7 @@ std::int64_t SamplerOptions::steps_per_epoch() const {
 Sampler::Sampler(SamplerOptions options)
     : options_(std::move(options)),
       steps_per_epoch_(options_.steps_per_epoch()),
-      remembered_(std::max(remembered_epochs, options_.shards.size())) {
+      remembered_(std::max(remembered_epochs(options_.workers), options_.shards.size())) {
   check();
 }
 
