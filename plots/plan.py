@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from plots.comparison import Comparison
+from plots.runs import MEASURED
 from plots.sweeps import Sweep, find_sweeps
 from plots.traces import TRACE
 from plots.variation import as_words
 
 ARRIVALS = "arrivals.csv.gz"  # when gradients came, if a run has recorded it
-KINDS = ["sweep", "curves", "rounds", "arrivals", "timeline"]
+KINDS = ["sweep", "curves", "rounds", "measurements", "arrivals", "timeline"]
 
 
 @dataclass
@@ -39,7 +40,9 @@ def kinds_of(comparison: Comparison) -> list[str]:
     has_model = any(run.config.get("training", {}).get("model", "none") != "none" for run in runs)
     has_trace = any((run.directory / TRACE).exists() for run in runs)
     has_arrivals = any((run.directory / ARRIVALS).exists() for run in runs)
-    return ["curves"] * has_model + ["rounds"] + ["arrivals"] * has_arrivals + ["timeline"] * has_trace
+    is_measured = any((run.directory / MEASURED).exists() for run in runs)
+    return (["curves"] * has_model + ["rounds"] + ["measurements"] * is_measured + ["arrivals"] * has_arrivals +
+            ["timeline"] * has_trace)
 
 
 def file_name(*parts: str) -> str:

@@ -29,6 +29,7 @@ def draw_figures(plan: list[Planned], comparisons: list[Comparison], every_formu
     from plots.arrivals_figure import arrivals_figure
     from plots.curves_figure import curves_figure
     from plots.fonts import use_fonts_for, without_font
+    from plots.measurements_figure import measurements_figure
     from plots.rounds_figure import rounds_figure
     from plots.style import line_styles
     from plots.sweep_figure import sweep_figure
@@ -41,7 +42,8 @@ def draw_figures(plan: list[Planned], comparisons: list[Comparison], every_formu
     styles = {experiment: line_styles(methods) for experiment, methods in algorithms.items()}
     if missing := use_fonts_for("".join(texts(comparisons))):
         say(without_font(missing))
-    draw = {"curves": curves_figure, "rounds": rounds_figure, "arrivals": arrivals_figure,
+    draw = {"curves": curves_figure, "rounds": rounds_figure, "measurements": measurements_figure,
+            "arrivals": arrivals_figure,
             "timeline": timeline_figure}
     for planned in followed(plan, "figures", FIGURES_PER_LINE):
         shown, looks = planned.shown, styles[planned.shown.experiment]

@@ -16,10 +16,13 @@ RUN_DIRECTORY = re.compile(r"seed=(\d+)-[0-9a-f]+(-mpi)?")  # -mpi: on a wall cl
 
 DOCUMENTS = {"summary.json", "config.toml", "metadata.json"}  # short ones; the other files may be of any length
 
+MEASURED = "measurements.csv"  # where something is measured beside the evaluations
+
 UNLISTED = (None, 1)  # schema versions of results without a list of files, which are read as they are
 
 METRICS = ["step", "epoch", "samples", "time_s", "test_loss", "test_accuracy", "train_loss", "learning_rate",
            "communicated_bytes"]
+MEASUREMENTS = ["step", "time_s", "value"]
 STEPS = ["step", "time_s", "duration_s", "kept_micro_batches", "dropped_micro_batches", "period_steps", "bytes"]
 
 
@@ -38,10 +41,11 @@ class Run:
     written: str = ""  # when the run ended, or at least began: in ISO 8601, UTC, so that texts compare as times
     metrics: pd.DataFrame | None = None  # columns METRICS, a row per evaluation, ascending in step; by read_tables
     steps: pd.DataFrame | None = None  # columns STEPS, a row per step or round; by read_tables
+    measurements: pd.DataFrame | None = None  # columns MEASUREMENTS and quantity, where there are any; by read_tables
 
 
-def read_table(path: Path, columns: list[str]) -> pd.DataFrame:
-    """The numeric columns of a CSV file. Lines that begin with # (the schema's version) are comments."""
+def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> pd.DataFrame:
+    """The numeric columns of a CSV file, and its columns of texts. Lines that begin with # (the schema's version) are comments."""
     expected = f"expected a CSV file with the columns {', '.join(columns)}"
     try:
         table = pd.read_csv(path, comment="#")
@@ -49,7 +53,7 @@ def read_table(path: Path, columns: list[str]) -> pd.DataFrame:
         raise ResultsFault(f"{path}: not there; {expected}") from None
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as fault:
         raise ResultsFault(f"{path}: {fault}; {expected}") from None
-    missing = [column for column in columns if column not in table.columns]
+    missing = [column for column in [*columns, *texts] if column not in table.columns]
     if missing:
         raise ResultsFault(f"{path}: has no column {', '.join(missing)}; {expected}")
     for column in columns:
@@ -64,7 +68,7 @@ def read_table(path: Path, columns: list[str]) -> pd.DataFrame:
     if table[columns[0]].isna().any():
         row = int(np.argmax(table[columns[0]].isna()))
         raise ResultsFault(f"{path}: row {row + 1}: {columns[0]} is empty; expected a number")
-    return table[columns]
+    return table[[*columns, *texts]]
 
 
 def read_run(directory: Path) -> Run:
@@ -87,6 +91,8 @@ def read_tables(run: Run) -> None:
     check_files(run.directory, run.summary, lambda name: name not in DOCUMENTS)
     run.metrics = read_table(run.directory / "metrics.csv", METRICS)
     run.steps = read_table(run.directory / "steps.csv", STEPS)
+    if (measurements := run.directory / MEASURED).exists():
+        run.measurements = read_table(measurements, MEASUREMENTS, ("quantity",))
 
 
 def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool]) -> None:
