@@ -1,6 +1,10 @@
 // ResNet-8 and the transformers of images and of texts on a simulated cluster of 16 workers, against plain LibTorch
 // loops of modules of torch::nn; both sides measured in turn within one run, on Fashion-MNIST and WordNet's
 // definitions.
+#include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/gossip/decentralized_sgd.hpp"
+#include "algorithms/gossip/stochastic_gradient_push.hpp"
+#include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/benchmarks/padded_text_loop.hpp"
@@ -159,17 +163,25 @@ void SyncSgdAgainstLoopsOfMicroBatches(benchmark::State& state, const Architectu
   report(state, samples / ours, samples / theirs, 0.95);
 }
 
-void LocalSgdAgainstLoops(benchmark::State& state, const Architecture& architecture, int size, int steps) {
+using Method = std::shared_ptr<const Algorithm>;
+
+// Workers with models of their own, or whose gradients are stepped along one by one: nothing can be evaluated together.
+void MethodAgainstLoops(benchmark::State& state, const Method& method, const Architecture& architecture, int size,
+                        int steps) {
   const auto objective = objective_of(architecture, size);
-  const LocalSgd algorithm(make_constant_period(8), {});
   double ours = 0, theirs = 0;
   for (auto _ : state) {
     set_threads(1, 1);
-    ours += simulate(algorithm, objective, workers, 1, steps);
+    ours += simulate(*method, objective, workers, 1, steps);
     theirs += loops_per_core_s(architecture, size, steps * workers / cores);
   }
   const double samples = static_cast<double>(state.iterations()) * steps * workers * size;
   report(state, samples / ours, samples / theirs, 0.95);
+}
+
+Method local_sgd() { return std::make_shared<LocalSgd>(make_constant_period(8), StatePolicies{}); }
+Method elastic(ElasticOptions::Exchange exchange) {
+  return std::make_shared<ElasticAveraging>(ElasticOptions{.exchange = exchange, .alpha = 0.9 / workers, .period = 4});
 }
 
 const auto batch = ResnetOptions::Norm::batch;
@@ -180,10 +192,16 @@ MEASURE(SyncSgdAgainstFusedLoop, resnet8_group_norm, resnet(group), 32, 4);
 MEASURE(SyncSgdAgainstFusedLoop, vision_transformer, vision_transformer(), 8, 2);
 MEASURE(SyncSgdAgainstFusedLoop, text_transformer, text_transformer(), 16, 8);
 MEASURE(SyncSgdAgainstLoopsOfMicroBatches, resnet8_batch_norm, resnet(batch), 32, 6);
-MEASURE(LocalSgdAgainstLoops, resnet8_group_norm, resnet(group), 32, 8);
-MEASURE(LocalSgdAgainstLoops, resnet8_batch_norm, resnet(batch), 32, 8);
-MEASURE(LocalSgdAgainstLoops, vision_transformer, vision_transformer(), 8, 2);
-MEASURE(LocalSgdAgainstLoops, text_transformer, text_transformer(), 16, 8);
+MEASURE(MethodAgainstLoops, local_sgd_resnet8_group_norm, local_sgd(), resnet(group), 32, 8);
+MEASURE(MethodAgainstLoops, local_sgd_resnet8_batch_norm, local_sgd(), resnet(batch), 32, 8);
+MEASURE(MethodAgainstLoops, local_sgd_vision_transformer, local_sgd(), vision_transformer(), 8, 2);
+MEASURE(MethodAgainstLoops, local_sgd_text_transformer, local_sgd(), text_transformer(), 16, 8);
+MEASURE(MethodAgainstLoops, async_sgd, std::make_shared<AsyncSgd>(AsyncSgd::Options{}), resnet(group), 32, 8);
+MEASURE(MethodAgainstLoops, decentralized_sgd, std::make_shared<DecentralizedSgd>(), resnet(group), 32, 8);
+MEASURE(MethodAgainstLoops, stochastic_gradient_push, std::make_shared<StochasticGradientPush>(), resnet(group), 32, 8);
+MEASURE(MethodAgainstLoops, elastic_averaging, elastic(ElasticOptions::Exchange::synchronous), resnet(group), 32, 8);
+MEASURE(MethodAgainstLoops, elastic_averaging_asynchronous, elastic(ElasticOptions::Exchange::asynchronous),
+        resnet(group), 32, 8);
 
 }  // namespace
 }  // namespace syncopate
