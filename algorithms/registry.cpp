@@ -21,6 +21,7 @@
 #include "algorithms/quorum/eager_sgd.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
+#include "algorithms/synchronous/stale_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 
 namespace syncopate {
@@ -39,6 +40,8 @@ std::span<const AlgorithmRow> algorithms() {
        "Giladi et al. 2023, Algorithm 1", make_drop_compute, "threshold_s = 2.5", "the model that all share"},
       {"random-drop", "synchronous", "Whole local batches are left out at random: what dropping does to accuracy.",
        "Giladi et al. 2023, ResNet-50 study", make_random_drop, "drop_rate = 0.3", "the model that all share"},
+      {"stale-sgd", "synchronous", "Synchronous SGD with gradients of an old model: what staleness alone does.",
+       "Chen et al. 2016, Figure 2", make_stale_sgd, "staleness = 3", "the model that all share"},
       {"backup-workers", "quorum",
        "Synchronous SGD with a server that takes the first N of N + b gradients and drops the late.",
        "Chen et al. 2016, Algorithms 3 and 4", make_backup_workers, "backups = 1", "the server's model"},
@@ -91,8 +94,9 @@ std::span<const AlgorithmRow> algorithms() {
        make_branch_train_merge,
        {},
        "the model that all share, at the end the average or the ensemble"},
-      {"dynamic-averaging", "local SGD", "Local SGD that averages once the models are too far from their last average.",
-       "Kamp et al. 2018", make_dynamic_averaging, "threshold = 1\ncheck_every = 2", "each average"},
+      {"dynamic-averaging", "local SGD",
+       "Local SGD that averages models that are too far from their last average, some of them or all.",
+       "Kamp et al. 2018", make_dynamic_averaging, "threshold = 1\ncheck_every = 2", "the average of all models"},
       {"dropcompute-local-sgd", "local SGD",
        "Local SGD in which late workers take no more local steps and join the average as they are.",
        "after Giladi et al. 2023", make_drop_local_sgd, "threshold_s = 9\nperiod = { rule = \"constant\", steps = 3 }",
@@ -110,14 +114,14 @@ std::span<const AlgorithmRow> algorithms() {
        "Lian et al. 2017, Algorithm 1",
        make_decentralized_sgd,
        {},
-       "worker 0's model, at the end the mean of all"},
+       "the average of all models, or each of them"},
       {"stochastic-gradient-push",
        "gossip",
        "Each worker pushes half of its model to another one, a different one in each step (SGP).",
        "Assran et al. 2019",
        make_stochastic_gradient_push,
        {},
-       "worker 0's model, at the end the weighted mean of all"},
+       "the weighted average of all models, or each of them"},
   };
   return rows;
 }

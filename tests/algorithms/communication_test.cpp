@@ -42,6 +42,8 @@ const std::vector<Method> methods = {
     {"dropcompute", "threshold = { rule = \"automatic\", warmup_steps = 2, calibration_steps = 3 }", S + 1, 0,
      S* A + (N - 1) * N*(3 * M + 1) * 8},
     {"random-drop", "drop_rate = 0.5", S, 0, S* A},
+    {"random-drop", "drop_rate = 0.5\nstatistics = \"all\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // and a count
+    {"stale-sgd", "staleness = 3", S, 0, S* A},
     {"backup-workers", "backups = 0", 0, 2 * N* S, 2 * N* S* P},
     // Late gradients come too, except those of the last step, after which the server is gone.
     {"backup-workers", "backups = 2", 0, 2 * N* S - 2, (2 * N * S - 2) * P, true},
@@ -73,10 +75,12 @@ const std::vector<Method> methods = {
     // All send their models to worker 0, and a barrier ends the run.
     {"branch-train-merge", "seed_steps = 5\nmerge = \"ensemble\"", 5 + 1, N - 1, 5 * A + (N - 1) * P},
     // Each check gathers two numbers of each worker; with threshold 0 an average follows every time.
-    {"dynamic-averaging", "threshold = 0\ncheck_every = 3", 2 * S / 3, 0, S / 3 * ((N - 1) * N * 2 * 8 + A), false,
-     true},
-    {"dynamic-averaging", "threshold = 1e9\ncheck_every = 3", S / 3 + 1, 0, S / 3 * (N - 1) * N * 2 * 8 + A, false,
-     true},
+    {"dynamic-averaging", "checks = \"gathered\"\nthreshold = 0\ncheck_every = 3", 2 * S / 3, 0,
+     S / 3 * ((N - 1) * N * 2 * 8 + A), false, true},
+    {"dynamic-averaging", "checks = \"gathered\"\nthreshold = 1e9\ncheck_every = 3", S / 3 + 1, 0,
+     S / 3 * (N - 1) * N * 2 * 8 + A, false, true},
+    // The last models alone.
+    {"dynamic-averaging", "threshold = 1e9\ncheck_every = 3", 0, N, N* P, false, true},
     {"dropcompute-local-sgd", "threshold_s = 3\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"elastic-averaging", "beta = 0.9\nperiod = 4", S / 4 + 1, 0, S / 4 * A},  // and a barrier
     // A request without values, the centre, the difference.
@@ -90,6 +94,7 @@ const std::vector<Method> methods = {
      2 * N* S* P},
     {"decentralized-sgd", "", 0, 2 * N* S + N - 1, 2 * N* S* P + ends},
     {"stochastic-gradient-push", "", 0, N* S + N - 1, N* S*(P + 8) + ends},
+    {"stochastic-gradient-push", "overlap_steps = 3", 0, N* S / 3 + N - 1, N* S / 3 * (P + 8) + ends},
 };
 
 RunTotals totals_of(const Method& method, const std::shared_ptr<const NetworkModel>& network, const std::string& text) {

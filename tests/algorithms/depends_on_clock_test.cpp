@@ -24,10 +24,11 @@ const std::vector<std::string> independent = {
     "hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 1" + every_3,
     "branch-train-merge\"\nseed_steps = 4",
     "branch-train-merge\"\nseed_steps = 4\nmerge = \"ensemble\"",
-    "dynamic-averaging\"\nthreshold = 1\ncheck_every = 2",
+    "dynamic-averaging\"\nthreshold = 1\ncheck_every = 2\nchecks = \"gathered\"",
     "elastic-averaging\"\nbeta = 0.8\nperiod = 2",
     "decentralized-sgd\"",
-    "stochastic-gradient-push\""};
+    "stochastic-gradient-push\"",
+    "stale-sgd\"\nstaleness = 2\nspread = 1"};
 const std::vector<std::string> dependent = {"dropcompute\"\nthreshold_s = 1.2",
                                             "backup-workers\"\nbackups = 1",
                                             "backup-tokens\"\nbackups = 1",
@@ -41,7 +42,9 @@ const std::vector<std::string> dependent = {"dropcompute\"\nthreshold_s = 1.2",
                                             "dropcompute-local-sgd\"\nthreshold_s = 4" + every_3,
                                             "elastic-averaging\"\nbeta = 0.8\nperiod = 2\nexchange = \"asynchronous\"",
                                             "gradient-coding\"\ncode = \"ignore-stragglers\"\nstragglers = 1",
-                                            "stochastic-gradient-push\"\noverlap_steps = 2"};
+                                            "stochastic-gradient-push\"\noverlap_steps = 2",
+                                            "stochastic-gradient-push\"\noverlap_steps = 2\noverlap = \"released\"",
+                                            "dynamic-averaging\"\nthreshold = 20\ncheck_every = 2"};
 
 // The largest difference, relative to the parameters, between runs under two laws of delays.
 double difference(const Algorithm& algorithm) {

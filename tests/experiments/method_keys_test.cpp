@@ -60,6 +60,11 @@ const std::vector<KeyCase> synchronous = {
      {"methods.0.drop_rate=0.5", "methods.0.from_step=2", "methods.0.from_epoch=1"}},
 };
 
+const std::vector<KeyCase> old_gradients = {
+    {{method("'stale-sgd',staleness=3")},
+     {"methods.0.staleness=2", "methods.0.spread=2", "methods.0.ramp_epochs=1", "methods.0.ramp_steps=2"}},
+};
+
 const std::vector<KeyCase> thresholds = {
     {{method("'dropcompute',threshold={rule='fixed',threshold_s=0.05}")}, {"methods.0.threshold.threshold_s=0.04"}},
     {{method("'dropcompute',threshold={rule='automatic',warmup_steps=1,calibration_steps=8}")},
@@ -148,7 +153,7 @@ std::vector<std::string> with_moments_and_statistics(const std::string& keys) {
 
 std::vector<KeyCase> policies() {
   std::vector<KeyCase> cases;
-  std::vector<std::string> methods = {"'dynamic-averaging',threshold=0.0001,check_every=2"};
+  std::vector<std::string> methods = {"'dynamic-averaging',threshold=0.0001,check_every=2,checks='gathered'"};
   for (const std::string& keys : periodic) methods.push_back(keys + ",period={rule='constant',steps=3}");
   const std::vector<std::string> statistics = {"methods.0.buffers='keep'", "methods.0.buffers='reset'",
                                                "methods.0.buffers='recalibrate'"};
@@ -163,6 +168,8 @@ std::vector<KeyCase> policies() {
     cases.push_back({with_moments_and_statistics(keys + ",buffers='recalibrate'"),
                      {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
   }
+  cases.push_back(
+      {with_moments_and_statistics("'random-drop',drop_rate=0.3,from_step=0"), {"methods.0.statistics='all'"}});
   cases.push_back({with_moments_and_statistics("'branch-train-merge'"), statistics});
   cases.push_back({with_moments_and_statistics("'branch-train-merge',buffers='recalibrate'"),
                    {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
@@ -174,6 +181,14 @@ std::string outer(const std::string& keys) {
 }
 
 const std::vector<KeyCase> local = {
+    {{method("'local-sgd',period={rule='swap',switch_step=4}")},
+     {"methods.0.local_phase={micro_batches=1}", "methods.0.local_phase={sampling='own-order'}",
+      "methods.0.local_phase={peak=0.05}"}},
+    {{method("'local-sgd',period={rule='swap',switch_step=4},local_phase={micro_batches=2,sampling='shards',peak=0.05,"
+             "schedule='linear'}")},
+     {"methods.0.local_phase.micro_batches=3", "methods.0.local_phase.sampling='own-order'",
+      "methods.0.local_phase.peak=0.1", "methods.0.local_phase.schedule='cosine'",
+      "methods.0.local_phase.schedule='constant'", "methods.0.local_phase.final=0.01"}},
     {{outer("name='plain'")}, {"methods.0.outer.rate=0.5"}},
     {{outer("name='slowmo',momentum=0.5")}, {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
     {{outer("name='diloco',rate=0.7,momentum=0.5")},
@@ -186,7 +201,9 @@ const std::vector<KeyCase> local = {
      {"methods.0.weights='steps'", "methods.0.clock='period'"}},
     {{method("'branch-train-merge'")}, {"methods.0.seed_steps=4", "methods.0.merge='ensemble'"}},
     {{method("'dynamic-averaging',threshold=0.01,check_every=2")},
-     {"methods.0.threshold=0.05", "methods.0.check_every=3"}},
+     {"methods.0.threshold=0.05", "methods.0.check_every=3", "methods.0.checks='gathered'"}},
+    {{method("'dynamic-averaging',threshold=0.01,check_every=2,checks='gathered'")},
+     {"methods.0.threshold=0.05", "methods.0.check_every=3", "methods.0.checks='own'"}},
     {{method("'elastic-averaging',beta=0.5,period=2")},
      {"methods.0.beta=0.8", "methods.0.period=3", "methods.0.momentum=0.5", "methods.0.exchange='asynchronous'"}},
     {{method("'elastic-averaging',beta=0.5,period=2,exchange='asynchronous'")},
@@ -194,8 +211,13 @@ const std::vector<KeyCase> local = {
 };
 
 const std::vector<KeyCase> gossip_and_codes = {
-    {{method("'decentralized-sgd'")}, {"methods.0.algorithm='stochastic-gradient-push'"}},
-    {{method("'stochastic-gradient-push'")}, {"methods.0.overlap_steps=1"}},
+    {{method("'decentralized-sgd'")}, {"methods.0.algorithm='stochastic-gradient-push'", "methods.0.evaluated='own'"}},
+    {{method("'decentralized-sgd',evaluated='own'")}, {"methods.0.evaluated='average'"}},
+    {{method("'stochastic-gradient-push'")}, {"methods.0.overlap_steps=1", "methods.0.evaluated='own'"}},
+    {{method("'stochastic-gradient-push',overlap_steps=3")},
+     {"methods.0.overlap_steps=2", "methods.0.overlap='released'"}},
+    {{method("'stochastic-gradient-push',overlap_steps=3,overlap='released'")},
+     {"methods.0.overlap_steps=1", "methods.0.overlap='paper'"}},
     {{method("'gradient-coding',code='fractional',stragglers=1")},
      {"methods.0.stragglers=3", "methods.0.late='cancel'", "methods.0.code='cyclic'",
       "methods.0.code='ignore-stragglers'"}},
@@ -218,7 +240,7 @@ const std::vector<IdleKey> idle = {
 TEST_F(KeyWalk, OfMethods) {
   write_images("images", 3);
   for (const auto& cases :
-       {synchronous, thresholds, quorums, asynchronous, periods(), policies(), local, gossip_and_codes})
+       {synchronous, old_gradients, thresholds, quorums, asynchronous, periods(), policies(), local, gossip_and_codes})
     walk(compared, cases, idle);
   expect_completeness({"methods"});
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/methods.json");

@@ -213,6 +213,12 @@ const std::vector<KeyCase> budget_and_evaluation = {
      {"evaluation.target_of='validation'"}},
     {{"evaluation={every_epochs=0.2,target_accuracy=0.5}"},
      {"evaluation.every_epochs=0.4", "evaluation.target_accuracy=0.9"}},
+    {{"measurements={every_steps=2,gradient_norm=true,largest_eigenvalue=true,hessian_trace=true,samples=40,"
+      "most_products=4,tolerance=0.001}"},
+     {"measurements.every_steps=3", "measurements.gradient_norm=false", "measurements.largest_eigenvalue=false",
+      "measurements.hessian_trace=false", "measurements.step_gradient_norm=true",
+      "measurements.consensus_distance=true", "measurements.samples=20", "measurements.most_products=2",
+      "measurements.tolerance=0.9"}},
 };
 
 const std::vector<IdleKey> idle = {

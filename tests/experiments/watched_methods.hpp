@@ -16,6 +16,10 @@ threshold = { rule = "automatic", warmup_steps = 2, calibration_steps = 10 }
 [[methods]]
 algorithm = "random-drop"
 drop_rate = 0.2
+from_step = 0
+[[methods]]
+algorithm = "stale-sgd"
+staleness = 3
 [[methods]]
 algorithm = "backup-workers"
 backups = 1
@@ -98,9 +102,20 @@ stragglers = 1
 algorithm = "decentralized-sgd"
 [[methods]]
 algorithm = "stochastic-gradient-push"
+[[methods]]
+label = "stochastic-gradient-push, released"
+algorithm = "stochastic-gradient-push"
+overlap_steps = 2
+overlap = "released"
 )";
 inline constexpr const char* methods_that_need_models = R"([[methods]]
 algorithm = "dynamic-averaging"
+threshold = 0.5
+check_every = 2
+[[methods]]
+label = "dynamic-averaging, gathered"
+algorithm = "dynamic-averaging"
+checks = "gathered"
 threshold = 0.5
 check_every = 2
 )";
