@@ -159,6 +159,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
                                how.sampling.samples, context.workers, context.micro_batches, batch_size));
   if (!model.network) return plan;
   plan.has_accuracy = true;
+  plan.is_of_texts = data->size.shape.has_tokens();
   if (!fits(*model_row, model, dataset_row, data->size, training, root)) return plan;
   check_augmentation(how.augmentation, data->size, dataset_row.name, training);
   if (how.partition && plan.steps_per_epoch >= 1) check_partition(*data, how, training);

@@ -29,6 +29,7 @@ struct ObjectivePlan {
   std::int64_t samples_per_micro_batch = 1;
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
   bool has_accuracy = false;
+  bool is_of_texts = false;
   std::int64_t validation_samples = 0;
 };
 
