@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "workers/datasets/digest_cache.hpp"
+#include "workers/datasets/npy_tokens.hpp"
 #include "workers/datasets/pixel_scale.hpp"
 #include "workers/datasets/token_sequences.hpp"
 #include "workers/files/content_hash.hpp"
@@ -59,8 +60,6 @@ NpyArray array_in(const path& file) {
     fail(file, problem.code().message());
   }
 }
-
-bool holds_tokens(const NpyArray& x) { return x.type() == "<i4" || x.type() == "<i8"; }
 
 // Of one sample, from the shape of all.
 SampleShape shape_of(const path& file, const NpyArray& x) {
@@ -186,36 +185,11 @@ struct BothTokens {
   TokenSequences train, test;
 };
 
-// What the program makes of elements: each in 0 .. largest_token.
-template <typename Element>
-void add_rows(const path& file, const SplitData& data, std::int32_t padding, TokenSequences& sequences) {
-  const auto length = static_cast<std::size_t>(data.x.shape()[1]);
-  std::vector<std::int32_t> tokens(length);
-  for (std::size_t row = 0; row < data.labels.size(); ++row) {
-    const std::span<const Element> elements(data.x.data<Element>() + row * length, length);
-    const auto wrong = std::ranges::find_if(elements, [](Element e) { return e < 0 || e > largest_token; });
-    if (wrong != elements.end())
-      fail(file, fmt::format("row {} has the token {}; must be in 0 .. {}", row, *wrong, largest_token));
-    std::ranges::transform(elements, tokens.begin(), [](Element e) { return static_cast<std::int32_t>(e); });
-    std::size_t count = length;
-    while (count > 0 && tokens[count - 1] == padding) --count;
-    if (count == 0) fail(file, fmt::format("row {} is all padding, {}; must have a token", row, padding));
-    sequences.add(std::span(tokens).first(count), data.labels[row]);
-  }
-}
-
 BothTokens tokens_of(const path& directory, const BothSplits& splits, std::int32_t padding) {
-  BothTokens both;
-  for (const Split split : {Split::train, Split::test}) {
-    const path file = files_of(directory, split).x;
-    const SplitData& data = split == Split::train ? splits.train : splits.test;
-    TokenSequences& sequences = split == Split::train ? both.train : both.test;
-    if (data.x.type() == "<i4")
-      add_rows<std::int32_t>(file, data, padding, sequences);
-    else
-      add_rows<std::int64_t>(file, data, padding, sequences);
-  }
-  return both;
+  const auto read = [&](Split split, const SplitData& data) {
+    return read_rows(files_of(directory, split).x, data.x, data.labels, padding);
+  };
+  return {.train = read(Split::train, splits.train), .test = read(Split::test, splits.test)};
 }
 
 DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const NpyTokens& known) {
