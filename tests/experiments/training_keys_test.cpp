@@ -1,5 +1,6 @@
 // Every key of training, models, data sets, budget, evaluation and recording does something, and those of the root.
 #include "tests/experiments/key_walk.hpp"
+#include "tests/workers/script_files.hpp"
 
 namespace syncopate {
 namespace {
@@ -199,6 +200,9 @@ const std::vector<KeyCase> models_and_datasets = {
       "models.text-transformer={task='masked-lm',masking='static',width=4,depth=1,heads=2,mlp_width=3,positions=8}",
       "training.dataset='npy'", "datasets.npy={directory='$/texts',padding=0,mask=18}"},
      {"models.text-transformer.mask_copies=1"}},
+    {{"training.model='torchscript'", "models.torchscript.file='$/model.pt'"},
+     {"models.torchscript.file='$/other.pt'", "models.torchscript.initial='drawn'", "models.torchscript.fused='never'",
+      "models.torchscript.chunk_samples=4"}},
     {{"training.model='quadratic'", "models.quadratic={dimension=4,condition=10,noise=0.1}"},
      {"models.quadratic.dimension=5", "models.quadratic.condition=20", "models.quadratic.noise=0.2"}},
 };
@@ -238,6 +242,7 @@ const std::vector<IdleKey> idle = {
     {"models.text-transformer.cut", Hash::differs, "without it longer texts are a fault"},
     {"datasets.text-lines.file_hash", Hash::differs, "refuses a file of other content"},
     {"datasets.wordnet-glosses.directory_hash", Hash::differs, "refuses a directory of other content"},
+    {"models.torchscript.file_hash", Hash::differs, "refuses a file of other content"},
 };
 
 TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
@@ -250,6 +255,11 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   write_glosses("glosses", 7);
   write_glosses("glosses2", 11);
   setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
+  for (const char* name : {"model.pt", "other.pt"})
+    save_script(folder_ / name,
+                {{.name = "weight", .shape = {3, 4}},
+                 {.name = "offset", .shape = {3}, .values = {name == std::string("model.pt") ? 0.5f : 0.25f, 0, 0}}},
+                "return torch.linear(x, self.weight, self.offset)");
   for (const auto& cases : {of_the_root, training, models_and_datasets, budget_and_evaluation})
     walk(trained, cases, idle);
   walk(trained,

@@ -67,8 +67,12 @@ const std::string folder_named = R"(\n\| `(\w+/)`)";
 const std::string link = R"(\]\(([^)#:]+)\))";
 
 TEST(Pages, WhatTheyNameIsThere) {
-  std::vector<fs::path> pages = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "experiments/reference.md",
-                                 "workers/models/README.md"};
+  std::vector<fs::path> pages = {"README.md",
+                                 "CONTRIBUTING.md",
+                                 "CHANGELOG.md",
+                                 "experiments/reference.md",
+                                 "workers/models/README.md",
+                                 "workers/models/TORCHSCRIPT.md"};
   for (const std::string& folder : folders) pages.emplace_back(fs::path(folder) / "README.md");
   std::size_t seen = 0;
   for (const fs::path& page : pages) {

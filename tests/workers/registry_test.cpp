@@ -11,6 +11,7 @@
 
 #include "tests/workers/idx_files.hpp"
 #include "tests/workers/npy_files.hpp"
+#include "tests/workers/script_files.hpp"
 #include "workers/datasets/dataset.hpp"
 #include "workers/models/objective_plan.hpp"
 #include "workers/models/registry.hpp"
@@ -71,15 +72,19 @@ TEST_F(Registry, EachNameIsAModelOfItsOwn) {
       {"text-transformer", (20005 + 128) * 128 + 2 * 128 +
                                2 * (4 * (128 * 128 + 128) + 2 * 128 * 512 + 512 + 128 + 512) + 128 * 128 + 128 +
                                45 * 128 + 45},
+      {"torchscript", 10 * 784 + 3},
       {"quadratic", 100},
       {"none", 0}};
+  const std::string file = (directory_ / "model.pt").string();
+  save_script(file, {{.name = "weight", .shape = {10, 784}}, {.name = "idle", .shape = {3}}},
+              "return torch.linear(x.flatten(1), self.weight)");
   for (const auto& row : models()) {
     ASSERT_TRUE(parameters.contains(row.name)) << row.name;
     const std::string_view dataset = row.name.starts_with("text") ? "wordnet-glosses" : "fashion-mnist";
-    EXPECT_EQ(plan({fmt::format("training.model=\"{}\"", row.name), fmt::format("training.dataset=\"{}\"", dataset)})
-                  .parameters,
-              parameters.at(row.name))
-        << row.name;
+    const auto planned =
+        plan({fmt::format("training.model=\"{}\"", row.name), fmt::format("training.dataset=\"{}\"", dataset),
+              fmt::format("models.torchscript.file=\"{}\"", file)});
+    EXPECT_EQ(planned.parameters, parameters.at(row.name)) << row.name;
     EXPECT_EQ(report, "");
   }
   EXPECT_FALSE(plan({"training.model=\"residual\""}).load);
@@ -341,6 +346,38 @@ TEST_F(Registry, WhatNoTransformerOfTextsCanBeIsAFault) {
                                                  (directory_ / "a.txt").string())},
                         "text-lines"),
               HasSubstr("task = \"classification\" (the default); needs samples with labels"));
+}
+
+TEST_F(Registry, AModuleOfOnesOwnLoadsAndItsFaultsAreItsFiles) {
+  const std::string file = (directory_ / "model.pt").string();
+  const auto planned_with = [&](const std::string& more) {
+    return plan({"training.model=\"torchscript\"", "training.dataset=\"gaussian-mixture\"",
+                 "datasets.gaussian-mixture={classes=3,dimension=5,train=100,test=10}", "training.micro_batch_size=4",
+                 more});
+  };
+  const std::string named = fmt::format("models.torchscript.file=\"{}\"", file);
+  save_script(file, {{.name = "weight", .shape = {3, 5}}}, "return torch.linear(x, self.weight)");
+  const auto planned = planned_with(named);
+  ASSERT_EQ(report, "");
+  EXPECT_EQ(planned.parameters, 15);
+  EXPECT_THAT(planned.tensors, testing::ElementsAre("weight"));
+  const auto objective = planned.load();
+  const MicroBatch micro_batch;
+  EXPECT_GT(objective->gradient(objective->initial_parameters(1).data(), nullptr, std::span(&micro_batch, 1)).loss_sum,
+            0);
+
+  planned_with("models.torchscript.fused=\"auto\"");
+  EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("must be given")));
+  planned_with("models.torchscript.file=\"absent.pt\"");
+  EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file = \"absent.pt\""), HasSubstr("there is no file")));
+  planned_with(fmt::format("models.torchscript={{file=\"{}\",file_hash=\"0\"}}", file));
+  EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file_hash"), HasSubstr("is another")));
+  save_script(file, {{.name = "weight", .shape = {4, 5}}}, "return torch.linear(x, self.weight)");
+  EXPECT_FALSE(planned_with(named).load);
+  EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("must return (4, 3)")));
+  write("model.pt", {'n', 'o'});
+  planned_with(named);
+  EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("is no module")));
 }
 
 TEST_F(Registry, FaultsOfModelAndDataAreReportedTogether) {

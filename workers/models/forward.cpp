@@ -21,8 +21,10 @@ std::vector<at::Tensor> view_parameters(const Network& network, const float* fla
 std::vector<at::Tensor> view_buffers(const Network& network, float* flat) {
   std::vector<at::Tensor> views;
   views.reserve(network.buffers().size());
-  for (const auto& buffer : network.buffers())
-    views.push_back(at::from_blob(flat + buffer.offset, {static_cast<std::int64_t>(buffer.size)}, at::kFloat));
+  for (const auto& buffer : network.buffers()) {
+    const std::vector<std::int64_t> vector = {static_cast<std::int64_t>(buffer.size)};
+    views.push_back(at::from_blob(flat + buffer.offset, buffer.given ? buffer.shape : vector, at::kFloat));
+  }
   return views;
 }
 

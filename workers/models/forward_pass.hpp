@@ -57,6 +57,8 @@ class ForwardPass {
   void operator()(const layer::MeanOfTexts&);
   void operator()(const layer::AskedTokens&);
 
+  void operator()(const layer::Script& layer);
+
   const at::Tensor& output() const { return x_; }
 
  private:

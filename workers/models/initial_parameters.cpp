@@ -21,13 +21,18 @@ std::vector<float> initial_parameters(const Network& network, std::uint64_t seed
   std::vector<double> values;
   for (std::size_t p = 0; p < network.parameters().size(); ++p) {
     const Parameter& parameter = network.parameters()[p];
+    const auto begin = flat.begin() + static_cast<std::ptrdiff_t>(parameter.offset);
+    if (parameter.given) {
+      std::ranges::copy(*parameter.given, begin);
+      continue;
+    }
     const Initial& initial = parameter.initial;
     values.assign(parameter.size, 0);
     if (initial.spread > 0)
       draw({.seed = seed, .purpose = Purpose::initial_parameters, .step = static_cast<std::int64_t>(p)}, initial.law,
            values);
-    std::transform(values.begin(), values.end(), flat.begin() + static_cast<std::ptrdiff_t>(parameter.offset),
-                   [&](double value) { return static_cast<float>(initial.centre + value * initial.spread); });
+    std::ranges::transform(values, begin,
+                           [&](double value) { return static_cast<float>(initial.centre + value * initial.spread); });
   }
   return flat;
 }

@@ -7,7 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <variant>
+
+namespace syncopate {
+class ScriptModule;
+}
 
 namespace syncopate::layer {
 
@@ -86,14 +91,20 @@ struct FirstTokens {};  // tokens to vectors: that of each text that begins it
 struct MeanOfTexts {};  // tokens to vectors
 struct AskedTokens {};  // tokens to vectors: those whose outputs the task asks for
 
+// A whole module of the user's own (script_module.hpp): the only layer of its network, with all parameters and buffers.
+struct Script {
+  std::shared_ptr<const ScriptModule> module;
+};
+
 }  // namespace syncopate::layer
 
 namespace syncopate {
 
-using Layer = std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
-                           layer::LayerNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool, layer::MeanPool,
-                           layer::ResidualBegin, layer::ResidualEnd, layer::Patches, layer::Positions, layer::Attention,
-                           layer::MeanTokens, layer::BagOfWords, layer::WordEmbedding, layer::TextAttention,
-                           layer::FirstTokens, layer::MeanOfTexts, layer::AskedTokens, layer::Tanh, layer::Dropout>;
+using Layer =
+    std::variant<layer::Flatten, layer::Linear, layer::Convolution, layer::BatchNorm, layer::GroupNorm,
+                 layer::LayerNorm, layer::Relu, layer::Silu, layer::Gelu, layer::MaxPool, layer::MeanPool,
+                 layer::ResidualBegin, layer::ResidualEnd, layer::Patches, layer::Positions, layer::Attention,
+                 layer::MeanTokens, layer::BagOfWords, layer::WordEmbedding, layer::TextAttention, layer::FirstTokens,
+                 layer::MeanOfTexts, layer::AskedTokens, layer::Tanh, layer::Dropout, layer::Script>;
 
 }  // namespace syncopate

@@ -6,7 +6,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "workers/models/network.hpp"
 #include "workers/settings/settings.hpp"
@@ -24,6 +26,12 @@ struct Misfit {
   std::string needed;  // "the convolutions need images of at least 16 x 16"
 };
 
+// Why no network can be made for samples of some shape, of a key of the model's table.
+struct ModelFault : std::runtime_error {
+  ModelFault(std::string faulty_key, const std::string& what) : std::runtime_error(what), key(std::move(faulty_key)) {}
+  std::string key;
+};
+
 // A network on a data set, an objective without data, or neither. All functions are empty after a fault.
 struct Model {
   enum class Inputs { numbers, tokens, either };
@@ -31,6 +39,7 @@ struct Model {
   // What a data set of these inputs lacks for it, if it does; empty: nothing ever. The network is made of those that
   // fit.
   std::function<std::optional<Misfit>(const DatasetSize&)> misfit{};
+  // It may throw a ModelFault where that takes more than the shape. To be called while the settings live.
   std::function<Network(const SampleShape&, std::int64_t classes)> network{};
   // Samples of a network that are evaluated together, for the best speed on one core with the kernels that
   // blas_kernel.hpp chooses.

@@ -54,6 +54,20 @@ Network& Network::dropout(double share) {
   return *this;
 }
 
+Network& Network::script(std::shared_ptr<const ScriptModule> module, const ScriptContents& contents,
+                         std::int64_t outputs) {
+  assert(layers_.empty());
+  parameters_ = contents.parameters;
+  buffers_ = contents.buffers;
+  std::size_t offset = 0;
+  for (Buffer& buffer : buffers_) offset = (buffer.offset = offset) + buffer.size;
+  mixes_samples_ = contents.mixes_samples;
+  draws_ = contents.draws;
+  shape_ = {.channels = outputs};
+  form_ = Form::vector;
+  return append(layer::Script{std::move(module)});
+}
+
 Network& Network::lay_out() {
   assert(residual_shapes_.empty());
   flat_order_.resize(parameters_.size());

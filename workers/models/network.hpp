@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,12 +32,16 @@ struct Parameter {
   std::size_t size = 0;
   std::size_t offset = 0;  // in the flat vector
   Initial initial{};
+  std::shared_ptr<const std::vector<float>> given{};  // the first values, where these are not drawn
 };
 
 struct Buffer {
   std::size_t size = 0;
   std::size_t offset = 0;
   float initial = 0;
+  std::vector<std::int64_t> shape{};                  // of a script module's; others' have one dimension
+  bool counts = false;                                // integers, which stand as floats: exact up to 2^24
+  std::shared_ptr<const std::vector<float>> given{};  // the first values, of a script module's
 };
 
 // Weights are drawn from the normal law of this deviation, and biases are zero. Without: as PyTorch's Linear and Conv2d
@@ -55,6 +60,14 @@ struct ConvolutionOptions {
   std::int64_t stride = 1;
   std::int64_t padding = 0;  // pixels of zero on each side
   NormalWeights deviation{};
+};
+
+// What a module that was loaded from a file has, in its own order. Places in flat vectors follow.
+struct ScriptContents {
+  std::vector<Parameter> parameters;
+  std::vector<Buffer> buffers;  // those that a training step changes
+  bool mixes_samples = false;   // micro-batches that are evaluated together would disturb each other
+  bool draws = false;           // in training it asks for random numbers
 };
 
 class Network {
@@ -105,6 +118,9 @@ class Network {
     return *this;
   }
 
+  // The only layer of its network.
+  Network& script(std::shared_ptr<const ScriptModule> module, const ScriptContents& contents, std::int64_t outputs);
+
   // Fixes the flat layout: parameters of 2 and more dimensions first, then the others, each group in
   // the order of the layers. Call last.
   Network& lay_out();
@@ -121,6 +137,11 @@ class Network {
   const std::vector<Buffer>& buffers() const { return buffers_; }
   // What layers need besides and nobody trains.
   const std::vector<std::vector<float>>& tables() const { return tables_; }
+
+  // Whether samples of different micro-batches may stand in one batch, in training.
+  bool fuses() const { return !mixes_samples_ && buffers_.empty(); }
+  // Whether a forward pass asks LibTorch for random numbers, in training.
+  bool draws() const { return draws_; }
 
   std::size_t parameter_floats() const;
   std::size_t weight_floats() const;  // the first, decayed range of the flat vector
@@ -150,6 +171,8 @@ class Network {
   std::vector<Buffer> buffers_;
   std::vector<std::vector<float>> tables_;
   std::int64_t dropout_numbers_ = 0;  // of a sample, that the layers so far draw
+  bool mixes_samples_ = false;
+  bool draws_ = false;
 };
 
 }  // namespace syncopate

@@ -106,8 +106,8 @@ void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settin
   }
 }
 
-void plan_network(const Model& model, const DatasetPlan& data, const NetworkTraining& how, ObjectivePlan& plan) {
-  const Network built = model.network(data.size.shape, data.size.classes);
+void plan_network(const Model& model, const Network& built, const DatasetPlan& data, const NetworkTraining& how,
+                  ObjectivePlan& plan) {
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
   for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
   plan.load = [network = built, data, how, chunk = model.chunk_samples] {
@@ -163,7 +163,11 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   if (!fits(*model_row, model, dataset_row, data->size, training, root)) return plan;
   check_augmentation(how.augmentation, data->size, dataset_row.name, training);
   if (how.partition && plan.steps_per_epoch >= 1) check_partition(*data, how, training);
-  plan_network(model, *data, how, plan);
+  try {
+    plan_network(model, model.network(data->size.shape, data->size.classes), *data, how, plan);
+  } catch (const ModelFault& problem) {
+    root.section("models").section(model_row->name).fault(problem.key, problem.what());
+  }
   return plan;
 }
 

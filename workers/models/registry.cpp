@@ -5,6 +5,7 @@
 #include "workers/models/architectures.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/models/resnet.hpp"
+#include "workers/models/script_model.hpp"
 #include "workers/models/text_transformer.hpp"
 #include "workers/models/vision_transformer.hpp"
 
@@ -26,6 +27,8 @@ constexpr ModelRow rows[] = {
     {"text-transformer",
      "transformer of texts: their classes, hidden words (BERT's), or each next word; post- or pre-norm",
      "The transformer of texts", read_text_transformer},
+    {"torchscript", "a module of one's own, as torch.jit.script saves it; its forward gives logits",
+     "A module of one's own", read_torchscript},
     {"quadratic", "a noisy quadratic with a known optimum; needs no data", "The noisy quadratic", read_quadratic},
     {"none", "no model: the same methods on virtual time alone", "", read_none},
 };

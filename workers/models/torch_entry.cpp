@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 
+#include "workers/models/script_module.hpp"
 #include "workers/models/text_objective.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/models/torch_objective.hpp"
@@ -19,13 +20,16 @@ bool interrupted() { return interrupted_program.load(std::memory_order_relaxed)(
 
 }  // namespace syncopate
 
-extern "C" [[gnu::visibility("default")]] void syncopate_make_torch_objective(
-    const syncopate::TorchRequest& request, std::shared_ptr<const syncopate::Objective>& made) {
-  syncopate::interrupted_program = request.interrupted;
-  if (request.network.input().has_tokens())
-    made = std::make_shared<syncopate::TextObjective>(request.network, request.dataset, request.sampling,
-                                                      request.chunk_samples, request.label_smoothing);
-  else
-    made = std::make_shared<syncopate::TorchObjective>(request.network, request.dataset, request.sampling,
-                                                       request.chunk_samples, request.label_smoothing, request.mixup);
+extern "C" [[gnu::visibility("default")]] void syncopate_torch_functions(bool (*interrupted)(),
+                                                                         syncopate::TorchFunctions& functions) {
+  using namespace syncopate;  // NOLINT: their own namespace
+  interrupted_program = interrupted;
+  functions = {.make_objective = [](const TorchRequest& request) -> std::shared_ptr<const Objective> {
+                 if (request.network.input().has_tokens())
+                   return std::make_shared<TextObjective>(request.network, request.dataset, request.sampling,
+                                                          request.chunk_samples, request.label_smoothing);
+                 return std::make_shared<TorchObjective>(request.network, request.dataset, request.sampling,
+                                                         request.chunk_samples, request.label_smoothing, request.mixup);
+               },
+               .load_script = script_network};
 }

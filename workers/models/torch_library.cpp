@@ -27,7 +27,7 @@ std::string path_of_library() {
 }
 
 // Never unloaded: objectives and LibTorch's threads live until the end.
-TorchEntry load() {
+TorchFunctions load() {
   // Global, so that blas_kernel.hpp finds the BLAS that comes along.
   void* const library = dlopen(path_of_library().c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!library)
@@ -37,32 +37,35 @@ TorchEntry load() {
   if (!entry) throw std::runtime_error(fmt::format("{} is not of this program: {}", library_name, dlerror()));
   use_one_blas_thread();
   loaded = true;
-  return reinterpret_cast<TorchEntry>(entry);
+  TorchFunctions functions{};
+  reinterpret_cast<TorchEntry>(entry)(interrupted, functions);
+  return functions;
 }
 
-TorchEntry torch_entry() {
-  static const TorchEntry entry = load();
-  return entry;
+const TorchFunctions& torch_functions() {
+  static const TorchFunctions functions = load();
+  return functions;
 }
 
 }  // namespace
 
-void load_torch() { torch_entry(); }
+void load_torch() { torch_functions(); }
 bool torch_is_loaded() { return loaded; }
 
 std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
                                                       const SamplerOptions& sampling, std::int64_t chunk_samples,
                                                       double label_smoothing, double mixup) {
-  std::shared_ptr<const Objective> made;
-  torch_entry()({.network = network,
-                 .dataset = std::move(dataset),
-                 .sampling = sampling,
-                 .chunk_samples = chunk_samples,
-                 .label_smoothing = label_smoothing,
-                 .mixup = mixup,
-                 .interrupted = interrupted},
-                made);
-  return made;
+  return torch_functions().make_objective({.network = network,
+                                           .dataset = std::move(dataset),
+                                           .sampling = sampling,
+                                           .chunk_samples = chunk_samples,
+                                           .label_smoothing = label_smoothing,
+                                           .mixup = mixup});
+}
+
+Network load_script_network(const std::filesystem::path& file, const std::string& hash, const SampleShape& shape,
+                            std::int64_t classes, const ScriptOptions& options) {
+  return torch_functions().load_script(file, hash, shape, classes, options);
 }
 
 }  // namespace syncopate

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <string>
 
 #include "workers/datasets/sampler.hpp"
 #include "workers/models/network.hpp"
+#include "workers/models/script_options.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
@@ -22,7 +25,11 @@ std::shared_ptr<const Objective> make_torch_objective(const Network& network, st
                                                       const SamplerOptions& sampling, std::int64_t chunk_samples,
                                                       double label_smoothing, double mixup);
 
-// What the library is asked for, and what it may call.
+// script_network (script_module.hpp). Loads the library first.
+Network load_script_network(const std::filesystem::path& file, const std::string& hash, const SampleShape& shape,
+                            std::int64_t classes, const ScriptOptions& options);
+
+// What the library is asked for.
 struct TorchRequest {
   const Network& network;
   std::shared_ptr<const Dataset> dataset;
@@ -30,10 +37,15 @@ struct TorchRequest {
   std::int64_t chunk_samples;
   double label_smoothing;
   double mixup;
-  bool (*interrupted)();  // the program's
+};
+// What the library gives, and what it may call of the program's.
+struct TorchFunctions {
+  std::shared_ptr<const Objective> (*make_objective)(const TorchRequest& request);
+  Network (*load_script)(const std::filesystem::path& file, const std::string& hash, const SampleShape& shape,
+                         std::int64_t classes, const ScriptOptions& options);
 };
 // The library's only function, by this name.
-using TorchEntry = void (*)(const TorchRequest& request, std::shared_ptr<const Objective>& made);
-inline constexpr const char* torch_entry_name = "syncopate_make_torch_objective";
+using TorchEntry = void (*)(bool (*interrupted)(), TorchFunctions& functions);
+inline constexpr const char* torch_entry_name = "syncopate_torch_functions";
 
 }  // namespace syncopate

@@ -14,6 +14,7 @@
 #include "workers/models/initial_parameters.hpp"
 #include "workers/models/mixup.hpp"
 #include "workers/models/one_thread.hpp"
+#include "workers/models/seeded_draws.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {
@@ -97,9 +98,19 @@ BackwardPass differentiate(const Network& network, const float* flat, const std:
   const auto logits = forward(network, parameters, buffers, batch.inputs, Mode::train, &batch.visits);
   const LossSums loss = cross_entropy(logits, batch.labels, label_smoothing, batch.mixed ? &*batch.mixed : nullptr);
   const double share = 1.0 / static_cast<double>(micro_batch_size);
-  auto gradients = torch::autograd::grad({loss.minimised}, parameters, {at::scalar_tensor(share, at::kFloat)});
-  for (auto& gradient : gradients) gradient = gradient.contiguous();
+  auto gradients = torch::autograd::grad({loss.minimised}, parameters, {at::scalar_tensor(share, at::kFloat)},
+                                         /*retain_graph=*/{}, /*create_graph=*/false, /*allow_unused=*/true);
+  for (std::size_t p = 0; p < gradients.size(); ++p)
+    gradients[p] = gradients[p].defined() ? gradients[p].contiguous() : at::zeros_like(parameters[p]);
   return {.gradients = std::move(gradients), .loss_sum = loss.reported.item<float>() * share};
+}
+
+// In place, where nothing else has the memory: the gradients of two summands are one tensor.
+void add(at::Tensor& sum, const at::Tensor& summand) {
+  if (sum.storage().use_count() == 1)
+    sum.add_(summand);
+  else
+    sum = sum + summand;
 }
 
 // A model to evaluate, with a copy of its statistics: forward takes no const ones.
@@ -162,9 +173,18 @@ std::vector<float> TorchObjective::initial_parameters(std::uint64_t seed) const 
   return syncopate::initial_parameters(network_, seed);
 }
 
+std::optional<std::uint64_t> TorchObjective::seed_of(const MicroBatch& micro_batch) const {
+  return network_.draws() ? std::optional(seed_of_draws(sampler_.options().seed, micro_batch)) : std::nullopt;
+}
+
 std::vector<float> TorchObjective::initial_buffers() const {
   std::vector<float> flat;
-  for (const auto& buffer : network_.buffers()) flat.insert(flat.end(), buffer.size, buffer.initial);
+  for (const auto& buffer : network_.buffers()) {
+    if (buffer.given)
+      flat.insert(flat.end(), buffer.given->begin(), buffer.given->end());
+    else
+      flat.insert(flat.end(), buffer.size, buffer.initial);
+  }
   return flat;
 }
 
@@ -182,6 +202,7 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
     throw_if_interrupted();
     const TrainingBatch batch = training_batch(*dataset_, sampler_, micro_batches.subspan(first, together), mixup_);
     std::copy_n(buffers, statistics.size(), statistics.begin());  // each micro-batch starts from the state's
+    const SeededDraws draws(seed_of(micro_batches[first]));
     auto pass = differentiate(network_, parameters, view_buffers(network_, statistics.data()), batch,
                               samples_per_micro_batch(), label_smoothing_);
     result.loss_sum += pass.loss_sum;
@@ -189,7 +210,7 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
     if (sum.empty())
       sum = std::move(pass.gradients);
     else
-      for (std::size_t p = 0; p < sum.size(); ++p) sum[p].add_(pass.gradients[p]);
+      for (std::size_t p = 0; p < sum.size(); ++p) add(sum[p], pass.gradients[p]);
   }
 
   for (const auto p : network_.flat_order()) {
@@ -291,6 +312,7 @@ std::vector<float> TorchObjective::batch_statistics(const float* parameters,
   for (const MicroBatch& micro_batch : micro_batches) {
     throw_if_interrupted();
     const TrainingBatch batch = training_batch(*dataset_, sampler_, {&micro_batch, 1}, mixup_);
+    const SeededDraws draws(seed_of(micro_batch));
     forward(network_, weights, views, batch.inputs, Mode::measure, &batch.visits);
     for (std::size_t b = 0; b < sum.size(); ++b) sum[b] += statistics[b];
   }

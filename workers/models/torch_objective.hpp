@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,7 +37,7 @@ class TorchObjective : public Objective {
                            std::span<const MicroBatch> micro_batches) const override;
 
   std::int64_t chunk_samples() const override { return chunk_samples_; }
-  bool fuses_micro_batches() const override { return network_.buffers().empty(); }
+  bool fuses_micro_batches() const override { return network_.fuses(); }
   std::int64_t samples_per_micro_batch() const override { return sampler_.options().micro_batch_size; }
   std::int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
 
@@ -54,6 +55,9 @@ class TorchObjective : public Objective {
   const Network& network() const { return network_; }
 
  private:
+  // Of what LibTorch's operators draw in its forward pass, where they do.
+  std::optional<std::uint64_t> seed_of(const MicroBatch& micro_batch) const;
+
   Network network_;
   std::shared_ptr<const Dataset> dataset_;
   Sampler sampler_;

@@ -31,6 +31,7 @@ enum class Purpose : std::uint8_t {
   dropout = 15,            // which activations of a sample are zero in training
   mixup = 16,              // which samples of a micro-batch are mixed, and how much
   validation = 17,         // which training samples nothing is trained on
+  module_draws = 20,       // what a user's own module draws in a forward pass
   masking = 21,            // which tokens of texts are hidden
   measurement = 25,        // directions in which a model is measured
 };

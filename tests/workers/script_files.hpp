@@ -1,0 +1,29 @@
+// Files as torch.jit.script saves them, made without Python. No LibTorch here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "workers/models/network.hpp"
+
+namespace syncopate {
+
+struct ScriptTensor {
+  enum class Kind { parameter, frozen_parameter, buffer };
+  enum class Type { floats, doubles, integers };
+
+  std::string name;
+  std::vector<std::int64_t> shape{};  // of a number: empty
+  std::vector<float> values{};        // left out: 0.01, 0.02, ...
+  Kind kind = Kind::parameter;
+  Type type = Type::floats;
+};
+
+// A module with these tensors; `forward` are the lines of its forward(self, x). It has a number, self.calls, as well.
+void save_script(const std::string& file, const std::vector<ScriptTensor>& tensors, const std::string& forward);
+
+// A network's layers, written out, with these values. Parameters and buffers are in the network's order.
+void save_script(const std::string& file, const Network& network, const std::vector<float>& parameters);
+
+}  // namespace syncopate

@@ -1,0 +1,18 @@
+// What is asked for of a module that is loaded from a file.
+#pragma once
+
+#include <stdexcept>
+
+namespace syncopate {
+
+// Why a file cannot be trained: what was found, and what would be right.
+struct ScriptFault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct ScriptOptions {
+  bool fused = true;   // micro-batches are evaluated together, where that changes nothing
+  bool drawn = false;  // the first values of matrices and filters are drawn by the run's seed, and not the file's
+};
+
+}  // namespace syncopate
