@@ -225,6 +225,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
   if (!outcome.recording.parameters.empty()) files["parameters.npy"] = npy(outcome.recording.parameters);
   if (!outcome.recording.measurements.empty())
     files["measurements.csv"] = measurements_csv(outcome.recording.measurements);
+  if (!outcome.recording.buffers.empty()) files["buffers.npy"] = npy(outcome.recording.buffers);
   if (outcome.durations) files["durations.csv.gz"] = gzip(durations_csv(*outcome.durations));
   if (outcome.arrivals) files["arrivals.csv.gz"] = gzip(arrivals_csv(*outcome.arrivals));
   files[list_of_files] = listed(files);

@@ -49,6 +49,15 @@ void reduced(const MpiSession& session, std::vector<double>& numbers, MPI_Op ope
   wait_for(request);
 }
 
+std::vector<float> from_rank_0(const MpiSession& session, std::vector<float> numbers) {
+  const int size = from_rank_0(session, std::vector{mpi_count(numbers.size())}).front();
+  numbers.resize(static_cast<std::size_t>(size));
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(numbers.data(), size, MPI_FLOAT, 0, session.communicator(), &request);
+  wait_for(request);
+  return numbers;
+}
+
 std::vector<std::array<std::uint64_t, 2>> gather_everywhere(const MpiSession& session,
                                                             const std::array<std::uint64_t, 2>& own) {
   std::vector<std::array<std::uint64_t, 2>> all(static_cast<std::size_t>(session.size()));

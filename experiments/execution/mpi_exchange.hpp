@@ -17,6 +17,8 @@ inline constexpr const char* what_stays = "finished runs stay, and the same comm
 // Rank 0's numbers, on every rank.
 std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers);
 double from_rank_0(const MpiSession& session, double number);
+// As many as rank 0 has; what others give is not looked at.
+std::vector<float> from_rank_0(const MpiSession& session, std::vector<float> numbers);
 
 // What comes of every rank's number (MPI_SUM, MPI_MAX, ...), on every rank; of as many numbers in their place.
 double reduced(const MpiSession& session, double number, MPI_Op operation);

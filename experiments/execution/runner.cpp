@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/execution/common_phases.hpp"
 #include "experiments/execution/execution.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
 #include "experiments/execution/participants.hpp"
@@ -55,12 +57,14 @@ class ExperimentRunner {
   void report_skipped(Progress& progress) const;
   void run_one(std::size_t index, Progress& progress);
   void save(std::size_t index, const Outcome& outcome);
+  bool starts(Run& run, std::size_t index, Progress& progress);
   void report_interruption() const;
   int print_tables() const;
 
   const Experiment& experiment_;
   const RunOptions& options_;
   Machinery machinery_;
+  CommonPhases common_phases_{options_, machinery_};
   std::vector<std::optional<RunSummary>> summaries_;  // run by run; complete on rank 0
   std::vector<int> to_do_;                            // 1: will be run now; the same on every rank
   std::atomic<std::ptrdiff_t> finished_ = 0;          // of the summaries, also for whoever ends the process
@@ -192,7 +196,8 @@ void ExperimentRunner::report_skipped(Progress& progress) const {
 }
 
 void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
-  const Run& run = experiment_.runs[index];
+  Run run = experiment_.runs[index];
+  if (run.common_phase && !starts(run, index, progress)) return;
   progress.begin_run(index + 1, run);
   const auto save_what_is_there = [&](const Outcome& outcome) {
     if (is_rank_0()) save(index, outcome);
@@ -201,6 +206,22 @@ void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
   if (!is_rank_0()) return;
   save(index, outcome);
   progress.end_run(*summaries_[index]);
+}
+
+// Gives the run the end of its common phase to start at; false, with the run's failure, if that phase has failed.
+bool ExperimentRunner::starts(Run& run, std::size_t index, Progress& progress) {
+  progress.begin_run(index + 1, *run.common_phase);
+  const CommonPhases::Phase& phase = common_phases_.phase(*run.common_phase, progress);
+  run.training.start = phase.end;
+  if (phase.failure.empty()) return true;
+  if (!is_rank_0()) return false;
+  Outcome outcome;
+  outcome.failure = fmt::format("its common phase failed: {}", phase.failure);
+  outcome.start = outcome.end = std::chrono::system_clock::now();
+  progress.begin_run(index + 1, run);
+  save(index, outcome);
+  progress.end_run(*summaries_[index]);
+  return false;
 }
 
 // What cannot be written has not been run, as far as the next start is concerned.

@@ -9,12 +9,12 @@
 namespace syncopate {
 namespace {
 
-// Where files lie decides nothing; what they hold does, and is in `file_hash` and `directory_hash`.
+// Where files lie decides nothing; what they hold does, and is in `file_hash`, `directory_hash`, `start_hash`.
 void erase_places_of_files(TomlNode& node) {
   if (node.is_array())
     for (TomlNode& element : node.array()) erase_places_of_files(element);
   if (!node.is_table()) return;
-  for (const char* place : {"file", "directory"})
+  for (const char* place : {"file", "directory", "start"})
     if (node.find(fmt::format("{}_hash", place))) node.erase(place);
   for (TomlNode::Member& member : node.table()) erase_places_of_files(member.value);
 }

@@ -100,10 +100,12 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   result.cluster = read_cluster(root, result.seeds.front(), options.finite_means);
 
   const std::size_t faults_before = root.faults_so_far();
-  result.training = read_training(root, {.seed = result.seeds.front(),
-                                         .workers = result.cluster.plan.workers,
-                                         .micro_batches = result.cluster.plan.micro_batches,
-                                         .looks_for_data = options.looks_for_data});
+  result.training = read_training(root,
+                                  {.seed = result.seeds.front(),
+                                   .workers = result.cluster.plan.workers,
+                                   .micro_batches = result.cluster.plan.micro_batches,
+                                   .looks_for_data = options.looks_for_data},
+                                  options.after_common_phase);
   EpochLength& epoch = result.training.epoch;
   if (result.training.objective.steps_per_epoch > 0) epoch.steps = result.training.objective.steps_per_epoch;
   epoch.is_faulty = !epoch.steps && (root.faults_so_far() > faults_before || !options.looks_for_data);

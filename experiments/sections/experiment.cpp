@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 
+#include "experiments/sections/common_phase.hpp"
 #include "experiments/sections/configuration_hash.hpp"
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/own_training.hpp"
@@ -24,6 +25,7 @@ struct Reading {
   FaultList faults{};
   // Methods' own, in their order: read with what [methods.training] says, without methods. Null where it says nothing.
   std::vector<std::shared_ptr<const Reading>> own{};
+  std::shared_ptr<const Reading> common_phase{};  // null where there is none
 };
 
 Reading read_tables(TomlNode written, const DefinitionOptions& options) {
@@ -76,11 +78,44 @@ void join_own(Reading& reading) {
   }
 }
 
+// The phase that stands in the document, as an experiment of its own.
+std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, DefinitionOptions how, FaultList& faults) {
+  const TomlNode* table = common_phase_table(written, faults);
+  if (!table) return nullptr;
+  how.reads_methods = true;
+  return std::make_shared<const Reading>(read_tables(with_common_phase_alone(written, *table), how));
+}
+
+// The first step of the data that lies behind the phase.
+std::optional<Step> end_of(const std::shared_ptr<const Reading>& common_phase) {
+  if (!common_phase || !common_phase->definition.steps.steps) return {};
+  return common_phase->definition.training.first_step + *common_phase->definition.steps.steps;
+}
+
+// What is wrong with the phase alone, by the keys that it has in the file; and what it has otherwise.
+void join_common_phase(Reading& reading) {
+  if (!reading.common_phase) return;
+  FaultList named = reading.faults;
+  named.add(reading.common_phase->faults, "training.", "training.common.");
+  reading.faults.add(named, "budget.", "training.common.");
+  if (!reading.faults.empty()) return;
+  TomlNode& training = *reading.resolved.find("training");
+  const TomlNode& written = *training.find("common");
+  TomlNode common;
+  for (const char* const length : {"steps", "epochs"})
+    if (const TomlNode* value = written.find(length)) common.set(length, {}, *value);
+  const TomlNode differs = training_difference(training, *reading.common_phase->resolved.find("training"));
+  for (const TomlNode::Member& member : differs.table()) common.set(member.key, {}, member.value);
+  training.set("common", {}, std::move(common));
+}
+
 Reading read_document(TomlNode written, const std::string& file, const LoadOptions& options) {
   DefinitionOptions how{.file = file, .finite_means = options.finite_means};
   std::vector<std::shared_ptr<const Reading>> own;
   how.reads_methods = false;
   FaultList faults;
+  const auto common_phase = read_common_phase(written, how, faults);
+  how.after_common_phase = end_of(common_phase);
   for (const TomlNode* table : own_training_tables(written, faults)) {
     own.push_back(table ? std::make_shared<Reading>(read_tables(with_training_of(written, *table), how)) : nullptr);
     how.own.emplace_back(own.back(), own.back() ? &own.back()->definition : nullptr);
@@ -88,8 +123,10 @@ Reading read_document(TomlNode written, const std::string& file, const LoadOptio
   how.reads_methods = true;
   Reading result = read_tables(std::move(written), how);
   result.own = std::move(own);
+  result.common_phase = common_phase;
   result.faults.add(faults);
   join_own(result);
+  join_common_phase(result);
   return result;
 }
 
@@ -134,6 +171,7 @@ Run make_run(const Reading& reading) {
           .algorithm = method.algorithm};
   run.measurements.model.seed = run.seed;
   run.recording.parameters &= !run.training.time_only;
+  if (reading.common_phase) run.common_phase = std::make_shared<const Run>(make_run(*reading.common_phase));
   return run;
 }
 

@@ -5,10 +5,23 @@
 #include <optional>
 #include <string>
 
+#include "experiments/sections/start_section.hpp"
+
 namespace syncopate {
-TrainingSection read_training(Settings& root, const ObjectiveContext& context) {
+namespace {
+
+constexpr std::int64_t most_start_steps = 1'000'000'000'000;
+
+}  // namespace
+
+TrainingSection read_training(Settings& root, ObjectiveContext context, std::optional<Step> after_common_phase) {
   TrainingSection result;
   Settings training = root.section({"training", "What is trained, and how."});
+  const Step start_steps = training.integer(
+      {"start_steps", "Steps that lie before the first one: samples, and what is drawn for them, go on from there.",
+       "steps"},
+      0, most_start_steps, 0);
+  result.first_step = context.first_step = after_common_phase.value_or(start_steps);
   result.objective = plan_objective(training, root, context);
   TrainingPlan& plan = result.plan;
   plan.time_only = result.objective.time_only;
@@ -27,6 +40,11 @@ TrainingSection read_training(Settings& root, const ObjectiveContext& context) {
   plan.optimizer = read_optimizer(training, result.objective);
   plan.samples_per_micro_batch = result.objective.samples_per_micro_batch;
   plan.trains_network = result.objective.has_accuracy;
+  plan.start = read_start(training, result.objective, plan.time_only);
+  training.keep_as_written({"common",
+                            "A first phase of all methods: keys of [training] that are otherwise in it, and "
+                            "steps or epochs."});
+  if (plan.time_only && training.has("common")) training.fault("common", "must be left out: there is no model");
   plan.make_objective = result.objective.load;
   if (plan.time_only) plan.make_objective = [] { return nullptr; };
   return result;

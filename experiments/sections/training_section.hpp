@@ -28,11 +28,12 @@ struct TrainingSection {
   ObjectivePlan objective;
   TrainingPlan plan;  // its learning rate is read later
   EpochLength epoch;
+  Step first_step{};  // of the data: so many steps lie before the run's first
 };
 
 // Never has a null optimizer; faults are collected by the settings. In a time-only run everything but
-// `parameters` is optional.
-TrainingSection read_training(Settings& root, const ObjectiveContext& context);
+// `parameters` is optional. `after_common_phase`: the first step of the data where there is such a phase.
+TrainingSection read_training(Settings& root, ObjectiveContext context, std::optional<Step> after_common_phase = {});
 
 // The steps of a budget: whether it counts them, and how many they are, as far as its keys are without faults.
 struct StepBudget {

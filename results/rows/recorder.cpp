@@ -322,7 +322,10 @@ void Recorder::finish() {
     for (std::size_t index = 0; index < recorded; ++index) evaluate(index);
     for (const auto& [step, time, model] : std::exchange(to_be_measured_, {})) measure(step, time, model);
     training_.executor().wait_all();
-    for (const ModelStatePtr& model : last_models_) parameters_.push_back(training_.values(model));
+    for (const ModelStatePtr& model : last_models_) {
+      parameters_.push_back(training_.values(model));
+      if (model->buffers) buffers_.push_back(training_.buffer_values(model));
+    }
   } catch (...) {
     set_listener(nullptr);
     throw;
@@ -336,7 +339,7 @@ void Recorder::set_listener(std::function<void()> listener) {
 }
 
 Recording Recorder::recording() const {
-  Recording recording{.metrics = {}, .rows = rows_, .parameters = parameters_};
+  Recording recording{.metrics = {}, .rows = rows_, .parameters = parameters_, .buffers = buffers_};
   {
     const std::lock_guard lock(entries_->mutex);
     for (const Entry& entry : entries_->all) {

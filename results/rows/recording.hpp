@@ -39,6 +39,7 @@ struct Recording {
   bool diverged = false;                    // the last row of `metrics` is the first one that is not finite
   // (P,) of the last model, or of each member of the last ensemble; empty unless asked for.
   std::vector<std::vector<float>> parameters{};
+  std::vector<std::vector<float>> buffers{};  // of these, where the model has any: its normalisation statistics
 };
 
 // Ends the recording at its first model that is not finite. How far a run goes on after it depends

@@ -97,7 +97,8 @@ std::vector<std::uint8_t> to_bytes(const Recording& recording) {
                         {"steps", steps},
                         {"measurements", measurements},
                         {"diverged", recording.diverged},
-                        {"parameters", json_of(recording.parameters)}});
+                        {"parameters", json_of(recording.parameters)},
+                        {"buffers", json_of(recording.buffers)}});
 }
 
 Recording recording_from_bytes(std::span<const std::uint8_t> bytes) {
@@ -109,6 +110,7 @@ Recording recording_from_bytes(std::span<const std::uint8_t> bytes) {
     for (const Json& row : json.at("measurements")) recording.measurements.push_back(measurement_of(row));
     json.at("diverged").get_to(recording.diverged);
     for (const Json& vector : json.at("parameters")) recording.parameters.push_back(floats_of(vector.get_binary()));
+    for (const Json& vector : json.at("buffers")) recording.buffers.push_back(floats_of(vector.get_binary()));
     return recording;
   } catch (const Json::exception& problem) {
     throw std::runtime_error(std::string("not a recording: ") + problem.what());

@@ -18,6 +18,7 @@
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/objective.hpp"
 #include "workers/training/optimizer.hpp"
+#include "workers/training/starting_point.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {
@@ -49,6 +50,7 @@ struct TrainingPlan {
   std::shared_ptr<const Optimizer> optimizer{};
   double clip_norm = 0;
   std::shared_ptr<const LearningRate> learning_rate{};
+  std::shared_ptr<const StartingPoint> start{};  // null: at the model's own first values
 };
 
 struct EvaluationPlan {
@@ -99,6 +101,7 @@ struct Run {
   MeasurementPlan measurements{};
   RecordingPlan recording;  // not hashed
   std::shared_ptr<const Algorithm> algorithm;
+  std::shared_ptr<const Run> common_phase{};  // a run at whose end this one starts; null: none
 
   // The step from which on all workers take the same course (Traits).
   std::optional<Step> same_course_from() const {

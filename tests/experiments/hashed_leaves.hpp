@@ -66,6 +66,7 @@ inline std::string_view why_not_hashed(const std::string& path, const TomlNode& 
   if (path == "description") return "it is the title of plots";
   if (path.starts_with("recording.")) return "what is recorded beside a run decides nothing of it";
   if (path.ends_with(".file") && table.find("file_hash")) return "its content counts";
+  if (path.ends_with(".start") && table.find("start_hash")) return "its content counts";
   if (path.ends_with(".directory") && table.find("directory_hash")) return "its content counts";
   return "";
 }

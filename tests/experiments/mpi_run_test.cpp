@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "results/formats/npy.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {
@@ -102,6 +104,29 @@ TEST_F(MpiRun, ModelsThatWorkersHaveOfTheirOwnAreEvaluatedTogether) {
     for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(losses[1][i], losses[0][i], 1e-5 * losses[0][i]) << evaluated;
     for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(distances[1][i], distances[0][i], 1e-4 * distances[0][i]);
   }
+}
+
+// Rank 0 alone has the phase's end, made or found; the others start there all the same.
+TEST_F(MpiRun, ACommonPhaseEndsForAllRanksWhereItDoesOnVirtualTime) {
+  const std::string file = write("e.toml", with_servers);
+  const auto last_model = [&](const std::string& results, int ranks) {
+    const std::string command = "run " + file + " --quiet training.common.steps=4 recording.parameters=true --results ";
+    const auto outcome = syncopate(command + results, ranks);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / results)) {
+      const auto folder = entry.path().parent_path().parent_path();
+      if (entry.path().filename() != "parameters.npy" || folder.filename() == "common-phase") continue;
+      const auto values = floats_from_npy(read(entry.path()));
+      std::filesystem::remove_all(folder);  // the next start makes it again, from the phase that is there
+      return values;
+    }
+    return std::vector<float>{};
+  };
+  const auto simulated = last_model("virtual", 0);
+  ASSERT_EQ(simulated.size(), 100u);
+  const auto near = testing::Pointwise(testing::FloatNear(1e-5f), simulated);
+  EXPECT_THAT(last_model("results", 3), near);
+  EXPECT_THAT(last_model("results", 3), near);
 }
 
 // No arithmetic fits into a nanosecond; that of a small quadratic fits into half a second.

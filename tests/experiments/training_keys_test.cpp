@@ -121,6 +121,11 @@ const std::vector<KeyCase> training = {
      {"training.learning_rate.base=3", "training.learning_rate.total_steps=20"}},
 };
 
+const std::vector<KeyCase> starts = {
+    {{}, {"training.start='$/start.npy'", "training.start_steps=3", "training.common={steps=2}"}},
+    {{"training.common={steps=2}"}, {"training.common.steps=3"}},
+};
+
 const std::vector<KeyCase> models_and_datasets = {
     {{},
      {"datasets.gaussian-mixture.classes=4", "datasets.gaussian-mixture.dimension=5",
@@ -242,6 +247,7 @@ const std::vector<IdleKey> idle = {
     {"models.text-transformer.cut", Hash::differs, "without it longer texts are a fault"},
     {"datasets.text-lines.file_hash", Hash::differs, "refuses a file of other content"},
     {"datasets.wordnet-glosses.directory_hash", Hash::differs, "refuses a directory of other content"},
+    {"training.start_hash", Hash::differs, "refuses a file of other content"},
     {"models.torchscript.file_hash", Hash::differs, "refuses a file of other content"},
 };
 
@@ -255,12 +261,14 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   write_glosses("glosses", 7);
   write_glosses("glosses2", 11);
   setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
+  const FileBytes start = npy_file("<f4", "(15,)", bytes_of(std::vector<float>(15, 0.5f)));
+  write("start.npy", {start.begin(), start.end()});
   for (const char* name : {"model.pt", "other.pt"})
     save_script(folder_ / name,
                 {{.name = "weight", .shape = {3, 4}},
                  {.name = "offset", .shape = {3}, .values = {name == std::string("model.pt") ? 0.5f : 0.25f, 0, 0}}},
                 "return torch.linear(x, self.weight, self.offset)");
-  for (const auto& cases : {of_the_root, training, models_and_datasets, budget_and_evaluation})
+  for (const auto& cases : {of_the_root, training, starts, models_and_datasets, budget_and_evaluation})
     walk(trained, cases, idle);
   walk(trained,
        {{{"recording={trace=false,durations=false,arrivals=false,parameters=false}"},

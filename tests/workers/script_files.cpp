@@ -50,13 +50,15 @@ class Writer {
     line(fmt::format("x = torch.group_norm(x, {}, {}, {})", layer.groups, parameter(layer.weight),
                      parameter(layer.bias)));
   }
-  void operator()(const layer::Relu&) { line("x = torch.relu(x)"); }
+  // In place as in forward.cpp: no residual begins just before one here.
+  void operator()(const layer::Relu&) { line("x = torch.relu_(x)"); }
   void operator()(const layer::MaxPool&) { line("x = torch.max_pool2d(x, [2, 2])"); }
   void operator()(const layer::MeanPool&) { line("x = torch.mean(x, [2, 3])"); }
   void operator()(const layer::ResidualBegin&) { line("r = x"); }
   void operator()(const layer::ResidualEnd& layer) {
-    line(fmt::format("r = r[:, :, ::{0}, ::{0}]", layer.stride));
-    line(fmt::format("r = torch.constant_pad_nd(r, [0, 0, 0, 0, {}, {}])", layer.zeros_before, layer.zeros_after));
+    if (layer.stride > 1) line(fmt::format("r = r[:, :, ::{0}, ::{0}]", layer.stride));
+    if (layer.zeros_before > 0 || layer.zeros_after > 0)
+      line(fmt::format("r = torch.constant_pad_nd(r, [0, 0, 0, 0, {}, {}])", layer.zeros_before, layer.zeros_after));
     line("x = x + r");
   }
   template <typename Other>

@@ -55,13 +55,13 @@ std::int64_t Sampler::micro_batches_of_pass(Rank worker) const {
 }
 
 std::int64_t Sampler::epoch(const MicroBatch& micro_batch) const {
-  const auto step = micro_batch.step.value();
+  const auto step = step_of(micro_batch);
   if (options_.shards.empty()) return step / steps_per_epoch_;
   return (step * options_.micro_batches + micro_batch.index) / micro_batches_of_pass(micro_batch.worker);
 }
 
 void Sampler::take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
-  const auto step = micro_batch.step.value();
+  const auto step = step_of(micro_batch);
   const auto all = order({}, step / steps_per_epoch_, static_cast<std::size_t>(options_.samples));
   const std::int64_t workers = options_.workers;
   const std::int64_t worker = micro_batch.worker.value;
@@ -77,7 +77,7 @@ void Sampler::take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32
 void Sampler::take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
   const auto& own = options_.shards[static_cast<std::size_t>(micro_batch.worker.value)];
   const std::int64_t of_pass = micro_batches_of_pass(micro_batch.worker);
-  const std::int64_t number = micro_batch.step.value() * options_.micro_batches + micro_batch.index;
+  const std::int64_t number = step_of(micro_batch) * options_.micro_batches + micro_batch.index;
   const auto pass = order(micro_batch.worker, number / of_pass, own.size());
   auto next = pass->begin() + number % of_pass * options_.micro_batch_size;
   for (auto& sample : out) sample = own[*next++];

@@ -23,6 +23,7 @@ struct SamplerOptions {
   int micro_batches = 1;              // M, per optimizer step and worker
   std::int64_t micro_batch_size = 1;  // B
   std::uint64_t seed = 0;
+  std::int64_t first_step = 0;                       // of the data: so many steps lie before the run's first
   std::vector<std::vector<std::uint32_t>> shards{};  // by worker, of the whole run; empty: disjoint ones of each epoch
 
   // floor(n / (K M B)); 0: too few samples for one step.
@@ -38,6 +39,12 @@ class Sampler {
 
   const SamplerOptions& options() const { return options_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
+
+  // Of the data.
+  std::int64_t step_of(const MicroBatch& micro_batch) const { return options_.first_step + micro_batch.step.value(); }
+  MicroBatch in_data(const MicroBatch& micro_batch) const {
+    return {.worker = micro_batch.worker, .step = step_of(micro_batch), .index = micro_batch.index};
+  }
 
   // The (B,) sample numbers of a micro-batch. One with index >= M takes the samples that follow in
   // its worker's shard, from the shard's beginning again after its end.

@@ -45,7 +45,7 @@ struct Model {
   // blas_kernel.hpp chooses.
   std::int64_t chunk_samples = 0;
 
-  std::function<std::shared_ptr<const Objective>(std::uint64_t seed)> objective{};
+  std::function<std::shared_ptr<const Objective>(std::uint64_t seed, Step first_step)> objective{};
   std::int64_t parameters = 0;  // of such an objective
 
   bool time_only = false;

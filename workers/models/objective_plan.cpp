@@ -109,6 +109,7 @@ void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settin
 void plan_network(const Model& model, const Network& built, const DatasetPlan& data, const NetworkTraining& how,
                   ObjectivePlan& plan) {
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
+  plan.buffers = static_cast<std::int64_t>(built.buffer_floats());
   for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
   plan.load = [network = built, data, how, chunk = model.chunk_samples] {
     auto dataset = load(data, how.validation);
@@ -134,8 +135,9 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
 
   if (model.objective) check_no_data(how, training);
   if (model.objective)
-    return {.load = [make = model.objective, seed = context.seed] { return make(seed); },
-            .parameters = model.parameters};
+    return {
+        .load = [make = model.objective, seed = context.seed, first = context.first_step] { return make(seed, first); },
+        .parameters = model.parameters};
 
   ObjectivePlan plan{.load = {}, .time_only = model.time_only, .samples_per_micro_batch = batch_size};
   const bool needs_data = model.network || (model.time_only && dataset_named);
@@ -151,7 +153,8 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
                   .workers = context.workers,
                   .micro_batches = context.micro_batches,
                   .micro_batch_size = batch_size,
-                  .seed = context.seed};
+                  .seed = context.seed,
+                  .first_step = context.first_step.value()};
   plan.steps_per_epoch = how.sampling.steps_per_epoch();
   if (plan.steps_per_epoch < 1)
     training.fault("micro_batch_size",

@@ -17,6 +17,7 @@ struct ObjectiveContext {
   std::uint64_t seed = 0;  // of the data order and of generated data
   int workers = 1;
   int micro_batches = 1;       // M: micro-batches per optimizer step and worker
+  Step first_step{};           // of the data: so many steps lie before the run's first
   bool looks_for_data = true;  // false: keys are read, but no files
 };
 
@@ -25,6 +26,7 @@ struct ObjectivePlan {
   std::function<std::shared_ptr<const Objective>()> load;  // empty: time-only, or faults
   bool time_only = false;                                  // model = "none"
   std::int64_t parameters = 0;                             // P; 0: time-only, or faults
+  std::int64_t buffers = 0;                                // floats of normalisation statistics
   std::vector<std::string> tensors{};                      // their names, where these are known before it is loaded
   std::int64_t samples_per_micro_batch = 1;
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults

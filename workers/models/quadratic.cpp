@@ -53,8 +53,9 @@ PartialGradient Quadratic::gradient(const float* parameters, const float*,
     // A stream holds 2^32 numbers: micro-batches of one step follow each other in it. Both factors are
     // bounded where they are configured.
     const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(m.index) * dimension);
-    fill_standard_normal({.seed = seed_, .purpose = Purpose::gradient_noise, .worker = m.worker, .step = m.step}, first,
-                         z);
+    fill_standard_normal(
+        {.seed = seed_, .purpose = Purpose::gradient_noise, .worker = m.worker, .step = options_.first_step + m.step},
+        first, z);
     for (std::size_t i = 0; i < z.size(); ++i) {
       sum[i] += options_.noise * z[i];
       result.loss_sum += options_.noise * z[i] * (parameters[i] - optimum_[i]);
@@ -99,7 +100,12 @@ Model read_quadratic(Settings& table) {
                                 usual.condition),
       .noise = table.number({"noise", "Standard deviation of a micro-batch's gradient, per parameter."},
                             Range::at_least(0), usual.noise)};
-  return {.objective = [options](std::uint64_t seed) { return std::make_shared<Quadratic>(options, seed); },
+  return {.objective =
+              [options](std::uint64_t seed, Step first_step) {
+                QuadraticOptions continued = options;
+                continued.first_step = first_step;
+                return std::make_shared<Quadratic>(continued, seed);
+              },
           .parameters = options.dimension};
 }
 

@@ -17,6 +17,7 @@ struct QuadraticOptions {
   std::int64_t dimension = 100;
   double condition = 100;  // largest curvature over the smallest
   double noise = 0.1;      // standard deviation of a micro-batch's gradient, per coordinate
+  Step first_step{};       // of the noise: so many steps lie before the run's first
 };
 
 class Quadratic : public Objective {

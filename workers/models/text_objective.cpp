@@ -53,7 +53,7 @@ std::vector<AskedText> TextObjective::texts_of(std::span<const MicroBatch> micro
     sampler_.sample_numbers(micro_batches[m], numbers);
     for (const std::uint32_t number : numbers)
       texts.push_back({.sample = number,
-                       .epoch = micro_batches[m].step.value() / steps_per_epoch(),
+                       .epoch = sampler_.step_of(micro_batches[m]) / steps_per_epoch(),
                        .micro_batch = static_cast<std::int64_t>(m)});
   }
   return texts;

@@ -53,12 +53,12 @@ struct Batch {
     labels.resize(numbers.size());
   }
 
-  void mix_samples(std::uint64_t seed, std::span<const MicroBatch> micro_batches, double alpha) {
+  void mix_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches, double alpha) {
     const std::size_t size = numbers.size() / micro_batches.size(), features = inputs.size() / numbers.size();
     partner_labels.resize(labels.size());
     partner_shares.resize(labels.size());
     for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-      const Mixture mixture = drawn_mixture(seed, micro_batches[m], size, alpha);
+      const Mixture mixture = drawn_mixture(sampler.options().seed, sampler.in_data(micro_batches[m]), size, alpha);
       mix(mixture, std::span(inputs).subspan(m * size * features, size * features));
       for (std::size_t i = 0; i < size; ++i) {
         partner_labels[m * size + i] = labels[m * size + mixture.partners[i]];
@@ -144,7 +144,7 @@ TrainingBatch training_batch(const Dataset& dataset, const Sampler& sampler, std
   const Visits visits = batch.visits(sampler);
   batch.make_room(dataset);
   dataset.gather_training(visits, batch.inputs.data(), batch.labels.data());
-  if (mixup > 0) batch.mix_samples(visits.seed, micro_batches, mixup);
+  if (mixup > 0) batch.mix_samples(sampler, micro_batches, mixup);
   TrainingBatch result{.visits = visits,
                        .inputs = batch.input_tensor(dataset.size().shape),
                        .labels = Batch::label_tensor(batch.labels)};
@@ -174,7 +174,8 @@ std::vector<float> TorchObjective::initial_parameters(std::uint64_t seed) const 
 }
 
 std::optional<std::uint64_t> TorchObjective::seed_of(const MicroBatch& micro_batch) const {
-  return network_.draws() ? std::optional(seed_of_draws(sampler_.options().seed, micro_batch)) : std::nullopt;
+  if (!network_.draws()) return std::nullopt;
+  return seed_of_draws(sampler_.options().seed, sampler_.in_data(micro_batch));
 }
 
 std::vector<float> TorchObjective::initial_buffers() const {

@@ -25,8 +25,11 @@ ModelStatePtr Training::initial_state() {
   if (!objective_) return nullptr;
   auto state = std::make_shared<ModelState>();
   state->id = new_state_id();
-  state->parameters = filled_cell(objective_->initial_parameters(options_.seed));
-  if (objective_->buffers() > 0) state->buffers = filled_cell(objective_->initial_buffers());
+  const auto& start = options_.start;
+  assert(!start || start->parameters.size() == objective_->parameters());
+  state->parameters = filled_cell(start ? start->parameters : objective_->initial_parameters(options_.seed));
+  if (objective_->buffers() > 0)
+    state->buffers = filled_cell(start && !start->buffers.empty() ? start->buffers : objective_->initial_buffers());
   return state;
 }
 
@@ -67,6 +70,13 @@ ModelStatePtr Training::adopt(const ModelStatePtr& self, const ModelStatePtr& ot
 std::vector<float> Training::values(const ModelStatePtr& state) {
   executor_.wait(state->parameters->producer);
   const auto span = state->parameters->value.span();
+  return {span.begin(), span.end()};
+}
+
+std::vector<float> Training::buffer_values(const ModelStatePtr& state) {
+  if (!state->buffers) return {};
+  executor_.wait(state->buffers->producer);
+  const auto span = state->buffers->value.span();
   return {span.begin(), span.end()};
 }
 

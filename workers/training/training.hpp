@@ -18,6 +18,7 @@
 #include "workers/training/model_state.hpp"
 #include "workers/training/objective.hpp"
 #include "workers/training/optimizer.hpp"
+#include "workers/training/starting_point.hpp"
 #include "workers/training/stretches.hpp"
 
 namespace syncopate {
@@ -72,9 +73,10 @@ Evaluation mean_of(std::span<const Evaluation> evaluations);
 class Training {
  public:
   struct Options {
-    double clip_norm = 0;                // global L2 norm of a gradient; 0: off
-    std::int64_t train_samples = 10000;  // for train_loss
-    std::uint64_t seed = 0;              // of the initial parameters
+    double clip_norm = 0;                          // global L2 norm of a gradient; 0: off
+    std::int64_t train_samples = 10000;            // for train_loss
+    std::uint64_t seed = 0;                        // of the initial parameters
+    std::shared_ptr<const StartingPoint> start{};  // instead of those; null: none
   };
 
   // objective = null: time-only; states are null and nothing is computed.
@@ -141,8 +143,9 @@ class Training {
 
   // Waits for the arithmetic. Values (P,).
   std::vector<float> values(const ModelStatePtr& state);
-  std::vector<float> values(const Gradient& gradient);  // without buffers: (P,)
-  double norm(const Gradient& gradient);                // L2; NaN in time-only runs
+  std::vector<float> buffer_values(const ModelStatePtr& state);  // empty where the model has none
+  std::vector<float> values(const Gradient& gradient);           // without buffers: (P,)
+  double norm(const Gradient& gradient);                         // L2; NaN in time-only runs
   // Mean over its micro-batches of each one's mean loss; NaN where nothing was evaluated here (an empty
   // gradient, time-only runs, a sum that other processes computed).
   double loss(const Gradient& gradient);

@@ -1,0 +1,84 @@
+#include "experiments/execution/common_phases.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "experiments/execution/mpi_exchange.hpp"
+#include "results/directory/finished_run.hpp"
+#include "results/directory/run_directory.hpp"
+#include "results/formats/npy.hpp"
+#include "results/rows/summary.hpp"
+#include "workers/process/interrupt.hpp"
+
+namespace syncopate {
+
+const CommonPhases::Phase& CommonPhases::phase(const Run& run, Progress& progress) {
+  const auto [place, is_new] = known_.try_emplace(run.hash);
+  if (!is_new) return place->second;
+  const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
+  Phase phase;
+  if (is_rank_0() && !options_.rerun) phase = found(directory, run);
+  bool is_there = phase.end != nullptr;
+  if (machinery_.mpi) is_there = from_rank_0(*machinery_.mpi, std::vector<int>{is_there}).front() != 0;
+  if (!is_there) phase = made(directory, run, progress);
+  place->second = machinery_.mpi ? shared(std::move(phase)) : std::move(phase);
+  return place->second;
+}
+
+// On rank 0. Without an end, where there is none.
+CommonPhases::Phase CommonPhases::found(const std::filesystem::path& directory, const Run& run) const {
+  try {
+    if (!finished_before(directory, run)) return {};
+    const auto parameters = read_file(directory / "parameters.npy");
+    const auto buffers = read_file(directory / "buffers.npy");
+    if (!parameters) return {};
+    return {.end = std::make_shared<const StartingPoint>(
+                StartingPoint{.parameters = floats_from_npy(*parameters),
+                              .buffers = buffers ? floats_from_npy(*buffers) : std::vector<float>{}})};
+  } catch (const std::exception&) {  // what cannot be read is made anew
+    return {};
+  }
+}
+
+// Complete on rank 0.
+CommonPhases::Phase CommonPhases::made(const std::filesystem::path& directory, const Run& run,
+                                       Progress& progress) const {
+  const auto write = [&](const Outcome& outcome) {
+    if (is_rank_0()) write_directory(directory, files_of(run, outcome, summarise(run, outcome), machinery_));
+  };
+  const Outcome outcome = execute(run, machinery_, progress, write);
+  if (!is_rank_0()) return {};
+  const RunSummary summary = summarise(run, outcome);
+  Phase phase;
+  try {
+    write(outcome);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& problem) {
+    phase.failure = fmt::format("its results cannot be written: {}", problem.what());
+    return phase;
+  }
+  if (summary.status != RunStatus::finished)
+    phase.failure = summary.reason.empty() ? to_string(summary.status) : summary.reason;
+  else
+    phase.end = std::make_shared<const StartingPoint>(StartingPoint{
+        .parameters = outcome.recording.parameters.front(),
+        .buffers = outcome.recording.buffers.empty() ? std::vector<float>{} : outcome.recording.buffers.front()});
+  return phase;
+}
+
+// What rank 0 has, on all.
+CommonPhases::Phase CommonPhases::shared(Phase phase) const {
+  const MpiSession& session = *machinery_.mpi;
+  const bool has_failed = from_rank_0(session, std::vector<int>{!phase.failure.empty()}).front() != 0;
+  if (has_failed) return {.failure = is_rank_0() ? phase.failure : "on rank 0"};
+  const StartingPoint own = phase.end ? *phase.end : StartingPoint{};
+  return {.end = std::make_shared<const StartingPoint>(StartingPoint{.parameters = from_rank_0(session, own.parameters),
+                                                                     .buffers = from_rank_0(session, own.buffers)})};
+}
+
+}  // namespace syncopate

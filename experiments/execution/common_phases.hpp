@@ -1,0 +1,43 @@
+// First phases that runs have in common: each is computed once, as a run of its own in the results directory, and found
+// there by the next start.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "experiments/execution/execution.hpp"
+#include "experiments/execution/runner.hpp"
+#include "results/run/run.hpp"
+#include "results/tables/progress.hpp"
+#include "workers/training/starting_point.hpp"
+
+namespace syncopate {
+
+class CommonPhases {
+ public:
+  struct Phase {
+    std::shared_ptr<const StartingPoint> end{};
+    std::string failure{};  // empty: it is finished
+  };
+
+  // The arguments outlive it.
+  CommonPhases(const RunOptions& options, const Machinery& machinery) : options_(options), machinery_(machinery) {}
+
+  // Its end, for which it is run if it has not been; with --rerun once more. Under MPI all ranks call it, and all get
+  // the same. Throws Interrupted.
+  const Phase& phase(const Run& run, Progress& progress);
+
+ private:
+  bool is_rank_0() const { return !machinery_.mpi || machinery_.mpi->rank() == 0; }
+  Phase found(const std::filesystem::path& directory, const Run& run) const;
+  Phase made(const std::filesystem::path& directory, const Run& run, Progress& progress) const;
+  Phase shared(Phase phase) const;
+
+  const RunOptions& options_;
+  const Machinery& machinery_;
+  std::map<std::string, Phase> known_;  // by hash
+};
+
+}  // namespace syncopate

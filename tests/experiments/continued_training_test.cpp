@@ -1,0 +1,233 @@
+// Trainings that start where others have ended: at a file of parameters, or behind a phase that all methods have in
+// common.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "experiments/execution/runner.hpp"
+#include "results/directory/run_directory.hpp"
+#include "results/formats/npy.hpp"
+#include "tests/experiments/experiment_file.hpp"
+#include "tests/experiments/run_results.hpp"
+#include "tests/workers/script_files.hpp"
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class ContinuedTraining : public ExperimentFile {
+ protected:
+  void SetUp() override {
+    ExperimentFile::SetUp();
+    folder_ = file;
+    folder_ += "-files";
+    fs::create_directories(folder_);
+    options_.results_directory = (folder_ / "results").string();
+    options_.threads = 1;
+    options_.quiet = true;
+    options_.cluster = ClusterChoice::simulated;
+  }
+  void TearDown() override {
+    fs::remove_all(folder_);
+    ExperimentFile::TearDown();
+  }
+
+  // Plain SGD at a constant rate, and what is given besides.
+  Experiment continued(Overrides more) const {
+    Overrides overrides = {"seeds=[3]", "training.learning_rate={schedule='constant',peak=0.1}",
+                           "recording.parameters=true"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return load(overrides);
+  }
+  Recording recording_of(const Overrides& more) const { return outcome_of(continued(more).runs.front()).recording; }
+  std::string start(const Recording& from, const std::string& folder = "start") const {
+    fs::create_directories(folder_ / folder);
+    write_file(folder_ / folder / "parameters.npy", npy(from.parameters));
+    if (!from.buffers.empty()) write_file(folder_ / folder / "buffers.npy", npy(from.buffers));
+    return "training.start='" + (folder_ / folder / "parameters.npy").string() + "'";
+  }
+  static void write_file(const fs::path& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+  }
+  static std::string read(const fs::path& path) {
+    std::ifstream stream(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+  std::string faults(const Overrides& more) const {
+    try {
+      continued(more);
+    } catch (const ConfigurationFault& fault) {
+      return fault.what();
+    }
+    return "";
+  }
+
+  // Of the runs of an experiment, by the runner.
+  int run(const Experiment& experiment) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int status = run_experiment(experiment, options_);
+    out_ = testing::internal::GetCapturedStdout();
+    testing::internal::GetCapturedStderr();
+    return status;
+  }
+  fs::path directory(const syncopate::Run& run) const { return run_directory(options_.results_directory, run, false); }
+  std::vector<fs::path> phases() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::recursive_directory_iterator(options_.results_directory))
+      if (entry.path().filename() == "summary.json" &&
+          entry.path().parent_path().parent_path().filename() == "common-phase")
+        found.push_back(entry.path());
+    return found;
+  }
+
+  fs::path folder_;
+  RunOptions options_;
+  std::string out_;
+};
+
+TEST_F(ContinuedTraining, StepsFromAFinishedRunAreThoseOfALongerOne) {
+  const Recording whole = recording_of({"budget={steps=12}"});
+  const std::string from_7 = start(recording_of({"budget={steps=7}"}));
+  EXPECT_EQ(recording_of({from_7, "training.start_steps=7", "budget={steps=5}"}).parameters, whole.parameters);
+  EXPECT_NE(recording_of({from_7, "budget={steps=5}"}).parameters, whole.parameters) << "on the first samples again";
+  EXPECT_NE(recording_of({"training.start_steps=7", "budget={steps=5}"}).parameters, whole.parameters);
+}
+
+TEST_F(ContinuedTraining, AQuadraticsNoiseGoesOnToo) {
+  const std::string model = "training.model='quadratic'";
+  const Recording whole = recording_of({model, "budget={steps=12}"});
+  const std::string from_7 = start(recording_of({model, "budget={steps=7}"}));
+  EXPECT_EQ(recording_of({model, from_7, "training.start_steps=7", "budget={steps=5}"}).parameters, whole.parameters);
+  EXPECT_NE(recording_of({model, from_7, "budget={steps=5}"}).parameters, whole.parameters);
+}
+
+// Moments begin anew, so that with momentum the two are not the same.
+TEST_F(ContinuedTraining, MomentsBeginAtZero) {
+  const std::string momentum = "training.optimizer.momentum=0.9";
+  const Recording whole = recording_of({momentum, "budget={steps=12}"});
+  const std::string from_7 = start(recording_of({momentum, "budget={steps=7}"}));
+  EXPECT_NE(recording_of({momentum, from_7, "training.start_steps=7", "budget={steps=5}"}).parameters,
+            whole.parameters);
+}
+
+TEST_F(ContinuedTraining, NormalisationStatisticsGoOnWhereTheyWere) {
+  const std::string module = (folder_ / "model.pt").string();
+  // 32 features, 10 classes by default; a running mean of the logits.
+  save_script(
+      module,
+      {{.name = "weight", .shape = {10, 32}}, {.name = "mean", .shape = {10}, .kind = ScriptTensor::Kind::buffer}},
+      "y = torch.linear(x, self.weight)\nif self.training:\n    self.mean = self.mean * 0.9 + "
+      "torch.mean(y.detach(), [0]) * 0.1\nreturn y - self.mean");
+  const Overrides model = {"training.model='torchscript'", "models.torchscript.file='" + module + "'"};
+  const auto with = [&](Overrides more) {
+    more.insert(more.end(), model.begin(), model.end());
+    return more;
+  };
+  const Recording whole = recording_of(with({"budget={steps=12}"}));
+  ASSERT_EQ(whole.buffers.size(), 1u);
+  const Recording part = recording_of(with({"budget={steps=7}"}));
+  ASSERT_NE(part.buffers, whole.buffers);
+  const Recording rest = recording_of(with({start(part), "training.start_steps=7", "budget={steps=5}"}));
+  EXPECT_EQ(rest.parameters, whole.parameters);
+  EXPECT_EQ(rest.buffers, whole.buffers);
+}
+
+TEST_F(ContinuedTraining, WhatIsInTheFilesIsPartOfTheHashAndNotTheirPlace) {
+  const Recording some = recording_of({"budget={steps=2}"});
+  const Recording others = recording_of({"budget={steps=3}"});
+  const auto hash = [&](const std::string& start) { return continued({start}).runs.front().hash; };
+  EXPECT_EQ(hash(start(some, "a")), hash(start(some, "b")));
+  EXPECT_NE(hash(start(some, "a")), hash(start(others, "b")));
+  start(others, "a");
+  EXPECT_THAT(faults({start(others, "a"), "training.start_hash='0'"}), HasSubstr("training.start_hash = \"0\""));
+}
+
+TEST_F(ContinuedTraining, AFileThatIsNotThisModelsIsAFault) {
+  EXPECT_THAT(faults({"training.start='absent.npy'"}),
+              testing::AllOf(HasSubstr("training.start = \"absent.npy\""), HasSubstr("there is no file")));
+  EXPECT_THAT(faults({start({.parameters = {{1, 2, 3}}})}), HasSubstr("holds 3 parameters; the model has 330"));
+  EXPECT_THAT(faults({start({.parameters = {{1, 2}, {3, 4}}})}), HasSubstr("has 2 dimensions"));
+  Recording right = recording_of({"budget={steps=1}"});
+  right.buffers = {{1}};
+  EXPECT_THAT(faults({start(right, "buffers")}), HasSubstr("buffers.npy that holds 1 numbers; the model has 0"));
+  write_file(folder_ / "text", "no array");
+  EXPECT_THAT(faults({"training.start='" + (folder_ / "text").string() + "'"}), HasSubstr("training.start"));
+  EXPECT_THAT(
+      faults({start(right), "training={model='none',parameters=330,start='" + (folder_ / "text").string() + "'}"}),
+      HasSubstr("must be left out: there is no model"));
+}
+
+TEST_F(ContinuedTraining, ACommonPhaseIsRunOnceForAllMethodsOfASeed) {
+  const Overrides keys = {"seeds=[3,5]", "training.common.steps=7", "budget={steps=5}"};
+  const Experiment experiment = continued(keys);
+  ASSERT_EQ(experiment.runs.size(), 4u);
+  ASSERT_EQ(run(experiment), 0);
+  ASSERT_EQ(phases().size(), 2u) << "one per seed";
+
+  // The first method is the phase's own, so that the two together are a longer run.
+  const Experiment whole = continued({"seeds=[3,5]", "budget={steps=12}"});
+  for (const std::size_t seed : {0u, 1u}) {
+    const auto expected = outcome_of(whole.runs[seed]).recording.parameters;
+    EXPECT_EQ(read(directory(experiment.runs[seed]) / "parameters.npy"), npy(expected));
+  }
+
+  const auto made = fs::last_write_time(phases().front());
+  fs::remove_all(directory(experiment.runs[0]));
+  ASSERT_EQ(run(experiment), 0);
+  EXPECT_TRUE(fs::exists(directory(experiment.runs[0]) / "parameters.npy"));
+  EXPECT_EQ(phases().size(), 2u);
+  EXPECT_EQ(fs::last_write_time(phases().front()), made) << "it was there already";
+}
+
+TEST_F(ContinuedTraining, ACommonPhaseGoesByItsOwnKeysAndByNothingThatFollowsIt) {
+  const auto phase = [&](Overrides more) {
+    more.insert(more.begin(), "training.common={epochs=0.5,learning_rate={schedule='constant',peak=0.01},clip_norm=1}");
+    const Experiment experiment = continued(more);
+    for (const auto& run : experiment.runs) EXPECT_EQ(run.common_phase->hash, experiment.runs[0].common_phase->hash);
+    return experiment.runs.front().common_phase;
+  };
+  const auto usual = phase({});
+  EXPECT_EQ(usual->budget.steps, Step{5});
+  EXPECT_EQ(usual->training.clip_norm, 1);
+  EXPECT_EQ(usual->training.learning_rate->at(Step{3}), 0.01);
+  EXPECT_EQ(phase({"budget={steps=9}", "methods.drop.threshold_s=0.03"})->hash, usual->hash);
+  EXPECT_NE(phase({"training.micro_batch_size=4"})->hash, usual->hash);
+  EXPECT_NE(continued({"training.common.steps=5"}).runs[0].hash, continued({"training.common.steps=6"}).runs[0].hash);
+}
+
+// What is resolved, read again, is the same experiment.
+TEST_F(ContinuedTraining, TheResolvedFileHasTheSamePhase) {
+  const Experiment first = continued({"training.common={steps=4,clip_norm=1}"});
+  write(first.resolved_toml);
+  const Experiment again = load();
+  EXPECT_EQ(again.runs[0].hash, first.runs[0].hash);
+  EXPECT_EQ(again.runs[0].common_phase->hash, first.runs[0].common_phase->hash);
+}
+
+TEST_F(ContinuedTraining, AFailedPhaseFailsTheRunsThatStartFromIt) {
+  const Experiment experiment = continued(
+      {"training.common={steps=40,learning_rate={schedule='constant',peak=1e38}}", "evaluation.every_steps=1"});
+  EXPECT_EQ(run(experiment), 1);
+  EXPECT_THAT(read(directory(experiment.runs[1]) / "summary.json"), HasSubstr("its common phase failed: "));
+}
+
+TEST_F(ContinuedTraining, AFaultyCommonPhaseIsAFaultOfItsKeys) {
+  EXPECT_THAT(faults({"training.common.clip_norm=1"}), HasSubstr("training.common; must have steps or epochs"));
+  EXPECT_THAT(faults({"training.common=7"}), HasSubstr("training.common = 7; must be a table"));
+  EXPECT_THAT(faults({"training.common={steps=0}"}), HasSubstr("training.common.steps = 0"));
+  EXPECT_THAT(faults({"training.common={steps=2,clip_nrm=1}"}), HasSubstr("training.common.clip_nrm"));
+  EXPECT_THAT(faults({"methods.drop.training.common={steps=2}"}), HasSubstr("must be one for all methods"));
+  EXPECT_THAT(faults({"training={model='none',parameters=10,common={steps=2}}"}),
+              HasSubstr("must be left out: there is no model"));
+}
+
+}  // namespace
+}  // namespace syncopate
