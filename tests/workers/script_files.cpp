@@ -96,6 +96,18 @@ void save_script(const std::string& file, const std::vector<ScriptTensor>& tenso
   module.save(file);
 }
 
+void save_nested_script(const std::string& file) {
+  torch::jit::Module module("Net");
+  torch::jit::Module inner("Inner", module._ivalue()->compilation_unit());
+  for (torch::jit::Module* const part : {&module, &inner})
+    part->register_attribute("training", c10::BoolType::get(), true);
+  inner.register_parameter("weight", tensor_of({.name = "weight", .shape = {4, 3}}), false);
+  inner.define("def forward(self, x):\n    return torch.dropout(torch.linear(x, self.weight), 0.5, self.training)\n");
+  module.register_module("inner", inner);
+  module.define("def forward(self, x):\n    return self.inner.forward(x)\n");
+  module.save(file);
+}
+
 void save_script(const std::string& file, const Network& network, const std::vector<float>& parameters) {
   std::vector<ScriptTensor> tensors;
   for (const Parameter& parameter : network.parameters()) {

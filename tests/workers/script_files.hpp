@@ -23,6 +23,9 @@ struct ScriptTensor {
 // A module with these tensors; `forward` are the lines of its forward(self, x). It has a number, self.calls, as well.
 void save_script(const std::string& file, const std::vector<ScriptTensor>& tensors, const std::string& forward);
 
+// A linear layer from 3 features to 4 classes with dropout, in a part of its own: inner.weight.
+void save_nested_script(const std::string& file);
+
 // A network's layers, written out, with these values. Parameters and buffers are in the network's order.
 void save_script(const std::string& file, const Network& network, const std::vector<float>& parameters);
 

@@ -233,6 +233,35 @@ TEST_F(ScriptModules, DropoutIsAFunctionOfTheMicroBatch) {
   for (auto& thread : threads) thread.join();
 }
 
+// Threads have parts of their own, not only modules: none sees the parameters, or the mode, of another.
+TEST_F(ScriptModules, ThreadsWithOtherModelsDoNotDisturbEachOther) {
+  save_nested_script(file());
+  const auto objective = objective_of(load());
+  EXPECT_EQ(objective->tensors().front().name, "inner.weight");
+  const auto at = [&](float shift) {
+    auto theta = objective->initial_parameters(1);
+    for (std::size_t i = 0; i < theta.size(); ++i) theta[i] += shift * static_cast<float>(i);
+    return theta;
+  };
+  const auto result_at = [&](float shift) {
+    const auto theta = at(shift);
+    const float* const none = nullptr;
+    auto values = flatten(objective->gradient(theta.data(), none, std::span(micro_batches.data(), 1)));
+    values.push_back(static_cast<float>(objective->evaluate(theta.data(), none, Split::test, 0, 50).loss));
+    return values;
+  };
+  std::vector<std::vector<float>> expected;
+  for (int t = 0; t < 4; ++t) expected.push_back(result_at(0.1f * static_cast<float>(t)));
+  EXPECT_NE(expected[0], expected[1]);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 100; ++i)
+        EXPECT_EQ(result_at(0.1f * static_cast<float>(t)), expected[static_cast<std::size_t>(t)]);
+    });
+  for (auto& thread : threads) thread.join();
+}
+
 // Half of what passes is dropped, and the rest doubled: on average nothing has changed.
 TEST_F(ScriptModules, DropoutDropsItsShare) {
   save_script(file(),

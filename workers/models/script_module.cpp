@@ -71,6 +71,16 @@ struct Place {
   std::size_t slot = 0;
 };
 
+// With parts of its own and the same tensors: LibTorch's copy() would share the parts too.
+torch::jit::ObjectPtr copy_of(const torch::jit::ObjectPtr& original) {
+  torch::jit::ObjectPtr copy = original->copy();
+  for (std::size_t slot = 0; slot < copy->slots().size(); ++slot) {
+    const c10::IValue value = copy->getSlot(slot);
+    if (value.isModule()) copy->setSlot(slot, copy_of(value.toObject()));
+  }
+  return copy;
+}
+
 struct Named {
   std::string name;
   at::Tensor value;
@@ -126,7 +136,7 @@ struct ScriptModule::Tensors {
 // One thread's, for as long as it needs it.
 class ScriptModule::Copy {
  public:
-  explicit Copy(const Module& original) : module_(original.copy()), parts_(parts_of(module_)) {}
+  explicit Copy(const Module& original) : module_(copy_of(original._ivalue())), parts_(parts_of(module_)) {}
 
   void bind(const std::vector<Named>& named, const std::vector<at::Tensor>& values) {
     for (std::size_t i = 0; i < named.size(); ++i)
