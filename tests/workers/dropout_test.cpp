@@ -10,7 +10,9 @@
 #include "workers/datasets/visits.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/forward.hpp"
+#include "workers/models/initial_parameters.hpp"
 #include "workers/models/resnet.hpp"
+#include "workers/models/sequence_batch.hpp"
 #include "workers/models/torch_objective.hpp"
 #include "workers/models/vision_transformer.hpp"
 
@@ -77,6 +79,38 @@ TEST(Dropout, OfTwoLayersIsDrawnTwice) {
   const auto kept = mask_of(only_dropout(101, 0.5, 2), many_samples(400)).ne(0).sum().item<double>();
   const double n = 400 * 101;
   EXPECT_NEAR(kept, n / 4, 5 * std::sqrt(n * 3 / 16));
+}
+
+// Texts of several lengths stand one after another, without padding: (t, width).
+at::Tensor mask_of_texts(const Network& network, const std::vector<float>& parameters,
+                         const std::vector<std::vector<std::int32_t>>& texts, const Batch& batch) {
+  const SequenceBatch sequences({texts.begin(), texts.end()});
+  const Visits visits = batch.visits();
+  const auto views = view_parameters(network, parameters.data());
+  return forward(network, views, sequences, Mode::train, &visits) /
+         forward(network, views, sequences, Mode::evaluate, &visits);
+}
+
+TEST(Dropout, OfATextIsDrawnForItsTokensWhateverStandsBesideIt) {
+  constexpr std::int64_t width = 64, longest = 20;
+  const auto network_of = [](int layers) {
+    Network network({.width = longest, .vocabulary = 9});
+    network.embed_words(width, longest, 1);
+    for (int i = 0; i < layers; ++i) network.dropout(0.5);
+    return network.lay_out();
+  };
+  const Network one = network_of(1), two = network_of(2);
+  const auto parameters = initial_parameters(one, 3);
+  const std::vector<std::int32_t> a(longest, 5), b = {4, 2, 7};
+  const auto mask = mask_of_texts(one, parameters, {a, b}, {.samples = {8, 3}, .epochs = {1, 1}});
+  EXPECT_TRUE(mask.eq(0).logical_or(mask.eq(2)).all().item<bool>());
+  EXPECT_NEAR(mask.ne(0).sum().item<double>(), 23 * width / 2.0, 5 * std::sqrt(23 * width / 4.0));
+  const auto turned = mask_of_texts(one, parameters, {b, a}, {.samples = {3, 8}, .epochs = {1, 1}});
+  EXPECT_TRUE(turned.narrow(0, 3, longest).equal(mask.narrow(0, 0, longest)));
+  EXPECT_TRUE(turned.narrow(0, 0, 3).equal(mask.narrow(0, longest, 3)));
+  const auto twice = mask_of_texts(two, parameters, {a}, {.samples = {8}, .epochs = {1}});
+  EXPECT_NEAR(twice.ne(0).sum().item<double>(), longest * width / 4.0, 5 * std::sqrt(longest * width * 3 / 16.0))
+      << "the second layer's numbers are others than the first one's of any place";
 }
 
 constexpr SampleShape image{.channels = 2, .height = 8, .width = 8};

@@ -50,7 +50,8 @@ Network& Network::dropout(double share) {
   assert(share >= 0 && share < 1);
   if (share == 0) return *this;
   append(layer::Dropout{.share = share, .first_number = dropout_numbers_});
-  dropout_numbers_ += (std::max<std::int64_t>(shape_.features(), 0) + 1) / 2 * 2;
+  const std::int64_t places = form_ == Form::texts ? input_.width : 1;  // of the longest
+  dropout_numbers_ += (std::max<std::int64_t>(shape_.features() * places, 0) + 1) / 2 * 2;
   return *this;
 }
 
