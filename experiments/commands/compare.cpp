@@ -93,6 +93,14 @@ void Comparison::run_under_mpi_what_is_missing() {
   }
 }
 
+// As TOML.
+std::string measured_text(const ClusterPlan& cluster) {
+  if (!cluster.content_cost) return fmt::format("{}", *cluster.measured_micro_batch_s);
+  const ContentCost& cost = *cluster.content_cost;
+  return fmt::format("{{base_s={},per_token_s={},per_padded_token_s={},per_squared_length_s={}}}", cost.base_s,
+                     cost.per_token_s, cost.per_padded_token_s, cost.per_squared_length_s);
+}
+
 // Another process resolves the same file to the same run, which its hash names.
 void Comparison::launch(const std::vector<std::string>& launcher, const Run& run) {
   const int ranks = ranks_needed(run.cluster.workers, run.algorithm->traits().servers);
@@ -100,7 +108,7 @@ void Comparison::launch(const std::vector<std::string>& launcher, const Run& run
   arguments.insert(arguments.end(), {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // checked
   arguments.insert(arguments.end(), options_.overrides.begin(), options_.overrides.end());
   if (run.cluster.measured_micro_batch_s) {  // not measured again
-    arguments.push_back(fmt::format("cluster.micro_batch_s={}", *run.cluster.measured_micro_batch_s));
+    arguments.push_back("cluster.micro_batch_s=" + measured_text(run.cluster));
     arguments.emplace_back("cluster.micro_batch_measured=true");
   }
   arguments.insert(arguments.end(), {compare_override, "--only", run.hash, "--cluster", "mpi", "--quiet", "--results",

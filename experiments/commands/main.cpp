@@ -83,7 +83,7 @@ Experiment loaded(const CommandLine& line, const MpiSession& session) {
                          .keep = !predicts,
                          .mpi = &session});
   LoadOptions options{.finite_means = predicts, .most_runs = line.most_runs};
-  if (line.command != "check") options.measure = [&meter](const MicroBatchWork& work) { return meter.seconds(work); };
+  if (line.command != "check") options.measure = [&meter](const MicroBatchWork& work) { return meter.time(work); };
   return load_experiment(line.file, line.overrides, options);
 }
 

@@ -17,6 +17,8 @@
 #include "results/directory/replaced_file.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/formats/host.hpp"
+#include "results/formats/output.hpp"
+#include "workers/datasets/batch_lengths.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/training/objective.hpp"
@@ -26,6 +28,21 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+// One number after the other, and that there is a fit.
+MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBatch value) {
+  const bool by_lengths = from_rank_0(session, value.fit ? 1.0 : 0.0) != 0;
+  value.micro_batch_s = from_rank_0(session, value.micro_batch_s);
+  if (!by_lengths) return value;
+  LengthFit fit = value.fit.value_or(LengthFit{});
+  for (double* const number :
+       {&fit.cost.base_s, &fit.cost.per_token_s, &fit.cost.per_padded_token_s, &fit.cost.per_squared_length_s,
+        &fit.r_squared, &fit.largest_residual_s, &fit.typical_residual_s})
+    *number = from_rank_0(session, *number);
+  fit.points = static_cast<int>(from_rank_0(session, static_cast<double>(fit.points)));
+  value.fit = fit;
+  return value;
+}
 
 // [{"host", "work", "micro_batch_s"}, ...]; empty where the file is not there.
 Json entries_of(const fs::path& file) {
@@ -66,17 +83,128 @@ double measure_micro_batch_s(const Objective& objective, std::uint64_t seed) {
   return std::max(1.0, std::round(*middle * 1e9)) / 1e9;
 }
 
-double MicroBatchMeter::kept_or_measured(const MicroBatchWork& work) const {
+namespace {
+
+struct TimedMicroBatch {
+  MicroBatch micro_batch;
+  TimedLengths lengths;
+  std::vector<double> times_s{};
+};
+
+// By tokens, from the fewest to the most.
+std::vector<TimedMicroBatch> spread_by_length(const MicroBatchWork& work) {
+  constexpr int looked_at = 512, chosen = 24;
+  const BatchLengths& batches = *work.lengths;
+  std::vector<TimedMicroBatch> all;
+  std::vector<std::int32_t> lengths;
+  for (int i = 0; i < looked_at; ++i) {
+    const MicroBatch micro_batch{.worker = Rank{i % batches.workers()},
+                                 .step = calibration_epoch * batches.steps_per_epoch() + i / batches.workers(),
+                                 .index = 0};
+    lengths.clear();
+    batches.append(micro_batch, lengths);
+    TimedLengths sums;
+    sums.tokens = seconds_of({.per_token_s = 1}, lengths);
+    sums.padded_tokens = seconds_of({.per_padded_token_s = 1}, lengths);
+    sums.squares = seconds_of({.per_squared_length_s = 1, .pads = work.pads}, lengths);
+    all.push_back({micro_batch, sums});
+  }
+  std::ranges::stable_sort(all, {}, [](const TimedMicroBatch& one) { return one.lengths.tokens; });
+  std::vector<TimedMicroBatch> spread;
+  for (int i = 0; i < chosen; ++i) spread.push_back(all[static_cast<std::size_t>(i * (looked_at - 1) / (chosen - 1))]);
+  return spread;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int warm_up = 2, most = 25, fewest = 5;  // rounds
+  constexpr double enough_s = 8;
+  const std::vector<float> parameters = objective.initial_parameters(work.seed);
+  const std::vector<float> buffers = objective.initial_buffers();
+  std::vector<TimedMicroBatch> timed = spread_by_length(work);
+  const auto begin = Clock::now();
+  for (int round = 0; round < warm_up + most; ++round) {
+    if (round >= warm_up + fewest && std::chrono::duration<double>(Clock::now() - begin).count() > enough_s) break;
+    for (TimedMicroBatch& one : timed) {
+      throw_if_interrupted();
+      const auto start = Clock::now();
+      objective.gradient(parameters.data(), buffers.empty() ? nullptr : buffers.data(), std::span(&one.micro_batch, 1));
+      if (round >= warm_up) one.times_s.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    }
+  }
+  std::vector<TimedLengths> points;
+  for (TimedMicroBatch& one : timed) {
+    one.lengths.seconds = median(std::move(one.times_s));
+    points.push_back(one.lengths);
+  }
+  return fit_lengths(points);
+}
+
+namespace {
+
+// As in measured.json, and among ranks.
+Json json_of(const LengthFit& fit) {
+  return {{"base_s", fit.cost.base_s},
+          {"per_token_s", fit.cost.per_token_s},
+          {"per_padded_token_s", fit.cost.per_padded_token_s},
+          {"per_squared_length_s", fit.cost.per_squared_length_s},
+          {"r_squared", fit.r_squared},
+          {"largest_residual_s", fit.largest_residual_s},
+          {"typical_residual_s", fit.typical_residual_s},
+          {"points", fit.points}};
+}
+
+MeasuredMicroBatch time_of(const Json& value) {
+  if (value.is_number()) {
+    const double seconds = value;
+    if (!(seconds > 0)) throw std::runtime_error("a time that is not above 0");
+    return {.micro_batch_s = seconds};
+  }
+  LengthFit fit{.cost = {.base_s = value.at("base_s"),
+                         .per_token_s = value.at("per_token_s"),
+                         .per_padded_token_s = value.at("per_padded_token_s"),
+                         .per_squared_length_s = value.at("per_squared_length_s")},
+                .r_squared = value.at("r_squared"),
+                .largest_residual_s = value.at("largest_residual_s"),
+                .typical_residual_s = value.at("typical_residual_s"),
+                .points = value.at("points")};
+  const ContentCost& cost = fit.cost;
+  for (const double each : {cost.base_s, cost.per_token_s, cost.per_padded_token_s, cost.per_squared_length_s})
+    if (!(each >= 0)) throw std::runtime_error("a cost that is not at least 0");
+  return {.micro_batch_s = 0, .fit = fit};
+}
+
+Json measure(const MicroBatchWork& work) {
+  const auto objective = work.load();
+  if (!work.lengths) return measure_micro_batch_s(*objective, work.seed);
+  const LengthFit fit = measure_by_lengths(*objective, work);
+  standard_error.write(
+      fmt::format("measured by lengths: {:.4g} s, {:.4g} s per token, {:.4g} s per padded token, {:.4g} s per squared "
+                  "length; R^2 = {:.4f}, largest residual {:.3g} s of {} micro-batches\n",
+                  fit.cost.base_s, fit.cost.per_token_s, fit.cost.per_padded_token_s, fit.cost.per_squared_length_s,
+                  fit.r_squared, fit.largest_residual_s, fit.points));
+  return json_of(fit);
+}
+
+}  // namespace
+
+MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work) const {
   const fs::path file = experiment_directory(options_.results_directory, work.experiment) / "measured.json";
   try {
     Json entries = entries_of(file);
     const auto found = std::ranges::find_if(entries, [&](const Json& entry) { return is_of(entry, work); });
     if (found != entries.end() && !options_.remeasure) {
-      const double kept = found->at("micro_batch_s");
-      if (!(kept > 0)) throw std::runtime_error("a time that is not above 0");
-      return kept;
+      return time_of(found->at("micro_batch_s"));
     }
-    const double measured = measure_micro_batch_s(*work.load(), work.seed);
+    const Json measured = measure(work);
     Json entry = {{"host", host_name()}, {"work", work.key}, {"micro_batch_s", measured}};
     if (found != entries.end()) {
       *found = std::move(entry);
@@ -87,7 +215,7 @@ double MicroBatchMeter::kept_or_measured(const MicroBatchWork& work) const {
       fs::create_directories(file.parent_path());
       replace_file(file, entries.dump(2) + "\n");
     }
-    return measured;
+    return time_of(measured);
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {
@@ -96,14 +224,14 @@ double MicroBatchMeter::kept_or_measured(const MicroBatchWork& work) const {
   }
 }
 
-double MicroBatchMeter::seconds(const MicroBatchWork& work) {
+MeasuredMicroBatch MicroBatchMeter::time(const MicroBatchWork& work) {
   if (const auto known = known_.find(work.key); known != known_.end()) return known->second;
   if (options_.mpi) {
     const std::string value = fmt::format("to be measured, for {}", work.key);
     agree(*options_.mpi, {.fault = {}, .identity = value, .plan = {{"cluster.micro_batch_s", value}}});
   }
   const bool measures = !options_.mpi || options_.mpi->rank() == 0;
-  double value = 0;
+  MeasuredMicroBatch value;
   std::string problem;
   if (measures) {
     try {
@@ -112,8 +240,8 @@ double MicroBatchMeter::seconds(const MicroBatchWork& work) {
       problem = fault.what();
     }
   }
-  if (options_.mpi && options_.mpi->active()) value = from_rank_0(*options_.mpi, value);
-  if (value == 0) throw ConfigurationFault(problem);  // only rank 0 speaks
+  if (options_.mpi && options_.mpi->active()) value = shared_from_rank_0(*options_.mpi, value);
+  if (value.micro_batch_s == 0 && !value.fit) throw ConfigurationFault(problem);  // only rank 0 speaks
   return known_[work.key] = value;
 }
 

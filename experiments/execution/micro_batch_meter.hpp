@@ -2,6 +2,7 @@
 // measured once and kept in the experiment's directory of results, so that a second run has the same configuration.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -21,19 +22,25 @@ class MicroBatchMeter {
   };
   explicit MicroBatchMeter(Options options) : options_(std::move(options)) {}
 
-  // Seconds, a whole number of nanoseconds. Throws ConfigurationFault where it cannot be measured or kept, CannotRun
-  // where other ranks do not come to measure the same.
-  double seconds(const MicroBatchWork& work);
+  // Throws ConfigurationFault where it cannot be measured or kept, CannotRun where other ranks do not come to measure
+  // the same.
+  MeasuredMicroBatch time(const MicroBatchWork& work);
 
  private:
-  double kept_or_measured(const MicroBatchWork& work) const;
+  MeasuredMicroBatch kept_or_measured(const MicroBatchWork& work) const;
 
   Options options_;
-  std::map<std::string, double> known_;  // by what decides the time
+  std::map<std::string, MeasuredMicroBatch> known_;  // by what decides the time
 };
 
 // The median over some dozens of gradients on this thread, after a warm-up. Under ten seconds where a micro-batch
 // takes less than one.
 double measure_micro_batch_s(const Objective& objective, std::uint64_t seed);
+
+// The same for micro-batches of sequences: of 24 whose numbers of tokens go from the smallest to the largest among some
+// hundreds, each is timed several times in turn with the others, and the medians are fitted. They are of the epoch
+// `calibration_epoch`, which no run comes to.
+LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work);
+inline constexpr std::int64_t calibration_epoch = 1'000'000;
 
 }  // namespace syncopate

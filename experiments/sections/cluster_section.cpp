@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiments/sections/outages_section.hpp"
+#include "workers/delays/content_time.hpp"
 #include "workers/delays/limits.hpp"
 #include "workers/delays/pauses.hpp"
 #include "workers/delays/registry.hpp"
@@ -155,6 +156,13 @@ double sum_of_usual_delays(const std::vector<std::shared_ptr<const DelayProcess>
   return sum_s;
 }
 
+bool was_measured(Settings& cluster) {
+  return cluster
+      .optional_flag({"micro_batch_measured", "Written by the program: whether micro_batch_s was measured.", "",
+                      "it was declared"})
+      .value_or(false);
+}
+
 // A second stands for what is still to be measured.
 double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
   if (const auto word = cluster.word("micro_batch_s")) {
@@ -164,26 +172,61 @@ double read_micro_batch_s(Settings& cluster, ClusterSection& result) {
                     fmt::format("must be a number above 0 and at most {}, or \"measured\"", longest_delay));
     return 1;
   }
-  const double micro_batch_s =
-      cluster.number({"micro_batch_s",
-                      "Time of a micro-batch without delay; \"measured\": what the model takes on this machine.", "s"},
-                     positive);
-  if (cluster.optional_flag({"micro_batch_measured", "Written by the program: whether micro_batch_s was measured.", "",
-                             "it was declared"}))
-    result.plan.measured_micro_batch_s = micro_batch_s;
+  const double micro_batch_s = cluster.number(
+      {"micro_batch_s",
+       "Time of a micro-batch without delay; \"measured\": on this machine; a table: by its sequences' lengths.", "s"},
+      positive);
+  if (was_measured(cluster)) result.plan.measured_micro_batch_s = micro_batch_s;
   return micro_batch_s;
+}
+
+// [cluster.micro_batch_s]: what a micro-batch costs by its sequences' lengths.
+ContentCost read_content_cost(Settings& cluster) {
+  constexpr Range cost{.low = 0, .high = longest_delay};
+  Settings table = cluster.section("micro_batch_s");
+  const ContentCost costs = {
+      .base_s = table.number({"base_s", "What every micro-batch takes.", "s"}, cost, 0.0),
+      .per_token_s = table.number({"per_token_s", "For each of its tokens.", "s"}, cost, 0.0),
+      .per_padded_token_s =
+          table.number({"per_padded_token_s", "For each of its sequences times the longest's tokens.", "s"}, cost, 0.0),
+      .per_squared_length_s = table.number(
+          {"per_squared_length_s", "For each sequence's length squared; of the longest, where they are padded.", "s"},
+          cost, 0.0)};
+  if (costs.base_s + costs.per_token_s + costs.per_padded_token_s + costs.per_squared_length_s <= 0)
+    cluster.fault("micro_batch_s", "must have a cost above 0, such as per_token_s");
+  return costs;
+}
+
+// Null after a fault.
+std::shared_ptr<const DelayProcess> plan_content_time(ContentCost cost, const LengthsOf& lengths_of, Settings& cluster,
+                                                      ClusterSection& result) {
+  const bool measured = was_measured(cluster);
+  if (cluster.faults_so_far() > 0) return nullptr;
+  const PlannedLengths planned = lengths_of(result.plan.workers, result.plan.micro_batches);
+  if (!planned.lengths) return nullptr;
+  cost.pads = planned.pads;
+  result.plan.content_cost = cost;
+  auto times = content_time(cost, planned.lengths);
+  if (measured) result.plan.measured_micro_batch_s = times->mean_s();
+  return times;
 }
 
 }  // namespace
 
-ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means) {
+ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means, const LengthsOf& lengths_of) {
   ClusterSection result;
   const std::size_t faults = root.faults_so_far();
   Settings cluster = root.section({"cluster", "Who works, and how long a micro-batch takes."});
   result.plan.workers = static_cast<int>(cluster.integer({"workers", "How many workers there are."}, 1, most_workers));
   result.workers_known = root.faults_so_far() == faults;
   double micro_batch_s = 1;
-  if (!cluster.has("trace")) micro_batch_s = read_micro_batch_s(cluster, result);
+  std::optional<ContentCost> cost;
+  if (!cluster.has("trace")) {
+    if (cluster.has_table("micro_batch_s"))
+      cost = read_content_cost(cluster);
+    else
+      micro_batch_s = read_micro_batch_s(cluster, result);
+  }
   result.plan.micro_batches = static_cast<int>(
       cluster.integer({"micro_batches", "How many micro-batches each worker computes in an optimizer step."}, 1,
                       most_micro_batches, 1));
@@ -195,6 +238,7 @@ ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_mean
   std::vector<double> factors = read_worker_factors(cluster, result.plan.workers, result.workers_known);
 
   auto durations = read_base_durations(cluster, result);
+  if (cost) durations = plan_content_time(*cost, lengths_of, cluster, result);
   if (durations) micro_batch_s = std::max(durations->mean_s(), 1e-9);
   const double slowest_s = micro_batch_s * largest(factors);
   if (slowest_s > longest_delay)

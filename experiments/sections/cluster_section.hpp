@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "workers/settings/settings.hpp"
 
 namespace syncopate {
+
+class BatchLengths;
 
 struct ClusterSection {
   ClusterPlan plan;
@@ -23,8 +26,16 @@ struct ClusterSection {
 // Checks the traces' lengths against the budget, and cuts the budget where a trace with end = "stop" ends.
 void fit_budget_to_traces(ClusterSection& cluster, Budget& budget);
 
+// What the lengths of a cluster's micro-batches are, and whether they are computed padded; asked for where
+// cluster.micro_batch_s is a table of costs. Null lengths after a fault.
+struct PlannedLengths {
+  std::shared_ptr<const BatchLengths> lengths;
+  bool pads = false;
+};
+using LengthsOf = std::function<PlannedLengths(int workers, int micro_batches)>;
+
 // Has no other null members; faults are collected by `root`. `seed` is that of the delays; with `finite_means` a delay
 // without an expected value is a fault.
-ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means = false);
+ClusterSection read_cluster(Settings& root, std::uint64_t seed, bool finite_means, const LengthsOf& lengths_of);
 
 }  // namespace syncopate

@@ -40,6 +40,9 @@ std::vector<std::uint64_t> read_seeds(Settings& root) {
   return seeds;
 }
 
+constexpr const char* costs_need_sequences =
+    "goes by the lengths of sequences: training.dataset must name a data set of tokens, such as \"wordnet-glosses\"";
+
 double shortest_micro_batch_s(const ClusterSection& cluster) {
   double shortest_s = std::numeric_limits<double>::infinity();
   for (int n = 0; n < cluster.plan.workers; ++n)
@@ -97,15 +100,29 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   result.name = read_name(root, options.file);
   result.description = root.text({"description", "The title of plots."}, "");
   result.seeds = read_seeds(root);
-  result.cluster = read_cluster(root, result.seeds.front(), options.finite_means);
-
-  const std::size_t faults_before = root.faults_so_far();
-  result.training = read_training(root,
-                                  {.seed = result.seeds.front(),
-                                   .workers = result.cluster.plan.workers,
-                                   .micro_batches = result.cluster.plan.micro_batches,
-                                   .looks_for_data = options.looks_for_data},
-                                  options.after_common_phase);
+  // Where a micro-batch's time goes by its lengths, the data set is read before the rest of [cluster].
+  std::size_t faults_before = 0;
+  bool is_read = false;
+  const auto read_data = [&](int workers, int micro_batches, bool needs_lengths) {
+    faults_before = root.faults_so_far();
+    is_read = true;
+    result.training = read_training(root,
+                                    {.seed = result.seeds.front(),
+                                     .workers = workers,
+                                     .micro_batches = micro_batches,
+                                     .looks_for_data = options.looks_for_data,
+                                     .needs_lengths = needs_lengths},
+                                    options.after_common_phase);
+  };
+  result.cluster = read_cluster(root, result.seeds.front(), options.finite_means, [&](int workers, int micro_batches) {
+    read_data(workers, micro_batches, true);
+    const ObjectivePlan& data = result.training.objective;
+    if (!data.lengths && is_clean() && options.looks_for_data)
+      root.section("cluster").fault("micro_batch_s", costs_need_sequences);
+    return PlannedLengths{data.lengths, data.pads};
+  });
+  if (!is_read)
+    read_data(result.cluster.plan.workers, result.cluster.plan.micro_batches, result.cluster.plan.to_be_measured);
   EpochLength& epoch = result.training.epoch;
   if (result.training.objective.steps_per_epoch > 0) epoch.steps = result.training.objective.steps_per_epoch;
   epoch.is_faulty = !epoch.steps && (root.faults_so_far() > faults_before || !options.looks_for_data);

@@ -181,6 +181,9 @@ MicroBatchWork work_of(const Reading& all) {
   TomlNode decisive;
   for (const char* key : {"model", "dataset", "micro_batch_size"})
     if (const TomlNode* value = training.find(key)) decisive.set(key, {}, *value);
+  if (reading.definition.training.objective.lengths)
+    for (const char* key : {"batching", "token_budget"})
+      if (const TomlNode* value = training.find(key)) decisive.set(key, {}, *value);
   for (const auto& [tables, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
     const TomlNode* name = decisive.find(chosen);
     const TomlNode* table = reading.resolved.find(tables);
@@ -190,12 +193,24 @@ MicroBatchWork work_of(const Reading& all) {
   return {.experiment = reading.definition.name,
           .key = inline_toml(decisive),
           .load = reading.definition.training.objective.load,
-          .seed = reading.definition.seeds.front()};
+          .seed = reading.definition.seeds.front(),
+          .lengths = reading.definition.training.objective.lengths,
+          .pads = reading.definition.training.objective.pads};
 }
 
-void write_measured(TomlNode& root, double micro_batch_s) {
+void write_measured(TomlNode& root, const MeasuredMicroBatch& measured) {
   TomlNode& cluster = *root.find("cluster");
-  cluster.set("micro_batch_s", {}, {micro_batch_s, {}});
+  if (measured.fit) {
+    const ContentCost& cost = measured.fit->cost;
+    TomlNode table;
+    for (const auto& [key, value] : {std::pair{"base_s", cost.base_s}, std::pair{"per_token_s", cost.per_token_s},
+                                     std::pair{"per_padded_token_s", cost.per_padded_token_s},
+                                     std::pair{"per_squared_length_s", cost.per_squared_length_s}})
+      table.set(key, {}, {value, {}});
+    cluster.set("micro_batch_s", {}, std::move(table));
+  } else {
+    cluster.set("micro_batch_s", {}, {measured.micro_batch_s, {}});
+  }
   cluster.set("micro_batch_measured", {}, {true, {}});
 }
 
@@ -218,14 +233,17 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
   for (std::size_t method = 0; method < definition.methods.size(); ++method) {
     for (const std::uint64_t seed : definition.seeds) {
       TomlNode document = document_of_run(root, method, seed);
+      std::optional<MeasuredMicroBatch> measured;
       Reading one = read_document(document, file, options);
       throw_if_any(one.faults);
       if (one.definition.cluster.plan.to_be_measured && options.measure) {
-        write_measured(document, options.measure(work_of(one)));
+        measured = options.measure(work_of(one));
+        write_measured(document, *measured);
         one = read_document(std::move(document), file, options);
         throw_if_any(one.faults);
       }
       Run run = make_run(one);
+      if (measured) run.cluster.measured_fit = measured->fit;
       run.method_index = method;
       run.sweep = describe_point(root, axes, point, method);
       const auto [place, is_new] = places.emplace(run.hash, runs.size());

@@ -30,6 +30,14 @@ struct MicroBatchWork {
   std::string key;  // all that decides the time but the machine: model, batch size, data set
   std::function<std::shared_ptr<const Objective>()> load;
   std::uint64_t seed = 0;
+  std::shared_ptr<const BatchLengths> lengths{};  // where it holds sequences: the time is then a line over them
+  bool pads = false;                              // see ContentCost
+};
+
+// What it takes.
+struct MeasuredMicroBatch {
+  double micro_batch_s = 0;        // of any micro-batch, in whole nanoseconds; of sequences:
+  std::optional<LengthFit> fit{};  // by their lengths
 };
 
 // Bad configuration: `what()` is the complete report, one fault per line. Exit status 2.
@@ -41,13 +49,13 @@ struct ConfigurationFault : std::runtime_error {
 // all faults at once, std::runtime_error where memory does not suffice. Reads the sizes of data sets (for epochs), and
 // their contents where these are not known yet (for the hash).
 // finite_means: delays without an expected value are faults, because predictions need one.
-// measure: gives the time that cluster.micro_batch_s = "measured" stands for, in seconds; without it such runs are
-// left to_be_measured.
+// measure: gives the time that cluster.micro_batch_s = "measured" stands for; without it such runs are left
+// to_be_measured.
 // most_runs: an experiment of more is refused before anything is expanded.
 struct LoadOptions {
   bool finite_means = false;
   std::int64_t most_runs = 10'000;
-  std::function<double(const MicroBatchWork&)> measure{};
+  std::function<MeasuredMicroBatch(const MicroBatchWork&)> measure{};
 };
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
                            const LoadOptions& options = {});

@@ -31,6 +31,11 @@ std::string to_json(const RunMetadata& metadata) {
   json["exit"] = metadata.exit;
   json["configuration_hash"] = metadata.hash;
   if (metadata.measured_micro_batch_s) json["measured_micro_batch_s"] = *metadata.measured_micro_batch_s;
+  if (metadata.measured_fit)
+    json["measured_fit"] = {{"r_squared", metadata.measured_fit->r_squared},
+                            {"largest_residual_s", metadata.measured_fit->largest_residual_s},
+                            {"typical_residual_s", metadata.measured_fit->typical_residual_s},
+                            {"micro_batches", metadata.measured_fit->points}};
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "workers/theory/length_fit.hpp"
+
 namespace syncopate {
 
 struct RunMetadata {
@@ -18,6 +20,7 @@ struct RunMetadata {
   std::string exit;                                // status of the run: finished, diverged, failed
   std::string hash;                                // of the resolved configuration
   std::optional<double> measured_micro_batch_s{};  // cluster.micro_batch_s, where it was measured
+  std::optional<LengthFit> measured_fit{};         // by lengths: how well they explain the times
 };
 
 // Adds what the build and the machine say about themselves.

@@ -15,6 +15,7 @@
 #include "workers/cluster/pace.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/network/network.hpp"
+#include "workers/theory/length_fit.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/objective.hpp"
 #include "workers/training/optimizer.hpp"
@@ -33,7 +34,9 @@ struct ClusterPlan {
   std::vector<std::optional<Step>> data_of{};  // steps after which a worker has used up its data; empty: none does
   Pace pace = Pace::inject;
   bool to_be_measured = false;                     // micro_batch_s is not known yet, so the run cannot be made
-  std::optional<double> measured_micro_batch_s{};  // micro_batch_s, where it was measured
+  std::optional<double> measured_micro_batch_s{};  // micro_batch_s, where it was measured; by lengths: its mean
+  std::optional<ContentCost> content_cost{};       // micro_batch_s, where it goes by lengths
+  std::optional<LengthFit> measured_fit{};         // then, where it was measured for this run: how well the line fits
   std::shared_ptr<const ComputeTime> compute_time{};
   std::shared_ptr<const Pauses> pauses{};       // null: there are none; on the simulated cluster alone
   std::shared_ptr<const OutagePlan> outages{};  // null: there are none

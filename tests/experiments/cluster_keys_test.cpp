@@ -50,9 +50,14 @@ const std::vector<KeyCase> clusters = {
       "cluster.trace.like.3=1"}},
     {{"cluster={workers=4,micro_batches=2,trace={file='$/run.csv',end='error'}}", "budget.steps=4"},
      {"cluster.trace.like.2=0"}},
+    {{"training={model='none',parameters=1000,dataset='npy',micro_batch_size=4,batching='padded'}",
+      "datasets.npy={directory='$/texts',padding=0}",
+      "cluster.micro_batch_s={base_s=0.01,per_token_s=1e-4,per_padded_token_s=1e-4,per_squared_length_s=1e-5}"},
+     {"cluster.micro_batch_s.base_s=0.02", "cluster.micro_batch_s.per_token_s=2e-4",
+      "cluster.micro_batch_s.per_padded_token_s=3e-4", "cluster.micro_batch_s.per_squared_length_s=2e-5"}},
     {{"cluster={workers=6,micro_batches=2,trace={file='$/run.csv',stretch={block_steps=3}}}"},
      {"cluster.trace.stretch.block_steps=2", "cluster.trace.stretch.redraw_worker=true",
-      "cluster.trace.stretch.same_steps=true"}},
+      "cluster.trace.stretch.together=true"}},
 };
 
 // A ring of two servers, for all-reduces, and messages.
@@ -102,7 +107,7 @@ const std::vector<KeyCase> delays_of_each_kind = {
      {"delays.0.file='$/other.csv'", "delays.0.end='stop'", "delays.0.scale=2", "delays.0.shift=0.01"}},
     {{delay("kind='trace',file='$/run.csv',end='error'"), "budget.steps=5"}, {"delays.0.scale=2"}},
     {{delay("kind='trace',file='$/run.csv',stretch={block_steps=3}"), "cluster.workers=6"},
-     {"delays.0.stretch.block_steps=2", "delays.0.stretch.redraw_worker=true", "delays.0.stretch.same_steps=true"}},
+     {"delays.0.stretch.block_steps=2", "delays.0.stretch.redraw_worker=true", "delays.0.stretch.together=true"}},
 };
 
 // What all kinds share.
@@ -140,6 +145,7 @@ const std::vector<IdleKey> idle = {
 TEST_F(KeyWalk, OfClustersNetworksDelaysAndOutages) {
   write("run.csv", recorded_run(3));
   write("other.csv", recorded_run(7));
+  write_texts("texts", 3);
   write("bins.csv", "bin_left_s,bin_right_s,density\n0.01,0.02,60\n0.02,0.03,40\n");
   write("other_bins.csv", "bin_left_s,bin_right_s,density\n0.01,0.02,40\n0.02,0.03,60\n");
   for (const auto& cases : {clusters, networks, delays_of_each_kind, delays_of_any_kind, outages})

@@ -18,7 +18,7 @@ struct MeasuredTime : ExperimentFile {
     LoadOptions options;
     options.measure = [&](const MicroBatchWork& work) {
       result.insert(work.key);
-      return 0.01;
+      return MeasuredMicroBatch{.micro_batch_s = 0.01};
     };
     overrides.push_back("cluster.micro_batch_s=measured");
     load_experiment(file, overrides, options);

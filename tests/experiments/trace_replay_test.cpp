@@ -150,7 +150,7 @@ TEST_F(TraceReplayFile, StretchesToMoreWorkersThanItHas) {
   const std::string trace = "trace={file='" + name + "',stretch={block_steps=1,redraw_worker=true}}";
   std::ofstream(file.parent_path() / name, std::ios::app) << "1,3,1,2\n";
   EXPECT_DOUBLE_EQ(seconds({"cluster={workers=200,micro_batches=2," + trace + "}"}), 3 * 2 * 33);
-  const std::string shared = "trace={file='" + name + "',stretch={block_steps=4,same_steps=true}}";
+  const std::string shared = "trace={file='" + name + "',stretch={block_steps=4,together=true}}";
   // All take the four steps in their order, from a drawn one on; the slowest is always one that follows worker 2.
   EXPECT_DOUBLE_EQ(seconds({"cluster={workers=200,micro_batches=2," + shared + "}", "budget.steps=4"}),
                    2 * (3 + 13 + 23 + 33));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <thread>
 
@@ -52,6 +53,73 @@ TEST(Sampler, AnEpochTakesSamplesWithoutReplacementInDisjointShards) {
       }
     EXPECT_EQ(seen.size(), 96u);
   }
+}
+
+std::vector<std::uint32_t> formed(const Sampler& sampler, int worker, std::int64_t step, int index) {
+  std::vector<std::uint32_t> samples;
+  sampler.append_samples({.worker = Rank{worker}, .step = step, .index = index}, samples);
+  return samples;
+}
+
+// Sequences of 1 to 9 tokens.
+SamplerOptions sequences(Batching batching) {
+  auto written = std::make_shared<std::vector<std::int32_t>>();
+  for (int i = 0; i < 103; ++i) written->push_back(1 + i * 5 % 9);
+  SamplerOptions result = options;
+  result.batching = batching;
+  result.token_budget = 20;
+  result.lengths = written;
+  return result;
+}
+
+TEST(Sampler, CountedAndPaddedMicroBatchesAreTheSame) {
+  const Sampler counted(options), padded(sequences(Batching::padded));
+  EXPECT_EQ(formed(padded, 1, 2, 1), draw(counted, 1, 2, 1));
+  EXPECT_EQ(formed(counted, 3, 7, 0), draw(counted, 3, 7, 0));
+}
+
+TEST(Sampler, PackedMicroBatchesStayWithinTheBudgetAndShareAnEpoch) {
+  const Sampler sampler(sequences(Batching::packed));
+  // 103 sequences of 5 tokens on average: of at most 20 tokens 26 micro-batches, and of 16 at least, as the longest may
+  // not fit, 32. So 3 steps of 8, and 3 to 4 samples each.
+  ASSERT_EQ(sampler.steps_per_epoch(), 3);
+  EXPECT_EQ(sampler.samples_per_micro_batch(), 3);
+  for (const std::int64_t epoch : {0, 1, 5}) {
+    std::set<std::uint32_t> seen;
+    std::size_t count = 0;
+    for (std::int64_t step = 3 * epoch; step < 3 * epoch + 3; ++step)
+      for (int worker = 0; worker < 4; ++worker)
+        for (int index = 0; index < 2; ++index) {
+          std::int32_t tokens = 0;
+          for (const auto sample : formed(sampler, worker, step, index)) {
+            seen.insert(sample);
+            ++count;
+            tokens += (*sampler.options().lengths)[sample];
+          }
+          EXPECT_LE(tokens, 20);
+          EXPECT_GE(tokens, 12);  // the next one, of at most 9 tokens, did not fit; the epoch's last is not reached
+        }
+    EXPECT_EQ(seen.size(), count) << "a sample comes twice in epoch " << epoch;
+  }
+  EXPECT_NE(formed(sampler, 0, 0, 0), formed(sampler, 0, 3, 0));
+}
+
+TEST(Sampler, BucketedMicroBatchesHaveOneLengthOrNeighbours) {
+  const Sampler sampler(sequences(Batching::bucketed));
+  ASSERT_EQ(sampler.steps_per_epoch(), 4);
+  std::set<std::uint32_t> seen;
+  for (std::int64_t step = 4; step < 8; ++step)
+    for (int worker = 0; worker < 4; ++worker)
+      for (int index = 0; index < 2; ++index) {
+        const auto samples = formed(sampler, worker, step, index);
+        ASSERT_EQ(samples.size(), 3u);
+        EXPECT_EQ(draw(sampler, worker, step, index), samples);
+        for (const auto sample : samples) EXPECT_TRUE(seen.insert(sample).second);
+        const auto [low, high] = std::ranges::minmax(
+            samples, {}, [&](std::uint32_t sample) { return (*sampler.options().lengths)[sample]; });
+        EXPECT_LE((*sampler.options().lengths)[high] - (*sampler.options().lengths)[low], 1);
+      }
+  EXPECT_EQ(seen.size(), 96u);
 }
 
 TEST(Sampler, WithoutARestAnEpochIsComplete) {

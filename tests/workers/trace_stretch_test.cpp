@@ -104,7 +104,7 @@ TEST(TraceStretch, AWorkerFollowsOneRecordedWorkerUnlessItIsDrawnAnew) {
 }
 
 TEST(TraceStretch, WorkersTakeTheSameStepsOnlyWhereTheyShareThem) {
-  const auto alone = stretched({.block_steps = 4}), together = stretched({.block_steps = 4, .same_steps = true});
+  const auto alone = stretched({.block_steps = 4}), together = stretched({.block_steps = 4, .together = true});
   int equal = 0;
   std::set<int> followed;
   for (std::int64_t step = 0; step < 4000; step += 4) {
@@ -156,7 +156,7 @@ TEST_F(TraceFiles, AStretchedTraceServesAnyNumberOfWorkers) {
   const std::string entry = "kind = \"trace\"\nfile = \"run.csv\"\n";
   const auto stretched = read(entry + "stretch = { block_steps = 5 }", {0.01, 1000, &limits});
   EXPECT_EQ(stretched.faults, "");
-  EXPECT_THAT(stretched.resolved, AllOf(HasSubstr("redraw_worker = false"), HasSubstr("same_steps = false")));
+  EXPECT_THAT(stretched.resolved, AllOf(HasSubstr("redraw_worker = false"), HasSubstr("together = false")));
   added(*stretched.delay, 999, 1'000'000, 2);
   EXPECT_THAT(read(entry + "end = \"wrap\"\nstretch = { block_steps = 5 }").faults,
               AllOf(HasSubstr("end = \"wrap\""), HasSubstr("together with stretch")));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -25,11 +26,24 @@ std::int64_t SamplerOptions::steps_per_epoch() const {
 Sampler::Sampler(SamplerOptions options)
     : options_(std::move(options)),
       steps_per_epoch_(options_.steps_per_epoch()),
+      samples_per_micro_batch_(options_.micro_batch_size),
       remembered_(std::max(remembered_epochs(options_.workers), options_.shards.size())) {
+  if (options_.batching == Batching::packed) {
+    const std::int64_t packed = order({}, 0, static_cast<std::size_t>(options_.samples))->micro_batches();
+    steps_per_epoch_ = packed / (std::int64_t{options_.workers} * options_.micro_batches);
+    const double mean = static_cast<double>(options_.samples) / static_cast<double>(std::max<std::int64_t>(packed, 1));
+    samples_per_micro_batch_ = std::max<std::int64_t>(1, std::llround(mean));
+  }
   check();
 }
 
 void Sampler::check() const {
+  assert(!options_.is_formed() || (options_.lengths && options_.shards.empty()));
+  if (steps_per_epoch_ < 1 && options_.batching == Batching::packed)
+    throw DataFault(
+        fmt::format("{} training samples, packed to {} tokens, are fewer than one step's {} workers x {} "
+                    "micro-batches",
+                    options_.samples, options_.token_budget, options_.workers, options_.micro_batches));
   if (steps_per_epoch_ < 1)
     throw DataFault(fmt::format("{} training samples are fewer than one step's {} workers x {} micro-batches x {}",
                                 options_.samples, options_.workers, options_.micro_batches, options_.micro_batch_size));
@@ -44,10 +58,35 @@ void Sampler::check() const {
 void Sampler::sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const {
   assert(std::ssize(out) == options_.micro_batch_size);
   assert(micro_batch.worker.value >= 0 && micro_batch.worker.value < options_.workers);
-  if (options_.shards.empty())
+  assert(options_.batching != Batching::packed);
+  if (options_.is_formed()) {
+    Order holder;
+    std::ranges::copy(formed(micro_batch, holder), out.begin());
+  } else if (options_.shards.empty()) {
     take_of_epoch(micro_batch, out);
-  else
+  } else {
     take_of_own(micro_batch, out);
+  }
+}
+
+void Sampler::append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const {
+  if (options_.is_formed()) {
+    Order holder;
+    const auto samples = formed(micro_batch, holder);
+    out.insert(out.end(), samples.begin(), samples.end());
+    return;
+  }
+  const std::size_t before = out.size();
+  out.resize(before + static_cast<std::size_t>(options_.micro_batch_size));
+  sample_numbers(micro_batch, std::span(out).subspan(before));
+}
+
+// They live as long as what holds them.
+std::span<const std::uint32_t> Sampler::formed(const MicroBatch& micro_batch, Order& holder) const {
+  const std::int64_t step = step_of(micro_batch);
+  holder = order({}, step / steps_per_epoch_, static_cast<std::size_t>(options_.samples));
+  const std::int64_t own = step % steps_per_epoch_ * options_.micro_batches + micro_batch.index;
+  return (*holder)[(own * options_.workers + micro_batch.worker.value) % holder->micro_batches()];
 }
 
 std::int64_t Sampler::micro_batches_of_pass(Rank worker) const {
@@ -69,7 +108,7 @@ void Sampler::take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32
   std::int64_t position =
       ((step % steps_per_epoch_ * options_.micro_batches + micro_batch.index) * options_.micro_batch_size) % shard;
   for (auto& number : out) {
-    number = (*all)[static_cast<std::size_t>(worker + position * workers)];
+    number = all->order[static_cast<std::size_t>(worker + position * workers)];
     if (++position == shard) position = 0;
   }
 }
@@ -79,7 +118,7 @@ void Sampler::take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t
   const std::int64_t of_pass = micro_batches_of_pass(micro_batch.worker);
   const std::int64_t number = step_of(micro_batch) * options_.micro_batches + micro_batch.index;
   const auto pass = order(micro_batch.worker, number / of_pass, own.size());
-  auto next = pass->begin() + number % of_pass * options_.micro_batch_size;
+  auto next = pass->order.begin() + number % of_pass * options_.micro_batch_size;
   for (auto& sample : out) sample = own[*next++];
 }
 
@@ -96,13 +135,23 @@ Sampler::Order Sampler::order(Rank worker, std::int64_t epoch, std::size_t size)
     if (auto known = find()) return known;
   }
   // Without the lock: others go on with their epochs.
-  auto drawn = std::make_shared<const std::vector<std::uint32_t>>(
-      permutation({.seed = options_.seed, .purpose = Purpose::data_order, .worker = worker, .step = epoch}, size));
+  auto drawn = std::make_shared<const FormedEpoch>(draw_order(worker, epoch, size));
   std::lock_guard lock(mutex_);
   if (auto known = find()) return known;  // another thread was faster with an equal one
   if (recent_.size() >= remembered_) recent_.pop_back();
   recent_.insert(recent_.begin(), {worker, epoch, drawn});
   return drawn;
+}
+
+// As it comes where micro-batches are counted off; then it has no begins.
+FormedEpoch Sampler::draw_order(Rank worker, std::int64_t epoch, std::size_t size) const {
+  RandomStream stream{.seed = options_.seed, .purpose = Purpose::data_order, .worker = worker, .step = epoch};
+  std::vector<std::uint32_t> drawn = permutation(stream, size);
+  if (options_.batching == Batching::packed) return packed(std::move(drawn), *options_.lengths, options_.token_budget);
+  if (options_.batching != Batching::bucketed) return {.order = std::move(drawn), .begins = {}};
+  stream.stream = 1;
+  const std::int64_t samples = steps_per_epoch_ * options_.workers * options_.micro_batches * options_.micro_batch_size;
+  return bucketed(std::move(drawn), *options_.lengths, samples, options_.micro_batch_size, stream);
 }
 
 }  // namespace syncopate

@@ -5,6 +5,10 @@
 // ...; what is left after the last whole step of the epoch is dropped. Where the data are divided among the workers for
 // the whole run (partition.hpp), each goes through its own again and again, every time in another order, and drops what
 // is left after its last whole micro-batch; so a worker with few samples sees them more often.
+//
+// Sequences may be formed into micro-batches by their lengths (formed_epoch.hpp): then worker k takes micro-batches k,
+// k + K, k + 2K, ... of the epoch. All epochs have as many steps as the first one has whole ones; where another is
+// packed into fewer micro-batches, those that lack are its first ones again.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +17,18 @@
 #include <span>
 #include <vector>
 
+#include "workers/datasets/formed_epoch.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
+
+// How sequences make a micro-batch.
+enum class Batching {
+  count,     // B as they come, each of its own length
+  padded,    // the same, each computed as if it were as long as the longest
+  packed,    // as many as stay within a budget of tokens
+  bucketed,  // B of about equal lengths, padded to the longest
+};
 
 struct SamplerOptions {
   std::int64_t samples = 0;           // n, size of the training set
@@ -25,8 +38,12 @@ struct SamplerOptions {
   std::uint64_t seed = 0;
   std::int64_t first_step = 0;                       // of the data: so many steps lie before the run's first
   std::vector<std::vector<std::uint32_t>> shards{};  // by worker, of the whole run; empty: disjoint ones of each epoch
+  Batching batching = Batching::count;               // packed and bucketed ones need lengths, and have no shards
+  std::int64_t token_budget = 0;                     // of a packed micro-batch
+  std::shared_ptr<const std::vector<std::int32_t>> lengths{};  // (n,)
 
-  // floor(n / (K M B)); 0: too few samples for one step.
+  bool is_formed() const { return batching == Batching::packed || batching == Batching::bucketed; }
+  // floor(n / (K M B)); 0: too few samples for one step. Not of packed micro-batches.
   std::int64_t steps_per_epoch() const;
 };
 
@@ -47,15 +64,20 @@ class Sampler {
   }
 
   // The (B,) sample numbers of a micro-batch. One with index >= M takes the samples that follow in
-  // its worker's shard, from the shard's beginning again after its end.
+  // its worker's shard, from the shard's beginning again after its end. Not of packed micro-batches.
   void sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
+  // Appends those of a micro-batch of any kind; packed ones have different numbers.
+  void append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const;
+
+  // B; of packed micro-batches the mean over the first epoch, rounded.
+  std::int64_t samples_per_micro_batch() const { return samples_per_micro_batch_; }
 
   // In which epoch they are met, from 0: how often the workers together, or this one with samples of its own, have seen
   // their data before.
   std::int64_t epoch(const MicroBatch& micro_batch) const;
 
  private:
-  using Order = std::shared_ptr<const std::vector<std::uint32_t>>;
+  using Order = std::shared_ptr<const FormedEpoch>;
   struct Drawn {
     Rank worker{};
     std::int64_t epoch = 0;  // or the pass through its own samples
@@ -67,9 +89,12 @@ class Sampler {
   void take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
   // Of `size` samples; remembered, for the next micro-batches ask for the same.
   Order order(Rank worker, std::int64_t epoch, std::size_t size) const;
+  FormedEpoch draw_order(Rank worker, std::int64_t epoch, std::size_t size) const;
+  std::span<const std::uint32_t> formed(const MicroBatch& micro_batch, Order& holder) const;
 
   SamplerOptions options_;
   std::int64_t steps_per_epoch_ = 0;
+  std::int64_t samples_per_micro_batch_ = 1;
   std::size_t remembered_;
   mutable std::mutex mutex_;
   mutable std::vector<Drawn> recent_;  // newest use first

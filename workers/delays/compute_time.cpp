@@ -148,6 +148,18 @@ void ComputeTime::few_durations(const Steps& steps, std::uint32_t first, std::sp
   }
 }
 
+Duration ComputeTime::duration(const MicroBatch& slot, const MicroBatch& samples) const {
+  double added_s = 0, base_s = base_s_;
+  add_delays({.worker = slot.worker, .step = slot.step}, static_cast<std::uint32_t>(slot.index), {&added_s, 1});
+  if (base_) {
+    base_s = 0;
+    base_->add(stream(0, samples.worker, samples.step), static_cast<std::uint32_t>(samples.index), {&base_s, 1});
+  }
+  Duration rounded{};
+  round_all(factor(slot.worker) * base_s, {&added_s, 1}, {&rounded, 1});
+  return rounded;
+}
+
 bool ComputeTime::can_run_out() const {
   return (base_ && base_->can_run_out()) ||
          std::ranges::any_of(delays_, [](const auto& delay) { return delay->can_run_out(); });

@@ -11,6 +11,7 @@
 
 #include "workers/delays/delay_process.hpp"
 #include "workers/random/random.hpp"
+#include "workers/training/objective.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
@@ -50,6 +51,11 @@ class ComputeTime {
 
   // Whether there are ends to what can be asked for.
   bool can_run_out() const;
+
+  // Whether the base goes by what is in a micro-batch. The durations above are those of micro-batches that have their
+  // own samples; `duration` is that of others': the base of these, and the worker, its factor and the delays of `slot`.
+  bool follows_samples() const { return base_ && base_->follows_samples(); }
+  Duration duration(const MicroBatch& slot, const MicroBatch& samples) const;
 
   // The declared part, base x factor, and the added part of one micro-batch, for clusters that
   // compute for real and only inject what is added (a negative delay cannot be injected: 0). Where the base is a

@@ -52,6 +52,9 @@ class DelayProcess {
     static_cast<void>(stream), static_cast<void>(first);
     return most;
   }
+  // Whether what it gives depends on the samples that are computed: it is then asked for these, which may be another
+  // worker's or another step's than those whose turn it is.
+  virtual bool follows_samples() const { return false; }
   // Whether the recording can end; nothing may then be drawn ahead.
   virtual bool can_run_out() const { return false; }
 };

@@ -33,8 +33,8 @@ TraceStretch read_stretch(Settings& table, std::optional<Step> recorded) {
       recorded ? Stated<std::int64_t>(recorded->value()) : Stated<std::int64_t>(most_block_steps, "those recorded"));
   stretch.redraw_worker = keys.flag(
       {"redraw_worker", "Whether every block may be of another recorded worker; else a worker follows one."}, false);
-  stretch.same_steps = keys.flag(
-      {"same_steps", "Whether all workers take the same recorded steps at a time, each of a worker of its."}, false);
+  stretch.together = keys.flag(
+      {"together", "Whether all workers take the same recorded steps at a time, each of a worker of its."}, false);
   return stretch;
 }
 

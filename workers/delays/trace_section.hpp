@@ -20,7 +20,7 @@ struct TraceLimit {
   int micro_batches = 0;
 };
 
-// Keys: file, end, and stretch = { block_steps, redraw_worker, same_steps }, which has no end and takes its place. Null
+// Keys: file, end, and stretch = { block_steps, redraw_worker, together }, which has no end and takes its place. Null
 // after a fault; else `limits` is one longer.
 std::shared_ptr<const Trace> read_trace(Settings& table, TraceReplay& replay, std::vector<TraceLimit>& limits);
 

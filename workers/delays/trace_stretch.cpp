@@ -33,7 +33,7 @@ int followed_worker(const TraceStretch& stretch, int recorded_workers, const Ran
 RecordedPlace place_in_recording(const TraceStretch& stretch, int recorded_workers, Step recorded_steps,
                                  const RandomStream& stream) {
   RandomStream draws = draws_of(stretch, stream, block_of(stretch, stream.step));
-  if (stretch.same_steps) draws.worker = Rank{0};
+  if (stretch.together) draws.worker = Rank{0};
   const std::int64_t begin = drawn(draws, number_of_begin, recorded_steps.value());
   const std::int64_t within = stream.step.value() % stretch.block_steps.value();
   return {followed_worker(stretch, recorded_workers, stream), Step{(begin + within) % recorded_steps.value()}};

@@ -14,7 +14,7 @@ struct TraceStretch {
   Step block_steps{1};         // L, at least 1 and at most what the recording has
   bool redraw_worker = false;  // true: every block may be of another recorded worker; false: all of a worker's are of
                                // one, so that who is slow stays slow
-  bool same_steps = false;     // all workers take the same recorded steps at a time: what hits all at once still does
+  bool together = false;       // all workers take the same recorded steps at a time: what hits all at once still does
   bool is_base = false;        // of the base times, whose draws are none of those of [[delays]]
 };
 

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "workers/datasets/augmentation_section.hpp"
+#include "workers/datasets/batching_section.hpp"
 #include "workers/datasets/partition_section.hpp"
 #include "workers/datasets/registry.hpp"
+#include "workers/datasets/sampled_lengths.hpp"
 #include "workers/datasets/sampler.hpp"
 #include "workers/datasets/validation.hpp"
 #include "workers/models/registry.hpp"
@@ -50,6 +52,7 @@ struct NetworkTraining {
   std::optional<PartitionOptions> partition;
   Augmentation augmentation;
   ValidationOptions validation;
+  BatchingOptions batching;
   SamplerOptions sampling{};  // once the data are known
 };
 
@@ -78,6 +81,7 @@ NetworkTraining read_network_training(Settings& training) {
   how.partition = read_partition(training);
   how.augmentation = read_augmentation(training);
   how.validation = read_validation(training);
+  how.batching = read_batching(training);
   return how;
 }
 
@@ -87,6 +91,7 @@ void check_no_data(const NetworkTraining& how, Settings& training) {
   if (how.partition) training.fault("partition", "must be left out: this model has no data");
   if (how.augmentation.changes_samples()) training.fault("augmentation", "must be left out: this model has no data");
   if (how.validation.samples > 0) training.fault("validation_samples", "must be 0: this model has no data");
+  if (how.batching.kind != Batching::count) training.fault("batching", "must be \"count\": this model has no data");
 }
 
 // The data set that is trained on, without what is held out.
@@ -95,12 +100,33 @@ std::shared_ptr<const Dataset> load(const DatasetPlan& data, const ValidationOpt
   return validation.samples > 0 ? with_validation(std::move(dataset), validation) : dataset;
 }
 
+// What micro-batches are drawn with, once the data are there.
+SamplerOptions sampling_of(const Dataset& dataset, const NetworkTraining& how) {
+  SamplerOptions sampling = how.sampling;
+  if (how.partition) sampling.shards = divide(dataset, sampling.workers, *how.partition, sampling.seed);
+  return sampling;
+}
+
+// Sequences are read for their lengths, of which packed and bucketed micro-batches are formed. False after a fault.
+bool plan_lengths(const DatasetPlan& data, NetworkTraining& how, ObjectivePlan& plan, Settings& training) {
+  try {
+    const auto dataset = load(data, how.validation);
+    how.sampling.lengths = std::make_shared<const std::vector<std::int32_t>>(training_lengths(*dataset));
+    const auto sampler = std::make_shared<const Sampler>(sampling_of(*dataset, how));
+    plan.steps_per_epoch = sampler->steps_per_epoch();
+    plan.samples_per_micro_batch = sampler->samples_per_micro_batch();
+    plan.lengths = sampled_lengths(sampler, how.sampling.lengths);
+    return true;
+  } catch (const DataFault& problem) {
+    training.fault(how.sampling.batching == Batching::packed ? "token_budget" : "micro_batch_size", problem.what());
+    return false;
+  }
+}
+
 // A fault where a partition leaves a worker without a micro-batch: labels decide it, so the data are read.
 void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settings& training) {
   try {
-    SamplerOptions sampling = how.sampling;
-    sampling.shards = divide(*load(data, how.validation), sampling.workers, *how.partition, sampling.seed);
-    static_cast<void>(Sampler(std::move(sampling)));
+    static_cast<void>(Sampler(sampling_of(*load(data, how.validation), how)));
   } catch (const DataFault& problem) {
     training.fault("partition", problem.what());
   }
@@ -113,8 +139,7 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
   for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
   plan.load = [network = built, data, how, chunk = model.chunk_samples] {
     auto dataset = load(data, how.validation);
-    SamplerOptions sampling = how.sampling;
-    if (how.partition) sampling.shards = divide(*dataset, sampling.workers, *how.partition, sampling.seed);
+    const SamplerOptions sampling = sampling_of(*dataset, how);
     if (how.augmentation.changes_images()) dataset = augmented(std::move(dataset), how.augmentation);
     return make_torch_objective(network, std::move(dataset), sampling, chunk, how.label_smoothing,
                                 how.augmentation.mixup);
@@ -140,6 +165,10 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
         .parameters = model.parameters};
 
   ObjectivePlan plan{.load = {}, .time_only = model.time_only, .samples_per_micro_batch = batch_size};
+  if (how.partition && how.batching.is_formed()) {
+    training.fault("partition", "must be left out where batching is \"packed\" or \"bucketed\"");
+    return plan;
+  }
   const bool needs_data = model.network || (model.time_only && dataset_named);
   const auto data = context.looks_for_data && needs_data ? plan_data(context.seed) : std::nullopt;
   if (!data) return plan;
@@ -154,9 +183,15 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
                   .micro_batches = context.micro_batches,
                   .micro_batch_size = batch_size,
                   .seed = context.seed,
-                  .first_step = context.first_step.value()};
+                  .first_step = context.first_step.value(),
+                  .batching = how.batching.kind,
+                  .token_budget = how.batching.token_budget};
   plan.steps_per_epoch = how.sampling.steps_per_epoch();
-  if (plan.steps_per_epoch < 1)
+  plan.pads = how.batching.pads();
+  if (!suits_batching(*data, how.batching, dataset_row.name, training)) return plan;
+  if (data->size.shape.has_tokens() && (context.needs_lengths || how.batching.is_formed())) {
+    if (!plan_lengths(*data, how, plan, training)) return plan;
+  } else if (plan.steps_per_epoch < 1)
     training.fault("micro_batch_size",
                    fmt::format("the {} training samples are fewer than one step's {} workers x {} micro-batches x {}",
                                how.sampling.samples, context.workers, context.micro_batches, batch_size));

@@ -12,6 +12,8 @@
 
 namespace syncopate {
 
+class BatchLengths;
+
 // What a run must know before its objective can be planned.
 struct ObjectiveContext {
   std::uint64_t seed = 0;  // of the data order and of generated data
@@ -19,6 +21,7 @@ struct ObjectiveContext {
   int micro_batches = 1;       // M: micro-batches per optimizer step and worker
   Step first_step{};           // of the data: so many steps lie before the run's first
   bool looks_for_data = true;  // false: keys are read, but no files
+  bool needs_lengths = false;  // times go by them: what is no sequence is a fault
 };
 
 // An objective whose keys are checked but whose data is not loaded yet.
@@ -33,14 +36,16 @@ struct ObjectivePlan {
   bool has_accuracy = false;
   bool is_of_texts = false;
   std::int64_t validation_samples = 0;
+  std::shared_ptr<const BatchLengths> lengths{};  // of micro-batches, where they are needed; null after a fault
+  bool pads = false;                              // sequences are computed as long as the longest of their micro-batch
 };
 
-// Reads training.model, training.dataset and training.micro_batch_size, and all tables
-// [models.*] and [datasets.*] of the root, also those of models not chosen, so that an override
-// such as training.model=cnn works. Reads the headers of the data files, and their contents for a digest; what
-// is missing or wrong is a fault of the settings. `load` throws DataFault (datasets/dataset.hpp)
-// for faults only the contents show; it may be called from any thread and outlives the settings.
-// With model = "none" a data set that is named only gives steps_per_epoch.
+// Reads training.model, training.dataset, training.micro_batch_size and how sequences make micro-batches, and all
+// tables [models.*] and [datasets.*] of the root, also those of models not chosen, so that an override such as
+// training.model=cnn works. Reads the headers of the data files, and their contents for a digest; what is missing or
+// wrong is a fault of the settings. `load` throws DataFault (datasets/dataset.hpp) for faults only the contents show;
+// it may be called from any thread and outlives the settings. With model = "none" a data set that is named only gives
+// steps_per_epoch, and lengths where they are needed.
 ObjectivePlan plan_objective(Settings& training, Settings& root, const ObjectiveContext& context);
 
 }  // namespace syncopate

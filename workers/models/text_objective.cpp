@@ -48,9 +48,10 @@ std::vector<float> TextObjective::initial_parameters(std::uint64_t seed) const {
 
 std::vector<AskedText> TextObjective::texts_of(std::span<const MicroBatch> micro_batches) const {
   std::vector<AskedText> texts;
-  std::vector<std::uint32_t> numbers(static_cast<std::size_t>(samples_per_micro_batch()));
+  std::vector<std::uint32_t> numbers;
   for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-    sampler_.sample_numbers(micro_batches[m], numbers);
+    numbers.clear();
+    sampler_.append_samples(micro_batches[m], numbers);
     for (const std::uint32_t number : numbers)
       texts.push_back({.sample = number,
                        .epoch = sampler_.step_of(micro_batches[m]) / steps_per_epoch(),

@@ -37,7 +37,7 @@ class TextObjective : public Objective {
                            std::span<const MicroBatch> micro_batches) const override;
 
   std::int64_t chunk_samples() const override { return chunk_samples_; }
-  std::int64_t samples_per_micro_batch() const override { return sampler_.options().micro_batch_size; }
+  std::int64_t samples_per_micro_batch() const override { return sampler_.samples_per_micro_batch(); }
   std::int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
 
   std::int64_t evaluation_samples(Split split) const override { return dataset_->size().samples(split); }

@@ -22,7 +22,7 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   const bool emulates = stage_.options.pace == Pace::emulate || stage_.options.training.time_only();
   Duration drawn{};
   if (emulates)
-    stage_.options.compute_time.durations(stage_.self, slot.step, static_cast<std::uint32_t>(slot.index), {&drawn, 1});
+    drawn = stage_.options.compute_time.duration(slot, samples);
   else
     drawn = stage_.options.compute_time.added(stage_.self, slot.step, static_cast<std::uint32_t>(slot.index));
 

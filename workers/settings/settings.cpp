@@ -237,6 +237,13 @@ bool Settings::has(const Key& key) const {
   return node_->exploration ? node_->explored_presence(key.name) : node_->find(key.name) != nullptr;
 }
 
+bool Settings::has_table(const Key& key) const {
+  node_->entry(key.name);
+  if (node_->exploration) return node_->explored_presence(key.name);
+  const TomlNode* written = node_->find(key.name);
+  return written && written->is_table();
+}
+
 std::optional<std::string> Settings::word(std::string_view key) const {
   const TomlNode* written = node_->find(key);
   return written ? as<std::string>(*written) : std::nullopt;

@@ -71,6 +71,9 @@ class Settings {
   // everywhere is described here.
   bool has(const Key& key) const;
 
+  // Whether a table is written there, for keys that take a number or a table. Read as the one or the other.
+  bool has_table(const Key& key) const;
+
   // The value where it is written as a string, for keys that take a number or a word.
   std::optional<std::string> word(std::string_view key) const;
 

@@ -33,7 +33,8 @@ void poll_interrupt() {
 
 bool LockstepCluster::can_simulate(const SimulatedOptions& options) {
   return options.training.time_only() && options.servers == 0 && !options.record && !options.outages &&
-         !options.pauses && !options.compute_time.can_run_out() && !options.network.has_shared_links();
+         !options.pauses && !options.compute_time.can_run_out() && !options.compute_time.follows_samples() &&
+         !options.network.has_shared_links();
 }
 
 LockstepCluster::LockstepCluster(const SimulatedOptions& options, ProgressSoFar so_far)

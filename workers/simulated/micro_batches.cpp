@@ -10,7 +10,8 @@ MicroBatches::MicroBatches(Stage& stage, DurationsAhead& durations, PausesUnderW
       durations_(durations),
       pauses_(pauses),
       outages_(stage.options.outages ? stage.options.workers : 0),
-      each_is_seen_(stage.options.record || stage.options.outages || stage.options.pauses) {
+      each_is_seen_(stage.options.record || stage.options.outages || stage.options.pauses),
+      follows_samples_(stage.options.compute_time.follows_samples()) {
   if (outages_.empty()) return;
   for (const Rank worker : stage.workers())
     outages_[worker] = {.outages = stage.options.outages->of(worker),
@@ -34,12 +35,13 @@ Duration MicroBatches::down_beyond(Rank worker, Time time) const {
 std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                               const MicroBatch& samples, const Deadline& deadline) {
   if (!outages_.empty())
-    if (const auto passage = meet_outages(rank, slot, deadline)) return pass_through(rank, at, slot, samples, *passage);
+    if (const auto passage = meet_outages(rank, slot, samples, deadline))
+      return pass_through(rank, at, slot, samples, *passage);
   if (deadline.at_message) return compute_until_message(rank, at, slot, samples);
   if (each_is_seen_) pauses_.end(rank);
   SimulatedParticipant& participant = stage_[rank];
   Book& book = participant.book;
-  const MicroBatchEnd end = end_of_micro_batch(book.now(), durations_.of(slot), deadline);
+  const MicroBatchEnd end = end_of_micro_batch(book.now(), duration_of(slot, samples), deadline);
   stage_.check_clock(rank, end.at);
   const Duration spent = end.at - book.now();
   const bool ends = spent < longest_duration;
@@ -82,7 +84,7 @@ std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const Mod
                                                             const MicroBatch& samples) {
   SimulatedParticipant& participant = stage_[rank];
   Book& book = participant.book;
-  const Duration duration = durations_.of(slot);
+  const Duration duration = duration_of(slot, samples);
   if (participant.inbox.empty()) {
     participant.computing = participant.interruptible = true;
     participant.lost = duration >= longest_duration;
@@ -106,12 +108,13 @@ std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const Mod
 }
 
 // Micro-batches that meet outages. Nothing where no outage begins before the micro-batch would end.
-std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& slot, const Deadline& deadline) {
+std::optional<Passage> MicroBatches::meet_outages(Rank rank, const MicroBatch& slot, const MicroBatch& samples,
+                                                  const Deadline& deadline) {
   SimulatedParticipant& participant = stage_[rank];
   WorkerOutages& outages = outages_[rank].outages;
   const Outage& next = outages.next(participant.book.now());
   if (next.begin == never) return std::nullopt;
-  const Duration duration = durations_.of(slot);
+  const Duration duration = duration_of(slot, samples);
   const bool never_ends = duration >= longest_duration && deadline.at == never;
   if (never_ends || next.begin >= later(participant.book.now(), duration)) return std::nullopt;
   const Passage planned = pass(&outages, participant.book.now(), duration, deadline);

@@ -30,9 +30,15 @@ class MicroBatches {
   [[gnu::noinline]] Gradient compute_each(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count);
   std::optional<Gradient> compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                 const MicroBatch& samples);
-  std::optional<Passage> meet_outages(Rank rank, const MicroBatch& slot, const Deadline& deadline);
+  std::optional<Passage> meet_outages(Rank rank, const MicroBatch& slot, const MicroBatch& samples,
+                                      const Deadline& deadline);
   std::optional<Gradient> pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
                                        const MicroBatch& samples, const Passage& passage);
+  // How long the slot takes with these samples.
+  Duration duration_of(const MicroBatch& slot, const MicroBatch& samples) {
+    if (!follows_samples_ || slot == samples) return durations_.of(slot);
+    return stage_.options.compute_time.duration(slot, samples);
+  }
   Passage wait_for_message(Rank rank, const Passage& planned);
   void wait_until(Rank rank, Time until, bool interruptible);
 
@@ -41,6 +47,7 @@ class MicroBatches {
   PausesUnderWay& pauses_;
   ByRank<OutageProgress> outages_;  // by worker; empty: there are none
   bool each_is_seen_;               // by the record, an outage or a pause
+  bool follows_samples_;            // durations do
 };
 
 }  // namespace syncopate
