@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <new>
 #include <span>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "results/formats/npy.hpp"
 #include "results/rows/arrivals.hpp"
 #include "results/rows/recorder.hpp"
+#include "workers/datasets/sample_kinds.hpp"
 #include "workers/models/registry.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
@@ -91,13 +93,20 @@ std::string reason_of(const std::exception& problem, const Run& run) {
       model_gb, run.cluster.workers, model_gb * run.cluster.workers);
 }
 
+Step last_step(const Recording& recording) {
+  Step last{};
+  for (const StepRow& row : recording.rows) last = std::max(last, row.step);
+  return last;
+}
+
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
 void run_recorded(const Run& run, const Machinery& machinery, RunTraining& training, Recorder& recorder,
-                  Outcome& outcome, const std::function<void(const std::string&)>& before_abort) {
+                  Outcome& outcome, bool needs_durations, const std::function<void(const std::string&)>& before_abort) {
   const bool publishes = !machinery.mpi || machinery.mpi->rank() == publishing_rank(run);
   const bool records = publishes || machinery.mpi->rank() == booking_rank(run);
   RunObserver* observer = records ? &recorder : nullptr;
   RunRecord record = make_record(run, machinery);
+  if (needs_durations && !record.durations) record.durations.emplace();
   RunRecord* const wanted = record.spans || record.durations || record.arrivals ? &record : nullptr;
   const auto cluster = make_cluster(run, machinery, *training.training, observer, wanted, before_abort);
   const RunContext context = context_of(run, *cluster, *training.training, &recorder, wanted);
@@ -132,10 +141,55 @@ Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Reco
   return gathered;
 }
 
+// Which kinds of samples go into the model, where that is to be recorded. Of a run without a model all micro-batches
+// that come to their end do, unless a server decides.
+class KeptCounter {
+ public:
+  KeptCounter(const Run& run, const Machinery& machinery) : run_(run) {
+    if (!run.recording.samples || machinery.mpi || !run.training.make_kinds) return;
+    if (run.training.time_only && run.algorithm->traits().servers > 0) return;
+    kinds_ = run.training.make_kinds();
+    kept_ = kinds_->none();
+  }
+  bool counts() const { return kinds_ != nullptr; }
+  bool needs_durations() const { return counts() && run_.training.time_only; }
+  std::function<void(const MicroBatch&)> on_kept() {
+    if (!counts()) return {};
+    return [this](const MicroBatch& micro_batch) { kinds_->add(micro_batch, kept_); };
+  }
+  void add(const std::vector<MicroBatchTime>& durations) {
+    for (const MicroBatchTime& time : durations) kinds_->add({time.worker, time.step, time.index}, kept_);
+  }
+  // Whether the last model is to be evaluated by lengths.
+  bool needs_model(const Objective* objective) const {
+    return counts() && objective && objective->buffers() == 0 && !kinds_->longest().empty();
+  }
+  KeptSamples result(Step steps) const {
+    KindCounts offered = kinds_->of_steps(steps);
+    return {.by_class = {kept_.by_class, std::move(offered.by_class)},
+            .by_length = {kept_.by_length, std::move(offered.by_length)},
+            .longest = kinds_->longest()};
+  }
+  std::vector<double> test_loss(const Objective& objective, const std::vector<float>& parameters) const {
+    std::vector<double> losses;
+    for (const auto& samples : kinds_->test_samples()) {
+      const EvaluationSums sums = objective.evaluate_samples(parameters.data(), nullptr, Split::test, samples);
+      losses.push_back(sums.samples > 0 ? sums.loss / static_cast<double>(sums.samples) : std::nan(""));
+    }
+    return losses;
+  }
+
+ private:
+  const Run& run_;
+  std::shared_ptr<const SampleKinds> kinds_;
+  KindCounts kept_;
+};
+
 void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, Progress& progress,
                   const std::function<void(const Outcome&)>& before_abort) {
+  KeptCounter kept(run, machinery);
   RunTraining training(run, run.training.make_objective ? run.training.make_objective() : nullptr,
-                       machinery.mpi ? 0 : machinery.threads);
+                       machinery.mpi ? 0 : machinery.threads, kept.on_kept());
   outcome.samples_per_micro_batch =
       training.objective ? training.objective->samples_per_micro_batch() : run.training.samples_per_micro_batch;
   Recorder* listened = nullptr;
@@ -143,7 +197,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
                      .measurements = run.measurements,
                      .workers = run.cluster.workers,
                      .defer = machinery.mpi != nullptr,
-                     .keep_parameters = run.recording.parameters,
+                     .keep_parameters = run.recording.parameters || kept.needs_model(training.objective.get()),
                      .on_change =
                          [&] {
                            if (progress.due()) progress.show(listened->position());
@@ -158,9 +212,17 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
     before_abort(outcome);
   };
   const auto start = HostClock::now();
-  run_recorded(run, machinery, training, recorder, outcome, save_before_abort);
+  run_recorded(run, machinery, training, recorder, outcome, kept.needs_durations(), save_before_abort);
   outcome.host_s = std::chrono::duration<double>(HostClock::now() - start).count();
   outcome.recording = recorder.recording();
+  if (kept.needs_durations() && outcome.durations) kept.add(*outcome.durations);
+  if (!run.recording.records_durations(machinery.mpi != nullptr)) outcome.durations.reset();
+  if (kept.counts() && outcome.totals) {
+    outcome.samples = kept.result(last_step(outcome.recording));
+    if (kept.needs_model(training.objective.get()) && !outcome.recording.parameters.empty())
+      outcome.samples->test_loss = kept.test_loss(*training.objective, outcome.recording.parameters.front());
+  }
+  if (!run.recording.parameters) outcome.recording.parameters.clear();
   if (machinery.mpi) outcome.recording = gather_on_rank_0(*machinery.mpi, run, outcome.recording);
 }
 
@@ -198,6 +260,8 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
   summary.recorded.durations = outcome.durations.has_value();
   summary.recorded.arrivals = outcome.arrivals.has_value();
   if (outcome.arrivals) summary.arrivals = mean_arrivals(*outcome.arrivals);
+  summary.recorded.samples = run.recording.samples;  // also where there is nothing to say
+  summary.samples_kept = outcome.samples;
   summary.recorded.parameters = !outcome.recording.parameters.empty();
   return summary;
 }

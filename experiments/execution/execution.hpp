@@ -31,8 +31,9 @@ struct Outcome {
   std::optional<Timeline> timeline;  // these two only of runs that came to their end
   std::optional<std::vector<MicroBatchTime>> durations;
   std::optional<std::vector<GradientArrival>> arrivals;  // in order
-  std::string failure;                                   // empty: finished, or diverged
-  bool on_virtual_clock = true;                          // simulated
+  std::optional<KeptSamples> samples;
+  std::string failure;           // empty: finished, or diverged
+  bool on_virtual_clock = true;  // simulated
   std::int64_t samples_per_micro_batch = 1;
   double host_s = 0;  // without loading data
   std::chrono::system_clock::time_point start;

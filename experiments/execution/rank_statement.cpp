@@ -32,10 +32,10 @@ void add_keys(const TomlNode& node, const std::string& path, Plan& plan) {
 std::string identity_of(const std::vector<Run>& runs) {
   std::string text;
   for (const Run& run : runs)
-    text += fmt::format("{} {} {} {} {} {} {} {}\n", run.hash, run.recording.trace,
+    text += fmt::format("{} {} {} {} {} {} {} {} {}\n", run.hash, run.recording.trace,
                         run.recording.trace_seconds.value_or(-1), run.recording.trace_events,
-                        run.recording.records_durations(true), run.recording.arrivals, run.recording.parameters,
-                        run.cluster.to_be_measured);
+                        run.recording.records_durations(true), run.recording.arrivals, run.recording.samples,
+                        run.recording.parameters, run.cluster.to_be_measured);
   return text;
 }
 

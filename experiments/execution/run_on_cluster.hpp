@@ -1,6 +1,7 @@
 // What a run trains with, its cluster and its context, as all who execute runs assemble them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -12,8 +13,9 @@ namespace syncopate {
 // What the participants of a run train with. Members are destroyed from the last to the first: the executor before what
 // its tasks refer to.
 struct RunTraining {
-  // Without an objective time alone passes. `threads`: of the executor.
-  RunTraining(const Run& run, std::shared_ptr<const Objective> objective, int threads);
+  // Without an objective time alone passes. `threads`: of the executor. `on_kept`: see Training.
+  RunTraining(const Run& run, std::shared_ptr<const Objective> objective, int threads,
+              std::function<void(const MicroBatch&)> on_kept = {});
 
   std::shared_ptr<const Objective> objective;
   std::optional<Training> training;

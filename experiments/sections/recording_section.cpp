@@ -21,6 +21,10 @@ RecordingPlan read_recording(Settings& root) {
           .optional_flag(
               {"arrivals", "Whether arrivals.csv.gz is written: when each round's k-th gradient comes.", "", "false"})
           .value_or(false);
+  plan.samples = recording
+                     .optional_flag({"samples", "Whether summary.json has shares of kept samples, by class and length.",
+                                     "", "false"})
+                     .value_or(false);
   plan.parameters =
       recording.optional_flag({"parameters", "Whether parameters.npy is written, the last model.", "", "false"})
           .value_or(false);

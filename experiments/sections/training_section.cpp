@@ -46,6 +46,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
                             "steps or epochs."});
   if (plan.time_only && training.has("common")) training.fault("common", "must be left out: there is no model");
   plan.make_objective = result.objective.load;
+  plan.make_kinds = result.objective.load_kinds;
   if (plan.time_only) plan.make_objective = [] { return nullptr; };
   return result;
 }

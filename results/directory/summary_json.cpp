@@ -1,5 +1,6 @@
 #include "results/directory/summary_json.hpp"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "results/directory/formula_json.hpp"
@@ -86,12 +87,14 @@ Json json_of(const RecordingPlan& recorded) {
   json["durations"] = recorded.durations.value_or(false);
   if (recorded.parameters) json["parameters"] = true;
   if (recorded.arrivals) json["arrivals"] = true;
+  if (recorded.samples) json["samples"] = true;
   return json;
 }
 
 RecordingPlan recorded_of(const Json& json) {
   RecordingPlan recorded{.durations = json.at("durations").get<bool>(),
                          .arrivals = json.value("arrivals", false),
+                         .samples = json.value("samples", false),
                          .parameters = json.value("parameters", false)};
   const Json& trace = json.at("trace");
   recorded.trace = !trace.is_null();
@@ -116,6 +119,42 @@ std::vector<MeanArrival> arrivals_of(const Json& json) {
   for (std::size_t i = 0; i < arrivals.size(); ++i)
     arrivals[i] = {.mean_s = json.at("mean_s").at(i), .rounds = json.at("rounds").at(i)};
   return arrivals;
+}
+
+Json json_of(const KeptSamples::Kinds& kinds) {
+  Json shares = Json::array();
+  for (std::size_t i = 0; i < kinds.kept.size(); ++i)
+    shares.push_back(kinds.offered[i] > 0
+                         ? Json(static_cast<double>(kinds.kept[i]) / static_cast<double>(kinds.offered[i]))
+                         : Json(nullptr));
+  return {{"kept", kinds.kept}, {"offered", kinds.offered}, {"kept_share", std::move(shares)}};
+}
+
+Json json_of(const KeptSamples& samples) {
+  Json json;
+  if (!samples.by_class.kept.empty()) json["by_class"] = json_of(samples.by_class);
+  if (!samples.longest.empty()) {
+    json["by_length"] = json_of(samples.by_length);
+    json["by_length"]["longest"] = samples.longest;
+    for (const double loss : samples.test_loss)
+      json["by_length"]["test_loss"].push_back(std::isnan(loss) ? Json(nullptr) : Json(loss));
+  }
+  return json;
+}
+
+KeptSamples samples_of(const Json& json) {
+  KeptSamples samples;
+  for (auto [key, kinds] : {std::pair{"by_class", &samples.by_class}, std::pair{"by_length", &samples.by_length}}) {
+    if (!json.contains(key)) continue;
+    json.at(key).at("kept").get_to(kinds->kept);
+    json.at(key).at("offered").get_to(kinds->offered);
+  }
+  if (!json.contains("by_length")) return samples;
+  json.at("by_length").at("longest").get_to(samples.longest);
+  if (json.at("by_length").contains("test_loss"))
+    for (const Json& loss : json.at("by_length").at("test_loss"))
+      samples.test_loss.push_back(loss.is_null() ? std::nan("") : loss.get<double>());
+  return samples;
 }
 
 RunStatus status_of(const std::string& name) {
@@ -174,9 +213,10 @@ std::string to_json(const RunSummary& summary) {
   json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
   if (!summary.staleness.empty()) json["staleness"] = staleness_of(summary);
   if (!summary.arrivals.empty()) json["arrivals"] = json_of(summary.arrivals);
+  if (summary.samples_kept) json["samples_kept"] = json_of(*summary.samples_kept);
   if (summary.emulated_micro_batches > 0) json["overruns"] = overruns_of(summary);
   if (summary.recorded.trace || summary.recorded.durations.value_or(false) || summary.recorded.parameters ||
-      summary.recorded.arrivals)
+      summary.recorded.arrivals || summary.recorded.samples)
     json["recorded"] = json_of(summary.recorded);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -225,6 +265,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     json.at("kept_micro_batches_per_worker").get_to(summary.kept_per_worker);
     json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
     if (json.contains("staleness")) json.at("staleness").at("histogram").get_to(summary.staleness);
+    if (json.contains("samples_kept")) summary.samples_kept = samples_of(json.at("samples_kept"));
     if (json.contains("arrivals")) summary.arrivals = arrivals_of(json.at("arrivals"));
     if (json.contains("overruns")) {
       const Json& overruns = json.at("overruns");

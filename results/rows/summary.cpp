@@ -153,6 +153,7 @@ bool covers(const RecordingPlan& recorded, const RecordingPlan& wanted) {
   if (wanted.durations.value_or(false) && !recorded.durations.value_or(false)) return false;
   if (wanted.parameters && !recorded.parameters) return false;
   if (wanted.arrivals && !recorded.arrivals) return false;
+  if (wanted.samples && !recorded.samples) return false;
   if (!wanted.trace) return true;
   return recorded.trace && recorded.trace_seconds == wanted.trace_seconds &&
          recorded.trace_events == wanted.trace_events;

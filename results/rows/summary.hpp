@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "results/rows/arrivals.hpp"
+#include "results/rows/kept_samples.hpp"
 #include "results/rows/recording.hpp"
 #include "results/run/run.hpp"
 #include "results/run/run_prediction.hpp"
@@ -104,6 +105,9 @@ struct RunSummary {
 
   // [k - 1]: the k-th arrival of a round, on average over the rounds that had as many; empty where none was recorded.
   std::vector<MeanArrival> arrivals;
+
+  // Which samples went into the model; none: that was not recorded.
+  std::optional<KeptSamples> samples_kept;
 
   // What was recorded beside the rows, so that a run need not be repeated for it.
   RecordingPlan recorded{.durations = false};

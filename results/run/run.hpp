@@ -26,6 +26,7 @@ namespace syncopate {
 
 class OutagePlan;
 class Pauses;
+class SampleKinds;
 
 // Who works, how long that takes, and what communication costs.
 struct ClusterPlan {
@@ -48,6 +49,7 @@ struct TrainingPlan {
   bool time_only = false;                                              // there is no model
   bool trains_network = false;                                         // LibTorch computes the model
   std::function<std::shared_ptr<const Objective>()> make_objective{};  // loads data; null result: time-only
+  std::function<std::shared_ptr<const SampleKinds>()> make_kinds{};    // loads data; empty: there are none
   Bytes parameter_bytes{};                                             // 4 P: what collectives carry
   std::int64_t samples_per_micro_batch = 1;
   std::shared_ptr<const Optimizer> optimizer{};
@@ -80,6 +82,7 @@ struct RecordingPlan {
   std::int64_t trace_events = 100'000;
   std::optional<bool> durations{};  // durations.csv.gz; left out: under MPI alone
   bool arrivals = false;            // arrivals.csv.gz
+  bool samples = false;             // in summary.json: which kinds of samples were kept
   bool parameters = false;          // parameters.npy: of the last model; nothing where there is no model
 
   bool records_durations(bool mpi) const { return durations.value_or(mpi); }

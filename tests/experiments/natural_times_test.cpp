@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "experiments/execution/execution.hpp"
+#include "results/directory/summary_json.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "workers/datasets/registry.hpp"
 #include "workers/datasets/sampled_lengths.hpp"
@@ -40,7 +41,7 @@ class NaturalTimes : public ExperimentFile {
   void write_lines(const Words& words) {
     std::ofstream text(text_);
     for (int i = 0; i < 700; ++i) {
-      text << "line" << i;
+      text << (i % 3 == 0 ? "a" : "b") << "\tline" << i;
       for (int j = 0; j < words(i); ++j) text << " word";
       text << "\n";
     }
@@ -60,6 +61,7 @@ dataset = "text-lines"
 micro_batch_size = 4
 [datasets.text-lines]
 file = "{}"
+labelled = true
 [budget]
 steps = 20
 [[methods]]
@@ -68,7 +70,7 @@ algorithm = "sync-sgd"
                       text_.string()));
   }
 
-  std::shared_ptr<const Dataset> dataset() const { return load_text_dataset(text_lines(false), {}, text_); }
+  std::shared_ptr<const Dataset> dataset() const { return load_text_dataset(text_lines(true), {}, text_); }
   Sampler sampler(Batching batching, std::int64_t token_budget = 0) const {
     const auto data = dataset();
     return Sampler({.samples = data->size().train,
@@ -183,6 +185,92 @@ TEST_F(NaturalTimes, AThresholdDropsWhatIsLong) {
   for (const std::int64_t of_worker : outcome.totals->kept) counted += of_worker;
   EXPECT_EQ(counted, kept);
   EXPECT_NEAR(to_seconds(outcome.totals->end), time_s, 1e-6);
+}
+
+// Of what a threshold leaves, and of all, by class and by length; with a model and without.
+TEST_F(NaturalTimes, WhatIsDroppedIsToldByClassAndLength) {
+  const std::string drop = "methods=[{algorithm='dropcompute',threshold_s=0.16}]";
+  const std::string trains =
+      "training={model='linear',dataset='text-lines',micro_batch_size=4,optimizer={name='sgd'},"
+      "learning_rate={schedule='constant',peak=0.1}}";
+  for (const Overrides& how :
+       {Overrides{drop, "recording={samples=true}"}, Overrides{drop, "recording={samples=true}", trains}}) {
+    SCOPED_TRACE(how.size());
+    const auto run = load(how).runs.at(0);
+    const Outcome outcome = outcome_of(run);
+    EXPECT_FALSE(outcome.durations.has_value());
+    const RunSummary summary = summarise(run, outcome);
+    ASSERT_TRUE(summary.samples_kept.has_value());
+    const KeptSamples& told = *summary.samples_kept;
+    const std::vector<std::int32_t>& longest = told.longest;
+    ASSERT_GE(longest.size(), 6u);
+    ASSERT_TRUE(std::ranges::is_sorted(longest));
+
+    KeptSamples expected{
+        .by_class = {{0, 0}, {0, 0}},
+        .by_length = {std::vector<std::int64_t>(longest.size()), std::vector<std::int64_t>(longest.size())},
+        .longest = longest};
+    const auto data = dataset();
+    const Sampler drawn = sampler(Batching::count);
+    const auto add = [&](int worker, int step, int m, bool kept) {
+      std::vector<std::uint32_t> samples;
+      drawn.append_samples({Rank{worker}, step, m}, samples);
+      std::vector<std::int64_t> labels(samples.size());
+      data->gather(Split::train, samples, nullptr, labels.data());
+      for (std::size_t i = 0; i < samples.size(); ++i) {
+        std::size_t bin = 0;
+        while (std::ssize(data->tokens(Split::train, samples[i])) > longest[bin]) ++bin;
+        const auto label = static_cast<std::size_t>(labels[i]);
+        expected.by_class.kept[label] += kept;
+        ++expected.by_class.offered[label];
+        expected.by_length.kept[bin] += kept;
+        ++expected.by_length.offered[bin];
+      }
+    };
+    for (int step = 0; step < 20; ++step)
+      for (int worker = 0; worker < 4; ++worker) {
+        double end_s = 0;
+        for (int m = 0; m < 3; ++m) {
+          end_s += 0.01 + 0.001 * tokens_of(lengths(drawn, worker, step, m));
+          add(worker, step, m, end_s < 0.16 - 1e-9);
+        }
+      }
+    // With a model there is its loss on the test samples of each length, whose mean is that on all of them.
+    EXPECT_EQ(told.test_loss.size(), run.training.time_only ? 0 : longest.size());
+    if (!told.test_loss.empty()) {
+      std::vector<double> samples(longest.size());
+      for (std::uint32_t sample = 0; sample < data->size().test; ++sample) {
+        std::size_t bin = 0;
+        while (bin + 1 < longest.size() && std::ssize(data->tokens(Split::test, sample)) > longest[bin]) ++bin;
+        ++samples[bin];
+      }
+      double sum = 0;
+      for (std::size_t bin = 0; bin < longest.size(); ++bin)
+        if (samples[bin] > 0) sum += samples[bin] * told.test_loss[bin];
+      EXPECT_NEAR(sum / static_cast<double>(data->size().test), summary.final_test_loss.value(), 1e-5);
+    }
+    expected.test_loss = told.test_loss;
+    EXPECT_EQ(told, expected);
+    // Long ones are dropped more often: what DropCompute's assumption of independence leaves out.
+    const auto share = [&](std::size_t bin) {
+      return static_cast<double>(told.by_length.kept[bin]) / static_cast<double>(told.by_length.offered[bin]);
+    };
+    EXPECT_LT(share(longest.size() - 1), share(0));
+    EXPECT_EQ(summary_from_json(to_json(summary))->samples_kept, summary.samples_kept);
+  }
+}
+
+TEST_F(NaturalTimes, WithoutDroppingAllIsKept) {
+  for (const std::string method :
+       {"{algorithm='sync-sgd'}", "{algorithm='local-sgd',period={rule='constant',steps=4}}"}) {
+    const auto run = load({"methods=[" + method + "]", "recording.samples=true"}).runs.at(0);
+    const KeptSamples told = summarise(run, outcome_of(run)).samples_kept.value();
+    EXPECT_EQ(told.by_class.kept, told.by_class.offered);
+    EXPECT_EQ(told.by_length.kept, told.by_length.offered);
+    EXPECT_EQ(told.by_class.kept.at(0) + told.by_class.kept.at(1), 20 * 4 * 3 * 4);
+  }
+  const auto silent = load({}).runs.at(0);
+  EXPECT_FALSE(summarise(silent, outcome_of(silent)).samples_kept.has_value());
 }
 
 TEST_F(NaturalTimes, AllMethodsMeetTheSame) {

@@ -39,6 +39,7 @@ TEST(RankStatement, IsAnotherOneWithAnythingThatRanksMustDoAlike) {
       [](syncopate::Run& run) { run.recording.durations = false; });  // under MPI they are recorded unless told
   expect_differs([](syncopate::Run& run) { run.recording.parameters = true; });
   expect_differs([](syncopate::Run& run) { run.recording.arrivals = true; });
+  expect_differs([](syncopate::Run& run) { run.recording.samples = true; });
   expect_differs([](syncopate::Run& run) { run.cluster.to_be_measured = true; });
   EXPECT_NE(identity(same), identity(same, false));
   EXPECT_NE(identity(same), identity(same, true, true));

@@ -56,6 +56,7 @@ inline std::string recorded_text(const syncopate::Run& run) {
   if (outcome.timeline) text += trace_events(*outcome.timeline, {});
   if (outcome.durations) text += durations_csv(*outcome.durations);
   if (outcome.arrivals) text += arrivals_csv(*outcome.arrivals);
+  if (outcome.samples) text += fmt::format("kept of each class: {}\n", fmt::join(outcome.samples->by_class.kept, " "));
   return text;
 }
 

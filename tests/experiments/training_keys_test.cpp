@@ -245,6 +245,7 @@ const std::vector<IdleKey> idle = {
     {"recording.trace_events", Hash::same, "the same"},
     {"recording.durations", Hash::same, "the same"},
     {"recording.arrivals", Hash::same, "the same"},
+    {"recording.samples", Hash::same, "the same"},
     {"recording.parameters", Hash::same, "the same"},
     {"datasets.fashion-mnist.directory_hash", Hash::differs, "refuses a directory of other content"},
     {"datasets.cifar-10.directory_hash", Hash::differs, "the same"},
@@ -278,8 +279,8 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
     walk(trained, cases, idle);
   walk(trained,
        {{{"recording={trace=false,durations=false,arrivals=false,parameters=false}"},
-         {"recording.trace=true", "recording.durations=true", "recording.arrivals=true", "recording.parameters=true",
-          "recording.trace_events=5", "recording.trace_seconds=0.01"}}},
+         {"recording.trace=true", "recording.durations=true", "recording.arrivals=true", "recording.samples=true",
+          "recording.parameters=true", "recording.trace_events=5", "recording.trace_seconds=0.01"}}},
        idle);
   expect_completeness({"cluster", "network", "delays", "outages", "methods"}, true);
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/training.json");
@@ -294,6 +295,7 @@ TEST_F(KeyWalk, OfRecording) {
   EXPECT_NE(recorded("trace=true"), recorded("trace=false"));
   EXPECT_NE(recorded("durations=true"), recorded("durations=false"));
   EXPECT_NE(recorded("arrivals=true"), recorded("arrivals=false"));
+  EXPECT_NE(recorded("samples=true"), recorded("samples=false"));
   EXPECT_NE(recorded("parameters=true"), recorded("parameters=false"));
   EXPECT_NE(recorded("trace=true,trace_events=5"), recorded("trace=true"));
   EXPECT_NE(recorded("trace=true,trace_seconds=0.01"), recorded("trace=true"));

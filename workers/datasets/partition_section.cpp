@@ -5,7 +5,6 @@
 #include <span>
 
 namespace syncopate {
-namespace {
 
 // A data set gives labels with the samples that they are of: some at a time.
 std::vector<std::int64_t> labels_of(const Dataset& dataset) {
@@ -21,8 +20,6 @@ std::vector<std::int64_t> labels_of(const Dataset& dataset) {
   }
   return labels;
 }
-
-}  // namespace
 
 std::optional<PartitionOptions> read_partition(Settings& training) {
   using Kind = PartitionOptions::Kind;

@@ -10,6 +10,7 @@
 #include "workers/datasets/batching_section.hpp"
 #include "workers/datasets/partition_section.hpp"
 #include "workers/datasets/registry.hpp"
+#include "workers/datasets/sample_kinds.hpp"
 #include "workers/datasets/sampled_lengths.hpp"
 #include "workers/datasets/sampler.hpp"
 #include "workers/datasets/validation.hpp"
@@ -195,6 +196,10 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
     training.fault("micro_batch_size",
                    fmt::format("the {} training samples are fewer than one step's {} workers x {} micro-batches x {}",
                                how.sampling.samples, context.workers, context.micro_batches, batch_size));
+  plan.load_kinds = [data = *data, how] {
+    const auto dataset = load(data, how.validation);
+    return std::make_shared<const SampleKinds>(*dataset, std::make_shared<const Sampler>(sampling_of(*dataset, how)));
+  };
   if (!model.network) return plan;
   plan.has_accuracy = true;
   plan.is_of_texts = data->size.shape.has_tokens();

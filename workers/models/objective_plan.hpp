@@ -13,6 +13,7 @@
 namespace syncopate {
 
 class BatchLengths;
+class SampleKinds;
 
 // What a run must know before its objective can be planned.
 struct ObjectiveContext {
@@ -36,6 +37,7 @@ struct ObjectivePlan {
   bool has_accuracy = false;
   bool is_of_texts = false;
   std::int64_t validation_samples = 0;
+  std::function<std::shared_ptr<const SampleKinds>()> load_kinds{};  // as `load`; empty: no data set
   std::shared_ptr<const BatchLengths> lengths{};  // of micro-batches, where they are needed; null after a fault
   bool pads = false;                              // sequences are computed as long as the longest of their micro-batch
 };

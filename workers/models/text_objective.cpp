@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "workers/models/cross_entropy.hpp"
@@ -90,18 +93,31 @@ EvaluationSums TextObjective::evaluate(const float* parameters, const float* buf
   return evaluate_ensemble({&parameters, 1}, {&buffers, 1}, split, begin, end);
 }
 
+EvaluationSums TextObjective::evaluate_samples(const float* parameters, const float*, Split split,
+                                               std::span<const std::uint32_t> samples) const {
+  return evaluate_texts({&parameters, 1}, split, samples);
+}
+
 EvaluationSums TextObjective::evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const>,
                                                 Split split, std::int64_t begin, std::int64_t end) const {
   assert(0 <= begin && begin <= end && end <= evaluation_samples(split));
+  std::vector<std::uint32_t> samples(static_cast<std::size_t>(end - begin));
+  std::iota(samples.begin(), samples.end(), static_cast<std::uint32_t>(begin));
+  return evaluate_texts(parameters, split, samples);
+}
+
+EvaluationSums TextObjective::evaluate_texts(std::span<const float* const> parameters, Split split,
+                                             std::span<const std::uint32_t> samples) const {
   assert(!parameters.empty());
   use_one_thread();
   const c10::InferenceMode guard;
   EvaluationSums sums;
-  for (std::int64_t first = begin; first < end; first += chunk_samples_) {
+  const auto chunk = static_cast<std::size_t>(chunk_samples_);
+  for (std::size_t first = 0; first < samples.size(); first += chunk) {
     throw_if_interrupted();
     std::vector<AskedText> texts;
-    for (std::int64_t sample = first; sample < std::min(first + chunk_samples_, end); ++sample)
-      texts.push_back({.sample = static_cast<std::uint32_t>(sample)});
+    for (const std::uint32_t sample : samples.subspan(first, std::min(chunk, samples.size() - first)))
+      texts.push_back({.sample = sample});
     const TextQuestions questions = ask(*dataset_, split, std::move(texts), network_.task(), seed());
     const auto logits = predict(network_, parameters, questions.texts);
     sums.loss += at::cross_entropy_loss(logits, questions.answers, {}, at::Reduction::Sum).item<float>();

@@ -44,12 +44,16 @@ class TextObjective : public Objective {
   std::int64_t validation_samples() const override { return dataset_->size().validation; }
   EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                           std::int64_t end) const override;
+  EvaluationSums evaluate_samples(const float* parameters, const float* buffers, Split split,
+                                  std::span<const std::uint32_t> samples) const override;
   EvaluationSums evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const> buffers,
                                    Split split, std::int64_t begin, std::int64_t end) const override;
 
   const Network& network() const { return network_; }
 
  private:
+  EvaluationSums evaluate_texts(std::span<const float* const> parameters, Split split,
+                                std::span<const std::uint32_t> samples) const;
   std::uint64_t seed() const { return sampler_.options().seed; }
   std::vector<AskedText> texts_of(std::span<const MicroBatch> micro_batches) const;
 

@@ -38,6 +38,7 @@ struct GradientSum {
   std::vector<Chunk> chunks;
   std::vector<std::shared_ptr<Task>> tasks;  // one per chunk once submitted
   bool submitted = false;
+  bool is_told = false;            // to whoever wants to know which micro-batches are kept
   bool wide = false;               // is added up in double precision
   std::int64_t micro_batches = 0;  // in the sum of the normalisation buffers
   // Strong references on purpose: while somebody may still look a state up here, its memory must not

@@ -11,6 +11,18 @@ std::vector<ParameterTensor> Objective::tensors() const {
           {.name = "others", .offset = weights(), .size = parameters() - weights()}};
 }
 
+EvaluationSums Objective::evaluate_samples(const float* parameters, const float* buffers, Split split,
+                                           std::span<const std::uint32_t> samples) const {
+  EvaluationSums sums;
+  for (const std::uint32_t sample : samples) {
+    const EvaluationSums one = evaluate(parameters, buffers, split, sample, std::int64_t{sample} + 1);
+    sums.loss += one.loss;
+    sums.correct += one.correct;
+    sums.samples += one.samples;
+  }
+  return sums;
+}
+
 EvaluationSums Objective::evaluate_ensemble(std::span<const float* const> parameters,
                                             std::span<const float* const> buffers, Split split, std::int64_t begin,
                                             std::int64_t end) const {

@@ -97,6 +97,9 @@ class Objective {
   virtual std::int64_t validation_samples() const { return 0; }
   virtual EvaluationSums evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                                   std::int64_t end) const = 0;
+  // The same of these samples. By default one after the other.
+  virtual EvaluationSums evaluate_samples(const float* parameters, const float* buffers, Split split,
+                                          std::span<const std::uint32_t> samples) const;
   // The same for an ensemble: the mean of the members' predicted probabilities. `buffers` as many as
   // parameters, null where there are none. By default the mean of the members' sums.
   virtual EvaluationSums evaluate_ensemble(std::span<const float* const> parameters,

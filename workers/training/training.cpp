@@ -33,6 +33,18 @@ ModelStatePtr Training::initial_state() {
   return state;
 }
 
+namespace {
+
+void tell_kept(GradientSum& sum, const std::function<void(const MicroBatch&)>& on_kept) {
+  if (std::exchange(sum.is_told, true)) return;
+  for (const GradientSum::Chunk& chunk : sum.chunks) {
+    for (const MicroBatch& micro_batch : chunk.micro_batches) on_kept(micro_batch);
+    if (chunk.nested) tell_kept(*chunk.nested, on_kept);
+  }
+}
+
+}  // namespace
+
 Gradient Training::share(const Gradient& gradient) {
   if (!objective_) return gradient;
   double scale = 1;
@@ -51,6 +63,7 @@ ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, d
   if (!objective_) return nullptr;
   double scale = 1;
   auto sum = fix_sum(gradient, *objective_, scale);
+  if (options_.on_kept) tell_kept(*sum, options_.on_kept);
   const bool is_shared = gradient.terms().size() == 1 && gradient.terms().front().sum == sum;
   if (!is_shared) return submit_step(std::move(state), std::move(sum), scale, learning_rate, true, slice);
   auto& use = sum->uses[{state->id, scale, learning_rate, slice}];

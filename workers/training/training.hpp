@@ -77,6 +77,8 @@ class Training {
     std::int64_t train_samples = 10000;            // for train_loss
     std::uint64_t seed = 0;                        // of the initial parameters
     std::shared_ptr<const StartingPoint> start{};  // instead of those; null: none
+    // Called with each micro-batch whose gradient a model descends along, once, by the thread that says so.
+    std::function<void(const MicroBatch&)> on_kept{};
   };
 
   // objective = null: time-only; states are null and nothing is computed.

@@ -1,0 +1,24 @@
+// What dropping has done to the data: how many samples of each class, and of each length, went into the model, and how
+// many would have without dropping.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace syncopate {
+
+struct KeptSamples {
+  struct Kinds {
+    std::vector<std::int64_t> kept;
+    std::vector<std::int64_t> offered;  // in all workers' micro-batches of the steps that the run has made
+    bool operator==(const Kinds&) const = default;
+  };
+  Kinds by_class;
+  Kinds by_length;                    // by bin; empty where samples have no length
+  std::vector<std::int32_t> longest;  // [bin]
+  // [bin]: of the last model, the mean loss of the bin's test samples; not a number where it has none; empty: no model.
+  std::vector<double> test_loss{};
+  bool operator==(const KeptSamples&) const = default;
+};
+
+}  // namespace syncopate
