@@ -7,8 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "experiments/sections/measurement_section.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/run_results.hpp"
+#include "workers/settings/settings_document.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {
@@ -155,6 +158,22 @@ TEST_F(Measurements, BadKeysAreSaid) {
   EXPECT_THAT(faults({"measurements.tolerance=1"}), HasSubstr("tolerance = 1"));
   EXPECT_THAT(faults({"training.model=none"}), HasSubstr("needs a model to measure"));
   EXPECT_THAT(faults({"measurements.sharpness=true"}), HasSubstr("measurements.sharpness"));
+}
+
+// A transformer of texts has no derivatives of its evaluation; models of workers are apart whatever they are of.
+TEST(MeasurementsOfTexts, AreRefusedWhereTheyNeedDerivatives) {
+  TrainingSection training;
+  training.objective.is_of_texts = true;
+  const auto faults_of = [&](const std::string& key) {
+    SettingsDocument document(parse_toml("[measurements]\nevery_steps = 2\n" + key + " = true\n", "test.toml"));
+    Settings root = document.root();
+    read_measurements(root, training);
+    return document.check().report();
+  };
+  for (const std::string key : {"gradient_norm", "largest_eigenvalue", "hessian_trace"})
+    EXPECT_THAT(faults_of(key), HasSubstr("measurements.every_steps = 2; must go without gradient_norm")) << key;
+  EXPECT_EQ(faults_of("consensus_distance"), "");
+  EXPECT_EQ(faults_of("step_gradient_norm"), "");
 }
 
 }  // namespace
