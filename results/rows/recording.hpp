@@ -33,8 +33,8 @@ struct Measurement {
 };
 
 struct Recording {
-  std::vector<MetricsRow> metrics;          // ascending in step and time
-  std::vector<StepRow> rows;                // in the order in which they ended
+  std::vector<MetricsRow> metrics{};        // ascending in step and time
+  std::vector<StepRow> rows{};              // in the order in which they ended
   std::vector<Measurement> measurements{};  // ascending in step and time
   bool diverged = false;                    // the last row of `metrics` is the first one that is not finite
   // (P,) of the last model, or of each member of the last ensemble; empty unless asked for.

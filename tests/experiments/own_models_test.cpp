@@ -61,9 +61,9 @@ std::vector<std::int64_t> steps_of(const Outcome& outcome) {
 // worker has that.
 TEST_F(OwnModelsOfWorkers, TheMeanOfAllIsEvaluated) {
   const Outcome synchronous = outcome_with("algorithm='sync-sgd'");
-  for (const std::string& method : {"algorithm='decentralized-sgd'", "algorithm='stochastic-gradient-push'",
-                                    "algorithm='dynamic-averaging',threshold=inf,check_every=2",
-                                    "algorithm='dynamic-averaging',threshold=0,check_every=5"}) {
+  for (const auto* method : {"algorithm='decentralized-sgd'", "algorithm='stochastic-gradient-push'",
+                             "algorithm='dynamic-averaging',threshold=inf,check_every=2",
+                             "algorithm='dynamic-averaging',threshold=0,check_every=5"}) {
     SCOPED_TRACE(method);
     const Outcome gossip = outcome_with(method);
     ASSERT_EQ(gossip.failure, "");
@@ -117,8 +117,8 @@ TEST_F(OwnModelsOfWorkers, EvaluationChangesNeitherTimeNorModels) {
 
 // Under a budget of seconds workers end at unlike steps; the last row is that of all last models.
 TEST_F(OwnModelsOfWorkers, RowsAscendWhereWorkersEndAtUnlikeSteps) {
-  for (const std::string& method : {"algorithm='stochastic-gradient-push',overlap_steps=3,overlap='released'",
-                                    "algorithm='dynamic-averaging',threshold=inf,check_every=2"}) {
+  for (const auto* method : {"algorithm='stochastic-gradient-push',overlap_steps=3,overlap='released'",
+                             "algorithm='dynamic-averaging',threshold=inf,check_every=2"}) {
     const Outcome outcome = outcome_with(method, {"budget={seconds=20}", "evaluation.every_steps=2"});
     ASSERT_EQ(outcome.failure, "");
     const auto& rows = outcome.recording.metrics;
