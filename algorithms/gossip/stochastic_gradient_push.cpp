@@ -1,42 +1,9 @@
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 
-#include <algorithm>
-
+#include "algorithms/gossip/push_overlap.hpp"
 #include "algorithms/gossip/pushes.hpp"
 
 namespace syncopate {
-namespace {
-
-// A message under way holds back half of the weight, with overlap one more does. As released fast workers exchange more
-// often than the slow ones that they hear from, and have the less.
-double least_weight(const PushOptions& options) {
-  if (options.overlap_steps == Step{0}) return 1.0 / 8;
-  return options.overlap == PushOptions::Overlap::paper ? 1.0 / 16 : 1.0 / 1024;
-}
-
-// After the step: an exchange every max(tau, 1) steps, of which the one before the last has ended by then.
-void exchange_as_in_paper(const Worker& worker, Step overlap, Pushes& pushes) {
-  const Step step = worker.step() - 1;  // that has just been taken
-  if (step.value() % std::max<Step::Rep>(overlap.value(), 1) == 0) pushes.send();
-  if (overlap > Step{0}) pushes.take_what_has_come();
-  pushes.take_before(pushes.exchanges() - (overlap > Step{0} ? 1 : 0));
-  pushes.mix_all();
-}
-
-// Before the gradient: the next exchange begins once the last has ended, which is waited for after tau steps alone.
-void exchange_as_released(const Worker& worker, Step overlap, Pushes& pushes) {
-  const Step begun = pushes.exchanges();
-  if (begun > Step{0}) {
-    pushes.take_what_has_come();
-    if (worker.step() - pushes.begun_at() >= overlap) pushes.take_before(begun);
-    if (!pushes.has(begun - 1)) return;
-    pushes.mix_before(begun);
-  }
-  pushes.send();
-}
-
-}  // namespace
-
 void StochasticGradientPush::run(Worker& worker) const {
   const Step overlap = options_.overlap_steps;
   const bool is_released = options_.overlap == PushOptions::Overlap::released && overlap > Step{0};

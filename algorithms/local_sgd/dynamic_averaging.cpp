@@ -1,16 +1,14 @@
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
 
-#include <array>
 #include <limits>
-#include <span>
 
-#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/gathered_averaging.hpp"
 #include "algorithms/local_sgd/model_coordinator.hpp"
 
 namespace syncopate {
 
 void DynamicAveraging::run(Worker& worker) const {
-  if (is_gathered()) return run_gathered(worker);
+  if (is_gathered()) return average_by_gathered_distances(worker, options_);
   ModelStatePtr reference = worker.model();
   while (worker.budget_left()) {
     worker.descend(worker.compute_step_gradient() / worker.micro_batches());
@@ -40,31 +38,6 @@ void DynamicAveraging::check(Worker& worker, ModelStatePtr& reference) const {
   if (mean->numbers.front() == as_number(CoordinatorNews::reference)) reference = mean->model;
 }
 
-void DynamicAveraging::run_gathered(Worker& worker) const {
-  while (worker.budget_left()) {
-    const ModelStatePtr last = worker.model();
-    do take_local_steps(worker, options_.check_every);
-    while (stays_apart(worker, last));
-    worker.average_model({.policy = options_.policies.average});
-    publish(worker, options_.policies);
-  }
-}
-
-// Whether the models are still near their last average. The same answer for all: it follows from what they gather,
-// and so does the budget's end, which a worker alone may see later than another.
-bool DynamicAveraging::stays_apart(Worker& worker, const ModelStatePtr& last) const {
-  const double distance = worker.distance(worker.model(), last);
-  const std::array mine = {distance * distance, worker.budget_left(Judged::alone) ? 0.0 : 1.0};
-  return *worker.all_gather(mine, [&](std::span<const double> all) {
-    double sum = 0, ended = 0;
-    for (std::size_t i = 0; i < all.size(); i += mine.size()) {
-      sum += all[i];
-      ended += all[i + 1];
-    }
-    return sum / worker.size() <= options_.threshold && ended == 0;  // not a number: averaged, so that it shows
-  });
-}
-
 std::unique_ptr<Algorithm> make_dynamic_averaging(Settings& settings, const AlgorithmContext& context) {
   if (context.time_only)
     settings.fault("algorithm", "needs a model: it measures how far the workers' parameters are apart");
@@ -79,7 +52,8 @@ std::unique_ptr<Algorithm> make_dynamic_averaging(Settings& settings, const Algo
                                          1, std::numeric_limits<Step::Rep>::max());
   using Checks = DynamicOptions::Checks;
   options.checks = settings.choice(
-      {"checks", "own: each worker tests its own distance; gathered: all test the mean, and are averaged together."},
+      {"checks",
+       "By what models are averaged: own: each worker's own distance; gathered: the mean of all, known to all."},
       {{"own", Checks::own}, {"gathered", Checks::gathered}}, options.checks);
   options.policies = read_state_policies(settings);
   const bool is_usual =

@@ -43,8 +43,6 @@ class DynamicAveraging : public Algorithm {
 
  private:
   bool is_gathered() const { return options_.checks == DynamicOptions::Checks::gathered; }
-  void run_gathered(Worker& worker) const;
-  bool stays_apart(Worker& worker, const ModelStatePtr& last) const;
   void check(Worker& worker, ModelStatePtr& reference) const;
 
   DynamicOptions options_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -114,7 +115,7 @@ void brightness(const ByteImage& image, double factor) {
 void contrast(const ByteImage& image, double factor) {
   const auto grey = grey_of(image);
   const auto sum = std::accumulate(grey.begin(), grey.end(), std::int64_t{0});
-  const int mean = static_cast<int>(static_cast<double>(sum) / static_cast<double>(grey.size()) + 0.5);
+  const int mean = static_cast<int>(std::floor(static_cast<double>(sum) / static_cast<double>(grey.size()) + 0.5));
   look_up(table_of([&](int tone) { return blended(mean, tone, static_cast<float>(factor)); }), image.pixels);
 }
 
