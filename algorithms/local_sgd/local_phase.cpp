@@ -50,6 +50,7 @@ MicroBatch LocalTraining::next_samples() {
           static_cast<int>(place / workers % of_step)};
 }
 
+// The card.
 LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context) {
   LocalPhase phase;
   if (!settings.has("local_phase")) return phase;

@@ -6,8 +6,6 @@
 
 namespace syncopate {
 
-double as_number(CoordinatorNews news) { return static_cast<double>(news); }
-
 void ModelCoordinator::run() {
   while (const auto message = server_.receive_until_all_left()) {
     take(*message);
@@ -15,12 +13,8 @@ void ModelCoordinator::run() {
     settle();
   }
   Publication publication{.step = latest_step_};
-  std::vector<WeightedState> last;
-  for (const auto& [rank, model] : last_) {
-    publication.own.models.push_back({1, model});
-    last.push_back({1.0 / static_cast<double>(last_.size()), model});
-  }
-  server_.set_model(server_.combine(last));
+  for (const auto& [worker, model] : last_) publication.own.models.push_back({1, model});
+  server_.set_model(mean_of(last_));
   publication.model = server_.model();
   server_.publish(std::move(publication));
 }
@@ -40,7 +34,7 @@ void ModelCoordinator::settle() {
   if (together_.empty() || !asked_.empty()) return;
   const int working = server_.size() - static_cast<int>(last_.size());
   const bool are_all = std::ssize(together_) == working;
-  const ModelStatePtr mean = mean_of_together();
+  const ModelStatePtr mean = mean_of(together_);
   if (are_all) {
     reference_ = mean;
     violations_ = 0;
@@ -76,9 +70,9 @@ void ModelCoordinator::send(const ModelStatePtr& mean, CoordinatorNews news) {
     server_.send(worker, Message::of_model(server_.step(), mean, {as_number(news)}));
 }
 
-ModelStatePtr ModelCoordinator::mean_of_together() const {
+ModelStatePtr ModelCoordinator::mean_of(const std::map<Rank, ModelStatePtr>& models) const {
   std::vector<WeightedState> terms;
-  for (const auto& [worker, model] : together_) terms.push_back({1.0 / static_cast<double>(together_.size()), model});
+  for (const auto& [worker, model] : models) terms.push_back({1.0 / static_cast<double>(models.size()), model});
   return server_.combine(terms);
 }
 

@@ -16,7 +16,7 @@ enum class CoordinatorNews {
   partial,    // from the coordinator: the mean of some
   reference,  // of all
 };
-double as_number(CoordinatorNews news);
+constexpr double as_number(CoordinatorNews news) { return static_cast<double>(news); }
 
 class ModelCoordinator {
  public:
@@ -31,7 +31,7 @@ class ModelCoordinator {
   void ask(Rank worker);
   void send(const ModelStatePtr& mean, CoordinatorNews news);
   Rank next_to_ask();
-  ModelStatePtr mean_of_together() const;
+  ModelStatePtr mean_of(const std::map<Rank, ModelStatePtr>& models) const;
 
   Server& server_;
   double threshold_;
