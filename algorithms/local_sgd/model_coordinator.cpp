@@ -59,7 +59,7 @@ void ModelCoordinator::ask(Rank worker) {
 Rank ModelCoordinator::next_to_ask() {
   std::vector<Rank> others;
   for (int worker = 0; worker < server_.size(); ++worker)
-    if (!together_.contains(Rank{worker}) && !last_.contains(Rank{worker})) others.push_back(Rank{worker});
+    if (!together_.contains(Rank{worker}) && !last_.contains(Rank{worker})) others.emplace_back(worker);
   ++asked_so_far_;
   const auto place = static_cast<std::size_t>(server_.uniform(asked_so_far_) * static_cast<double>(others.size()));
   return others[place];

@@ -62,7 +62,7 @@ class OwnModelsOfRanks {
       const bool evaluates_each = reduced(session_, own && own->evaluated == OwnModels::each ? 1 : 0, MPI_MAX) > 0;
       row.evaluation = evaluates_each ? evaluation_of_each(own, count) : evaluation_of(mean);
     }
-    if (is_root_) recorder_.add(std::move(row), distance);
+    if (is_root_) recorder_.add(row, distance);
   }
 
   // Of all ranks.

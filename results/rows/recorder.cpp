@@ -194,7 +194,7 @@ void Recorder::add(MetricsRow row, std::optional<double> consensus_distance) {
     entries_->measurements.push_back({row.step, row.time, consensus_distance_name, *consensus_distance});
   const auto later = std::find_if(entries_->all.begin(), entries_->all.end(),
                                   [&row](const Entry& entry) { return entry.row.step > row.step; });
-  entries_->all.insert(later, {.row = std::move(row), .models = {}, .recalibration = {}, .own = {}, .done = true});
+  entries_->all.insert(later, {.row = row, .models = {}, .recalibration = {}, .own = {}, .done = true});
 }
 
 void Recorder::take_in(const Publication& publication) {

@@ -148,7 +148,8 @@ std::vector<std::shared_ptr<Case>> cases() {
 // The parameters of a module in the order of the flat vector: matrices, then the others.
 std::vector<torch::Tensor> flat_order(const Case& one) {
   std::vector<torch::Tensor> order = one.parameters();
-  std::ranges::stable_partition(order, [](const torch::Tensor& parameter) { return parameter.dim() >= 2; });
+  std::stable_partition(order.begin(), order.end(),
+                        [](const torch::Tensor& parameter) { return parameter.dim() >= 2; });
   return order;
 }
 

@@ -127,7 +127,7 @@ struct ScriptModule::Tensors {
   std::mutex mutex;
   std::vector<std::unique_ptr<Copy>> free_copies{};
 
-  explicit Tensors(Module loaded) : module(std::move(loaded)) {}
+  explicit Tensors(const Module& loaded) : module(loaded) {}
   void add(const std::string& name, const at::Tensor& value, bool is_parameter, const Place& place);
   std::unique_ptr<Copy> take();
   void give_back(std::unique_ptr<Copy> copy);

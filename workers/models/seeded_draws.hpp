@@ -25,7 +25,7 @@ class SeededDraws {
   static std::uint64_t drawn();
 
  private:
-  bool acts_;
+  bool* are_seeded_ = nullptr;  // of this thread; null: it does nothing
 };
 
 // The seed for a micro-batch, from the counter-based streams.
