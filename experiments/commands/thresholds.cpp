@@ -26,7 +26,9 @@ std::pair<double, double> mean_times(const MicroBatchTimes& recorded) {
 }  // namespace
 
 ThresholdReport report_thresholds(const ThresholdsOptions& options) {
-  ThresholdReport report{.source = options.source, .recorded = read_recorded_times(options.source)};
+  ThresholdReport report;
+  report.source = options.source;
+  report.recorded = read_recorded_times(options.source);
   const MicroBatchTimes recorded = report.recorded.view();
   report.serial_s = options.serial_s.value_or(report.recorded.serial_s.value_or(0));
   std::tie(report.step_s, report.worker_s) = mean_times(recorded);
