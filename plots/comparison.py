@@ -3,11 +3,12 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from plots.methods import Method, group_methods
+from plots.methods import Method, group_methods, method_label
 from plots.printable import printable
 from plots.runs import Run
 from plots.variation import flat, varying
 
+COMMON_PHASE = "common phase"  # the label of a run at whose end others start
 NOT_COMPARED = {"name", "description", "seeds", "methods", "recording"}
 
 
@@ -31,6 +32,7 @@ def compare(runs: list[Run]) -> list[Comparison]:
         experiments[printable(run.config.get("name") or run.directory.parent.parent.name)].append(run)
     comparisons = []
     for experiment, members in experiments.items():
+        members = without_common_phases(members)
         points = varying([flat({key: value for key, value in run.config.items() if key not in NOT_COMPARED})
                           for run in members])
         groups = defaultdict(list)
@@ -38,6 +40,13 @@ def compare(runs: list[Run]) -> list[Comparison]:
             groups[tuple(point.items())].append(run)
         comparisons += [Comparison(experiment, dict(point), group_methods(group)) for point, group in groups.items()]
     return comparisons
+
+
+def without_common_phases(runs: list[Run]) -> list[Run]:
+    """Methods count steps and time from the end of their common phase: beside them it is no method of its own."""
+    if not any("common" in run.config.get("training", {}) for run in runs):
+        return runs
+    return [run for run in runs if method_label(run) != COMMON_PHASE]
 
 
 def heading(comparison: Comparison) -> str:

@@ -5,6 +5,9 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "tests/algorithms/kicked_workers.hpp"
@@ -194,6 +197,27 @@ TEST(DynamicAveraging, TheMeanOfAllIsTheNewReference) {
       .budget = {.steps = 9}};
   // 6 and 14; the mean, at w = 1/2, 9.
   EXPECT_EQ(setup.run(own_checks(8, 1)).totals.messages, 1 + 1 + 1 + 2 + 2);
+}
+
+// Pulls as in step 0 all the time.
+class SteadyPull : public PullObjective {
+ public:
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override {
+    std::vector<MicroBatch> as_first(micro_batches.begin(), micro_batches.end());
+    for (MicroBatch& micro_batch : as_first) micro_batch.step = Step{0};
+    return PullObjective::gradient(parameters, buffers, as_first);
+  }
+};
+
+// As above, but at rate 1 throughout: wherever averaging has put it, a step takes worker w there again, so that worker
+// 3 violates at every check and another model is near enough each time. The fourth violation of four workers asks for
+// all models, from whose mean nobody moves as far as the threshold: 4 (w - 3/2)^2, at most 9.
+TEST(DynamicAveraging, AsManyViolationsAsWorkersAverageAll) {
+  const SimulatedRun setup{
+      .workers = 4, .network_s = 0.25, .rate = 1, .budget = {.steps = 20}, .objective = std::make_shared<SteadyPull>()};
+  constexpr int one_violation = 1 + 1 + 1 + 2;  // with its question, the answer and two means
+  EXPECT_EQ(setup.run(own_checks(42, 1)).totals.messages, 3 * one_violation + (1 + 3 + 3 + 4) + 4);
 }
 
 // A slow worker holds up only those that wait for its model.

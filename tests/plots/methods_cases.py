@@ -43,6 +43,16 @@ class Methods(WithDirectory):
         comparison, = comparisons_below(self.directory)
         self.assertEqual([taken.directory for taken in comparison.runs], [run])
 
+    def test_a_common_phase_is_no_method_beside_those_that_begin_at_its_end(self):
+        for label in ("a", "b"):
+            config = write_run(self.directory / "x" / label, label, 1) / "config.toml"
+            config.write_text(config.read_text().replace("[training]", "[training]\ncommon = { epochs = 5 }"))
+        write_run(self.directory / "x" / "common-phase", "common phase", 1, algorithm="sync-sgd")
+        comparison, = comparisons_below(self.directory)
+        self.assertEqual(([method.label for method in comparison.methods], comparison.point), (["a", "b"], {}))
+        alone, = comparisons_below(self.directory / "x" / "common-phase")
+        self.assertEqual([method.label for method in alone.methods], ["common phase"])
+
     def test_order_is_that_of_the_experiment_file(self):
         for index, label in enumerate(["zeta", "synchronous SGD", "alpha"]):
             run = write_run(self.directory / label, label, 1, algorithm="sync-sgd" if index == 1 else "x")
