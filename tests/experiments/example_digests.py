@@ -27,7 +27,9 @@ def shortened(file: Path) -> list[str]:
     text = file.read_text()
     if 'model = "none"' in text:  # time alone takes next to none
         return ["seeds=[1]"]
-    shorter = ["seeds=[1]", f"budget={{ steps = {STEPS} }}", "evaluation.every_steps=20"]
+    shorter = ["seeds=[1]", f"budget={{ steps = {STEPS} }}"]
+    if "every_epochs" not in text:
+        shorter.append("evaluation.every_steps=20")
     if "warmup_steps" in text:
         shorter.append("training.learning_rate.warmup_steps=10")
     return shorter
