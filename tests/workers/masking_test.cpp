@@ -102,5 +102,21 @@ TEST(Masking, FollowsSeedSampleAndEpoch) {
   EXPECT_EQ(tokens(1, Split::test, 5, 3), tokens(1, Split::test, 5, 0)) << "evaluations are comparable";
 }
 
+// The sample of that number is another text there, and the masks of its first visit are none that training shows.
+TEST(Masking, OfAValidationSampleIsDrawnOnceAndOnAStreamOfItsOwn) {
+  const auto text = text_of(100);
+  for (const std::int64_t copies : {0, 10}) {
+    const MaskingOptions options{.copies = copies};
+    const auto tokens = [&](Split split, std::uint32_t sample, std::int64_t epoch) {
+      return mask(text, size, options, masking_stream(1, split, sample, epoch, options)).tokens;
+    };
+    EXPECT_EQ(tokens(Split::validation, 5, 7), tokens(Split::validation, 5, 0)) << "evaluations are comparable";
+    EXPECT_NE(tokens(Split::validation, 5, 0), tokens(Split::validation, 6, 0));
+    EXPECT_NE(tokens(Split::validation, 5, 0), tokens(Split::test, 5, 0));
+    for (std::int64_t epoch = 0; epoch < 12; ++epoch)
+      EXPECT_NE(tokens(Split::validation, 5, 0), tokens(Split::train, 5, epoch)) << epoch;
+  }
+}
+
 }  // namespace
 }  // namespace syncopate

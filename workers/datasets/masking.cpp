@@ -45,14 +45,14 @@ MaskedText mask(std::span<const std::int32_t> tokens, const DatasetSize& size, c
 
 RandomStream masking_stream(std::uint64_t seed, Split split, std::uint32_t sample, std::int64_t epoch,
                             const MaskingOptions& options) {
-  constexpr std::uint8_t dynamic_stream = 0, test_stream = 1, copy_stream = 2;
+  constexpr std::uint8_t dynamic_stream = 0, test_stream = 1, copy_stream = 2, validation_stream = 3;
   RandomStream stream{.seed = seed,
                       .purpose = Purpose::masking,
                       .stream = dynamic_stream,
                       .worker = Rank(static_cast<int>(sample)),
                       .step = epoch};
-  if (split == Split::test) {
-    stream.stream = test_stream;
+  if (split != Split::train) {
+    stream.stream = split == Split::test ? test_stream : validation_stream;
     stream.step = 0;
   } else if (options.copies > 0) {
     stream.stream = copy_stream;

@@ -31,7 +31,9 @@ struct MaskedText {
 MaskedText mask(std::span<const std::int32_t> tokens, const DatasetSize& size, const MaskingOptions& options,
                 const RandomStream& stream);
 
-// The stream for a sample's visit in an epoch, or for its evaluation, which is one visit for all times.
+// The stream for a sample's visit in an epoch. A test or validation sample has one visit for all times, on a stream of
+// its split's own: what is drawn for the training sample of that number is another text's. The training loss is that of
+// each text's first visit.
 RandomStream masking_stream(std::uint64_t seed, Split split, std::uint32_t sample, std::int64_t epoch,
                             const MaskingOptions& options);
 

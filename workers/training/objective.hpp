@@ -46,7 +46,7 @@ struct PartialGradient {
 struct EvaluationSums {
   double loss = 0;
   std::int64_t correct = 0;
-  std::int64_t samples = 0;
+  std::int64_t samples = 0;  // of a language model the tokens that it had to predict in them
 };
 
 enum class Split { train, test, validation };
