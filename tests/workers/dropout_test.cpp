@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "tests/workers/random_images.hpp"
+#include "tests/workers/random_texts.hpp"
 #include "workers/datasets/visits.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/models/initial_parameters.hpp"
 #include "workers/models/resnet.hpp"
 #include "workers/models/sequence_batch.hpp"
+#include "workers/models/text_objective.hpp"
+#include "workers/models/text_transformer.hpp"
 #include "workers/models/torch_objective.hpp"
 #include "workers/models/vision_transformer.hpp"
 
@@ -191,6 +194,113 @@ TEST(Dropout, GradientsAreThoseOfTheMaskedNetwork) {
   at::cross_entropy_loss(logits, torch::from_blob(labels.data(), {4}, torch::kLong)).backward();
   std::vector<double> expected;
   for (const int p : {0, 2, 1, 3}) {
+    const auto values = parameters[static_cast<std::size_t>(p)].grad().contiguous();
+    expected.insert(expected.end(), values.data_ptr<double>(), values.data_ptr<double>() + values.numel());
+  }
+  EXPECT_LT(distance(found, expected), 1e-5);
+}
+
+// Texts of 3 to 12 tokens; 200 of them.
+const auto texts = random_texts(23, classes, 3, 12, 200, 40);
+using Kind = TextTask::Kind;
+
+Network text_network(double dropout, Kind kind, std::int64_t depth = 2) {
+  return text_transformer_network(texts->size().shape, classes,
+                                  {.task = {.kind = kind},
+                                   .width = 8,
+                                   .depth = depth,
+                                   .heads = 2,
+                                   .mlp_width = 12,
+                                   .positions = 12,
+                                   .pooling = TextTransformerOptions::Pooling::mean,
+                                   .dropout = dropout});
+}
+
+const SamplerOptions text_sampling{.samples = 200, .workers = 2, .micro_batches = 4, .micro_batch_size = 5, .seed = 11};
+
+TEST(Dropout, OfFusedTextsIsThatOfSingleOnesAndEvaluationsHaveNone) {
+  for (const Kind kind : {Kind::classification, Kind::masked_lm, Kind::causal_lm}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    const TextObjective objective(text_network(0.4, kind), texts, text_sampling, 32),
+        plain(text_network(0, kind), texts, text_sampling, 32);
+    const auto theta = objective.initial_parameters(2);
+    ASSERT_EQ(theta, plain.initial_parameters(2));
+    const auto together = flat(objective.gradient(theta.data(), nullptr, micro_batches));
+    std::vector<double> sum(theta.size());
+    for (const auto& micro_batch : micro_batches) {
+      const auto one = flat(objective.gradient(theta.data(), nullptr, {&micro_batch, 1}));
+      for (std::size_t p = 0; p < sum.size(); ++p) sum[p] += one[p];
+    }
+    EXPECT_LT(distance(together, sum), 1e-5);
+    EXPECT_GT(distance(together, flat(plain.gradient(theta.data(), nullptr, micro_batches))), 0.1);
+    for (const Split split : {Split::train, Split::test})
+      EXPECT_EQ(objective.evaluate(theta.data(), nullptr, split, 0, 40).loss,
+                plain.evaluate(theta.data(), nullptr, split, 0, 40).loss);
+  }
+  EXPECT_EQ(text_network(0.4, Kind::classification).layers().size(),
+            text_network(0, Kind::classification).layers().size() + 6)
+      << "what is embedded, two branches of two blocks, and what is read";
+}
+
+// An epoch's sum over all texts is the same however they are dealt out, sorted and fused.
+TEST(Dropout, OfATextIsTheSameWhicheverWorkerMeetsIt) {
+  const auto epoch_of = [](int workers, int micro_batches, std::int64_t size, double dropout) {
+    SamplerOptions dealt = text_sampling;
+    dealt.workers = workers, dealt.micro_batches = micro_batches, dealt.micro_batch_size = size;
+    const TextObjective objective(text_network(dropout, Kind::classification), texts, dealt, 32);
+    const auto theta = objective.initial_parameters(2);
+    std::vector<double> sum(theta.size());
+    for (std::int64_t step = 0; step < objective.steps_per_epoch(); ++step)
+      for (int worker = 0; worker < workers; ++worker) {
+        std::vector<MicroBatch> of_step;
+        for (int m = 0; m < micro_batches; ++m) of_step.push_back({Rank{worker}, step, m});
+        const auto one = flat(objective.gradient(theta.data(), nullptr, of_step));
+        for (std::size_t p = 0; p < sum.size(); ++p) sum[p] += one[p] * static_cast<double>(size);
+      }
+    return sum;
+  };
+  const auto few = epoch_of(2, 4, 5, 0.4);
+  EXPECT_LT(distance(epoch_of(5, 2, 20, 0.4), few), 1e-5);
+  EXPECT_LT(distance(epoch_of(1, 1, 200, 0.4), few), 1e-5);
+  EXPECT_GT(distance(epoch_of(2, 4, 5, 0), few), 0.1);
+}
+
+// Without blocks: what is embedded and normalised, masked token by token, its mean masked, and a dense layer; each text
+// by itself, in double precision.
+TEST(Dropout, GradientsOfTextsAreThoseOfTheMaskedNetwork) {
+  constexpr double share = 0.3;
+  constexpr std::int64_t width = 8, longest = 12;
+  const TextObjective objective(text_network(share, Kind::classification, 0), texts, text_sampling, 32);
+  const auto theta = objective.initial_parameters(2);
+  const MicroBatch micro_batch{.worker = Rank{1}, .step = 9, .index = 1};
+  const auto found = flat(objective.gradient(theta.data(), nullptr, {&micro_batch, 1}));
+
+  Batch batch{.samples = std::vector<std::uint32_t>(5), .epochs = std::vector<std::int64_t>(5, 1), .seed = 11};
+  const Sampler sampler(text_sampling);
+  sampler.sample_numbers(micro_batch, batch.samples);
+  ASSERT_EQ(sampler.steps_per_epoch(), 5);  // so step 9 is of epoch 1
+  auto parameters = view_parameters(objective.network(), theta.data());
+  for (auto& parameter : parameters) parameter = parameter.to(torch::kDouble).requires_grad_();
+  auto loss = torch::zeros({}, torch::kDouble);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const auto tokens = texts->tokens(Split::train, batch.samples[i]);
+    const auto length = static_cast<std::int64_t>(tokens.size());
+    const auto mask = [&](std::int64_t first, std::int64_t rows) {
+      std::vector<double> uniform(static_cast<std::size_t>(rows * width));
+      batch.visits().stream(Purpose::dropout, i).fill_uniform(static_cast<std::uint32_t>(first), uniform);
+      return torch::tensor(uniform, torch::kDouble).ge(share).to(torch::kDouble).view({rows, width}) / (1 - share);
+    };
+    const auto words = torch::tensor(std::vector<std::int64_t>(tokens.begin(), tokens.end()));
+    auto x = torch::embedding(parameters[0], words) + parameters[1].narrow(0, 0, length);
+    x = torch::layer_norm(x, {width}, parameters[2], parameters[3]) * mask(0, length);
+    x = x.mean(0, true) * mask(longest * width, 1);
+    std::int64_t label = 0;
+    texts->gather(Split::train, {&batch.samples[i], 1}, nullptr, &label);
+    loss = loss + at::cross_entropy_loss(torch::linear(x, parameters[4], parameters[5]), torch::tensor({label})) / 5;
+  }
+  loss.backward();
+  std::vector<double> expected;
+  for (const int p : {0, 1, 4, 2, 3, 5}) {
     const auto values = parameters[static_cast<std::size_t>(p)].grad().contiguous();
     expected.insert(expected.end(), values.data_ptr<double>(), values.data_ptr<double>() + values.numel());
   }

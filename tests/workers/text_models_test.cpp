@@ -260,6 +260,31 @@ TEST(TextModels, SmoothedLabelsAreThoseOfPyTorchAndTheLossThatIsToldIsWithoutThe
   }
 }
 
+// Worker 0 has five texts alone, and sees them in each of its micro-batches.
+TEST(TextModels, WordsAreHiddenAnewInEachPassThroughAWorkersOwnTexts) {
+  const auto one = cases()[3];
+  ASSERT_EQ(one->name, "hidden words");
+  SamplerOptions own = sampling;
+  own.shards.resize(2);
+  for (std::uint32_t sample = 0; sample < 200; ++sample) own.shards[sample < 5 ? 0 : 1].push_back(sample);
+  const TextObjective objective(one->network, one->texts, own, 32);
+  const auto flat = some_parameters(objective);
+  set_parameters(*one, flat);
+  torch::NoGradGuard no_grad;
+  for (const int pass : {0, 1, 2, 5}) {
+    std::vector<torch::Tensor> logits, answers;
+    for (std::uint32_t sample = 0; sample < 5; ++sample) {
+      const Asked asked = one->ask(Split::train, sample, pass);
+      logits.push_back(asked.logits);
+      answers.push_back(asked.answers);
+    }
+    const double loss = at::cross_entropy_loss(torch::cat(logits), torch::cat(answers)).item<double>();
+    const MicroBatch micro_batch{.worker = Rank{0}, .step = pass / 3, .index = pass % 3};
+    torch::AutoGradMode with_gradients(true);
+    EXPECT_NEAR(objective.gradient(flat.data(), nullptr, {&micro_batch, 1}).loss_sum, loss, 1e-5 * loss) << pass;
+  }
+}
+
 TEST(TextModels, EvaluationsSumOverAllThatIsAsked) {
   for (const auto& one : cases()) {
     SCOPED_TRACE(one->name);

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <utility>
 
+#include "workers/datasets/visits.hpp"
 #include "workers/models/cross_entropy.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/models/initial_parameters.hpp"
@@ -56,9 +57,8 @@ std::vector<AskedText> TextObjective::texts_of(std::span<const MicroBatch> micro
     numbers.clear();
     sampler_.append_samples(micro_batches[m], numbers);
     for (const std::uint32_t number : numbers)
-      texts.push_back({.sample = number,
-                       .epoch = sampler_.step_of(micro_batches[m]) / steps_per_epoch(),
-                       .micro_batch = static_cast<std::int64_t>(m)});
+      texts.push_back(
+          {.sample = number, .epoch = sampler_.epoch(micro_batches[m]), .micro_batch = static_cast<std::int64_t>(m)});
   }
   return texts;
 }
@@ -72,7 +72,8 @@ PartialGradient TextObjective::gradient(const float* flat, const float*,
 
   auto parameters = view_parameters(network_, flat);
   for (auto& parameter : parameters) parameter.requires_grad_();
-  const auto logits = forward(network_, parameters, questions.texts, Mode::train);
+  const Visits visits{.seed = seed(), .samples = questions.samples, .epochs = questions.epochs};
+  const auto logits = forward(network_, parameters, questions.texts, Mode::train, &visits);
   const LossSums loss = cross_entropy(logits, questions.answers, label_smoothing_, questions.weights);
   auto gradients = torch::autograd::grad({loss.minimised}, parameters);
 

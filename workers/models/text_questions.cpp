@@ -76,7 +76,13 @@ TextQuestions ask(const Dataset& dataset, Split split, std::vector<AskedText> te
   }
   TextQuestions result{.texts = SequenceBatch(sequences),
                        .answers = tensor_of(answers),
-                       .weights = at::empty({std::ssize(answers)}, at::kFloat)};
+                       .weights = at::empty({std::ssize(answers)}, at::kFloat),
+                       .samples = {},
+                       .epochs = {}};
+  for (const AskedText& text : texts) {
+    result.samples.push_back(text.sample);
+    result.epochs.push_back(text.epoch);
+  }
   if (task.kind != Kind::classification) result.texts.asked = tensor_of(places);
   float* weight = result.weights.data_ptr<float>();
   for (std::size_t i = 0; i < texts.size(); ++i)

@@ -22,11 +22,13 @@ struct AskedText {
 
 struct TextQuestions {
   SequenceBatch texts;
-  at::Tensor answers;  // (questions,) int64: classes or tokens
-  at::Tensor weights;  // (questions,): 1 / those of the same micro-batch
+  at::Tensor answers;                  // (questions,) int64: classes or tokens
+  at::Tensor weights;                  // (questions,): 1 / those of the same micro-batch
+  std::vector<std::uint32_t> samples;  // (texts,), in the order in which they stand
+  std::vector<std::int64_t> epochs;    // likewise
 };
 
-// The texts stand by length. `seed`: of what is hidden. There may be no question at all.
+// The texts stand by length, the longest first. `seed`: of what is hidden. There may be no question at all.
 TextQuestions ask(const Dataset& dataset, Split split, std::vector<AskedText> texts, const TextTask& task,
                   std::uint64_t seed);
 

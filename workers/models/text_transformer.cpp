@@ -16,11 +16,11 @@ constexpr LinearOptions dense{.deviation = deviation};
 
 void attention(Network& network, const TextTransformerOptions& options) {
   network.linear(3 * options.width, dense).text_attention(options.heads, options.task.kind == Kind::causal_lm);
-  network.linear(options.width, dense);
+  network.linear(options.width, dense).dropout(options.dropout);
 }
 
 void perceptron(Network& network, const TextTransformerOptions& options) {
-  network.linear(options.mlp_width, dense).gelu().linear(options.width, dense);
+  network.linear(options.mlp_width, dense).gelu().linear(options.width, dense).dropout(options.dropout);
 }
 
 template <typename Branch>
@@ -39,7 +39,7 @@ void head(Network& network, std::int64_t classes, const TextTransformerOptions& 
         network.first_tokens().linear(options.width, dense).tanh();
       else
         network.mean_of_texts();
-      network.linear(classes, dense);
+      network.dropout(options.dropout).linear(classes, dense);
       break;
     case Kind::masked_lm:
       network.asked_tokens().linear(options.width, dense).gelu().layer_norm().decode_words(true);
@@ -117,6 +117,9 @@ TextTransformerOptions read_options(Settings& table) {
                               {{"post", Norm::after}, {"pre", Norm::before}}, usual.norm);
   options.pooling = table.choice({"pooling", "What a text's class follows from: its first token, or their mean."},
                                  {{"first", Pooling::first}, {"mean", Pooling::mean}}, usual.pooling);
+  options.dropout =
+      table.number({"dropout", "Share of what is embedded, and of what branches give, that is zero in training."},
+                   dropout_range, usual.dropout);
   if (table.flag({"cut", "Whether longer sequences are cut to as many tokens as there are positions."}, false))
     options.task.longest = options.positions;
   options.task.masking = read_masking(table);
@@ -131,6 +134,7 @@ Network text_transformer_network(const SampleShape& input, std::int64_t classes,
   Network network(input);
   network.embed_words(options.width, options.positions, deviation);
   if (options.norm == Norm::after) network.layer_norm();
+  network.dropout(options.dropout);
   for (std::int64_t i = 0; i < options.depth; ++i) {
     add_branch(network, options, attention);
     add_branch(network, options, perceptron);

@@ -8,7 +8,9 @@
 // block. Source:  Devlin et al. 2019, "BERT" (post-norm; the first two tasks); Radford et al. 2019, "GPT-2" (pre-norm;
 // the
 //          last one). Weights are drawn from the normal law of deviation 0.02, biases are zero.
-// Differs: no segments, for a sequence is one text; normalisations add 1e-5 to variances, BERT's code 1e-12.
+// Dropout takes its share of what is embedded, of what each branch gives, and of what a text's class is read from.
+// Differs: no segments, for a sequence is one text; normalisations add 1e-5 to variances, BERT's code 1e-12; dropout
+//          leaves attention's weights alone, of which BERT and GPT-2 drop the same share.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +33,7 @@ struct TextTransformerOptions {
   std::int64_t positions = 128;  // the longest sequence
   Norm norm = Norm::after;
   Pooling pooling = Pooling::first;
+  double dropout = 0;
 };
 
 Network text_transformer_network(const SampleShape& input, std::int64_t classes, const TextTransformerOptions& options);
