@@ -123,21 +123,25 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work) {
-  using Clock = std::chrono::steady_clock;
+double wall_clock_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work,
+                             const std::function<double()>& now_s) {
   constexpr int warm_up = 2, most = 25, fewest = 5;  // rounds
   constexpr double enough_s = 8;
   const std::vector<float> parameters = objective.initial_parameters(work.seed);
   const std::vector<float> buffers = objective.initial_buffers();
   std::vector<TimedMicroBatch> timed = spread_by_length(work);
-  const auto begin = Clock::now();
+  const double begin_s = now_s();
   for (int round = 0; round < warm_up + most; ++round) {
-    if (round >= warm_up + fewest && std::chrono::duration<double>(Clock::now() - begin).count() > enough_s) break;
+    if (round >= warm_up + fewest && now_s() - begin_s > enough_s) break;
     for (TimedMicroBatch& one : timed) {
       throw_if_interrupted();
-      const auto start = Clock::now();
+      const double start_s = now_s();
       objective.gradient(parameters.data(), buffers.empty() ? nullptr : buffers.data(), std::span(&one.micro_batch, 1));
-      if (round >= warm_up) one.times_s.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      if (round >= warm_up) one.times_s.push_back(now_s() - start_s);
     }
   }
   std::vector<TimedLengths> points;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -33,6 +34,8 @@ class MicroBatchMeter {
   std::map<std::string, MeasuredMicroBatch> known_;  // by what decides the time
 };
 
+double wall_clock_s();
+
 // The median over some dozens of gradients on this thread, after a warm-up. Under ten seconds where a micro-batch
 // takes less than one.
 double measure_micro_batch_s(const Objective& objective, std::uint64_t seed);
@@ -40,7 +43,9 @@ double measure_micro_batch_s(const Objective& objective, std::uint64_t seed);
 // The same for micro-batches of sequences: of 24 whose numbers of tokens go from the smallest to the largest among some
 // hundreds, each is timed several times in turn with the others, and the medians are fitted. They are of the epoch
 // `calibration_epoch`, which no run comes to.
-LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work);
+// `now_s`: the clock, in seconds since anything.
+LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work,
+                             const std::function<double()>& now_s = wall_clock_s);
 inline constexpr std::int64_t calibration_epoch = 1'000'000;
 
 }  // namespace syncopate

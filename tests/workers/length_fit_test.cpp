@@ -76,6 +76,14 @@ TEST(LengthFit, OfEqualLengthsIsTheMeanTime) {
                            800 * fit.cost.per_squared_length_s;
   EXPECT_NEAR(at_length, 0.005, 1e-12);
   EXPECT_NEAR(fit_lengths(std::vector<TimedLengths>{{70, 80, 800, 0.004}}).cost.base_s, 0.004, 1e-12);
+  for (const int length : {1, 7, 12, 33, 80}) {  // none of which may be told from the base by a rounding
+    const double square = 8.0 * length * length;
+    const LengthFit of_many = fit_lengths(std::vector<TimedLengths>(24, {8.0 * length, 8.0 * length, square, 0.0041}));
+    EXPECT_NEAR(of_many.cost.base_s, 0.0041, 1e-12) << length;
+    EXPECT_EQ(of_many.cost.per_token_s, 0) << length;
+    EXPECT_EQ(of_many.cost.per_padded_token_s, 0) << length;
+    EXPECT_EQ(of_many.cost.per_squared_length_s, 0) << length;
+  }
 }
 
 }  // namespace

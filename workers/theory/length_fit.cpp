@@ -52,18 +52,20 @@ double squared_residuals(const Row& costs, std::span<const TimedLengths> timed) 
   return sum;
 }
 
-// Of all choices of columns with costs that are not negative, the one that leaves least; of equal ones the shortest.
+// Of all choices of columns with costs that are not negative, the one that leaves least; of equal ones the shortest, so
+// that lengths which are all alike have no cost. Equal: but for the rounding of the solutions.
 Row best_costs(std::span<const TimedLengths> timed) {
   const std::vector<std::vector<std::size_t>> choices = {{0},    {1},    {2},    {3},       {0, 1},   {0, 2},
                                                          {0, 3}, {1, 3}, {2, 3}, {0, 1, 3}, {0, 2, 3}};
   std::optional<Row> best;
-  double least = 0;
+  double least = 0, total = 0;
+  for (const TimedLengths& one : timed) total += one.seconds * one.seconds;
   for (const auto& columns : choices) {
     const auto costs = solve(timed, columns);
     if (!costs || std::ranges::any_of(*costs, [](double cost) { return cost < 0; })) continue;
     const double left = squared_residuals(*costs, timed);
     constexpr double rounding = 1e-12;
-    if (best && left >= least * (1 - rounding)) continue;
+    if (best && left >= least - rounding * total) continue;
     best = costs;
     least = left;
   }
