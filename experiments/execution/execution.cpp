@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdint>
 #include <new>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -141,12 +143,13 @@ Recording gather_on_rank_0(const MpiSession& session, const Run& run, const Reco
   return gathered;
 }
 
-// Which kinds of samples go into the model, where that is to be recorded. Of a run without a model all micro-batches
-// that come to their end do, unless a server decides.
+// Which kinds of samples go into the model, where that is to be recorded. Without a model nothing says which
+// micro-batches a gradient is of: those that have come to their end are counted, if as many were kept, and nothing is
+// said where a server decides, or where something that had come to its end was dropped all the same.
 class KeptCounter {
  public:
-  KeptCounter(const Run& run, const Machinery& machinery) : run_(run) {
-    if (!run.recording.samples || machinery.mpi || !run.training.make_kinds) return;
+  explicit KeptCounter(const Run& run) : run_(run) {
+    if (!run.recording.samples || !run.training.make_kinds) return;
     if (run.training.time_only && run.algorithm->traits().servers > 0) return;
     kinds_ = run.training.make_kinds();
     kept_ = kinds_->none();
@@ -157,8 +160,20 @@ class KeptCounter {
     if (!counts()) return {};
     return [this](const MicroBatch& micro_batch) { kinds_->add(micro_batch, kept_); };
   }
-  void add(const std::vector<MicroBatchTime>& durations) {
+  // False where these are not those that were kept.
+  bool add(const std::vector<MicroBatchTime>& durations, const RunTotals& totals) {
+    if (std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}) != std::ssize(durations)) return false;
     for (const MicroBatchTime& time : durations) kinds_->add({time.worker, time.step, time.index}, kept_);
+    return true;
+  }
+  // What all ranks have told, on rank 0.
+  void add_up(const MpiSession& session) {
+    std::vector<double> counts(kept_.by_class.begin(), kept_.by_class.end());
+    counts.insert(counts.end(), kept_.by_length.begin(), kept_.by_length.end());
+    reduced(session, counts, MPI_SUM);
+    auto next = counts.begin();
+    for (std::vector<std::int64_t>* const kinds : {&kept_.by_class, &kept_.by_length})
+      for (std::int64_t& kind : *kinds) kind = static_cast<std::int64_t>(*next++);
   }
   // Whether the last model is to be evaluated by lengths.
   bool needs_model(const Objective* objective) const {
@@ -170,13 +185,14 @@ class KeptCounter {
             .by_length = {kept_.by_length, std::move(offered.by_length)},
             .longest = kinds_->longest()};
   }
-  std::vector<double> test_loss(const Objective& objective, const std::vector<float>& parameters) const {
-    std::vector<double> losses;
+  void evaluate(const Objective& objective, const std::vector<float>& parameters, KeptSamples& result) const {
     for (const auto& samples : kinds_->test_samples()) {
       const EvaluationSums sums = objective.evaluate_samples(parameters.data(), nullptr, Split::test, samples);
-      losses.push_back(sums.samples > 0 ? sums.loss / static_cast<double>(sums.samples) : std::nan(""));
+      const auto count = static_cast<double>(sums.samples);
+      result.test_loss.push_back(count > 0 ? sums.loss / count : std::nan(""));
+      if (objective.has_accuracy())
+        result.test_accuracy.push_back(count > 0 ? static_cast<double>(sums.correct) / count : std::nan(""));
     }
-    return losses;
   }
 
  private:
@@ -185,9 +201,19 @@ class KeptCounter {
   KindCounts kept_;
 };
 
+// Under MPI collective, and for rank 0.
+void tell_samples(const Machinery& machinery, const Objective* objective, KeptCounter& kept, Outcome& outcome) {
+  if (machinery.mpi && !kept.needs_durations()) kept.add_up(*machinery.mpi);
+  if (!outcome.totals || (machinery.mpi && machinery.mpi->rank() > 0)) return;
+  if (kept.needs_durations() && !(outcome.durations && kept.add(*outcome.durations, *outcome.totals))) return;
+  outcome.samples = kept.result(last_step(outcome.recording));
+  if (kept.needs_model(objective) && !outcome.recording.parameters.empty())
+    kept.evaluate(*objective, outcome.recording.parameters.front(), *outcome.samples);
+}
+
 void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, Progress& progress,
                   const std::function<void(const Outcome&)>& before_abort) {
-  KeptCounter kept(run, machinery);
+  KeptCounter kept(run);
   RunTraining training(run, run.training.make_objective ? run.training.make_objective() : nullptr,
                        machinery.mpi ? 0 : machinery.threads, kept.on_kept());
   outcome.samples_per_micro_batch =
@@ -215,15 +241,10 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
   run_recorded(run, machinery, training, recorder, outcome, kept.needs_durations(), save_before_abort);
   outcome.host_s = std::chrono::duration<double>(HostClock::now() - start).count();
   outcome.recording = recorder.recording();
-  if (kept.needs_durations() && outcome.durations) kept.add(*outcome.durations);
-  if (!run.recording.records_durations(machinery.mpi != nullptr)) outcome.durations.reset();
-  if (kept.counts() && outcome.totals) {
-    outcome.samples = kept.result(last_step(outcome.recording));
-    if (kept.needs_model(training.objective.get()) && !outcome.recording.parameters.empty())
-      outcome.samples->test_loss = kept.test_loss(*training.objective, outcome.recording.parameters.front());
-  }
-  if (!run.recording.parameters) outcome.recording.parameters.clear();
   if (machinery.mpi) outcome.recording = gather_on_rank_0(*machinery.mpi, run, outcome.recording);
+  if (kept.counts()) tell_samples(machinery, training.objective.get(), kept, outcome);
+  if (!run.recording.records_durations(machinery.mpi != nullptr)) outcome.durations.reset();
+  if (!run.recording.parameters) outcome.recording.parameters.clear();
 }
 
 }  // namespace

@@ -136,8 +136,10 @@ Json json_of(const KeptSamples& samples) {
   if (!samples.longest.empty()) {
     json["by_length"] = json_of(samples.by_length);
     json["by_length"]["longest"] = samples.longest;
-    for (const double loss : samples.test_loss)
-      json["by_length"]["test_loss"].push_back(std::isnan(loss) ? Json(nullptr) : Json(loss));
+    for (const auto& [key, values] :
+         {std::pair{"test_loss", &samples.test_loss}, {"test_accuracy", &samples.test_accuracy}})
+      for (const double value : *values)
+        json["by_length"][key].push_back(std::isnan(value) ? Json(nullptr) : Json(value));
   }
   return json;
 }
@@ -151,9 +153,10 @@ KeptSamples samples_of(const Json& json) {
   }
   if (!json.contains("by_length")) return samples;
   json.at("by_length").at("longest").get_to(samples.longest);
-  if (json.at("by_length").contains("test_loss"))
-    for (const Json& loss : json.at("by_length").at("test_loss"))
-      samples.test_loss.push_back(loss.is_null() ? std::nan("") : loss.get<double>());
+  for (auto [key, values] : {std::pair{"test_loss", &samples.test_loss}, {"test_accuracy", &samples.test_accuracy}})
+    if (json.at("by_length").contains(key))
+      for (const Json& value : json.at("by_length").at(key))
+        values->push_back(value.is_null() ? std::nan("") : value.get<double>());
   return samples;
 }
 

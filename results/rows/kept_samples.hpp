@@ -16,8 +16,10 @@ struct KeptSamples {
   Kinds by_class;
   Kinds by_length;                    // by bin; empty where samples have no length
   std::vector<std::int32_t> longest;  // [bin]
-  // [bin]: of the last model, the mean loss of the bin's test samples; not a number where it has none; empty: no model.
+  // [bin]: of the last model, the mean loss of the bin's test samples, and the share of their answers that are right;
+  // not a number where it has none; empty: no model.
   std::vector<double> test_loss{};
+  std::vector<double> test_accuracy{};
   bool operator==(const KeptSamples&) const = default;
 };
 

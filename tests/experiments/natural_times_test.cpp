@@ -237,6 +237,7 @@ TEST_F(NaturalTimes, WhatIsDroppedIsToldByClassAndLength) {
       }
     // With a model there is its loss on the test samples of each length, whose mean is that on all of them.
     EXPECT_EQ(told.test_loss.size(), run.training.time_only ? 0 : longest.size());
+    EXPECT_EQ(told.test_accuracy.size(), told.test_loss.size());
     if (!told.test_loss.empty()) {
       std::vector<double> samples(longest.size());
       for (std::uint32_t sample = 0; sample < data->size().test; ++sample) {
@@ -244,12 +245,16 @@ TEST_F(NaturalTimes, WhatIsDroppedIsToldByClassAndLength) {
         while (bin + 1 < longest.size() && std::ssize(data->tokens(Split::test, sample)) > longest[bin]) ++bin;
         ++samples[bin];
       }
-      double sum = 0;
-      for (std::size_t bin = 0; bin < longest.size(); ++bin)
+      double sum = 0, right = 0;
+      for (std::size_t bin = 0; bin < longest.size(); ++bin) {
         if (samples[bin] > 0) sum += samples[bin] * told.test_loss[bin];
+        if (samples[bin] > 0) right += samples[bin] * told.test_accuracy[bin];
+      }
       EXPECT_NEAR(sum / static_cast<double>(data->size().test), summary.final_test_loss.value(), 1e-5);
+      EXPECT_NEAR(right / static_cast<double>(data->size().test), summary.final_test_accuracy.value(), 1e-9);
     }
     expected.test_loss = told.test_loss;
+    expected.test_accuracy = told.test_accuracy;
     EXPECT_EQ(told, expected);
     // Long ones are dropped more often: what DropCompute's assumption of independence leaves out.
     const auto share = [&](std::size_t bin) {

@@ -13,7 +13,7 @@ namespace {
 // A model travels as parameters and normalisation buffers; the receiver keeps its own moments.
 constexpr AveragePolicy travels{.buffers = StatePolicy::average};
 
-// The numbers follow it.
+// What the gradient is known to be of follows it, and then the numbers.
 struct Head {
   std::int64_t step = 0;
   std::int64_t micro_batches = 0;
@@ -21,16 +21,17 @@ struct Head {
   std::int64_t kept = 0;
   std::int64_t sent_ns = 0;  // since the common start
   std::int64_t bytes = 0;
+  std::int64_t carried = 0;
   Slice slice;
   Message::Kind kind{};
   bool wide = false;
 };
 
-std::vector<double> numbers_after_head(std::span<const std::byte> contents) {
-  const auto bytes = contents.subspan(sizeof(Head));
-  std::vector<double> numbers(bytes.size() / sizeof(double));
-  if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), bytes.size());
-  return numbers;
+template <typename T>
+std::vector<T> values_of(std::span<const std::byte> bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(static_cast<void*>(values.data()), bytes.data(), bytes.size());
+  return values;
 }
 
 }  // namespace
@@ -65,15 +66,18 @@ std::shared_ptr<const FlatVector> MpiMailbox::body_of(const Message& message) {
 void MpiMailbox::send(Rank to, const Message& message, Time sent, Bytes bytes) {
   if (message.has_model() && message.gradient.micro_batches() > 0)
     throw RunFailure("a message carries a gradient or a model, not both");
+  const std::vector<MicroBatch> carried = training_.travelling(message.gradient);
   std::vector<std::byte> contents = bytes_of(Head{.step = message.step.value(),
                                                   .micro_batches = message.gradient.micro_batches(),
                                                   .compute_ns = message.gradient.compute_time().count(),
                                                   .kept = message.kept,
                                                   .sent_ns = sent.time_since_epoch().count(),
                                                   .bytes = bytes.value(),
+                                                  .carried = std::ssize(carried),
                                                   .slice = message.slice,
                                                   .kind = message.kind,
                                                   .wide = message.gradient.wide()});
+  append_bytes<MicroBatch>(contents, carried);
   append_bytes<double>(contents, message.numbers);
   post_.send(MpiPost::Kind::message, to, std::move(contents), body_of(message));
 }
@@ -82,10 +86,12 @@ std::optional<MpiMailbox::Delivery> MpiMailbox::take(std::optional<Rank> from) {
   auto letter = post_.take(MpiPost::Kind::message, from);
   if (!letter) return std::nullopt;
   const auto head = read_bytes<Head>(letter->contents);
+  const auto after_head = std::span<const std::byte>(letter->contents).subspan(sizeof(Head));
+  const auto carried_bytes = static_cast<std::size_t>(head.carried) * sizeof(MicroBatch);
   Message message{.step = Step{head.step},
                   .kind = head.kind,
                   .from = letter->from,
-                  .numbers = numbers_after_head(letter->contents),
+                  .numbers = values_of<double>(after_head.subspan(carried_bytes)),
                   .kept = head.kept,
                   .slice = head.slice};
   const Duration compute{head.compute_ns};
@@ -97,7 +103,8 @@ std::optional<MpiMailbox::Delivery> MpiMailbox::take(std::optional<Rank> from) {
     if (message.has_model())
       message.model = training_.from_averaged(std::make_shared<ModelState>(), travels, whole.data());
     else
-      message.gradient = training_.gradient_from(std::move(whole), head.micro_batches, compute, wide);
+      message.gradient = training_.gradient_from(std::move(whole), head.micro_batches, compute, wide,
+                                                 values_of<MicroBatch>(after_head.first(carried_bytes)));
   } else if (head.micro_batches > 0) {
     message.gradient = Gradient(nullptr, head.micro_batches, compute);
   }

@@ -6,7 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "workers/mpi/mpi_reduction.hpp"
 #include "workers/network/network.hpp"
@@ -70,7 +73,7 @@ StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& c
           .micro_batches = gradient.micro_batches(),
           .compute_time = gradient.compute_time(),
           .wide = gradient.wide()},
-         std::move(values));
+         std::move(values), training.travelling(gradient));
   return {what.kind, std::nullopt, next_round_, contribution.step};
 }
 
@@ -95,17 +98,18 @@ CollectiveResult MpiPartialSums::wait_for_result(const Place& place) {
   return result;
 }
 
-void MpiPartialSums::arrive(const PartialArrival& arrival, FlatVector values) {
+void MpiPartialSums::arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried) {
   if (stage_.is_coordinator()) {
     if (stage_.options.training.time_only()) values = {};
     arrived_.arrive(arrival.round, arrival.worker, stage_.now());
-    rounds_->arrive(arrival, std::move(values));
+    rounds_->arrive(arrival, std::move(values), carried);
     conclude_rounds();
     return;
   }
   auto body = values.empty() ? nullptr : std::make_shared<const FlatVector>(std::move(values));
   auto contents = bytes_of(arrival);
   append_bytes<Bytes>(contents, {&stage_.sent_bytes, 1});
+  append_bytes<MicroBatch>(contents, carried);
   stage_.post.send(Kind::partial_arrival, Rank{0}, std::move(contents), std::move(body));
 }
 
@@ -119,7 +123,10 @@ void MpiPartialSums::coordinate() {
     stage_.has_partial_sums = true;
     const std::span<const std::byte> contents = letter->contents;
     stage_.bytes_told[letter->from] = read_bytes<Bytes>(contents.subspan(sizeof(PartialArrival)));
-    arrive(read_bytes<PartialArrival>(contents), std::move(letter->body));
+    const auto carried_bytes = contents.subspan(sizeof(PartialArrival) + sizeof(Bytes));
+    std::vector<MicroBatch> carried(carried_bytes.size() / sizeof(MicroBatch));
+    if (!carried.empty()) std::memcpy(static_cast<void*>(carried.data()), carried_bytes.data(), carried_bytes.size());
+    arrive(read_bytes<PartialArrival>(contents), std::move(letter->body), carried);
   }
   if (!stage_.has_partial_sums) return;
   ByRank<char> lost(stage_.options.workers, 0);
@@ -137,6 +144,7 @@ void MpiPartialSums::conclude_rounds() {
 
 void MpiPartialSums::conclude(PartialRound round) {
   ++stage_.collectives;
+  stage_.options.training.tell_kept(round.carried);  // who came in time descends along the sum
   stage_.sent_bytes += all_reduce_bytes(stage_.options.workers, stage_.options.training.parameter_bytes());
   stage_.kept_in_partial_sums += round.row.kept;
   const AgreedProgress agreement{.time = stage_.now(),

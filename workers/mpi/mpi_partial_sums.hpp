@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 
 #include "workers/mpi/mpi_waiting.hpp"
 #include "workers/mpi/partial_rounds.hpp"
@@ -49,7 +50,7 @@ class MpiPartialSums {
 
   StartedCollective begin(Collective&& what, const Contribution& contribution);
   CollectiveResult wait_for_result(const Place& place);
-  void arrive(const PartialArrival& arrival, FlatVector values);
+  void arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried);
   void coordinate();
   void conclude_rounds();
   void conclude(PartialRound round);

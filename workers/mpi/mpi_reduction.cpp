@@ -55,6 +55,7 @@ void MpiReduction::write() {
   }
   switch (what_.kind) {
     case Kind::all_reduce:
+      if (what_.slice.index == 0) carried_ = training_.travelling(what_.gradient);
       if (agreed_.wide) return widen();
       values_ = FlatVector(training_.gradient_size());
       training_.write_values(what_.gradient, values_.data());
@@ -151,9 +152,9 @@ CollectiveResult MpiReduction::result() {
 Gradient MpiReduction::sum() {
   const std::size_t parameters = exact_.size();
   for (std::size_t i = 0; i < parameters; ++i) split(exact_[i], values_.data()[i], values_.data()[parameters + i]);
-  Gradient total = training_.time_only()
-                       ? Gradient(nullptr, agreed_.micro_batches)
-                       : training_.gradient_from(std::move(values_), agreed_.micro_batches, {}, agreed_.wide);
+  Gradient total = training_.time_only() ? Gradient(nullptr, agreed_.micro_batches)
+                                         : training_.gradient_from(std::move(values_), agreed_.micro_batches, {},
+                                                                   agreed_.wide, std::move(carried_));
   if (agreed_.wide) total.use_double_precision();
   total.mark_reduced();
   return total;

@@ -66,9 +66,10 @@ class MpiReduction {
   int size_ = 1;
   bool is_root_ = false;
   FlatVector values_;
-  std::vector<double> exact_;    // of a wide sum
-  std::vector<double> numbers_;  // summed, or everybody's
-  std::vector<Part> parts_;      // of the buffers: what is reduced
+  std::vector<MicroBatch> carried_;  // this rank's, where somebody wants to know
+  std::vector<double> exact_;        // of a wide sum
+  std::vector<double> numbers_;      // summed, or everybody's
+  std::vector<Part> parts_;          // of the buffers: what is reduced
   std::vector<MPI_Request> requests_;
 };
 

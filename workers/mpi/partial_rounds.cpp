@@ -15,13 +15,15 @@ int count(const ByRank<char>& flags) { return static_cast<int>(std::count(flags.
 PartialRounds::PartialRounds(int workers, ValueLayout layout)
     : workers_(workers), layout_(layout), arrived_(workers, 0), left_(workers, 0), tallies_(workers) {}
 
-void PartialRounds::arrive(const PartialArrival& arrival, FlatVector values) {
+void PartialRounds::arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried) {
   const bool in_time = arrival.round == open_;
   if (!in_time && arrival.late == LateGradient::drop) {
     book(arrival.worker, {.planned = arrival.planned});
     return;
   }
-  add(parts_[arrival.worker], arrival, std::move(values));
+  Part& part = parts_[arrival.worker];
+  add(part, arrival, std::move(values));
+  part.carried.insert(part.carried.end(), carried.begin(), carried.end());
   if (!in_time) return;
   if (!activation_) activation_ = arrival.activation;
   if (activation_->quorum != arrival.activation.quorum || activation_->rank != arrival.activation.rank)
@@ -77,6 +79,7 @@ PartialRound PartialRounds::take() {
   for (auto& [rank, part] : std::exchange(parts_, {})) {
     add_values_to(round.sum, round.wide, std::move(part.values), part.wide);
     round.micro_batches += part.micro_batches;
+    round.carried.insert(round.carried.end(), part.carried.begin(), part.carried.end());
     ++round.contributors;
     book(rank, {.kept = part.kept, .planned = part.planned});
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "workers/cluster/tally.hpp"
 #include "workers/mpi/value_layout.hpp"
 #include "workers/process/run_failure.hpp"
+#include "workers/training/objective.hpp"
 #include "workers/units/by_rank.hpp"
 
 namespace syncopate {
@@ -36,9 +38,10 @@ struct PartialRound {
   std::int64_t number = 0;  // from 0
   FlatVector sum;           // by rank; empty without values
   bool wide = false;
-  std::int64_t micro_batches = 0;  // in the sum
-  ByRank<char> arrived;            // whether it came in time
-  int contributors = 0;            // those, and others whose late gradient is in the sum
+  std::int64_t micro_batches = 0;   // in the sum
+  std::vector<MicroBatch> carried;  // these, as far as they are known
+  ByRank<char> arrived;             // whether it came in time
+  int contributors = 0;             // those, and others whose late gradient is in the sum
   StepRow row;
 };
 
@@ -47,10 +50,10 @@ class PartialRounds {
   // Values are as `layout` says, or wide.
   PartialRounds(int workers, ValueLayout layout);
 
-  // `values` may be empty: nothing was computed, or it will not be needed. The worker waits for the
-  // round's result, or gets those of earlier rounds if it is late.
-  // Throws RunFailure where workers differ about the activation.
-  void arrive(const PartialArrival& arrival, FlatVector values);
+  // `values` may be empty: nothing was computed, or it will not be needed; `carried`: which micro-batches they are
+  // known to be of. The worker waits for the round's result, or gets those of earlier rounds if it is late. Throws
+  // RunFailure where workers differ about the activation.
+  void arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried = {});
   void leave(Rank worker);
 
   // Whether the round that workers arrive at now takes place, and what comes out. take() may be called if so;
@@ -71,6 +74,7 @@ class PartialRounds {
   // What one worker contributes to the round that is open.
   struct Part {
     FlatVector values;
+    std::vector<MicroBatch> carried;
     bool wide = false;
     std::int64_t micro_batches = 0;
     std::int64_t kept = 0;

@@ -41,6 +41,23 @@ std::vector<Group> group(std::span<const Gradient::Term> terms) {
 
 }  // namespace
 
+void append_micro_batches(const GradientSum& sum, std::vector<MicroBatch>& out) {
+  out.insert(out.end(), sum.carried.begin(), sum.carried.end());
+  for (const GradientSum::Chunk& chunk : sum.chunks) {
+    if (chunk.scale == 0) continue;
+    out.insert(out.end(), chunk.micro_batches.begin(), chunk.micro_batches.end());
+    if (chunk.nested) append_micro_batches(*chunk.nested, out);
+  }
+}
+
+void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out) {
+  for (const Gradient::Term& term : gradient.terms()) {
+    if (term.scale == 0) continue;
+    out.insert(out.end(), term.micro_batches.begin(), term.micro_batches.end());
+    if (term.sum) append_micro_batches(*term.sum, out);
+  }
+}
+
 std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples) {
   if (4 * samples <= chunk_samples) return 1;
   return 2 * ((samples + 2 * chunk_samples - 1) / (2 * chunk_samples));

@@ -36,6 +36,7 @@ struct GradientSum {
   };
 
   std::vector<Chunk> chunks;
+  std::vector<MicroBatch> carried;           // what is known to be in chunks that are values alone
   std::vector<std::shared_ptr<Task>> tasks;  // one per chunk once submitted
   bool submitted = false;
   bool is_told = false;            // to whoever wants to know which micro-batches are kept
@@ -49,6 +50,10 @@ struct GradientSum {
 // Sorts and cuts the gradient's terms. A gradient that is already one shared sum (a wide one, if it is wide)
 // is returned as it is; `scale` receives its factor (1 otherwise).
 std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale);
+
+// Appends what has flowed into a sum, as far as this process knows: not what is there for statistics alone.
+void append_micro_batches(const GradientSum& sum, std::vector<MicroBatch>& out);
+void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out);
 
 // Chunks needed for `samples`: one for small batches, else an even number of equal ones of at most
 // `chunk_samples`, so that two cores finish together.

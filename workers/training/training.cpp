@@ -33,18 +33,6 @@ ModelStatePtr Training::initial_state() {
   return state;
 }
 
-namespace {
-
-void tell_kept(GradientSum& sum, const std::function<void(const MicroBatch&)>& on_kept) {
-  if (std::exchange(sum.is_told, true)) return;
-  for (const GradientSum::Chunk& chunk : sum.chunks) {
-    for (const MicroBatch& micro_batch : chunk.micro_batches) on_kept(micro_batch);
-    if (chunk.nested) tell_kept(*chunk.nested, on_kept);
-  }
-}
-
-}  // namespace
-
 Gradient Training::share(const Gradient& gradient) {
   if (!objective_) return gradient;
   double scale = 1;
@@ -63,12 +51,33 @@ ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, d
   if (!objective_) return nullptr;
   double scale = 1;
   auto sum = fix_sum(gradient, *objective_, scale);
-  if (options_.on_kept) tell_kept(*sum, options_.on_kept);
+  if (options_.on_kept && slice.index == 0) tell_kept(*sum);
   const bool is_shared = gradient.terms().size() == 1 && gradient.terms().front().sum == sum;
   if (!is_shared) return submit_step(std::move(state), std::move(sum), scale, learning_rate, true, slice);
   auto& use = sum->uses[{state->id, scale, learning_rate, slice}];
   if (!use) use = submit_step(std::move(state), sum, scale, learning_rate, false, slice);
   return use;
+}
+
+// Once, whoever descends along it; of a server's models in slices the first one says so.
+void Training::tell_kept(GradientSum& sum) const {
+  if (std::exchange(sum.is_told, true)) return;
+  for (const MicroBatch& micro_batch : sum.carried) options_.on_kept(micro_batch);
+  for (const GradientSum::Chunk& chunk : sum.chunks) {
+    if (chunk.scale == 0) continue;
+    for (const MicroBatch& micro_batch : chunk.micro_batches) options_.on_kept(micro_batch);
+    if (chunk.nested) tell_kept(*chunk.nested);
+  }
+}
+
+std::vector<MicroBatch> Training::travelling(const Gradient& gradient) const {
+  std::vector<MicroBatch> micro_batches;
+  if (options_.on_kept) append_micro_batches(gradient, micro_batches);
+  return micro_batches;
+}
+
+void Training::tell_kept(std::span<const MicroBatch> micro_batches) const {
+  for (const MicroBatch& micro_batch : micro_batches) options_.on_kept(micro_batch);
 }
 
 ModelStatePtr Training::adopt(const ModelStatePtr& self, const ModelStatePtr& other) {
@@ -151,7 +160,8 @@ void Training::write_values(const Gradient& gradient, float* out) {
   add_buffers(*sum, buffers);
 }
 
-Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time, bool wide) {
+Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time, bool wide,
+                                 std::vector<MicroBatch> carried) {
   if (!objective_) {
     Gradient empty(nullptr, micro_batches, compute_time);
     if (wide) empty.use_double_precision();
@@ -164,6 +174,7 @@ Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, 
   sum->submitted = true;
   sum->wide = wide;
   sum->micro_batches = micro_batches;
+  sum->carried = std::move(carried);
   const float* part = owner->data();
   // What the first part of a wide gradient lacks is a summand like any other.
   for (int i = 0; i < (wide ? 2 : 1); ++i, part += size)

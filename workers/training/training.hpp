@@ -158,7 +158,13 @@ class Training {
   // lack of the double-precision sum.
   std::size_t gradient_size(bool wide = false) const;
   void write_values(const Gradient& gradient, float* out);
-  Gradient gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time = {}, bool wide = false);
+  // `carried`: which micro-batches the values are known to hold, if anybody wants to know.
+  Gradient gradient_from(FlatVector values, std::int64_t micro_batches, Duration compute_time = {}, bool wide = false,
+                         std::vector<MicroBatch> carried = {});
+  // What is to travel beside a gradient's values; empty where nobody wants to know what is kept.
+  std::vector<MicroBatch> travelling(const Gradient& gradient) const;
+  // Of a sum that this process passes on without a descent of its own.
+  void tell_kept(std::span<const MicroBatch> micro_batches) const;
 
   // The part of a state that `policy` averages: parameters, averaged moments, averaged buffers, in
   // this order; and the state that has their mean, everything else by the policy.
@@ -172,6 +178,7 @@ class Training {
     CellPtr cell{};
   };
 
+  void tell_kept(GradientSum& sum) const;
   ModelStatePtr submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale, double learning_rate,
                             bool exclusive, Slice slice);
   // Inputs of `size` floats; a null cell stands for zeros.
