@@ -5,10 +5,11 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from plots import style
+from plots.lengths_figure import BETWEEN, HEIGHT, LENGTHS, PANEL
 from plots.methods import Method
 
-HEIGHT, PANEL = 4.9, 5.2  # inches: of the figure, and the width of a panel
-NAMES = {"by_length": "length in tokens: the longest of each eighth of the training samples", "by_class": "class"}
+NAMES = {"by_length": LENGTHS, "by_class": "class"}
+MARKERS = dict(zip(map(str, style.DASHES), "os^"))  # dots of one colour are told apart as lines are
 
 
 def kept_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
@@ -18,37 +19,47 @@ def kept_figure(methods: list[Method], looks: dict[str, dict], heading: str, sub
                                                             if (share := shares_of(method, kind)) is not None})}
     if not kinds:
         return None
-    right = style.label_inches(styles) + 0.15
-    width = 0.75 + len(kinds) * (PANEL + right) + 0.6 * (len(kinds) - 1)
+    width = 0.85 + len(kinds) * (PANEL + BETWEEN) - BETWEEN + 0.5 + style.label_inches(styles)
     figure = plt.figure(figsize=(width, HEIGHT))
     for number, (kind, shares) in enumerate(kinds.items()):
-        left = 0.75 + number * (PANEL + right + 0.6)
+        left = 0.85 + number * (PANEL + BETWEEN)
         panel = figure.add_axes([left / width, 0.14, PANEL / width, 1 - 1.2 / HEIGHT - 0.14])
-        draw_shares(panel, kind, shares, styles)
+        ends = draw_lines(panel, shares, styles) if kind == "by_length" else draw_dots(panel, shares, styles)
+        panel.set_ylim(top=max(1.0, panel.get_ylim()[1]) + 0.01)
+        panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set_xlabel(NAMES[kind])
+        panel.set_title("Share of the samples that is kept", loc="left", fontsize=10)
+    style.label_lines(panel, ends, styles)
     style.title(figure, heading, subtitle)
     return figure
 
 
 def shares_of(method: Method, kind: str):
-    """(places, shares) of all seeds together; None where no run says."""
+    """(places, shares) of all seeds together; None where no run says, or nothing was offered."""
     told = [run.summary["samples_kept"][kind] for run in method.runs if kind in run.summary.get("samples_kept", {})]
     if not told:
         return None
     kept, offered = (np.sum([one[name] for one in told], axis=0, dtype=float) for name in ("kept", "offered"))
+    if not offered.any():
+        return None
     places = told[0].get("longest", range(len(kept)))
     return np.array(places), np.divide(kept, offered, out=np.full(len(kept), np.nan), where=offered > 0)
 
 
-def draw_shares(panel, kind: str, shares: dict, styles: dict[str, dict]) -> None:
-    ends = {}
+def draw_lines(panel, shares: dict, styles: dict[str, dict]) -> dict[str, tuple[float, float]]:
+    """Where they end."""
     for name, (places, share) in shares.items():
-        panel.plot(places, share, **styles[name], marker="o" if len(places) <= 60 else "", markersize=4)
-        if np.isfinite(share).any():
-            last = np.flatnonzero(np.isfinite(share))[-1]
-            ends[name] = (places[last], share[last])
-    panel.set_ylim(top=max(1.0, panel.get_ylim()[1]) + 0.01)
-    panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    panel.set_xlabel(NAMES[kind])
-    panel.set_title("Share of the samples that is kept", loc="left", fontsize=10)
-    style.label_lines(panel, ends, styles)
+        panel.plot(places, share, **styles[name], marker="o", markersize=4)
+    return {name: style.last_point(*line) for name, line in shares.items()}
+
+
+def draw_dots(panel, shares: dict, styles: dict[str, dict]) -> dict[str, tuple[float, float]]:
+    """Where the last ones are. Classes have no order, which a line would claim; those of a class stand side by side."""
+    ends = {}
+    for number, (name, (places, share)) in enumerate(shares.items()):
+        beside = places + 0.6 * ((number + 0.5) / len(shares) - 0.5)
+        panel.plot(beside, share, color=styles[name]["color"], linestyle="none",
+                   marker=MARKERS[str(styles[name]["linestyle"])], markersize=4.5 if len(places) <= 20 else 3.5)
+        ends[name] = style.last_point(beside, share)
+    return ends

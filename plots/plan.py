@@ -11,7 +11,7 @@ from plots.traces import TRACE
 from plots.variation import as_words
 
 ARRIVALS = "arrivals.csv.gz"  # when gradients came, if a run has recorded it
-KINDS = ["sweep", "curves", "rounds", "measurements", "arrivals", "kept", "timeline"]
+KINDS = ["sweep", "curves", "rounds", "measurements", "arrivals", "kept", "lengths", "timeline"]
 
 
 @dataclass
@@ -42,8 +42,9 @@ def kinds_of(comparison: Comparison) -> list[str]:
     has_arrivals = any((run.directory / ARRIVALS).exists() for run in runs)
     is_measured = any((run.directory / MEASURED).exists() for run in runs)
     has_kept = any("samples_kept" in run.summary for run in runs)
+    has_lengths = any("test_loss" in run.summary.get("samples_kept", {}).get("by_length", {}) for run in runs)
     return (["curves"] * has_model + ["rounds"] + ["measurements"] * is_measured + ["arrivals"] * has_arrivals +
-            ["kept"] * has_kept + ["timeline"] * has_trace)
+            ["kept"] * has_kept + ["lengths"] * has_lengths + ["timeline"] * has_trace)
 
 
 def file_name(*parts: str) -> str:

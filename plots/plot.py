@@ -30,6 +30,7 @@ def draw_figures(plan: list[Planned], comparisons: list[Comparison], every_formu
     from plots.curves_figure import curves_figure
     from plots.fonts import use_fonts_for, without_font
     from plots.kept_figure import kept_figure
+    from plots.lengths_figure import lengths_figure
     from plots.measurements_figure import measurements_figure
     from plots.rounds_figure import rounds_figure
     from plots.style import line_styles
@@ -44,7 +45,7 @@ def draw_figures(plan: list[Planned], comparisons: list[Comparison], every_formu
     if missing := use_fonts_for("".join(texts(comparisons))):
         say(without_font(missing))
     draw = {"curves": curves_figure, "rounds": rounds_figure, "measurements": measurements_figure,
-            "arrivals": arrivals_figure, "kept": kept_figure,
+            "arrivals": arrivals_figure, "kept": kept_figure, "lengths": lengths_figure,
             "timeline": timeline_figure}
     for planned in followed(plan, "figures", FIGURES_PER_LINE):
         shown, looks = planned.shown, styles[planned.shown.experiment]

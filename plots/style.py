@@ -101,6 +101,12 @@ def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, di
                   fontweight="bold", clip_on=False)
 
 
+def last_point(x, y) -> tuple[float, float]:
+    """Of a line whose values may be missing here and there: at least one is there."""
+    last = np.flatnonzero(np.isfinite(y))[-1]
+    return x[last], y[last]
+
+
 def spread(heights: list[float], distance: float) -> list[float]:
     """Ascending heights in [0, 1] moved apart to at least `distance`, as little as a few sweeps find."""
     heights = list(heights)

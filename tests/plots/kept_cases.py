@@ -44,6 +44,28 @@ class KeptSamples(WithDirectory):
         _, classes = self.draw().axes
         np.testing.assert_allclose(classes.lines[0].get_ydata(), [0.75, np.nan])
 
+    def test_classes_have_no_order_and_no_line(self):
+        self.write("a", 1, kept([10, 8, 4], [9, 7]))
+        self.write("b", 1, kept([10, 8, 4], [9, 7]))
+        lengths, classes = self.draw().axes
+        self.assertNotEqual(lengths.lines[0].get_linestyle(), "None")
+        for number, dots in enumerate(classes.lines[:2]):
+            self.assertEqual(dots.get_linestyle(), "None")
+            self.assertNotEqual(dots.get_marker(), "None")
+            # Those of a class stand beside each other, and nearer to it than to the next one.
+            np.testing.assert_allclose(dots.get_xdata(), np.array([0, 1]) + (0.15 if number else -0.15))
+
+    def test_long_labels_touch_no_other_panel(self):
+        long = "DropCompute with a threshold that is found automatically, 40 workers"
+        self.write(long, 1, kept([10, 8, 4], [9, 7]))
+        figure = self.draw()
+        figure.canvas.draw()
+        texts = [text.get_window_extent() for axes in figure.axes for text in axes.texts]
+        self.assertEqual(len(texts), 1)
+        for axes in figure.axes:
+            self.assertGreater(texts[0].x0, axes.get_window_extent().x1)
+        self.assertLess(texts[0].x1, figure.bbox.x1)
+
     def test_without_lengths_there_is_one_panel_and_without_either_no_figure(self):
         self.write("a", 1, {"by_class": {"kept": [3, 4], "offered": [4, 4]}})
         self.assertEqual(len(self.draw().axes), 1)

@@ -1,0 +1,53 @@
+"""How well texts of each length are learned: the last models' test loss and accuracy by length."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from plots import style
+from plots.methods import Method
+
+HEIGHT, PANEL, BETWEEN = 4.9, 5.2, 0.85  # inches: of the figure, the width of a panel, and what lies between two
+LENGTHS = "length in tokens: the longest of each eighth of the training samples"
+TITLES = {"test_loss": "Test loss of the last model", "test_accuracy": "Test accuracy of the last model"}
+
+
+def lengths_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
+    """The figure, or None where no run has losses by length. `looks`: by label."""
+    styles = {method.name: looks[method.label] for method in methods}
+    panels = {quantity: lines for quantity in TITLES if (lines := {method.name: line for method in methods
+                                                                   if (line := means_of(method, quantity)) is not None})}
+    if not panels:
+        return None
+    width = 0.85 + len(panels) * (PANEL + BETWEEN) - BETWEEN + 0.5 + style.label_inches(styles)
+    figure = plt.figure(figsize=(width, HEIGHT))
+    for number, (quantity, lines) in enumerate(panels.items()):
+        left = 0.85 + number * (PANEL + BETWEEN)
+        panel = figure.add_axes([left / width, 0.14, PANEL / width, 1 - 1.2 / HEIGHT - 0.14])
+        for name, (places, values) in lines.items():
+            panel.plot(places, values, **styles[name], marker="o", markersize=4)
+        if quantity == "test_accuracy":
+            panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set_xlabel(LENGTHS)
+        panel.set_title(TITLES[quantity], loc="left", fontsize=10)
+    style.label_lines(panel, {name: style.last_point(*line) for name, line in lines.items()}, styles)
+    style.title(figure, heading, subtitle)
+    return figure
+
+
+def told_by_length(method: Method) -> list[dict]:
+    """What each of its runs says of lengths, where one does."""
+    return [kinds["by_length"] for run in method.runs if "by_length" in (kinds := run.summary.get("samples_kept", {}))]
+
+
+def means_of(method: Method, quantity: str):
+    """(longest, mean over the seeds that have test samples so long); None where no run has any."""
+    told = [(kinds["longest"], np.array(kinds[quantity], dtype=float)) for kinds in told_by_length(method)
+            if kinds.get(quantity)]
+    if not told or not any(np.isfinite(values).any() for _, values in told):
+        return None
+    values = np.array([of_seed for _, of_seed in told])
+    counts = np.isfinite(values).sum(axis=0)
+    sums = np.nansum(values, axis=0)
+    return np.array(told[0][0]), np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
