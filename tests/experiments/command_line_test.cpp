@@ -16,22 +16,6 @@ using testing::StartsWith;
 using Outcome = ProgramOutcome;
 using CommandLine = ProgramTest;
 
-// Virtual time alone: takes milliseconds.
-constexpr const char* time_only = R"(name = "time"
-[cluster]
-workers = 4
-micro_batch_s = 0.01
-[network]
-kind = "free"
-[training]
-model = "none"
-parameters = 10
-[budget]
-steps = 5
-[[methods]]
-algorithm = "sync-sgd"
-)";
-
 TEST_F(CommandLine, RunsAnExperimentAndEndsWithStatus0) {
   const Outcome run = syncopate("run " + write("e.toml", time_only) + " --results results --quiet");
   EXPECT_EQ(run.status, 0) << run.err;

@@ -17,21 +17,6 @@ using testing::Not;
 using Outcome = ProgramOutcome;
 using HostileInput = ProgramTest;
 
-constexpr const char* time_only = R"(name = "time"
-[cluster]
-workers = 4
-micro_batch_s = 0.01
-[network]
-kind = "free"
-[training]
-model = "none"
-parameters = 10
-[budget]
-steps = 5
-[[methods]]
-algorithm = "sync-sgd"
-)";
-
 const auto has_no_control = AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\a")));
 
 TEST_F(HostileInput, ControlCharactersOfLabelsNeverReachTheTerminal) {

@@ -21,21 +21,6 @@ using testing::Not;
 using Outcome = ProgramOutcome;
 using MemoryLimits = ProgramTest;
 
-constexpr const char* time_only = R"(name = "time"
-[cluster]
-workers = 4
-micro_batch_s = 0.01
-[network]
-kind = "free"
-[training]
-model = "none"
-parameters = 10
-[budget]
-steps = 5
-[[methods]]
-algorithm = "sync-sgd"
-)";
-
 // A limit on the process's memory stands for a machine that has no more.
 TEST_F(MemoryLimits, MemoryThatDoesNotSufficeIsSaid) {
   std::string trace = "worker,step,micro_batch,duration_s\n";

@@ -15,6 +15,22 @@
 
 namespace syncopate {
 
+// Virtual time alone: takes milliseconds.
+inline constexpr const char* time_only = R"(name = "time"
+[cluster]
+workers = 4
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "none"
+parameters = 10
+[budget]
+steps = 5
+[[methods]]
+algorithm = "sync-sgd"
+)";
+
 struct ProgramOutcome {
   int status = -1;
   std::string out;
