@@ -42,8 +42,18 @@ enum class MissedSums {
   newest,  // the newest, as from a single buffer; the others' steps are taken as done
 };
 
+// What goes along with a sum, to say of how many micro-batches it is.
+enum class Counted {
+  none,
+  micro_batches,  // one number
+  // One number per tensor, in runs without a model one in all: how many micro-batches it has gradients from, which
+  // differ where a deadline has cut some (Preempt::layer). The sum comes back weighted, so that divided by its
+  // micro_batches(), or by 1 if there are none, each tensor's part is the mean over those (or 0).
+  by_tensor,
+};
+
 struct SumOptions {
-  bool is_counted = false;                // one number more goes along: how many micro-batches the sum has
+  Counted counted = Counted::none;
   std::optional<std::int64_t> planned{};  // micro-batches of this worker's step: what is not in the sum was dropped;
                                           // none: M
   // Micro-batches of this worker whose normalisation statistics are in the sum; the number goes along. None: those
@@ -67,7 +77,8 @@ class Worker final : public Participant {
   void extend_budget(Step extra, bool stretch);
 
   // The next micro-batch's gradient (mean over its samples) at the own model; nothing if the
-  // deadline passes first. Micro-batches of a step are numbered 0, 1, ... anew after each step.
+  // deadline passes first, or, of Preempt::layer, a gradient that is cut(). Micro-batches of a step are numbered
+  // 0, 1, ... anew after each step.
   std::optional<Gradient> compute_gradient(const Deadline& deadline = {});
   // The same on other samples: those of another worker's part of the data, or of a step gone by. The time
   // it takes is that of the next micro-batch all the same.
@@ -167,6 +178,7 @@ class Worker final : public Participant {
   void ask_server_for_model(Here at);
   template <typename Slot>
   [[gnu::noinline]] Gradient compute_step_with_outages(const Slot& slot_of);
+  [[gnu::noinline]] void all_reduce_weighted(Gradient& gradient, const SumOptions& options, Here at);
   Contribution contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned = {});
   bool receive_whole_model(Here at);
   bool receive_slices(Here at);

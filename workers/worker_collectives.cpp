@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "workers/worker.hpp"
 
@@ -18,12 +19,24 @@ Contribution Worker::contribution_with(const Gradient& gradient, std::optional<s
 }
 
 void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here at) {
+  if (options.counted == Counted::by_tensor) return all_reduce_weighted(gradient, options, at);
   const Contribution contribution = contribution_with(gradient, options.planned);
   // Which the network carries; the sum knows how many it counts.
   auto count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
-  const std::span<double> counts(&count, options.is_counted || options.with_statistics ? 1 : 0);
+  const bool is_counted = options.counted != Counted::none || options.with_statistics;
+  const std::span<double> counts(&count, is_counted ? 1 : 0);
   agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at});
   if (options.with_statistics) context_.training.set_statistics(gradient, std::llround(count));
+  check_progress();
+  recovery_.reset();
+}
+
+// Apart, so that the usual sum has no more on the stacks of thousands of workers.
+void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, Here at) {
+  const Contribution contribution = contribution_with(gradient, options.planned);
+  std::vector<double> counts = context_.training.contributions(gradient);
+  agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at});
+  context_.training.weigh_tensors(gradient, counts);
   check_progress();
   recovery_.reset();
 }

@@ -64,6 +64,8 @@ class DropCompensation {
   virtual bool is_none() const { return false; }
   // Whether what a step drops is part of the next one.
   virtual bool carries_over() const { return false; }
+  // Whether what has been dropped is computed after all.
+  virtual bool computes_dropped() const { return carries_over(); }
 };
 
 // The same number of fresh micro-batches at every step.

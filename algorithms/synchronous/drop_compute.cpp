@@ -19,14 +19,14 @@ void DropCompute::run(Worker& worker) const {
     const Deadline deadline(later(worker.now(), tau), options_.preempt, options_.forward_share);
     step.begin(worker.now(), work.offered, work.offered_at_most, threshold->times_micro_batches());
     Gradient sum;
-    for (std::size_t m = 0; m < work.size(); ++m) {
+    for (std::size_t m = 0; m < work.size() && !sum.cut(); ++m) {
       const auto gradient = worker.compute_gradient(work[m], deadline);
       if (!gradient) break;
       sum += *gradient;
       step.add(worker, *gradient);
     }
     step.arrival = worker.now();
-    worker.all_reduce_sum(sum, {.is_counted = is_counted(), .planned = compensation->computed(step.ends.size())});
+    worker.all_reduce_sum(sum, {.counted = counted(), .planned = compensation->computed(step.ends.size())});
     const double drop_rate = tau < longest_duration ? options_.mean_drop_rate.value_or(threshold->drop_rate()) : 0;
     worker.descend(sum / divisor(worker, sum, work.offered, drop_rate), {.is_planned = work.usual});
     worker.publish();
@@ -184,8 +184,11 @@ using Normalisation = DropComputeOptions::Normalisation;
 Preempt read_preempt(Settings& settings) {
   return settings.choice(
       {"preempt",
-       "What becomes of a micro-batch under way: lost, finished, or finished if its backward pass has begun."},
-      {{"discard", Preempt::discard}, {"microbatch", Preempt::microbatch}, {"backward", Preempt::backward}},
+       "What becomes of a micro-batch under way: lost; finished; finished if in its backward pass; last layers kept."},
+      {{"discard", Preempt::discard},
+       {"microbatch", Preempt::microbatch},
+       {"backward", Preempt::backward},
+       {"layer", Preempt::layer}},
       Preempt::discard);
 }
 
@@ -207,6 +210,18 @@ void read_normalisation(Settings& settings, DropComputeOptions& options) {
     settings.fault("mean_drop_rate", "must be given: only an automatic threshold with preempt = \"discard\" knows it");
 }
 
+// What has no meaning where layers of a dropped micro-batch are kept.
+void check_cuts(Settings& settings, const DropComputeOptions& options) {
+  if (options.normalisation == Normalisation::mean_rate)
+    settings.fault("normalisation",
+                   "must be \"constant\" or \"computed\" with preempt = \"layer\": each tensor has a "
+                   "mean number of its own");
+  if (options.compensation->computes_dropped())
+    settings.fault("compensation",
+                   "must be \"none\", \"extra-steps\" or \"larger-batch\" with preempt = \"layer\": "
+                   "layers of what is computed again would count twice");
+}
+
 }  // namespace
 
 std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const AlgorithmContext& context) {
@@ -214,12 +229,13 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
   options.threshold = read_drop_threshold(settings, {.total_steps = context.total_steps});
   options.preempt = read_preempt(settings);
   options.forward_share = settings.number(
-      {"forward_share", "Share of a micro-batch's time that its forward pass takes, for preempt = \"backward\"."},
+      {"forward_share", "Share of a micro-batch's time that its forward pass takes, for \"backward\" and \"layer\"."},
       Range::between(0, 1), Stated(options.forward_share, "1/3"));
-  // A micro-batch that has begun finishes with preempt = "microbatch", and after its forward pass with "backward".
-  const double needed = options.preempt == Preempt::discard    ? 1
-                        : options.preempt == Preempt::backward ? options.forward_share
-                                                               : 0;
+  // A micro-batch that has begun finishes with preempt = "microbatch", and after its forward pass with "backward"; then
+  // something is left of it with "layer".
+  const double needed = options.preempt == Preempt::discard      ? 1
+                        : options.preempt == Preempt::microbatch ? 0
+                                                                 : options.forward_share;
   check_threshold(settings, options.threshold->begin()->current(), needed * context.shortest_micro_batch_s);
   read_normalisation(settings, options);
   options.compensation = read_drop_compensation(settings, {.micro_batches = context.micro_batches,
@@ -229,6 +245,7 @@ std::unique_ptr<Algorithm> make_drop_compute(Settings& settings, const Algorithm
   if (options.normalisation == Normalisation::mean_rate && !options.mean_drop_rate &&
       options.compensation->carries_over())
     settings.fault("mean_drop_rate", "must be given with compensation = \"carry-over\": what is carried is kept later");
+  if (options.preempt == Preempt::layer) check_cuts(settings, options);
   return std::make_unique<DropCompute>(std::move(options));
 }
 

@@ -1,14 +1,18 @@
 // DropCompute: stop accumulating micro-batches after tau seconds, then all-reduce what is there.
 // Source:  Giladi et al. 2023, "DropCompute", Algorithm 1.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: threshold_s (tau) in seconds.
-// Cost:    one all-reduce of P floats per step (one number more for normalisation = "computed"); at most M
-//          gradients per worker; what the threshold's rule and the compensation add.
+// Cost:    one all-reduce of P floats per step (one number more for normalisation = "computed", with preempt = "layer"
+//          one per tensor); at most M gradients per worker; what the threshold's rule and the compensation add.
 // Differs: preempt = "discard" (the paper: what is in flight is lost; default), "microbatch" or "backward" (the
-//          two reference codes: it finishes, or finishes once its backward pass began). normalisation =
-//          "constant" (paper and code: N x M, of a larger batch N x M'; default), "computed" or "mean-rate" (this
-//          project's own). Both reference codes drop nothing in their first steps; here a fixed threshold holds from
-//          the first one.
-// Checks:  threshold = inf equals synchronous SGD bit for bit; kept micro-batches by Eq. 5; each divisor.
+//          two reference codes: it finishes, or finishes once its backward pass began), or "layer" (the paper's future
+//          work: it stops, and the tensors count whose gradients exist; it is dropped all the same, see Preempt).
+//          normalisation = "constant" (paper and code: N x M, of a larger batch N x M'; default), "computed" or
+//          "mean-rate" (this project's own). With "layer", "constant" divides all tensors by N x M, so that each
+//          micro-batch that has not reached one is a zero there, and "computed" each tensor by the number of
+//          micro-batches of all workers that have reached it (by 1 where that is 0). Both reference codes drop nothing
+//          in their first steps; here a fixed threshold holds from the first one.
+// Checks:  threshold = inf equals synchronous SGD bit for bit; kept micro-batches by Eq. 5; each divisor; of a cut
+//          micro-batch exactly the last tensors.
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"
@@ -21,12 +25,12 @@ struct DropComputeOptions {
   // By what the sum of gradients is divided.
   enum class Normalisation {
     constant,   // N x M, of a larger batch N x M': a dropped micro-batch counts as zero
-    computed,   // how many there are
+    computed,   // how many there are, with Preempt::layer of each tensor
     mean_rate,  // how many there are on average, by the mean drop rate
   };
   std::shared_ptr<const DropThreshold> threshold{};
   Preempt preempt = Preempt::discard;
-  double forward_share = 1.0 / 3;  // of a micro-batch's duration; only for Preempt::backward
+  double forward_share = 1.0 / 3;  // of a micro-batch's duration; only for Preempt::backward and layer
   Normalisation normalisation = Normalisation::constant;
   std::optional<double> mean_drop_rate{};  // for mean_rate; none: what the threshold's rule expects
   std::shared_ptr<const DropCompensation> compensation = make_no_compensation();
@@ -47,7 +51,10 @@ class DropCompute : public Algorithm {
  private:
   using Normalisation = DropComputeOptions::Normalisation;
 
-  bool is_counted() const { return options_.normalisation == Normalisation::computed; }
+  Counted counted() const {
+    if (options_.normalisation != Normalisation::computed) return Counted::none;
+    return options_.preempt == Preempt::layer ? Counted::by_tensor : Counted::micro_batches;
+  }
   // By what the sum of all is divided, where each worker was offered so many micro-batches.
   double divisor(const Worker& worker, const Gradient& sum, int offered, double drop_rate) const;
 

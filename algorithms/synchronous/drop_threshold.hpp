@@ -37,8 +37,9 @@ struct TimedStep {
     offered_at_most = at_most;
     is_timed = timed;
   }
-  // The micro-batch computed last.
+  // The micro-batch computed last; one that a deadline has cut does not count.
   void add(const Worker& worker, const Gradient& gradient) {
+    if (gradient.cut()) return;
     ends.push_back(worker.now());
     if (is_timed) times.push_back(worker.micro_batch_time(gradient));
   }

@@ -68,6 +68,7 @@ class RecomputationCompensation final : public DropCompensation {
   std::unique_ptr<Course> begin(Worker& worker) const override {
     return std::make_unique<Recomputation>(worker, every_steps_);
   }
+  bool computes_dropped() const override { return true; }
 
  private:
   Step every_steps_;

@@ -24,7 +24,7 @@ std::shared_ptr<const DelayProcess> slow_third_worker() {
 TEST(DropCompute, WithoutThresholdEqualsSynchronousSgdBitForBit) {
   SimulatedRun setup{.micro_batches = 3, .momentum = 0.9, .budget = {.steps = 20}, .delays = {slow_third_worker()}};
   const auto expected = setup.run(SyncSgd());
-  for (const Preempt preempt : {Preempt::discard, Preempt::microbatch, Preempt::backward}) {
+  for (const Preempt preempt : {Preempt::discard, Preempt::microbatch, Preempt::backward, Preempt::layer}) {
     const auto outcome = setup.run(DropCompute(infinite, preempt, 1.0 / 3));
     EXPECT_EQ(outcome.parameters, expected.parameters);
     EXPECT_EQ(outcome.log, expected.log);
@@ -275,13 +275,13 @@ TEST(DropComputeSettings, TheMeanRateIsGivenOrExpectedByTheThreshold) {
 }
 
 // Where the shortest micro-batch takes 0.4 s a threshold of 0.4 s can be met; where it need only finish its forward
-// pass, of a quarter, one of 0.1 s; where it finishes once it has begun, any.
+// pass, of a quarter, for something of it to count, one of 0.1 s; where it finishes once it has begun, any.
 TEST(DropComputeSettings, AThresholdThatNoMicroBatchCanMeetIsAFault) {
   struct Case {
     const char* preempt;
     double least_s;
   };
-  for (const Case& tried : {Case{"discard", 0.4}, {"backward", 0.1}, {"microbatch", 1e-6}}) {
+  for (const Case& tried : {Case{"discard", 0.4}, {"backward", 0.1}, {"layer", 0.1}, {"microbatch", 1e-6}}) {
     const std::string preempt = tried.preempt;
     const double least_s = tried.least_s;
     const auto faults = [&](double threshold_s, const char* form) {

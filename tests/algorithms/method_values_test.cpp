@@ -119,6 +119,12 @@ TEST(MethodValues, OfDropComputeArriveAsWritten) {
                                       .forward_share = 0.75,
                                       .normalisation = Options::Normalisation::mean_rate,
                                       .mean_drop_rate = 0.25}));
+  expect_same_run(
+      drop_compute + "threshold_s = 3.5\npreempt = \"layer\"\nforward_share = 0.25\nnormalisation = \"computed\"",
+      DropCompute(Options{.threshold = make_fixed_threshold(from_seconds(3.5)),
+                          .preempt = Preempt::layer,
+                          .forward_share = 0.25,
+                          .normalisation = Options::Normalisation::computed}));
   expect_same_run(drop_compute + "threshold_s = 3.5\ncompensation = \"larger-batch\"\nredundancy = 0.5",
                   DropCompute(Options{.threshold = make_fixed_threshold(from_seconds(3.5)),
                                       .compensation = make_larger_batch(0.5)}));

@@ -333,6 +333,7 @@ TEST(PredictionParts, ThereIsNoFormulaForOtherWaysToDrop) {
   EXPECT_FALSE(setting.predict(dropping(Preempt::discard, make_no_compensation())).empty());
   const DropCompute others[] = {dropping(Preempt::microbatch, make_no_compensation()),
                                 dropping(Preempt::backward, make_no_compensation()),
+                                dropping(Preempt::layer, make_no_compensation()),
                                 dropping(Preempt::discard, make_extra_steps(0.1, ExtraStepsSchedule::kept)),
                                 dropping(Preempt::discard, make_larger_batch(0.5)),
                                 dropping(Preempt::discard, make_recomputation(10)),

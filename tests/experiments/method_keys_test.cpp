@@ -45,7 +45,7 @@ const std::vector<KeyCase> synchronous = {
      {"methods.0.algorithm='decentralized-sgd'", "methods.0.label='another'", "methods.0.training.clip_norm=0.1"}},
     {{method("'dropcompute',threshold_s=0.05")},
      {"methods.0.threshold_s=0.04", "methods.0.preempt='microbatch'", "methods.0.preempt='backward'",
-      "methods.0.normalisation='computed'", "methods.0.compensation='extra-steps'",
+      "methods.0.preempt='layer'", "methods.0.normalisation='computed'", "methods.0.compensation='extra-steps'",
       "methods.0.compensation='recompute'", "methods.0.compensation='carry-over'"}},
     {{method("'dropcompute',threshold_s=0.05,preempt='backward',forward_share=0.3")}, {"methods.0.forward_share=0.9"}},
     {{method("'dropcompute',threshold_s=0.05,normalisation='mean-rate',mean_drop_rate=0.2")},

@@ -31,6 +31,10 @@ const std::vector<Case> cases = {
     {Preempt::discard, 2 * second + 1, 2, 2 * second + 1, 1},
     {Preempt::discard, 2 * second, 1, 2 * second, second},
     {Preempt::discard, 2 * second - 1, 1, 2 * second - 1, second - 1},
+    // The same: layer keeps what ends at it.
+    {Preempt::layer, 2 * second + 1, 2, 2 * second + 1, 1},
+    {Preempt::layer, 2 * second, 2, 2 * second, 0},
+    {Preempt::layer, 2 * second - 1, 1, 2 * second - 1, second - 1},
     // The third begins before, at, and after it.
     {Preempt::microbatch, 2 * second + 1, 3, 3 * second, 0},
     {Preempt::microbatch, 2 * second, 3, 3 * second, 0},

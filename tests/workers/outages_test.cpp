@@ -206,6 +206,14 @@ TEST(Outages, DoNotStopWhatADeadlineLetsFinish) {
   EXPECT_FALSE(end_of(Preempt::discard, 50).kept);
   EXPECT_EQ(ns(end_of(Preempt::discard, 50).end), 60);
   EXPECT_EQ(end_of(Preempt::discard, 50).worked, Duration{40});
+  EXPECT_EQ(end_of(Preempt::discard, 50).backward, 0);
+  // The backward pass takes 60, of which 10 come before the outage.
+  EXPECT_FALSE(end_of(Preempt::layer, 50).kept);
+  EXPECT_EQ(ns(end_of(Preempt::layer, 50).end), 60);
+  EXPECT_EQ(end_of(Preempt::layer, 50).backward, 10.0 / 60);
+  EXPECT_EQ(end_of(Preempt::layer, 20).backward, 0);
+  EXPECT_EQ(end_of(Preempt::layer, 80).backward, 30.0 / 60);
+  EXPECT_TRUE(end_of(Preempt::layer, 110).kept);
 }
 
 TEST(Outages, AMicroBatchThatNeverEndsMeetsThemOnlyUntilItsDeadline) {

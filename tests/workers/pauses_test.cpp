@@ -54,7 +54,7 @@ TEST(Pauses, ASleepHidesTrailingWorkThatIsShorter) {
 TEST(Pauses, ADeadlineCutsASleepButNotTrailingWork) {
   // Worker 1 is awake at 2.5 s with one micro-batch; worker 0 has finished its second at 2.4 s, which trails on.
   const auto drop = [](Preempt preempt) { return DropCompute(from_seconds(2.5), preempt, 0.5); };
-  for (const Preempt preempt : {Preempt::discard, Preempt::microbatch, Preempt::backward}) {
+  for (const Preempt preempt : {Preempt::discard, Preempt::microbatch, Preempt::backward, Preempt::layer}) {
     EXPECT_THAT(log_of(sleepers(0), drop(preempt)),
                 ElementsAre("step 1 at 3.000 s: kept 3, dropped 3", "step 2 at 6.000 s: kept 3, dropped 3"));
     EXPECT_THAT(log_of(sleepers(0.25), drop(preempt)),
@@ -65,6 +65,7 @@ TEST(Pauses, ADeadlineCutsASleepButNotTrailingWork) {
     return log_of(sleepers(0, 1), DropCompute(from_seconds(threshold_s), preempt, 0.5)).front();
   };
   EXPECT_EQ(first(Preempt::discard, 2.2), "step 1 at 2.700 s: kept 2, dropped 4");
+  EXPECT_EQ(first(Preempt::layer, 2.2), "step 1 at 2.700 s: kept 2, dropped 4");
   EXPECT_EQ(first(Preempt::microbatch, 2.2), "step 1 at 2.900 s: kept 3, dropped 3");
   EXPECT_EQ(first(Preempt::backward, 2.2), "step 1 at 2.900 s: kept 3, dropped 3");
   EXPECT_EQ(first(Preempt::backward, 1.8), "step 1 at 2.400 s: kept 2, dropped 4");

@@ -37,7 +37,8 @@ void check(const OutageEntry& entry) {
 // or its backward pass, has begun.
 MicroBatchEnd end_of_rest(Time at, Duration duration, Duration worked, const Deadline& deadline) {
   const Duration rest = duration - worked;
-  if (deadline.preempt == Preempt::discard || worked == Duration{}) return end_of_micro_batch(at, rest, deadline);
+  const bool stops = deadline.preempt == Preempt::discard || deadline.preempt == Preempt::layer;
+  if (stops || worked == Duration{}) return end_of_micro_batch(at, rest, deadline);
   const bool is_forward = deadline.preempt == Preempt::backward && worked < forward_pass(duration, deadline);
   if (!is_forward) return {later(at, rest), true};
   if (at > deadline.at) return {at, false};
@@ -160,7 +161,9 @@ Passage pass(const WorkerOutages* outages, Time start, Duration duration, const 
     const bool is_through = end.at <= outage.begin;
     go_on_until(is_through ? end.at : outage.begin, false);
     passage.kept = is_through && end.kept;
-    if (is_through) return passage;
+    if (!is_through) continue;
+    if (!passage.kept) passage.backward = backward_share(passage.worked, duration, deadline);
+    return passage;
   }
 }
 

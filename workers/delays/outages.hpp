@@ -11,7 +11,8 @@
 // outage's end; what has passed before stays wait, and one that has ended by then has had no effect: what a worker
 // has handed over before is not lost, and what it gets then is up to date.
 // A deadline that has passed when an outage ends stops the micro-batch there (one that Preempt::microbatch lets
-// finish, or whose backward pass Preempt::backward does, goes on then); a message that would end it waits as long.
+// finish, or whose backward pass Preempt::backward does, goes on then; what Preempt::layer has of one is what was done
+// before the outage, if that kept the state); a message that would end it waits as long.
 #pragma once
 
 #include <cstdint>
@@ -104,6 +105,7 @@ struct Passage {
   Time end{};
   bool kept = false;
   bool lost_state = false;  // an outage took it; the worker is up again at the end
+  double backward = 0;      // else, if it is not kept: what counts of its backward pass (see backward_share)
 };
 // `outages` may be null. A micro-batch that never ends meets none, unless a deadline ends it. Throws RunFailure where
 // it meets most_met of them.

@@ -86,7 +86,8 @@ Network& Network::lay_out() {
 std::vector<ParameterTensor> Network::tensors() const {
   std::vector<ParameterTensor> tensors;
   for (const auto p : flat_order_)
-    tensors.push_back({.name = parameters_[p].name, .offset = parameters_[p].offset, .size = parameters_[p].size});
+    tensors.push_back(
+        {.name = parameters_[p].name, .offset = parameters_[p].offset, .size = parameters_[p].size, .place = p});
   return tensors;
 }
 

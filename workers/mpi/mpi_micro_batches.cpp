@@ -26,13 +26,16 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   else
     drawn = stage_.options.compute_time.added(stage_.self, slot.step, static_cast<std::uint32_t>(slot.index));
 
-  // Work that will certainly be lost is slept through, not computed: the time is the same.
+  // Work that will certainly be lost is slept through, not computed: the time is the same. Of what takes longer than
+  // what is drawn no more can be left.
   Passage passage = pass(start, drawn, deadline);
   const bool is_endless = stage_.options.servers == 0 && passage.worked >= longest_duration;
-  const bool certain = emulates || deadline.preempt == Preempt::discard;
+  const bool stops = deadline.preempt == Preempt::discard || deadline.preempt == Preempt::layer;
+  const bool certain = emulates || stops;
   Duration injected{};
   std::shared_ptr<GradientSum> sum;
-  if ((passage.kept || !certain) && !passage.lost_state && !is_endless && !stage_.servers_are_gone()) {
+  const bool is_used = passage.kept || passage.backward > 0;
+  if ((is_used || !certain) && !passage.lost_state && !is_endless && !stage_.servers_are_gone()) {
     sum = evaluate(at, samples);
     const Duration measured = stage_.clock.now() - start;
     const double factor = stage_.options.compute_time.factor(stage_.self);
@@ -54,7 +57,7 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   if (is_endless) sleep_for_ever();  // nobody is left who could send
   const Duration spent = book_passage(slot, passage, passage.kept);
   has_lost_state_ = passage.lost_state;
-  if (!passage.kept) return std::nullopt;
+  if (!passage.kept) return stage_.options.training.cut_gradient(std::move(sum), passage.backward);
   stage_.clock.book().compute(1, spent);
   const bool is_through = passage.end <= stage_.clock.booked();  // not cut short by the servers' end
   if (is_through && stage_.options.record && stage_.options.record->durations) record_duration(slot, spent, injected);

@@ -41,7 +41,8 @@ std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at
   if (each_is_seen_) pauses_.end(rank);
   SimulatedParticipant& participant = stage_[rank];
   Book& book = participant.book;
-  const MicroBatchEnd end = end_of_micro_batch(book.now(), duration_of(slot, samples), deadline);
+  const Duration duration = duration_of(slot, samples);
+  const MicroBatchEnd end = end_of_micro_batch(book.now(), duration, deadline);
   stage_.check_clock(rank, end.at);
   const Duration spent = end.at - book.now();
   const bool ends = spent < longest_duration;
@@ -51,7 +52,7 @@ std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at
     participant.lost = true;
     Stage::suspend(participant, {"a micro-batch that never ends", SourceLine::current()});
   }
-  if (!end.kept) return std::nullopt;
+  if (!end.kept) return cut(at, samples, backward_share(spent, duration, deadline));
   book.compute(1, spent);
   if (each_is_seen_) {
     stage_.record_duration(rank, slot, spent);
@@ -135,7 +136,7 @@ std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePt
   }
   progress.has_lost_state = passage.lost_state;
   stage_.poll_interrupt();
-  if (!passage.kept) return std::nullopt;
+  if (!passage.kept) return cut(at, samples, passage.backward);
   book.compute(1, passage.worked);
   stage_.record_duration(rank, slot, passage.worked);
   return Gradient(at, samples, passage.worked);

@@ -39,6 +39,11 @@ class MicroBatches {
     if (!follows_samples_ || slot == samples) return durations_.of(slot);
     return stage_.options.compute_time.duration(slot, samples);
   }
+  // What is left of a micro-batch that is not kept, with this share of its backward pass done.
+  std::optional<Gradient> cut(const ModelStatePtr& at, const MicroBatch& samples, double backward_share) const {
+    if (backward_share <= 0) return std::nullopt;
+    return stage_.options.training.cut_gradient(at, samples, backward_share);
+  }
   Passage wait_for_message(Rank rank, const Passage& planned);
   void wait_until(Rank rank, Time until, bool interruptible);
 

@@ -18,7 +18,7 @@ Gradient::Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches,
     : micro_batches_(micro_batches), compute_time_(compute_time) {
   if (!sum) return;
   if (sum->wide) use_double_precision();
-  terms_.push_back({.at = nullptr, .micro_batches = {}, .sum = std::move(sum), .scale = 1});
+  terms_.push_back({.at = nullptr, .micro_batches = {}, .sum = std::move(sum), .scale = 1, .layers = {}});
 }
 
 void Gradient::join(std::vector<Term>&& terms) {
@@ -28,7 +28,8 @@ void Gradient::join(std::vector<Term>&& terms) {
   }
   for (Term& term : terms) {
     // The usual case, micro-batches of one worker at one model, stays one term.
-    if (term.at && terms_.back().at == term.at && terms_.back().scale == term.scale) {
+    const Term& last = terms_.back();
+    if (term.at && last.at == term.at && last.scale == term.scale && last.layers == term.layers) {
       auto& list = terms_.back().micro_batches;
       list.insert(list.end(), term.micro_batches.begin(), term.micro_batches.end());
     } else {

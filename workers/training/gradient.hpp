@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "workers/training/last_layers.hpp"
 #include "workers/training/model_state.hpp"
 #include "workers/training/objective.hpp"
 #include "workers/units/units.hpp"
@@ -23,7 +24,8 @@ class Gradient {
     ModelStatePtr at;  // with micro_batches, or null with `sum`
     std::vector<MicroBatch> micro_batches;
     std::shared_ptr<GradientSum> sum;
-    double scale = 1;  // 0: statistics alone
+    double scale = 1;     // 0: statistics alone
+    LastLayers layers{};  // of the micro-batches' gradients; not all: they count for nothing else
   };
 
   Gradient() = default;
@@ -33,11 +35,19 @@ class Gradient {
   Gradient(const ModelStatePtr& at, const MicroBatch& micro_batch, Duration compute_time)
       : micro_batches_(1), compute_time_(compute_time) {
     // Time-only runs count micro-batches and carry nothing: this is their inner loop.
-    if (at) terms_.push_back({.at = at, .micro_batches = {micro_batch}, .sum = nullptr, .scale = 1});
+    if (at) terms_.push_back({.at = at, .micro_batches = {micro_batch}, .sum = nullptr, .scale = 1, .layers = {}});
   }
 
   // The same for `count` micro-batches of a step, numbered from first.index; compute_time of all.
   Gradient(const ModelStatePtr& at, const MicroBatch& first, int count, Duration compute_time);
+
+  // What a deadline has left of one micro-batch (Preempt::layer): it counts as none.
+  static Gradient of_layers(const ModelStatePtr& at, const MicroBatch& micro_batch, const LastLayers& layers) {
+    Gradient gradient;
+    gradient.terms_.push_back({.at = at, .micro_batches = {micro_batch}, .sum = nullptr, .scale = 1, .layers = layers});
+    gradient.mark_cut();
+    return gradient;
+  }
 
   // A sum that is already shared, such as the result of an all-reduce; wide if the sum is.
   Gradient(std::shared_ptr<GradientSum> sum, std::int64_t micro_batches, Duration compute_time = {});
@@ -58,6 +68,10 @@ class Gradient {
   // Whether it has been summed over the workers, so that its micro-batches are counted already.
   void mark_reduced() { marks_ |= is_reduced; }
   bool reduced() const { return (marks_ & is_reduced) != 0; }
+
+  // Whether something in it is what a deadline has left of a micro-batch.
+  bool cut() const { return (marks_ & is_cut) != 0; }
+  void mark_cut() { marks_ |= is_cut; }
 
   Gradient& operator+=(const Gradient& other) {
     count(other);
@@ -84,7 +98,7 @@ class Gradient {
   const std::vector<Term>& terms() const { return terms_; }
 
  private:
-  static constexpr unsigned is_wide = 1, is_reduced = 2;
+  static constexpr unsigned is_wide = 1, is_reduced = 2, is_cut = 4;
 
   void count(const Gradient& other) {
     micro_batches_ += other.micro_batches_;

@@ -15,26 +15,29 @@ namespace {
 struct Group {
   ModelStatePtr at;
   double scale;
+  LastLayers layers;
   std::vector<MicroBatch> micro_batches;
 };
 
-// Micro-batches of one model and weight together, each group sorted, the groups by their first
-// micro-batch: never by address, which differs from run to run.
+// Micro-batches of one model and weight, of which as much is left, together, each group sorted, the groups by their
+// first micro-batch: never by address, which differs from run to run. What has been cut comes last.
 std::vector<Group> group(std::span<const Gradient::Term> terms) {
   std::vector<Group> groups;
   // A gradient depends on parameters and buffers alone: models that workers adopted differ in the rest.
-  std::map<std::tuple<const Cell*, const Cell*, double>, std::size_t> place;
+  std::map<std::tuple<const Cell*, const Cell*, double, LastLayers>, std::size_t> place;
   for (const Gradient::Term& term : terms) {
     if (!term.at) continue;
     const auto [found, is_new] =
-        place.try_emplace({term.at->parameters.get(), term.at->buffers.get(), term.scale}, groups.size());
-    if (is_new) groups.push_back({term.at, term.scale, {}});
+        place.try_emplace({term.at->parameters.get(), term.at->buffers.get(), term.scale, term.layers}, groups.size());
+    if (is_new) groups.push_back({term.at, term.scale, term.layers, {}});
     auto& list = groups[found->second].micro_batches;
     list.insert(list.end(), term.micro_batches.begin(), term.micro_batches.end());
   }
   for (Group& g : groups) std::sort(g.micro_batches.begin(), g.micro_batches.end());
   std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
-    return std::tie(a.micro_batches.front(), a.scale) < std::tie(b.micro_batches.front(), b.scale);
+    const bool a_is_cut = !a.layers.are_all(), b_is_cut = !b.layers.are_all();
+    return std::tie(a_is_cut, a.micro_batches.front(), a.scale, a.layers) <
+           std::tie(b_is_cut, b.micro_batches.front(), b.scale, b.layers);
   });
   return groups;
 }
@@ -44,7 +47,7 @@ std::vector<Group> group(std::span<const Gradient::Term> terms) {
 void append_micro_batches(const GradientSum& sum, std::vector<MicroBatch>& out) {
   out.insert(out.end(), sum.carried.begin(), sum.carried.end());
   for (const GradientSum::Chunk& chunk : sum.chunks) {
-    if (chunk.scale == 0) continue;
+    if (chunk.scale == 0 || !chunk.layers.are_all()) continue;
     out.insert(out.end(), chunk.micro_batches.begin(), chunk.micro_batches.end());
     if (chunk.nested) append_micro_batches(*chunk.nested, out);
   }
@@ -52,7 +55,7 @@ void append_micro_batches(const GradientSum& sum, std::vector<MicroBatch>& out) 
 
 void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out) {
   for (const Gradient::Term& term : gradient.terms()) {
-    if (term.scale == 0) continue;
+    if (term.scale == 0 || !term.layers.are_all()) continue;
     out.insert(out.end(), term.micro_batches.begin(), term.micro_batches.end());
     if (term.sum) append_micro_batches(*term.sum, out);
   }
@@ -85,14 +88,36 @@ std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& 
     for (std::int64_t i = 0; i < pieces; ++i) {
       const auto begin = group.micro_batches.begin() + count * i / pieces;
       const auto end = group.micro_batches.begin() + count * (i + 1) / pieces;
-      sum->chunks.push_back(
-          {.at = group.at, .micro_batches = {begin, end}, .scale = group.scale, .nested = {}, .result = {}});
+      sum->chunks.push_back({.at = group.at,
+                             .micro_batches = {begin, end},
+                             .scale = group.scale,
+                             .layers = group.layers,
+                             .nested = {},
+                             .result = {}});
     }
   }
   for (const Gradient::Term& term : terms)
     if (term.sum)
-      sum->chunks.push_back({.at = {}, .micro_batches = {}, .scale = term.scale, .nested = term.sum, .result = {}});
+      sum->chunks.push_back(
+          {.at = {}, .micro_batches = {}, .scale = term.scale, .layers = {}, .nested = term.sum, .result = {}});
   return sum;
+}
+
+namespace {
+
+void cut_chunk(GradientSum::Chunk& chunk, const Objective& objective) {
+  leave_layers(chunk.result.segments, chunk.layers, objective.weights());
+  chunk.result.buffers_sum.clear();
+}
+
+}  // namespace
+
+void cut_sum(GradientSum& sum, const LastLayers& layers, const Objective& objective) {
+  sum.micro_batches = 0;
+  for (auto& chunk : sum.chunks) {
+    chunk.layers = layers;
+    cut_chunk(chunk, objective);
+  }
 }
 
 void evaluate_chunk(GradientSum::Chunk& chunk, const Objective& objective) {
@@ -106,6 +131,7 @@ void evaluate_chunk(GradientSum::Chunk& chunk, const Objective& objective) {
   chunk.result = objective.gradient(state.parameters->value.data(),
                                     state.buffers ? state.buffers->value.data() : nullptr, chunk.micro_batches);
   if (is_for_statistics) chunk.result.segments.clear();
+  if (!chunk.layers.are_all()) cut_chunk(chunk, objective);
   chunk.at = nullptr;
 }
 
@@ -148,15 +174,38 @@ void add_partial(const PartialGradient& partial, double factor, std::size_t begi
 }
 
 template <typename Real>
-void add_block(const GradientSum& sum, double factor, std::size_t begin, std::span<Real> out, bool& first) {
+void add_block(const GradientSum& sum, double factor, std::size_t begin, std::span<Real> out, bool& first);
+
+template <typename Real>
+void add_chunks(const GradientSum& sum, double factor, std::size_t begin, std::span<Real> out, bool& first) {
   for (const auto& chunk : sum.chunks) {
     if (chunk.nested) {
       add_block(*chunk.nested, factor * chunk.scale, begin, out, first);
     } else if (!chunk.result.segments.empty()) {
+      if (first && !chunk.layers.are_all()) {  // which has gaps
+        std::fill(out.begin(), out.end(), Real{0});
+        first = false;
+      }
       add_partial(chunk.result, factor * chunk.scale, begin, out, first);
       first = false;
     }
   }
+}
+
+template <typename Real>
+void add_block(const GradientSum& sum, double factor, std::size_t begin, std::span<Real> out, bool& first) {
+  if (sum.factors.empty()) return add_chunks(sum, factor, begin, out, first);
+  std::size_t at = begin;
+  for (const auto& [end, of_range] : sum.factors) {
+    if (end <= at) continue;
+    const auto range = out.subspan(at - begin, std::min(end, begin + out.size()) - at);
+    bool is_first = first;
+    add_chunks(sum, factor * of_range, at, range, is_first);
+    if (is_first) std::fill(range.begin(), range.end(), Real{0});
+    at += range.size();
+    if (at == begin + out.size()) break;
+  }
+  first = false;
 }
 
 template <typename Real>
@@ -200,6 +249,7 @@ void write_wide_block(const GradientSum& sum, double scale, std::size_t begin, s
 LossSum loss_of(const GradientSum& sum) {
   LossSum total;
   for (const auto& chunk : sum.chunks) {
+    if (!chunk.layers.are_all()) continue;
     const LossSum part = chunk.nested
                              ? loss_of(*chunk.nested)
                              : LossSum{chunk.result.loss_sum, static_cast<std::int64_t>(chunk.micro_batches.size())};

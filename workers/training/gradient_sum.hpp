@@ -22,8 +22,15 @@ struct GradientSum {
     ModelStatePtr at;  // released once evaluated
     std::vector<MicroBatch> micro_batches;
     double scale = 1;
+    LastLayers layers{};                  // not all: neither losses nor buffers count
     std::shared_ptr<GradientSum> nested;  // instead of micro-batches: another sum, times scale
     PartialGradient result;
+  };
+
+  // Elements up to `end` are times `factor`.
+  struct Factor {
+    std::size_t end;
+    double factor;
   };
 
   // Which optimizer step this sum was used for, so that equal inputs give the same state.
@@ -37,6 +44,7 @@ struct GradientSum {
 
   std::vector<Chunk> chunks;
   std::vector<MicroBatch> carried;           // what is known to be in chunks that are values alone
+  std::vector<Factor> factors;               // one after another up to P; empty: all are 1
   std::vector<std::shared_ptr<Task>> tasks;  // one per chunk once submitted
   bool submitted = false;
   bool is_told = false;            // to whoever wants to know which micro-batches are kept
@@ -60,6 +68,9 @@ void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out
 std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples);
 
 void evaluate_chunk(GradientSum::Chunk& chunk, const Objective& objective);
+
+// Leaves of an evaluated sum what a deadline leaves of its micro-batches.
+void cut_sum(GradientSum& sum, const LastLayers& layers, const Objective& objective);
 
 // Submits the evaluation of all chunks, once.
 void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,

@@ -36,7 +36,7 @@ struct GradientSegment {
 };
 
 struct PartialGradient {
-  // Cover [0, P) in ascending order of offset, without gaps.
+  // Cover [0, P) in ascending order of offset, without gaps, unless layers have been taken away (last_layers.hpp).
   std::vector<GradientSegment> segments;
   double loss_sum = 0;             // sum over micro-batches of the mean loss of each
   std::vector<float> buffers_sum;  // sum over micro-batches of the BatchNorm buffers after each; (buffers(),)
@@ -56,6 +56,7 @@ struct ParameterTensor {
   std::string name;  // as the model calls it: "convolution1.weight"
   std::size_t offset = 0;
   std::size_t size = 0;
+  std::size_t place = 0;  // among all, in the order in which the model uses them; equal ones: that of the offsets
 };
 
 // Thread-safety: all member functions are const and may be called from several threads at once;
@@ -68,7 +69,8 @@ class Objective {
   // others (biases, normalisation), so that weight decay applies to one contiguous range.
   virtual std::size_t parameters() const = 0;
   virtual std::size_t weights() const = 0;  // length of the first range, at most P
-  // By ascending offset, without gaps; none straddles the two ranges. By default each range is one.
+  // By ascending offset, without gaps; none straddles the two ranges, within each of which places ascend too. By
+  // default each range is one.
   virtual std::vector<ParameterTensor> tensors() const;
   virtual std::size_t buffers() const { return 0; }  // floats of normalisation statistics
 

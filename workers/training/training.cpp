@@ -15,6 +15,7 @@ Training::Training(std::shared_ptr<const Objective> objective, std::shared_ptr<c
     : objective_(std::move(objective)), optimizer_(std::move(optimizer)), options_(options), executor_(executor) {
   if (objective_ && optimizer_)
     stretches_ = std::make_shared<const std::vector<Stretch>>(stretches_of(*objective_, *optimizer_));
+  if (objective_) backward_order_.emplace(*objective_);
 }
 
 Bytes Training::parameter_bytes() const {
@@ -64,7 +65,7 @@ void Training::tell_kept(GradientSum& sum) const {
   if (std::exchange(sum.is_told, true)) return;
   for (const MicroBatch& micro_batch : sum.carried) options_.on_kept(micro_batch);
   for (const GradientSum::Chunk& chunk : sum.chunks) {
-    if (chunk.scale == 0) continue;
+    if (chunk.scale == 0 || !chunk.layers.are_all()) continue;
     for (const MicroBatch& micro_batch : chunk.micro_batches) options_.on_kept(micro_batch);
     if (chunk.nested) tell_kept(*chunk.nested);
   }

@@ -14,6 +14,7 @@
 
 #include "workers/training/executor.hpp"
 #include "workers/training/gradient.hpp"
+#include "workers/training/last_layers.hpp"
 #include "workers/training/memo.hpp"
 #include "workers/training/model_state.hpp"
 #include "workers/training/objective.hpp"
@@ -103,6 +104,17 @@ class Training {
 
   // A sum whose evaluation all holders share. Order of summation: by model, then (worker, step, micro-batch).
   Gradient share(const Gradient& gradient);
+
+  // What a deadline leaves of a micro-batch when so much of its backward pass is done: the promise of it, or of a sum
+  // that has been evaluated and is not shared. Nothing: no tensor's gradient exists, or nothing is computed.
+  std::optional<Gradient> cut_gradient(const ModelStatePtr& at, const MicroBatch& micro_batch,
+                                       double backward_share) const;
+  std::optional<Gradient> cut_gradient(std::shared_ptr<GradientSum> evaluated, double backward_share) const;
+  // How many micro-batches the gradient of each tensor has come from, tensors in the order of the flat vector; without
+  // an objective one number, how many there are. And what they make of a shared sum: see Counted::by_tensor. The first
+  // who says it does it for all who share the sum.
+  std::vector<double> contributions(const Gradient& gradient) const;
+  void weigh_tensors(const Gradient& shared, std::span<const double> contributions) const;
 
   // The mean of the parameters; one new state per old one, the same object where all is equal.
   // weights: one per state, divided by their sum here; empty, or all the same: equal.
@@ -196,6 +208,7 @@ class Training {
   std::shared_ptr<const Objective> objective_;
   std::shared_ptr<const Optimizer> optimizer_;
   std::shared_ptr<const std::vector<Stretch>> stretches_;  // null in time-only runs
+  std::optional<BackwardOrder> backward_order_;            // likewise none
   Options options_;
   Executor& executor_;
   Bytes declared_bytes_{};

@@ -50,14 +50,15 @@ std::vector<Gradient::Term> merge_weights(std::span<const Gradient::Term> terms)
   std::vector<Gradient::Term> merged;
   std::vector<std::vector<double>> weights;
   // As in a narrow sum: models with the same parameters and buffers are one.
-  std::map<std::tuple<const Cell*, const Cell*, MicroBatch>, std::size_t> place;
+  std::map<std::tuple<const Cell*, const Cell*, LastLayers, MicroBatch>, std::size_t> place;
   for (const Gradient::Term& term : terms) {
     if (!term.at) continue;
     for (const MicroBatch& micro_batch : term.micro_batches) {
-      const auto [found, is_new] =
-          place.try_emplace({term.at->parameters.get(), term.at->buffers.get(), micro_batch}, merged.size());
+      const auto [found, is_new] = place.try_emplace(
+          {term.at->parameters.get(), term.at->buffers.get(), term.layers, micro_batch}, merged.size());
       if (is_new) {
-        merged.push_back({.at = term.at, .micro_batches = {micro_batch}, .sum = nullptr, .scale = 0});
+        merged.push_back(
+            {.at = term.at, .micro_batches = {micro_batch}, .sum = nullptr, .scale = 0, .layers = term.layers});
         weights.emplace_back();
       }
       weights[found->second].push_back(term.scale);
@@ -70,7 +71,7 @@ std::vector<Gradient::Term> merge_weights(std::span<const Gradient::Term> terms)
 }
 
 std::int64_t count_buffers(std::span<const Gradient::Term> terms, std::span<const Gradient::Term> merged) {
-  auto count = static_cast<std::int64_t>(merged.size());
+  auto count = std::ranges::count_if(merged, [](const Gradient::Term& term) { return term.layers.are_all(); });
   for (const Gradient::Term& term : terms)
     if (term.sum) count += term.sum->micro_batches;
   return count;

@@ -1,0 +1,27 @@
+// PullObjective with four tensors: two layers with a weight matrix and a bias each. In the flat vector of eight
+// elements the matrices stand first; a backward pass comes through bias 2, matrix 2, bias 1, matrix 1.
+#pragma once
+
+#include <vector>
+
+#include "tests/workers/pull_objective.hpp"
+
+namespace syncopate {
+
+class LayeredPullObjective : public PullObjective {
+ public:
+  LayeredPullObjective() : PullObjective(8, 6) {}
+  std::vector<ParameterTensor> tensors() const override {
+    return {{.name = "1.weight", .offset = 0, .size = 2, .place = 0},
+            {.name = "2.weight", .offset = 2, .size = 4, .place = 2},
+            {.name = "1.bias", .offset = 6, .size = 1, .place = 1},
+            {.name = "2.bias", .offset = 7, .size = 1, .place = 3}};
+  }
+  // Of the elements 7, 2 to 5, 6, 0 and 1: after which share of the backward pass its gradient exists. One, five, six
+  // and eight of eight elements.
+  static double exists_after(std::size_t element) {
+    return element == 7 ? 0.125 : element >= 2 && element < 6 ? 0.625 : element == 6 ? 0.75 : 1;
+  }
+};
+
+}  // namespace syncopate
