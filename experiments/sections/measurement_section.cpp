@@ -1,6 +1,7 @@
 #include "experiments/sections/measurement_section.hpp"
 
 #include <limits>
+#include <string>
 
 namespace syncopate {
 
@@ -27,9 +28,8 @@ MeasurementPlan read_measurements(Settings& root, const TrainingSection& trainin
                     100'000, model.most_products));
   model.tolerance = table.number({"tolerance", "Both stop once their estimate changes by less than this part of it."},
                                  {.low = 0, .high = 1, .high_open = true}, model.tolerance);
-  if (model.any() && training.objective.is_of_texts)
-    table.fault("every_steps",
-                "must go without gradient_norm, largest_eigenvalue and hessian_trace: these are not there for texts");
+  if (const std::string& why = training.objective.why_no_derivative; model.any() && !why.empty())
+    table.fault("every_steps", "must go without gradient_norm, largest_eigenvalue and hessian_trace: " + why);
   if (training.plan.time_only) table.fault("every_steps", "needs a model to measure");
   return plan;
 }

@@ -39,7 +39,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
                                    {.low = 0, .high_open = true}, 0.0);
   plan.optimizer = read_optimizer(training, result.objective);
   plan.samples_per_micro_batch = result.objective.samples_per_micro_batch;
-  plan.trains_network = result.objective.has_accuracy;
+  plan.trains_network = result.objective.is_network;
   plan.start = read_start(training, result.objective, plan.time_only);
   training.keep_as_written({"common",
                             "A first phase of all methods: keys of [training] that are otherwise in it, and "

@@ -110,6 +110,20 @@ class KeyWalk : public testing::Test {
     put("y_test.npy", npy_file("|u1", "(40,)", classes));
   }
 
+  // Vectors of 4 features, with 3 numbers each.
+  void write_numbers(const std::string& name) const {
+    std::filesystem::create_directories(folder_ / name);
+    const auto put = [&](const std::string& file, std::size_t rows, std::size_t columns) {
+      std::vector<float> values(rows * columns);
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * i % 17) / 8 - 1;
+      const FileBytes bytes = npy_file("<f4", fmt::format("({}, {})", rows, columns), bytes_of(values));
+      write(name + "/" + file, {bytes.begin(), bytes.end()});
+    };
+    put("x_train.npy", 240, 4);
+    put("y_train.npy", 240, 3);
+    put("x_test.npy", 40, 4);
+    put("y_test.npy", 40, 3);
+  }
   // 300 lines with labels; and NumPy's arrays of tokens, 240 and 40 sequences of up to 6, behind which there is 0.
   void write_texts(const std::string& name, int stride) const {
     std::string text;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "experiments/sections/measurement_section.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "tests/experiments/run_results.hpp"
+#include "tests/workers/script_files.hpp"
 #include "workers/settings/settings_document.hpp"
 #include "workers/settings/toml_tree.hpp"
 
@@ -161,9 +163,9 @@ TEST_F(Measurements, BadKeysAreSaid) {
 }
 
 // A transformer of texts has no derivatives of its evaluation; models of workers are apart whatever they are of.
-TEST(MeasurementsOfTexts, AreRefusedWhereTheyNeedDerivatives) {
+TEST(MeasurementsWithoutDerivatives, AreRefusedWhereTheyNeedThem) {
   TrainingSection training;
-  training.objective.is_of_texts = true;
+  training.objective.why_no_derivative = "these are not there";
   const auto faults_of = [&](const std::string& key) {
     SettingsDocument document(parse_toml("[measurements]\nevery_steps = 2\n" + key + " = true\n", "test.toml"));
     Settings root = document.root();
@@ -174,6 +176,22 @@ TEST(MeasurementsOfTexts, AreRefusedWhereTheyNeedDerivatives) {
     EXPECT_THAT(faults_of(key), HasSubstr("measurements.every_steps = 2; must go without gradient_norm")) << key;
   EXPECT_EQ(faults_of("consensus_distance"), "");
   EXPECT_EQ(faults_of("step_gradient_norm"), "");
+}
+
+// Found before anything is run: this one computes with float32 alone.
+TEST_F(Measurements, NeedAModuleOfOnesOwnThatHasDerivatives) {
+  const std::string module = file.string() + ".pt";
+  const auto faults_with = [&](const std::string& forward) {
+    save_script(module, {{.name = "weight", .shape = {3, 5}}}, forward);
+    return faults(
+        {"training.model=torchscript", "models.torchscript.file='" + module + "'", "training.dataset=gaussian-mixture",
+         "datasets.gaussian-mixture={classes=3,dimension=5,train=240,test=10}", "training.micro_batch_size=8"});
+  };
+  EXPECT_EQ(faults_with("return torch.linear(x, self.weight)"), "");
+  EXPECT_THAT(faults_with("return torch.linear(x.float(), self.weight)"),
+              testing::AllOf(HasSubstr("measurements.every_steps = 4; must go without gradient_norm, "),
+                             HasSubstr("its forward fails on inputs of shape [4, 5]: ")));
+  std::filesystem::remove(module);
 }
 
 }  // namespace

@@ -215,6 +215,20 @@ const std::vector<KeyCase> models_and_datasets = {
     {{"training.model='torchscript'", "models.torchscript.file='$/model.pt'"},
      {"models.torchscript.file='$/other.pt'", "models.torchscript.initial='drawn'", "models.torchscript.fused='never'",
       "models.torchscript.chunk_samples=4"}},
+    {{"training.model='torchscript'", "models.torchscript={file='$/model.pt',loss='mse'}", "training.dataset='npy'",
+      "datasets.npy={directory='$/numbers'}"},
+     {"models.torchscript.initial='drawn'"}},
+    {{"training.model='torchscript'", "models.torchscript={file='$/decoder.pt',loss='causal'}",
+      "training.dataset='npy'", "datasets.npy={directory='$/texts',padding=0,mask=18}"},
+     {"models.torchscript.loss='masked'", "models.torchscript.longest=4"}},
+    {{"training.model='torchscript'", "models.torchscript={file='$/decoder.pt',loss='masked',masked_share=0.5}",
+      "training.dataset='npy'", "datasets.npy={directory='$/texts',padding=0,mask=18}"},
+     {"models.torchscript.masked_share=0.9", "models.torchscript.most_masked=1",
+      "models.torchscript.masking='static'"}},
+    {{"training.model='torchscript'", "budget={steps=33}",
+      "models.torchscript={file='$/decoder.pt',loss='masked',masking='static'}", "training.dataset='npy'",
+      "datasets.npy={directory='$/texts',padding=0,mask=18}"},
+     {"models.torchscript.mask_copies=1"}},
     {{"training.model='quadratic'", "models.quadratic={dimension=4,condition=10,noise=0.1}"},
      {"models.quadratic.dimension=5", "models.quadratic.condition=20", "models.quadratic.noise=0.2"}},
 };
@@ -266,6 +280,7 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   write_own("own2", 7);
   write_texts("texts", 3);
   write_texts("texts2", 7);
+  write_numbers("numbers");
   write_glosses("glosses", 7);
   write_glosses("glosses2", 11);
   setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
@@ -276,6 +291,8 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
                 {{.name = "weight", .shape = {3, 4}},
                  {.name = "offset", .shape = {3}, .values = {name == std::string("model.pt") ? 0.5f : 0.25f, 0, 0}}},
                 "return torch.linear(x, self.weight, self.offset)");
+  save_script(folder_ / "decoder.pt", {{.name = "words", .shape = {19, 3}}, {.name = "output", .shape = {19, 3}}},
+              "return torch.linear(torch.embedding(self.words, x), self.output)");
   for (const auto& cases : {of_the_root, training, starts, models_and_datasets, budget_and_evaluation})
     walk(trained, cases, idle);
   walk(trained,

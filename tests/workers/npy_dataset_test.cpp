@@ -9,6 +9,7 @@
 
 #include "tests/workers/idx_files.hpp"
 #include "tests/workers/npy_files.hpp"
+#include "workers/datasets/validation.hpp"
 
 namespace syncopate {
 namespace {
@@ -164,12 +165,56 @@ TEST_F(NpyDataset, OtherTypesShapesAndLabelsAreRefused) {
   write("x_train.npy", npy_file("<f4", "(0, 2)", {}));
   EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("(0, 2)")));
   SetUp();
-  write("y_train.npy", npy_file("<f4", "(3,)", FileBytes(12)));
-  EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("uint8, int32 or int64")));
+  write("y_train.npy", npy_file("<f8", "(3,)", FileBytes(24)));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("uint8, int32 or int64 of classes, or float32")));
   write("y_train.npy", npy_file("<i8", "(3, 1)", FileBytes(24)));
   EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("must be (n,)")));
   write("y_train.npy", npy_file("<i8", "(3,)", bytes_of<std::int64_t>({2, -1, 1})));
   EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("label 1 = -1")));
+}
+
+TEST_F(NpyDataset, SamplesMayHaveNumbersInsteadOfClasses) {
+  write("y_train.npy", npy_file("<f4", "(3, 2)", bytes_of<float>({1, -2, 3, 4.5f, 5, 6})));
+  write("y_test.npy", npy_file("<f4", "(1, 2)", bytes_of<float>({7, 8})));
+  const auto of = [](const Dataset& dataset, Split split, const std::vector<std::uint32_t>& samples) {
+    std::vector<float> targets(samples.size() * static_cast<std::size_t>(dataset.size().targets));
+    dataset.gather_targets(split, samples, targets.data());
+    return targets;
+  };
+  const auto both = load_npy_dataset(directory_);
+  EXPECT_EQ(both->size().targets, 2);
+  EXPECT_EQ(both->size().classes, 0);
+  EXPECT_EQ(npy_dataset_size(directory_).targets, 2);
+  EXPECT_THAT(of(*both, Split::train, {2, 1}), ElementsAre(5, 6, 3, 4.5f));
+  EXPECT_THAT(of(*both, Split::test, {0}), ElementsAre(7, 8));
+  const auto gathered = gather(*both, Split::train, {2, 1});
+  EXPECT_THAT(gathered.inputs, ElementsAre(5, 6, 3, 4));
+  EXPECT_THAT(gathered.labels, ElementsAre(0, 0));
+  const auto divided = with_validation(both, {.samples = 1, .seed = 4});
+  std::vector<float> all = of(*divided, Split::train, {0, 1});
+  for (const float target : of(*divided, Split::validation, {0})) all.push_back(target);
+  EXPECT_THAT(all, testing::UnorderedElementsAre(1, -2, 3, 4.5f, 5, 6));
+  EXPECT_THAT(of(*divided, Split::test, {0}), ElementsAre(7, 8));
+
+  write("y_train.npy", npy_file("<f4", "(3,)", bytes_of<float>({1, -2, 3})));
+  write("y_test.npy", npy_file("<f4", "(1,)", bytes_of<float>({7})));
+  const auto one = load_npy_dataset(directory_);
+  EXPECT_EQ(one->size().targets, 1);
+  EXPECT_THAT(of(*one, Split::train, {1, 2}), ElementsAre(-2, 3));
+}
+
+TEST_F(NpyDataset, NumbersThatAreNoTargetsAreFaults) {
+  write("y_train.npy", npy_file("<f4", "(3,)", bytes_of<float>({1, NAN, 3})));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("target 0 of sample 1 is nan; must be finite")));
+  write("y_train.npy", npy_file("<f4", "(3, 1, 1)", bytes_of<float>({1, 2, 3})));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("must be (n,), or (n, targets)")));
+  write("y_train.npy", npy_file("<f4", "(3,)", bytes_of<float>({1, 2, 3})));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("y_test.npy"), HasSubstr("'<i8'"), HasSubstr("the training set's are (3,)")));
+  write("y_train.npy", npy_file("<f4", "(2,)", bytes_of<float>({1, 2})));
+  EXPECT_THAT(fault(), HasSubstr("2 labels for the 3 samples"));
+  write("y_train.npy", npy_file("<f4", "(3,)", bytes_of<float>({1, 2, 3})));
+  write("x_train.npy", npy_file("<i4", "(3, 2)", bytes_of<std::int32_t>({1, 2, 3, 4, 5, 6})));
+  EXPECT_THAT(fault(), AllOf(HasSubstr("y_train.npy"), HasSubstr("tokens have classes, not numbers")));
 }
 
 TEST_F(NpyDataset, WhatIsNoWholeArrayIsNamed) {

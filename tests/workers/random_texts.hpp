@@ -34,7 +34,8 @@ inline std::shared_ptr<const Dataset> random_texts(std::int64_t vocabulary, std:
                          .shape = {.width = longest, .vocabulary = vocabulary},
                          .classes = classes,
                          .marks = {.mask = token_of(SpecialToken::mask),
-                                   .never_masked = {token_of(SpecialToken::first), token_of(SpecialToken::last)}}};
+                                   .never_masked = {token_of(SpecialToken::first), token_of(SpecialToken::last)},
+                                   .padding = token_of(SpecialToken::padding)}};
   return make_token_dataset(size, drawn(1, train), drawn(2, test));
 }
 

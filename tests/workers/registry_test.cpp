@@ -380,6 +380,59 @@ TEST_F(Registry, AModuleOfOnesOwnLoadsAndItsFaultsAreItsFiles) {
   EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("is no module")));
 }
 
+// Numbers in y are for the loss "mse" of one's own module, and for nothing else.
+TEST_F(Registry, NumbersAsTargetsNeedALossThatIsOfThem) {
+  const std::string file = (directory_ / "model.pt").string();
+  save_script(file, {{.name = "weight", .shape = {2, 3}}}, "return torch.linear(x, self.weight)");
+  write("x_train.npy", npy_file("<f4", "(40, 3)", FileBytes(480)));
+  write("x_test.npy", npy_file("<f4", "(2, 3)", FileBytes(24)));
+  write("y_train.npy", npy_file("<f4", "(40, 2)", FileBytes(320)));
+  write("y_test.npy", npy_file("<f4", "(2, 2)", FileBytes(16)));
+  const auto planned_with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"training.dataset=\"npy\"", "training.micro_batch_size=4",
+                             fmt::format("datasets.npy.directory=\"{}\"", directory_.string()),
+                             fmt::format("models.torchscript.file=\"{}\"", file)});
+    return plan(more);
+  };
+  const std::string mse = "models.torchscript.loss=\"mse\"", script = "training.model=\"torchscript\"";
+  const auto planned = planned_with({script, mse});
+  ASSERT_EQ(report, "");
+  EXPECT_TRUE(planned.is_network);
+  EXPECT_FALSE(planned.has_accuracy);
+  EXPECT_FALSE(planned.load()->has_accuracy());
+
+  for (const char* model : {"linear", "mlp", "torchscript"}) {
+    planned_with({fmt::format("training.model=\"{}\"", model)});
+    EXPECT_THAT(report, HasSubstr("classes")) << model;
+    EXPECT_THAT(report, HasSubstr("those of npy are 1 x 3, with numbers and without classes")) << model;
+  }
+  planned_with({"training.model=\"mlp\""});
+  EXPECT_THAT(report, HasSubstr("only torchscript with loss = \"mse\" learns numbers"));
+  planned_with({script, mse, "training.label_smoothing=0.1", "training.augmentation.mixup=1"});
+  EXPECT_THAT(report, AllOf(HasSubstr("label_smoothing = 0.1; must be 0: samples of npy have numbers"),
+                            HasSubstr("mixup = 1; must be left out")));
+  planned_with({script, mse, "training.partition={kind=\"label\"}"});
+  EXPECT_THAT(report, HasSubstr("kind = \"label\"; must be \"shuffled\" or \"size\": samples of npy have no classes"));
+  EXPECT_TRUE(planned_with({script, mse, "training.partition={kind=\"size\"}"}).load);
+  planned_with({script, mse, "models.torchscript.masked_share=0.2"});
+  EXPECT_THAT(report, HasSubstr("must be left out: only the loss \"masked\" looks at it"));
+  write("y_train.npy", npy_file("|u1", "(40,)", FileBytes(40)));
+  write("y_test.npy", npy_file("|u1", "(2,)", FileBytes(2)));
+  planned_with({script, mse});
+  EXPECT_THAT(report, HasSubstr("models.torchscript.loss = \"mse\"; needs samples with numbers"));
+  planned_with({script, "models.torchscript.loss=\"causal\""});
+  EXPECT_THAT(report, HasSubstr("models.torchscript.loss = \"causal\"; needs texts"));
+}
+
+TEST_F(Registry, TokensAreNotMixed) {
+  write("a.txt", {'x', '\t', 'a', '\n', 'x', '\t', 'b', '\n', 'y', '\t', 'a', '\n', 'y', '\t', 'c', '\n'});
+  plan({"training.model=\"linear\"", "training.dataset=\"text-lines\"", "training.micro_batch_size=1",
+        "training.augmentation.mixup=0.5",
+        fmt::format("datasets.text-lines={{file=\"{}\",labelled=true,test_share=0.5,least=1}}",
+                    (directory_ / "a.txt").string())});
+  EXPECT_THAT(report, HasSubstr("augmentation.mixup = 0.5; must be left out: tokens of text-lines are not mixed"));
+}
+
 TEST_F(Registry, FaultsOfModelAndDataAreReportedTogether) {
   plan({"training.model=\"mpl\"", "training.dataset=\"fashion\"", "models.mlp.hidden=[0]", "models.mlp.depth=2"});
   EXPECT_THAT(report, AllOf(HasSubstr("mpl"), HasSubstr("fashion"), HasSubstr("hidden"), HasSubstr("depth")));

@@ -56,7 +56,9 @@ class Writer {
   void operator()(const layer::MeanPool&) { line("x = torch.mean(x, [2, 3])"); }
   void operator()(const layer::ResidualBegin&) { line("r = x"); }
   void operator()(const layer::ResidualEnd& layer) {
-    if (layer.stride > 1) line(fmt::format("r = r[:, :, ::{0}, ::{0}]", layer.stride));
+    // Two slices: r[:, :, ::2, ::2] is four, and in the backward pass each fills a tensor.
+    for (const int dimension : {2, 3})
+      if (layer.stride > 1) line(fmt::format("r = torch.slice(r, {}, 0, None, {})", dimension, layer.stride));
     if (layer.zeros_before > 0 || layer.zeros_after > 0)
       line(fmt::format("r = torch.constant_pad_nd(r, [0, 0, 0, 0, {}, {}])", layer.zeros_before, layer.zeros_after));
     line("x = x + r");
@@ -83,14 +85,15 @@ class Writer {
 
 }  // namespace
 
-void save_script(const std::string& file, const std::vector<ScriptTensor>& tensors, const std::string& forward) {
+void save_script(const std::string& file, const std::vector<ScriptTensor>& tensors, const std::string& forward,
+                 const std::string& arguments) {
   torch::jit::Module module("Net");
   module.register_attribute("training", c10::BoolType::get(), true);
   module.register_attribute("calls", c10::IntType::get(), 0);
   for (const ScriptTensor& tensor : tensors)
     module.register_parameter(tensor.name, tensor_of(tensor), tensor.kind == ScriptTensor::Kind::buffer);
   std::istringstream lines(forward);
-  std::string source = "def forward(self, x):\n";
+  std::string source = "def forward(self, " + arguments + "):\n";
   for (std::string line; std::getline(lines, line);) source += "    " + line + "\n";
   module.define(source);
   module.save(file);

@@ -20,8 +20,10 @@ struct ScriptTensor {
   Type type = Type::floats;
 };
 
-// A module with these tensors; `forward` are the lines of its forward(self, x). It has a number, self.calls, as well.
-void save_script(const std::string& file, const std::vector<ScriptTensor>& tensors, const std::string& forward);
+// A module with these tensors; `forward` are the lines of its forward(self, x), or of one with other arguments. It has
+// a number, self.calls, as well.
+void save_script(const std::string& file, const std::vector<ScriptTensor>& tensors, const std::string& forward,
+                 const std::string& arguments = "x");
 
 // A linear layer from 3 features to 4 classes with dropout, in a part of its own: inner.weight.
 void save_nested_script(const std::string& file);

@@ -4,10 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -15,6 +13,7 @@
 
 #include "tests/workers/random_images.hpp"
 #include "tests/workers/script_files.hpp"
+#include "tests/workers/script_folder.hpp"
 #include "workers/models/architectures.hpp"
 #include "workers/models/resnet.hpp"
 #include "workers/models/torch_objective.hpp"
@@ -34,21 +33,11 @@ const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .i
                                                {.worker = Rank{0}, .step = 0, .index = 2},
                                                {.worker = Rank{1}, .step = 8, .index = 0}};
 
-class ScriptModules : public testing::Test {
+class ScriptModules : public ScriptFolder {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("syncopate-script-" + std::to_string(getpid()) + "-" +
-                                                        testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string file() const { return folder_ / "model.pt"; }
-
-  // Each is another file, so nothing is remembered of those before.
+  using ScriptFolder::load;
   Network load(const SampleShape& shape = vectors, const ScriptOptions& options = {}) const {
-    static int files = 0;
-    return script_network(file(), std::to_string(++files), shape, classes, options);
+    return load({.shape = shape, .classes = classes}, options);
   }
   // A linear layer from 3 features to 4 classes, with other tensors and lines before its result `y`.
   void save_linear(const std::string& lines, std::vector<ScriptTensor> more = {}) const {
@@ -56,16 +45,8 @@ class ScriptModules : public testing::Test {
     save_script(file(), more, "y = torch.linear(x, self.weight)\n" + lines + "\nreturn y\n");
   }
   std::string fault(const SampleShape& shape = vectors) const {
-    try {
-      load(shape);
-    } catch (const ScriptFault& problem) {
-      return problem.what();
-    }
-    return "";
+    return ScriptFolder::fault({.shape = shape, .classes = classes});
   }
-
- private:
-  std::filesystem::path folder_;
 };
 
 std::shared_ptr<const TorchObjective> objective_of(const Network& network) {
@@ -167,6 +148,43 @@ TEST_F(ScriptModules, MatricesAreDrawnLikeTheFilesIfAskedFor) {
   const auto [drawn_mean, drawn_deviation] = moments(theta);
   EXPECT_NEAR(drawn_mean, mean, 4 * deviation / std::sqrt(1200.0));
   EXPECT_NEAR(drawn_deviation, deviation, 4 * deviation / std::sqrt(2400.0));
+}
+
+// Also with parameters that forward does not use, and with ones that nobody trains.
+TEST_F(ScriptModules, HaveTheDerivativesOfTheSameNetworkOfLayers) {
+  const Network network = mlp_network(vectors, classes, {});
+  const auto layers = objective_of(network);
+  const auto theta = layers->initial_parameters(3);
+  const auto values = [&](std::size_t begin, std::size_t count) {
+    const auto from = theta.begin() + static_cast<std::ptrdiff_t>(begin);
+    return std::vector<float>(from, from + static_cast<std::ptrdiff_t>(count));
+  };
+  save_script(file(),
+              {{.name = "weight", .shape = {4, 3}, .values = values(0, 12)},
+               {.name = "offset", .shape = {4}, .values = values(12, 4)},
+               {.name = "idle", .shape = {2}},
+               {.name = "ones", .shape = {4}, .values = {1, 1, 1, 1}, .kind = Kind::frozen_parameter}},
+              "return torch.linear(x, self.weight, self.offset) * self.ones");
+  const Network loaded = load();
+  EXPECT_EQ(loaded.why_no_derivative(), "");
+  const auto script = objective_of(loaded);
+  const auto all = script->initial_parameters(3);
+  std::vector<double> direction(18);
+  for (std::size_t i = 0; i < direction.size(); ++i) direction[i] = std::cos(static_cast<double>(i));
+  const std::span<const double> none, used(direction.data(), 16);
+  for (const bool second : {false, true}) {
+    const auto found = script->derivative(all.data(), nullptr, Split::train, 0, 50,
+                                          second ? std::span<const double>(direction) : none);
+    const auto expected = layers->derivative(theta.data(), nullptr, Split::train, 0, 50, second ? used : none);
+    for (std::size_t i = 0; i < 16; ++i) EXPECT_NEAR(found[i], expected[i], 1e-9) << second;
+    EXPECT_EQ(found[16], 0);
+    EXPECT_EQ(found[17], 0);
+  }
+}
+
+TEST_F(ScriptModules, SayWhyTheyHaveNoDerivatives) {
+  save_script(file(), {{.name = "weight", .shape = {4, 3}}}, "return torch.linear(x.float(), self.weight)");
+  EXPECT_THAT(load().why_no_derivative(), HasSubstr("its forward fails on inputs of shape [4, 3]: "));
 }
 
 // The mean of a batch is another one where more samples stand in it.
@@ -313,6 +331,9 @@ TEST_F(ScriptModules, AForwardThatSuitsNotTheDataIsAFault) {
   save_linear("");
   EXPECT_THAT(fault({.width = 5}),
               testing::AllOf(HasSubstr("its forward fails on inputs of shape [4, 5]: "), HasSubstr("mat1 and mat2")));
+  save_linear("assert x.size(0) != 4, 'no fours'");
+  EXPECT_THAT(fault(),
+              testing::AllOf(HasSubstr("its forward fails on inputs of shape [4, 3]: "), HasSubstr("no fours")));
   save_linear("y = torch.cat([y, y], 1)");
   EXPECT_THAT(fault(), HasSubstr("returns shape [4, 8] for inputs of shape [4, 3]; must return (4, 4)"));
   save_script(file(), {{.name = "weight", .shape = {4, 3}}}, "y = torch.linear(x, self.weight)\nreturn y, y");

@@ -30,6 +30,9 @@ class AugmentedDataset : public Dataset {
   void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
     inner_->gather(split, samples, inputs, labels);
   }
+  void gather_targets(Split split, std::span<const std::uint32_t> samples, float* targets) const override {
+    inner_->gather_targets(split, samples, targets);
+  }
 
   void gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const override {
     const auto features = static_cast<std::size_t>(size().shape.features());

@@ -26,6 +26,7 @@ struct SampleShape {
 struct TokenMarks {
   std::int32_t mask = -1;                    // stands for what a masked language model has to find; -1: there is none
   std::vector<std::int32_t> never_masked{};  // such as those at a sequence's ends
+  std::int32_t padding = -1;  // stands behind a sequence's end where others are longer; -1: there is none
 };
 
 struct PixelScale;
@@ -43,6 +44,7 @@ struct DatasetSize {
   std::int64_t test = 0;
   SampleShape shape;
   std::int64_t classes = 0;
+  std::int64_t targets = 0;      // numbers that each sample has instead of a class; 0: it has a class
   TokenMarks marks{};            // of tokens
   bool has_byte_images = false;  // rather than vectors, or images of numbers
   std::int64_t validation = 0;   // no part of `train` (validation.hpp)
@@ -62,6 +64,10 @@ class Dataset {
   // inputs: of those the labels alone are written, and `inputs` may be null.
   virtual void gather(Split split, std::span<const std::uint32_t> samples, float* inputs,
                       std::int64_t* labels) const = 0;
+
+  // Where size().targets > 0, and labels are all 0: the numbers of the named samples, (n, targets). By default
+  // std::logic_error.
+  virtual void gather_targets(Split split, std::span<const std::uint32_t> samples, float* targets) const;
 
   // The tokens of a sample, at least one, without any padding: as many as it really has. They live as long as the data
   // set. None where samples are numbers.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "workers/datasets/digest_cache.hpp"
+#include "workers/datasets/npy_targets.hpp"
 #include "workers/datasets/npy_tokens.hpp"
 #include "workers/datasets/pixel_scale.hpp"
 #include "workers/datasets/token_sequences.hpp"
@@ -83,8 +84,7 @@ std::vector<std::int64_t> widened(const NpyArray& y) {
   return {begin, begin + y.shape()[0]};
 }
 
-std::vector<std::int64_t> labels_in(const path& file) {
-  const NpyArray y = array_in(file);
+std::vector<std::int64_t> labels_in(const path& file, const NpyArray& y) {
   if (y.shape().size() != 1) fail(file, fmt::format("has shape {}; must be (n,)", text_of(y.shape())));
   std::vector<std::int64_t> labels;
   if (y.type() == "|u1")
@@ -94,7 +94,8 @@ std::vector<std::int64_t> labels_in(const path& file) {
   else if (y.type() == "<i8")
     labels = widened<std::int64_t>(y);
   else
-    fail(file, fmt::format("has elements of type '{}'; must be uint8, int32 or int64", y.type()));
+    fail(file, fmt::format("has elements of type '{}'; must be uint8, int32 or int64 of classes, or float32 of numbers",
+                           y.type()));
   const auto wrong = std::ranges::find_if(labels, [](auto label) { return label < 0 || label >= most_classes; });
   if (wrong != labels.end())
     fail(file, fmt::format("label {} = {}; must be in 0 .. {}", wrong - labels.begin(), *wrong, most_classes - 1));
@@ -102,16 +103,25 @@ std::vector<std::int64_t> labels_in(const path& file) {
 }
 
 struct SplitData {
-  NpyArray x;
-  std::vector<std::int64_t> labels;
+  NpyArray x, y;
   SampleShape shape;
+  std::vector<std::int64_t> labels;  // with targets all 0
+  std::int64_t targets = 0;
 };
 
 SplitData read_split(const path& directory, Split split) {
   const SplitFiles files = files_of(directory, split);
   NpyArray x = array_in(files.x);
   const SampleShape shape = shape_of(files.x, x);
-  SplitData data{.x = std::move(x), .labels = labels_in(files.y), .shape = shape};
+  SplitData data{.x = std::move(x), .y = array_in(files.y), .shape = shape, .labels = {}, .targets = 0};
+  if (holds_targets(data.y)) {
+    if (holds_tokens(data.x))
+      fail(files.y, "has elements of type '<f4'; must be uint8, int32 or int64: tokens have classes, not numbers");
+    data.targets = targets_of(files.y, data.y);
+    data.labels.resize(static_cast<std::size_t>(data.y.shape()[0]));
+  } else {
+    data.labels = labels_in(files.y, data.y);
+  }
   if (std::ssize(data.labels) != data.x.shape()[0])
     fail(files.y, fmt::format("{} labels for the {} samples of {}; must be as many", data.labels.size(),
                               data.x.shape()[0], files.x.filename().string()));
@@ -131,16 +141,24 @@ BothSplits read_both(const path& directory) {
   if (splits.test.x.type() != splits.train.x.type())
     fail(file, fmt::format("has elements of type '{}'; the training set's are of '{}'", splits.test.x.type(),
                            splits.train.x.type()));
+  if (splits.test.targets != splits.train.targets)
+    fail(files_of(directory, Split::test).y,
+         fmt::format("has shape {} and elements of type '{}'; the training set's are {} and '{}'",
+                     text_of(splits.test.y.shape()), splits.test.y.type(), text_of(splits.train.y.shape()),
+                     splits.train.y.type()));
   return splits;
 }
 
 DatasetSize size_of(const BothSplits& splits) {
   const auto largest = [](const SplitData& data) { return std::ranges::max(data.labels); };
-  return {.train = std::ssize(splits.train.labels),
-          .test = std::ssize(splits.test.labels),
-          .shape = splits.train.shape,
-          .classes = std::max<std::int64_t>(2, 1 + std::max(largest(splits.train), largest(splits.test))),
-          .has_byte_images = splits.train.x.type() == "|u1" && splits.train.x.shape().size() > 2};
+  const std::int64_t targets = splits.train.targets;
+  return {
+      .train = std::ssize(splits.train.labels),
+      .test = std::ssize(splits.test.labels),
+      .shape = splits.train.shape,
+      .classes = targets > 0 ? 0 : std::max<std::int64_t>(2, 1 + std::max(largest(splits.train), largest(splits.test))),
+      .targets = targets,
+      .has_byte_images = splits.train.x.type() == "|u1" && splits.train.x.shape().size() > 2};
 }
 
 class NpyDataset : public Dataset {
@@ -166,6 +184,12 @@ class NpyDataset : public Dataset {
         normalise({data.x.data<std::uint8_t>() + begin, features}, scales_, inputs + i * features);
       labels[i] = data.labels[samples[i]];
     }
+  }
+
+  void gather_targets(Split split, std::span<const std::uint32_t> samples, float* targets) const override {
+    const SplitData& data = splits_[split == Split::train ? 0 : 1];
+    for (const std::uint32_t sample : samples)
+      targets = std::copy_n(data.y.data<float>() + sample * data.targets, data.targets, targets);
   }
 
   StoredImage stored_image(std::uint32_t sample) const override {
@@ -198,6 +222,7 @@ DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const Np
   size.shape = {.width = std::max(tokens.train.longest(), tokens.test.longest()),
                 .vocabulary = std::int64_t{largest} + 1};
   size.marks.mask = known.mask;
+  size.marks.padding = known.padding;
   size.marks.never_masked.assign(known.never_masked.begin(), known.never_masked.end());
   return size;
 }

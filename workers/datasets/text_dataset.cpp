@@ -59,7 +59,8 @@ TextContents known_contents(const TextSource& source, const TextOptions& options
 
 DatasetSize with_marks(DatasetSize size) {
   size.marks = {.mask = token_of(SpecialToken::mask),
-                .never_masked = {token_of(SpecialToken::first), token_of(SpecialToken::last)}};
+                .never_masked = {token_of(SpecialToken::first), token_of(SpecialToken::last)},
+                .padding = token_of(SpecialToken::padding)};
   return size;
 }
 

@@ -38,14 +38,24 @@ class DividedDataset : public Dataset {
 
   void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
     if (split == Split::test) return inner_->gather(split, samples, inputs, labels);
+    inner_->gather(Split::train, in_whole_set(split, samples), inputs, labels);
+  }
+
+  void gather_targets(Split split, std::span<const std::uint32_t> samples, float* targets) const override {
+    if (split == Split::test) return inner_->gather_targets(split, samples, targets);
+    inner_->gather_targets(Split::train, in_whole_set(split, samples), targets);
+  }
+
+ private:
+  // Until this thread's next call.
+  std::span<const std::uint32_t> in_whole_set(Split split, std::span<const std::uint32_t> samples) const {
     const Numbers& own = split == Split::train ? train_ : validation_;
     thread_local Numbers numbers;
     numbers.resize(samples.size());
     std::ranges::transform(samples, numbers.begin(), [&](std::uint32_t sample) { return own[sample]; });
-    inner_->gather(Split::train, numbers, inputs, labels);
+    return numbers;
   }
 
- private:
   std::shared_ptr<const Dataset> inner_;
   DatasetSize size_;
   Numbers train_, validation_;  // their numbers in the whole training set, ascending

@@ -12,8 +12,8 @@ constexpr std::int64_t dense_chunk = 512;
 constexpr std::int64_t convolution_chunk = 128;
 
 Model dense(const std::vector<std::int64_t>& hidden, double dropout) {
-  return {.network = [hidden, dropout](const SampleShape& shape,
-                                       std::int64_t classes) { return mlp_network(shape, classes, hidden, dropout); },
+  return {.network = [hidden, dropout](
+                         const DatasetSize& data) { return mlp_network(data.shape, data.classes, hidden, dropout); },
           .chunk_samples = dense_chunk};
 }
 
@@ -76,7 +76,7 @@ Model read_linear(Settings&) {
     if (data.classes >= 2) return {};
     return Misfit{.key = "", .needed = "needs samples with labels, of at least two classes"};
   };
-  model.network = linear_network;
+  model.network = [](const DatasetSize& data) { return linear_network(data.shape, data.classes); };
   return model;
 }
 
@@ -97,8 +97,7 @@ Model read_cnn(Settings& table) {
                                                 "{0} x {0}",
                                                 smallest)};
           },
-          .network = [options](const SampleShape& shape,
-                               std::int64_t classes) { return cnn_network(shape, classes, options); },
+          .network = [options](const DatasetSize& data) { return cnn_network(data.shape, data.classes, options); },
           .chunk_samples = convolution_chunk};
 }
 

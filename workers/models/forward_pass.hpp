@@ -62,6 +62,8 @@ class ForwardPass {
   const at::Tensor& output() const { return x_; }
 
  private:
+  void forward_images(const layer::Script& layer);
+  void forward_texts(const layer::Script& layer);
   std::vector<std::int64_t> rows_of_samples() const;
   at::Tensor parameter(int index) const {
     return index < 0 ? at::Tensor() : parameters_[static_cast<std::size_t>(index)];

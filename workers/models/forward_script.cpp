@@ -1,11 +1,14 @@
 // What a module of the user's own computes.
+#include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "workers/models/forward_pass.hpp"
 #include "workers/models/script_module.hpp"
 #include "workers/models/seeded_draws.hpp"
+#include "workers/models/sequence_batch.hpp"
 
 namespace syncopate {
 namespace {
@@ -38,6 +41,30 @@ void measure(const std::function<void()>& forward, const Network& network, const
   }
 }
 
+// (texts, longest) int64.
+at::Tensor tokens_of(const TextGroup& group, const SequenceBatch& texts, std::int32_t padding) {
+  const at::Tensor tokens = texts.tokens.narrow(0, group.begin, group.tokens);
+  if (!group.slots_of_tokens.defined()) return tokens.view({group.texts, group.longest});
+  at::Tensor slots = at::full({group.texts * group.longest}, std::int64_t{padding}, at::kLong);
+  return slots.scatter_(0, group.slots_of_tokens, tokens).view({group.texts, group.longest});
+}
+
+at::Tensor lengths_of(const TextGroup& group) {
+  return group.lengths.defined() ? group.lengths : at::full({group.texts}, group.longest, at::kLong);
+}
+
+// Of what a group's places give, (texts, longest, outputs), the rows that are asked for: those of its own tokens, which
+// ascend.
+at::Tensor asked_of(const TextGroup& group, const SequenceBatch& texts, const at::Tensor& outputs) {
+  const std::span<const std::int64_t> asked(texts.asked.data_ptr<std::int64_t>(),
+                                            static_cast<std::size_t>(texts.asked.numel()));
+  const auto begin = std::ranges::lower_bound(asked, group.begin) - asked.begin();
+  const auto end = std::ranges::lower_bound(asked, group.begin + group.tokens) - asked.begin();
+  at::Tensor places = texts.asked.narrow(0, begin, end - begin) - group.begin;
+  if (group.slots_of_tokens.defined()) places = group.slots_of_tokens.index_select(0, places);
+  return at::embedding(outputs.reshape({group.texts * group.longest, -1}), places);
+}
+
 }  // namespace
 
 std::vector<std::int64_t> script_input_sizes(std::int64_t samples, const SampleShape& shape) {
@@ -46,6 +73,25 @@ std::vector<std::int64_t> script_input_sizes(std::int64_t samples, const SampleS
 }
 
 void ForwardPass::operator()(const layer::Script& layer) {
+  if (texts_)
+    forward_texts(layer);
+  else
+    forward_images(layer);
+}
+
+void ForwardPass::forward_texts(const layer::Script& layer) {
+  const std::vector<at::Tensor> no_buffers;
+  std::vector<at::Tensor> parts;
+  for (const TextGroup& group : texts_->groups) {
+    const at::Tensor lengths = lengths_of(group);
+    const at::Tensor outputs = layer.module->forward(
+        parameters_, no_buffers, tokens_of(group, *texts_, network_.task().padding), mode_, &lengths);
+    parts.push_back(texts_->asked.defined() ? asked_of(group, *texts_, outputs) : outputs);
+  }
+  x_ = parts.size() == 1 ? parts.front() : at::cat(parts);
+}
+
+void ForwardPass::forward_images(const layer::Script& layer) {
   const at::Tensor inputs = x_.view(script_input_sizes(x_.size(0), network_.input()));
   const auto forward = [&] { x_ = layer.module->forward(parameters_, buffers_, inputs, mode_); };
   if (mode_ == Mode::measure && !buffers_.empty())

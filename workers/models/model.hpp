@@ -40,7 +40,8 @@ struct Model {
   // fit.
   std::function<std::optional<Misfit>(const DatasetSize&)> misfit{};
   // It may throw a ModelFault where that takes more than the shape. To be called while the settings live.
-  std::function<Network(const SampleShape&, std::int64_t classes)> network{};
+  std::function<Network(const DatasetSize&)> network{};
+  bool learns_targets = false;  // numbers instead of classes
   // Samples of a network that are evaluated together, for the best speed on one core with the kernels that
   // blas_kernel.hpp chooses.
   std::int64_t chunk_samples = 0;

@@ -64,6 +64,7 @@ Network& Network::script(std::shared_ptr<const ScriptModule> module, const Scrip
   for (Buffer& buffer : buffers_) offset = (buffer.offset = offset) + buffer.size;
   mixes_samples_ = contents.mixes_samples;
   draws_ = contents.draws;
+  why_no_derivative_ = contents.why_no_derivative;
   shape_ = {.channels = outputs};
   form_ = Form::vector;
   return append(layer::Script{std::move(module)});

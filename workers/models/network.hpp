@@ -68,6 +68,7 @@ struct ScriptContents {
   std::vector<Buffer> buffers;  // those that a training step changes
   bool mixes_samples = false;   // micro-batches that are evaluated together would disturb each other
   bool draws = false;           // in training it asks for random numbers
+  std::string why_no_derivative{};
 };
 
 class Network {
@@ -142,6 +143,8 @@ class Network {
   bool fuses() const { return !mixes_samples_ && buffers_.empty(); }
   // Whether a forward pass asks LibTorch for random numbers, in training.
   bool draws() const { return draws_; }
+  // Why derivatives of an evaluation cannot be had; empty: they can.
+  const std::string& why_no_derivative() const { return why_no_derivative_; }
 
   std::size_t parameter_floats() const;
   std::size_t weight_floats() const;  // the first, decayed range of the flat vector
@@ -173,6 +176,7 @@ class Network {
   std::int64_t dropout_numbers_ = 0;  // of a sample, that the layers so far draw
   bool mixes_samples_ = false;
   bool draws_ = false;
+  std::string why_no_derivative_;
 };
 
 }  // namespace syncopate

@@ -4,6 +4,8 @@
 
 #include <limits>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "workers/datasets/augmentation_section.hpp"
@@ -20,7 +22,9 @@
 namespace syncopate {
 namespace {
 
-std::string text_of(const SampleShape& shape) {
+std::string text_of(const DatasetSize& size) {
+  const SampleShape& shape = size.shape;
+  if (size.targets > 0) return fmt::format("{} x {}, with numbers and without classes", shape.height, shape.width);
   return shape.has_tokens() ? fmt::format("up to {} tokens long", shape.width)
                             : fmt::format("{} x {}", shape.height, shape.width);
 }
@@ -31,7 +35,11 @@ std::optional<Misfit> misfit_of(const Model& model, const DatasetSize& size) {
     return Misfit{.key = "", .needed = "needs samples of numbers, such as images"};
   if (!size.shape.has_tokens() && model.inputs == Inputs::tokens)
     return Misfit{.key = "", .needed = "needs texts, which are tokens"};
-  return model.misfit ? model.misfit(size) : std::nullopt;
+  if (auto found = model.misfit ? model.misfit(size) : std::nullopt) return found;
+  if (size.targets > 0 && !model.learns_targets)
+    return Misfit{.key = "",
+                  .needed = "needs classes, as y of integers has; only torchscript with loss = \"mse\" learns numbers"};
+  return {};
 }
 
 // A fault where samples of the data set do not suit the model.
@@ -39,7 +47,7 @@ bool fits(const ModelRow& row, const Model& model, const DatasetRow& dataset, co
           Settings& training, Settings& root) {
   const auto misfit = misfit_of(model, size);
   if (!misfit) return true;
-  const std::string message = fmt::format("{}; those of {} are {}", misfit->needed, dataset.name, text_of(size.shape));
+  const std::string message = fmt::format("{}; those of {} are {}", misfit->needed, dataset.name, text_of(size));
   if (misfit->key.empty())
     training.fault("model", message);
   else
@@ -95,6 +103,23 @@ void check_no_data(const NetworkTraining& how, Settings& training) {
   if (how.batching.kind != Batching::count) training.fault("batching", "must be \"count\": this model has no data");
 }
 
+// Faults at what needs classes, where samples have numbers.
+void check_targets(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset, Settings& training) {
+  if (size.targets == 0) return;
+  const std::string why = fmt::format("samples of {} have numbers and no classes", dataset);
+  if (how.label_smoothing > 0) training.fault("label_smoothing", "must be 0: " + why);
+  if (how.augmentation.mixup > 0) training.section("augmentation").fault("mixup", "must be left out: " + why);
+}
+
+// A fault, and false, where data without classes are to be divided by class.
+bool suits_partition(const NetworkTraining& how, const DatasetSize& size, std::string_view dataset,
+                     Settings& training) {
+  if (!how.partition || how.partition->kind == PartitionOptions::Kind::size || size.classes > 0) return true;
+  training.section("partition")
+      .fault("kind", fmt::format("must be \"shuffled\" or \"size\": samples of {} have no classes", dataset));
+  return false;
+}
+
 // The data set that is trained on, without what is held out.
 std::shared_ptr<const Dataset> load(const DatasetPlan& data, const ValidationOptions& validation) {
   auto dataset = data.load();
@@ -138,6 +163,7 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
   plan.buffers = static_cast<std::int64_t>(built.buffer_floats());
   for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
+  plan.why_no_derivative = built.input().has_tokens() ? "these are not there for texts" : built.why_no_derivative();
   plan.load = [network = built, data, how, chunk = model.chunk_samples] {
     auto dataset = load(data, how.validation);
     const SamplerOptions sampling = sampling_of(*dataset, how);
@@ -190,6 +216,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   plan.steps_per_epoch = how.sampling.steps_per_epoch();
   plan.pads = how.batching.pads();
   if (!suits_batching(*data, how.batching, dataset_row.name, training)) return plan;
+  if (!suits_partition(how, data->size, dataset_row.name, training)) return plan;
   if (data->size.shape.has_tokens() && (context.needs_lengths || how.batching.is_formed())) {
     if (!plan_lengths(*data, how, plan, training)) return plan;
   } else if (plan.steps_per_epoch < 1)
@@ -201,13 +228,14 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
     return std::make_shared<const SampleKinds>(*dataset, std::make_shared<const Sampler>(sampling_of(*dataset, how)));
   };
   if (!model.network) return plan;
-  plan.has_accuracy = true;
-  plan.is_of_texts = data->size.shape.has_tokens();
+  plan.is_network = true;
+  plan.has_accuracy = data->size.targets == 0;
   if (!fits(*model_row, model, dataset_row, data->size, training, root)) return plan;
   check_augmentation(how.augmentation, data->size, dataset_row.name, training);
+  check_targets(how, data->size, dataset_row.name, training);
   if (how.partition && plan.steps_per_epoch >= 1) check_partition(*data, how, training);
   try {
-    plan_network(model, model.network(data->size.shape, data->size.classes), *data, how, plan);
+    plan_network(model, model.network(data->size), *data, how, plan);
   } catch (const ModelFault& problem) {
     root.section("models").section(model_row->name).fault(problem.key, problem.what());
   }

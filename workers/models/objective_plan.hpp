@@ -34,8 +34,9 @@ struct ObjectivePlan {
   std::vector<std::string> tensors{};                      // their names, where these are known before it is loaded
   std::int64_t samples_per_micro_batch = 1;
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
+  bool is_network = false;
   bool has_accuracy = false;
-  bool is_of_texts = false;
+  std::string why_no_derivative{};  // of the loss on some samples; empty: there is one
   std::int64_t validation_samples = 0;
   std::function<std::shared_ptr<const SampleKinds>()> load_kinds{};  // as `load`; empty: no data set
   std::shared_ptr<const BatchLengths> lengths{};  // of micro-batches, where they are needed; null after a fault

@@ -104,8 +104,7 @@ Model read_resnet(Settings& table) {
   if (table.faults_so_far() == faults) check(options, table);
   if (table.faults_so_far() > faults) return {};
   return {.misfit = misfit,
-          .network = [options](const SampleShape& shape,
-                               std::int64_t classes) { return resnet_network(shape, classes, options); },
+          .network = [options](const DatasetSize& data) { return resnet_network(data.shape, data.classes, options); },
           .chunk_samples = 32};
 }
 

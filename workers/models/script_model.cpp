@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
 #include "workers/datasets/digest_cache.hpp"
+#include "workers/models/masking_section.hpp"
 #include "workers/models/script_options.hpp"
 #include "workers/models/torch_library.hpp"
 
@@ -14,20 +16,52 @@ namespace syncopate {
 namespace {
 
 // What the file holds is known to LibTorch alone, which is loaded for it.
-Network load_network(Settings& table, const SampleShape& shape, std::int64_t classes, const ScriptOptions& options) {
+Network load_network(Settings& table, const DatasetSize& data, const ScriptOptions& options) {
   const std::filesystem::path file = table.file("file");
-  if (file.empty()) return Network(shape);
+  if (file.empty()) return Network(data.shape);
   try {
     const std::string hash = digest_cache().digest(file);
     if (table.text("file_hash", hash) != hash)
       table.fault("file_hash",
                   fmt::format("the content of {} is another, {}; left out, any is right", file.string(), hash));
-    return load_script_network(file, hash, shape, classes, options);
+    return load_script_network(file, hash, data, options);
   } catch (const ScriptFault& problem) {
     throw ModelFault("file", fmt::format("{}: {}", file.string(), problem.what()));
   } catch (const std::runtime_error& problem) {
     throw ModelFault("file", problem.what());
   }
+}
+
+enum class Loss { cross_entropy, masked, causal, squared_error };
+
+TextTask::Kind kind_of(Loss loss) {
+  switch (loss) {
+    case Loss::masked:
+      return TextTask::Kind::masked_lm;
+    case Loss::causal:
+      return TextTask::Kind::causal_lm;
+    default:
+      return TextTask::Kind::classification;
+  }
+}
+
+std::optional<Misfit> misfit(const DatasetSize& data, Loss loss) {
+  const auto lacks = [](const char* needed) { return Misfit{.key = "loss", .needed = needed}; };
+  switch (loss) {
+    case Loss::cross_entropy:
+      if (data.classes < 2 && data.targets == 0) return lacks("needs samples with labels, of at least two classes");
+      break;
+    case Loss::masked:
+      if (data.shape.has_tokens() && data.marks.mask < 0)
+        return lacks("needs a data set with a token that hides others, such as datasets.npy.mask");
+      [[fallthrough]];
+    case Loss::causal:
+      if (!data.shape.has_tokens()) return lacks("needs texts, which are tokens");
+      break;
+    case Loss::squared_error:
+      if (data.targets == 0) return lacks("needs samples with numbers, such as float32 in y of npy");
+  }
+  return {};
 }
 
 }  // namespace
@@ -45,13 +79,27 @@ Model read_torchscript(Settings& table) {
                    {{"file", false}, {"drawn", true}}, options.drawn);
   options.fused = table.choice({"fused", "Whether micro-batches are evaluated together, where that changes nothing."},
                                {{"auto", true}, {"never", false}}, options.fused);
+  const auto loss = table.choice({"loss", "What is minimised: of classes, of hidden or next tokens, or of numbers."},
+                                 {{"cross-entropy", Loss::cross_entropy},
+                                  {"masked", Loss::masked},
+                                  {"causal", Loss::causal},
+                                  {"mse", Loss::squared_error}},
+                                 Loss::cross_entropy);
+  options.squared_error = loss == Loss::squared_error;
+  options.task.kind = kind_of(loss);
+  options.task.longest =
+      table.integer({"longest", "Tokens that longer sequences are cut to; 0: none is cut.", "tokens"}, 0, 1 << 20, 0);
+  options.task.masking = read_masking(table, loss == Loss::masked, "the loss \"masked\"");
   const auto chunk_samples = table.integer(
       {"chunk_samples", "Samples that one core evaluates together, where it may.", "samples"}, 1, 1 << 20, 32);
-  return {.network =
-              [table, options, file](const SampleShape& shape, std::int64_t classes) mutable {
+  return {.inputs = Model::Inputs::either,
+          .misfit = [loss](const DatasetSize& data) { return misfit(data, loss); },
+          .network =
+              [table, options, file](const DatasetSize& data) mutable {
                 if (file.empty()) throw ModelFault("file", "must be given: the file that torch.jit.script has saved");
-                return load_network(table, shape, classes, options);
+                return load_network(table, data, options);
               },
+          .learns_targets = options.squared_error,
           .chunk_samples = chunk_samples};
 }
 

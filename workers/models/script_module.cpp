@@ -1,69 +1,23 @@
 #include "workers/models/script_module.hpp"
 
 #include <ATen/ATen.h>
-#include <c10/util/StringUtil.h>
 #include <fmt/format.h>
-#include <torch/csrc/jit/runtime/graph_executor.h>
-#include <torch/script.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
+#include <cassert>
 #include <mutex>
 #include <optional>
-#include <sstream>
 #include <utility>
 
+#include "workers/models/script_call.hpp"
+#include "workers/models/script_probe.hpp"
 #include "workers/models/seeded_draws.hpp"
-#include "workers/random/standard_normal.hpp"
 
 namespace syncopate {
 namespace {
 
 using torch::jit::Module;
-
-// Of what LibTorch says: the reason, without the way that the program took.
-std::string reason_of(const std::exception& problem) {
-  const std::string whole = problem.what();
-  const std::string mark = "\nRuntimeError: ";
-  const auto at = whole.rfind(mark);
-  std::istringstream lines(at == std::string::npos ? whole : whole.substr(at + mark.size()));
-  std::string first;
-  std::getline(lines, first);
-  return first;
-}
-
-// Operators run one by one as in C++. The executor that records shapes and then compiles would change the arithmetic in
-// the middle of a run, thread by thread.
-void run_operators_as_they_are() {
-  static const bool done = [] {
-    torch::jit::getExecutorMode() = false;
-    torch::jit::getProfilingMode() = false;
-    return true;
-  }();
-  (void)done;
-}
-
-Module load(const std::filesystem::path& file) {
-  run_operators_as_they_are();
-  try {
-    return torch::jit::load(file.string(), at::kCPU);
-  } catch (const std::exception& problem) {
-    throw ScriptFault(
-        fmt::format("is no module that torch.jit.script or torch.jit.trace has saved: {}", reason_of(problem)));
-  }
-}
-
-at::Tensor run(Module& module, const at::Tensor& inputs) {
-  c10::IValue output;
-  try {
-    output = module.forward({inputs});
-  } catch (const std::exception& problem) {
-    throw ScriptFault(
-        fmt::format("its forward fails on inputs of shape {}: {}", c10::str(inputs.sizes()), reason_of(problem)));
-  }
-  if (!output.isTensor())
-    throw ScriptFault(fmt::format("its forward returns {}; must return a tensor of logits", output.tagKind()));
-  return output.toTensor();
-}
 
 // A tensor of the module: attribute `slot` of its `module`-th part.
 struct Place {
@@ -122,13 +76,19 @@ struct ScriptModule::Tensors {
   std::vector<Named> parameters;  // that are trained
   std::vector<Named> buffers;     // that training changes; before the probe all that are not trained
   std::vector<Named> fixed;       // the others
+  bool takes_lengths = false;
   bool mixes_samples = false;
   bool draws = false;
+  bool bears_padding = true;
+  std::string why_no_derivative{};
   std::mutex mutex;
   std::vector<std::unique_ptr<Copy>> free_copies{};
 
   explicit Tensors(const Module& loaded) : module(loaded) {}
   void add(const std::string& name, const at::Tensor& value, bool is_parameter, const Place& place);
+  // Of all that is not trained, what training has changed stays a buffer; the rest is fixed.
+  void sort_buffers(const std::vector<torch::jit::ObjectPtr>& parts_after_training);
+  std::vector<at::Tensor> parameters_of(const std::vector<torch::jit::ObjectPtr>& parts) const;
   std::unique_ptr<Copy> take();
   void give_back(std::unique_ptr<Copy> copy);
 };
@@ -140,16 +100,19 @@ class ScriptModule::Copy {
 
   void bind(const std::vector<Named>& named, const std::vector<at::Tensor>& values) {
     for (std::size_t i = 0; i < named.size(); ++i)
-      for (const Place& place : named[i].places) parts_[place.module]->setSlot(place.slot, values[i]);
+      for (const Place& place : named[i].places) {
+        const c10::IValue value(values[i]);
+        parts_[place.module]->setSlot(place.slot, value);
+      }
   }
   at::Tensor value(const Named& named) const {
     const Place& place = named.places.front();
     return parts_[place.module]->getSlot(place.slot).toTensor();
   }
-  at::Tensor forward(const at::Tensor& inputs, bool in_training) {
+  at::Tensor forward(const at::Tensor& inputs, const at::Tensor& lengths, bool in_training) {
     if (is_training_ != in_training) module_.train(in_training);
     is_training_ = in_training;
-    return run(module_, inputs);
+    return call(module_, inputs, lengths);
   }
 
  private:
@@ -191,9 +154,9 @@ void ScriptModule::Tensors::give_back(std::unique_ptr<Copy> copy) {
   free_copies.push_back(std::move(copy));
 }
 
-ScriptModule::ScriptModule(const std::filesystem::path& file) : tensors_(std::make_unique<Tensors>(load(file))) {
+ScriptModule::ScriptModule(const std::filesystem::path& file) : tensors_(std::make_unique<Tensors>(load_module(file))) {
   const Module& module = tensors_->module;
-  if (!module.find_method("forward")) throw ScriptFault("is a module without forward");
+  tensors_->takes_lengths = takes_lengths(module);
   std::size_t number = 0;
   for (const auto& part : module.named_modules()) {
     const auto& type = *part.value.type();
@@ -212,7 +175,7 @@ ScriptModule::ScriptModule(const std::filesystem::path& file) : tensors_(std::ma
 ScriptModule::~ScriptModule() = default;
 
 at::Tensor ScriptModule::forward(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
-                                 const at::Tensor& inputs, Mode mode) const {
+                                 const at::Tensor& inputs, Mode mode, const at::Tensor* lengths) const {
   std::unique_ptr<Copy> copy = tensors_->take();
   std::vector<at::Tensor> bound;
   for (std::size_t b = 0; b < buffers.size(); ++b) {
@@ -221,19 +184,27 @@ at::Tensor ScriptModule::forward(const std::vector<at::Tensor>& parameters, cons
   }
   copy->bind(tensors_->parameters, parameters);
   copy->bind(tensors_->buffers, bound);
+  // What nobody trains is as precise as what is trained.
+  const bool in_doubles = parameters.front().scalar_type() == at::kDouble;
+  std::vector<at::Tensor> fixed;
   std::vector<std::uint32_t> versions;
-  for (const Named& fixed : tensors_->fixed) versions.push_back(fixed.value._version());
-  at::Tensor outputs = copy->forward(inputs, mode != Mode::evaluate);
+  for (const Named& each : tensors_->fixed) {
+    const bool is_converted = in_doubles && each.value.scalar_type() == at::kFloat;
+    fixed.push_back(is_converted ? each.value.to(at::kDouble) : each.value);
+    versions.push_back(fixed.back()._version());
+  }
+  if (in_doubles) copy->bind(tensors_->fixed, fixed);
+  const bool with_lengths = tensors_->takes_lengths && lengths != nullptr;
+  at::Tensor outputs = copy->forward(inputs, with_lengths ? *lengths : at::Tensor(), mode != Mode::evaluate);
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     const at::Tensor after = copy->value(tensors_->buffers[b]);
     if (!after.is_same(buffers[b])) at::Tensor(buffers[b]).copy_(after.detach());
   }
-  for (std::size_t f = 0; f < versions.size(); ++f) {
-    const Named& fixed = tensors_->fixed[f];
-    if (fixed.value._version() != versions[f] || !copy->value(fixed).is_same(fixed.value))
-      throw ScriptFault(fmt::format("its tensor {} changes, which it did not when the file was read", fixed.name));
-  }
-  tensors_->give_back(std::move(copy));
+  for (std::size_t f = 0; f < fixed.size(); ++f)
+    if (fixed[f]._version() != versions[f] || !copy->value(tensors_->fixed[f]).is_same(fixed[f]))
+      throw ScriptFault(
+          fmt::format("its tensor {} changes, which it did not when the file was read", tensors_->fixed[f].name));
+  if (!in_doubles) tensors_->give_back(std::move(copy));
   return outputs;
 }
 
@@ -241,7 +212,8 @@ ScriptContents ScriptModule::contents(const ScriptOptions& options) const {
   ScriptContents contents{.parameters = {},
                           .buffers = {},
                           .mixes_samples = !options.fused || tensors_->mixes_samples,
-                          .draws = tensors_->draws};
+                          .draws = tensors_->draws,
+                          .why_no_derivative = tensors_->why_no_derivative};
   for (const Named& parameter : tensors_->parameters)
     contents.parameters.push_back(description_of(parameter, options.drawn));
   for (const Named& buffer : tensors_->buffers)
@@ -252,110 +224,107 @@ ScriptContents ScriptModule::contents(const ScriptOptions& options) const {
   return contents;
 }
 
+void ScriptModule::Tensors::sort_buffers(const std::vector<torch::jit::ObjectPtr>& parts_after_training) {
+  for (Named& tensor : std::exchange(buffers, {})) {
+    const Place& place = tensor.places.front();
+    const bool changes = !parts_after_training[place.module]->getSlot(place.slot).toTensor().equal(tensor.value);
+    const auto type = tensor.value.scalar_type();
+    if (changes && type != at::kFloat && !at::isIntegralType(type, /*includeBool=*/true))
+      throw ScriptFault(
+          fmt::format("its buffer {}, which training changes, has elements of type {}; must have float32 or integers",
+                      tensor.name, at::toString(type)));
+    (changes ? buffers : fixed).push_back(std::move(tensor));
+  }
+}
+
+std::vector<at::Tensor> ScriptModule::Tensors::parameters_of(const std::vector<torch::jit::ObjectPtr>& parts) const {
+  std::vector<at::Tensor> result;
+  for (const Named& parameter : parameters) {
+    const Place& place = parameter.places.front();
+    result.push_back(parts[place.module]->getSlot(place.slot).toTensor());
+  }
+  return result;
+}
+
 namespace {
 
-// Enough to see whether samples disturb each other.
-constexpr std::int64_t probed_samples = 4;
-
-at::Tensor probe_inputs(const SampleShape& shape) {
-  std::vector<double> values(static_cast<std::size_t>(probed_samples * shape.features()));
-  fill_standard_normal({.purpose = Purpose::module_draws}, 0, values);
-  const at::Tensor inputs = at::empty(static_cast<std::int64_t>(values.size()), at::kFloat);
-  std::ranges::transform(values, inputs.data_ptr<float>(), [](double value) { return static_cast<float>(value); });
-  return inputs.view(script_input_sizes(probed_samples, shape));
-}
-
-void check_outputs(const at::Tensor& logits, const at::Tensor& inputs, std::int64_t classes) {
-  const std::vector<std::int64_t> right = {probed_samples, classes};
-  if (logits.sizes() != right)
-    throw ScriptFault(
-        fmt::format("its forward returns shape {} for inputs of shape {}; must return ({}, {}), logits of "
-                    "the classes",
-                    c10::str(logits.sizes()), c10::str(inputs.sizes()), probed_samples, classes));
-  if (logits.scalar_type() != at::kFloat)
-    throw ScriptFault(fmt::format("its forward returns elements of type {}; must return float32",
-                                  at::toString(logits.scalar_type())));
-}
-
-// What a module keeps besides tensors: numbers and flags.
-std::vector<std::pair<std::string, c10::IValue>> scalars_of(const Module& module) {
-  std::vector<std::pair<std::string, c10::IValue>> scalars;
-  for (const auto& attribute : module.named_attributes()) {
-    const bool is_mode = attribute.name == "training" || attribute.name.ends_with(".training");
-    if (!is_mode && (attribute.value.isScalar() || attribute.value.isBool()))
-      scalars.emplace_back(attribute.name, attribute.value);
+at::Tensor first_call(Module& module, const ProbeInputs& samples, const SampleShape& shape) {
+  try {
+    return call(module, samples.inputs, samples.lengths);
+  } catch (const ScriptFault& problem) {
+    if (!shape.has_tokens()) throw;
+    throw ScriptFault(fmt::format("{}; the {} tokens of the data set are below {}, and its longest sequence has {}",
+                                  problem.what(), shape.vocabulary, shape.vocabulary, shape.width));
   }
-  return scalars;
-}
-
-void check_scalars(const Module& before, const Module& after) {
-  const auto old = scalars_of(before), now = scalars_of(after);
-  for (std::size_t i = 0; i < old.size(); ++i)
-    if (old[i].second != now[i].second)
-      throw ScriptFault(fmt::format("its forward changes the number {}; it may change buffers alone", old[i].first));
-}
-
-bool mixes(Module& trial, const at::Tensor& inputs) {
-  const at::Tensor together = run(trial, inputs);
-  const auto halves = inputs.chunk(2);
-  const at::Tensor apart = at::cat({run(trial, halves[0]), run(trial, halves[1])});
-  // Kernels for other sizes of batches round otherwise.
-  constexpr double rounding = 1e-4;
-  return !together.allclose(apart, rounding, rounding * together.abs().max().item<double>());
 }
 
 }  // namespace
 
-void ScriptModule::probe(const SampleShape& shape, std::int64_t classes) {
+void ScriptModule::probe(const ScriptDemand& demand) {
   Module trial = tensors_->module.deepcopy();
-  const at::Tensor inputs = probe_inputs(shape);
+  const ProbeInputs samples = probe_inputs(demand, tensors_->takes_lengths);
   const SeededDraws draws(0);
   trial.eval();
-  check_outputs(run(trial, inputs), inputs, classes);
+  check_outputs(first_call(trial, samples, demand.shape), samples.inputs, demand);
+  if (demand.shape.has_tokens()) {
+    if (mixes(trial, samples))
+      throw ScriptFault("its outputs for a sequence depend on those that stand beside it; they must not");
+    tensors_->bears_padding = syncopate::bears_padding(trial, demand, samples);
+  }
+
   trial.train();
   const auto drawn = SeededDraws::drawn();
-  const at::Tensor logits = run(trial, inputs);
-  check_outputs(logits, inputs, classes);
-  if (!logits.requires_grad())
-    throw ScriptFault("its forward in training does not depend on its parameters in a way that has gradients");
-  check_scalars(tensors_->module, trial);
-
-  const auto parts = parts_of(trial);
-  auto all = std::exchange(tensors_->buffers, {});
-  for (Named& tensor : all) {
-    const Place& place = tensor.places.front();
-    const bool changes = !parts[place.module]->getSlot(place.slot).toTensor().equal(tensor.value);
-    const auto type = tensor.value.scalar_type();
-    if (changes && type != at::kFloat && !at::isIntegralType(type, /*includeBool=*/true))
-      throw ScriptFault(
-          fmt::format("its buffer {}, which training changes, has elements of type {}; must have float32 "
-                      "or integers",
-                      tensor.name, at::toString(type)));
-    (changes ? tensors_->buffers : tensors_->fixed).push_back(std::move(tensor));
-  }
+  const at::Tensor outputs = call(trial, samples.inputs, samples.lengths);
+  check_outputs(outputs, samples.inputs, demand);
   tensors_->draws = SeededDraws::drawn() > drawn;
-  tensors_->mixes_samples = tensors_->draws || !tensors_->buffers.empty() || mixes(trial, inputs);
+  std::vector<std::string> names;
+  for (const Named& parameter : tensors_->parameters) names.push_back(parameter.name);
+  check_gradients(outputs, tensors_->parameters_of(parts_of(trial)), names);
+  check_scalars(tensors_->module, trial);
+  tensors_->sort_buffers(parts_of(trial));
+  if (demand.shape.has_tokens() && !tensors_->buffers.empty())
+    throw ScriptFault(fmt::format("its buffer {} changes in training; a module of tokens must have none that does",
+                                  tensors_->buffers.front().name));
+  tensors_->mixes_samples = tensors_->draws || !tensors_->buffers.empty() || mixes(trial, samples);
+  if (demand.shape.has_tokens()) return;
+
+  Module doubles = tensors_->module.deepcopy();
+  doubles.to(at::kDouble);
+  doubles.eval();
+  tensors_->why_no_derivative = why_no_derivative(doubles, tensors_->parameters_of(parts_of(doubles)), samples);
 }
 
-Network script_network(const std::filesystem::path& file, const std::string& hash, const SampleShape& shape,
-                       std::int64_t classes, const ScriptOptions& options) {
+bool ScriptModule::bears_padding() const { return tensors_->bears_padding; }
+
+Network script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
+                       const ScriptOptions& options) {
   struct Loaded {
-    std::string hash;
-    SampleShape shape;
-    std::int64_t classes = 0;
+    std::string what;
     std::shared_ptr<const ScriptModule> module{};
   };
   // Runs of one experiment follow each other with the same file.
   static std::mutex mutex;
   static Loaded last;
   const std::lock_guard lock(mutex);
-  if (!last.module || last.hash != hash || last.shape != shape || last.classes != classes) {
+  ScriptDemand demand{.shape = data.shape,
+                      .outputs = options.squared_error ? data.targets : data.classes,
+                      .squared_error = options.squared_error,
+                      .task = options.task,
+                      .has_padding = data.marks.padding >= 0};
+  demand.task.padding = data.marks.padding;
+  if (demand.asks_for_tokens()) demand.outputs = data.shape.vocabulary;
+  const std::string what = fmt::format("{} {} {} {} {} {} {} {} {} {}", hash, data.shape.channels, data.shape.height,
+                                       data.shape.width, data.shape.vocabulary, demand.outputs, demand.squared_error,
+                                       static_cast<int>(demand.task.kind), demand.task.longest, demand.task.padding);
+  if (!last.module || last.what != what) {
     const auto module = std::make_shared<ScriptModule>(file);
-    module->probe(shape, classes);
-    last = {hash, shape, classes, module};
+    module->probe(demand);
+    last = {what, module};
   }
-  Network network(shape);
-  return network.script(last.module, last.module->contents(options), classes).lay_out();
+  demand.task.pads = last.module->bears_padding();
+  Network network(data.shape);
+  network.script(last.module, last.module->contents(options), demand.outputs);
+  return network.asks(demand.task).lay_out();
 }
 
 }  // namespace syncopate

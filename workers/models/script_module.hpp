@@ -16,6 +16,8 @@
 
 namespace syncopate {
 
+struct ScriptDemand;
+
 class ScriptModule {
  public:
   // Loads it, with its values. Throws ScriptFault if the file is no module, or its tensors cannot be trained.
@@ -24,13 +26,17 @@ class ScriptModule {
 
   // What forward gives for these inputs. In training it writes to the float and integer buffers among `buffers` what
   // the module makes of them; in evaluation it may write there as well. Parameters and buffers are in the order of
-  // contents(). Throws ScriptFault.
+  // contents(); where those are float64, so is all the module has. `lengths`: (n,) int64, of sequences, for a forward
+  // that takes them. Throws ScriptFault.
   at::Tensor forward(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& buffers,
-                     const at::Tensor& inputs, Mode mode) const;
+                     const at::Tensor& inputs, Mode mode, const at::Tensor* lengths = nullptr) const;
 
-  // Computes a few random samples of this shape, to see what a training does with the module. Call once, before all
-  // forwards. Throws ScriptFault where it does not give (n, classes).
-  void probe(const SampleShape& shape, std::int64_t classes);
+  // Computes a few random samples, to see what a training does with the module. Call once, before all forwards. Throws
+  // ScriptFault where it does not give what is asked for.
+  void probe(const ScriptDemand& demand);
+
+  // Whether what it gives for a sequence does not change with padding behind it.
+  bool bears_padding() const;
 
   // Without buffers before probe().
   ScriptContents contents(const ScriptOptions& options) const;
@@ -44,8 +50,8 @@ class ScriptModule {
 // How the inputs of a batch come to forward: vectors as (n, features), images as (n, channels, height, width).
 std::vector<std::int64_t> script_input_sizes(std::int64_t samples, const SampleShape& shape);
 
-// The network that it is. Throws ScriptFault. The same file, shape and options give the same once more.
-Network script_network(const std::filesystem::path& file, const std::string& hash, const SampleShape& shape,
-                       std::int64_t classes, const ScriptOptions& options);
+// The network that it is. Throws ScriptFault. The same file, data and options give the same once more.
+Network script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
+                       const ScriptOptions& options);
 
 }  // namespace syncopate

@@ -3,6 +3,8 @@
 
 #include <stdexcept>
 
+#include "workers/models/text_task.hpp"
+
 namespace syncopate {
 
 // Why a file cannot be trained: what was found, and what would be right.
@@ -11,8 +13,10 @@ struct ScriptFault : std::runtime_error {
 };
 
 struct ScriptOptions {
-  bool fused = true;   // micro-batches are evaluated together, where that changes nothing
-  bool drawn = false;  // the first values of matrices and filters are drawn by the run's seed, and not the file's
+  bool fused = true;           // micro-batches are evaluated together, where that changes nothing
+  bool drawn = false;          // the first values of matrices and filters are drawn by the run's seed, not the file's
+  bool squared_error = false;  // the loss, of numbers; else cross-entropy
+  TextTask task{};             // of tokens
 };
 
 }  // namespace syncopate

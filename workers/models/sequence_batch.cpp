@@ -11,7 +11,8 @@ using Texts = std::span<const std::span<const std::int32_t>>;
 
 // A group's slots are at most a third more than its longest text's tokens each would be, or than few: what is padded
 // costs less than another group.
-bool may_join(std::int64_t length, std::int64_t other) {
+bool may_join(std::int64_t length, std::int64_t other, bool pads) {
+  if (!pads) return length == other;
   constexpr std::int64_t always = 3;
   const auto [shorter, longer] = std::minmax(length, other);
   return longer - shorter <= std::max(always, longer / 4);
@@ -46,7 +47,7 @@ TextGroup group_of(Texts texts, std::int64_t begin) {
 
 }  // namespace
 
-SequenceBatch::SequenceBatch(const std::vector<std::span<const std::int32_t>>& texts) {
+SequenceBatch::SequenceBatch(const std::vector<std::span<const std::int32_t>>& texts, bool pads) {
   std::int64_t count = 0;
   for (const auto& text : texts) count += std::ssize(text);
   tokens = indices(count);
@@ -62,7 +63,7 @@ SequenceBatch::SequenceBatch(const std::vector<std::span<const std::int32_t>>& t
   }
   begin = 0;
   for (std::size_t first = 0, end = 0; first < texts.size(); first = end) {
-    while (end < texts.size() && may_join(std::ssize(texts[end]), std::ssize(texts[first]))) ++end;
+    while (end < texts.size() && may_join(std::ssize(texts[end]), std::ssize(texts[first]), pads)) ++end;
     groups.push_back(group_of(Texts(texts).subspan(first, end - first), begin));
     begin += groups.back().tokens;
   }

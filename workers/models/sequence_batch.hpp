@@ -24,8 +24,9 @@ struct TextGroup {
 };
 
 struct SequenceBatch {
-  // In the order in which they are given; best by length, which makes groups large.
-  explicit SequenceBatch(const std::vector<std::span<const std::int32_t>>& texts);
+  // In the order in which they are given; best by length, which makes groups large. `pads`: false: groups are of texts
+  // of one length.
+  explicit SequenceBatch(const std::vector<std::span<const std::int32_t>>& texts, bool pads = true);
 
   at::Tensor tokens;              // (t,) int64
   at::Tensor places;              // (t,) int64: from 0 in each text

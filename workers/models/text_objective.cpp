@@ -1,7 +1,6 @@
 #include "workers/models/text_objective.hpp"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cassert>
@@ -13,8 +12,10 @@
 #include "workers/datasets/visits.hpp"
 #include "workers/models/cross_entropy.hpp"
 #include "workers/models/forward.hpp"
+#include "workers/models/gradient_tensors.hpp"
 #include "workers/models/initial_parameters.hpp"
 #include "workers/models/one_thread.hpp"
+#include "workers/models/seeded_draws.hpp"
 #include "workers/models/sequence_batch.hpp"
 #include "workers/models/text_questions.hpp"
 #include "workers/process/interrupt.hpp"
@@ -63,29 +64,33 @@ std::vector<AskedText> TextObjective::texts_of(std::span<const MicroBatch> micro
   return texts;
 }
 
+std::optional<std::uint64_t> TextObjective::seed_of_draws(const MicroBatch& micro_batch) const {
+  if (!network_.draws()) return std::nullopt;
+  return syncopate::seed_of_draws(seed(), sampler_.in_data(micro_batch));
+}
+
 PartialGradient TextObjective::gradient(const float* flat, const float*,
                                         std::span<const MicroBatch> micro_batches) const {
   assert(!micro_batches.empty());
   use_one_thread();
-  throw_if_interrupted();
-  const TextQuestions questions = ask(*dataset_, Split::train, texts_of(micro_batches), network_.task(), seed());
-
-  auto parameters = view_parameters(network_, flat);
-  for (auto& parameter : parameters) parameter.requires_grad_();
-  const Visits visits{.seed = seed(), .samples = questions.samples, .epochs = questions.epochs};
-  const auto logits = forward(network_, parameters, questions.texts, Mode::train, &visits);
-  const LossSums loss = cross_entropy(logits, questions.answers, label_smoothing_, questions.weights);
-  auto gradients = torch::autograd::grad({loss.minimised}, parameters);
+  const std::size_t together = fuses_micro_batches() ? micro_batches.size() : 1;
 
   PartialGradient result;
-  result.loss_sum = loss.reported.item<float>();
-  for (const auto p : network_.flat_order()) {
-    const Parameter& parameter = network_.parameters()[p];
-    auto owner = std::make_shared<const at::Tensor>(gradients[p].contiguous());
-    const float* data = owner->data_ptr<float>();
-    result.segments.push_back(
-        {.offset = parameter.offset, .size = parameter.size, .data = data, .owner = std::move(owner)});
+  std::vector<at::Tensor> sum;
+  for (std::size_t first = 0; first < micro_batches.size(); first += together) {
+    throw_if_interrupted();
+    const TextQuestions questions =
+        ask(*dataset_, Split::train, texts_of(micro_batches.subspan(first, together)), network_.task(), seed());
+    const SeededDraws draws(seed_of_draws(micro_batches[first]));
+    auto parameters = view_parameters(network_, flat);
+    for (auto& parameter : parameters) parameter.requires_grad_();
+    const Visits visits{.seed = seed(), .samples = questions.samples, .epochs = questions.epochs};
+    const auto logits = forward(network_, parameters, questions.texts, Mode::train, &visits);
+    const LossSums loss = cross_entropy(logits, questions.answers, label_smoothing_, questions.weights);
+    result.loss_sum += loss.reported.item<float>();
+    add_to(sum, gradients_of(loss.minimised, parameters));
   }
+  result.segments = segments_of(network_, std::move(sum));
   return result;
 }
 

@@ -2,7 +2,8 @@
 // itself stays out of this header.
 //
 // Texts are evaluated together without any padding (sequence_batch.hpp), so that what a micro-batch gives does not
-// depend on the others that are evaluated with it. The loss of a micro-batch is the mean over what its texts are asked
+// depend on the others that are evaluated with it. A module of the user's own may see padding, if that changes nothing
+// of what it gives. The loss of a micro-batch is the mean over what its texts are asked
 // for. Means of micro-batches are then averaged as of any objective: where some are asked for more than others, that is
 // not the mean over all that is asked for. The sums of an evaluation are over that.
 #pragma once
@@ -10,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,6 +39,7 @@ class TextObjective : public Objective {
                            std::span<const MicroBatch> micro_batches) const override;
 
   std::int64_t chunk_samples() const override { return chunk_samples_; }
+  bool fuses_micro_batches() const override { return network_.fuses(); }
   std::int64_t samples_per_micro_batch() const override { return sampler_.samples_per_micro_batch(); }
   std::int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
 
@@ -55,6 +58,8 @@ class TextObjective : public Objective {
   EvaluationSums evaluate_texts(std::span<const float* const> parameters, Split split,
                                 std::span<const std::uint32_t> samples) const;
   std::uint64_t seed() const { return sampler_.options().seed; }
+  // Of what LibTorch's operators draw in the forward pass of a micro-batch, where they do.
+  std::optional<std::uint64_t> seed_of_draws(const MicroBatch& micro_batch) const;
   std::vector<AskedText> texts_of(std::span<const MicroBatch> micro_batches) const;
 
   Network network_;

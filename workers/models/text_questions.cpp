@@ -74,7 +74,7 @@ TextQuestions ask(const Dataset& dataset, Split split, std::vector<AskedText> te
     questions[text.micro_batch] += std::ssize(one.answers);
     begin += std::ssize(one.tokens);
   }
-  TextQuestions result{.texts = SequenceBatch(sequences),
+  TextQuestions result{.texts = SequenceBatch(sequences, task.pads),
                        .answers = tensor_of(answers),
                        .weights = at::empty({std::ssize(answers)}, at::kFloat),
                        .samples = {},

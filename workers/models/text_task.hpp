@@ -16,6 +16,9 @@ struct TextTask {
   Kind kind = Kind::classification;
   MaskingOptions masking{};  // of masked_lm
   std::int64_t longest = 0;  // tokens that a text is cut to; 0: none is cut
+  // Of what sees texts of unlike length together:
+  bool pads = true;          // whether it may; else those of one length alone stand together
+  std::int32_t padding = 0;  // the token behind the shorter ones' ends
 };
 
 }  // namespace syncopate

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "workers/models/masking_section.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -63,39 +65,13 @@ std::optional<Misfit> misfit(const DatasetSize& data, const TextTransformerOptio
   return {};
 }
 
-MaskingOptions read_masking(Settings& table) {
-  MaskingOptions options;
-  options.share = table.number({"masked_share", "Of masked-lm: share of a text's tokens that are to be found."},
-                               {.low = 0, .high = 1, .low_open = true}, options.share);
-  options.most = table.integer({"most_masked", "Of masked-lm: most tokens of a text that are to be found."}, 1, 1 << 20,
-                               options.most);
-  const bool is_static =
-      table.choice({"masking", "Of masked-lm: drawn anew at each visit, or fixed for each copy of a text."},
-                   {{"dynamic", false}, {"static", true}}, false);
-  const std::int64_t copies = table.integer(
-      {"mask_copies", "Of static masking: copies of each text, masked once each, which take turns."}, 1, 1 << 20, 10);
-  if (is_static)
-    options.copies = copies;
-  else if (table.has("mask_copies"))
-    table.fault("mask_copies", "must be left out: dynamic masking has no copies");
-  else
-    table.leave_out("mask_copies");
-  return options;
-}
-
 // What a task does not look at would pass unseen, however wrong it is.
-void check_task(Settings& table, Kind task) {
-  const auto of = [&](Kind kind, const char* name, std::initializer_list<const char*> keys) {
-    if (task == kind) return;
-    for (const char* key : keys) {
-      if (table.has(key))
-        table.fault(key, fmt::format("must be left out: only the task \"{}\" looks at it", name));
-      else
-        table.leave_out(key);
-    }
-  };
-  of(Kind::classification, "classification", {"pooling"});
-  of(Kind::masked_lm, "masked-lm", {"masked_share", "most_masked", "masking", "mask_copies"});
+void check_pooling(Settings& table, Kind task) {
+  if (task == Kind::classification) return;
+  if (table.has("pooling"))
+    table.fault("pooling", "must be left out: only the task \"classification\" looks at it");
+  else
+    table.leave_out("pooling");
 }
 
 TextTransformerOptions read_options(Settings& table) {
@@ -122,8 +98,8 @@ TextTransformerOptions read_options(Settings& table) {
                    dropout_range, usual.dropout);
   if (table.flag({"cut", "Whether longer sequences are cut to as many tokens as there are positions."}, false))
     options.task.longest = options.positions;
-  options.task.masking = read_masking(table);
-  check_task(table, options.task.kind);
+  options.task.masking = read_masking(table, options.task.kind == Kind::masked_lm, "the task \"masked-lm\"");
+  check_pooling(table, options.task.kind);
   return options;
 }
 
@@ -150,11 +126,12 @@ Model read_text_transformer(Settings& table) {
   if (table.faults_so_far() == faults && options.width % options.heads != 0)
     table.fault("width", fmt::format("must be a multiple of the heads, {}", options.heads));
   if (table.faults_so_far() > faults) return {};
-  return {.inputs = Model::Inputs::tokens,
-          .misfit = [options](const DatasetSize& data) { return misfit(data, options); },
-          .network = [options](const SampleShape& shape,
-                               std::int64_t classes) { return text_transformer_network(shape, classes, options); },
-          .chunk_samples = 64};
+  return {
+      .inputs = Model::Inputs::tokens,
+      .misfit = [options](const DatasetSize& data) { return misfit(data, options); },
+      .network =
+          [options](const DatasetSize& data) { return text_transformer_network(data.shape, data.classes, options); },
+      .chunk_samples = 64};
 }
 
 }  // namespace syncopate

@@ -63,9 +63,9 @@ std::shared_ptr<const Objective> make_torch_objective(const Network& network, st
                                            .mixup = mixup});
 }
 
-Network load_script_network(const std::filesystem::path& file, const std::string& hash, const SampleShape& shape,
-                            std::int64_t classes, const ScriptOptions& options) {
-  return torch_functions().load_script(file, hash, shape, classes, options);
+Network load_script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
+                            const ScriptOptions& options) {
+  return torch_functions().load_script(file, hash, data, options);
 }
 
 }  // namespace syncopate

@@ -26,8 +26,8 @@ std::shared_ptr<const Objective> make_torch_objective(const Network& network, st
                                                       double label_smoothing, double mixup);
 
 // script_network (script_module.hpp). Loads the library first.
-Network load_script_network(const std::filesystem::path& file, const std::string& hash, const SampleShape& shape,
-                            std::int64_t classes, const ScriptOptions& options);
+Network load_script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
+                            const ScriptOptions& options);
 
 // What the library is asked for.
 struct TorchRequest {
@@ -41,8 +41,8 @@ struct TorchRequest {
 // What the library gives, and what it may call of the program's.
 struct TorchFunctions {
   std::shared_ptr<const Objective> (*make_objective)(const TorchRequest& request);
-  Network (*load_script)(const std::filesystem::path& file, const std::string& hash, const SampleShape& shape,
-                         std::int64_t classes, const ScriptOptions& options);
+  Network (*load_script)(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
+                         const ScriptOptions& options);
 };
 // The library's only function, by this name.
 using TorchEntry = void (*)(bool (*interrupted)(), TorchFunctions& functions);

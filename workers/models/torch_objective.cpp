@@ -11,10 +11,12 @@
 #include "workers/datasets/visits.hpp"
 #include "workers/models/cross_entropy.hpp"
 #include "workers/models/forward.hpp"
+#include "workers/models/gradient_tensors.hpp"
 #include "workers/models/initial_parameters.hpp"
 #include "workers/models/mixup.hpp"
 #include "workers/models/one_thread.hpp"
 #include "workers/models/seeded_draws.hpp"
+#include "workers/models/squared_error.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {
@@ -26,6 +28,7 @@ struct Batch {
   std::vector<std::int64_t> epochs;
   std::vector<float> inputs;
   std::vector<std::int64_t> labels;
+  std::vector<float> targets;                // numbers instead of labels
   std::vector<std::int64_t> partner_labels;  // where samples are mixed with others
   std::vector<float> partner_shares;
 
@@ -51,6 +54,18 @@ struct Batch {
   void make_room(const Dataset& dataset) {
     inputs.resize(numbers.size() * static_cast<std::size_t>(dataset.size().shape.features()));
     labels.resize(numbers.size());
+    targets.resize(numbers.size() * static_cast<std::size_t>(dataset.size().targets));
+  }
+
+  void gather(const Dataset& dataset, Split split) {
+    make_room(dataset);
+    dataset.gather(split, numbers, inputs.data(), labels.data());
+    if (!targets.empty()) dataset.gather_targets(split, numbers, targets.data());
+  }
+  void gather_training(const Dataset& dataset, const Visits& visits_of_numbers) {
+    make_room(dataset);
+    dataset.gather_training(visits_of_numbers, inputs.data(), labels.data());
+    if (!targets.empty()) dataset.gather_targets(Split::train, numbers, targets.data());
   }
 
   void mix_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches, double alpha) {
@@ -74,6 +89,12 @@ struct Batch {
   static at::Tensor label_tensor(std::vector<std::int64_t>& of) {
     return at::from_blob(of.data(), {std::ssize(of)}, at::kLong);
   }
+  // (n, targets); undefined where samples have classes.
+  at::Tensor target_tensor() {
+    if (targets.empty()) return {};
+    const auto samples = std::ssize(numbers);
+    return at::from_blob(targets.data(), {samples, std::ssize(targets) / samples}, at::kFloat);
+  }
 };
 
 // What is trained on, in memory until its thread's next batch.
@@ -81,6 +102,7 @@ struct TrainingBatch {
   Visits visits;
   at::Tensor inputs;
   at::Tensor labels;
+  at::Tensor targets{};  // defined: numbers instead of labels
   std::optional<MixedLabels> mixed{};
 };
 
@@ -95,22 +117,13 @@ BackwardPass differentiate(const Network& network, const float* flat, const std:
                            const TrainingBatch& batch, std::int64_t micro_batch_size, double label_smoothing) {
   auto parameters = view_parameters(network, flat);
   for (auto& parameter : parameters) parameter.requires_grad_();
-  const auto logits = forward(network, parameters, buffers, batch.inputs, Mode::train, &batch.visits);
-  const LossSums loss = cross_entropy(logits, batch.labels, label_smoothing, batch.mixed ? &*batch.mixed : nullptr);
+  const auto outputs = forward(network, parameters, buffers, batch.inputs, Mode::train, &batch.visits);
+  const LossSums loss = batch.targets.defined() ? squared_error(outputs, batch.targets)
+                                                : cross_entropy(outputs, batch.labels, label_smoothing,
+                                                                batch.mixed ? &*batch.mixed : nullptr);
   const double share = 1.0 / static_cast<double>(micro_batch_size);
-  auto gradients = torch::autograd::grad({loss.minimised}, parameters, {at::scalar_tensor(share, at::kFloat)},
-                                         /*retain_graph=*/{}, /*create_graph=*/false, /*allow_unused=*/true);
-  for (std::size_t p = 0; p < gradients.size(); ++p)
-    gradients[p] = gradients[p].defined() ? gradients[p].contiguous() : at::zeros_like(parameters[p]);
-  return {.gradients = std::move(gradients), .loss_sum = loss.reported.item<float>() * share};
-}
-
-// In place, where nothing else has the memory: the gradients of two summands are one tensor.
-void add(at::Tensor& sum, const at::Tensor& summand) {
-  if (sum.storage().use_count() == 1)
-    sum.add_(summand);
-  else
-    sum = sum + summand;
+  return {.gradients = gradients_of(loss.minimised, parameters, share),
+          .loss_sum = loss.reported.item<float>() * share};
 }
 
 // A model to evaluate, with a copy of its statistics: forward takes no const ones.
@@ -136,18 +149,26 @@ at::Tensor predict(const Network& network, const std::vector<Member>& members, c
   return at::logsumexp(at::stack(logits), 0);
 }
 
+// Of an ensemble the mean of what its members give.
+at::Tensor mean_output(const Network& network, const std::vector<Member>& members, const at::Tensor& inputs) {
+  std::vector<at::Tensor> outputs;
+  for (const Member& member : members)
+    outputs.push_back(forward(network, member.parameters, member.buffers, inputs, Mode::evaluate));
+  return outputs.size() == 1 ? outputs.front() : at::stack(outputs).mean(0);
+}
+
 TrainingBatch training_batch(const Dataset& dataset, const Sampler& sampler, std::span<const MicroBatch> micro_batches,
                              double mixup) {
   const auto size = static_cast<std::size_t>(sampler.options().micro_batch_size);
   Batch& batch = Batch::of_this_thread(micro_batches.size() * size);
   batch.name_samples(sampler, micro_batches);
   const Visits visits = batch.visits(sampler);
-  batch.make_room(dataset);
-  dataset.gather_training(visits, batch.inputs.data(), batch.labels.data());
+  batch.gather_training(dataset, visits);
   if (mixup > 0) batch.mix_samples(sampler, micro_batches, mixup);
   TrainingBatch result{.visits = visits,
                        .inputs = batch.input_tensor(dataset.size().shape),
-                       .labels = Batch::label_tensor(batch.labels)};
+                       .labels = Batch::label_tensor(batch.labels),
+                       .targets = batch.target_tensor()};
   if (mixup > 0)
     result.mixed = {
         .labels = Batch::label_tensor(batch.partner_labels),
@@ -208,19 +229,9 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
                               samples_per_micro_batch(), label_smoothing_);
     result.loss_sum += pass.loss_sum;
     for (std::size_t b = 0; b < statistics.size(); ++b) result.buffers_sum[b] += statistics[b];
-    if (sum.empty())
-      sum = std::move(pass.gradients);
-    else
-      for (std::size_t p = 0; p < sum.size(); ++p) add(sum[p], pass.gradients[p]);
+    add_to(sum, std::move(pass.gradients));
   }
-
-  for (const auto p : network_.flat_order()) {
-    const Parameter& parameter = network_.parameters()[p];
-    auto owner = std::make_shared<const at::Tensor>(std::move(sum[p]));
-    const float* data = owner->data_ptr<float>();
-    result.segments.push_back(
-        {.offset = parameter.offset, .size = parameter.size, .data = data, .owner = std::move(owner)});
-  }
+  result.segments = segments_of(network_, std::move(sum));
   return result;
 }
 
@@ -246,10 +257,14 @@ EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> p
     Batch& batch = Batch::of_this_thread(static_cast<std::size_t>(n));
     for (std::int64_t i = 0; i < n; ++i)
       batch.numbers[static_cast<std::size_t>(i)] = static_cast<std::uint32_t>(first + i);
-    batch.make_room(*dataset_);
-    dataset_->gather(split, batch.numbers, batch.inputs.data(), batch.labels.data());
+    batch.gather(*dataset_, split);
+    const at::Tensor inputs = batch.input_tensor(dataset_->size().shape);
+    if (const at::Tensor targets = batch.target_tensor(); targets.defined()) {
+      sums.loss += squared_error(mean_output(network_, members, inputs), targets).reported.item<float>();
+      continue;
+    }
     const at::Tensor labels = Batch::label_tensor(batch.labels);
-    const auto logits = predict(network_, members, batch.input_tensor(dataset_->size().shape));
+    const auto logits = predict(network_, members, inputs);
     sums.loss += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<float>();
     sums.correct += logits.argmax(1).eq(labels).sum().item<std::int64_t>();
   }
@@ -280,16 +295,20 @@ std::vector<double> TorchObjective::derivative(const float* parameters, const fl
     Batch& batch = Batch::of_this_thread(static_cast<std::size_t>(n));
     for (std::int64_t i = 0; i < n; ++i)
       batch.numbers[static_cast<std::size_t>(i)] = static_cast<std::uint32_t>(first + i);
-    batch.make_room(*dataset_);
-    dataset_->gather(split, batch.numbers, batch.inputs.data(), batch.labels.data());
-    const at::Tensor labels = Batch::label_tensor(batch.labels);
+    batch.gather(*dataset_, split);
     const at::Tensor inputs = batch.input_tensor(dataset_->size().shape).to(at::kDouble);
-    const auto logits = forward(network_, member.parameters, member.buffers, inputs, Mode::evaluate);
-    const auto loss = at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum);
-    auto found = torch::autograd::grad({loss}, member.parameters, {}, !direction.empty(), !direction.empty());
+    const auto outputs = forward(network_, member.parameters, member.buffers, inputs, Mode::evaluate);
+    const at::Tensor targets = batch.target_tensor();
+    const at::Tensor loss =
+        targets.defined() ? squared_error(outputs, targets.to(at::kDouble)).reported
+                          : at::cross_entropy_loss(outputs, Batch::label_tensor(batch.labels), {}, at::Reduction::Sum);
+    auto found = torch::autograd::grad({loss}, member.parameters, {}, !direction.empty(), !direction.empty(),
+                                       /*allow_unused=*/true);
     if (!direction.empty()) {
       at::Tensor product = at::zeros({}, at::kDouble);
-      for (std::size_t p = 0; p < found.size(); ++p) product = product + (found[p] * directions[p]).sum();
+      for (std::size_t p = 0; p < found.size(); ++p)
+        if (found[p].defined()) product = product + (found[p] * directions[p]).sum();
+      if (!product.requires_grad()) continue;  // the gradient is constant
       found = torch::autograd::grad({product}, member.parameters, {}, c10::nullopt, false, true);
     }
     for (std::size_t p = 0; p < found.size(); ++p) {

@@ -22,7 +22,8 @@ class TorchObjective : public Objective {
  public:
   // The sampler's options count the data set's training samples. Throws DataFault if they do not
   // suffice for one step. `chunk_samples`: samples evaluated together for the best speed. Labels are smoothed in
-  // gradients alone: all losses that are told are those without it. `mixup`: alpha (mixup.hpp); 0: none.
+  // gradients alone: all losses that are told are those without it. `mixup`: alpha (mixup.hpp); 0: none. Where samples
+  // have numbers instead of classes, the loss is squared_error.hpp's, and neither of the two may be.
   TorchObjective(Network network, std::shared_ptr<const Dataset> dataset, const SamplerOptions& sampling,
                  std::int64_t chunk_samples, double label_smoothing = 0, double mixup = 0);
 
@@ -51,6 +52,8 @@ class TorchObjective : public Objective {
                                  std::int64_t end, std::span<const double> direction) const override;
   std::vector<float> batch_statistics(const float* parameters,
                                       std::span<const MicroBatch> micro_batches) const override;
+
+  bool has_accuracy() const override { return dataset_->size().targets == 0; }
 
   const Network& network() const { return network_; }
 

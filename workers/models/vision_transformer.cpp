@@ -55,10 +55,11 @@ Model read_vision_transformer(Settings& table) {
   if (table.faults_so_far() == faults && options.width % 4 != 0)
     table.fault("width", "must be a multiple of 4: sines and cosines of two coordinates");
   if (table.faults_so_far() > faults) return {};
-  return {.misfit = [patch = options.patch](const DatasetSize& data) { return misfit(data.shape, patch); },
-          .network = [options](const SampleShape& shape,
-                               std::int64_t classes) { return vision_transformer_network(shape, classes, options); },
-          .chunk_samples = 32};
+  return {
+      .misfit = [patch = options.patch](const DatasetSize& data) { return misfit(data.shape, patch); },
+      .network =
+          [options](const DatasetSize& data) { return vision_transformer_network(data.shape, data.classes, options); },
+      .chunk_samples = 32};
 }
 
 }  // namespace syncopate

@@ -1,0 +1,176 @@
+#include "workers/models/script_probe.hpp"
+
+#include <c10/util/StringUtil.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <utility>
+
+#include "workers/models/script_call.hpp"
+#include "workers/models/script_module.hpp"
+#include "workers/models/script_options.hpp"
+#include "workers/random/standard_normal.hpp"
+
+namespace syncopate {
+namespace {
+
+// Enough to see whether samples disturb each other.
+constexpr std::int64_t probed_samples = 4;
+constexpr RandomStream probe_stream{.purpose = Purpose::module_draws};
+
+bool are_near(const at::Tensor& one, const at::Tensor& other) {
+  // Kernels for other sizes of batches round otherwise.
+  constexpr double rounding = 1e-4;
+  return one.allclose(other, rounding, rounding * one.abs().max().item<double>());
+}
+
+std::int64_t longest_shown(const ScriptDemand& demand) {
+  std::int64_t longest = demand.shape.width;
+  if (demand.task.longest > 0) longest = std::min(longest, demand.task.longest);
+  if (demand.task.kind == TextTask::Kind::causal_lm) --longest;  // the last token is only an answer
+  return std::max<std::int64_t>(longest, 1);
+}
+
+at::Tensor random_tokens(const ScriptDemand& demand) {
+  const std::int64_t length = longest_shown(demand), vocabulary = demand.shape.vocabulary;
+  std::vector<double> uniform(static_cast<std::size_t>(probed_samples * length));
+  probe_stream.fill_uniform(0, uniform);
+  const at::Tensor tokens = at::empty({probed_samples, length}, at::kLong);
+  std::ranges::transform(uniform, tokens.data_ptr<std::int64_t>(), [&](double value) {
+    const auto token = static_cast<std::int64_t>(value * static_cast<double>(vocabulary));
+    const bool is_padding = demand.has_padding && token == demand.task.padding;
+    return is_padding ? (token + 1) % vocabulary : token;  // which no sequence ends with
+  });
+  *tokens.data_ptr<std::int64_t>() = vocabulary - 1;  // a table must have a row for it
+  return tokens;
+}
+
+at::Tensor random_numbers(const SampleShape& shape) {
+  std::vector<double> values(static_cast<std::size_t>(probed_samples * shape.features()));
+  fill_standard_normal(probe_stream, 0, values);
+  const at::Tensor inputs = at::empty(static_cast<std::int64_t>(values.size()), at::kFloat);
+  std::ranges::transform(values, inputs.data_ptr<float>(), [](double value) { return static_cast<float>(value); });
+  return inputs.view(script_input_sizes(probed_samples, shape));
+}
+
+at::Tensor lengths_of(bool wanted, std::int64_t length) {
+  return wanted ? at::full({probed_samples}, length, at::kLong) : at::Tensor();
+}
+
+// What a module keeps besides tensors: numbers and flags.
+std::vector<std::pair<std::string, c10::IValue>> scalars_of(const torch::jit::Module& module) {
+  std::vector<std::pair<std::string, c10::IValue>> scalars;
+  for (const auto& attribute : module.named_attributes()) {
+    const bool is_mode = attribute.name == "training" || attribute.name.ends_with(".training");
+    if (!is_mode && (attribute.value.isScalar() || attribute.value.isBool()))
+      scalars.emplace_back(attribute.name, attribute.value);
+  }
+  return scalars;
+}
+
+}  // namespace
+
+ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths) {
+  if (!demand.shape.has_tokens()) return {.inputs = random_numbers(demand.shape), .lengths = {}};
+  const at::Tensor tokens = random_tokens(demand);
+  return {.inputs = tokens, .lengths = lengths_of(with_lengths, tokens.size(1))};
+}
+
+void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand) {
+  const std::int64_t samples = inputs.size(0);
+  std::vector<std::int64_t> right = {samples, demand.outputs};
+  std::string needed = fmt::format("({}, {}), ", samples, demand.outputs);
+  if (demand.asks_for_tokens()) {
+    right = {samples, inputs.size(1), demand.outputs};
+    needed = fmt::format("({}, {}, {}), logits of all tokens at each place", samples, inputs.size(1), demand.outputs);
+  } else {
+    needed += demand.squared_error ? "as many numbers as y has" : "logits of the classes";
+  }
+  if (outputs.sizes() != right)
+    throw ScriptFault(fmt::format("its forward returns shape {} for inputs of shape {}; must return {}",
+                                  c10::str(outputs.sizes()), c10::str(inputs.sizes()), needed));
+  if (outputs.scalar_type() != at::kFloat)
+    throw ScriptFault(fmt::format("its forward returns elements of type {}; must return float32",
+                                  at::toString(outputs.scalar_type())));
+}
+
+void check_gradients(const at::Tensor& outputs, const std::vector<at::Tensor>& parameters,
+                     const std::vector<std::string>& names) {
+  if (!outputs.requires_grad())
+    throw ScriptFault("its forward in training does not depend on its parameters in a way that has gradients");
+  std::vector<at::Tensor> gradients;
+  try {
+    gradients = torch::autograd::grad({outputs.sum()}, parameters, {}, {}, /*create_graph=*/false,
+                                      /*allow_unused=*/true);
+  } catch (const std::exception& problem) {
+    throw ScriptFault(fmt::format("the backward pass of its forward fails: {}", reason_of(problem)));
+  }
+  for (std::size_t p = 0; p < gradients.size(); ++p)
+    if (gradients[p].defined() && gradients[p].layout() != at::kStrided)
+      throw ScriptFault(
+          fmt::format("its parameter {} has a gradient that is sparse; must be dense, as "
+                      "torch.nn.Embedding's is without sparse=True",
+                      names[p]));
+}
+
+void check_scalars(const torch::jit::Module& before, const torch::jit::Module& after) {
+  const auto old = scalars_of(before), now = scalars_of(after);
+  for (std::size_t i = 0; i < old.size(); ++i)
+    if (old[i].second != now[i].second)
+      throw ScriptFault(fmt::format("its forward changes the number {}; it may change buffers alone", old[i].first));
+}
+
+bool mixes(torch::jit::Module& module, const ProbeInputs& samples) {
+  const at::Tensor together = call(module, samples.inputs, samples.lengths);
+  std::vector<at::Tensor> apart;
+  for (const std::int64_t begin : {std::int64_t{0}, probed_samples / 2}) {
+    const auto half = [&](const at::Tensor& of) {
+      return of.defined() ? of.narrow(0, begin, probed_samples / 2) : at::Tensor();
+    };
+    apart.push_back(call(module, half(samples.inputs), half(samples.lengths)));
+  }
+  return !are_near(together, at::cat(apart));
+}
+
+bool bears_padding(torch::jit::Module& module, const ScriptDemand& demand, const ProbeInputs& longest) {
+  const std::int64_t length = longest.inputs.size(1), shorter = (length + 1) / 2;
+  if (shorter == length) return true;
+  const bool with_lengths = longest.lengths.defined(), by_place = demand.asks_for_tokens();
+  const at::Tensor tokens = longest.inputs.narrow(1, 0, shorter).contiguous();
+  if (demand.task.kind == TextTask::Kind::causal_lm) {
+    const at::Tensor before = call(module, tokens, lengths_of(with_lengths, shorter));
+    check_outputs(before, tokens, demand);
+    const at::Tensor all = call(module, longest.inputs, longest.lengths);
+    if (!are_near(before, all.narrow(1, 0, shorter)))
+      throw ScriptFault(
+          "its logits at a place depend on later tokens; with loss = \"causal\" they must follow from those up to it");
+  }
+  if (!demand.has_padding) return true;
+  const at::Tensor alone = call(module, tokens, lengths_of(with_lengths, shorter));
+  check_outputs(alone, tokens, demand);
+  const at::Tensor padding = at::full({probed_samples, length - shorter}, std::int64_t{demand.task.padding}, at::kLong);
+  const at::Tensor padded = call(module, at::cat({tokens, padding}, 1), lengths_of(with_lengths, shorter));
+  return are_near(alone, by_place ? padded.narrow(1, 0, shorter) : padded);
+}
+
+std::string why_no_derivative(torch::jit::Module& module, const std::vector<at::Tensor>& parameters,
+                              const ProbeInputs& samples) {
+  try {
+    const at::Tensor loss = call(module, samples.inputs.to(at::kDouble)).square().sum();
+    const auto gradients = torch::autograd::grad({loss}, parameters, {}, {}, /*create_graph=*/true,
+                                                 /*allow_unused=*/true);
+    at::Tensor product = at::zeros({}, at::kDouble);
+    for (const at::Tensor& gradient : gradients)
+      if (gradient.defined()) product = product + gradient.square().sum();
+    if (product.requires_grad())
+      torch::autograd::grad({product}, parameters, {}, {}, /*create_graph=*/false, /*allow_unused=*/true);
+    return "";
+  } catch (const std::exception& problem) {
+    return reason_of(problem);
+  }
+}
+
+}  // namespace syncopate

@@ -1,0 +1,59 @@
+// What a module makes of a few random samples, before anything is trained: faults, and how it may be evaluated. For
+// sources with LibTorch alone.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "workers/datasets/dataset.hpp"
+#include "workers/models/text_task.hpp"
+
+namespace syncopate {
+
+// What the data and the loss ask of a module.
+struct ScriptDemand {
+  SampleShape shape;
+  std::int64_t outputs = 0;    // per sample; of language models per token
+  bool squared_error = false;  // what it returns are no logits
+  TextTask task{};             // of tokens
+  bool has_padding = false;    // sequences may be shorter than others
+
+  bool asks_for_tokens() const { return shape.has_tokens() && task.kind != TextTask::Kind::classification; }
+};
+
+// Samples of a demand, as they come to forward.
+struct ProbeInputs {
+  at::Tensor inputs;
+  at::Tensor lengths;  // undefined: forward takes none
+};
+
+// The longest that there are.
+ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths);
+
+// Throws ScriptFault where these are not what the demand asks for. Of a loss: numbers with a gradient.
+void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand);
+
+// Throws ScriptFault where a parameter's gradient is none that can be summed: one that is sparse.
+void check_gradients(const at::Tensor& outputs, const std::vector<at::Tensor>& parameters,
+                     const std::vector<std::string>& names);
+
+// Throws ScriptFault where numbers or flags that are no tensors have changed.
+void check_scalars(const torch::jit::Module& before, const torch::jit::Module& after);
+
+// Whether samples disturb each other: four are not what two and two are.
+bool mixes(torch::jit::Module& module, const ProbeInputs& samples);
+
+// Of sequences, in evaluation: throws ScriptFault where forward fails on shorter ones, or where a causal task's outputs
+// depend on later tokens. Returns whether a sequence's outputs are the same with padding behind it.
+bool bears_padding(torch::jit::Module& module, const ScriptDemand& demand, const ProbeInputs& longest);
+
+// Why there is no gradient or no product of the Hessian and a vector, of a module in evaluation whose numbers are
+// float64; empty: there are.
+std::string why_no_derivative(torch::jit::Module& module, const std::vector<at::Tensor>& parameters,
+                              const ProbeInputs& samples);
+
+}  // namespace syncopate
