@@ -85,6 +85,12 @@ TEST_F(TextLines, EachLineIsASequenceBehindItsLabel) {
   EXPECT_EQ(corpus.texts[2].text, "net");
 }
 
+TEST_F(TextLines, AByteOrderMarkIsNoPartOfTheFirstLabel) {
+  const Corpus corpus = read_text_lines(file("\xef\xbb\xbfsport\tA ball\nsport\tA net\n"), true);
+  EXPECT_THAT(corpus.categories, ElementsAre("sport"));
+  EXPECT_EQ(corpus.texts.size(), 2u);
+}
+
 TEST_F(TextLines, WithoutLabelsAllAreOfOneCategory) {
   const Corpus corpus = read_text_lines(file("first\tline\n...\nsecond\n"), false);
   EXPECT_EQ(corpus.categories.size(), 1u);

@@ -12,6 +12,7 @@
 namespace syncopate {
 namespace {
 
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // by which editors mark UTF-8; it is no part of the text
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32;
 
 std::string content_of(const std::filesystem::path& file) {
@@ -35,7 +36,9 @@ void for_each_line(const std::filesystem::path& file,
                     1 + std::count(content.begin(), content.begin() + static_cast<std::ptrdiff_t>(valid), '\n'),
                     static_cast<unsigned char>(content[valid])));
   std::size_t number = 0;
-  for (std::string_view rest = content; !rest.empty();) {
+  std::string_view rest = content;
+  if (rest.starts_with(byte_order_mark)) rest.remove_prefix(byte_order_mark.size());
+  while (!rest.empty()) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view one = rest.substr(0, end);
     if (one.ends_with('\r')) one.remove_suffix(1);
