@@ -1,14 +1,18 @@
 #include "experiments/execution/micro_batch_meter.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "experiments/execution/mpi_exchange.hpp"
@@ -29,9 +33,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// One number after the other, and that there is a fit.
-MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBatch value) {
-  const bool by_lengths = from_rank_0(session, value.fit ? 1.0 : 0.0) != 0;
+// One number after the other, and that there is a fit. `meanwhile`: what this rank does until the first is there.
+MeasuredMicroBatch shared_from_rank_0(const MpiSession& session, MeasuredMicroBatch value,
+                                      const std::function<void()>& meanwhile) {
+  const double fitted = value.fit ? 1.0 : 0.0;
+  const bool by_lengths = (meanwhile ? from_rank_0(session, fitted, meanwhile) : from_rank_0(session, fitted)) != 0;
   value.micro_batch_s = from_rank_0(session, value.micro_batch_s);
   if (!by_lengths) return value;
   LengthFit fit = value.fit.value_or(LengthFit{});
@@ -53,29 +59,119 @@ Json entries_of(const fs::path& file) {
   return entries;
 }
 
+// Workers that compute at once on a machine like this one.
+int at_once_of(const MicroBatchWork& work) {
+  return std::min(work.workers, static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+}
+
+// A launcher may have bound this process to some of them.
+int cores_of_this_process() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+// Computes gradients as a worker does, which has those of a step in memory until its end: the next ones find no memory
+// that is still in a cache.
+class GradientsOfSteps {
+ public:
+  GradientsOfSteps(const Objective& objective, std::uint64_t seed, int micro_batches)
+      : objective_(objective),
+        parameters_(objective.initial_parameters(seed)),
+        buffers_(objective.initial_buffers()),
+        of_step_(static_cast<std::size_t>(micro_batches)) {}
+
+  void compute(const MicroBatch& micro_batch) {
+    if (next_ == of_step_.size()) {
+      for (PartialGradient& gradient : of_step_) gradient = {};
+      next_ = 0;
+    }
+    of_step_[next_++] = objective_.gradient(parameters_.data(), buffers_.empty() ? nullptr : buffers_.data(),
+                                            std::span(&micro_batch, 1));
+  }
+
+ private:
+  const Objective& objective_;
+  std::vector<float> parameters_;
+  std::vector<float> buffers_;
+  std::vector<PartialGradient> of_step_;
+  std::size_t next_ = 0;
+};
+
+// A gradient at a time, as another worker computes them; nothing where the data cannot be loaded, of which rank 0
+// speaks.
+std::function<void()> neighbour_of(const MicroBatchWork& work) {
+  try {
+    const auto objective = work.load();
+    const auto gradients = std::make_shared<GradientsOfSteps>(*objective, work.seed, work.micro_batches);
+    return [objective, gradients, step = std::int64_t{0}]() mutable {
+      gradients->compute({.worker = Rank{0}, .step = step++, .index = 0});
+    };
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
 bool is_of(const Json& entry, const MicroBatchWork& work) {
-  return entry.at("host") == host_name() && entry.at("work") == work.key;
+  return entry.at("host") == host_name() && entry.at("work") == work.key &&
+         entry.value("at_once", 0) == at_once_of(work) && entry.value("micro_batches", 0) == work.micro_batches;
 }
 
 }  // namespace
 
-double measure_micro_batch_s(const Objective& objective, std::uint64_t seed) {
-  using Clock = std::chrono::steady_clock;
+namespace {
+
+// Threads that compute gradients as long as this lives, as other workers on the machine do, with which one shares its
+// memory, caches and power. They come to the micro-batches at different times.
+class Neighbours {
+ public:
+  Neighbours(int count, const Objective& objective, const MicroBatchWork& work,
+             const std::vector<MicroBatch>& micro_batches) {
+    for (int i = 1; i <= count; ++i)
+      threads_.emplace_back(
+          [this, &objective, &work, &micro_batches,
+           first = micro_batches.size() * static_cast<std::size_t>(i) / static_cast<std::size_t>(count + 1)] {
+            try {
+              GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
+              for (std::size_t j = first; !is_over_; ++j) gradients.compute(micro_batches[j % micro_batches.size()]);
+            } catch (const std::exception&) {  // an interruption, of which the thread that measures learns too
+            }
+          });
+  }
+  ~Neighbours() {
+    is_over_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Neighbours(const Neighbours&) = delete;
+  Neighbours& operator=(const Neighbours&) = delete;
+
+ private:
+  std::atomic<bool> is_over_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+double wall_clock_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once) {
   constexpr int warm_up = 10, most = 60, fewest = 5;
   constexpr double enough_s = 5;
-  const std::vector<float> parameters = objective.initial_parameters(seed);
-  const std::vector<float> buffers = objective.initial_buffers();
-  const auto spent = [](Clock::time_point since) {
-    return std::chrono::duration<double>(Clock::now() - since).count();
-  };
+  std::vector<MicroBatch> micro_batches;
+  for (int i = 0; i < warm_up + most; ++i) micro_batches.push_back({.worker = Rank{0}, .step = i, .index = 0});
+  GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
+  const Neighbours neighbours(at_once - 1, objective, work, micro_batches);
   std::vector<double> times;
-  const auto begin = Clock::now();
+  const double begin_s = wall_clock_s();
   for (int i = 0; i < warm_up + most; ++i) {
-    if (i >= warm_up + fewest && spent(begin) > enough_s) break;
-    const MicroBatch micro_batch{.worker = Rank{0}, .step = i, .index = 0};
-    const auto start = Clock::now();
-    objective.gradient(parameters.data(), buffers.empty() ? nullptr : buffers.data(), std::span(&micro_batch, 1));
-    times.push_back(spent(start));
+    if (i >= warm_up + fewest && wall_clock_s() - begin_s > enough_s) break;
+    const double start_s = wall_clock_s();
+    gradients.compute(micro_batches[static_cast<std::size_t>(i)]);
+    times.push_back(wall_clock_s() - start_s);
   }
   times.erase(times.begin(), times.begin() + warm_up);
   const auto middle = times.begin() + std::ssize(times) / 2;
@@ -123,24 +219,22 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-double wall_clock_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work,
+LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work, int at_once,
                              const std::function<double()>& now_s) {
   constexpr int warm_up = 2, most = 25, fewest = 5;  // rounds
   constexpr double enough_s = 8;
-  const std::vector<float> parameters = objective.initial_parameters(work.seed);
-  const std::vector<float> buffers = objective.initial_buffers();
   std::vector<TimedMicroBatch> timed = spread_by_length(work);
+  std::vector<MicroBatch> micro_batches;
+  for (const TimedMicroBatch& one : timed) micro_batches.push_back(one.micro_batch);
+  GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
+  const Neighbours neighbours(at_once - 1, objective, work, micro_batches);
   const double begin_s = now_s();
   for (int round = 0; round < warm_up + most; ++round) {
     if (round >= warm_up + fewest && now_s() - begin_s > enough_s) break;
     for (TimedMicroBatch& one : timed) {
       throw_if_interrupted();
       const double start_s = now_s();
-      objective.gradient(parameters.data(), buffers.empty() ? nullptr : buffers.data(), std::span(&one.micro_batch, 1));
+      gradients.compute(one.micro_batch);
       if (round >= warm_up) one.times_s.push_back(now_s() - start_s);
     }
   }
@@ -186,10 +280,10 @@ MeasuredMicroBatch time_of(const Json& value) {
   return {.micro_batch_s = 0, .fit = fit};
 }
 
-Json measure(const MicroBatchWork& work) {
+Json measure(const MicroBatchWork& work, int at_once) {
   const auto objective = work.load();
-  if (!work.lengths) return measure_micro_batch_s(*objective, work.seed);
-  const LengthFit fit = measure_by_lengths(*objective, work);
+  if (!work.lengths) return measure_micro_batch_s(*objective, work, at_once);
+  const LengthFit fit = measure_by_lengths(*objective, work, at_once);
   standard_error.write(
       fmt::format("measured by lengths: {:.4g} s, {:.4g} s per token, {:.4g} s per padded token, {:.4g} s per squared "
                   "length; R^2 = {:.4f}, largest residual {:.3g} s of {} micro-batches\n",
@@ -200,7 +294,12 @@ Json measure(const MicroBatchWork& work) {
 
 }  // namespace
 
-MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work) const {
+const MpiSession* MicroBatchMeter::session() const {
+  return options_.mpi && options_.mpi->active() ? options_.mpi : nullptr;
+}
+
+MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work,
+                                                     const std::function<void()>& on_measure) const {
   const fs::path file = experiment_directory(options_.results_directory, work.experiment) / "measured.json";
   try {
     Json entries = entries_of(file);
@@ -208,8 +307,14 @@ MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work)
     if (found != entries.end() && !options_.remeasure) {
       return time_of(found->at("micro_batch_s"));
     }
-    const Json measured = measure(work);
-    Json entry = {{"host", host_name()}, {"work", work.key}, {"micro_batch_s", measured}};
+    on_measure();
+    // Under MPI the other ranks compute meanwhile.
+    const Json measured = measure(work, session() ? 1 : std::min(at_once_of(work), cores_of_this_process()));
+    Json entry = {{"host", host_name()},
+                  {"work", work.key},
+                  {"at_once", at_once_of(work)},
+                  {"micro_batches", work.micro_batches},
+                  {"micro_batch_s", measured}};
     if (found != entries.end()) {
       *found = std::move(entry);
     } else {
@@ -229,24 +334,35 @@ MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work)
 }
 
 MeasuredMicroBatch MicroBatchMeter::time(const MicroBatchWork& work) {
-  if (const auto known = known_.find(work.key); known != known_.end()) return known->second;
+  const std::string what = fmt::format("{}, {} at once, {} per step", work.key, at_once_of(work), work.micro_batches);
+  if (const auto known = known_.find(what); known != known_.end()) return known->second;
   if (options_.mpi) {
     const std::string value = fmt::format("to be measured, for {}", work.key);
     agree(*options_.mpi, {.fault = {}, .identity = value, .plan = {{"cluster.micro_batch_s", value}}});
   }
-  const bool measures = !options_.mpi || options_.mpi->rank() == 0;
   MeasuredMicroBatch value;
   std::string problem;
-  if (measures) {
+  if (!session()) {
+    value = kept_or_measured(work, [] {});
+  } else if (session()->rank() == 0) {
+    bool is_told = false;
+    const auto tell = [&](bool measures) {
+      if (!std::exchange(is_told, true)) from_rank_0(*session(), measures ? 1.0 : 0.0);
+    };
     try {
-      value = kept_or_measured(work);
+      value = kept_or_measured(work, [&] { tell(true); });
     } catch (const ConfigurationFault& fault) {
       problem = fault.what();
     }
+    tell(false);
+    value = shared_from_rank_0(*session(), value, {});
+  } else {
+    const bool measures = from_rank_0(*session(), 0.0) != 0;
+    const bool computes = measures && session()->rank() < work.workers;
+    value = shared_from_rank_0(*session(), value, computes ? neighbour_of(work) : std::function<void()>());
   }
-  if (options_.mpi && options_.mpi->active()) value = shared_from_rank_0(*options_.mpi, value);
   if (value.micro_batch_s == 0 && !value.fit) throw ConfigurationFault(problem);  // only rank 0 speaks
-  return known_[work.key] = value;
+  return known_[what] = value;
 }
 
 }  // namespace syncopate

@@ -1,5 +1,6 @@
-// cluster.micro_batch_s = "measured": how long a micro-batch of the experiment's model takes on this machine. It is
-// measured once and kept in the experiment's directory of results, so that a second run has the same configuration.
+// cluster.micro_batch_s = "measured": how long a micro-batch of the experiment's model takes on this machine, while its
+// other cores compute such ones too: as many at once as there are workers, or cores. It is measured once and kept in
+// the experiment's directory of results, so that a second run has the same configuration.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,10 @@ class MicroBatchMeter {
  public:
   struct Options {
     std::string results_directory;
-    bool remeasure = false;           // what is kept is measured again
-    bool keep = true;                 // in <results>/<experiment>/measured.json
-    const MpiSession* mpi = nullptr;  // rank 0 measures; all ranks ask for the same in the same order
+    bool remeasure = false;  // what is kept is measured again
+    bool keep = true;        // in <results>/<experiment>/measured.json
+    const MpiSession* mpi =
+        nullptr;  // rank 0 measures, the other workers compute; all ranks ask for the same in the same order
   };
   explicit MicroBatchMeter(Options options) : options_(std::move(options)) {}
 
@@ -28,7 +30,9 @@ class MicroBatchMeter {
   MeasuredMicroBatch time(const MicroBatchWork& work);
 
  private:
-  MeasuredMicroBatch kept_or_measured(const MicroBatchWork& work) const;
+  const MpiSession* session() const;  // null: this process is alone
+  // `on_measure` is called before anything is measured.
+  MeasuredMicroBatch kept_or_measured(const MicroBatchWork& work, const std::function<void()>& on_measure) const;
 
   Options options_;
   std::map<std::string, MeasuredMicroBatch> known_;  // by what decides the time
@@ -37,14 +41,15 @@ class MicroBatchMeter {
 double wall_clock_s();
 
 // The median over some dozens of gradients on this thread, after a warm-up. Under ten seconds where a micro-batch
-// takes less than one.
-double measure_micro_batch_s(const Objective& objective, std::uint64_t seed);
+// takes less than one. `at_once`: as many threads compute gradients meanwhile, this one among them. Each holds as many
+// gradients as a step has, as a worker does.
+double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once = 1);
 
 // The same for micro-batches of sequences: of 24 whose numbers of tokens go from the smallest to the largest among some
 // hundreds, each is timed several times in turn with the others, and the medians are fitted. They are of the epoch
 // `calibration_epoch`, which no run comes to.
 // `now_s`: the clock, in seconds since anything.
-LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work,
+LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work, int at_once = 1,
                              const std::function<double()>& now_s = wall_clock_s);
 inline constexpr std::int64_t calibration_epoch = 1'000'000;
 

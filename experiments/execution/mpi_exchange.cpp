@@ -36,6 +36,13 @@ double from_rank_0(const MpiSession& session, double number) {
   return number;
 }
 
+double from_rank_0(const MpiSession& session, double number, const std::function<void()>& meanwhile) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(&number, 1, MPI_DOUBLE, 0, session.communicator(), &request);
+  for (int done = 0; !done; MPI_Test(&request, &done, MPI_STATUS_IGNORE)) meanwhile();
+  return number;
+}
+
 double reduced(const MpiSession& session, double number, MPI_Op operation) {
   std::vector<double> numbers = {number};
   reduced(session, numbers, operation);

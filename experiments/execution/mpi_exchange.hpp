@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ inline constexpr const char* what_stays = "finished runs stay, and the same comm
 // Rank 0's numbers, on every rank.
 std::vector<int> from_rank_0(const MpiSession& session, std::vector<int> numbers);
 double from_rank_0(const MpiSession& session, double number);
+// The same, `meanwhile` being called again and again until it is there.
+double from_rank_0(const MpiSession& session, double number, const std::function<void()>& meanwhile);
 // As many as rank 0 has; what others give is not looked at.
 std::vector<float> from_rank_0(const MpiSession& session, std::vector<float> numbers);
 

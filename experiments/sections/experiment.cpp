@@ -194,6 +194,8 @@ MicroBatchWork work_of(const Reading& all) {
           .key = inline_toml(decisive),
           .load = reading.definition.training.objective.load,
           .seed = reading.definition.seeds.front(),
+          .workers = reading.definition.cluster.plan.workers,
+          .micro_batches = reading.definition.cluster.plan.micro_batches,
           .lengths = reading.definition.training.objective.lengths,
           .pads = reading.definition.training.objective.pads};
 }

@@ -30,6 +30,8 @@ struct MicroBatchWork {
   std::string key;  // all that decides the time but the machine: model, batch size, data set
   std::function<std::shared_ptr<const Objective>()> load;
   std::uint64_t seed = 0;
+  int workers = 1;                                // that compute at once, as far as the machine has cores
+  int micro_batches = 1;                          // M: a step's gradients are in memory together
   std::shared_ptr<const BatchLengths> lengths{};  // where it holds sequences: the time is then a line over them
   bool pads = false;                              // see ContentCost
 };

@@ -295,6 +295,44 @@ TEST_F(Compare, WhatCannotBeRunIsSaid) {
   EXPECT_EQ(result()["runs"][1]["verdict"], "failed");
 }
 
+// Ranks compare what they would do before any runs: costs that differ would be a fault.
+TEST_F(Compare, CostsThatAreMeasuredByLengthsAreTheSameOnAllRanks) {
+  std::string lines;
+  for (int i = 0; i < 200; ++i) {
+    lines += (i % 2 == 0 ? "a\tline" : "b\tline") + std::to_string(i);
+    for (int j = 0; j < i * i % 19; ++j) lines += " word";
+    lines += "\n";
+  }
+  write("lines.txt", lines);
+  const std::string file = write("e.toml", two_methods);
+  const std::string command = "run " + file +
+                              " --quiet --results results cluster.micro_batch_s=measured training.model=linear "
+                              "training.dataset=text-lines datasets.text-lines.file=lines.txt "
+                              "datasets.text-lines.labelled=true training.micro_batch_size=4 methods.served.backups=1";
+  ASSERT_EQ(syncopate(command, 3).status, 0) << read("err.txt");
+  EXPECT_THAT(read("err.txt"), AllOf(HasSubstr("measured by lengths: "), HasSubstr("R^2 = ")));
+  const json kept = json::parse(read("results/two/measured.json"));
+  ASSERT_EQ(kept.size(), 1u);
+  const json& fit = kept[0]["micro_batch_s"];
+  EXPECT_GT(fit["base_s"].get<double>() + fit["per_token_s"].get<double>() + fit["per_padded_token_s"].get<double>(),
+            0);
+  EXPECT_EQ(fit["points"], 24);
+  const auto metadata = files_named("metadata.json");
+  ASSERT_EQ(metadata.size(), 2u);
+  for (const auto& path : metadata) {
+    EXPECT_EQ(json::parse(read(path))["processes"], 3);
+    for (const char* cost : {"base_s", "per_token_s", "per_padded_token_s", "per_squared_length_s"})
+      EXPECT_THAT(read(path.parent_path() / "config.toml"),
+                  HasSubstr(std::string(cost) + " = " + fit[cost].dump() + "\n"));
+  }
+  // Kept, they are used again, also by the simulated cluster.
+  ASSERT_EQ(syncopate(command, 3).status, 0) << read("err.txt");
+  ASSERT_EQ(syncopate(command).status, 0) << read("err.txt");
+  EXPECT_THAT(read("err.txt"), testing::Not(HasSubstr("measured by lengths")));
+  EXPECT_EQ(files_named("metadata.json").size(), 4u);
+  EXPECT_EQ(json::parse(read("results/two/measured.json")), kept);
+}
+
 TEST_F(Compare, AMeasuredMicroBatchIsMeasuredOnceAndTheSameOnAllRanks) {
   const std::string file = write("e.toml", two_methods);
   const std::string options = " --quiet --results results cluster.micro_batch_s=measured methods.served.backups=1";

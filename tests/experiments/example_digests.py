@@ -30,6 +30,8 @@ def shortened(file: Path) -> list[str]:
     shorter = ["seeds=[1]", f"budget={{ steps = {STEPS} }}"]
     if "every_epochs" not in text:
         shorter.append("evaluation.every_steps=20")
+    if 'micro_batch_s = "measured"' in text:
+        shorter.append("cluster.micro_batch_s={base_s=1e-3,per_token_s=3e-5}")
     if "warmup_steps" in text:
         shorter.append("training.learning_rate.warmup_steps=10")
     return shorter

@@ -50,7 +50,7 @@ struct Meter : PullObjective {
     return {};
   }
   LengthFit fit() const {
-    return measure_by_lengths(*this, work, [this] { return now_s; });
+    return measure_by_lengths(*this, work, 1, [this] { return now_s; });
   }
 
   MicroBatchWork work;
