@@ -5,17 +5,17 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from plots import style
-from plots.lengths_figure import BETWEEN, HEIGHT, LENGTHS, PANEL
+from plots.lengths_figure import BETWEEN, HEIGHT, PANEL, draw_by_length
 from plots.methods import Method
 
-NAMES = {"by_length": LENGTHS, "by_class": "class"}
+KINDS = ("by_length", "by_class")
 MARKERS = dict(zip(map(str, style.DASHES), "os^"))  # dots of one colour are told apart as lines are
 
 
 def kept_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
     """The figure, or None where no run says what was kept. `looks`: by label."""
     styles = {method.name: looks[method.label] for method in methods}
-    kinds = {kind: shares for kind in NAMES if (shares := {method.name: share for method in methods
+    kinds = {kind: shares for kind in KINDS if (shares := {method.name: share for method in methods
                                                             if (share := shares_of(method, kind)) is not None})}
     if not kinds:
         return None
@@ -24,13 +24,12 @@ def kept_figure(methods: list[Method], looks: dict[str, dict], heading: str, sub
     for number, (kind, shares) in enumerate(kinds.items()):
         left = 0.85 + number * (PANEL + BETWEEN)
         panel = figure.add_axes([left / width, 0.14, PANEL / width, 1 - 1.2 / HEIGHT - 0.14])
-        ends = draw_lines(panel, shares, styles) if kind == "by_length" else draw_dots(panel, shares, styles)
+        shown = styles if kind == "by_length" else {name: as_dots(look) for name, look in styles.items()}
+        ends = draw_by_length(panel, shares, shown) if kind == "by_length" else draw_dots(panel, shares, shown)
         panel.set_ylim(top=max(1.0, panel.get_ylim()[1]) + 0.01)
         panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        panel.set_xlabel(NAMES[kind])
         panel.set_title("Share of the samples that is kept", loc="left", fontsize=10)
-    style.label_lines(panel, ends, styles)
+    style.label_lines(panel, ends, shown)
     style.title(figure, heading, subtitle)
     return figure
 
@@ -47,11 +46,8 @@ def shares_of(method: Method, kind: str):
     return np.array(places), np.divide(kept, offered, out=np.full(len(kept), np.nan), where=offered > 0)
 
 
-def draw_lines(panel, shares: dict, styles: dict[str, dict]) -> dict[str, tuple[float, float]]:
-    """Where they end."""
-    for name, (places, share) in shares.items():
-        panel.plot(places, share, **styles[name], marker="o", markersize=4)
-    return {name: style.last_point(*line) for name, line in shares.items()}
+def as_dots(look: dict) -> dict:
+    return {"color": look["color"], "linestyle": "none", "marker": MARKERS[str(look["linestyle"])]}
 
 
 def draw_dots(panel, shares: dict, styles: dict[str, dict]) -> dict[str, tuple[float, float]]:
@@ -59,7 +55,8 @@ def draw_dots(panel, shares: dict, styles: dict[str, dict]) -> dict[str, tuple[f
     ends = {}
     for number, (name, (places, share)) in enumerate(shares.items()):
         beside = places + 0.6 * ((number + 0.5) / len(shares) - 0.5)
-        panel.plot(beside, share, color=styles[name]["color"], linestyle="none",
-                   marker=MARKERS[str(styles[name]["linestyle"])], markersize=4.5 if len(places) <= 20 else 3.5)
+        panel.plot(beside, share, **styles[name], markersize=4.5 if len(places) <= 20 else 3.5)
         ends[name] = style.last_point(beside, share)
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.set_xlabel("class")
     return ends

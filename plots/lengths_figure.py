@@ -2,13 +2,13 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from plots import style
 from plots.methods import Method
 
 HEIGHT, PANEL, BETWEEN = 4.9, 5.2, 0.85  # inches: of the figure, the width of a panel, and what lies between two
-LENGTHS = "length in tokens: the longest of each eighth of the training samples"
+LENGTHS = "length in tokens, by eighths of the training samples"
 TITLES = {"test_loss": "Test loss of the last model", "test_accuracy": "Test accuracy of the last model"}
 
 
@@ -24,16 +24,30 @@ def lengths_figure(methods: list[Method], looks: dict[str, dict], heading: str, 
     for number, (quantity, lines) in enumerate(panels.items()):
         left = 0.85 + number * (PANEL + BETWEEN)
         panel = figure.add_axes([left / width, 0.14, PANEL / width, 1 - 1.2 / HEIGHT - 0.14])
-        for name, (places, values) in lines.items():
-            panel.plot(places, values, **styles[name], marker="o", markersize=4)
+        ends = draw_by_length(panel, lines, styles)
         if quantity == "test_accuracy":
             panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        panel.set_xlabel(LENGTHS)
         panel.set_title(TITLES[quantity], loc="left", fontsize=10)
-    style.label_lines(panel, {name: style.last_point(*line) for name, line in lines.items()}, styles)
+    style.label_lines(panel, ends, styles)
     style.title(figure, heading, subtitle)
     return figure
+
+
+def draw_by_length(panel, lines: dict, styles: dict[str, dict]) -> dict[str, tuple[float, float]]:
+    """Lines of (longest of each eighth, values), eighths at equal distances; returns where they end."""
+    ends = {}
+    for name, (longest, values) in lines.items():
+        places = np.arange(len(longest))
+        panel.plot(places, values, **styles[name], marker="o", markersize=4)
+        panel.set_xticks(places, ranges(longest))
+        ends[name] = style.last_point(places, values)
+    panel.set_xlabel(LENGTHS)
+    return ends
+
+
+def ranges(longest) -> list[str]:
+    shortest = [1, *(int(length) + 1 for length in longest[:-1])]
+    return [f"{first}–{last}" if first < last else f"{last}" for first, last in zip(shortest, longest)]
 
 
 def told_by_length(method: Method) -> list[dict]:

@@ -12,7 +12,8 @@ from plots.methods import Method
 LABELS = {"gradient_norm": "norm of the gradient", "step_gradient_norm": "norm of a step's gradient",
           "largest_eigenvalue": "largest eigenvalue of the Hessian", "hessian_trace": "trace of the Hessian",
           "parameter_norm": "norm of the parameters", "consensus_distance": "distance of models from their mean"}
-HEIGHT, PANEL = 4.6, 4.15  # inches: of the figure, and the width of a panel
+ACROSS = 3  # panels side by side
+ROW, PANEL, BETWEEN = 3.75, 4.15, 0.85  # inches: height of a row with its words, width of a panel, and between two
 
 
 def measurements_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
@@ -21,17 +22,21 @@ def measurements_figure(methods: list[Method], looks: dict[str, dict], heading: 
     panels = [(quantity, lines) for quantity in quantities(methods) if (lines := curves_of(methods, quantity))]
     if not panels:
         return None
-    between = 0.85
-    width = 0.75 + len(panels) * (PANEL + between) + style.label_inches(styles)
-    figure = plt.figure(figsize=(width, HEIGHT))
+    columns = min(len(panels), ACROSS)
+    rows = -(-len(panels) // columns)
+    width = 0.75 + columns * PANEL + (columns - 1) * BETWEEN + 0.5 + style.label_inches(styles)
+    height = 0.85 + rows * ROW
+    figure = plt.figure(figsize=(width, height))
     for number, (quantity, lines) in enumerate(panels):
-        left = (0.75 + number * (PANEL + between)) / width
-        panel = figure.add_axes([left, 0.13, PANEL / width, 1 - 1.2 / HEIGHT - 0.13])
+        row, column = divmod(number, columns)
+        panel = figure.add_axes([(0.75 + column * (PANEL + BETWEEN)) / width, 1 - (0.85 + (row + 1) * ROW - 0.6) / height,
+                                 PANEL / width, (ROW - 0.95) / height])
         draw_panel(panel, lines, styles, 1)
         limit_values(panel, lines)
         panel.set_xlabel("optimizer steps")
         panel.set_title(LABELS.get(quantity, quantity), loc="left", fontsize=10)
-    style.label_lines(panel, {name: (curve.x[-1], curve.mean[-1]) for name, curve in lines.items()}, styles)
+        if column == columns - 1 or number == len(panels) - 1:
+            style.label_lines(panel, {name: (curve.x[-1], curve.mean[-1]) for name, curve in lines.items()}, styles)
     style.title(figure, heading, subtitle)
     return figure
 

@@ -16,6 +16,7 @@ from plots.methods import MPI
 ALGORITHMS = {"sync-sgd": "#000000", "dropcompute": "#D55E00", "backup-workers": "#0072B2", "local-sgd": "#009E73"}
 OTHERS = ["#CC79A7", "#E69F00", "#56B4E9"]
 DASHES = ["solid", (0, (5, 1.5)), (0, (1.5, 1.2))]  # tells apart what shares a colour
+SAMPLE = 0.3  # inches of a line beside its name: a dash and more
 INK, FAINT = "#333333", "#8a8a8a"
 
 plt.rcParams.update({
@@ -50,7 +51,7 @@ def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
 
 def label_inches(labels) -> float:
     """Width that the longest of the labels takes in bold, with a little room."""
-    return 0.25 + 0.093 * max(columns(label) for label in labels)
+    return 0.3 + SAMPLE + 0.093 * max(columns(label) for label in labels)
 
 
 def columns(text: str) -> int:
@@ -86,18 +87,21 @@ def time_unit(longest_s: float) -> tuple[float, str]:
 
 
 def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, dict]) -> None:
-    """Writes each line's name to the right of the axes, at the height of its end (x, y) or as near as the
-    other names allow, with a thin connection."""
+    """Writes each line's name to the right of the axes, behind a piece of the line or its marker, at the height of its
+    end (x, y) or as near as the other names allow, with a thin connection."""
     axes.figure.canvas.draw()
     to_axes = axes.transData + axes.transAxes.inverted()
+    window = axes.get_window_extent()
     order = sorted(ends, key=lambda label: ends[label][1])
     heights = [float(np.clip(to_axes.transform(ends[label])[1], 0.02, 0.98)) for label in order]
-    distance = 14 * axes.figure.dpi / 72 / axes.get_window_extent().height  # of lines of text
+    distance = 14 * axes.figure.dpi / 72 / window.height  # of lines of text
+    begin, end = 1.03, 1.03 + SAMPLE * axes.figure.dpi / window.width
     for label, height in zip(order, spread(heights, distance)):
         x, y = to_axes.transform(ends[label])
-        axes.plot([x, 1.03, 1.06], [min(max(y, 0), 1), height, height], transform=axes.transAxes, clip_on=False,
-                  color=styles[label]["color"], linewidth=0.7, alpha=0.6, scalex=False, scaley=False)
-        axes.text(1.07, height, label, transform=axes.transAxes, color=styles[label]["color"], va="center",
+        look = {"transform": axes.transAxes, "clip_on": False, "scalex": False, "scaley": False}
+        axes.plot([x, begin], [min(max(y, 0), 1), height], **look, color=styles[label]["color"], linewidth=0.7, alpha=0.6)
+        axes.plot([begin, (begin + end) / 2, end], [height] * 3, **look, **styles[label], markevery=[1])
+        axes.text(end + 0.015, height, label, transform=axes.transAxes, color=styles[label]["color"], va="center",
                   fontweight="bold", clip_on=False)
 
 
