@@ -406,6 +406,8 @@ TEST_F(Registry, NumbersAsTargetsNeedALossThatIsOfThem) {
     EXPECT_THAT(report, HasSubstr("classes")) << model;
     EXPECT_THAT(report, HasSubstr("those of npy are 1 x 3, with numbers and without classes")) << model;
   }
+  planned_with({script});
+  EXPECT_THAT(report, HasSubstr("loss = \"cross-entropy\" (the default); needs classes; \"mse\" is of numbers"));
   planned_with({"training.model=\"mlp\""});
   EXPECT_THAT(report, HasSubstr("only torchscript with loss = \"mse\" learns numbers"));
   planned_with({script, mse, "training.label_smoothing=0.1", "training.augmentation.mixup=1"});

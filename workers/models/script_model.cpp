@@ -49,7 +49,8 @@ std::optional<Misfit> misfit(const DatasetSize& data, Loss loss) {
   const auto lacks = [](const char* needed) { return Misfit{.key = "loss", .needed = needed}; };
   switch (loss) {
     case Loss::cross_entropy:
-      if (data.classes < 2 && data.targets == 0) return lacks("needs samples with labels, of at least two classes");
+      if (data.targets > 0) return lacks("needs classes; \"mse\" is of numbers");
+      if (data.classes < 2) return lacks("needs samples with labels, of at least two classes");
       break;
     case Loss::masked:
       if (data.shape.has_tokens() && data.marks.mask < 0)
