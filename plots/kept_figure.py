@@ -26,7 +26,9 @@ def kept_figure(methods: list[Method], looks: dict[str, dict], heading: str, sub
         panel = figure.add_axes([left / width, 0.14, PANEL / width, 1 - 1.2 / HEIGHT - 0.14])
         shown = styles if kind == "by_length" else {name: as_dots(look) for name, look in styles.items()}
         ends = draw_by_length(panel, shares, shown) if kind == "by_length" else draw_dots(panel, shares, shown)
-        panel.set_ylim(top=max(1.0, panel.get_ylim()[1]) + 0.01)
+        most = max(1.0, *(np.nanmax(share) for _, share in shares.values()))  # codes compute parts several times
+        bottom = min(panel.get_ylim()[0], most - 0.01)
+        panel.set_ylim(bottom, most + 0.05 * (most - bottom))
         panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
         panel.set_title("Share of the samples that is kept", loc="left", fontsize=10)
     style.label_lines(panel, ends, shown)
