@@ -69,7 +69,7 @@ backups = 1
 algorithm = "decentralized-sgd"
 )";
 
-struct KeptUnderMpi : ProgramTest {
+struct KeptOnRanks : ProgramTest {
   void SetUp() override {
     ProgramTest::SetUp();
     std::string lines;
@@ -105,7 +105,7 @@ std::int64_t sum(const Json& list) {
   return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{0});
 }
 
-TEST_F(KeptUnderMpi, IsWhatTheAccountsAndTheSimulatedClusterSay) {
+TEST_F(KeptOnRanks, IsWhatTheAccountsAndTheSimulatedClusterSay) {
   const auto simulated = run(0), mpi = run(5);
   ASSERT_EQ(simulated.size(), 9u);
   ASSERT_EQ(mpi.size(), 9u);
@@ -135,7 +135,7 @@ TEST_F(KeptUnderMpi, IsWhatTheAccountsAndTheSimulatedClusterSay) {
 }
 
 // Nothing says there which micro-batches a sum is of: what has come to its end is told of, where all of that is kept.
-TEST_F(KeptUnderMpi, WithoutAModelIsToldWhereWhatHasEndedIsKept) {
+TEST_F(KeptOnRanks, WithoutAModelIsToldWhereWhatHasEndedIsKept) {
   const std::string alone = "training.model=none training.parameters=10";
   const auto simulated = run(0, alone), mpi = run(5, alone);
   for (const auto& summaries : {simulated, mpi})
