@@ -162,7 +162,7 @@ TEST_F(Measurements, BadKeysAreSaid) {
   EXPECT_THAT(faults({"measurements.sharpness=true"}), HasSubstr("measurements.sharpness"));
 }
 
-// A transformer of texts has no derivatives of its evaluation; models of workers are apart whatever they are of.
+// Such as a module of one's own that takes texts; models of workers are apart whatever they are of.
 TEST(MeasurementsWithoutDerivatives, AreRefusedWhereTheyNeedThem) {
   TrainingSection training;
   training.objective.why_no_derivative = "these are not there";

@@ -147,8 +147,8 @@ TEST_F(SquaredError, HasTheDerivativesOfALinearRegression) {
   const auto found = objective->derivative(w.data(), nullptr, Split::train, 0, 20, direction);
   const ClosedForm expected = closed_form(w, Split::train, samples);
   for (std::size_t i = 0; i < w.size(); ++i) {
-    EXPECT_NEAR(gradient[i], expected.gradient[i], 1e-5);
-    EXPECT_NEAR(found[i], product[i], 1e-5);
+    EXPECT_NEAR(20 * gradient[i], expected.gradient[i], 1e-5);
+    EXPECT_NEAR(20 * found[i], product[i], 1e-5);
   }
 }
 

@@ -308,6 +308,48 @@ TEST(TextModels, EvaluationsSumOverAllThatIsAsked) {
   }
 }
 
+// Of each parameter in the order of the flat vector, all in one.
+std::vector<double> flatten(const std::vector<torch::Tensor>& parts) {
+  std::vector<double> flat;
+  for (const torch::Tensor& part : parts) {
+    const auto values = part.contiguous();
+    flat.insert(flat.end(), values.data_ptr<double>(), values.data_ptr<double>() + values.numel());
+  }
+  return flat;
+}
+
+TEST(TextModels, DerivativesOfAnEvaluationAreThoseOfModulesInDoublePrecision) {
+  for (const auto& one : cases()) {
+    SCOPED_TRACE(one->name);
+    const auto flat = some_parameters(one->objective);
+    set_parameters(*one, flat);
+    std::vector<torch::Tensor> logits, answers;
+    for (std::uint32_t sample = 3; sample < 48; ++sample) {  // two chunks of evaluation
+      const Asked asked = one->ask(Split::test, sample, 0);
+      logits.push_back(asked.logits);
+      answers.push_back(asked.answers);
+    }
+    const auto loss = torch::cross_entropy_loss(torch::cat(logits), torch::cat(answers));
+    const auto parameters = flat_order(*one);
+    const auto gradient = torch::autograd::grad({loss}, parameters, {}, true, true);
+    std::vector<double> direction(flat.size());
+    for (std::size_t i = 0; i < direction.size(); ++i) direction[i] = std::sin(static_cast<double>(i));
+    torch::Tensor product = torch::zeros({}, torch::kDouble);
+    std::size_t offset = 0;
+    for (const torch::Tensor& part : gradient) {
+      product = product + (part * torch::from_blob(direction.data() + offset, part.sizes(), torch::kDouble)).sum();
+      offset += static_cast<std::size_t>(part.numel());
+    }
+    const auto curved = torch::autograd::grad({product}, parameters);
+    EXPECT_LT(
+        relative_distance(one->objective.derivative(flat.data(), nullptr, Split::test, 3, 48, {}), flatten(gradient)),
+        1e-12);
+    EXPECT_LT(relative_distance(one->objective.derivative(flat.data(), nullptr, Split::test, 3, 48, direction),
+                                flatten(curved)),
+              1e-11);
+  }
+}
+
 TEST(TextModels, AnEnsemblePredictsTheMeanOfItsMembersProbabilities) {
   for (const auto& one : cases()) {
     SCOPED_TRACE(one->name);

@@ -39,6 +39,13 @@ at::Tensor attend(const TextGroup& group, const layer::TextAttention& layer, con
 
 // Of the named rows, those from each beginning to the next one: (n, width).
 at::Tensor mean_of_each(const at::Tensor& rows, const at::Tensor& names, const at::Tensor& begins) {
+  if (rows.scalar_type() == at::kDouble) {  // of an embedding bag LibTorch has no second derivatives
+    const auto sizes = at::diff(at::cat({begins, at::full({1}, names.numel(), at::kLong)}));
+    const auto owners = at::repeat_interleave(sizes);
+    const auto sums =
+        at::zeros({begins.numel(), rows.size(1)}, rows.options()).index_add(0, owners, rows.index_select(0, names));
+    return sums / sizes.unsqueeze(1);
+  }
   constexpr std::int64_t mean = 1;
   return std::get<0>(at::embedding_bag(rows, names, begins, /*scale_grad_by_freq=*/false, mean));
 }

@@ -163,7 +163,7 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
   plan.buffers = static_cast<std::int64_t>(built.buffer_floats());
   for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
-  plan.why_no_derivative = built.input().has_tokens() ? "these are not there for texts" : built.why_no_derivative();
+  plan.why_no_derivative = built.why_no_derivative();
   plan.load = [network = built, data, how, chunk = model.chunk_samples] {
     auto dataset = load(data, how.validation);
     const SamplerOptions sampling = sampling_of(*dataset, how);

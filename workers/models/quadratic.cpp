@@ -73,12 +73,11 @@ EvaluationSums Quadratic::evaluate(const float* parameters, const float*, Split,
   return {.loss = static_cast<double>(end - begin) * loss(parameters), .correct = 0, .samples = end - begin};
 }
 
-std::vector<double> Quadratic::derivative(const float* parameters, const float*, Split, std::int64_t begin,
-                                          std::int64_t end, std::span<const double> direction) const {
+std::vector<double> Quadratic::derivative(const float* parameters, const float*, Split, std::int64_t, std::int64_t,
+                                          std::span<const double> direction) const {
   std::vector<double> result(optimum_.size());
   for (std::size_t i = 0; i < result.size(); ++i)
-    result[i] = static_cast<double>(end - begin) * curvatures_[i] *
-                (direction.empty() ? parameters[i] - optimum_[i] : direction[i]);
+    result[i] = curvatures_[i] * (direction.empty() ? parameters[i] - optimum_[i] : direction[i]);
   return result;
 }
 

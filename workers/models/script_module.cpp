@@ -286,7 +286,10 @@ void ScriptModule::probe(const ScriptDemand& demand) {
     throw ScriptFault(fmt::format("its buffer {} changes in training; a module of tokens must have none that does",
                                   tensors_->buffers.front().name));
   tensors_->mixes_samples = tensors_->draws || !tensors_->buffers.empty() || mixes(trial, samples);
-  if (demand.shape.has_tokens()) return;
+  if (demand.shape.has_tokens()) {
+    tensors_->why_no_derivative = "those of a module of one's own are not there for texts";
+    return;
+  }
 
   Module doubles = tensors_->module.deepcopy();
   doubles.to(at::kDouble);

@@ -11,6 +11,7 @@
 
 #include "workers/datasets/visits.hpp"
 #include "workers/models/cross_entropy.hpp"
+#include "workers/models/derivatives.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/models/gradient_tensors.hpp"
 #include "workers/models/initial_parameters.hpp"
@@ -131,6 +132,27 @@ EvaluationSums TextObjective::evaluate_texts(std::span<const float* const> param
     sums.samples += questions.answers.numel();
   }
   return sums;
+}
+
+// Where texts are asked for nothing there is no mean, and nothing to learn.
+std::vector<double> TextObjective::derivative(const float* parameters, const float*, Split split, std::int64_t begin,
+                                              std::int64_t end, std::span<const double> direction) const {
+  use_one_thread();
+  const at::AutoGradMode differentiates(true);
+  Derivatives sum(network_, parameters, direction);
+  std::int64_t answers = 0;
+  for (std::int64_t first = begin; first < end; first += chunk_samples_) {
+    throw_if_interrupted();
+    std::vector<AskedText> texts;
+    for (std::int64_t sample = first; sample < std::min(first + chunk_samples_, end); ++sample)
+      texts.push_back({.sample = static_cast<std::uint32_t>(sample)});
+    const TextQuestions questions = ask(*dataset_, split, std::move(texts), network_.task(), seed());
+    if (questions.answers.numel() == 0) continue;
+    const auto logits = forward(network_, sum.parameters(), questions.texts, Mode::evaluate);
+    sum.add(at::cross_entropy_loss(logits, questions.answers, {}, at::Reduction::Sum));
+    answers += questions.answers.numel();
+  }
+  return sum.mean_over(std::max<std::int64_t>(answers, 1));
 }
 
 }  // namespace syncopate

@@ -52,6 +52,9 @@ class TextObjective : public Objective {
   EvaluationSums evaluate_ensemble(std::span<const float* const> parameters, std::span<const float* const> buffers,
                                    Split split, std::int64_t begin, std::int64_t end) const override;
 
+  std::vector<double> derivative(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                                 std::int64_t end, std::span<const double> direction) const override;
+
   const Network& network() const { return network_; }
 
  private:

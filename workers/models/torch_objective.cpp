@@ -10,6 +10,7 @@
 
 #include "workers/datasets/visits.hpp"
 #include "workers/models/cross_entropy.hpp"
+#include "workers/models/derivatives.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/models/gradient_tensors.hpp"
 #include "workers/models/initial_parameters.hpp"
@@ -271,24 +272,14 @@ EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> p
   return sums;
 }
 
-// The whole network runs in double precision; of the Hessian by differentiating the gradient's product with the
-// direction once more.
 std::vector<double> TorchObjective::derivative(const float* parameters, const float* buffers, Split split,
                                                std::int64_t begin, std::int64_t end,
                                                std::span<const double> direction) const {
   use_one_thread();
   const at::AutoGradMode differentiates(true);
-  Member member(network_, parameters, buffers);
-  std::vector<at::Tensor> directions;
-  for (auto& each : member.buffers) each = each.to(at::kDouble);
-  for (std::size_t p = 0; p < member.parameters.size(); ++p) {
-    at::Tensor& parameter = member.parameters[p];
-    parameter = parameter.to(at::kDouble).requires_grad_();
-    if (!direction.empty())
-      directions.push_back(at::from_blob(const_cast<double*>(direction.data()) + network_.parameters()[p].offset,
-                                         parameter.sizes(), at::kDouble));
-  }
-  std::vector<double> result(this->parameters());
+  Derivatives sum(network_, parameters, direction);
+  auto statistics = Member(network_, parameters, buffers).buffers;
+  for (auto& each : statistics) each = each.to(at::kDouble);
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {
     throw_if_interrupted();
     const auto n = std::min(chunk_samples_, end - first);
@@ -297,28 +288,13 @@ std::vector<double> TorchObjective::derivative(const float* parameters, const fl
       batch.numbers[static_cast<std::size_t>(i)] = static_cast<std::uint32_t>(first + i);
     batch.gather(*dataset_, split);
     const at::Tensor inputs = batch.input_tensor(dataset_->size().shape).to(at::kDouble);
-    const auto outputs = forward(network_, member.parameters, member.buffers, inputs, Mode::evaluate);
+    const auto outputs = forward(network_, sum.parameters(), statistics, inputs, Mode::evaluate);
     const at::Tensor targets = batch.target_tensor();
-    const at::Tensor loss =
-        targets.defined() ? squared_error(outputs, targets.to(at::kDouble)).reported
-                          : at::cross_entropy_loss(outputs, Batch::label_tensor(batch.labels), {}, at::Reduction::Sum);
-    auto found = torch::autograd::grad({loss}, member.parameters, {}, !direction.empty(), !direction.empty(),
-                                       /*allow_unused=*/true);
-    if (!direction.empty()) {
-      at::Tensor product = at::zeros({}, at::kDouble);
-      for (std::size_t p = 0; p < found.size(); ++p)
-        if (found[p].defined()) product = product + (found[p] * directions[p]).sum();
-      if (!product.requires_grad()) continue;  // the gradient is constant
-      found = torch::autograd::grad({product}, member.parameters, {}, c10::nullopt, false, true);
-    }
-    for (std::size_t p = 0; p < found.size(); ++p) {
-      if (!found[p].defined()) continue;  // nothing depends on it
-      const at::Tensor flat = found[p].contiguous();
-      const Parameter& parameter = network_.parameters()[p];
-      for (std::size_t i = 0; i < parameter.size; ++i) result[parameter.offset + i] += flat.data_ptr<double>()[i];
-    }
+    sum.add(targets.defined()
+                ? squared_error(outputs, targets.to(at::kDouble)).reported
+                : at::cross_entropy_loss(outputs, Batch::label_tensor(batch.labels), {}, at::Reduction::Sum));
   }
-  return result;
+  return sum.mean_over(end - begin);
 }
 
 std::vector<float> TorchObjective::batch_statistics(const float* parameters,

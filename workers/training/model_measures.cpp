@@ -22,9 +22,7 @@ ModelMeasures measures_of(const Objective& objective, const ModelState& state, c
   const float* const parameters = state.parameters->value.data();
   const float* const buffers = state.buffers ? state.buffers->value.data() : nullptr;
   const auto derivative = [&](std::span<const double> direction) {
-    std::vector<double> mean = objective.derivative(parameters, buffers, Split::train, 0, samples, direction);
-    for (double& element : mean) element /= static_cast<double>(samples);
-    return mean;
+    return objective.derivative(parameters, buffers, Split::train, 0, samples, direction);
   };
   const std::size_t size = objective.parameters();
   ModelMeasures measures;

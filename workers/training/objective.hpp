@@ -108,8 +108,8 @@ class Objective {
                                            std::span<const float* const> buffers, Split split, std::int64_t begin,
                                            std::int64_t end) const;
 
-  // The gradient of the sum of the samples' losses, as evaluate has it: with running statistics, without anything
-  // random and without smoothing. With a direction (P,): the product of that sum's Hessian and the direction. In double
+  // The gradient of the mean loss that evaluate has of these samples: with running statistics, without anything
+  // random and without smoothing. With a direction (P,): the product of its Hessian and the direction. In double
   // precision, (P,). By default std::logic_error.
   virtual std::vector<double> derivative(const float* parameters, const float* buffers, Split split, std::int64_t begin,
                                          std::int64_t end, std::span<const double> direction) const;
