@@ -21,7 +21,12 @@ Step Participant::file_step() const {
   return Step{static_cast<Step::Rep>(std::floor(static_cast<double>(planned.value()) / steps_per_file_step_ + 1e-9))};
 }
 
+void Participant::follow(const LearningRate& learning_rate) {
+  own_schedule_ = std::make_unique<const OwnSchedule>(OwnSchedule{learning_rate, file_step()});
+}
+
 double Participant::learning_rate() const {
+  if (own_schedule_) return own_schedule_->learning_rate.at(file_step() - own_schedule_->begun);
   if (schedule_stretch_ == 1) return context_.learning_rate.at(file_step());
   const double position = static_cast<double>(file_step().value()) / schedule_stretch_;
   return context_.learning_rate.at(Step{static_cast<Step::Rep>(position)});
@@ -103,6 +108,7 @@ void Participant::publish(Publication publication) {
     publication.model = average_->take_in(publication.model, context_.training);
   }
   publication.step = std::max(publication.step, file_step());
+  publication.surplus_steps = static_cast<double>(surplus_) / micro_batches();
   publication.time = now();
   publication.samples = (agreed_ ? agreed_->micro_batches : kept_total_) * context_.samples_per_micro_batch;
   publication.bytes = agreed_ ? agreed_->bytes : context_.cluster.bytes_sent();

@@ -85,6 +85,8 @@ class Participant {
   Time now() const { return context_.cluster.now(rank_); }
   Step step() const { return step_; }  // optimizer steps done, which is also the version of the model
   double learning_rate() const;        // that the schedule gives to the next step
+  // From the next step on the schedule is this one, by the steps since then.
+  void follow(const LearningRate& learning_rate);
 
   // False once the budget is used up, or this worker's own data are. Methods that synchronise may rely on all workers
   // getting the same answer after the same collective: time, samples and bytes are those of the last agreement.
@@ -152,9 +154,15 @@ class Participant {
   double schedule_stretch_ = 1;
   Step extra_steps_{};
   Step added_steps_{};
-  double rate_factor_ = 1;  // of a server's last step
+  double rate_factor_ = 1;    // of a server's last step
+  std::int64_t surplus_ = 0;  // micro-batches that a worker's steps were planned with beyond M each
   std::optional<AgreedProgress> agreed_;
   std::unique_ptr<MovingAverage> average_;  // of its publications
+  struct OwnSchedule {
+    LearningRate learning_rate;
+    Step begun;
+  };
+  std::unique_ptr<const OwnSchedule> own_schedule_;  // null: the file's
   // What every step touches, together.
   const RunContext& context_;  // one for all workers, so that it stays in the cache
   Rank rank_;

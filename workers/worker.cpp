@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -181,7 +182,9 @@ void Worker::descend(const Gradient& gradient, const StepOptions& options) {
   if (!gradient.reduced()) {
     if (may_lose_state_ && !recovery_) recovery_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
     since_sync_.kept += gradient.micro_batches();
-    since_sync_.planned += options.micro_batches.value_or(micro_batches());
+    const std::int64_t planned = options.micro_batches.value_or(micro_batches());
+    since_sync_.planned += planned;
+    surplus_ += planned - micro_batches();
     since_sync_.compute_time += gradient.compute_time();
     kept_total_ += size_ * gradient.micro_batches();  // as if all took as many
     ++since_sync_.period;

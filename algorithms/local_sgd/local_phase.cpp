@@ -10,21 +10,25 @@ constexpr std::int64_t first_own_epoch = std::int64_t{1} << 30;
 
 }  // namespace
 
+std::optional<LearningRate> LocalPhase::learning_rate_over(Step steps) const {
+  if (!learning_rate) return std::nullopt;
+  LearningRate::Options options = *learning_rate;
+  if (options.shape == LearningRate::Shape::constant) return LearningRate(options);
+  if (steps < Step{1}) return std::nullopt;
+  options.total_steps = steps;
+  return LearningRate(options);
+}
+
 LocalTraining::LocalTraining(const LocalPhase& phase, Worker& worker)
     : phase_(phase), worker_(worker), begun_(worker.step()) {
-  if (!phase.learning_rate) return;
-  LearningRate::Options options = *phase.learning_rate;
-  if (options.shape != LearningRate::Shape::constant) options.total_steps = worker.steps_left();
-  if (options.shape == LearningRate::Shape::constant || options.total_steps > Step{0}) learning_rate_.emplace(options);
+  if (const auto learning_rate = phase.learning_rate_over(worker.steps_left())) worker.follow(*learning_rate);
 }
 
 void LocalTraining::take_steps(Step count) {
   for (Step taken{}; taken < count && worker_.budget_left(Judged::alone); ++taken) {
     const Gradient sum = compute_step();
-    StepOptions options{.micro_batches = phase_.micro_batches};
-    const double usual = worker_.learning_rate();
-    if (learning_rate_ && usual > 0) options.rate_factor = learning_rate_->at(worker_.step() - begun_) / usual;
-    worker_.descend(sum / phase_.micro_batches.value_or(worker_.micro_batches()), options);
+    worker_.descend(sum / phase_.micro_batches.value_or(worker_.micro_batches()),
+                    {.micro_batches = phase_.micro_batches});
   }
 }
 
@@ -37,7 +41,7 @@ Gradient LocalTraining::compute_step() {
 }
 
 // Those of its shard follow each other whatever the size of a step. Of all samples, those of one worker after the
-// other, as an epoch of nobody else divides them.
+// other, as an epoch of nobody else divides them: an epoch of the data, which begins before the run's first step.
 MicroBatch LocalTraining::next_samples() {
   const std::int64_t number = taken_++, of_step = worker_.micro_batches();
   if (phase_.sampling == LocalPhase::Sampling::shards)
@@ -46,8 +50,8 @@ MicroBatch LocalTraining::next_samples() {
   const std::int64_t of_epoch = workers * steps * of_step;
   const std::int64_t epoch = first_own_epoch + number / of_epoch * workers + worker_.rank().value;
   const std::int64_t place = number % of_epoch;
-  return {Rank{static_cast<int>(place % workers)}, Step{epoch * steps + place / workers / of_step},
-          static_cast<int>(place / workers % of_step)};
+  const std::int64_t step = epoch * steps + place / workers / of_step - phase_.first_step.value() % steps;
+  return {Rank{static_cast<int>(place % workers)}, Step{step}, static_cast<int>(place / workers % of_step)};
 }
 
 // The card.
@@ -63,6 +67,9 @@ LocalPhase read_local_phase(Settings& settings, const AlgorithmContext& context)
       table.choice({"sampling", "Each worker takes its part of each epoch, or all samples in its own order."},
                    {{"shards", Sampling::shards}, {"own-order", Sampling::own}}, phase.sampling);
   if (phase.sampling == Sampling::own && !context.has_epochs) table.fault("sampling", "needs a data set");
+  if (phase.sampling == Sampling::own && context.divides_data)
+    table.fault("sampling", "must be \"shards\" where training.partition divides the data among the workers");
+  phase.first_step = context.first_step;
   phase.steps_per_epoch = context.steps_per_epoch.value_or(Step{1});
   using Shape = LearningRate::Shape;
   if (const auto peak = table.optional_number({"peak", "Its learning rate, first of all.", "", "the schedule goes on"},

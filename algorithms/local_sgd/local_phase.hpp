@@ -3,7 +3,8 @@
 // Source:  Gupta et al. 2020, "Stochastic Weight Averaging in Parallel": SWAP's second phase.
 // Units:   steps are optimizer steps; a worker's step has `micro_batches` micro-batches.
 // Cost:    a micro-batch takes the time that it takes in the first phase.
-// Differs: the size of a micro-batch stays what it is; the learning rate goes by steps since the phase began.
+// Differs: the size of a micro-batch stays what it is; the learning rate goes by steps since the phase began, and is
+//          then the worker's in all that goes by it: what is published, and how long a round is.
 // Checks:  the batch, order and rate of the first phase change nothing, bit for bit; each worker's pass has all samples
 //          once, in an order of its own; rates against the formula.
 #pragma once
@@ -25,8 +26,11 @@ struct LocalPhase {
   std::optional<int> micro_batches{};  // of a worker's step; none: as before
   Sampling sampling = Sampling::shards;
   Step steps_per_epoch{};                                // of all workers together; with Sampling::own
+  Step first_step{};                                     // of the data, at the run's beginning; likewise
   std::optional<LearningRate::Options> learning_rate{};  // without its total steps; none: the schedule goes on
 
+  // Of a phase of so many steps; none: the schedule goes on, or there is no step.
+  std::optional<LearningRate> learning_rate_over(Step steps) const;
   bool is_as_before() const { return !micro_batches && sampling == Sampling::shards && !learning_rate; }
 };
 
@@ -46,7 +50,6 @@ class LocalTraining {
   Worker& worker_;
   Step begun_;
   std::int64_t taken_ = 0;  // micro-batches
-  std::optional<LearningRate> learning_rate_{};
 };
 
 // The table `local_phase`; as before where there is none.

@@ -28,7 +28,9 @@ void take_local_steps(Worker& worker, Step count) {
 
 Forecast LocalSgd::forecast(const PredictionInput& input) const {
   if (phase_.micro_batches) return Forecast::none("local steps have another number of micro-batches");
-  return predict_rounds(*period_, policies_.average, input);
+  // A rule whose rounds go by the rate has no steps before the phase.
+  const auto rate = phase_.learning_rate_over(input.steps().value_or(Step{}));
+  return predict_rounds(*period_, policies_.average, rate ? input.at_rate(*rate) : input);
 }
 
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context) {
@@ -37,9 +39,12 @@ std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const Alg
 }
 
 std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context) {
-  auto period = read_sync_period(settings, context);
+  LocalPhase phase = read_local_phase(settings, context);
+  AlgorithmContext of_period = context;
+  if (phase.learning_rate) of_period.learning_rate_warmup = Step{};
+  auto period = read_sync_period(settings, of_period);
   const StatePolicies policies = read_state_policies(settings);
-  return std::make_unique<LocalSgd>(std::move(period), policies, read_local_phase(settings, context));
+  return std::make_unique<LocalSgd>(std::move(period), policies, phase);
 }
 
 }  // namespace syncopate

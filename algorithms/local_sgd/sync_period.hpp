@@ -59,7 +59,8 @@ std::unique_ptr<const SyncPeriod> make_swap_period(Step switch_step);
 
 // What a rule's settings depend on.
 struct SyncPeriodContext {
-  Step learning_rate_warmup{};    // default of the power rule's warmup_steps, as in the reference code
+  Step learning_rate_warmup{};    // of the rate that rounds go by: default of the power rule's warmup_steps, as in the
+                                  // reference code
   bool counts_steps = true;       // false: the end is not counted in steps, and `maximum` is required
   bool budget_ends_alone = true;  // false: a round without a fixed length would never end
 };

@@ -41,6 +41,8 @@ struct AlgorithmContext {
   Step learning_rate_warmup{};
   std::optional<Step> steps_per_epoch{};  // none: without a data set, or not known for its faults
   bool has_epochs = steps_per_epoch.has_value();
+  Step first_step{};                  // of the data: so many steps lie before the run's first
+  bool divides_data = false;          // once for the run: each worker has samples of its own
   std::optional<Step> total_steps{};  // none: the budget is not counted in steps, or not known for its faults
   bool counts_steps = total_steps.has_value();
   double shortest_micro_batch_s = 0;  // no worker's micro-batch is shorter

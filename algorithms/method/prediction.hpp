@@ -33,6 +33,10 @@ struct PredictionInput {
   Bytes averaged_bytes(const AveragePolicy& policy) const;
   double message_s(int servers = 1) const;  // a model from a server, or a gradient to it; of several, a slice each
   std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
+  // The same, by another schedule, which outlives the result.
+  PredictionInput at_rate(const LearningRate& rate) const {
+    return {workers, micro_batches, times, network, parameter_bytes, moments, budget, samples_per_micro_batch, rate};
+  }
 };
 
 // A law of the slowest worker's step, by which a method and synchronous SGD are compared.

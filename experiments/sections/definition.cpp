@@ -61,6 +61,8 @@ AlgorithmContext algorithm_context(const Definition& definition) {
           .learning_rate_warmup = training.plan.learning_rate->warmup(),
           .steps_per_epoch = training.epoch.steps,
           .has_epochs = training.epoch.steps || training.epoch.is_faulty,
+          .first_step = training.first_step,
+          .divides_data = training.objective.divides_data,
           .total_steps = definition.steps.steps,
           .counts_steps = definition.steps.is_counted,
           .shortest_micro_batch_s =

@@ -227,7 +227,7 @@ void Recorder::take_in(const Publication& publication) {
 MetricsRow Recorder::row_of(const Publication& publication) const {
   MetricsRow row;
   row.step = publication.step;
-  row.epoch = epoch(publication.step);
+  row.epoch = epoch(static_cast<double>(publication.step.value()) + publication.surplus_steps);
   row.samples = publication.samples;
   row.time = publication.time;
   row.learning_rate = publication.learning_rate;
@@ -242,10 +242,10 @@ bool Recorder::due(Step step) const {
   return every > 0 && step.value() / every > recorded_step_.value() / every;
 }
 
-std::optional<double> Recorder::epoch(Step step) const {
-  const std::int64_t steps = training_.time_only() ? 0 : training_.objective().steps_per_epoch();
-  if (steps == 0) return {};
-  return static_cast<double>(step.value()) / static_cast<double>(steps);
+std::optional<double> Recorder::epoch(double steps) const {
+  const std::int64_t steps_per_epoch = training_.time_only() ? 0 : training_.objective().steps_per_epoch();
+  if (steps_per_epoch == 0) return {};
+  return steps / static_cast<double>(steps_per_epoch);
 }
 
 void Recorder::record(Entry entry) {

@@ -100,7 +100,7 @@ class Recorder : public RunObserver {
   void measure(Step step, Time time, const ModelStatePtr& model);
   void evaluate_each(const std::vector<WeightedState>& models, std::size_t index);
   bool due(Step step) const;
-  std::optional<double> epoch(Step step) const;
+  std::optional<double> epoch(double steps) const;
   void record(Entry entry);
   void evaluate(std::size_t index);
   void set_listener(std::function<void()> listener);

@@ -109,6 +109,35 @@ TEST_F(ContinuedTraining, AQuadraticsNoiseGoesOnToo) {
   EXPECT_NE(recording_of({model, from_7, "budget={steps=5}"}).parameters, whole.parameters);
 }
 
+// 10 steps of an epoch together, then 10 of half the batch: 640 + 320 samples of 640.
+TEST_F(ContinuedTraining, EpochsFollowTheSamplesOfAPhaseWithAnotherBatch) {
+  const Recording recording = recording_of({"budget={steps=20}",
+                                            "methods=[{algorithm='local-sgd',period={rule='swap',switch_step=10},"
+                                            "local_phase={micro_batches=1}}]"});
+  ASSERT_FALSE(recording.metrics.empty());
+  EXPECT_EQ(recording.metrics.back().step, Step{20});
+  EXPECT_EQ(recording.metrics.back().samples, 960);
+  EXPECT_EQ(recording.metrics.back().epoch, 1.5);
+}
+
+// Passes over all samples begin where an epoch does, so that it is of no account how much of one lies before.
+TEST_F(ContinuedTraining, PassesInAnOrderOfEachWorkersOwnAreWhole) {
+  const auto passes = [&](const std::string& start_steps) {
+    return recording_of({"budget={steps=6}", "training.start_steps=" + start_steps,
+                         "methods=[{algorithm='local-sgd',period={rule='swap',switch_step=0},"
+                         "local_phase={sampling='own-order'}}]"})
+        .parameters;
+  };
+  EXPECT_EQ(passes("5"), passes("0"));
+}
+
+TEST_F(ContinuedTraining, AnOrderOfEachWorkersOwnOfDataThatAreDividedIsAFault) {
+  EXPECT_THAT(faults({"training.partition={kind='size',alpha=100}",
+                      "methods=[{algorithm='local-sgd',period={rule='swap',switch_step=0},"
+                      "local_phase={sampling='own-order'}}]"}),
+              HasSubstr("must be \"shards\" where training.partition"));
+}
+
 // Moments begin anew, so that with momentum the two are not the same.
 TEST_F(ContinuedTraining, MomentsBeginAtZero) {
   const std::string momentum = "training.optimizer.momentum=0.9";

@@ -42,6 +42,7 @@ struct Publication {
   ModelsOfWorkers own{};                    // if not empty: whose mean `model` is
   std::vector<MicroBatch> recalibration{};  // if not empty: estimate BatchNorm statistics on these before evaluating
   Step step{};                              // in steps of the experiment file
+  double surplus_steps = 0;                 // what its steps were planned with beyond M micro-batches each, in steps
   Time time{};
   std::int64_t samples = 0;  // that went into the model
   Bytes bytes{};

@@ -191,7 +191,10 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
         .load = [make = model.objective, seed = context.seed, first = context.first_step] { return make(seed, first); },
         .parameters = model.parameters};
 
-  ObjectivePlan plan{.load = {}, .time_only = model.time_only, .samples_per_micro_batch = batch_size};
+  ObjectivePlan plan{.load = {},
+                     .time_only = model.time_only,
+                     .samples_per_micro_batch = batch_size,
+                     .divides_data = how.partition.has_value()};
   if (how.partition && how.batching.is_formed()) {
     training.fault("partition", "must be left out where batching is \"packed\" or \"bucketed\"");
     return plan;

@@ -34,6 +34,7 @@ struct ObjectivePlan {
   std::vector<std::string> tensors{};                      // their names, where these are known before it is loaded
   std::int64_t samples_per_micro_batch = 1;
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
+  bool divides_data = false;         // once for the run: a partition other than shuffled
   bool is_network = false;
   bool has_accuracy = false;
   std::string why_no_derivative{};  // of the loss on some samples; empty: there is one
