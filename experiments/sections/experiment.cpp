@@ -9,6 +9,7 @@
 
 #include "experiments/sections/common_phase.hpp"
 #include "experiments/sections/configuration_hash.hpp"
+#include "experiments/sections/data_position.hpp"
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/own_training.hpp"
 #include "experiments/sections/sweep.hpp"
@@ -86,10 +87,21 @@ std::shared_ptr<const Reading> read_common_phase(const TomlNode& written, Defini
   return std::make_shared<const Reading>(read_tables(with_common_phase_alone(written, *table), how));
 }
 
-// The first step of the data that lies behind the phase.
-std::optional<Step> end_of(const std::shared_ptr<const Reading>& common_phase) {
-  if (!common_phase || !common_phase->definition.steps.steps) return {};
-  return common_phase->definition.training.first_step + *common_phase->definition.steps.steps;
+DataSteps steps_of(const ObjectivePlan& objective) {
+  return {objective.samples_per_micro_batch, objective.steps_per_epoch};
+}
+
+// What is trained behind the phase: its first step of the data is counted in steps of its own, which are known once it
+// has been read.
+Reading read_behind(const std::shared_ptr<const Reading>& common_phase, const TomlNode& written,
+                    DefinitionOptions how) {
+  if (!common_phase || !common_phase->definition.steps.steps) return read_tables(written, how);
+  const TrainingSection& phase = common_phase->definition.training;
+  const Step end = phase.first_step + *common_phase->definition.steps.steps;
+  how.after_common_phase = end;
+  Reading reading = read_tables(written, how);
+  how.after_common_phase = in_steps_of(steps_of(reading.definition.training.objective), end, steps_of(phase.objective));
+  return *how.after_common_phase == end ? std::move(reading) : read_tables(written, how);
 }
 
 // What is wrong with the phase alone, by the keys that it has in the file; and what it has otherwise.
@@ -109,19 +121,19 @@ void join_common_phase(Reading& reading) {
   training.set("common", {}, std::move(common));
 }
 
-Reading read_document(TomlNode written, const std::string& file, const LoadOptions& options) {
+Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options) {
   DefinitionOptions how{.file = file, .finite_means = options.finite_means};
   std::vector<std::shared_ptr<const Reading>> own;
   how.reads_methods = false;
   FaultList faults;
   const auto common_phase = read_common_phase(written, how, faults);
-  how.after_common_phase = end_of(common_phase);
   for (const TomlNode* table : own_training_tables(written, faults)) {
-    own.push_back(table ? std::make_shared<Reading>(read_tables(with_training_of(written, *table), how)) : nullptr);
+    own.push_back(table ? std::make_shared<Reading>(read_behind(common_phase, with_training_of(written, *table), how))
+                        : nullptr);
     how.own.emplace_back(own.back(), own.back() ? &own.back()->definition : nullptr);
   }
   how.reads_methods = true;
-  Reading result = read_tables(std::move(written), how);
+  Reading result = read_behind(common_phase, written, how);
   result.own = std::move(own);
   result.common_phase = common_phase;
   result.faults.add(faults);
@@ -241,7 +253,7 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
       if (one.definition.cluster.plan.to_be_measured && options.measure) {
         measured = options.measure(work_of(one));
         write_measured(document, *measured);
-        one = read_document(std::move(document), file, options);
+        one = read_document(document, file, options);
         throw_if_any(one.faults);
       }
       Run run = make_run(one);

@@ -216,6 +216,17 @@ TEST_F(ContinuedTraining, ACommonPhaseIsRunOnceForAllMethodsOfASeed) {
   EXPECT_EQ(fs::last_write_time(phases().front()), made) << "it was there already";
 }
 
+// The phase is 10 steps, an epoch; in the method's own batch an epoch has 20.
+TEST_F(ContinuedTraining, BehindACommonPhaseSamplesGoOnInABatchOfAnotherSize) {
+  const Experiment experiment = continued({"training.common.epochs=1", "budget={steps=5}",
+                                           "methods=[{algorithm='sync-sgd',training={micro_batch_size=4}}]"});
+  ASSERT_EQ(run(experiment), 0);
+  const std::string end = start(recording_of({"budget={steps=10}"}));
+  const Recording expected =
+      recording_of({end, "training.start_steps=20", "training.micro_batch_size=4", "budget={steps=5}"});
+  EXPECT_EQ(read(directory(experiment.runs[0]) / "parameters.npy"), npy(expected.parameters));
+}
+
 TEST_F(ContinuedTraining, ACommonPhaseGoesByItsOwnKeysAndByNothingThatFollowsIt) {
   const auto phase = [&](Overrides more) {
     more.insert(more.begin(), "training.common={epochs=0.5,learning_rate={schedule='constant',peak=0.01},clip_norm=1}");
