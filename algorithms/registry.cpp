@@ -131,7 +131,7 @@ std::unique_ptr<Algorithm> make_baseline() { return std::make_unique<SyncSgd>();
 std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmContext& context) {
   const AlgorithmRow* const row = settings.row({"algorithm", "The method."}, algorithms());
   auto algorithm = row ? row->make(settings, context) : nullptr;
-  const auto average = read_moving_average(settings);
+  const auto average = read_moving_average(settings, algorithm && algorithm->traits().publishes_rounds);
   if (algorithm) algorithm->average_publications(average);
   return algorithm;
 }

@@ -45,6 +45,8 @@ std::unique_ptr<Algorithm> make_branch_train_merge(Settings& settings, const Alg
   const Merge merge = settings.choice(
       {"merge", "How models are merged at the end: their average, or an ensemble that averages their predictions."},
       {{"average", Merge::average}, {"ensemble", Merge::ensemble}}, Merge::average);
+  if (merge == Merge::ensemble && settings.has("average"))
+    settings.fault("average", "must be left out where merge = \"ensemble\": what is evaluated is no model");
   StatePolicies policies;
   if (merge == Merge::average) read_buffer_policy(settings, policies);
   return std::make_unique<BranchTrainMerge>(seed_steps, merge, policies);

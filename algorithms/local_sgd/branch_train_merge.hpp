@@ -4,6 +4,7 @@
 // Cost:    one all-reduce of P floats per seed step; at the end one more, or N - 1 models to worker 0.
 // Differs: workers draw from shards of the same data instead of domains of their own, and an ensemble weighs its
 //          members equally: the mean of their predicted probabilities. It keeps each member's BatchNorm statistics.
+//          A moving average (`average`) takes in the merge; of an ensemble there is none.
 // Checks:  as many seed steps as the budget has equal synchronous SGD; LoFi equals Local SGD with one round;
 //          an ensemble of equal models predicts what the model does; bytes of both ways to merge.
 #pragma once
@@ -21,7 +22,7 @@ class BranchTrainMerge : public Algorithm {
       : seed_steps_(seed_steps), merge_(merge), policies_(policies) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false}; }
+  Traits traits() const override { return {.follows_clock = false, .publishes_rounds = true}; }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

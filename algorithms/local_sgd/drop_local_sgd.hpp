@@ -32,6 +32,7 @@ class DropLocalSgd : public Algorithm {
       : period_(std::move(period)), options_(options) {}
 
   void run(Worker& worker) const override;
+  Traits traits() const override { return {.publishes_rounds = true}; }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

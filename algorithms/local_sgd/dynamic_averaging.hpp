@@ -38,7 +38,10 @@ class DynamicAveraging : public Algorithm {
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
   Traits traits() const override {
-    return {.servers = is_gathered() ? 0 : 1, .follows_values = true, .follows_clock = !is_gathered()};
+    return {.servers = is_gathered() ? 0 : 1,
+            .follows_values = true,
+            .follows_clock = !is_gathered(),
+            .publishes_rounds = is_gathered()};
   }
 
  private:

@@ -23,7 +23,7 @@ class HierarchicalSgd : public Algorithm {
  public:
   explicit HierarchicalSgd(HierarchicalOptions options) : options_(std::move(options)) {}
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false}; }
+  Traits traits() const override { return {.follows_clock = false, .publishes_rounds = true}; }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -7,6 +7,7 @@
 //          where `local_phase` says so; `buffers = "recalibrate"` estimates BatchNorm statistics anew at its end, as
 //          there. The last average always falls on the last step; the reference code leaves a constant
 //          period's remainder un-averaged. Momentum stays with its worker (as there) unless chosen.
+//          A moving average (`average`) takes in each round's model, the last one too.
 // Checks:  H = 1 with plain SGD equals synchronous SGD, as does post-local SGD before its switch with any optimizer;
 //          rounds match the golden sequences of the rule.
 #pragma once
@@ -25,7 +26,9 @@ class LocalSgd : public Algorithm {
       : period_(std::move(period)), policies_(policies), phase_(phase) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false, .same_course_from = 0, .judges_alone = true}; }
+  Traits traits() const override {
+    return {.follows_clock = false, .same_course_from = 0, .judges_alone = true, .publishes_rounds = true};
+  }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -20,7 +20,9 @@ class OuterLocalSgd : public Algorithm {
       : period_(std::move(period)), outer_(std::move(outer)), policies_(policies) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false, .same_course_from = 0, .judges_alone = true}; }
+  Traits traits() const override {
+    return {.follows_clock = false, .same_course_from = 0, .judges_alone = true, .publishes_rounds = true};
+  }
   Forecast forecast(const PredictionInput& input) const override {
     return predict_rounds(*period_, policies_.average, input);
   }

@@ -27,6 +27,8 @@ struct Traits {
   std::optional<Step> same_course_from{};
   // Whether it judges the budget alone (Judged::alone). Under one of seconds that is a decision by its own clock.
   bool judges_alone = false;
+  // Whether what it publishes ends a round of many updates, as an average of models that have stepped alone does.
+  bool publishes_rounds = false;
 
   // same_course_from under this budget.
   std::optional<Step> same_course_under(const Budget& budget) const {

@@ -83,14 +83,40 @@ TEST(MovingAverage, OfEveryMethodIsOfWhatItPublishes) {
   }
 }
 
-TEST(MovingAverage, LeavesTheMembersOfAnEnsembleAlone) {
-  const SimulatedRun setup{.workers = 2, .budget = {.steps = 4}};
+TEST(MovingAverage, OfAnEnsembleIsAFault) {
   const std::string text = "algorithm = \"branch-train-merge\"\nmerge = \"ensemble\"\n";
-  const auto members = [&](const std::string& average) {
-    return setup.run(*read_method(text + average, {.workers = 2, .total_steps = Step{4}}).algorithm).members;
+  const auto faults = [&](const std::string& more) {
+    return read_method(text + more, {.workers = 2, .total_steps = Step{4}}).faults;
   };
-  EXPECT_EQ(members("average = { decay = 0.9 }"), members(""));
-  EXPECT_EQ(members("").size(), 2u);
+  EXPECT_EQ(faults(""), "");
+  EXPECT_THAT(faults("average = { decay = 0.9 }"), testing::HasSubstr("must be left out where merge"));
+}
+
+// SWAP publishes its only merge at the very end, and branch-train-merge nothing but that: half of it is in the average.
+TEST(MovingAverage, OfRoundsTakesInTheLastOne) {
+  const SimulatedRun setup{.workers = 3, .momentum = 0.5, .budget = {.steps = 6}};
+  for (const std::string method :
+       {"algorithm = \"local-sgd\"\nperiod = { rule = \"swap\", switch_step = 0 }\n",
+        "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 6 }\n",
+        "algorithm = \"dropcompute-local-sgd\"\nthreshold_s = 100\nperiod = { rule = \"constant\", steps = 6 }\n",
+        "algorithm = \"hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 1\n"
+        "period = { rule = \"constant\", steps = 6 }\n",
+        "algorithm = \"outer-local-sgd\"\nouter = { name = \"plain\" }\n"
+        "period = { rule = \"constant\", steps = 6 }\n",
+        "algorithm = \"branch-train-merge\"\n"}) {
+    SCOPED_TRACE(method);
+    const auto run = [&](const std::string& average) {
+      const auto reading = read_method(method + average, {.workers = 3, .total_steps = Step{6}});
+      EXPECT_EQ(reading.faults, "");
+      return setup.run(*reading.algorithm).parameters;
+    };
+    const auto merged = run(""), average = run("average = { decay = 0.5 }");
+    ASSERT_EQ(average.size(), merged.size());
+    for (std::size_t i = 0; i < merged.size(); ++i) EXPECT_NEAR(average[i], (1 + merged[i]) / 2, 1e-6);
+    EXPECT_THAT(
+        read_method(method + "average = { of = \"before-update\" }", {.workers = 3, .total_steps = Step{6}}).faults,
+        testing::HasSubstr("of = \"before-update\"; must be \"after-update\": this method publishes"));
+  }
 }
 
 TEST(MovingAverage, IsCheckedWhereItIsRead) {

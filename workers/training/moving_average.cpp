@@ -22,7 +22,7 @@ ModelStatePtr MovingAverage::take_in(const ModelStatePtr& published, Training& t
   return average_;
 }
 
-std::optional<MovingAverageOptions> read_moving_average(Settings& settings) {
+std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool publishes_rounds) {
   using Of = MovingAverageOptions::Of;
   if (!settings.has("average")) return std::nullopt;
   Settings table =
@@ -32,7 +32,13 @@ std::optional<MovingAverageOptions> read_moving_average(Settings& settings) {
                                Range{.low = 0, .high = 1, .high_open = true}, options.decay);
   options.of =
       table.choice({"of", "Whether it takes in the model that a step began with, or the one that the step leads to."},
-                   {{"before-update", Of::before_update}, {"after-update", Of::after_update}}, options.of);
+                   {{"before-update", Of::before_update}, {"after-update", Of::after_update}},
+                   publishes_rounds ? Of::after_update : options.of,
+                   "\"before-update\"; \"after-update\" where models are published once per round");
+  if (publishes_rounds && options.of == Of::before_update)
+    table.fault("of",
+                "must be \"after-update\": this method publishes a model once per round of local steps, and not each "
+                "update");
   options.num_updates = table.flag(
       {"num_updates", "Whether the decay of update n, from 0, is at most (1 + n) / (10 + n), as in TensorFlow."},
       options.num_updates);

@@ -4,8 +4,10 @@
 //          0, is min(d, (1 + n) / (10 + n)), so that 0.9999 holds from n = 89,990 on).
 // Shapes:  parameters, average: (P,) flat float32; BatchNorm statistics are averaged likewise.
 // Cost:    one vector of P floats, one combination per publication; no time on either clock.
-// Differs: it takes in what is published: where workers step on their own that is their average, not each step. It
-//          begins at the initial model.
+// Differs: it takes in what is published: where workers step on their own that is their average, not each step. Chen et
+//          al.'s average is late by one update; where a publication ends a round of many, one publication would be a
+//          whole round, and the last model, which may be the only merge, would never count: there it is always the
+//          model after the update. It begins at the initial model. An ensemble has none.
 // Checks:  golden sequence with num_updates; a decay of 0 is the model itself, one publication late "before-update".
 #pragma once
 
@@ -40,7 +42,8 @@ class MovingAverage {
   std::int64_t updates_ = 0;
 };
 
-// Reads the table `average`; none if there is none.
-std::optional<MovingAverageOptions> read_moving_average(Settings& settings);
+// Reads the table `average`; none if there is none. Whether each publication ends a round of many updates: then "of" is
+// "after-update", and the other a fault.
+std::optional<MovingAverageOptions> read_moving_average(Settings& settings, bool publishes_rounds);
 
 }  // namespace syncopate
