@@ -10,6 +10,7 @@ namespace {
 
 constexpr int grid_points = 200;
 
+// Of positive ends: what takes no time is kept under any threshold. Both 0 where nothing takes any.
 struct SearchedRange {
   double lowest = std::numeric_limits<double>::infinity();
   double highest = 0;
@@ -19,9 +20,10 @@ SearchedRange searched_range(const MicroBatchTimes& recorded) {
   const int first = recorded.micro_batches >= 6 ? 5 : (recorded.micro_batches - 1) / 2;
   SearchedRange range;
   visit_ends(recorded, [&](int, int m, double end) {
-    if (m >= first) range.lowest = std::min(range.lowest, end);
+    if (m >= first && end > 0) range.lowest = std::min(range.lowest, end);
     range.highest = std::max(range.highest, end);
   });
+  range.lowest = std::min(range.lowest, range.highest);
   return range;
 }
 
@@ -52,7 +54,7 @@ ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_
     const std::vector<ThresholdEffect> effects = threshold_effects(recorded, serial_time, form, grid);
     for (std::size_t k = 0; k < effects.size(); ++k) {
       const bool allowed = !maximum_drop_rate || effects[k].drop_rate <= *maximum_drop_rate;
-      if (!allowed || effects[k].effective_speedup <= best.effective_speedup) continue;
+      if (!allowed || !(effects[k].effective_speedup > best.effective_speedup)) continue;
       best = effects[k];
       place = k;
     }
@@ -63,6 +65,7 @@ ThresholdEffect search_threshold(const MicroBatchTimes& recorded, double serial_
     return best;
   }
   const auto [lowest, highest] = searched_range(recorded);
+  if (highest == 0) return best;
   const std::vector<double> grid = grid_in_equal_ratios(lowest, highest);
   if (const auto place = search(grid))
     search(grid_in_equal_ratios(grid[*place == 0 ? 0 : *place - 1], grid[std::min(*place + 1, grid.size() - 1)]));

@@ -198,6 +198,52 @@ TEST(ThresholdSearch, WhatEndsAtTheThresholdIsDropped) {
   }
 }
 
+// Four workers, one of them with no work and one that takes 10 instead of 1; T^c = 1, so a step takes 11 without a
+// threshold. One just above 1 keeps three of four and makes that 2.
+TEST(ThresholdSearch, WhatTakesNoTimeHindersNoSearch) {
+  const std::vector<double> times = {0, 1, 1, 10};
+  const MicroBatchTimes recorded{times, 4, 1, 1};
+  EXPECT_EQ(threshold_grid(recorded).front(), 1);
+  EXPECT_EQ(threshold_grid(recorded).back(), 10);
+  const auto found = search_threshold(recorded, 1, SpeedupForm::throughput);
+  EXPECT_GT(found.threshold, 1);
+  EXPECT_LT(found.threshold, 1.0002);
+  EXPECT_EQ(found.drop_rate, 0.25);
+  EXPECT_NEAR(found.effective_speedup, 0.75 * 11 / 2, 0.001);
+  EXPECT_DOUBLE_EQ(search_threshold(recorded, 1, SpeedupForm::reference).effective_speedup, 0.75 * 11 / 2);
+}
+
+// Two workers, one micro-batch in each of two steps: 0 and 0, then 0 and 4. A threshold of 2 keeps three of four and
+// halves the second step; the first one is as long as it was.
+TEST(ThresholdSearch, AStepOfNoDurationIsNeitherFasterNorSlower) {
+  const std::vector<double> times = {0, 0, 0, 4};
+  const MicroBatchTimes recorded{times, 2, 2, 1};
+  const std::vector<double> thresholds = {2};
+  const auto all = threshold_effects(recorded, 0, SpeedupForm::throughput, thresholds)[0];
+  EXPECT_EQ(all.drop_rate, 0.25);
+  EXPECT_EQ(all.time_saved, 0.5);
+  EXPECT_EQ(all.effective_speedup, 0.75 * 4 / 2);
+  for (const SpeedupForm form : {SpeedupForm::effective, SpeedupForm::reference}) {
+    const auto mean = threshold_effects(recorded, 0, form, thresholds)[0];
+    EXPECT_EQ(mean.time_saved, (0 + 0.5) / 2);
+    EXPECT_EQ(mean.effective_speedup, (1 + 0.5 * 4 / 2) / 2);
+  }
+  EXPECT_GT(search_threshold(recorded, 0, SpeedupForm::throughput).threshold, 0);
+}
+
+TEST(ThresholdSearch, WhereNothingTakesTimeNoThresholdIsSet) {
+  const std::vector<double> times(8, 0.0);
+  const MicroBatchTimes recorded{times, 2, 2, 2};
+  for (const SpeedupForm form : {SpeedupForm::throughput, SpeedupForm::effective, SpeedupForm::reference}) {
+    EXPECT_EQ(search_threshold(recorded, 0, form).threshold, std::numeric_limits<double>::infinity());
+    for (const ThresholdEffect& effect : threshold_effects(recorded, 0, form, threshold_grid(recorded))) {
+      EXPECT_EQ(effect.drop_rate, 0);
+      EXPECT_EQ(effect.time_saved, 0);
+      EXPECT_EQ(effect.effective_speedup, 1);
+    }
+  }
+}
+
 TEST(ThresholdSearch, WithoutAnySpreadNoThresholdIsSet) {
   const std::vector<double> times(static_cast<std::size_t>(8 * 3 * 12), 1.0);
   for (const SpeedupForm form : {SpeedupForm::throughput, SpeedupForm::effective, SpeedupForm::reference}) {

@@ -18,7 +18,9 @@ namespace syncopate {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
+using testing::Not;
 using Json = nlohmann::json;
 using Thresholds = ProgramTest;
 
@@ -173,6 +175,27 @@ TEST_F(Thresholds, EqualTimesGainNothing) {
   const ProgramOutcome outcome = syncopate("thresholds run.csv --json out.json");
   EXPECT_THAT(outcome.out, HasSubstr("best by Eq. 6: none gains anything"));
   EXPECT_TRUE(Json::parse(read("out.json"))["by"]["s-eff"]["best"].is_null());
+}
+
+// A recorded run in which a rank came late to nothing: some of its micro-batches take no time. What is said to be best
+// is as good as the best of what is listed.
+TEST_F(Thresholds, OfARecordWithoutSomeTimesAreNumbersAndTheBestOnesTheBest) {
+  const std::string file = std::string(SYNCOPATE_SOURCE_DIR) + "/experiments/examples/data/dropcompute_run_noise.csv.gz";
+  for (const char* serial : {"--serial-s 0.2", "--serial-s 0"}) {
+    const ProgramOutcome outcome = syncopate("thresholds " + file + " " + serial + " --json out.json");
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, Not(AnyOf(HasSubstr("nan"), HasSubstr("inf")))) << serial;
+    const Json report = Json::parse(read("out.json"));
+    for (const char* way : {"throughput", "s-eff", "reference"}) {
+      const double best = report["by"][way]["best"]["effective_speedup"].get<double>();
+      EXPECT_GT(best, 1);
+      for (const Json& effect : report["by"][way]["thresholds"]) {
+        for (const char* name : {"threshold_s", "drop_rate", "time_saved", "effective_speedup"})
+          ASSERT_TRUE(effect[name].is_number()) << way << ' ' << effect;
+        EXPECT_LE(effect["effective_speedup"].get<double>(), best * 1.001) << way << ' ' << serial;
+      }
+    }
+  }
 }
 
 TEST_F(Thresholds, WhatCannotBeReadIsOneMessage) {

@@ -10,7 +10,7 @@ namespace {
 // One recorded step, over all workers.
 struct StepProfile {
   double computing = 0;              // T: the slowest worker's end
-  std::vector<std::int64_t> ending;  // [k]: micro-batches that end before threshold k
+  std::vector<std::int64_t> ending;  // [k]: micro-batches that end before threshold k, or take no time
   std::vector<double> last;          // [k]: the last end before threshold k; 0: none
 };
 
@@ -21,7 +21,8 @@ std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<
   std::vector<StepProfile> profiles(static_cast<std::size_t>(recorded.steps), empty);
   visit_ends(recorded, [&](int step, int, double end) {
     StepProfile& profile = profiles[static_cast<std::size_t>(step)];
-    const auto first = static_cast<std::size_t>(std::ranges::upper_bound(thresholds, end) - thresholds.begin());
+    const auto later = static_cast<std::size_t>(std::ranges::upper_bound(thresholds, end) - thresholds.begin());
+    const std::size_t first = end > 0 ? later : 0;
     ++profile.ending[first];
     profile.last[first] = std::max(profile.last[first], end);
     profile.computing = std::max(profile.computing, end);
@@ -33,6 +34,9 @@ std::vector<StepProfile> profiles_of(const MicroBatchTimes& recorded, std::span<
     }
   return profiles;
 }
+
+// Of two durations; what takes no time takes as long with as without a threshold.
+double ratio(double a, double b) { return a == b ? 1 : a / b; }
 
 }  // namespace
 
@@ -47,17 +51,19 @@ std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, 
     for (const StepProfile& step : profiles) {
       const double kept = static_cast<double>(step.ending[k]) / micro_batches;
       const double without = step.computing + serial_time;
-      const double computing = form == SpeedupForm::reference ? step.last[k] : std::min(thresholds[k], step.computing);
+      // Nothing is infinitely fast: where all that is kept takes no time, the step lasts until the threshold.
+      const bool until_last = form == SpeedupForm::reference && (step.last[k] > 0 || step.ending[k] == 0);
+      const double computing = until_last ? step.last[k] : std::min(thresholds[k], step.computing);
       const double with = computing + serial_time;
       kept_sum += kept;
       with_sum += with;
       without_sum += without;
-      saved_sum += 1 - with / without;
-      speedup_sum += kept == 0 ? 0 : kept * without / with;
+      saved_sum += 1 - ratio(with, without);
+      speedup_sum += kept == 0 ? 0 : kept * ratio(without, with);
     }
     const double kept = kept_sum / steps;
     if (form == SpeedupForm::throughput)
-      effects.push_back({thresholds[k], 1 - kept, 1 - with_sum / without_sum, kept * without_sum / with_sum});
+      effects.push_back({thresholds[k], 1 - kept, 1 - ratio(with_sum, without_sum), kept * ratio(without_sum, with_sum)});
     else
       effects.push_back({thresholds[k], 1 - kept, saved_sum / steps, speedup_sum / steps});
   }

@@ -24,7 +24,8 @@ enum class SpeedupForm {
   throughput,
   // Eq. 6: the mean over the recorded steps of each step's effective speed-up.
   effective,
-  // The reference code: as Eq. 6, but a step lasts until the last micro-batch that ends before the threshold.
+  // The reference code: as Eq. 6, but a step lasts until the last micro-batch that ends before the threshold; where all
+  // that is kept takes no time, until the threshold.
   reference,
 };
 
@@ -37,6 +38,7 @@ struct ThresholdEffect {
 };
 
 // The effect of each threshold, given in ascending order. serial_time: T^c, what a step takes besides computing.
+// What takes no time is kept under any threshold, and a step of no duration is neither faster nor slower with one.
 std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, double serial_time, SpeedupForm form,
                                                std::span<const double> thresholds);
 
