@@ -8,6 +8,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "algorithms/registry.hpp"
@@ -83,6 +84,10 @@ std::vector<Run> missing_baselines(const std::vector<Run>& runs) {
   return baselines;
 }
 
+// What compute times are drawn by. A method with training keys of its own may have other numbers of steps, and, where
+// times follow lengths, other times.
+auto drawn_by(const Run& run) { return std::tuple(run.setting, run.own_training, planned_steps(run)); }
+
 // What goes into the model in a second, against the baseline; of that itself exactly 1.
 void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMethod& method) {
   method.simulated_speedup = method.simulated->micro_batches_per_s / baseline.micro_batches_per_s;
@@ -104,27 +109,26 @@ std::vector<PredictedMethod> predict(const Experiment& experiment) {
 
   const std::vector<Step> steps = shared_out(runs);
   std::vector<PredictedMethod> methods;
-  // A method with training keys of its own may have other numbers of steps.
-  std::map<std::pair<std::string, std::optional<Step>>, std::optional<SampledTimes>> samples;
-  std::map<std::string, SimulatedTime> baselines;
+  std::map<decltype(drawn_by(runs.front())), std::optional<SampledTimes>> samples;
+  std::map<std::string, std::size_t> baselines;  // the first of each setting
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const Run& run = runs[i];
     methods.push_back(simulated(run, steps[i]));
-    if (is_baseline(run) && methods.back().simulated) baselines[run.setting] = *methods.back().simulated;
+    if (is_baseline(run) && methods.back().simulated) baselines.try_emplace(run.setting, i);
     if (i >= shown) continue;
-    const std::pair key(run.setting, planned_steps(run));
+    auto key = drawn_by(run);
     auto sample = samples.find(key);
-    if (sample == samples.end()) sample = samples.emplace(key, sample_times(run)).first;
+    if (sample == samples.end()) sample = samples.emplace(std::move(key), sample_times(run)).first;
     FormulaTimes formulas = predict_by_formula(run, sample->second);
     methods.back().formulas = std::move(formulas.all);
     methods.back().why_no_formula = std::move(formulas.why_none);
   }
-  methods.resize(shown);
   for (std::size_t i = 0; i < shown; ++i) {
     const auto baseline = baselines.find(runs[i].setting);
     if (methods[i].simulated && baseline != baselines.end())
-      compare_with(baseline->second, is_baseline(runs[i]), methods[i]);
+      compare_with(*methods[baseline->second].simulated, baseline->second == i, methods[i]);
   }
+  methods.resize(shown);
   return methods;
 }
 

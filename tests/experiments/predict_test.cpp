@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -281,6 +283,52 @@ TEST_F(Predict, EachPointOfASweepHasABaselineOfItsOwn) {
   EXPECT_EQ(methods[0].sweep.at(0).second, "2");
   EXPECT_GT(*methods[1].simulated_speedup, *methods[0].simulated_speedup);  // more gain with more workers
   EXPECT_THAT(prediction_table(methods), HasSubstr("drop, workers = 8"));
+}
+
+// Synchronous SGD by other micro-batches is no other baseline: the first one stands behind S_eff, wherever it stands.
+TEST_F(Predict, OfSeveralBaselinesTheFirstOneCounts) {
+  const auto methods =
+      predict(load({"methods=[{algorithm='dropcompute',threshold_s=0.015},{label='a',algorithm='sync-sgd'},"
+                    "{label='b',algorithm='sync-sgd',training={parameters=4000}},{label='c',algorithm='sync-sgd'}]",
+                    "training={model='none',parameters=1000,learning_rate={schedule='constant',peak=1}}",
+                    "network={kind='ring',latency_s=0,bandwidth_bytes_per_s=1e5}", "budget={steps=20}"}));
+  ASSERT_EQ(methods.size(), 4u);
+  const auto speedup = [&](std::size_t i) { return *methods[i].simulated_speedup; };
+  const auto pace = [&](std::size_t i) { return methods[i].simulated->micro_batches_per_s; };
+  EXPECT_EQ(speedup(1), 1);
+  EXPECT_EQ(speedup(3), 1);
+  EXPECT_LT(speedup(2), 0.5) << "it sends four times as much";
+  for (const std::size_t i : {0, 2}) EXPECT_DOUBLE_EQ(speedup(i), pace(i) / pace(1));
+}
+
+// Texts of 1 to 12 words, 1 ms each and nothing besides: a budget of 12 words is one micro-batch of at most 12 ms, one
+// of 120 nearly ten times that.
+TEST_F(Predict, FormulasOfAMethodWithItsOwnBatchingAreOfItsOwnTimes) {
+  const auto texts = file.parent_path() / (file.stem().string() + ".txt");
+  {
+    std::ofstream lines(texts);
+    for (int i = 0; i < 400; ++i) {
+      lines << "ab"[i % 2] << '\t';
+      for (int j = 0; j <= i * i % 11; ++j) lines << " word" << j;
+      lines << '\n';
+    }
+  }
+  const std::string sync = "algorithm='sync-sgd',training={token_budget=";
+  const auto methods =
+      predict(load({"methods=[{label='few'," + sync + "12}},{label='many'," + sync + "120}}]",
+                    "cluster={workers=2,micro_batches=1,micro_batch_s={per_token_s=0.001}}", "network={kind='free'}",
+                    "training={model='none',parameters=10,dataset='text-lines',batching='packed',token_budget=12,"
+                    "learning_rate={schedule='constant',peak=1}}",
+                    "datasets={text-lines={file='" + texts.string() + "',labelled=true}}", "budget={steps=20}"}));
+  std::filesystem::remove(texts);
+  ASSERT_EQ(methods.size(), 2u);
+  for (const PredictedMethod& method : methods) {
+    SCOPED_TRACE(method.method);
+    ASSERT_FALSE(method.formulas.empty());
+    for (const FormulaTime& formula : method.formulas)
+      EXPECT_NEAR(formula.prediction.step_time_s / method.simulated->step_time_s, 1, 0.15);
+  }
+  EXPECT_GT(methods[1].formulas[0].prediction.step_time_s, 5 * methods[0].formulas[0].prediction.step_time_s);
 }
 
 // Nobody knows the slowest of so many without a variance; a mean pace needs none.
