@@ -11,7 +11,8 @@ from plots.methods import Method
 
 LABELS = {"gradient_norm": "norm of the gradient", "step_gradient_norm": "norm of a step's gradient",
           "largest_eigenvalue": "largest eigenvalue of the Hessian", "hessian_trace": "trace of the Hessian",
-          "parameter_norm": "norm of the parameters", "consensus_distance": "distance of models from their mean"}
+          "parameter_norm": "norm of the parameters", "consensus_distance": "distance of models from their mean",
+          "evaluated_consensus_distance": "distance of evaluated models"}
 ACROSS = 3  # panels side by side
 ROW, PANEL, BETWEEN = 3.75, 4.15, 0.85  # inches: height of a row with its words, width of a panel, and between two
 

@@ -38,7 +38,9 @@ void Recorder::Entries::store(std::size_t index, const Evaluation& evaluation) {
 
 namespace {
 
+// After own steps, before the workers mix what they have; and of the models that are evaluated, often after that.
 constexpr const char* consensus_distance_name = "consensus_distance";
+constexpr const char* evaluated_consensus_distance_name = "evaluated_consensus_distance";
 
 // Weighted, by weights that need not sum to 1.
 ModelStatePtr mean_of(std::vector<WeightedState> models, Training& training) {
@@ -191,7 +193,7 @@ void Recorder::add(MetricsRow row, std::optional<double> consensus_distance) {
   const std::lock_guard lock(entries_->mutex);
   if (row.evaluation && !row.evaluation->finite && !entries_->diverged_at) entries_->diverged_at = row.step;
   if (consensus_distance)
-    entries_->measurements.push_back({row.step, row.time, consensus_distance_name, *consensus_distance});
+    entries_->measurements.push_back({row.step, row.time, evaluated_consensus_distance_name, *consensus_distance});
   const auto later = std::find_if(entries_->all.begin(), entries_->all.end(),
                                   [&row](const Entry& entry) { return entry.row.step > row.step; });
   entries_->all.insert(later, {.row = row, .models = {}, .recalibration = {}, .own = {}, .done = true});
@@ -275,7 +277,7 @@ void Recorder::evaluate(std::size_t index) {
     training_.measure_spread(own.models, [entries = entries_, index](double spread) {
       const std::lock_guard lock(entries->mutex);
       const MetricsRow& row = entries->all[index].row;
-      entries->measurements.push_back({row.step, row.time, consensus_distance_name, spread});
+      entries->measurements.push_back({row.step, row.time, evaluated_consensus_distance_name, spread});
     });
     if (own.evaluated == OwnModels::each) return evaluate_each(own.models, index);
   }

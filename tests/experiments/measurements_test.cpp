@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/sections/measurement_section.hpp"
@@ -106,6 +107,24 @@ TEST_F(Measurements, WorkersOfLocalSgdAreApartBeforeTheyAreAveraged) {
     const auto alone = static_cast<double>((step - 1) % 4 + 1);
     const double expected = 1e-4 * std::sqrt(1000 * alone * 2 / 3);  // of three workers, from their own mean
     EXPECT_NEAR(distance.at(step), expected, 0.1 * expected) << step;
+  }
+}
+
+// Dynamic averaging that averages at every step: apart by one step of noise before it, and not at all after.
+TEST_F(Measurements, ModelsThatAreEvaluatedHaveADistanceOfTheirOwn) {
+  const Outcome outcome =
+      outcome_with({"methods=[{algorithm='dynamic-averaging',threshold=0,check_every=1}]", "models.quadratic.noise=1",
+                    "models.quadratic.dimension=1000", "training.learning_rate.peak=1e-4", "evaluation.every_steps=4",
+                    "budget.steps=8", "measurements.largest_eigenvalue=false"});
+  ASSERT_EQ(outcome.failure, "");
+  std::map<std::pair<std::int64_t, std::string>, int> rows;
+  for (const Measurement& row : outcome.recording.measurements) ++rows[{row.step.value(), row.quantity}];
+  for (const auto& [row, count] : rows) EXPECT_EQ(count, 1) << row.second << " after step " << row.first;
+  const auto found = by_quantity(outcome);
+  const double expected = 1e-4 * std::sqrt(1000.0 * 2 / 3);  // of three workers, from their own mean
+  for (const std::int64_t step : {4, 8}) {
+    EXPECT_NEAR(found.at("consensus_distance").at(step), expected, 0.1 * expected) << step;
+    EXPECT_LT(found.at("evaluated_consensus_distance").at(step), 0.01 * expected) << step;
   }
 }
 

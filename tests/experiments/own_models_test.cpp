@@ -93,7 +93,7 @@ TEST_F(OwnModelsOfWorkers, OrTheMeanOverEachOfThemWhichTheConsensusDistanceTells
     for (std::size_t i = 1; i < 5; ++i) {
       const Measurement& distance = each.recording.measurements[i - 1];
       const MetricsRow& row = each.recording.metrics[i];
-      EXPECT_EQ(distance.quantity, "consensus_distance");
+      EXPECT_EQ(distance.quantity, "evaluated_consensus_distance");
       EXPECT_EQ(distance.step, row.step);
       EXPECT_EQ(distance.time, row.time);
       EXPECT_EQ(distance.value, mean.recording.measurements[i - 1].value);
