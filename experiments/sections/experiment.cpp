@@ -160,6 +160,18 @@ TomlNode resolved_for_method(const Reading& reading) {
   return resolved;
 }
 
+// Runs that share it compute the same. Unlike a run's hash it does not tell apart what [training] says of keys that the
+// method has otherwise.
+std::string course_of(const Reading& reading, const Run& run) {
+  if (reading.own.empty() || !reading.own.front()) return run.hash;
+  TomlNode resolved = resolved_for_method(reading);
+  TomlNode training = *reading.own.front()->resolved.find("training");
+  training.erase("common");  // the phase is a run of its own
+  resolved.set("training", {}, std::move(training));
+  resolved.find("methods")->array().front().erase("training");
+  return configuration_hash(std::move(resolved)) + (run.common_phase ? run.common_phase->hash : "");
+}
+
 Run make_run(const Reading& reading) {
   const Method& method = reading.definition.methods.front();
   const Definition& definition = reading.definition.of(method);
@@ -238,9 +250,15 @@ std::string text_of(const std::vector<std::pair<std::string, std::string>>& swee
   return text;
 }
 
+// Without the keys in which the two differ: they do not concern the method.
+void keep_what_is_equal(std::vector<std::pair<std::string, std::string>>& sweep,
+                        const std::vector<std::pair<std::string, std::string>>& other) {
+  std::erase_if(sweep, [&other](const auto& swept) { return std::ranges::find(other, swept) == other.end(); });
+}
+
 // The runs of one point of the sweep; those that another point has already, because what is swept concerns another
-// method, are left out. Other values that make the same run are a fault: they mean the same. `places`: where the runs
-// by their hashes stand in `runs`.
+// method, or because the method has the key otherwise, are left out. Other values that make the same run are a fault:
+// they mean the same. `places`: where the runs by their courses stand in `runs`.
 void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& options, const Definition& definition,
               const std::vector<SweepAxis>& axes, const SweepPoint& point, std::map<std::string, std::size_t>& places,
               std::vector<Run>& runs) {
@@ -260,8 +278,10 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
       if (measured) run.cluster.measured_fit = measured->fit;
       run.method_index = method;
       run.sweep = describe_point(root, axes, point, method);
-      const auto [place, is_new] = places.emplace(run.hash, runs.size());
-      if (!is_new && runs[place->second].sweep != run.sweep)
+      const auto [place, is_new] = places.emplace(course_of(one, run), runs.size());
+      if (!is_new && runs[place->second].hash != run.hash)
+        keep_what_is_equal(runs[place->second].sweep, run.sweep);
+      else if (!is_new && runs[place->second].sweep != run.sweep)
         throw ConfigurationFault(
             fmt::format("{}: sweep; {} and {} make the same run of \"{}\"; must hold no value twice",
                         axes.front().place.text(), text_of(runs[place->second].sweep), text_of(run.sweep), run.method));

@@ -57,6 +57,28 @@ TEST_F(ExperimentFile, ASweptKeyOfOneMethodDoesNotRepeatTheOthers) {
   EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("methods.drop.threshold_s", "inf")));
 }
 
+// What [training] says of a key is nothing to a method that has it otherwise: neither a run nor a word in its label.
+TEST_F(ExperimentFile, ASweptKeyThatAMethodHasOtherwiseDoesNotRepeatIt) {
+  const Experiment experiment =
+      load({"sweep.\"training.learning_rate.peak\"=[0.05,0.1,0.2]", "sweep.cluster.micro_batches=[1,2]", "seeds=[1]",
+            "methods.drop.training.learning_rate.peak=0.01"});
+  std::vector<std::string> methods;
+  for (const syncopate::Run& run : experiment.runs) methods.push_back(run.method);
+  EXPECT_THAT(methods,
+              ElementsAre("sync-sgd", "drop", "sync-sgd", "drop", "sync-sgd", "sync-sgd", "sync-sgd", "sync-sgd"));
+  EXPECT_THAT(experiment.runs[1].sweep, ElementsAre(Pair("cluster.micro_batches", "1")));
+  EXPECT_THAT(experiment.runs[3].sweep, ElementsAre(Pair("cluster.micro_batches", "2")));
+  EXPECT_THAT(experiment.runs[7].sweep,
+              ElementsAre(Pair("training.learning_rate.peak", "0.2"), Pair("cluster.micro_batches", "2")));
+}
+
+// A common phase is trained by the file's own keys, so that it differs where the method does not.
+TEST_F(ExperimentFile, ASweptKeyOfTheCommonPhaseConcernsAllMethods) {
+  const Experiment experiment = load({"sweep.\"training.learning_rate.peak\"=[0.05,0.1]", "seeds=[1]",
+                                      "training.common.steps=2", "methods.drop.training.learning_rate.peak=0.01"});
+  EXPECT_EQ(experiment.runs.size(), 4u);
+}
+
 // A label that is swept is not found under its old name at the other points.
 TEST_F(ExperimentFile, TheLabelByWhichAMethodIsSweptMayBeSweptItself) {
   const Experiment experiment =
