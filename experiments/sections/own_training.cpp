@@ -11,9 +11,11 @@ bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_tom
 
 // A table's other keys belong to what it names.
 bool names_another(const TomlNode& common, const TomlNode& own) {
+  const auto differs = [&](const char* key) { return own.find(key) && !is_same(common.find(key), own.find(key)); };
   constexpr std::array deciding = {"name", "schedule", "kind"};
-  return std::ranges::any_of(
-      deciding, [&](const char* key) { return own.find(key) && !is_same(common.find(key), own.find(key)); });
+  if (std::ranges::any_of(deciding, differs)) return true;
+  // Of randaugment; an optimizer may have a form beside its name.
+  return !common.find("name") && differs("form");
 }
 
 // "warmup" of warmup_steps, warmup_epochs, warmup_share: one length, said in different ways. Else empty.

@@ -10,8 +10,8 @@
 namespace syncopate {
 
 // [training] as the method has it. Its own keys take the place of the file's, one by one, also within tables; but a
-// table that names another optimizer or schedule stands by itself, and a length in epochs (steps, a share) takes the
-// place of one that is said otherwise. Places stay where things are written.
+// table that names another optimizer, schedule or form of randaugment stands by itself, and a length in epochs (steps,
+// a share) takes the place of one that is said otherwise. Places stay where things are written.
 TomlNode with_own_training(TomlNode training, const TomlNode& own);
 
 // What of a method's [training] differs from the file's, both resolved: together with the file's it is the method's.

@@ -36,6 +36,29 @@ class OwnTraining : public ExperimentFile {
   }
 };
 
+// Strengths of the two forms do not compare: another form has its own default, and none has no strength at all.
+TEST_F(OwnTraining, WithAnotherFormOfRandAugmentHasNoneOfTheFilesStrength) {
+  const auto differs = [&](const std::string& own) {
+    return runs_with("augmentation.randaugment." + own,
+                     {"training.model=none", "training.parameters=10",
+                      "training.augmentation.randaugment={form='composer',strength=10,operations=3}"})[1]
+        .own_training;
+  };
+  EXPECT_THAT(differs("form='torchvision'"), ElementsAre(Pair("augmentation.randaugment.form", "\"torchvision\""),
+                                                         Pair("augmentation.randaugment.operations", "2"),
+                                                         Pair("augmentation.randaugment.strength", "9")));
+  EXPECT_THAT(differs("form='none'"), ElementsAre(Pair("augmentation.randaugment.form", "\"none\"")));
+  EXPECT_THAT(differs("strength=5"), ElementsAre(Pair("augmentation.randaugment.strength", "5.0")));
+}
+
+// A form of an optimizer is one of its keys.
+TEST_F(OwnTraining, WithAnotherFormOfTheFilesOptimizerKeepsItsOtherKeys) {
+  const auto runs =
+      runs_with("optimizer.form='pytorch'", {"training.optimizer={name='rmsprop',form='tensorflow',momentum=0.5}"});
+  EXPECT_THAT(runs[1].own_training, testing::Contains(Pair("optimizer.form", "\"pytorch\"")));
+  EXPECT_THAT(runs[1].own_training, Not(testing::Contains(Pair("optimizer.momentum", testing::_))));
+}
+
 TEST_F(OwnTraining, OfAMethodIsTrainedAsIfItWereEverybodys) {
   struct Case {
     std::string own;
