@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "experiments/sections/own_training.hpp"
@@ -31,9 +33,13 @@ const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
     faults.add(common->place, fmt::format("training.common = {}; must be a table", inline_toml(*common)));
     return nullptr;
   }
-  if (common->find("steps") || common->find("epochs")) return common;
-  faults.add(common->place, "training.common; must have steps or epochs, the length of the phase");
-  return nullptr;
+  const TomlNode *steps = common->find("steps"), *epochs = common->find("epochs");
+  if (steps && epochs)
+    faults.add(epochs->place, fmt::format("training.common.epochs = {}; must be left out beside steps, the same length",
+                                          inline_toml(*epochs)));
+  else if (!steps && !epochs)
+    faults.add(common->place, "training.common; must have steps or epochs, the length of the phase");
+  return steps || epochs ? common : nullptr;
 }
 
 TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common) {
@@ -55,6 +61,14 @@ TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common
   document.set("recording", {}, std::move(recording));
   document.erase("sweep");
   return document;
+}
+
+void describe_common_phase(Settings& root) {
+  Settings common = root.section("training").section("common");
+  common.optional_integer({"steps", "Length of the phase, in optimizer steps.", "steps", "epochs"}, 1,
+                          std::numeric_limits<std::int64_t>::max());
+  common.optional_number({"epochs", "Length of the phase, in passes over the training data.", "epochs", "steps"},
+                         Range{.low = 0, .low_open = true, .high_open = true});
 }
 
 }  // namespace syncopate

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "workers/settings/fault_list.hpp"
+#include "workers/settings/settings.hpp"
 #include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
@@ -17,5 +18,8 @@ const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults);
 // The experiment of the phase alone: synchronous SGD by the keys of [training], with the phase's own in their place,
 // and its length as budget.
 TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common);
+
+// Its own keys, for lists and pages: what is written is read as the budget of the phase.
+void describe_common_phase(Settings& root);
 
 }  // namespace syncopate

@@ -1,11 +1,16 @@
 #include "experiments/sections/file_keys.hpp"
 
+#include "experiments/sections/common_phase.hpp"
 #include "experiments/sections/definition.hpp"
 
 namespace syncopate {
 
 std::vector<KeyDescription> keys_of_file(const std::map<std::string, std::string>& fixed) {
-  return describe([](Settings& root) { read_definition(root, {.file = "", .looks_for_data = false}); }, fixed);
+  const auto read = [](Settings& root) {
+    read_definition(root, {.file = "", .looks_for_data = false});
+    describe_common_phase(root);
+  };
+  return describe(read, fixed);
 }
 
 }  // namespace syncopate

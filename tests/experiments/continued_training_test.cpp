@@ -261,6 +261,8 @@ TEST_F(ContinuedTraining, AFailedPhaseFailsTheRunsThatStartFromIt) {
 
 TEST_F(ContinuedTraining, AFaultyCommonPhaseIsAFaultOfItsKeys) {
   EXPECT_THAT(faults({"training.common.clip_norm=1"}), HasSubstr("training.common; must have steps or epochs"));
+  EXPECT_THAT(faults({"training.common={steps=2,epochs=1}"}),
+              HasSubstr("training.common.epochs = 1; must be left out beside steps"));
   EXPECT_THAT(faults({"training.common=7"}), HasSubstr("training.common = 7; must be a table"));
   EXPECT_THAT(faults({"training.common={steps=0}"}), HasSubstr("training.common.steps = 0"));
   EXPECT_THAT(faults({"training.common={steps=2,clip_nrm=1}"}), HasSubstr("training.common.clip_nrm"));

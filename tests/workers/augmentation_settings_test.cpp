@@ -10,6 +10,7 @@
 #include "workers/datasets/augmentation_section.hpp"
 #include "workers/models/objective_plan.hpp"
 #include "workers/settings/settings_document.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {
@@ -70,6 +71,17 @@ TEST_F(AugmentationSettings, OfNothingIsNone) {
   EXPECT_FALSE(read_augmentation(training).changes_samples());
 }
 
+// So that it can be switched off for a method, and swept.
+TEST_F(AugmentationSettings, OfAllZerosIsNone) {
+  SettingsDocument document(
+      parse_toml("augmentation = { crop = 0, rotate_degrees = 0, zoom = 0, mixup = 0 }", "a.toml"));
+  Settings training = document.root();
+  EXPECT_FALSE(read_augmentation(training).changes_samples());
+  EXPECT_EQ(document.check().report(), "");
+  EXPECT_TRUE(plan_on_vectors("training.augmentation={mixup=0}").load);
+  EXPECT_EQ(report, "");
+}
+
 TEST_F(AugmentationSettings, OutOfRangeAreFaultsWithTheirPlace) {
   for (const auto& [key, needed] :
        std::vector<std::pair<std::string, std::string>>{{"crop=-1", "from 0"},
@@ -77,8 +89,8 @@ TEST_F(AugmentationSettings, OutOfRangeAreFaultsWithTheirPlace) {
                                                         {"rotate_degrees=181", "180"},
                                                         {"rotate_degrees=-1", "0"},
                                                         {"zoom=1", "below 1"},
-                                                        {"mixup=0", "0.001"},
-                                                        {"mixup=-0.2", "0.001"},
+                                                        {"mixup=0.0009", "must be 0 or at least 0.001"},
+                                                        {"mixup=-0.2", "at least 0"},
                                                         {"randaugment.form=\"autoaugment\"", "torchvision"},
                                                         {"randaugment={form=\"torchvision\",strength=31}", "30"},
                                                         {"randaugment={form=\"torchvision\",strength=9.5}", "integer"},
@@ -94,7 +106,8 @@ TEST_F(AugmentationSettings, OutOfRangeAreFaultsWithTheirPlace) {
 TEST_F(AugmentationSettings, OfVectorsIsAFaultAndMixingThemIsNone) {
   for (const std::string key : {"crop=1", "flip=true", "zoom=0.1", "randaugment={form=\"composer\"}"}) {
     plan_on_vectors("training.augmentation={" + key + "}");
-    EXPECT_THAT(report, AllOf(HasSubstr("training.augmentation"), HasSubstr("those of gaussian-mixture are none")));
+    EXPECT_THAT(report, AllOf(HasSubstr("training.augmentation." + key.substr(0, key.find('=')) + " = "),
+                              HasSubstr("those of gaussian-mixture are none")));
   }
   EXPECT_TRUE(plan_on_vectors("training.augmentation={mixup=0.2}").load);
   EXPECT_EQ(report, "");

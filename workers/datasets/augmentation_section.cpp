@@ -7,6 +7,7 @@
 namespace syncopate {
 namespace {
 
+constexpr double least_mixup = 1e-3;  // below it, shares are 0 or 1
 constexpr Range shares{.low = 0, .high = 1, .high_open = true};
 
 std::optional<RandAugment> read_randaugment(Settings& augmentation) {
@@ -18,10 +19,22 @@ std::optional<RandAugment> read_randaugment(Settings& augmentation) {
   if (!form) return std::nullopt;
   RandAugment law{.form = *form};
   law.operations = static_cast<int>(table.integer({"operations", "How many, drawn with replacement."}, 1, 64, 2));
-  const Key strength{"strength", "Of each: of 30 steps to its most, or at most so many tenths of it."};
-  law.strength = law.form == Form::torchvision ? static_cast<double>(table.integer(strength, 0, 30, 9))
-                                               : table.number(strength, {.low = 0.1, .high = 10}, 10.0);
+  if (law.form == Form::torchvision)
+    law.strength = static_cast<double>(table.integer(
+        {"strength", "How strong each operation is, in thirtieths of the strongest that it can be."}, 0, 30, 9));
+  else
+    law.strength = table.number(
+        {"strength", "Up to how strong: each operation draws from 0.1 to this, in tenths of its strongest."},
+        {.low = 0.1, .high = 10}, 10.0);
   return law;
+}
+
+// The first key, in their order, by which images are changed.
+const char* key_that_changes_images(const Augmentation& augmentation) {
+  if (augmentation.crop > 0) return "crop";
+  if (augmentation.flip) return "flip";
+  if (augmentation.rotate_degrees > 0) return "rotate_degrees";
+  return augmentation.zoom > 0 ? "zoom" : "randaugment";
 }
 
 }  // namespace
@@ -39,9 +52,11 @@ Augmentation read_augmentation(Settings& training) {
   augmentation.zoom =
       table.number({"zoom", "Images become larger or smaller by up to this share."}, shares, augmentation.zoom);
   augmentation.randaugment = read_randaugment(table);
-  const Key mixup{"mixup", "Samples of a micro-batch are mixed in pairs, by shares from Beta(mixup, mixup).", "",
-                  "no mixing"};
-  augmentation.mixup = table.optional_number(mixup, {.low = 1e-3, .high = 1e3}).value_or(0);
+  augmentation.mixup = table.number(
+      {"mixup", "Samples of a micro-batch are mixed in pairs, by shares from Beta(mixup, mixup); 0: they are not."},
+      {.low = 0, .high = 1e3}, augmentation.mixup);
+  if (augmentation.mixup > 0 && augmentation.mixup < least_mixup)
+    table.fault("mixup", fmt::format("must be 0 or at least {}", least_mixup));
   return augmentation;
 }
 
@@ -52,10 +67,10 @@ void check_augmentation(const Augmentation& augmentation, const DatasetSize& siz
     training.section("augmentation")
         .fault("mixup", fmt::format("must be left out: tokens of {} are not mixed", dataset));
   if (!augmentation.changes_images()) return;
-  if (!size.has_byte_images)
-    return training.fault("augmentation",
-                          fmt::format("must not change images: those of {} are none whose pixels are bytes", dataset));
   Settings table = training.section("augmentation");
+  if (!size.has_byte_images)
+    return table.fault(key_that_changes_images(augmentation),
+                       fmt::format("must not change images: those of {} are none whose pixels are bytes", dataset));
   if (augmentation.crop >= std::min(shape.height, shape.width))
     table.fault("crop", fmt::format("must be less than the images' {} x {}", shape.height, shape.width));
   if (augmentation.randaugment && shape.channels != 1 && shape.channels != 3)

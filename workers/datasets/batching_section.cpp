@@ -15,12 +15,14 @@ BatchingOptions read_batching(Settings& training) {
        {"packed", Batching::packed},
        {"bucketed", Batching::bucketed}},
       options.kind);
-  const Key budget{"token_budget", "Most tokens of a packed micro-batch; a longer sequence stands alone.", "tokens"};
+  const char* const name = "token_budget";
   constexpr std::int64_t most = 1 << 30;
   if (options.kind == Batching::packed)
-    options.token_budget = training.integer(budget, 1, most);
+    options.token_budget = training.integer(
+        {name, "Most tokens of a packed micro-batch; a longer sequence stands alone.", "tokens"}, 1, most);
   else
-    training.optional_integer(budget, 1, most);  // where batching is swept
+    training.optional_integer({name, "For \"packed\" alone: without effect here, where batching is swept.", "tokens"},
+                              1, most);
   return options;
 }
 
