@@ -3,10 +3,10 @@
 // Shapes:  times (N, I, M): workers, steps, micro-batches.   Units: any one unit of time for all.
 // Cost:    O(N I M log G) on one worker's processor, for G thresholds.
 // Differs: the reference code starts its grid at the earliest end of a 6th micro-batch; for M < 6 it starts
-//          here after the first half of them, and never at 0, where it starts if something takes no time. A threshold that would gain nothing is not set at all. By default
-//          thresholds are judged by micro-batches per time over all steps: in the mean of the steps' own speed-ups the
-//          few longest steps outweigh all others if times have a heavy tail, and the best threshold then lies between
-//          two points of an equally spaced grid.
+//          here after the first half of them, and never at 0, where it starts if something takes no time. A threshold
+//          that would gain nothing is not set at all. By default thresholds are judged by micro-batches per time over
+//          all steps: in the mean of the steps' own speed-ups the few longest steps outweigh all others if times have a
+//          heavy tail, and the best threshold then lies between two points of an equally spaced grid.
 // Checks:  thresholds, drop rates and speed-ups of an independent computation (tests/golden).
 #pragma once
 

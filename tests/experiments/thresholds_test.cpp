@@ -180,7 +180,8 @@ TEST_F(Thresholds, EqualTimesGainNothing) {
 // A recorded run in which a rank came late to nothing: some of its micro-batches take no time. What is said to be best
 // is as good as the best of what is listed.
 TEST_F(Thresholds, OfARecordWithoutSomeTimesAreNumbersAndTheBestOnesTheBest) {
-  const std::string file = std::string(SYNCOPATE_SOURCE_DIR) + "/experiments/examples/data/dropcompute_run_noise.csv.gz";
+  const std::string file =
+      std::string(SYNCOPATE_SOURCE_DIR) + "/experiments/examples/data/dropcompute_run_noise.csv.gz";
   for (const char* serial : {"--serial-s 0.2", "--serial-s 0"}) {
     const ProgramOutcome outcome = syncopate("thresholds " + file + " " + serial + " --json out.json");
     ASSERT_EQ(outcome.status, 0) << outcome.err;

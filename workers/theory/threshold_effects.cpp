@@ -63,7 +63,8 @@ std::vector<ThresholdEffect> threshold_effects(const MicroBatchTimes& recorded, 
     }
     const double kept = kept_sum / steps;
     if (form == SpeedupForm::throughput)
-      effects.push_back({thresholds[k], 1 - kept, 1 - ratio(with_sum, without_sum), kept * ratio(without_sum, with_sum)});
+      effects.push_back(
+          {thresholds[k], 1 - kept, 1 - ratio(with_sum, without_sum), kept * ratio(without_sum, with_sum)});
     else
       effects.push_back({thresholds[k], 1 - kept, saved_sum / steps, speedup_sum / steps});
   }
