@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from plots.methods import Method, group_methods, method_label
+from plots.methods import Method, group_methods, method_label, settings
 from plots.printable import printable
 from plots.runs import Run
 from plots.variation import flat, varying
@@ -38,8 +38,29 @@ def compare(runs: list[Run]) -> list[Comparison]:
         groups = defaultdict(list)
         for run, point in zip(members, points):
             groups[tuple(point.items())].append(run)
+        add_to_other_points(groups)
         comparisons += [Comparison(experiment, dict(point), group_methods(group)) for point, group in groups.items()]
     return comparisons
+
+
+def add_to_other_points(groups: dict[tuple, list[Run]]) -> None:
+    """A method that has otherwise what varies in [training] is run once for all its values: it belongs to each."""
+    runs = [(dict(point), run) for point, members in groups.items() for run in members]
+    for other, members in groups.items():
+        present = {(method_label(run), run.seed) for run in members}
+        for point, run in runs:
+            own = own_training(run)
+            concerned = own and all(value == point[key] or key.startswith(own) for key, value in other)
+            if concerned and (method_label(run), run.seed) not in present:
+                members.append(run)
+                present.add((method_label(run), run.seed))
+
+
+def own_training(run: Run) -> tuple[str, ...]:
+    """Beginnings of the keys of [training] that the run's method has otherwise; all of a table that it names anew."""
+    keys = flat(settings(run).get("training", {}), "training.")
+    return tuple(key.rsplit(".", 1)[0] + "." if key.rsplit(".", 1)[-1] in ("name", "schedule", "form") else key
+                 for key in keys)
 
 
 def without_common_phases(runs: list[Run]) -> list[Run]:

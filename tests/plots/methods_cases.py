@@ -43,6 +43,17 @@ class Methods(WithDirectory):
         comparison, = comparisons_below(self.directory)
         self.assertEqual([taken.directory for taken in comparison.runs], [run])
 
+    def test_a_method_that_has_otherwise_what_is_swept_stands_beside_each_of_its_values(self):
+        for label, peaks in (("everybody", (1, 2)), ("own", (1,)), ("other", (1,))):
+            for peak in peaks:
+                config = write_run(self.directory / f"{label}{peak}", label, 1) / "config.toml"
+                has = {"own": "[methods.training]\npeak = 5\n", "other": "[methods.training]\nclip_norm = 5\n"}
+                config.write_text(config.read_text().replace("[training]", f"[training]\npeak = {peak}")
+                                  + has.get(label, ""))
+        found = {comparison.point["training.peak"]: sorted(method.label for method in comparison.methods)
+                 for comparison in comparisons_below(self.directory)}
+        self.assertEqual(found, {"1": ["everybody", "other", "own"], "2": ["everybody", "own"]})
+
     def test_a_common_phase_is_no_method_beside_those_that_begin_at_its_end(self):
         for label in ("a", "b"):
             config = write_run(self.directory / "x" / label, label, 1) / "config.toml"
