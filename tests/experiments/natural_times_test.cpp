@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <fstream>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "experiments/execution/execution.hpp"
@@ -71,8 +72,11 @@ algorithm = "sync-sgd"
   }
 
   std::shared_ptr<const Dataset> dataset() const { return load_text_dataset(text_lines(true), {}, text_); }
-  Sampler sampler(Batching batching, std::int64_t token_budget = 0) const {
+  // Of lines as they are after `longest` tokens of each.
+  Sampler sampler(Batching batching, std::int64_t token_budget = 0, std::int32_t longest = 1000) const {
     const auto data = dataset();
+    auto lengths = training_lengths(*data);
+    for (std::int32_t& length : lengths) length = std::min(length, longest);
     return Sampler({.samples = data->size().train,
                     .workers = 4,
                     .micro_batches = 3,
@@ -80,7 +84,7 @@ algorithm = "sync-sgd"
                     .seed = 3,
                     .batching = batching,
                     .token_budget = token_budget,
-                    .lengths = std::make_shared<const std::vector<std::int32_t>>(training_lengths(*data))});
+                    .lengths = std::make_shared<const std::vector<std::int32_t>>(std::move(lengths))});
   }
   std::vector<std::int32_t> lengths(const Sampler& sampler, int worker, int step, int m) const {
     std::vector<std::uint32_t> samples;
@@ -158,6 +162,43 @@ TEST_F(NaturalTimes, AreThoseOfWhatEachMicroBatchHolds) {
               slowest_s(sampler(Batching::bucketed), [](auto l) { return 1e-3 * padded_of(l); }), 1e-6);
   EXPECT_NEAR(seconds({"training.batching='packed'", "training.token_budget=40"}),
               slowest_s(sampler(Batching::packed, 40), [](auto l) { return 0.01 + 0.001 * tokens_of(l); }), 1e-6);
+}
+
+const std::string cuts =
+    "training={model='text-transformer',dataset='text-lines',micro_batch_size=4,optimizer={name='sgd'},"
+    "learning_rate={schedule='constant',peak=0.1}}";
+const std::string cut_to_8 = "models.text-transformer={width=4,depth=1,heads=2,mlp_width=3,positions=8,cut=true}";
+
+// Times, packing, fits and what is told go by the tokens that are computed, of lines of 3 to 25.
+TEST_F(NaturalTimes, OfTextsThatAModelCutsAreThoseOfWhatIsLeft) {
+  const auto time_s = [](const auto& lengths) { return 0.01 + 0.001 * tokens_of(lengths); };
+  const Overrides cut = {cuts, cut_to_8};
+  EXPECT_NEAR(seconds(cut), slowest_s(sampler(Batching::count, 0, 8), time_s), 1e-6);
+  const Overrides packed = {cuts, cut_to_8, "training.batching='packed'", "training.token_budget=40"};
+  const Sampler drawn = sampler(Batching::packed, 40, 8);
+  ASSERT_NE(drawn.samples_per_micro_batch(), sampler(Batching::packed, 40).samples_per_micro_batch());
+  EXPECT_NEAR(seconds(packed), slowest_s(drawn, time_s), 1e-6);
+  EXPECT_EQ(load(packed).runs.at(0).training.samples_per_micro_batch, drawn.samples_per_micro_batch());
+
+  std::shared_ptr<const BatchLengths> fitted;
+  load_experiment(file.string(), {cuts, cut_to_8, "cluster.micro_batch_s='measured'"},
+                  {.measure = [&](const MicroBatchWork& work) {
+                    fitted = work.lengths;
+                    return MeasuredMicroBatch{.micro_batch_s = 1};
+                  }});
+  ASSERT_TRUE(fitted);
+  std::vector<std::int32_t> of_fit;
+  for (int step = 0; step < 20; ++step) fitted->append({Rank{1}, step, 0}, of_fit);
+  EXPECT_EQ(std::ranges::max(of_fit), 8);
+
+  const auto run = load({cuts, cut_to_8, "recording.samples=true"}).runs.at(0);
+  const KeptSamples told = summarise(run, outcome_of(run)).samples_kept.value();
+  EXPECT_EQ(told.longest.back(), 8);
+  ASSERT_EQ(told.test_loss.size(), told.longest.size());
+  const std::vector<std::int32_t> all = training_lengths(*dataset());
+  const auto in_last = static_cast<double>(std::ranges::count_if(all, [](auto length) { return length >= 8; }));
+  EXPECT_NEAR(static_cast<double>(told.by_length.offered.back()) / (20 * 4 * 3 * 4),
+              in_last / static_cast<double>(all.size()), 0.05);
 }
 
 // DropCompute on lengths alone, without any injected delay: micro-batches that end after the threshold are dropped.

@@ -26,16 +26,16 @@ std::vector<std::int32_t> bin_ends(std::vector<std::int32_t> lengths) {
 
 }  // namespace
 
-SampleKinds::SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler)
+SampleKinds::SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler, std::int64_t longest)
     : sampler_(std::move(sampler)), classes_(labels_of(dataset)), class_count_(dataset.size().classes) {
   if (!dataset.size().shape.has_tokens() || static_cast<std::size_t>(dataset.size().train) < most_bins) return;
-  const std::vector<std::int32_t> lengths = training_lengths(dataset);
+  const std::vector<std::int32_t> lengths = training_lengths(dataset, longest);
   longest_ = bin_ends(lengths);
   for (const std::int32_t length : lengths)
     bins_.push_back(static_cast<std::uint8_t>(std::ranges::lower_bound(longest_, length) - longest_.begin()));
   test_samples_.resize(longest_.size());
   for (std::uint32_t sample = 0; sample < dataset.size().test; ++sample) {
-    const auto length = static_cast<std::int32_t>(dataset.tokens(Split::test, sample).size());
+    const std::int32_t length = cut_length(dataset.tokens(Split::test, sample), longest);
     const auto bin = std::ranges::lower_bound(longest_, length) - longest_.begin();
     test_samples_[static_cast<std::size_t>(std::min(bin, std::ssize(longest_) - 1))].push_back(sample);
   }

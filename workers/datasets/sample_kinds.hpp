@@ -18,7 +18,8 @@ struct KindCounts {
 
 class SampleKinds {
  public:
-  SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler);
+  // Sequences count as cut to `longest` tokens; 0: none is cut.
+  SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler, std::int64_t longest = 0);
 
   // [bin]: the longest that is in it; the bin before has the one below it.
   const std::vector<std::int32_t>& longest() const { return longest_; }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 
 #include "workers/datasets/dataset.hpp"
@@ -37,11 +39,16 @@ class SampledLengths final : public BatchLengths {
 
 }  // namespace
 
-std::vector<std::int32_t> training_lengths(const Dataset& dataset) {
+std::int32_t cut_length(std::span<const std::int32_t> tokens, std::int64_t longest) {
+  const std::int64_t own = std::ssize(tokens);
+  return static_cast<std::int32_t>(longest > 0 ? std::min(own, longest) : own);
+}
+
+std::vector<std::int32_t> training_lengths(const Dataset& dataset, std::int64_t longest) {
   if (!dataset.size().shape.has_tokens()) throw DataFault("the samples are no sequences, and have no lengths");
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(dataset.size().train));
   for (std::size_t i = 0; i < lengths.size(); ++i)
-    lengths[i] = static_cast<std::int32_t>(dataset.tokens(Split::train, static_cast<std::uint32_t>(i)).size());
+    lengths[i] = cut_length(dataset.tokens(Split::train, static_cast<std::uint32_t>(i)), longest);
   return lengths;
 }
 

@@ -101,6 +101,7 @@ Model read_torchscript(Settings& table) {
                 return load_network(table, data, options);
               },
           .learns_targets = options.squared_error,
+          .longest = options.task.longest,
           .chunk_samples = chunk_samples};
 }
 

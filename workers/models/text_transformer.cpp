@@ -131,6 +131,7 @@ Model read_text_transformer(Settings& table) {
       .misfit = [options](const DatasetSize& data) { return misfit(data, options); },
       .network =
           [options](const DatasetSize& data) { return text_transformer_network(data.shape, data.classes, options); },
+      .longest = options.task.longest,
       .chunk_samples = 64};
 }
 
