@@ -37,8 +37,8 @@ def kept_figure(methods: list[Method], looks: dict[str, dict], heading: str, sub
 
 
 def shares_of(method: Method, kind: str):
-    """(places, shares) of all seeds together; None where no run says, or nothing was offered."""
-    told = [run.summary["samples_kept"][kind] for run in method.runs if kind in run.summary.get("samples_kept", {})]
+    """(places, shares) of all seeds together; None where no run says of what they are, or nothing was offered."""
+    told = [kinds for run in method.runs if "offered" in (kinds := run.summary.get("samples_kept", {}).get(kind, {}))]
     if not told:
         return None
     kept, offered = (np.sum([one[name] for one in told], axis=0, dtype=float) for name in ("kept", "offered"))

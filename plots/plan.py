@@ -41,7 +41,7 @@ def kinds_of(comparison: Comparison) -> list[str]:
     has_trace = any((run.directory / TRACE).exists() for run in runs)
     has_arrivals = any((run.directory / ARRIVALS).exists() for run in runs)
     is_measured = any((run.directory / MEASURED).exists() for run in runs)
-    has_kept = any("samples_kept" in run.summary for run in runs)
+    has_kept = any("offered" in kinds for run in runs for kinds in run.summary.get("samples_kept", {}).values())
     has_lengths = any("test_loss" in run.summary.get("samples_kept", {}).get("by_length", {}) for run in runs)
     return (["curves"] * has_model + ["rounds"] + ["measurements"] * is_measured + ["arrivals"] * has_arrivals +
             ["kept"] * has_kept + ["lengths"] * has_lengths + ["timeline"] * has_trace)

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <new>
 #include <numeric>
 #include <span>
@@ -179,8 +182,9 @@ class KeptCounter {
   bool needs_model(const Objective* objective) const {
     return counts() && objective && objective->buffers() == 0 && !kinds_->longest().empty();
   }
-  KeptSamples result(Step steps) const {
-    KindCounts offered = kinds_->of_steps(steps);
+  KeptSamples result(Step steps, const RunTotals& totals) const {
+    KindCounts offered = are_of_file(steps, totals) ? kinds_->of_steps(steps) : KindCounts{};
+    if (!agrees(offered, totals)) offered = {};
     return {.by_class = {kept_.by_class, std::move(offered.by_class)},
             .by_length = {kept_.by_length, std::move(offered.by_length)},
             .longest = kinds_->longest()};
@@ -196,6 +200,21 @@ class KeptCounter {
   }
 
  private:
+  // Whether the accounts are of the micro-batches that the file gives to so many steps, on every worker.
+  bool are_of_file(Step steps, const RunTotals& totals) const {
+    const std::int64_t each = steps.value() * run_.cluster.micro_batches;
+    for (std::size_t worker = 0; worker < totals.kept.size(); ++worker)
+      if (totals.kept[worker] + totals.dropped[worker] != each) return false;
+    return true;
+  }
+  // Not where a method takes others than those of its steps. All are kept where none is dropped.
+  bool agrees(const KindCounts& offered, const RunTotals& totals) const {
+    const bool drops = std::ranges::any_of(totals.dropped, [](std::int64_t count) { return count != 0; });
+    if (!drops) return kept_.by_class == offered.by_class && kept_.by_length == offered.by_length;
+    return std::ranges::equal(kept_.by_class, offered.by_class, std::less_equal<>()) &&
+           std::ranges::equal(kept_.by_length, offered.by_length, std::less_equal<>());
+  }
+
   const Run& run_;
   std::shared_ptr<const SampleKinds> kinds_;
   KindCounts kept_;
@@ -206,7 +225,7 @@ void tell_samples(const Machinery& machinery, const Objective* objective, KeptCo
   if (machinery.mpi && !kept.needs_durations()) kept.add_up(*machinery.mpi);
   if (!outcome.totals || (machinery.mpi && machinery.mpi->rank() > 0)) return;
   if (kept.needs_durations() && !(outcome.durations && kept.add(*outcome.durations, *outcome.totals))) return;
-  outcome.samples = kept.result(last_step(outcome.recording));
+  outcome.samples = kept.result(last_step(outcome.recording), *outcome.totals);
   if (kept.needs_model(objective) && !outcome.recording.parameters.empty())
     kept.evaluate(*objective, outcome.recording.parameters.front(), *outcome.samples);
 }

@@ -122,6 +122,7 @@ std::vector<MeanArrival> arrivals_of(const Json& json) {
 }
 
 Json json_of(const KeptSamples::Kinds& kinds) {
+  if (kinds.offered.empty()) return {{"kept", kinds.kept}};
   Json shares = Json::array();
   for (std::size_t i = 0; i < kinds.kept.size(); ++i)
     shares.push_back(kinds.offered[i] > 0
@@ -149,7 +150,7 @@ KeptSamples samples_of(const Json& json) {
   for (auto [key, kinds] : {std::pair{"by_class", &samples.by_class}, std::pair{"by_length", &samples.by_length}}) {
     if (!json.contains(key)) continue;
     json.at(key).at("kept").get_to(kinds->kept);
-    json.at(key).at("offered").get_to(kinds->offered);
+    if (json.at(key).contains("offered")) json.at(key).at("offered").get_to(kinds->offered);
   }
   if (!json.contains("by_length")) return samples;
   json.at("by_length").at("longest").get_to(samples.longest);

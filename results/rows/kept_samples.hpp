@@ -10,7 +10,9 @@ namespace syncopate {
 struct KeptSamples {
   struct Kinds {
     std::vector<std::int64_t> kept;
-    std::vector<std::int64_t> offered;  // in all workers' micro-batches of the steps that the run has made
+    // In all workers' micro-batches of the steps that the run has made. Empty where the accounts are of others: of
+    // steps with another number of micro-batches than the file's, or of what a server takes in no fixed order.
+    std::vector<std::int64_t> offered;
     bool operator==(const Kinds&) const = default;
   };
   Kinds by_class;

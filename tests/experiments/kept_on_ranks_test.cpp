@@ -122,7 +122,12 @@ TEST_F(KeptOnRanks, IsWhatTheAccountsAndTheSimulatedClusterSay) {
     const Json& expected = simulated.at(method)["samples_kept"];
     EXPECT_EQ(told["by_class"], expected["by_class"]);
     EXPECT_EQ(told["by_length"]["kept"], expected["by_length"]["kept"]);
+    EXPECT_EQ(told["by_length"].contains("offered"), expected["by_length"].contains("offered"));
+    if (!told["by_length"].contains("offered")) continue;
     EXPECT_EQ(told["by_length"]["offered"], expected["by_length"]["offered"]);
+    EXPECT_NEAR(
+        static_cast<double>(sum(told["by_class"]["kept"])) / static_cast<double>(sum(told["by_class"]["offered"])),
+        1 - summary["drop_rate"].get<double>(), 1e-12);
     for (std::size_t bin = 0; bin < told["by_length"]["longest"].size(); ++bin) {
       const Json &found = told["by_length"]["test_loss"][bin], &wanted = expected["by_length"]["test_loss"][bin];
       ASSERT_EQ(found.is_null(), wanted.is_null());

@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -317,6 +320,36 @@ TEST_F(NaturalTimes, WithoutDroppingAllIsKept) {
   }
   const auto silent = load({}).runs.at(0);
   EXPECT_FALSE(summarise(silent, outcome_of(silent)).samples_kept.has_value());
+}
+
+// What the accounts of kept and dropped micro-batches are of: other shares than their drop rate would be wrong.
+TEST_F(NaturalTimes, SharesThatAreToldAgreeWithTheDropRate) {
+  const std::string drops = "{algorithm='dropcompute',threshold_s=0.16";
+  for (const auto& [method, is_known] :
+       {std::pair<std::string, bool>{"{algorithm='sync-sgd'}", true},
+        {drops + "}", true},
+        {drops + ",compensation='extra-steps',redundancy=0.25}", true},
+        {drops + ",compensation='larger-batch',redundancy=0.34}", false},
+        {"{algorithm='random-drop',drop_rate=0.3}", true},
+        {"{algorithm='local-sgd',period={rule='constant',steps=4}}", true},
+        {"{algorithm='local-sgd',period={rule='swap',switch_step=10},local_phase={micro_batches=1}}", false},
+        {"{algorithm='async-sgd'}", false}}) {
+    SCOPED_TRACE(method);
+    const auto run = load({cuts, cut_to_8, "methods=[" + method + "]", "recording.samples=true"}).runs.at(0);
+    const RunSummary summary = summarise(run, outcome_of(run));
+    const KeptSamples told = summary.samples_kept.value();
+    for (const KeptSamples::Kinds& kinds : {told.by_class, told.by_length}) {
+      EXPECT_EQ(!kinds.offered.empty(), is_known);
+      const auto kept = std::accumulate(kinds.kept.begin(), kinds.kept.end(), 0.0);
+      EXPECT_EQ(kept, 4 * static_cast<double>(summary.kept_micro_batches));
+      if (!kinds.offered.empty())
+        EXPECT_NEAR(kept / std::accumulate(kinds.offered.begin(), kinds.offered.end(), 0.0), 1 - summary.drop_rate(),
+                    1e-12);
+    }
+    const auto json = nlohmann::json::parse(to_json(summary));
+    EXPECT_EQ(json.at("samples_kept").at("by_length").contains("kept_share"), is_known);
+    EXPECT_EQ(summary_from_json(to_json(summary))->samples_kept->by_class, told.by_class);
+  }
 }
 
 TEST_F(NaturalTimes, AllMethodsMeetTheSame) {

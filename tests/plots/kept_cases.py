@@ -5,7 +5,7 @@ import numpy as np
 from synthetic_results import write_run
 from with_results import WithDirectory, change, comparisons_below
 
-from plots.kept_figure import kept_figure
+from plots.kept_figure import kept_figure, shares_of
 from plots.plan import kinds_of
 from plots.style import line_styles
 
@@ -36,6 +36,21 @@ class KeptSamples(WithDirectory):
         self.assertEqual([tick.get_text() for tick in lengths.get_xticklabels()], ["1–5", "6–9", "10–40"])
         np.testing.assert_allclose(lengths.lines[0].get_ydata(), [1, 0.7, 0.3])
         np.testing.assert_allclose(classes.lines[0].get_ydata(), [0.8, 0.7])
+
+    def test_a_method_that_does_not_say_of_what_it_kept_is_left_out(self):
+        unknown = {"by_length": {"kept": [12, 8, 4], "longest": [5, 9, 40]}, "by_class": {"kept": [9, 7]}}
+        self.write("a", 1, kept([10, 8, 4], [9, 7]))
+        self.write("b", 1, unknown)
+        comparison, = comparisons_below(self.directory)
+        a, b = comparison.methods
+        np.testing.assert_allclose(shares_of(a, "by_length")[1], [1, 0.8, 0.4])
+        self.assertIsNone(shares_of(b, "by_length"))
+
+    def test_where_no_method_says_of_what_it_kept_there_is_no_figure(self):
+        self.write("a", 1, {"by_class": {"kept": [9, 7]}})
+        self.assertIsNone(self.draw())
+        comparison, = comparisons_below(self.directory)
+        self.assertNotIn("kept", kinds_of(comparison))
 
     def test_what_was_never_offered_is_left_out(self):
         samples = kept([10, 8, 4], [9, 7])
