@@ -187,7 +187,7 @@ struct TimedMicroBatch {
   std::vector<double> times_s{};
 };
 
-// By tokens, from the fewest to the most.
+// By tokens, from the fewest to the most; padded ones where they are computed so.
 std::vector<TimedMicroBatch> spread_by_length(const MicroBatchWork& work) {
   constexpr int looked_at = 512, chosen = 24;
   const BatchLengths& batches = *work.lengths;
@@ -205,7 +205,8 @@ std::vector<TimedMicroBatch> spread_by_length(const MicroBatchWork& work) {
     sums.squares = seconds_of({.per_squared_length_s = 1, .pads = work.pads}, lengths);
     all.push_back({micro_batch, sums});
   }
-  std::ranges::stable_sort(all, {}, [](const TimedMicroBatch& one) { return one.lengths.tokens; });
+  std::ranges::stable_sort(
+      all, {}, [&](const TimedMicroBatch& one) { return work.pads ? one.lengths.padded_tokens : one.lengths.tokens; });
   std::vector<TimedMicroBatch> spread;
   for (int i = 0; i < chosen; ++i) spread.push_back(all[static_cast<std::size_t>(i * (looked_at - 1) / (chosen - 1))]);
   return spread;
@@ -243,7 +244,7 @@ LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& w
     one.lengths.seconds = median(std::move(one.times_s));
     points.push_back(one.lengths);
   }
-  return fit_lengths(points);
+  return fit_lengths(points, work.pads);
 }
 
 namespace {

@@ -202,10 +202,11 @@ Run make_run(const Reading& reading) {
 MicroBatchWork work_of(const Reading& all) {
   const Reading& reading = all.own.empty() || !all.own.front() ? all : *all.own.front();
   const TomlNode& training = *reading.resolved.find("training");
+  const ObjectivePlan& objective = reading.definition.training.objective;
   TomlNode decisive;
   for (const char* key : {"model", "dataset", "micro_batch_size"})
     if (const TomlNode* value = training.find(key)) decisive.set(key, {}, *value);
-  if (reading.definition.training.objective.lengths)
+  if (objective.lengths)
     for (const char* key : {"batching", "token_budget"})
       if (const TomlNode* value = training.find(key)) decisive.set(key, {}, *value);
   for (const auto& [tables, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
@@ -216,12 +217,12 @@ MicroBatchWork work_of(const Reading& all) {
   }
   return {.experiment = reading.definition.name,
           .key = inline_toml(decisive),
-          .load = reading.definition.training.objective.load,
+          .load = objective.load_timed ? objective.load_timed : objective.load,
           .seed = reading.definition.seeds.front(),
           .workers = reading.definition.cluster.plan.workers,
           .micro_batches = reading.definition.cluster.plan.micro_batches,
-          .lengths = reading.definition.training.objective.lengths,
-          .pads = reading.definition.training.objective.pads};
+          .lengths = objective.lengths,
+          .pads = objective.pads};
 }
 
 void write_measured(TomlNode& root, const MeasuredMicroBatch& measured) {

@@ -82,6 +82,21 @@ TEST(LengthMeter, TellsPaddedTokensFromTokens) {
   EXPECT_EQ(fit.cost.per_token_s, 0);
 }
 
+// Of what is timed padded, shorter sequences' own tokens are no part, however the noise falls.
+TEST(LengthMeter, FindsNoCostOfOwnTokensWhereAllArePadded) {
+  int calls = 0;
+  Meter meter(std::make_shared<DrawnLengths>(), [&](const std::vector<std::int32_t>& lengths, int) {
+    const double noise = 1e-5 * (++calls * 37 % 11 - 5);
+    return seconds_of({.base_s = 1e-3, .per_token_s = 2e-5, .per_padded_token_s = 1e-6}, lengths) + noise;
+  });
+  EXPECT_GT(meter.fit().cost.per_token_s, 0);
+  meter.work.pads = true;
+  meter.visits.clear();
+  const LengthFit fit = meter.fit();
+  EXPECT_EQ(fit.cost.per_token_s, 0);
+  EXPECT_GT(fit.cost.per_padded_token_s, 0);
+}
+
 // Visits that are disturbed now and then, and the first ones, in which libraries set themselves up.
 TEST(LengthMeter, IsNotMisledByRareDisturbancesNorByTheFirstGradients) {
   const ContentCost cost{.base_s = 2e-3, .per_token_s = 3e-5};

@@ -204,6 +204,42 @@ TEST_F(NaturalTimes, OfTextsThatAModelCutsAreThoseOfWhatIsLeft) {
               in_last / static_cast<double>(all.size()), 0.05);
 }
 
+// What "measured" times of padded micro-batches: the gradient of the longest text alone is that of so many like it.
+TEST_F(NaturalTimes, WhatIsTimedOfPaddedMicroBatchesIsTheirLongestTextSoManyTimes) {
+  for (const std::string batching : {"count", "padded", "bucketed"}) {
+    SCOPED_TRACE(batching);
+    std::vector<MicroBatchWork> works;
+    const auto run = load_experiment(
+        file.string(), {cuts, cut_to_8, "cluster.micro_batch_s='measured'", "training.batching='" + batching + "'"},
+        {.measure = [&](const MicroBatchWork& work) {
+          works.push_back(work);
+          return MeasuredMicroBatch{.micro_batch_s = 1};
+        }});
+    ASSERT_EQ(works.size(), 1u);
+    EXPECT_EQ(works[0].pads, batching != "count");
+    const auto timed = works[0].load(), trained = run.runs.at(0).training.make_objective();
+    const auto at = timed->initial_parameters(1);
+    const auto loss = [&](const Objective& objective, const MicroBatch& micro_batch) {
+      return objective.gradient(at.data(), nullptr, {&micro_batch, 1}).loss_sum;
+    };
+    const auto data = dataset();
+    const Sampler drawn = sampler(batching == "bucketed" ? Batching::bucketed : Batching::count, 0, 8);
+    for (int step = 0; step < 4; ++step) {
+      const MicroBatch micro_batch{Rank{2}, step, 1};
+      std::vector<std::uint32_t> samples;
+      drawn.append_samples(micro_batch, samples);
+      double mean = 0;
+      for (const std::uint32_t& sample : samples)
+        mean += trained->evaluate_samples(at.data(), nullptr, Split::train, {&sample, 1}).loss / 4;
+      EXPECT_NEAR(loss(*trained, micro_batch), mean, 1e-5);
+      const std::uint32_t longest = *std::ranges::max_element(
+          samples, {}, [&](std::uint32_t sample) { return (*drawn.options().lengths)[sample]; });
+      const double of_longest = trained->evaluate_samples(at.data(), nullptr, Split::train, {&longest, 1}).loss;
+      EXPECT_NEAR(loss(*timed, micro_batch), batching == "count" ? mean : of_longest, 1e-5);
+    }
+  }
+}
+
 // DropCompute on lengths alone, without any injected delay: micro-batches that end after the threshold are dropped.
 TEST_F(NaturalTimes, AThresholdDropsWhatIsLong) {
   const Sampler drawn = sampler(Batching::count);
@@ -342,9 +378,10 @@ TEST_F(NaturalTimes, SharesThatAreToldAgreeWithTheDropRate) {
       EXPECT_EQ(!kinds.offered.empty(), is_known);
       const auto kept = std::accumulate(kinds.kept.begin(), kinds.kept.end(), 0.0);
       EXPECT_EQ(kept, 4 * static_cast<double>(summary.kept_micro_batches));
-      if (!kinds.offered.empty())
+      if (!kinds.offered.empty()) {
         EXPECT_NEAR(kept / std::accumulate(kinds.offered.begin(), kinds.offered.end(), 0.0), 1 - summary.drop_rate(),
                     1e-12);
+      }
     }
     const auto json = nlohmann::json::parse(to_json(summary));
     EXPECT_EQ(json.at("samples_kept").at("by_length").contains("kept_share"), is_known);

@@ -78,6 +78,22 @@ TEST(Sampler, CountedAndPaddedMicroBatchesAreTheSame) {
   EXPECT_EQ(formed(counted, 3, 7, 0), draw(counted, 3, 7, 0));
 }
 
+TEST(Sampler, ForTimingAMicroBatchIsItsLongestSequenceAsOftenAsItHasSamples) {
+  for (const Batching batching : {Batching::padded, Batching::bucketed, Batching::packed}) {
+    SamplerOptions timed = sequences(batching);
+    timed.repeats_longest = true;
+    const Sampler plain(sequences(batching)), repeated(timed);
+    const auto length = [&](std::uint32_t sample) { return (*timed.lengths)[sample]; };
+    for (int worker = 0; worker < 4; ++worker) {
+      const auto samples = formed(plain, worker, 5, 1), same = formed(repeated, worker, 5, 1);
+      ASSERT_EQ(same.size(), samples.size());
+      EXPECT_EQ(std::set(same.begin(), same.end()).size(), 1u);
+      EXPECT_NE(std::ranges::find(samples, same[0]), samples.end());
+      EXPECT_EQ(length(same[0]), length(std::ranges::max(samples, {}, length)));
+    }
+  }
+}
+
 TEST(Sampler, PackedMicroBatchesStayWithinTheBudgetAndShareAnEpoch) {
   const Sampler sampler(sequences(Batching::packed));
   // 103 sequences of 5 tokens on average: of at most 20 tokens 26 micro-batches, and of 16 at least, as the longest may

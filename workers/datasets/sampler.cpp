@@ -39,6 +39,7 @@ Sampler::Sampler(SamplerOptions options)
 
 void Sampler::check() const {
   assert(!options_.is_formed() || (options_.lengths && options_.shards.empty()));
+  assert(!options_.repeats_longest || options_.lengths);
   if (steps_per_epoch_ < 1 && options_.batching == Batching::packed)
     throw DataFault(
         fmt::format("{} training samples, packed to {} tokens, are fewer than one step's {} workers x {} "
@@ -70,15 +71,20 @@ void Sampler::sample_numbers(const MicroBatch& micro_batch, std::span<std::uint3
 }
 
 void Sampler::append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const {
+  const std::size_t before = out.size();
   if (options_.is_formed()) {
     Order holder;
     const auto samples = formed(micro_batch, holder);
     out.insert(out.end(), samples.begin(), samples.end());
-    return;
+  } else {
+    out.resize(before + static_cast<std::size_t>(options_.micro_batch_size));
+    sample_numbers(micro_batch, std::span(out).subspan(before));
   }
-  const std::size_t before = out.size();
-  out.resize(before + static_cast<std::size_t>(options_.micro_batch_size));
-  sample_numbers(micro_batch, std::span(out).subspan(before));
+  if (!options_.repeats_longest) return;
+  const auto own = std::span(out).subspan(before);
+  const std::uint32_t longest =
+      *std::ranges::max_element(own, {}, [this](std::uint32_t sample) { return (*options_.lengths)[sample]; });
+  std::ranges::fill(own, longest);
 }
 
 // They live as long as what holds them.

@@ -25,9 +25,9 @@ namespace syncopate {
 // How sequences make a micro-batch.
 enum class Batching {
   count,     // B as they come, each of its own length
-  padded,    // the same, each computed as if it were as long as the longest
+  padded,    // the same, each taking the time of one as long as the longest
   packed,    // as many as stay within a budget of tokens
-  bucketed,  // B of about equal lengths, padded to the longest
+  bucketed,  // B of about equal lengths, likewise
 };
 
 struct SamplerOptions {
@@ -41,6 +41,9 @@ struct SamplerOptions {
   Batching batching = Batching::count;               // packed and bucketed ones need lengths, and have no shards
   std::int64_t token_budget = 0;                     // of a packed micro-batch
   std::shared_ptr<const std::vector<std::int32_t>> lengths{};  // (n,)
+  // Every micro-batch is its longest sequence, as often as it has samples: what computing it padded takes. For timing
+  // alone; needs lengths.
+  bool repeats_longest = false;
 
   bool is_formed() const { return batching == Batching::packed || batching == Batching::bucketed; }
   // floor(n / (K M B)); 0: too few samples for one step. Not of packed micro-batches.

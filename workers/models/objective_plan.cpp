@@ -165,13 +165,16 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
   plan.buffers = static_cast<std::int64_t>(built.buffer_floats());
   for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
   plan.why_no_derivative = built.why_no_derivative();
-  plan.load = [network = built, data, how, chunk = model.chunk_samples] {
+  const auto loading = [network = built, data, how, chunk = model.chunk_samples](bool repeats_longest) {
     auto dataset = load(data, how.validation);
-    const SamplerOptions sampling = sampling_of(*dataset, how);
+    SamplerOptions sampling = sampling_of(*dataset, how);
+    sampling.repeats_longest = repeats_longest;
     if (how.augmentation.changes_images()) dataset = augmented(std::move(dataset), how.augmentation);
     return make_torch_objective(network, std::move(dataset), sampling, chunk, how.label_smoothing,
                                 how.augmentation.mixup);
   };
+  plan.load = [loading] { return loading(false); };
+  if (plan.pads && plan.lengths) plan.load_timed = [loading] { return loading(true); };
 }
 
 }  // namespace

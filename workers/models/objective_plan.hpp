@@ -28,10 +28,13 @@ struct ObjectiveContext {
 // An objective whose keys are checked but whose data is not loaded yet.
 struct ObjectivePlan {
   std::function<std::shared_ptr<const Objective>()> load;  // empty: time-only, or faults
-  bool time_only = false;                                  // model = "none"
-  std::int64_t parameters = 0;                             // P; 0: time-only, or faults
-  std::int64_t buffers = 0;                                // floats of normalisation statistics
-  std::vector<std::string> tensors{};                      // their names, where these are known before it is loaded
+  // What is timed in its place, where micro-batches are padded: it computes each as its longest sequence so many times.
+  // Else empty.
+  std::function<std::shared_ptr<const Objective>()> load_timed{};
+  bool time_only = false;              // model = "none"
+  std::int64_t parameters = 0;         // P; 0: time-only, or faults
+  std::int64_t buffers = 0;            // floats of normalisation statistics
+  std::vector<std::string> tensors{};  // their names, where these are known before it is loaded
   std::int64_t samples_per_micro_batch = 1;
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
   bool divides_data = false;         // once for the run: a partition other than shuffled
@@ -41,7 +44,7 @@ struct ObjectivePlan {
   std::int64_t validation_samples = 0;
   std::function<std::shared_ptr<const SampleKinds>()> load_kinds{};  // as `load`; empty: no data set
   std::shared_ptr<const BatchLengths> lengths{};  // of micro-batches, where they are needed; null after a fault
-  bool pads = false;                              // sequences are computed as long as the longest of their micro-batch
+  bool pads = false;  // times are those of sequences as long as the longest of their micro-batch; results are the same
 };
 
 // Reads training.model, training.dataset, training.micro_batch_size and how sequences make micro-batches, and all

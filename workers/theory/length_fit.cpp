@@ -54,13 +54,14 @@ double squared_residuals(const Row& costs, std::span<const TimedLengths> timed) 
 
 // Of all choices of columns with costs that are not negative, the one that leaves least; of equal ones the shortest, so
 // that lengths which are all alike have no cost. Equal: but for the rounding of the solutions.
-Row best_costs(std::span<const TimedLengths> timed) {
+Row best_costs(std::span<const TimedLengths> timed, bool pads) {
   const std::vector<std::vector<std::size_t>> choices = {{0},    {1},    {2},    {3},       {0, 1},   {0, 2},
                                                          {0, 3}, {1, 3}, {2, 3}, {0, 1, 3}, {0, 2, 3}};
   std::optional<Row> best;
   double least = 0, total = 0;
   for (const TimedLengths& one : timed) total += one.seconds * one.seconds;
   for (const auto& columns : choices) {
+    if (pads && std::ranges::find(columns, std::size_t{1}) != columns.end()) continue;
     const auto costs = solve(timed, columns);
     if (!costs || std::ranges::any_of(*costs, [](double cost) { return cost < 0; })) continue;
     const double left = squared_residuals(*costs, timed);
@@ -74,8 +75,8 @@ Row best_costs(std::span<const TimedLengths> timed) {
 
 }  // namespace
 
-LengthFit fit_lengths(std::span<const TimedLengths> timed) {
-  const Row costs = best_costs(timed);
+LengthFit fit_lengths(std::span<const TimedLengths> timed, bool pads) {
+  const Row costs = best_costs(timed, pads);
   LengthFit fit{.cost = {.base_s = costs[0],
                          .per_token_s = costs[1],
                          .per_padded_token_s = costs[2],

@@ -17,7 +17,9 @@ struct TimedLengths {
 };
 
 struct LengthFit {
-  ContentCost cost;               // each at least 0; by tokens or by padded tokens, not by both
+  // Each at least 0; by tokens or by padded tokens, not by both. Where micro-batches are computed padded, by padded
+  // ones, of which the others are no part.
+  ContentCost cost;
   double r_squared = 1;           // share of the times' variance that the line explains; 1 where they have none
   double largest_residual_s = 0;  // |time - line|
   double typical_residual_s = 0;  // root of the mean square
@@ -25,7 +27,7 @@ struct LengthFit {
 };
 
 // Of one or more micro-batches. A cost that would come out negative is left out, and the others are fitted anew; so is
-// one that the lengths do not tell from the others.
-LengthFit fit_lengths(std::span<const TimedLengths> timed);
+// one that the lengths do not tell from the others. `pads`: they were computed padded.
+LengthFit fit_lengths(std::span<const TimedLengths> timed, bool pads = false);
 
 }  // namespace syncopate
