@@ -181,7 +181,8 @@ Run make_run(const Reading& reading) {
   setting.erase("methods");
   Run run{.experiment = definition.name,
           .method = method.label,
-          .own_training = own_training ? listed_leaves(*own_training) : decltype(Run::own_training){},
+          .own_training = own_training ? listed_leaves(without_defaults(*own_training, definition.training.objective))
+                                       : decltype(Run::own_training){},
           .seed = definition.seeds.front(),
           .resolved_toml = write_toml(resolved),
           .hash = configuration_hash(resolved),

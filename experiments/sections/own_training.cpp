@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
+
+#include "experiments/sections/training_section.hpp"
+#include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
 namespace {
@@ -64,6 +68,24 @@ TomlNode training_difference(const TomlNode& common, const TomlNode& own) {
     const bool joins = other && other->is_table() && member.value.is_table() && !names_another(*other, member.value);
     difference.set(member.key, {}, joins ? training_difference(*other, member.value) : member.value);
   }
+  return difference;
+}
+
+TomlNode without_defaults(TomlNode difference, const ObjectivePlan& objective) {
+  TomlNode* optimizer = difference.find("optimizer");
+  const TomlNode* name = optimizer ? optimizer->find("name") : nullptr;
+  if (!name) return difference;
+  TomlNode named, training;
+  named.set("name", {}, *name);
+  training.set("optimizer", {}, std::move(named));
+  SettingsDocument document(std::move(training));
+  Settings root = document.root();
+  read_optimizer(root, objective);
+  const TomlNode resolved = document.resolved();
+  const TomlNode& usual = *resolved.find("optimizer");
+  std::erase_if(optimizer->table(), [&](const TomlNode::Member& member) {
+    return member.key != "name" && is_same(usual.find(member.key), &member.value);
+  });
   return difference;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "workers/models/objective_plan.hpp"
 #include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
@@ -16,6 +17,9 @@ TomlNode with_own_training(TomlNode training, const TomlNode& own);
 
 // What of a method's [training] differs from the file's, both resolved: together with the file's it is the method's.
 TomlNode training_difference(const TomlNode& common, const TomlNode& own);
+
+// The difference without what another optimizer has by itself: beside its name, what differs from its defaults.
+TomlNode without_defaults(TomlNode difference, const ObjectivePlan& objective);
 
 // Keys with their values, as shown to the user: "optimizer.weight_decay", "0.05".
 std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& table);
