@@ -21,12 +21,13 @@ Step Participant::file_step() const {
   return Step{static_cast<Step::Rep>(std::floor(static_cast<double>(planned.value()) / steps_per_file_step_ + 1e-9))};
 }
 
-void Participant::follow(const LearningRate& learning_rate) {
-  own_schedule_ = std::make_unique<const OwnSchedule>(OwnSchedule{learning_rate, file_step()});
+void Participant::follow(const LearningRate& learning_rate, Step from) {
+  own_schedule_ = std::make_unique<const OwnSchedule>(OwnSchedule{learning_rate, from});
 }
 
 double Participant::learning_rate() const {
-  if (own_schedule_) return own_schedule_->learning_rate.at(file_step() - own_schedule_->begun);
+  if (own_schedule_ && file_step() >= own_schedule_->from)
+    return own_schedule_->learning_rate.at(file_step() - own_schedule_->from);
   if (schedule_stretch_ == 1) return context_.learning_rate.at(file_step());
   const double position = static_cast<double>(file_step().value()) / schedule_stretch_;
   return context_.learning_rate.at(Step{static_cast<Step::Rep>(position)});

@@ -85,8 +85,8 @@ class Participant {
   Time now() const { return context_.cluster.now(rank_); }
   Step step() const { return step_; }  // optimizer steps done, which is also the version of the model
   double learning_rate() const;        // that the schedule gives to the next step
-  // From the next step on the schedule is this one, by the steps since then.
-  void follow(const LearningRate& learning_rate);
+  // From this step on the schedule is this one, by the steps since then.
+  void follow(const LearningRate& learning_rate, Step from);
 
   // False once the budget is used up, or this worker's own data are. Methods that synchronise may rely on all workers
   // getting the same answer after the same collective: time, samples and bytes are those of the last agreement.
@@ -160,7 +160,7 @@ class Participant {
   std::unique_ptr<MovingAverage> average_;  // of its publications
   struct OwnSchedule {
     LearningRate learning_rate;
-    Step begun;
+    Step from;
   };
   std::unique_ptr<const OwnSchedule> own_schedule_;  // null: the file's
   // What every step touches, together.

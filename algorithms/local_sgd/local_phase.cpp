@@ -20,9 +20,7 @@ std::optional<LearningRate> LocalPhase::learning_rate_over(Step steps) const {
 }
 
 LocalTraining::LocalTraining(const LocalPhase& phase, Worker& worker)
-    : phase_(phase), worker_(worker), begun_(worker.step()) {
-  if (const auto learning_rate = phase.learning_rate_over(worker.steps_left())) worker.follow(*learning_rate);
-}
+    : phase_(phase), worker_(worker), begun_(worker.step()) {}
 
 void LocalTraining::take_steps(Step count) {
   for (Step taken{}; taken < count && worker_.budget_left(Judged::alone); ++taken) {

@@ -3,7 +3,9 @@
 namespace syncopate {
 
 void LocalSgd::run(Worker& worker) const {
-  train_together(worker, period_->synchronous_steps(), policies_);
+  const Step together = period_->synchronous_steps();
+  if (const auto rate = phase_.learning_rate_over(worker.steps_left() - together)) worker.follow(*rate, together);
+  train_together(worker, together, policies_);
   LocalTraining local(phase_, worker);
   while (worker.budget_left()) {
     local.take_steps(period_->at(worker.step(), worker.learning_rate(), worker.steps_left()));

@@ -94,7 +94,8 @@ TEST(LocalPhase, WhatIsPublishedHasTheRateOfThePhase) {
   std::vector<double> rates;
   for (const Publication& publication : outcome.publications) rates.push_back(publication.learning_rate);
   ASSERT_EQ(rates.size(), 6u);  // 4 steps together, 2 rounds of 2
-  for (const std::size_t together : {0, 1, 2, 3}) EXPECT_EQ(rates[together], 0.05);
+  for (const std::size_t together : {0, 1, 2}) EXPECT_EQ(rates[together], 0.05);
+  EXPECT_DOUBLE_EQ(rates[3], 0.4);
   EXPECT_DOUBLE_EQ(rates[4], 0.2);
   EXPECT_DOUBLE_EQ(rates[5], 0);
 }
