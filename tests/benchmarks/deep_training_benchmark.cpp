@@ -1,6 +1,13 @@
 // ResNet-8 and the transformers of images and of texts on a simulated cluster of 16 workers, against plain LibTorch
 // loops of modules of torch::nn; both sides measured in turn within one run, on Fashion-MNIST and WordNet's
 // definitions.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
@@ -57,6 +64,7 @@ using Step = std::function<void()>;
 struct Architecture {
   std::vector<std::string> keys;
   std::function<Step(std::int64_t batch)> loop;
+  std::function<void()> prepare = [] {};  // what both sides read
 };
 
 template <typename Loop>
@@ -96,7 +104,54 @@ Architecture text_transformer() {
       }};
 }
 
+const std::filesystem::path& lines_of_one_length() {
+  static const auto file =
+      std::filesystem::temp_directory_path() / fmt::format("syncopate_one_length_{}.txt", getpid());
+  return file;
+}
+
+// The definitions of 16 tokens alone, a word for each token: nothing is there to pad, and what is left is what a step
+// costs beside its arithmetic.
+void write_lines_of_one_length() {
+  if (std::filesystem::exists(lines_of_one_length())) return;
+  constexpr std::ptrdiff_t length = 16;
+  std::ofstream lines(lines_of_one_length());
+  for (std::uint32_t i = 0; i < glosses().size().train; ++i) {
+    const auto text = glosses().tokens(Split::train, i);
+    if (std::ssize(text) != length) continue;
+    std::int64_t label = 0;
+    glosses().gather(Split::train, {&i, 1}, nullptr, &label);
+    lines << 'c' << label << '\t';
+    for (const std::int32_t token : text.subspan(1, length - 2)) lines << " w" << token;  // without its two ends
+    lines << '\n';
+  }
+}
+
+const Dataset& glosses_of_one_length() {
+  static const auto dataset = load_text_dataset(text_lines(true), {}, lines_of_one_length());
+  return *dataset;
+}
+
+const TextTensors& texts_of_one_length() {
+  static const TextTensors data(glosses_of_one_length());
+  if (data.differ) throw std::logic_error("texts differ in length");
+  return data;
+}
+
+Architecture text_transformer_of_one_length() {
+  return {
+      .keys = {"training.model=text-transformer", "training.dataset=text-lines", "datasets.text-lines.labelled=true",
+               fmt::format("datasets.text-lines.file='{}'", lines_of_one_length().string())},
+      .loop =
+          [](std::int64_t batch) {
+            return step_of(std::make_shared<PaddedTextLoop>(texts_of_one_length(), glosses_of_one_length().size(),
+                                                            TextTransformerOptions{}, batch));
+          },
+      .prepare = write_lines_of_one_length};
+}
+
 std::shared_ptr<const Objective> objective_of(const Architecture& architecture, int micro_batch_size) {
+  architecture.prepare();
   std::vector<std::string> keys = {"cluster.workers=" + std::to_string(workers), "cluster.micro_batches=1",
                                    "training.micro_batch_size=" + std::to_string(micro_batch_size)};
   keys.insert(keys.end(), architecture.keys.begin(), architecture.keys.end());
@@ -191,11 +246,14 @@ const auto group = ResnetOptions::Norm::group;
 MEASURE(SyncSgdAgainstFusedLoop, resnet8_group_norm, resnet(group), 32, 4);
 MEASURE(SyncSgdAgainstFusedLoop, vision_transformer, vision_transformer(), 8, 2);
 MEASURE(SyncSgdAgainstFusedLoop, text_transformer, text_transformer(), 16, 8);
+MEASURE(SyncSgdAgainstFusedLoop, text_transformer_one_length, text_transformer_of_one_length(), 16, 8);
 MEASURE(SyncSgdAgainstLoopsOfMicroBatches, resnet8_batch_norm, resnet(batch), 32, 6);
 MEASURE(MethodAgainstLoops, local_sgd_resnet8_group_norm, local_sgd(), resnet(group), 32, 8);
 MEASURE(MethodAgainstLoops, local_sgd_resnet8_batch_norm, local_sgd(), resnet(batch), 32, 8);
 MEASURE(MethodAgainstLoops, local_sgd_vision_transformer, local_sgd(), vision_transformer(), 8, 2);
 MEASURE(MethodAgainstLoops, local_sgd_text_transformer, local_sgd(), text_transformer(), 16, 8);
+MEASURE(MethodAgainstLoops, local_sgd_text_transformer_one_length, local_sgd(), text_transformer_of_one_length(), 16,
+        8);
 MEASURE(MethodAgainstLoops, async_sgd, std::make_shared<AsyncSgd>(AsyncSgd::Options{}), resnet(group), 32, 8);
 MEASURE(MethodAgainstLoops, decentralized_sgd, std::make_shared<DecentralizedSgd>(), resnet(group), 32, 8);
 MEASURE(MethodAgainstLoops, stochastic_gradient_push, std::make_shared<StochasticGradientPush>(), resnet(group), 32, 8);
@@ -210,4 +268,5 @@ int main(int argc, char** argv) {
   syncopate::use_best_blas_kernel(argv);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
+  std::filesystem::remove(syncopate::lines_of_one_length());
 }

@@ -1,5 +1,5 @@
 // A training loop for texts as one writes it with LibTorch: encoder layers of its own, batches drawn from a shuffled
-// epoch and padded to the longest text of each.
+// epoch and padded to the longest text of each; where all texts are of one length, without a mask.
 #pragma once
 
 #include <torch/torch.h>
@@ -17,6 +17,7 @@ namespace syncopate {
 // A whole split: tokens (n, longest), 0 behind a text's end, lengths (n,) and labels (n,), all int64.
 struct TextTensors {
   torch::Tensor tokens, lengths, labels;
+  bool differ = false;  // the lengths
 
   explicit TextTensors(const Dataset& dataset) {
     const auto n = dataset.size().train, longest = dataset.size().shape.width;
@@ -29,6 +30,7 @@ struct TextTensors {
       lengths.data_ptr<std::int64_t>()[i] = std::ssize(text);
       dataset.gather(Split::train, {&i, 1}, nullptr, labels.data_ptr<std::int64_t>() + i);
     }
+    differ = lengths.min().item<std::int64_t>() < longest;
   }
 };
 
@@ -50,10 +52,10 @@ class PaddedTextTransformer : public torch::nn::Module {
     out_ = register_module("out", Linear(d, classes));
   }
 
-  // Tokens (n, longest of them), lengths (n,).
+  // Tokens (n, longest of them), lengths (n,); undefined: all are as long.
   torch::Tensor forward(const torch::Tensor& tokens, const torch::Tensor& lengths) {
     const auto places = torch::arange(tokens.size(1));
-    const auto padding = places.unsqueeze(0).ge(lengths.unsqueeze(1));
+    const auto padding = lengths.defined() ? places.unsqueeze(0).ge(lengths.unsqueeze(1)) : torch::Tensor();
     const auto x = norm_(words_(tokens) + places_(places)).transpose(0, 1);  // as these layers have it
     return out_(torch::tanh(dense_(encoder_->forward(x, {}, padding)[0])));
   }
@@ -82,8 +84,12 @@ class PaddedTextLoop {
     const auto indices = order_.narrow(0, position_, batch_);
     position_ += batch_;
     optimizer_.zero_grad();
-    const auto lengths = data_.lengths.index_select(0, indices);
-    const auto tokens = data_.tokens.narrow(1, 0, lengths.max().item<std::int64_t>()).index_select(0, indices);
+    torch::Tensor lengths, texts = data_.tokens;
+    if (data_.differ) {
+      lengths = data_.lengths.index_select(0, indices);
+      texts = texts.narrow(1, 0, lengths.max().item<std::int64_t>());
+    }
+    const auto tokens = texts.index_select(0, indices);
     torch::nn::functional::cross_entropy(module_.forward(tokens, lengths), data_.labels.index_select(0, indices))
         .backward();
     optimizer_.step();
