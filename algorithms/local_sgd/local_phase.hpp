@@ -31,7 +31,6 @@ struct LocalPhase {
 
   // Of a phase of so many steps; none: the schedule goes on, or there is no step.
   std::optional<LearningRate> learning_rate_over(Step steps) const;
-  bool is_as_before() const { return !micro_batches && sampling == Sampling::shards && !learning_rate; }
 };
 
 // A worker's phase: constructed where it begins.

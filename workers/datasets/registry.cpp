@@ -132,7 +132,7 @@ constexpr DatasetRow rows[] = {
     {"cifar-10", "60,000 images of 32 x 32 in colour and 10 classes, in their binary version", "Images", read_cifar_10},
     {"cifar-100", "60,000 images of 32 x 32 in colour and 100 classes, or 20 of these together", "Images",
      read_cifar_100},
-    {"npy", "a data set of one's own, of NumPy's arrays: vectors, images or tokens, and their classes", "Arrays",
+    {"npy", "a data set of one's own, of NumPy's arrays: vectors, images or tokens, and classes or numbers", "Arrays",
      read_npy},
     {"text-lines", "a text of one's own, a sequence of words a line, alone or with a label", "Lines", read_lines},
     {"wordnet-glosses", "WordNet's 117,659 definitions in 45 categories: real texts of natural lengths", "Definitions",
