@@ -75,8 +75,10 @@ const std::vector<Class> classes = {{"participant.hpp", "Participant"},
                                     {"server.hpp", "Server"},
                                     {"lost_with_state.hpp", "LostWithState"}};
 
-TEST(Calls, OfWorkerAndServerAreAtMostFortyFive) {
-  constexpr std::size_t most = 45;
+// The 46th is `follow`: with it a phase's own learning rate is what is published, and what QSR's rounds go by, also
+// where the file's schedule has come to 0, of which no factor of a step makes anything.
+TEST(Calls, OfWorkerAndServerAreAtMostFortySix) {
+  constexpr std::size_t most = 46;
   std::size_t count = 0;
   for (const auto& [header, name] : classes) count += calls_of(header, name).size();
   EXPECT_LE(count, most) << "a new call needs a good reason; see whether another one can do without its like";
