@@ -198,6 +198,20 @@ TEST_F(ScriptModules, AreFusedOnlyWhereSamplesDoNotMix) {
   EXPECT_TRUE(load().fuses());
 }
 
+// A last layer that starts at zero gives the same whatever it is given.
+TEST_F(ScriptModules, SamplesThatMixBeforeALayerOfZerosAreNotFused) {
+  const ScriptTensor zeros{.name = "weight", .shape = {4, 3}, .values = std::vector<float>(12)};
+  save_script(file(), {zeros}, "return torch.linear(x - torch.mean(x, [0], True), self.weight)");
+  EXPECT_FALSE(load().fuses());
+  save_script(file(), {zeros}, "return torch.linear(x, self.weight)");
+  EXPECT_TRUE(load().fuses());
+}
+
+TEST_F(ScriptModules, NumbersThatAreNotFiniteAreAFault) {
+  save_linear("y = y / 0.0");
+  EXPECT_THAT(fault(), HasSubstr("its forward gives numbers that are not finite for random inputs of shape [4, 3]"));
+}
+
 // How often it was called: integers stand beside floats, and each micro-batch goes on from its model's.
 TEST_F(ScriptModules, IntegerBuffersAreKept) {
   save_linear("if self.training:\n    self.seen.add_(1)\n    self.kept = self.kept * 0.5",

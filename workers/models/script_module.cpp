@@ -258,6 +258,14 @@ at::Tensor first_call(Module& module, const ProbeInputs& samples, const SampleSh
   }
 }
 
+bool gives_numbers(Module& module, const ProbeInputs& samples) {
+  try {
+    return call(module, samples.inputs, samples.lengths).isfinite().all().item<bool>();
+  } catch (const ScriptFault&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 void ScriptModule::probe(const ScriptDemand& demand) {
@@ -265,14 +273,21 @@ void ScriptModule::probe(const ScriptDemand& demand) {
   const ProbeInputs samples = probe_inputs(demand, tensors_->takes_lengths);
   const SeededDraws draws(0);
   trial.eval();
-  check_outputs(first_call(trial, samples, demand.shape), samples.inputs, demand);
+  const at::Tensor first = first_call(trial, samples, demand.shape);
+  check_outputs(first, samples.inputs, demand);
+  check_finite(first, samples.inputs);
+  Module moved = tensors_->module.deepcopy();
+  moved.eval();
+  move_parameters(tensors_->parameters_of(parts_of(moved)));
+  if (!gives_numbers(moved, samples)) moved = trial.deepcopy();
   if (demand.shape.has_tokens()) {
-    if (mixes(trial, samples))
+    if (mixes(moved, samples))
       throw ScriptFault("its outputs for a sequence depend on those that stand beside it; they must not");
-    tensors_->bears_padding = syncopate::bears_padding(trial, demand, samples);
+    tensors_->bears_padding = syncopate::bears_padding(moved, demand, samples);
   }
 
   trial.train();
+  moved.train();
   const auto drawn = SeededDraws::drawn();
   const at::Tensor outputs = call(trial, samples.inputs, samples.lengths);
   check_outputs(outputs, samples.inputs, demand);
@@ -285,7 +300,7 @@ void ScriptModule::probe(const ScriptDemand& demand) {
   if (demand.shape.has_tokens() && !tensors_->buffers.empty())
     throw ScriptFault(fmt::format("its buffer {} changes in training; a module of tokens must have none that does",
                                   tensors_->buffers.front().name));
-  tensors_->mixes_samples = tensors_->draws || !tensors_->buffers.empty() || mixes(trial, samples);
+  tensors_->mixes_samples = tensors_->draws || !tensors_->buffers.empty() || mixes(moved, samples);
   if (demand.shape.has_tokens()) {
     tensors_->why_no_derivative = "those of a module of one's own are not there for texts";
     return;

@@ -5,9 +5,12 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "workers/models/script_call.hpp"
 #include "workers/models/script_module.hpp"
@@ -21,9 +24,12 @@ namespace {
 constexpr std::int64_t probed_samples = 4;
 constexpr RandomStream probe_stream{.purpose = Purpose::module_draws};
 
+bool are_finite(const at::Tensor& numbers) { return numbers.isfinite().all().item<bool>(); }
+
 bool are_near(const at::Tensor& one, const at::Tensor& other) {
   // Kernels for other sizes of batches round otherwise.
   constexpr double rounding = 1e-4;
+  if (!are_finite(one) || !are_finite(other)) return false;
   return one.allclose(other, rounding, rounding * one.abs().max().item<double>());
 }
 
@@ -42,9 +48,10 @@ at::Tensor random_tokens(const ScriptDemand& demand) {
   std::ranges::transform(uniform, tokens.data_ptr<std::int64_t>(), [&](double value) {
     const auto token = static_cast<std::int64_t>(value * static_cast<double>(vocabulary));
     const bool is_padding = demand.has_padding && token == demand.task.padding;
-    return is_padding ? (token + 1) % vocabulary : token;  // which no sequence ends with
+    return is_padding ? (token + 1) % vocabulary : token;
   });
-  *tokens.data_ptr<std::int64_t>() = vocabulary - 1;  // a table must have a row for it
+  const bool is_last_padding = demand.has_padding && demand.task.padding == vocabulary - 1;
+  *tokens.data_ptr<std::int64_t>() = std::max<std::int64_t>(vocabulary - (is_last_padding ? 2 : 1), 0);  // the last row
   return tokens;
 }
 
@@ -95,6 +102,27 @@ void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const Sc
   if (outputs.scalar_type() != at::kFloat)
     throw ScriptFault(fmt::format("its forward returns elements of type {}; must return float32",
                                   at::toString(outputs.scalar_type())));
+}
+
+void check_finite(const at::Tensor& outputs, const at::Tensor& inputs) {
+  if (!are_finite(outputs))
+    throw ScriptFault(fmt::format("its forward gives numbers that are not finite for random inputs of shape {}",
+                                  c10::str(inputs.sizes())));
+}
+
+void move_parameters(const std::vector<at::Tensor>& parameters) {
+  const at::NoGradGuard no_gradients;
+  constexpr RandomStream stream{.seed = 1, .purpose = Purpose::module_draws};
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    std::vector<double> values(static_cast<std::size_t>(parameters[p].numel()));
+    RandomStream own = stream;
+    own.step = Step{static_cast<Step::Rep>(p)};
+    fill_standard_normal(own, 0, values);
+    const auto inputs_of_each = parameters[p].dim() < 2 ? 100 : parameters[p].numel() / parameters[p].size(0);
+    const double deviation = 1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(inputs_of_each, 1)));
+    const at::Tensor moves = at::from_blob(values.data(), parameters[p].sizes(), at::kDouble) * deviation;
+    parameters[p].add_(moves.to(parameters[p].scalar_type()));
+  }
 }
 
 void check_gradients(const at::Tensor& outputs, const std::vector<at::Tensor>& parameters,

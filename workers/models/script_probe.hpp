@@ -37,6 +37,12 @@ ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths);
 // Throws ScriptFault where these are not what the demand asks for. Of a loss: numbers with a gradient.
 void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand);
 
+// Throws ScriptFault where numbers are not finite.
+void check_finite(const at::Tensor& outputs, const at::Tensor& inputs);
+
+// Adds random numbers to parameters, in place: a layer that starts at zero hides what a module does with its samples.
+void move_parameters(const std::vector<at::Tensor>& parameters);
+
 // Throws ScriptFault where a parameter's gradient is none that can be summed: one that is sparse.
 void check_gradients(const at::Tensor& outputs, const std::vector<at::Tensor>& parameters,
                      const std::vector<std::string>& names);
