@@ -26,8 +26,7 @@ enum class Preempt {
 //   throws away after its forward pass), and its time is booked as discarded.
 // - Time passes as with Preempt::discard, but for what ends exactly at the deadline. Without a model nothing is left of
 //   it.
-// - Under MPI it is the time that counts too: a measured backward pass, which LibTorch does not stop, is run to its
-// end,
+// - Under MPI it is the time that counts too: a measured backward pass, which LibTorch does not stop, runs to its end,
 //   and what was done by the deadline follows from its duration.
 
 struct Deadline {
