@@ -184,7 +184,7 @@ using Normalisation = DropComputeOptions::Normalisation;
 Preempt read_preempt(Settings& settings) {
   return settings.choice(
       {"preempt",
-       "What becomes of a micro-batch under way: lost; finished; finished if in its backward pass; last layers kept."},
+       "A micro-batch at the deadline: lost, finished, finished if in its backward pass, or its finished layers kept."},
       {{"discard", Preempt::discard},
        {"microbatch", Preempt::microbatch},
        {"backward", Preempt::backward},

@@ -21,7 +21,7 @@ BatchingOptions read_batching(Settings& training) {
     options.token_budget = training.integer(
         {name, "Most tokens of a packed micro-batch; a longer sequence stands alone.", "tokens"}, 1, most);
   else
-    training.optional_integer({name, "For \"packed\" alone: without effect here, where batching is swept.", "tokens"},
+    training.optional_integer({name, "Of batching = \"packed\" alone; no effect here, allowed so that batching can be swept.", "tokens"},
                               1, most);
   return options;
 }
