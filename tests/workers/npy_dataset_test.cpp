@@ -94,6 +94,8 @@ TEST_F(NpyDataset, RowsOfTokensEndBeforeTheirPadding) {
     EXPECT_EQ(dataset->size().shape, (SampleShape{.width = 4, .vocabulary = 10}));
     EXPECT_EQ(npy_dataset_size(directory_, tokens).shape, dataset->size().shape);
     EXPECT_EQ(dataset->size().classes, 5);
+    EXPECT_EQ(dataset->size().shortest, 1);
+    EXPECT_EQ(npy_dataset_size(directory_).shortest, 2) << "whole rows: those of the test set";
     EXPECT_EQ(dataset->size().marks.mask, 4);
     EXPECT_THAT(dataset->size().marks.never_masked, ElementsAre(1));
     EXPECT_THAT(dataset->tokens(Split::train, 0), ElementsAre(5, 0, 2)) << "within a sequence it is a token";

@@ -35,7 +35,8 @@ inline std::shared_ptr<const Dataset> random_texts(std::int64_t vocabulary, std:
                          .classes = classes,
                          .marks = {.mask = token_of(SpecialToken::mask),
                                    .never_masked = {token_of(SpecialToken::first), token_of(SpecialToken::last)},
-                                   .padding = token_of(SpecialToken::padding)}};
+                                   .padding = token_of(SpecialToken::padding)},
+                         .shortest = shortest};
   return make_token_dataset(size, drawn(1, train), drawn(2, test));
 }
 

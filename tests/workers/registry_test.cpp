@@ -372,6 +372,9 @@ TEST_F(Registry, AModuleOfOnesOwnLoadsAndItsFaultsAreItsFiles) {
   EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file = \"absent.pt\""), HasSubstr("there is no file")));
   planned_with(fmt::format("models.torchscript={{file=\"{}\",file_hash=\"0\"}}", file));
   EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file_hash"), HasSubstr("is another")));
+  planned_with(fmt::format("models.torchscript={{file=\"{}\",longest=5}}", file));
+  EXPECT_THAT(report, HasSubstr("models.torchscript.longest = 5; must be 0 or left out: only sequences of tokens are "
+                                "cut; those of gaussian-mixture are 1 x 5"));
   save_script(file, {{.name = "weight", .shape = {4, 5}}}, "return torch.linear(x, self.weight)");
   EXPECT_FALSE(planned_with(named).load);
   EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("must return (4, 3)")));

@@ -2,6 +2,7 @@
 // keeps of a module; and what cannot be trained.
 #include "workers/models/script_module.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -192,7 +193,7 @@ TEST_F(ScriptModules, AreFusedOnlyWhereSamplesDoNotMix) {
   save_linear("");
   EXPECT_TRUE(load().fuses());
   EXPECT_FALSE(load(vectors, {.fused = false}).fuses());
-  save_linear("y = y - torch.mean(y, [0], True)");
+  save_linear("if self.training:\n    y = y - torch.mean(y, [0], True)");
   EXPECT_FALSE(load().fuses());
   save_linear("y = y * (1 if self.training else 2)");
   EXPECT_TRUE(load().fuses());
@@ -201,10 +202,40 @@ TEST_F(ScriptModules, AreFusedOnlyWhereSamplesDoNotMix) {
 // A last layer that starts at zero gives the same whatever it is given.
 TEST_F(ScriptModules, SamplesThatMixBeforeALayerOfZerosAreNotFused) {
   const ScriptTensor zeros{.name = "weight", .shape = {4, 3}, .values = std::vector<float>(12)};
-  save_script(file(), {zeros}, "return torch.linear(x - torch.mean(x, [0], True), self.weight)");
+  save_script(file(), {zeros}, "if self.training:\n    x = x - torch.mean(x, [0], True)\nreturn torch.linear(x, self.weight)");
   EXPECT_FALSE(load().fuses());
   save_script(file(), {zeros}, "return torch.linear(x, self.weight)");
   EXPECT_TRUE(load().fuses());
+}
+
+// How many samples are evaluated together would decide the accuracy.
+TEST_F(ScriptModules, SamplesThatMixInEvaluationAreAFault) {
+  const auto mixes = HasSubstr("its outputs for a sample depend in evaluation on those that stand beside it");
+  save_linear("y = y - torch.mean(y, [0], True)");
+  EXPECT_THAT(fault(), mixes);
+  save_linear("if not self.training:\n    y = y - torch.mean(y, [0], True)");
+  EXPECT_THAT(fault(), mixes);
+  // Batch normalisation without running statistics, before a layer that starts at zero.
+  const ScriptTensor zeros{.name = "weight", .shape = {4, 2}, .values = std::vector<float>(8)};
+  const SampleShape images{.channels = 2, .height = 5, .width = 5};
+  for (const auto& [statistics, is_right] : {std::pair{"True", false}, {"self.training", true}}) {
+    save_script(file(),
+                {zeros,
+                 {.name = "mean", .shape = {2}, .kind = Kind::buffer},
+                 {.name = "variance", .shape = {2}, .kind = Kind::buffer}},
+                fmt::format("x = torch.batch_norm(x, None, None, self.mean, self.variance, {}, 0.1, 1e-05, False)\n"
+                            "return torch.linear(torch.relu(x).mean([2, 3]), self.weight)",
+                            statistics));
+    if (is_right)
+      EXPECT_EQ(fault(images), "");
+    else
+      EXPECT_THAT(fault(images), mixes);
+  }
+}
+
+TEST_F(ScriptModules, RandomNumbersInEvaluationAreAFault) {
+  save_linear("y = torch.dropout(y, 0.5, True)");
+  EXPECT_THAT(fault(), HasSubstr("its forward draws random numbers in evaluation; it may in training alone"));
 }
 
 TEST_F(ScriptModules, NumbersThatAreNotFiniteAreAFault) {

@@ -247,6 +247,42 @@ TEST_F(ScriptsOfTexts, DropoutIsAFunctionOfTheMicroBatch) {
   expect_near(flatten(script->gradient(theta.data(), nullptr, micro_batches)), sum, 1e-6);
 }
 
+// Before anything is trained, however few sequences are as short.
+TEST_F(ScriptsOfTexts, AModuleThatFailsOnTheShortestSequenceIsAFault) {
+  const std::string needs_four =
+      "assert x.size(1) > 3, 'too short'\nreturn torch.embedding(self.weight, x).mean(1) + self.offset";
+  const auto fault_with = [&](std::int32_t padding, std::int64_t shortest, const std::string& forward) {
+    save_script(file(), bag, forward);
+    DatasetSize size = texts->size();
+    size.marks.padding = padding;
+    size.shortest = shortest;
+    return fault(size);
+  };
+  for (const std::int32_t padding : {0, -1}) {
+    EXPECT_THAT(fault_with(padding, 3, needs_four),
+                testing::AllOf(HasSubstr("its forward fails on inputs of shape [4, 3]: "), HasSubstr("too short"),
+                               HasSubstr("; the data set's shortest sequence has 3 tokens")));
+    EXPECT_EQ(fault_with(padding, 4, needs_four), "");
+  }
+  const std::string of_all_places = "return torch.embedding(self.weight, x).reshape(-1, 48)[:, :4]";
+  EXPECT_THAT(fault_with(-1, 3, of_all_places), HasSubstr("returns shape [1, 4] for inputs of shape [4, 3]; must return (4, 4)"));
+  EXPECT_EQ(fault_with(-1, longest, of_all_places), "") << "all sequences are as long";
+  save_script(file(), bag, needs_four);
+  EXPECT_THAT(fault(texts->size(), {.task = {.longest = 2}}), HasSubstr("too short"));
+}
+
+// A decoder of whole rows knows its length, and none of the tokens to come.
+TEST_F(ScriptsOfTexts, ACausalModuleMayNeedSequencesOfOneLength) {
+  const std::string of_eleven = "assert x.size(1) == 11, 'another length'\n";
+  DatasetSize size = texts->size();
+  size.marks.padding = -1;
+  size.shortest = longest;
+  save_script(file(), decoder, of_eleven + before);
+  EXPECT_EQ(fault(size, {.task = {.kind = Kind::causal_lm}}), "");
+  save_script(file(), decoder, of_eleven + around);
+  EXPECT_THAT(fault(size, {.task = {.kind = Kind::causal_lm}}), HasSubstr("its logits at a place depend on later"));
+}
+
 TEST_F(ScriptsOfTexts, WhatCannotBeTrainedIsAFault) {
   EXPECT_THAT(fault_of(bag, "y = torch.embedding(self.weight, x).mean(1) + self.offset\nreturn y - y.mean(0, True)"),
               HasSubstr("its outputs for a sequence depend on those that stand beside it"));

@@ -73,6 +73,7 @@ TEST_F(TextDataset, ASampleIsItsWordsByNumberBetweenFirstAndLast) {
       for (std::size_t word = 3; word + 1 < tokens.size(); ++word)
         EXPECT_EQ(tokens[word], special_tokens) << "more, which stands more often";
     }
+  EXPECT_EQ(size.shortest, 4);
   EXPECT_EQ(lengths[4], 58) << "of 0 .. 399, multiples of 7";
   EXPECT_EQ(lengths[10], 57);
 }
@@ -123,7 +124,7 @@ TEST_F(TextDataset, WordnetsGlossesAreOne) {
 class VocabularyFiles : public IdxFiles {
  protected:
   static TextContents some() {
-    return {.size = {.train = 7, .test = 3, .shape = {.width = 9, .vocabulary = 7}, .classes = 2},
+    return {.size = {.train = 7, .test = 3, .shape = {.width = 9, .vocabulary = 7}, .classes = 2, .shortest = 4},
             .words = {"the", "\u00e9tude"}};
   }
   // Whether it had to be made anew, by a process that begins.
@@ -141,6 +142,7 @@ class VocabularyFiles : public IdxFiles {
       EXPECT_EQ(found.size.test, 3);
       EXPECT_EQ(found.size.classes, 2);
       EXPECT_EQ(found.size.shape, some().size.shape);
+      EXPECT_EQ(found.size.shortest, 4);
     }
     return built;
   }

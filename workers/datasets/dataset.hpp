@@ -48,6 +48,7 @@ struct DatasetSize {
   TokenMarks marks{};            // of tokens
   bool has_byte_images = false;  // rather than vectors, or images of numbers
   std::int64_t validation = 0;   // no part of `train` (validation.hpp)
+  std::int64_t shortest = 0;     // tokens of the shortest sequence; 0: all may be as long as the longest
   std::int64_t samples(Split split) const {
     return split == Split::train ? train : split == Split::test ? test : validation;
   }

@@ -221,6 +221,7 @@ DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const Np
   const std::int32_t largest = std::max({tokens.train.largest(), tokens.test.largest(), known.mask, known.padding});
   size.shape = {.width = std::max(tokens.train.longest(), tokens.test.longest()),
                 .vocabulary = std::int64_t{largest} + 1};
+  size.shortest = std::min(tokens.train.shortest(), tokens.test.shortest());
   size.marks.mask = known.mask;
   size.marks.padding = known.padding;
   size.marks.never_masked.assign(known.never_masked.begin(), known.never_masked.end());

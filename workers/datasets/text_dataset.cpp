@@ -40,6 +40,7 @@ TextContents contents_of(const Corpus& corpus, const TextOptions& options, const
     });
     ++(is_train ? size.train : size.test);
     size.shape.width = std::max(size.shape.width, length);
+    size.shortest = size.shortest == 0 ? length : std::min(size.shortest, length);
   }
   if (size.train == 0 || size.test == 0)
     fail(file, fmt::format("test_share = {} leaves {} of its {} texts for training and {} for tests; both need some",

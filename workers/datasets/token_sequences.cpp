@@ -41,6 +41,7 @@ void TokenSequences::add(std::span<const std::int32_t> tokens, std::int64_t labe
   labels_.push_back(label);
   largest_ = std::max(largest_, std::ranges::max(tokens));
   longest_ = std::max<std::int64_t>(longest_, std::ssize(tokens));
+  shortest_ = count() == 1 ? std::ssize(tokens) : std::min<std::int64_t>(shortest_, std::ssize(tokens));
 }
 
 std::span<const std::int32_t> TokenSequences::tokens(std::uint32_t sequence) const {

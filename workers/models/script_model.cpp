@@ -45,7 +45,7 @@ TextTask::Kind kind_of(Loss loss) {
   }
 }
 
-std::optional<Misfit> misfit(const DatasetSize& data, Loss loss) {
+std::optional<Misfit> misfit(const DatasetSize& data, Loss loss, std::int64_t longest) {
   const auto lacks = [](const char* needed) { return Misfit{.key = "loss", .needed = needed}; };
   switch (loss) {
     case Loss::cross_entropy:
@@ -62,6 +62,8 @@ std::optional<Misfit> misfit(const DatasetSize& data, Loss loss) {
     case Loss::squared_error:
       if (data.targets == 0) return lacks("needs samples with numbers, such as float32 in y of npy");
   }
+  if (longest > 0 && !data.shape.has_tokens())
+    return Misfit{.key = "longest", .needed = "must be 0 or left out: only sequences of tokens are cut"};
   return {};
 }
 
@@ -94,7 +96,8 @@ Model read_torchscript(Settings& table) {
   const auto chunk_samples = table.integer(
       {"chunk_samples", "Samples that one core evaluates together, where it may.", "samples"}, 1, 1 << 20, 32);
   return {.inputs = Model::Inputs::either,
-          .misfit = [loss](const DatasetSize& data) { return misfit(data, loss); },
+          .misfit = [loss, longest = options.task.longest](
+                        const DatasetSize& data) { return misfit(data, loss, longest); },
           .network =
               [table, options, file](const DatasetSize& data) mutable {
                 if (file.empty()) throw ModelFault("file", "must be given: the file that torch.jit.script has saved");

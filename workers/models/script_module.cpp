@@ -273,16 +273,23 @@ void ScriptModule::probe(const ScriptDemand& demand) {
   const ProbeInputs samples = probe_inputs(demand, tensors_->takes_lengths);
   const SeededDraws draws(0);
   trial.eval();
+  const auto drawn_before = SeededDraws::drawn();
   const at::Tensor first = first_call(trial, samples, demand.shape);
   check_outputs(first, samples.inputs, demand);
   check_finite(first, samples.inputs);
+  if (SeededDraws::drawn() > drawn_before)
+    throw ScriptFault("its forward draws random numbers in evaluation; it may in training alone");
   Module moved = tensors_->module.deepcopy();
   moved.eval();
   move_parameters(tensors_->parameters_of(parts_of(moved)));
   if (!gives_numbers(moved, samples)) moved = trial.deepcopy();
+  if (mixes(moved, samples))
+    throw ScriptFault(
+        demand.shape.has_tokens()
+            ? "its outputs for a sequence depend on those that stand beside it; they must not"
+            : "its outputs for a sample depend in evaluation on those that stand beside it; they may in training alone");
   if (demand.shape.has_tokens()) {
-    if (mixes(moved, samples))
-      throw ScriptFault("its outputs for a sequence depend on those that stand beside it; they must not");
+    if (demand.task.kind == TextTask::Kind::causal_lm) check_causality(moved, samples);
     tensors_->bears_padding = syncopate::bears_padding(moved, demand, samples);
   }
 
@@ -328,12 +335,14 @@ Network script_network(const std::filesystem::path& file, const std::string& has
                       .outputs = options.squared_error ? data.targets : data.classes,
                       .squared_error = options.squared_error,
                       .task = options.task,
-                      .has_padding = data.marks.padding >= 0};
+                      .has_padding = data.marks.padding >= 0,
+                      .shortest = data.shortest};
   demand.task.padding = data.marks.padding;
   if (demand.asks_for_tokens()) demand.outputs = data.shape.vocabulary;
-  const std::string what = fmt::format("{} {} {} {} {} {} {} {} {} {}", hash, data.shape.channels, data.shape.height,
-                                       data.shape.width, data.shape.vocabulary, demand.outputs, demand.squared_error,
-                                       static_cast<int>(demand.task.kind), demand.task.longest, demand.task.padding);
+  const std::string what = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {}", hash, data.shape.channels, data.shape.height, data.shape.width,
+      data.shape.vocabulary, demand.outputs, demand.squared_error, static_cast<int>(demand.task.kind),
+      demand.task.longest, demand.task.padding, demand.shortest);
   if (!last.module || last.what != what) {
     const auto module = std::make_shared<ScriptModule>(file);
     module->probe(demand);

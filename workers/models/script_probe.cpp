@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -33,15 +34,15 @@ bool are_near(const at::Tensor& one, const at::Tensor& other) {
   return one.allclose(other, rounding, rounding * one.abs().max().item<double>());
 }
 
-std::int64_t longest_shown(const ScriptDemand& demand) {
-  std::int64_t longest = demand.shape.width;
-  if (demand.task.longest > 0) longest = std::min(longest, demand.task.longest);
-  if (demand.task.kind == TextTask::Kind::causal_lm) --longest;  // the last token is only an answer
-  return std::max<std::int64_t>(longest, 1);
+// Of a sequence of `length` tokens, as it comes to forward.
+std::int64_t shown_of(std::int64_t length, const TextTask& task) {
+  if (task.longest > 0) length = std::min(length, task.longest);
+  if (task.kind == TextTask::Kind::causal_lm) --length;  // the last token is only an answer
+  return std::max<std::int64_t>(length, 1);
 }
 
 at::Tensor random_tokens(const ScriptDemand& demand) {
-  const std::int64_t length = longest_shown(demand), vocabulary = demand.shape.vocabulary;
+  const std::int64_t length = shown_of(demand.shape.width, demand.task), vocabulary = demand.shape.vocabulary;
   std::vector<double> uniform(static_cast<std::size_t>(probed_samples * length));
   probe_stream.fill_uniform(0, uniform);
   const at::Tensor tokens = at::empty({probed_samples, length}, at::kLong);
@@ -76,6 +77,17 @@ std::vector<std::pair<std::string, c10::IValue>> scalars_of(const torch::jit::Mo
       scalars.emplace_back(attribute.name, attribute.value);
   }
   return scalars;
+}
+
+at::Tensor call_on_shorter(torch::jit::Module& module, const at::Tensor& tokens, const at::Tensor& lengths,
+                           const ScriptDemand& demand) {
+  try {
+    return call(module, tokens, lengths);
+  } catch (const ScriptFault& problem) {
+    if (demand.shortest == 0) throw;
+    throw ScriptFault(
+        fmt::format("{}; the data set's shortest sequence has {} tokens", problem.what(), demand.shortest));
+  }
 }
 
 }  // namespace
@@ -163,25 +175,36 @@ bool mixes(torch::jit::Module& module, const ProbeInputs& samples) {
   return !are_near(together, at::cat(apart));
 }
 
+void check_causality(torch::jit::Module& module, const ProbeInputs& longest) {
+  const std::int64_t length = longest.inputs.size(1), earlier = (length + 1) / 2;
+  if (earlier == length) return;
+  // Other tokens, not fewer: what needs all sequences to be as long as each other may be causal.
+  const at::Tensor later = longest.inputs.narrow(1, earlier, length - earlier).flip({0});
+  const at::Tensor changed = at::cat({longest.inputs.narrow(1, 0, earlier), later}, 1);
+  const at::Tensor before = call(module, longest.inputs, longest.lengths).narrow(1, 0, earlier);
+  if (!are_near(before, call(module, changed, longest.lengths).narrow(1, 0, earlier)))
+    throw ScriptFault(
+        "its logits at a place depend on later tokens; with loss = \"causal\" they must follow from those up to it");
+}
+
 bool bears_padding(torch::jit::Module& module, const ScriptDemand& demand, const ProbeInputs& longest) {
-  const std::int64_t length = longest.inputs.size(1), shorter = (length + 1) / 2;
-  if (shorter == length) return true;
-  const bool with_lengths = longest.lengths.defined(), by_place = demand.asks_for_tokens();
-  const at::Tensor tokens = longest.inputs.narrow(1, 0, shorter).contiguous();
-  if (demand.task.kind == TextTask::Kind::causal_lm) {
-    const at::Tensor before = call(module, tokens, lengths_of(with_lengths, shorter));
-    check_outputs(before, tokens, demand);
-    const at::Tensor all = call(module, longest.inputs, longest.lengths);
-    if (!are_near(before, all.narrow(1, 0, shorter)))
-      throw ScriptFault(
-          "its logits at a place depend on later tokens; with loss = \"causal\" they must follow from those up to it");
+  const std::int64_t length = longest.inputs.size(1);
+  std::set<std::int64_t> shorter;
+  if (demand.shortest > 0) shorter.insert(shown_of(demand.shortest, demand.task));
+  if (demand.has_padding) shorter.insert((length + 1) / 2);
+  bool bears = true;
+  for (const std::int64_t own : shorter) {
+    if (own >= length) continue;
+    const at::Tensor lengths = lengths_of(longest.lengths.defined(), own);
+    const at::Tensor tokens = longest.inputs.narrow(1, 0, own).contiguous();
+    const at::Tensor alone = call_on_shorter(module, tokens, lengths, demand);
+    check_outputs(alone, tokens, demand);
+    if (!demand.has_padding) continue;
+    const at::Tensor padding = at::full({probed_samples, length - own}, std::int64_t{demand.task.padding}, at::kLong);
+    const at::Tensor padded = call(module, at::cat({tokens, padding}, 1), lengths);
+    bears = bears && are_near(alone, demand.asks_for_tokens() ? padded.narrow(1, 0, own) : padded);
   }
-  if (!demand.has_padding) return true;
-  const at::Tensor alone = call(module, tokens, lengths_of(with_lengths, shorter));
-  check_outputs(alone, tokens, demand);
-  const at::Tensor padding = at::full({probed_samples, length - shorter}, std::int64_t{demand.task.padding}, at::kLong);
-  const at::Tensor padded = call(module, at::cat({tokens, padding}, 1), lengths_of(with_lengths, shorter));
-  return are_near(alone, by_place ? padded.narrow(1, 0, shorter) : padded);
+  return bears;
 }
 
 std::string why_no_derivative(torch::jit::Module& module, const std::vector<at::Tensor>& parameters,

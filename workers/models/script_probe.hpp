@@ -20,7 +20,8 @@ struct ScriptDemand {
   std::int64_t outputs = 0;    // per sample; of language models per token
   bool squared_error = false;  // what it returns are no logits
   TextTask task{};             // of tokens
-  bool has_padding = false;    // sequences may be shorter than others
+  bool has_padding = false;    // that stands behind shorter sequences, where those of unlike lengths stand together
+  std::int64_t shortest = 0;   // tokens of the shortest sequence; 0: not known
 
   bool asks_for_tokens() const { return shape.has_tokens() && task.kind != TextTask::Kind::classification; }
 };
@@ -53,8 +54,11 @@ void check_scalars(const torch::jit::Module& before, const torch::jit::Module& a
 // Whether samples disturb each other: four are not what two and two are.
 bool mixes(torch::jit::Module& module, const ProbeInputs& samples);
 
-// Of sequences, in evaluation: throws ScriptFault where forward fails on shorter ones, or where a causal task's outputs
-// depend on later tokens. Returns whether a sequence's outputs are the same with padding behind it.
+// Of a causal task's sequences, in evaluation: throws ScriptFault where outputs depend on later tokens.
+void check_causality(torch::jit::Module& module, const ProbeInputs& longest);
+
+// Of sequences, in evaluation: throws ScriptFault where forward fails on shorter ones, down to the shortest. Returns
+// whether a sequence's outputs are the same with padding behind it.
 bool bears_padding(torch::jit::Module& module, const ScriptDemand& demand, const ProbeInputs& longest);
 
 // Why there is no gradient or no product of the Hessian and a vector, of a module in evaluation whose numbers are
