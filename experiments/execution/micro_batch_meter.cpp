@@ -4,13 +4,15 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <stop_token>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -71,30 +73,34 @@ int cores_of_this_process() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
+// More than caches hold: what was used so many bytes ago is in none.
+constexpr std::size_t beyond_caches = std::size_t{1} << 28;
+
 // Computes gradients as a worker does, which has those of a step in memory until its end: the next ones find no memory
-// that is still in a cache.
+// that is still in a cache. Of large ones few suffice for that, and no more are kept; one is there in any run.
 class GradientsOfSteps {
  public:
   GradientsOfSteps(const Objective& objective, std::uint64_t seed, int micro_batches)
-      : objective_(objective),
-        parameters_(objective.initial_parameters(seed)),
-        buffers_(objective.initial_buffers()),
-        of_step_(static_cast<std::size_t>(micro_batches)) {}
+      : objective_(objective), parameters_(objective.initial_parameters(seed)), buffers_(objective.initial_buffers()) {
+    const std::size_t bytes = std::max<std::size_t>(objective.parameters() * sizeof(float), 1);
+    const std::size_t enough = 1 + (beyond_caches - 1) / bytes;
+    kept_.resize(std::min(static_cast<std::size_t>(micro_batches), enough));
+  }
+
+  // Releases the oldest. To be called before each compute, where it is not timed: runs release them between steps.
+  void make_room() { kept_[next_] = {}; }
 
   void compute(const MicroBatch& micro_batch) {
-    if (next_ == of_step_.size()) {
-      for (PartialGradient& gradient : of_step_) gradient = {};
-      next_ = 0;
-    }
-    of_step_[next_++] = objective_.gradient(parameters_.data(), buffers_.empty() ? nullptr : buffers_.data(),
-                                            std::span(&micro_batch, 1));
+    kept_[next_] = objective_.gradient(parameters_.data(), buffers_.empty() ? nullptr : buffers_.data(),
+                                       std::span(&micro_batch, 1));
+    next_ = (next_ + 1) % kept_.size();
   }
 
  private:
   const Objective& objective_;
   std::vector<float> parameters_;
   std::vector<float> buffers_;
-  std::vector<PartialGradient> of_step_;
+  std::vector<PartialGradient> kept_;  // a ring
   std::size_t next_ = 0;
 };
 
@@ -105,6 +111,7 @@ std::function<void()> neighbour_of(const MicroBatchWork& work) {
     const auto objective = work.load();
     const auto gradients = std::make_shared<GradientsOfSteps>(*objective, work.seed, work.micro_batches);
     return [objective, gradients, step = std::int64_t{0}]() mutable {
+      gradients->make_room();
       gradients->compute({.worker = Rank{0}, .step = step++, .index = 0});
     };
   } catch (const Interrupted&) {
@@ -127,29 +134,32 @@ namespace {
 // memory, caches and power. They come to the micro-batches at different times.
 class Neighbours {
  public:
+  // Throws std::runtime_error where a thread cannot be started; those before it end.
   Neighbours(int count, const Objective& objective, const MicroBatchWork& work,
              const std::vector<MicroBatch>& micro_batches) {
-    for (int i = 1; i <= count; ++i)
-      threads_.emplace_back(
-          [this, &objective, &work, &micro_batches,
-           first = micro_batches.size() * static_cast<std::size_t>(i) / static_cast<std::size_t>(count + 1)] {
-            try {
-              GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
-              for (std::size_t j = first; !is_over_; ++j) gradients.compute(micro_batches[j % micro_batches.size()]);
-            } catch (const std::exception&) {  // an interruption, of which the thread that measures learns too
-            }
-          });
+    for (int i = 1; i <= count; ++i) {
+      const auto first = micro_batches.size() * static_cast<std::size_t>(i) / static_cast<std::size_t>(count + 1);
+      const auto compute = [&objective, &work, &micro_batches, first](const std::stop_token& is_over) {
+        try {
+          GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
+          for (std::size_t j = first; !is_over.stop_requested(); ++j) {
+            gradients.make_room();
+            gradients.compute(micro_batches[j % micro_batches.size()]);
+          }
+        } catch (const std::exception&) {  // an interruption, of which the thread that measures learns too
+        }
+      };
+      try {
+        threads_.emplace_back(compute);
+      } catch (const std::system_error& problem) {
+        throw std::runtime_error(fmt::format("of {} threads that compute beside the one that is timed only {} start: {}",
+                                             count, i - 1, problem.code().message()));
+      }
+    }
   }
-  ~Neighbours() {
-    is_over_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
-  Neighbours(const Neighbours&) = delete;
-  Neighbours& operator=(const Neighbours&) = delete;
 
  private:
-  std::atomic<bool> is_over_ = false;
-  std::vector<std::thread> threads_;
+  std::vector<std::jthread> threads_;  // each is told to end, and waited for
 };
 
 }  // namespace
@@ -158,7 +168,8 @@ double wall_clock_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once) {
+double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once,
+                             const std::function<double()>& now_s) {
   constexpr int warm_up = 10, most = 60, fewest = 5;
   constexpr double enough_s = 5;
   std::vector<MicroBatch> micro_batches;
@@ -166,12 +177,13 @@ double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& w
   GradientsOfSteps gradients(objective, work.seed, work.micro_batches);
   const Neighbours neighbours(at_once - 1, objective, work, micro_batches);
   std::vector<double> times;
-  const double begin_s = wall_clock_s();
+  const double begin_s = now_s();
   for (int i = 0; i < warm_up + most; ++i) {
-    if (i >= warm_up + fewest && wall_clock_s() - begin_s > enough_s) break;
-    const double start_s = wall_clock_s();
+    if (i >= warm_up + fewest && now_s() - begin_s > enough_s) break;
+    gradients.make_room();
+    const double start_s = now_s();
     gradients.compute(micro_batches[static_cast<std::size_t>(i)]);
-    times.push_back(wall_clock_s() - start_s);
+    times.push_back(now_s() - start_s);
   }
   times.erase(times.begin(), times.begin() + warm_up);
   const auto middle = times.begin() + std::ssize(times) / 2;
@@ -234,6 +246,7 @@ LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& w
     if (round >= warm_up + fewest && now_s() - begin_s > enough_s) break;
     for (TimedMicroBatch& one : timed) {
       throw_if_interrupted();
+      gradients.make_room();
       const double start_s = now_s();
       gradients.compute(one.micro_batch);
       if (round >= warm_up) one.times_s.push_back(now_s() - start_s);

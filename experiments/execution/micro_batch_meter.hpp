@@ -41,14 +41,15 @@ class MicroBatchMeter {
 double wall_clock_s();
 
 // The median over some dozens of gradients on this thread, after a warm-up. Under ten seconds where a micro-batch
-// takes less than one. `at_once`: as many threads compute gradients meanwhile, this one among them. Each holds as many
-// gradients as a step has, as a worker does.
-double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once = 1);
+// takes less than one. `at_once`: as many threads compute gradients meanwhile, this one among them; throws
+// std::runtime_error where they cannot be started. Each holds as many gradients as a step has, as a worker does, but no
+// more than 256 MiB of them beyond one. Releasing them is not timed. `now_s`: the clock, in seconds since anything.
+double measure_micro_batch_s(const Objective& objective, const MicroBatchWork& work, int at_once = 1,
+                             const std::function<double()>& now_s = wall_clock_s);
 
 // The same for micro-batches of sequences: of 24 whose numbers of tokens go from the smallest to the largest among some
 // hundreds, each is timed several times in turn with the others, and the medians are fitted. They are of the epoch
 // `calibration_epoch`, which no run comes to.
-// `now_s`: the clock, in seconds since anything.
 LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& work, int at_once = 1,
                              const std::function<double()>& now_s = wall_clock_s);
 inline constexpr std::int64_t calibration_epoch = 1'000'000;
