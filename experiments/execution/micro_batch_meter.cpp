@@ -152,8 +152,9 @@ class Neighbours {
       try {
         threads_.emplace_back(compute);
       } catch (const std::system_error& problem) {
-        throw std::runtime_error(fmt::format("of {} threads that compute beside the one that is timed only {} start: {}",
-                                             count, i - 1, problem.code().message()));
+        throw std::runtime_error(
+            fmt::format("of {} threads that compute beside the one that is timed only {} start: {}", count, i - 1,
+                        problem.code().message()));
       }
     }
   }
@@ -257,7 +258,9 @@ LengthFit measure_by_lengths(const Objective& objective, const MicroBatchWork& w
     one.lengths.seconds = median(std::move(one.times_s));
     points.push_back(one.lengths);
   }
-  return fit_lengths(points, work.pads);
+  return fit_lengths(points, !work.pads             ? Computed::own
+                             : work.asks_for_tokens ? Computed::padded_and_asked
+                                                    : Computed::padded);
 }
 
 namespace {

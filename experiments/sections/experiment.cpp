@@ -223,7 +223,8 @@ MicroBatchWork work_of(const Reading& all) {
           .workers = reading.definition.cluster.plan.workers,
           .micro_batches = reading.definition.cluster.plan.micro_batches,
           .lengths = objective.lengths,
-          .pads = objective.pads};
+          .pads = objective.pads,
+          .asks_for_tokens = objective.asks_for_tokens};
 }
 
 void write_measured(TomlNode& root, const MeasuredMicroBatch& measured) {

@@ -33,7 +33,8 @@ struct MicroBatchWork {
   int workers = 1;                                // that compute at once, as far as the machine has cores
   int micro_batches = 1;                          // M: a step's gradients are in memory together
   std::shared_ptr<const BatchLengths> lengths{};  // where it holds sequences: the time is then a line over them
-  bool pads = false;  // see ContentCost; what is loaded then takes what padded computing does
+  bool pads = false;             // see ContentCost; what is loaded then takes what padded computing does
+  bool asks_for_tokens = false;  // but of sequences' own tokens alone, which then have a cost though they are padded
 };
 
 // What it takes.

@@ -97,6 +97,17 @@ TEST(LengthMeter, FindsNoCostOfOwnTokensWhereAllArePadded) {
   EXPECT_GT(fit.cost.per_padded_token_s, 0);
 }
 
+// A language model's last layer is of what is asked for, which no padding is.
+TEST(LengthMeter, FindsTheCostOfOwnTokensWherePaddingIsAskedForNothing) {
+  const ContentCost cost{.base_s = 1e-3, .per_token_s = 2e-5, .per_padded_token_s = 1e-5};
+  Meter meter(std::make_shared<DrawnLengths>(), [&](const auto& lengths, int) { return seconds_of(cost, lengths); });
+  meter.work.pads = true;
+  meter.work.asks_for_tokens = true;
+  const LengthFit fit = meter.fit();
+  EXPECT_NEAR(fit.cost.per_token_s, cost.per_token_s, 1e-11);
+  EXPECT_NEAR(fit.cost.per_padded_token_s, cost.per_padded_token_s, 1e-11);
+}
+
 // Visits that are disturbed now and then, and the first ones, in which libraries set themselves up.
 TEST(LengthMeter, IsNotMisledByRareDisturbancesNorByTheFirstGradients) {
   const ContentCost cost{.base_s = 2e-3, .per_token_s = 3e-5};

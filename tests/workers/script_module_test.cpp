@@ -202,7 +202,8 @@ TEST_F(ScriptModules, AreFusedOnlyWhereSamplesDoNotMix) {
 // A last layer that starts at zero gives the same whatever it is given.
 TEST_F(ScriptModules, SamplesThatMixBeforeALayerOfZerosAreNotFused) {
   const ScriptTensor zeros{.name = "weight", .shape = {4, 3}, .values = std::vector<float>(12)};
-  save_script(file(), {zeros}, "if self.training:\n    x = x - torch.mean(x, [0], True)\nreturn torch.linear(x, self.weight)");
+  save_script(file(), {zeros},
+              "if self.training:\n    x = x - torch.mean(x, [0], True)\nreturn torch.linear(x, self.weight)");
   EXPECT_FALSE(load().fuses());
   save_script(file(), {zeros}, "return torch.linear(x, self.weight)");
   EXPECT_TRUE(load().fuses());

@@ -265,7 +265,8 @@ TEST_F(ScriptsOfTexts, AModuleThatFailsOnTheShortestSequenceIsAFault) {
     EXPECT_EQ(fault_with(padding, 4, needs_four), "");
   }
   const std::string of_all_places = "return torch.embedding(self.weight, x).reshape(-1, 48)[:, :4]";
-  EXPECT_THAT(fault_with(-1, 3, of_all_places), HasSubstr("returns shape [1, 4] for inputs of shape [4, 3]; must return (4, 4)"));
+  EXPECT_THAT(fault_with(-1, 3, of_all_places),
+              HasSubstr("returns shape [1, 4] for inputs of shape [4, 3]; must return (4, 4)"));
   EXPECT_EQ(fault_with(-1, longest, of_all_places), "") << "all sequences are as long";
   save_script(file(), bag, needs_four);
   EXPECT_THAT(fault(texts->size(), {.task = {.longest = 2}}), HasSubstr("too short"));

@@ -21,8 +21,9 @@ BatchingOptions read_batching(Settings& training) {
     options.token_budget = training.integer(
         {name, "Most tokens of a packed micro-batch; a longer sequence stands alone.", "tokens"}, 1, most);
   else
-    training.optional_integer({name, "Of batching = \"packed\" alone; no effect here, allowed so that batching can be swept.", "tokens"},
-                              1, most);
+    training.optional_integer(
+        {name, "Of batching = \"packed\" alone; no effect here, allowed so that batching can be swept.", "tokens"}, 1,
+        most);
   return options;
 }
 

@@ -70,16 +70,27 @@ void Sampler::sample_numbers(const MicroBatch& micro_batch, std::span<std::uint3
   }
 }
 
-void Sampler::append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const {
-  const std::size_t before = out.size();
+void Sampler::append_own(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const {
   if (options_.is_formed()) {
     Order holder;
     const auto samples = formed(micro_batch, holder);
     out.insert(out.end(), samples.begin(), samples.end());
   } else {
+    const std::size_t before = out.size();
     out.resize(before + static_cast<std::size_t>(options_.micro_batch_size));
     sample_numbers(micro_batch, std::span(out).subspan(before));
   }
+}
+
+void Sampler::append_lengths(const MicroBatch& micro_batch, std::vector<std::int32_t>& out) const {
+  std::vector<std::uint32_t> samples;
+  append_own(micro_batch, samples);
+  for (const std::uint32_t sample : samples) out.push_back((*options_.lengths)[sample]);
+}
+
+void Sampler::append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const {
+  const std::size_t before = out.size();
+  append_own(micro_batch, out);
   if (!options_.repeats_longest) return;
   const auto own = std::span(out).subspan(before);
   const std::uint32_t longest =

@@ -41,8 +41,8 @@ struct SamplerOptions {
   Batching batching = Batching::count;               // packed and bucketed ones need lengths, and have no shards
   std::int64_t token_budget = 0;                     // of a packed micro-batch
   std::shared_ptr<const std::vector<std::int32_t>> lengths{};  // (n,)
-  // Every micro-batch is its longest sequence, as often as it has samples: what computing it padded takes. For timing
-  // alone; needs lengths.
+  // Every micro-batch is its longest sequence, as often as it has samples: what computing it padded takes. Of each no
+  // more is asked than of the sample in whose place it stands. For timing alone; needs lengths.
   bool repeats_longest = false;
 
   bool is_formed() const { return batching == Batching::packed || batching == Batching::bucketed; }
@@ -71,6 +71,8 @@ class Sampler {
   void sample_numbers(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
   // Appends those of a micro-batch of any kind; packed ones have different numbers.
   void append_samples(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const;
+  // Appends the lengths of its samples, where they are known: of each one's own, also with repeats_longest.
+  void append_lengths(const MicroBatch& micro_batch, std::vector<std::int32_t>& out) const;
 
   // B; of packed micro-batches the mean over the first epoch, rounded.
   std::int64_t samples_per_micro_batch() const { return samples_per_micro_batch_; }
@@ -87,6 +89,7 @@ class Sampler {
     Order order;
   };
   void check() const;
+  void append_own(const MicroBatch& micro_batch, std::vector<std::uint32_t>& out) const;
   std::int64_t micro_batches_of_pass(Rank worker) const;
   void take_of_epoch(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;
   void take_of_own(const MicroBatch& micro_batch, std::span<std::uint32_t> out) const;

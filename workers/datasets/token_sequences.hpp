@@ -19,7 +19,7 @@ class TokenSequences {
   std::int64_t count() const { return std::ssize(labels_); }
   std::int64_t longest() const { return longest_; }
   std::int64_t shortest() const { return shortest_; }  // 0: there are none
-  std::int32_t largest() const { return largest_; }  // token
+  std::int32_t largest() const { return largest_; }    // token
   std::span<const std::int32_t> tokens(std::uint32_t sequence) const;
   std::int64_t label(std::uint32_t sequence) const { return labels_[sequence]; }
 

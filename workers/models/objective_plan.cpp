@@ -165,6 +165,7 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
   plan.buffers = static_cast<std::int64_t>(built.buffer_floats());
   for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
   plan.why_no_derivative = built.why_no_derivative();
+  plan.asks_for_tokens = built.task().kind != TextTask::Kind::classification;
   const auto loading = [network = built, data, how, chunk = model.chunk_samples](bool repeats_longest) {
     auto dataset = load(data, how.validation);
     SamplerOptions sampling = sampling_of(*dataset, how);

@@ -44,9 +44,10 @@ struct ObjectivePlan {
   std::int64_t validation_samples = 0;
   std::function<std::shared_ptr<const SampleKinds>()> load_kinds{};  // as `load`; empty: no data set
   std::shared_ptr<const BatchLengths> lengths{};  // of micro-batches, where they are needed; null after a fault
-  // Virtual and emulated times are those of a micro-batch whose sequences are padded to its longest; what is computed of
-  // it has no padding, and is the same.
+  // Virtual and emulated times are those of a micro-batch whose sequences are padded to its longest; what is computed
+  // of it has no padding, and is the same.
   bool pads = false;
+  bool asks_for_tokens = false;  // a language model's task: more is asked of a longer sequence
 };
 
 // Reads training.model, training.dataset, training.micro_batch_size and how sequences make micro-batches, and all

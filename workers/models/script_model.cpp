@@ -95,17 +95,17 @@ Model read_torchscript(Settings& table) {
   options.task.masking = read_masking(table, loss == Loss::masked, "the loss \"masked\"");
   const auto chunk_samples = table.integer(
       {"chunk_samples", "Samples that one core evaluates together, where it may.", "samples"}, 1, 1 << 20, 32);
-  return {.inputs = Model::Inputs::either,
-          .misfit = [loss, longest = options.task.longest](
-                        const DatasetSize& data) { return misfit(data, loss, longest); },
-          .network =
-              [table, options, file](const DatasetSize& data) mutable {
-                if (file.empty()) throw ModelFault("file", "must be given: the file that torch.jit.script has saved");
-                return load_network(table, data, options);
-              },
-          .learns_targets = options.squared_error,
-          .longest = options.task.longest,
-          .chunk_samples = chunk_samples};
+  return {
+      .inputs = Model::Inputs::either,
+      .misfit = [loss, longest = options.task.longest](const DatasetSize& data) { return misfit(data, loss, longest); },
+      .network =
+          [table, options, file](const DatasetSize& data) mutable {
+            if (file.empty()) throw ModelFault("file", "must be given: the file that torch.jit.script has saved");
+            return load_network(table, data, options);
+          },
+      .learns_targets = options.squared_error,
+      .longest = options.task.longest,
+      .chunk_samples = chunk_samples};
 }
 
 }  // namespace syncopate

@@ -284,10 +284,10 @@ void ScriptModule::probe(const ScriptDemand& demand) {
   move_parameters(tensors_->parameters_of(parts_of(moved)));
   if (!gives_numbers(moved, samples)) moved = trial.deepcopy();
   if (mixes(moved, samples))
-    throw ScriptFault(
-        demand.shape.has_tokens()
-            ? "its outputs for a sequence depend on those that stand beside it; they must not"
-            : "its outputs for a sample depend in evaluation on those that stand beside it; they may in training alone");
+    throw ScriptFault(demand.shape.has_tokens()
+                          ? "its outputs for a sequence depend on those that stand beside it; they must not"
+                          : "its outputs for a sample depend in evaluation on those that stand beside it; they may in "
+                            "training alone");
   if (demand.shape.has_tokens()) {
     if (demand.task.kind == TextTask::Kind::causal_lm) check_causality(moved, samples);
     tensors_->bears_padding = syncopate::bears_padding(moved, demand, samples);
@@ -339,10 +339,10 @@ Network script_network(const std::filesystem::path& file, const std::string& has
                       .shortest = data.shortest};
   demand.task.padding = data.marks.padding;
   if (demand.asks_for_tokens()) demand.outputs = data.shape.vocabulary;
-  const std::string what = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {}", hash, data.shape.channels, data.shape.height, data.shape.width,
-      data.shape.vocabulary, demand.outputs, demand.squared_error, static_cast<int>(demand.task.kind),
-      demand.task.longest, demand.task.padding, demand.shortest);
+  const std::string what =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", hash, data.shape.channels, data.shape.height, data.shape.width,
+                  data.shape.vocabulary, demand.outputs, demand.squared_error, static_cast<int>(demand.task.kind),
+                  demand.task.longest, demand.task.padding, demand.shortest);
   if (!last.module || last.what != what) {
     const auto module = std::make_shared<ScriptModule>(file);
     module->probe(demand);

@@ -55,12 +55,17 @@ std::vector<float> TextObjective::initial_parameters(std::uint64_t seed) const {
 std::vector<AskedText> TextObjective::texts_of(std::span<const MicroBatch> micro_batches) const {
   std::vector<AskedText> texts;
   std::vector<std::uint32_t> numbers;
+  std::vector<std::int32_t> lengths;
   for (std::size_t m = 0; m < micro_batches.size(); ++m) {
     numbers.clear();
     sampler_.append_samples(micro_batches[m], numbers);
-    for (const std::uint32_t number : numbers)
-      texts.push_back(
-          {.sample = number, .epoch = sampler_.epoch(micro_batches[m]), .micro_batch = static_cast<std::int64_t>(m)});
+    lengths.clear();
+    if (sampler_.options().repeats_longest) sampler_.append_lengths(micro_batches[m], lengths);
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      texts.push_back({.sample = numbers[i],
+                       .epoch = sampler_.epoch(micro_batches[m]),
+                       .micro_batch = static_cast<std::int64_t>(m),
+                       .asked = lengths.empty() ? 0 : lengths[i]});
   }
   return texts;
 }

@@ -22,8 +22,10 @@ std::span<const std::int32_t> cut(std::span<const std::int32_t> tokens, std::int
   return longest > 0 ? tokens.first(std::min(tokens.size(), static_cast<std::size_t>(longest))) : tokens;
 }
 
+// `text.asked` may be fewer than it has: what stands behind is shown, as padding would be, and not asked for.
 ShownText show(const Dataset& dataset, Split split, const AskedText& text, const TextTask& task, std::uint64_t seed) {
   const auto tokens = cut(dataset.tokens(split, text.sample), task.longest);
+  const auto own = cut(tokens, text.asked);
   ShownText shown{.tokens = tokens, .masked = {}, .places = {}, .answers = {}};
   switch (task.kind) {
     case Kind::classification:
@@ -31,8 +33,9 @@ ShownText show(const Dataset& dataset, Split split, const AskedText& text, const
       dataset.gather(split, {&text.sample, 1}, nullptr, shown.answers.data());
       break;
     case Kind::masked_lm:
-      shown.masked = mask(tokens, dataset.size(), task.masking,
-                          masking_stream(seed, split, text.sample, text.epoch, task.masking));
+      shown.masked =
+          mask(own, dataset.size(), task.masking, masking_stream(seed, split, text.sample, text.epoch, task.masking));
+      shown.masked.tokens.insert(shown.masked.tokens.end(), tokens.begin() + std::ssize(own), tokens.end());
       shown.tokens = shown.masked.tokens;
       for (const std::int32_t place : shown.masked.places) {
         shown.places.push_back(place);
@@ -41,7 +44,7 @@ ShownText show(const Dataset& dataset, Split split, const AskedText& text, const
       break;
     case Kind::causal_lm:  // the last token is only an answer, where there are others
       if (tokens.size() > 1) shown.tokens = tokens.first(tokens.size() - 1);
-      for (std::size_t place = 1; place < tokens.size(); ++place) {
+      for (std::size_t place = 1; place < own.size(); ++place) {
         shown.places.push_back(static_cast<std::int64_t>(place) - 1);
         shown.answers.push_back(tokens[place]);
       }

@@ -18,6 +18,7 @@ struct AskedText {
   std::uint32_t sample = 0;
   std::int64_t epoch = 0;
   std::int64_t micro_batch = 0;  // whose loss is the mean over all that its texts are asked for
+  std::int32_t asked = 0;        // tokens from its first on that it may be asked for; 0: all
 };
 
 struct TextQuestions {

@@ -54,14 +54,17 @@ double squared_residuals(const Row& costs, std::span<const TimedLengths> timed) 
 
 // Of all choices of columns with costs that are not negative, the one that leaves least; of equal ones the shortest, so
 // that lengths which are all alike have no cost. Equal: but for the rounding of the solutions.
-Row best_costs(std::span<const TimedLengths> timed, bool pads) {
-  const std::vector<std::vector<std::size_t>> choices = {{0},    {1},    {2},    {3},       {0, 1},   {0, 2},
-                                                         {0, 3}, {1, 3}, {2, 3}, {0, 1, 3}, {0, 2, 3}};
+Row best_costs(std::span<const TimedLengths> timed, Computed computed) {
+  const std::vector<std::vector<std::size_t>> choices = {{0},       {1},       {2},       {3},       {0, 1},
+                                                         {0, 2},    {0, 3},    {1, 2},    {1, 3},    {2, 3},
+                                                         {0, 1, 2}, {0, 1, 3}, {0, 2, 3}, {1, 2, 3}, {0, 1, 2, 3}};
   std::optional<Row> best;
   double least = 0, total = 0;
   for (const TimedLengths& one : timed) total += one.seconds * one.seconds;
   for (const auto& columns : choices) {
-    if (pads && std::ranges::find(columns, std::size_t{1}) != columns.end()) continue;
+    const auto has = [&](std::size_t column) { return std::ranges::find(columns, column) != columns.end(); };
+    if (computed == Computed::own && has(1) && has(2)) continue;
+    if (computed == Computed::padded && has(1)) continue;
     const auto costs = solve(timed, columns);
     if (!costs || std::ranges::any_of(*costs, [](double cost) { return cost < 0; })) continue;
     const double left = squared_residuals(*costs, timed);
@@ -75,8 +78,8 @@ Row best_costs(std::span<const TimedLengths> timed, bool pads) {
 
 }  // namespace
 
-LengthFit fit_lengths(std::span<const TimedLengths> timed, bool pads) {
-  const Row costs = best_costs(timed, pads);
+LengthFit fit_lengths(std::span<const TimedLengths> timed, Computed computed) {
+  const Row costs = best_costs(timed, computed);
   LengthFit fit{.cost = {.base_s = costs[0],
                          .per_token_s = costs[1],
                          .per_padded_token_s = costs[2],

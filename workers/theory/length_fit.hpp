@@ -17,8 +17,7 @@ struct TimedLengths {
 };
 
 struct LengthFit {
-  // Each at least 0; by tokens or by padded tokens, not by both. Where micro-batches are computed padded, by padded
-  // ones, of which the others are no part.
+  // Each at least 0.
   ContentCost cost;
   double r_squared = 1;           // share of the times' variance that the line explains; 1 where they have none
   double largest_residual_s = 0;  // |time - line|
@@ -26,8 +25,15 @@ struct LengthFit {
   int points = 0;
 };
 
+// How micro-batches were computed, and so what can cost time.
+enum class Computed {
+  own,              // by tokens or by padded tokens, not by both
+  padded,           // by padded tokens, of which the others are no part
+  padded_and_asked  // by both: what is asked for is their own
+};
+
 // Of one or more micro-batches. A cost that would come out negative is left out, and the others are fitted anew; so is
-// one that the lengths do not tell from the others. `pads`: they were computed padded.
-LengthFit fit_lengths(std::span<const TimedLengths> timed, bool pads = false);
+// one that the lengths do not tell from the others.
+LengthFit fit_lengths(std::span<const TimedLengths> timed, Computed computed = Computed::own);
 
 }  // namespace syncopate

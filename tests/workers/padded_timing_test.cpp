@@ -1,0 +1,84 @@
+// What is computed to time a padded micro-batch: its longest text so many times, and of each the questions of the text
+// in whose place it stands. Padding is asked for nothing.
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tests/workers/random_texts.hpp"
+#include "workers/datasets/sampled_lengths.hpp"
+#include "workers/models/text_objective.hpp"
+#include "workers/models/text_questions.hpp"
+#include "workers/models/text_transformer.hpp"
+
+namespace syncopate {
+namespace {
+
+using Kind = TextTask::Kind;
+
+constexpr std::int64_t vocabulary = 23, classes = 4, longest = 12;
+const std::shared_ptr<const Dataset> texts = random_texts(vocabulary, classes, 3, longest, 200, 50);
+
+std::vector<std::int64_t> elements(const at::Tensor& tensor) {
+  const at::Tensor whole = tensor.contiguous();
+  return {whole.data_ptr<std::int64_t>(), whole.data_ptr<std::int64_t>() + whole.numel()};
+}
+
+TEST(PaddedTiming, AsksForTheNextTokensOfEachTextsOwnLength) {
+  const Network network =
+      text_transformer_network(texts->size().shape, classes,
+                               {.task = {.kind = Kind::causal_lm}, .width = 4, .depth = 1, .heads = 2, .mlp_width = 3});
+  SamplerOptions sampling{.samples = 200, .workers = 2, .micro_batches = 3, .micro_batch_size = 5, .seed = 9};
+  sampling.lengths = std::make_shared<const std::vector<std::int32_t>>(training_lengths(*texts));
+  const Sampler own(sampling);
+  sampling.repeats_longest = true;
+  const TextObjective timed(network, texts, sampling, 32);
+  const auto theta = timed.initial_parameters(1);
+  for (const MicroBatch& one : {MicroBatch{Rank{0}, 0, 0}, {Rank{1}, 3, 2}}) {
+    std::vector<std::uint32_t> samples;
+    own.append_samples(one, samples);
+    const auto length = [&](std::uint32_t sample) { return texts->tokens(Split::train, sample).size(); };
+    const auto whole = texts->tokens(Split::train, std::ranges::max(samples, {}, length));
+    // A text that is cut short is asked for as much of it, and what stands behind a token does not change what it
+    // gives.
+    TokenSequences cut;
+    double questions = 0;
+    for (const std::uint32_t sample : samples) {
+      cut.add(whole.first(length(sample)), 0);
+      questions += static_cast<double>(length(sample)) - 1;
+    }
+    ASSERT_LT(questions, 5 * (static_cast<double>(whole.size()) - 1));
+    DatasetSize size = texts->size();
+    size.train = size.test = cut.count();
+    const TextObjective beside(network, make_token_dataset(size, cut, cut),
+                               {.samples = 5, .workers = 1, .micro_batches = 1, .micro_batch_size = 5}, 32);
+    const auto expected = beside.evaluate(theta.data(), nullptr, Split::test, 0, 5);
+    EXPECT_EQ(static_cast<double>(expected.samples), questions);
+    EXPECT_NEAR(timed.gradient(theta.data(), nullptr, {&one, 1}).loss_sum, expected.loss / questions, 1e-5);
+  }
+}
+
+TEST(PaddedTiming, HidesNoPadding) {
+  const TextTask task{.kind = Kind::masked_lm, .masking = {.share = 0.4}};
+  for (std::uint32_t sample = 0; sample < 200; ++sample) {
+    const auto tokens = texts->tokens(Split::train, sample);
+    for (std::int32_t own = 2; own <= std::ssize(tokens); ++own) {
+      const TextQuestions questions = ask(*texts, Split::train, {{.sample = sample, .asked = own}}, task, 3);
+      const auto shown = elements(questions.texts.tokens), asked = elements(questions.texts.asked);
+      ASSERT_EQ(shown.size(), tokens.size());
+      EXPECT_TRUE(std::equal(shown.begin() + own, shown.end(), tokens.begin() + own));
+      EXPECT_THAT(asked, testing::Each(testing::Lt(own)));
+      // Of `own` tokens the first is never hidden, nor is the last of the whole text.
+      const auto hideable = own == std::ssize(tokens) ? own - 2 : own - 1;
+      const auto wanted = std::max<std::int64_t>(1, std::llround(0.4 * own));
+      EXPECT_EQ(std::ssize(asked), std::min<std::int64_t>(wanted, hideable));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace syncopate
