@@ -124,6 +124,25 @@ class KeyWalk : public testing::Test {
     put("x_test.npy", 40, 4);
     put("y_test.npy", 40, 3);
   }
+  // Sequences of up to 6 tokens, behind which there is 0, and of each token a label; of every second one none.
+  void write_token_labels(const std::string& name) const {
+    std::filesystem::create_directories(folder_ / name);
+    const auto put = [&](const std::string& split, std::int64_t rows) {
+      std::vector<std::int64_t> tokens, labels;
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < 6; ++j) {
+          const bool is_token = j <= i % 6;
+          tokens.push_back(is_token ? 1 + (i + 3 * j) % 17 : 0);
+          labels.push_back(is_token && j % 2 == 0 ? (i * i + j) % 5 : -100);
+        }
+      for (const auto& [letter, values] : {std::pair{"x", &tokens}, {"y", &labels}}) {
+        const FileBytes bytes = npy_file("<i8", fmt::format("({}, 6)", rows), bytes_of(*values));
+        write(fmt::format("{}/{}_{}.npy", name, letter, split), {bytes.begin(), bytes.end()});
+      }
+    };
+    put("train", 240);
+    put("test", 40);
+  }
   // 300 lines with labels; and NumPy's arrays of tokens, 240 and 40 sequences of up to 6, behind which there is 0.
   void write_texts(const std::string& name, int stride) const {
     std::string text;

@@ -225,6 +225,9 @@ const std::vector<KeyCase> models_and_datasets = {
       "training.dataset='npy'", "datasets.npy={directory='$/texts',padding=0,mask=18}"},
      {"models.torchscript.masked_share=0.9", "models.torchscript.most_masked=1",
       "models.torchscript.masking='static'"}},
+    {{"training.model='torchscript'", "models.torchscript={file='$/decoder.pt',loss='masked'}",
+      "training.dataset='npy'", "datasets.npy={directory='$/labels',padding=0}"},
+     {"models.torchscript.initial='drawn'", "models.torchscript.longest=4"}},
     {{"training.model='torchscript'", "budget={steps=33}",
       "models.torchscript={file='$/decoder.pt',loss='masked',masking='static'}", "training.dataset='npy'",
       "datasets.npy={directory='$/texts',padding=0,mask=18}"},
@@ -281,6 +284,7 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   write_texts("texts", 3);
   write_texts("texts2", 7);
   write_numbers("numbers");
+  write_token_labels("labels");
   write_glosses("glosses", 7);
   write_glosses("glosses2", 11);
   setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);

@@ -129,6 +129,55 @@ TEST_F(NpyDataset, TokensThatAreNoneAreFaults) {
   EXPECT_THAT(fault_of({.padding = 0}), HasSubstr("row 2 is all padding, 0"));
 }
 
+// Three sequences with padding 0 behind them, and one whole one.
+TEST_F(NpyDataset, EachTokenMayHaveALabel) {
+  write("x_train.npy", npy_file("<i4", "(3, 4)", bytes_of<std::int32_t>({5, 6, 7, 0, 4, 4, 0, 0, 1, 2, 3, 4})));
+  write("y_train.npy",
+        npy_file("<i8", "(3, 4)", bytes_of<std::int64_t>({1, -100, 0, -100, -100, 2, -100, -100, -100, 0, -100, 1})));
+  write("x_test.npy", npy_file("<i4", "(1, 2)", bytes_of<std::int32_t>({9, 1})));
+  write("y_test.npy", npy_file("<i8", "(1, 2)", bytes_of<std::int64_t>({-100, 6})));
+  const NpyTokens tokens{.padding = 0};
+  const auto dataset = load_npy_dataset(directory_, tokens);
+  for (const DatasetSize& size : {dataset->size(), npy_dataset_size(directory_, tokens)}) {
+    EXPECT_EQ(size.train, 3);
+    EXPECT_EQ(size.classes, 0);
+    EXPECT_EQ(size.token_classes, 7) << "the largest label is in the test set";
+    EXPECT_EQ(size.shape, (SampleShape{.width = 4, .vocabulary = 10}));
+  }
+  EXPECT_THAT(dataset->tokens(Split::train, 1), ElementsAre(4, 4));
+  EXPECT_THAT(dataset->token_labels(Split::train, 0), ElementsAre(1, -100, 0));
+  EXPECT_THAT(dataset->token_labels(Split::train, 1), ElementsAre(-100, 2));
+  EXPECT_THAT(dataset->token_labels(Split::train, 2), ElementsAre(-100, 0, -100, 1));
+  EXPECT_THAT(dataset->token_labels(Split::test, 0), ElementsAre(-100, 6));
+  const auto divided = with_validation(dataset, {.samples = 1, .seed = 4});
+  for (const auto& [split, samples] : {std::pair{Split::train, 2u}, {Split::validation, 1u}, {Split::test, 1u}})
+    for (std::uint32_t sample = 0; sample < samples; ++sample)
+      EXPECT_EQ(divided->token_labels(split, sample).size(), divided->tokens(split, sample).size());
+  EXPECT_THAT(divided->token_labels(Split::test, 0), ElementsAre(-100, 6));
+}
+
+TEST_F(NpyDataset, LabelsOfTokensThatAreNoneAreFaults) {
+  write("x_train.npy", npy_file("<i8", "(2, 3)", bytes_of<std::int64_t>({5, 6, 7, 4, 4, 0})));
+  write("x_test.npy", npy_file("<i8", "(1, 2)", bytes_of<std::int64_t>({9, 1})));
+  write("y_test.npy", npy_file("<i8", "(1, 2)", bytes_of<std::int64_t>({-100, 6})));
+  const auto fault_of = [&](const std::string& shape, const std::vector<std::int64_t>& labels) {
+    write("y_train.npy", npy_file("<i8", shape, bytes_of(labels)));
+    return message_of<DataFault>([&] { npy_dataset_size(directory_, {.padding = 0}); });
+  };
+  EXPECT_THAT(fault_of("(2, 2)", {1, 1, 1, 1}),
+              AllOf(HasSubstr("y_train.npy"), HasSubstr("has shape (2, 2); a label of each token must be (2, 3)")));
+  EXPECT_THAT(fault_of("(2, 3)", {1, -1, 1, 1, 1, -100}),
+              AllOf(HasSubstr("y_train.npy"),
+                    HasSubstr("label (0, 1) = -1; must be in 0 .. 16777215, or -100 where nothing is asked for")));
+  EXPECT_THAT(fault_of("(2, 3)", {1, 1, 1, 1 << 24, 1, -100}), HasSubstr("label (1, 0) = 16777216; must be in 0"));
+  EXPECT_THAT(fault_of("(2, 3)", {1, 1, 1, 1, 1, 2}), HasSubstr("label (1, 2) = 2, of padding; must be -100"));
+  EXPECT_THAT(fault_of("(2, 3)", {1, 1, 1, -100, -100, -100}), HasSubstr("row 1 is all -100; must ask for a token"));
+  EXPECT_THAT(fault_of("(2,)", {1, 1}),
+              AllOf(HasSubstr("y_test.npy"), HasSubstr("has shape (1, 2)"), HasSubstr("the training set's are (2,)")));
+  write("y_train.npy", npy_file("|u1", "(2, 3)", {1, 1, 1, 1, 1, 1}));
+  EXPECT_THAT(fault(), HasSubstr("has elements of type '|u1'; labels of tokens must be int64 or int32"));
+}
+
 TEST_F(NpyDataset, TheDigestIsThatOfAllFourFiles) {
   std::vector<std::string> digests{npy_dataset_hash(directory_)};
   for (const char* file : {"x_train.npy", "y_train.npy", "x_test.npy", "y_test.npy"}) {

@@ -429,6 +429,43 @@ TEST_F(Registry, NumbersAsTargetsNeedALossThatIsOfThem) {
   EXPECT_THAT(report, HasSubstr("models.torchscript.loss = \"causal\"; needs texts"));
 }
 
+// Labels of tokens are for the loss "masked" of one's own module, and for nothing else.
+TEST_F(Registry, LabelsOfTokensNeedALossThatIsOfThem) {
+  const std::string file = (directory_ / "model.pt").string();
+  save_script(file, {{.name = "words", .shape = {5, 3}}, {.name = "output", .shape = {4, 3}}},
+              "return torch.linear(torch.embedding(self.words, x), self.output)");
+  for (const char* name : {"x_train.npy", "y_train.npy"})
+    write(name, npy_file("<i8", "(40, 3)", bytes_of(std::vector<std::int64_t>(120, 2))));
+  for (const char* name : {"x_test.npy", "y_test.npy"})
+    write(name, npy_file("<i8", "(2, 3)", bytes_of(std::vector<std::int64_t>{1, 2, 3, 3, 2, 1})));
+  const auto planned_with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"training.dataset=\"npy\"", "training.micro_batch_size=4",
+                             fmt::format("datasets.npy.directory=\"{}\"", directory_.string()),
+                             fmt::format("models.torchscript.file=\"{}\"", file)});
+    return plan(more);
+  };
+  const std::string script = "training.model=\"torchscript\"", masked = "models.torchscript.loss=\"masked\"";
+  const auto planned = planned_with({script, masked});
+  ASSERT_EQ(report, "");
+  EXPECT_TRUE(planned.has_accuracy);
+  EXPECT_TRUE(planned.load());
+  planned_with({script});
+  EXPECT_THAT(report, HasSubstr("needs one label of each sequence; \"masked\" is of labels of tokens"));
+  planned_with({script, "models.torchscript.loss=\"causal\""});
+  EXPECT_THAT(report, HasSubstr("loss = \"causal\"; asks for next tokens alone; \"masked\" is of labels of tokens"));
+  planned_with({script, masked, "models.torchscript.masked_share=0.2"});
+  EXPECT_THAT(report, HasSubstr("models.torchscript.masked_share = 0.2; must be left out: labels of tokens say"));
+  planned_with({"training.model=\"text-transformer\"", "models.text-transformer.task=\"causal-lm\""});
+  EXPECT_THAT(report, AllOf(HasSubstr("only torchscript with loss = \"masked\" learns those of tokens"),
+                            HasSubstr("up to 3 tokens long, with a label of each token")));
+  planned_with({"training.model=\"linear\""});
+  EXPECT_THAT(report, HasSubstr("labels"));
+  save_script(file, {{.name = "words", .shape = {5, 3}}, {.name = "output", .shape = {3, 3}}},
+              "return torch.linear(torch.embedding(self.words, x), self.output)");
+  planned_with({script, masked});
+  EXPECT_THAT(report, HasSubstr("returns shape [4, 3, 3] for inputs of shape [4, 3]; must return (4, 3, 4 or more)"));
+}
+
 TEST_F(Registry, TokensAreNotMixed) {
   write("a.txt", {'x', '\t', 'a', '\n', 'x', '\t', 'b', '\n', 'y', '\t', 'a', '\n', 'y', '\t', 'c', '\n'});
   plan({"training.model=\"linear\"", "training.dataset=\"text-lines\"", "training.micro_batch_size=1",

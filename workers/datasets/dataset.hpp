@@ -29,6 +29,9 @@ struct TokenMarks {
   std::int32_t padding = -1;  // stands behind a sequence's end where others are longer; -1: there is none
 };
 
+// Of a token that is asked for nothing: what torch.nn.CrossEntropyLoss ignores unless it is told otherwise.
+inline constexpr std::int32_t ignored_label = -100;
+
 struct PixelScale;
 struct Visits;
 
@@ -44,11 +47,12 @@ struct DatasetSize {
   std::int64_t test = 0;
   SampleShape shape;
   std::int64_t classes = 0;
-  std::int64_t targets = 0;      // numbers that each sample has instead of a class; 0: it has a class
-  TokenMarks marks{};            // of tokens
-  bool has_byte_images = false;  // rather than vectors, or images of numbers
-  std::int64_t validation = 0;   // no part of `train` (validation.hpp)
-  std::int64_t shortest = 0;     // tokens of the shortest sequence; 0: all may be as long as the longest
+  std::int64_t targets = 0;        // numbers that each sample has instead of a class; 0: it has a class
+  std::int64_t token_classes = 0;  // of the labels that each token has, instead of one for all; 0: there are none
+  TokenMarks marks{};              // of tokens
+  bool has_byte_images = false;    // rather than vectors, or images of numbers
+  std::int64_t validation = 0;     // no part of `train` (validation.hpp)
+  std::int64_t shortest = 0;       // tokens of the shortest sequence; 0: all may be as long as the longest
   std::int64_t samples(Split split) const {
     return split == Split::train ? train : split == Split::test ? test : validation;
   }
@@ -74,7 +78,11 @@ class Dataset {
   // set. None where samples are numbers.
   virtual std::span<const std::int32_t> tokens(Split /*split*/, std::uint32_t /*sample*/) const { return {}; }
 
-  // The same of training samples on their way to a gradient: they may be changed at random (augmentation.hpp).
+  // Where size().token_classes > 0, and the samples' labels are all 0: as many as tokens, in [0, token_classes) or
+  // ignored_label.
+  virtual std::span<const std::int32_t> token_labels(Split /*split*/, std::uint32_t /*sample*/) const { return {}; }
+
+  // What gather gives of training samples on their way to a gradient: they may be changed at random (augmentation.hpp).
   virtual void gather_training(const Visits& visits, float* inputs, std::int64_t* labels) const;
 
   // Where has_byte_images: a training image as it is stored, and what pixels are scaled by, (channels,).

@@ -13,6 +13,7 @@
 
 #include "workers/datasets/digest_cache.hpp"
 #include "workers/datasets/npy_targets.hpp"
+#include "workers/datasets/npy_token_labels.hpp"
 #include "workers/datasets/npy_tokens.hpp"
 #include "workers/datasets/pixel_scale.hpp"
 #include "workers/datasets/token_sequences.hpp"
@@ -105,11 +106,12 @@ std::vector<std::int64_t> labels_in(const path& file, const NpyArray& y) {
 struct SplitData {
   NpyArray x, y;
   SampleShape shape;
-  std::vector<std::int64_t> labels;  // with targets all 0
+  std::vector<std::int64_t> labels;  // with targets, or with labels of tokens, all 0
   std::int64_t targets = 0;
+  std::vector<std::int32_t> token_labels{};  // (n * length,)
 };
 
-SplitData read_split(const path& directory, Split split) {
+SplitData read_split(const path& directory, Split split, std::int32_t padding) {
   const SplitFiles files = files_of(directory, split);
   NpyArray x = array_in(files.x);
   const SampleShape shape = shape_of(files.x, x);
@@ -118,6 +120,9 @@ SplitData read_split(const path& directory, Split split) {
     if (holds_tokens(data.x))
       fail(files.y, "has elements of type '<f4'; must be uint8, int32 or int64: tokens have classes, not numbers");
     data.targets = targets_of(files.y, data.y);
+    data.labels.resize(static_cast<std::size_t>(data.y.shape()[0]));
+  } else if (holds_tokens(data.x) && data.y.shape().size() == 2) {
+    data.token_labels = token_labels_in(files.y, data.y, data.x, padding);
     data.labels.resize(static_cast<std::size_t>(data.y.shape()[0]));
   } else {
     data.labels = labels_in(files.y, data.y);
@@ -132,8 +137,9 @@ struct BothSplits {
   SplitData train, test;
 };
 
-BothSplits read_both(const path& directory) {
-  BothSplits splits{.train = read_split(directory, Split::train), .test = read_split(directory, Split::test)};
+BothSplits read_both(const path& directory, std::int32_t padding) {
+  BothSplits splits{.train = read_split(directory, Split::train, padding),
+                    .test = read_split(directory, Split::test, padding)};
   const path file = files_of(directory, Split::test).x;
   if (splits.test.shape != splits.train.shape && !(holds_tokens(splits.test.x) && holds_tokens(splits.train.x)))
     fail(file, fmt::format("has shape {}; the training set's is {}", text_of(splits.test.x.shape()),
@@ -141,7 +147,8 @@ BothSplits read_both(const path& directory) {
   if (splits.test.x.type() != splits.train.x.type())
     fail(file, fmt::format("has elements of type '{}'; the training set's are of '{}'", splits.test.x.type(),
                            splits.train.x.type()));
-  if (splits.test.targets != splits.train.targets)
+  if (splits.test.targets != splits.train.targets ||
+      splits.test.token_labels.empty() != splits.train.token_labels.empty())
     fail(files_of(directory, Split::test).y,
          fmt::format("has shape {} and elements of type '{}'; the training set's are {} and '{}'",
                      text_of(splits.test.y.shape()), splits.test.y.type(), text_of(splits.train.y.shape()),
@@ -211,7 +218,7 @@ struct BothTokens {
 
 BothTokens tokens_of(const path& directory, const BothSplits& splits, std::int32_t padding) {
   const auto read = [&](Split split, const SplitData& data) {
-    return read_rows(files_of(directory, split).x, data.x, data.labels, padding);
+    return read_rows(files_of(directory, split).x, data.x, {data.labels, data.token_labels}, padding);
   };
   return {.train = read(Split::train, splits.train), .test = read(Split::test, splits.test)};
 }
@@ -222,6 +229,12 @@ DatasetSize size_of(const BothSplits& splits, const BothTokens& tokens, const Np
   size.shape = {.width = std::max(tokens.train.longest(), tokens.test.longest()),
                 .vocabulary = std::int64_t{largest} + 1};
   size.shortest = std::min(tokens.train.shortest(), tokens.test.shortest());
+  if (!splits.train.token_labels.empty()) {
+    const std::int32_t last =
+        std::max(std::ranges::max(splits.train.token_labels), std::ranges::max(splits.test.token_labels));
+    size.token_classes = std::max<std::int64_t>(2, std::int64_t{last} + 1);
+    size.classes = 0;
+  }
   size.marks.mask = known.mask;
   size.marks.padding = known.padding;
   size.marks.never_masked.assign(known.never_masked.begin(), known.never_masked.end());
@@ -238,7 +251,7 @@ void check_keys(const path& directory, const NpyTokens& known) {
 }  // namespace
 
 DatasetSize npy_dataset_size(const path& directory, const NpyTokens& tokens) {
-  const BothSplits splits = read_both(directory);
+  const BothSplits splits = read_both(directory, tokens.padding);
   if (holds_tokens(splits.train.x)) return size_of(splits, tokens_of(directory, splits, tokens.padding), tokens);
   check_keys(directory, tokens);
   return size_of(splits);
@@ -254,7 +267,7 @@ std::string npy_dataset_hash(const path& directory) {
 }
 
 std::shared_ptr<const Dataset> load_npy_dataset(const path& directory, const NpyTokens& tokens) {
-  BothSplits splits = read_both(directory);
+  BothSplits splits = read_both(directory, tokens.padding);
   if (!holds_tokens(splits.train.x)) return std::make_shared<NpyDataset>(std::move(splits));
   BothTokens both = tokens_of(directory, splits, tokens.padding);
   const DatasetSize size = size_of(splits, both, tokens);

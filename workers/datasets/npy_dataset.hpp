@@ -5,7 +5,8 @@
 // which is normalised to mean 0 and deviation 1, channel by channel, over the training set. Or (n, length), int32 or
 // int64: tokens from 0, a sequence a row, of which padding at the end is no part. y: (n,), uint8, int32 or int64;
 // classes are numbered from 0, and there are as many as the largest label of both splits says; so with tokens. Or of
-// what is no tokens (n,) or (n, targets), float32: numbers, and no classes.
+// what is no tokens (n,) or (n, targets), float32: numbers, and no classes. Or of tokens (n, length), int32 or int64,
+// as x: a label of each token, and ignored_label where there is none.
 #pragma once
 
 #include <cstdint>

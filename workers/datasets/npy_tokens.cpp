@@ -18,12 +18,12 @@ namespace {
 }
 
 template <typename Element>
-TokenSequences rows_of(const std::filesystem::path& file, const NpyArray& x, const std::vector<std::int64_t>& labels,
+TokenSequences rows_of(const std::filesystem::path& file, const NpyArray& x, const RowLabels& labels,
                        std::int32_t padding) {
   TokenSequences sequences;
   const auto length = static_cast<std::size_t>(x.shape()[1]);
   std::vector<std::int32_t> tokens(length);
-  for (std::size_t row = 0; row < labels.size(); ++row) {
+  for (std::size_t row = 0; row < labels.of_rows.size(); ++row) {
     const std::span<const Element> elements(x.data<Element>() + row * length, length);
     const auto wrong = std::ranges::find_if(elements, [](Element e) { return e < 0 || e > largest_token; });
     if (wrong != elements.end())
@@ -32,7 +32,11 @@ TokenSequences rows_of(const std::filesystem::path& file, const NpyArray& x, con
     std::size_t count = length;
     while (count > 0 && tokens[count - 1] == padding) --count;
     if (count == 0) fail(file, fmt::format("row {} is all padding, {}; must have a token", row, padding));
-    sequences.add(std::span(tokens).first(count), labels[row]);
+    const auto own = std::span(tokens).first(count);
+    if (labels.of_tokens.empty())
+      sequences.add(own, labels.of_rows[row]);
+    else
+      sequences.add(own, std::span(labels.of_tokens).subspan(row * length, count));
   }
   return sequences;
 }
@@ -41,7 +45,7 @@ TokenSequences rows_of(const std::filesystem::path& file, const NpyArray& x, con
 
 bool holds_tokens(const NpyArray& x) { return x.type() == "<i4" || x.type() == "<i8"; }
 
-TokenSequences read_rows(const std::filesystem::path& file, const NpyArray& x, const std::vector<std::int64_t>& labels,
+TokenSequences read_rows(const std::filesystem::path& file, const NpyArray& x, const RowLabels& labels,
                          std::int32_t padding) {
   return x.type() == "<i4" ? rows_of<std::int32_t>(file, x, labels, padding)
                            : rows_of<std::int64_t>(file, x, labels, padding);

@@ -12,9 +12,15 @@ namespace syncopate {
 
 bool holds_tokens(const NpyArray& x);  // by its type, int32 or int64
 
-// Of x (n, length) and labels (n,); what is `padding` at a row's end is cut off. Throws DataFault, which names the
-// file, for rows of padding alone and for elements that are no tokens.
-TokenSequences read_rows(const std::filesystem::path& file, const NpyArray& x, const std::vector<std::int64_t>& labels,
+// Labels of sequences, (n,), or, where there are any, of their tokens, (n * length).
+struct RowLabels {
+  const std::vector<std::int64_t>& of_rows;
+  const std::vector<std::int32_t>& of_tokens;
+};
+
+// Of x (n, length); what is `padding` at a row's end is cut off. Throws DataFault, which names the file, for rows of
+// padding alone and for elements that are no tokens.
+TokenSequences read_rows(const std::filesystem::path& file, const NpyArray& x, const RowLabels& labels,
                          std::int32_t padding);
 
 }  // namespace syncopate

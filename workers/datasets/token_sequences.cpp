@@ -25,6 +25,10 @@ class TokenDataset : public Dataset {
     return of(split).tokens(sample);
   }
 
+  std::span<const std::int32_t> token_labels(Split split, std::uint32_t sample) const override {
+    return of(split).token_labels(sample);
+  }
+
  private:
   const TokenSequences& of(Split split) const { return splits_[split == Split::train ? 0 : 1]; }
 
@@ -44,9 +48,15 @@ void TokenSequences::add(std::span<const std::int32_t> tokens, std::int64_t labe
   shortest_ = count() == 1 ? std::ssize(tokens) : std::min<std::int64_t>(shortest_, std::ssize(tokens));
 }
 
-std::span<const std::int32_t> TokenSequences::tokens(std::uint32_t sequence) const {
+void TokenSequences::add(std::span<const std::int32_t> tokens, std::span<const std::int32_t> token_labels) {
+  assert(tokens.size() == token_labels.size() && tokens_.size() == token_labels_.size());
+  token_labels_.insert(token_labels_.end(), token_labels.begin(), token_labels.end());
+  add(tokens, 0);
+}
+
+std::span<const std::int32_t> TokenSequences::of(const std::vector<std::int32_t>& all, std::uint32_t sequence) const {
   const std::size_t begin = sequence == 0 ? 0 : ends_[sequence - 1];
-  return std::span(tokens_).subspan(begin, ends_[sequence] - begin);
+  return std::span(all).subspan(begin, ends_[sequence] - begin);
 }
 
 std::shared_ptr<const Dataset> make_token_dataset(const DatasetSize& size, TokenSequences train, TokenSequences test) {

@@ -36,6 +36,11 @@ class DividedDataset : public Dataset {
     return inner_->tokens(Split::train, (split == Split::train ? train_ : validation_)[sample]);
   }
 
+  std::span<const std::int32_t> token_labels(Split split, std::uint32_t sample) const override {
+    if (split == Split::test) return inner_->token_labels(split, sample);
+    return inner_->token_labels(Split::train, (split == Split::train ? train_ : validation_)[sample]);
+  }
+
   void gather(Split split, std::span<const std::uint32_t> samples, float* inputs, std::int64_t* labels) const override {
     if (split == Split::test) return inner_->gather(split, samples, inputs, labels);
     inner_->gather(Split::train, in_whole_set(split, samples), inputs, labels);

@@ -41,8 +41,9 @@ struct Model {
   std::function<std::optional<Misfit>(const DatasetSize&)> misfit{};
   // It may throw a ModelFault where that takes more than the shape. To be called while the settings live.
   std::function<Network(const DatasetSize&)> network{};
-  bool learns_targets = false;  // numbers instead of classes
-  std::int64_t longest = 0;     // tokens that longer sequences are cut to; 0: none is cut
+  bool learns_targets = false;       // numbers instead of classes
+  bool learns_token_labels = false;  // a label of each token instead of one for all
+  std::int64_t longest = 0;          // tokens that longer sequences are cut to; 0: none is cut
   // Samples of a network that are evaluated together, for the best speed on one core with the kernels that
   // blas_kernel.hpp chooses.
   std::int64_t chunk_samples = 0;

@@ -25,6 +25,7 @@ namespace {
 std::string text_of(const DatasetSize& size) {
   const SampleShape& shape = size.shape;
   if (size.targets > 0) return fmt::format("{} x {}, with numbers and without classes", shape.height, shape.width);
+  if (size.token_classes > 0) return fmt::format("up to {} tokens long, with a label of each token", shape.width);
   return shape.has_tokens() ? fmt::format("up to {} tokens long", shape.width)
                             : fmt::format("{} x {}", shape.height, shape.width);
 }
@@ -39,6 +40,11 @@ std::optional<Misfit> misfit_of(const Model& model, const DatasetSize& size) {
   if (size.targets > 0 && !model.learns_targets)
     return Misfit{.key = "",
                   .needed = "needs classes, as y of integers has; only torchscript with loss = \"mse\" learns numbers"};
+  if (size.token_classes > 0 && !model.learns_token_labels)
+    return Misfit{.key = "",
+                  .needed =
+                      "needs one label of each sequence, y of (n,); only torchscript with loss = \"masked\" learns "
+                      "those of tokens"};
   return {};
 }
 

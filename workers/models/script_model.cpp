@@ -45,26 +45,52 @@ TextTask::Kind kind_of(Loss loss) {
   }
 }
 
-std::optional<Misfit> misfit(const DatasetSize& data, Loss loss, std::int64_t longest) {
+// What is asked of the data.
+struct Asked {
+  Loss loss;
+  std::int64_t longest;     // of sequences; 0: none is cut
+  std::string masking_key;  // that is given; empty: none
+};
+
+std::optional<Misfit> misfit_of_loss(const DatasetSize& data, Loss loss) {
   const auto lacks = [](const char* needed) { return Misfit{.key = "loss", .needed = needed}; };
+  const bool labels_tokens = data.token_classes > 0;
   switch (loss) {
     case Loss::cross_entropy:
       if (data.targets > 0) return lacks("needs classes; \"mse\" is of numbers");
+      if (labels_tokens) return lacks("needs one label of each sequence; \"masked\" is of labels of tokens");
       if (data.classes < 2) return lacks("needs samples with labels, of at least two classes");
       break;
     case Loss::masked:
-      if (data.shape.has_tokens() && data.marks.mask < 0)
-        return lacks("needs a data set with a token that hides others, such as datasets.npy.mask");
-      [[fallthrough]];
+      if (!data.shape.has_tokens()) return lacks("needs texts, which are tokens");
+      if (data.marks.mask < 0 && !labels_tokens)
+        return lacks("needs a data set with a token that hides others, such as datasets.npy.mask, or labels of tokens");
+      break;
     case Loss::causal:
       if (!data.shape.has_tokens()) return lacks("needs texts, which are tokens");
+      if (labels_tokens) return lacks("asks for next tokens alone; \"masked\" is of labels of tokens");
       break;
     case Loss::squared_error:
       if (data.targets == 0) return lacks("needs samples with numbers, such as float32 in y of npy");
   }
-  if (longest > 0 && !data.shape.has_tokens())
-    return Misfit{.key = "longest", .needed = "must be 0 or left out: only sequences of tokens are cut"};
   return {};
+}
+
+std::optional<Misfit> misfit(const DatasetSize& data, const Asked& asked) {
+  if (asked.longest > 0 && !data.shape.has_tokens())
+    return Misfit{.key = "longest", .needed = "must be 0 or left out: only sequences of tokens are cut"};
+  if (data.token_classes > 0 && !asked.masking_key.empty())
+    return Misfit{.key = asked.masking_key, .needed = "must be left out: labels of tokens say what is asked for"};
+  return misfit_of_loss(data, asked.loss);
+}
+
+constexpr const char* masking_keys[] = {"masked_share", "most_masked", "masking", "mask_copies"};
+
+// One that is given; empty: none is.
+std::string masking_key_of(const Settings& table) {
+  for (const char* key : masking_keys)
+    if (table.has(key)) return key;
+  return "";
 }
 
 }  // namespace
@@ -95,17 +121,20 @@ Model read_torchscript(Settings& table) {
   options.task.masking = read_masking(table, loss == Loss::masked, "the loss \"masked\"");
   const auto chunk_samples = table.integer(
       {"chunk_samples", "Samples that one core evaluates together, where it may.", "samples"}, 1, 1 << 20, 32);
-  return {
-      .inputs = Model::Inputs::either,
-      .misfit = [loss, longest = options.task.longest](const DatasetSize& data) { return misfit(data, loss, longest); },
-      .network =
-          [table, options, file](const DatasetSize& data) mutable {
-            if (file.empty()) throw ModelFault("file", "must be given: the file that torch.jit.script has saved");
-            return load_network(table, data, options);
-          },
-      .learns_targets = options.squared_error,
-      .longest = options.task.longest,
-      .chunk_samples = chunk_samples};
+  return {.inputs = Model::Inputs::either,
+          .misfit = [asked = Asked{loss, options.task.longest, masking_key_of(table)}](
+                        const DatasetSize& data) { return misfit(data, asked); },
+          .network =
+              [table, options, file](const DatasetSize& data) mutable {
+                if (file.empty()) throw ModelFault("file", "must be given: the file that torch.jit.script has saved");
+                if (data.token_classes > 0)
+                  for (const char* key : masking_keys) table.leave_out(key);  // nothing is hidden
+                return load_network(table, data, options);
+              },
+          .learns_targets = options.squared_error,
+          .learns_token_labels = loss == Loss::masked,
+          .longest = options.task.longest,
+          .chunk_samples = chunk_samples};
 }
 
 }  // namespace syncopate

@@ -80,6 +80,7 @@ struct ScriptModule::Tensors {
   bool mixes_samples = false;
   bool draws = false;
   bool bears_padding = true;
+  std::int64_t outputs = 0;
   std::string why_no_derivative{};
   std::mutex mutex;
   std::vector<std::unique_ptr<Copy>> free_copies{};
@@ -276,6 +277,7 @@ void ScriptModule::probe(const ScriptDemand& demand) {
   const auto drawn_before = SeededDraws::drawn();
   const at::Tensor first = first_call(trial, samples, demand.shape);
   check_outputs(first, samples.inputs, demand);
+  tensors_->outputs = first.size(-1);
   check_finite(first, samples.inputs);
   if (SeededDraws::drawn() > drawn_before)
     throw ScriptFault("its forward draws random numbers in evaluation; it may in training alone");
@@ -319,6 +321,8 @@ void ScriptModule::probe(const ScriptDemand& demand) {
   tensors_->why_no_derivative = why_no_derivative(doubles, tensors_->parameters_of(parts_of(doubles)), samples);
 }
 
+std::int64_t ScriptModule::outputs() const { return tensors_->outputs; }
+
 bool ScriptModule::bears_padding() const { return tensors_->bears_padding; }
 
 Network script_network(const std::filesystem::path& file, const std::string& hash, const DatasetSize& data,
@@ -338,11 +342,12 @@ Network script_network(const std::filesystem::path& file, const std::string& has
                       .has_padding = data.marks.padding >= 0,
                       .shortest = data.shortest};
   demand.task.padding = data.marks.padding;
-  if (demand.asks_for_tokens()) demand.outputs = data.shape.vocabulary;
+  demand.task.own_labels = data.token_classes > 0;
+  if (demand.asks_for_tokens()) demand.outputs = demand.task.own_labels ? data.token_classes : data.shape.vocabulary;
   const std::string what =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", hash, data.shape.channels, data.shape.height, data.shape.width,
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", hash, data.shape.channels, data.shape.height, data.shape.width,
                   data.shape.vocabulary, demand.outputs, demand.squared_error, static_cast<int>(demand.task.kind),
-                  demand.task.longest, demand.task.padding, demand.shortest);
+                  demand.task.own_labels, demand.task.longest, demand.task.padding, demand.shortest);
   if (!last.module || last.what != what) {
     const auto module = std::make_shared<ScriptModule>(file);
     module->probe(demand);
@@ -350,7 +355,7 @@ Network script_network(const std::filesystem::path& file, const std::string& has
   }
   demand.task.pads = last.module->bears_padding();
   Network network(data.shape);
-  network.script(last.module, last.module->contents(options), demand.outputs);
+  network.script(last.module, last.module->contents(options), last.module->outputs());
   return network.asks(demand.task).lay_out();
 }
 

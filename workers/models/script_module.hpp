@@ -35,6 +35,9 @@ class ScriptModule {
   // ScriptFault where it does not give what is asked for.
   void probe(const ScriptDemand& demand);
 
+  // How many numbers it gives, per sample or per token. After probe().
+  std::int64_t outputs() const;
+
   // Whether what it gives for a sequence does not change with padding behind it.
   bool bears_padding() const;
 

@@ -105,6 +105,11 @@ void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const Sc
   if (demand.asks_for_tokens()) {
     right = {samples, inputs.size(1), demand.outputs};
     needed = fmt::format("({}, {}, {}), logits of all tokens at each place", samples, inputs.size(1), demand.outputs);
+    if (demand.task.own_labels) {
+      needed = fmt::format("({}, {}, {} or more), logits of the classes at each place", samples, inputs.size(1),
+                           demand.outputs);
+      if (outputs.dim() == 3) right.back() = std::max(demand.outputs, outputs.size(2));
+    }
   } else {
     needed += demand.squared_error ? "as many numbers as y has" : "logits of the classes";
   }

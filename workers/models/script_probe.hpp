@@ -17,7 +17,7 @@ namespace syncopate {
 // What the data and the loss ask of a module.
 struct ScriptDemand {
   SampleShape shape;
-  std::int64_t outputs = 0;    // per sample; of language models per token
+  std::int64_t outputs = 0;    // per sample; of language models per token; of labels of tokens at least as many
   bool squared_error = false;  // what it returns are no logits
   TextTask task{};             // of tokens
   bool has_padding = false;    // that stands behind shorter sequences, where those of unlike lengths stand together

@@ -22,6 +22,15 @@ std::span<const std::int32_t> cut(std::span<const std::int32_t> tokens, std::int
   return longest > 0 ? tokens.first(std::min(tokens.size(), static_cast<std::size_t>(longest))) : tokens;
 }
 
+// The tokens as they are, which the data set's labels ask for.
+void ask_own_labels(std::span<const std::int32_t> labels, std::size_t asked, ShownText& shown) {
+  for (std::size_t place = 0; place < asked; ++place) {
+    if (labels[place] == ignored_label) continue;
+    shown.places.push_back(static_cast<std::int64_t>(place));
+    shown.answers.push_back(labels[place]);
+  }
+}
+
 // `text.asked` may be fewer than it has: what stands behind is shown, as padding would be, and not asked for.
 ShownText show(const Dataset& dataset, Split split, const AskedText& text, const TextTask& task, std::uint64_t seed) {
   const auto tokens = cut(dataset.tokens(split, text.sample), task.longest);
@@ -33,6 +42,10 @@ ShownText show(const Dataset& dataset, Split split, const AskedText& text, const
       dataset.gather(split, {&text.sample, 1}, nullptr, shown.answers.data());
       break;
     case Kind::masked_lm:
+      if (task.own_labels) {
+        ask_own_labels(dataset.token_labels(split, text.sample), own.size(), shown);
+        break;
+      }
       shown.masked =
           mask(own, dataset.size(), task.masking, masking_stream(seed, split, text.sample, text.epoch, task.masking));
       shown.masked.tokens.insert(shown.masked.tokens.end(), tokens.begin() + std::ssize(own), tokens.end());

@@ -15,6 +15,7 @@ struct TextTask {
   };
   Kind kind = Kind::classification;
   MaskingOptions masking{};  // of masked_lm
+  bool own_labels = false;   // of masked_lm: nothing is hidden, and the data set's labels of tokens are the answers
   std::int64_t longest = 0;  // tokens that a text is cut to; 0: none is cut
   // Of what sees texts of unlike length together:
   bool pads = true;          // whether it may; else those of one length alone stand together
