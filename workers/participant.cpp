@@ -23,6 +23,7 @@ Step Participant::file_step() const {
 
 void Participant::follow(const LearningRate& learning_rate, Step from) {
   own_schedule_ = std::make_unique<const OwnSchedule>(OwnSchedule{learning_rate, from});
+  if (step_ == Step{0} && is_heard()) context_.observer->on_first_rate(this->learning_rate());
 }
 
 double Participant::learning_rate() const {

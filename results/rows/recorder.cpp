@@ -100,6 +100,11 @@ void Recorder::on_publish(const Publication& publication) {
   if (options_.on_change) options_.on_change();
 }
 
+void Recorder::on_first_rate(double learning_rate) {
+  const std::lock_guard lock(entries_->mutex);
+  if (!entries_->all.empty()) entries_->all.front().row.learning_rate = learning_rate;
+}
+
 // Of worker 0 and a server the one steps that the other does not; whoever comes first to a step is told of.
 bool Recorder::wants_step_gradient(Step step) const {
   const MeasurementPlan& plan = options_.measurements;

@@ -63,6 +63,8 @@ class Recorder : public RunObserver {
 
   // Throws Diverged once an evaluation has shown that the model is not finite.
   void on_publish(const Publication& publication) override;
+  // Of the row of step 0, which stands already.
+  void on_first_rate(double learning_rate) override;
 
   bool wants_step_gradient(Step step) const override;
   void on_step_gradient(Step step, Time time, const Gradient& gradient) override;

@@ -57,6 +57,8 @@ class RunObserver {
   virtual void on_row(const StepRow& row) = 0;
   // Costs no time on either clock.
   virtual void on_publish(const Publication& publication) = 0;
+  // Before the first step: its learning rate, where that is not for the file's schedule to say.
+  virtual void on_first_rate(double) {}
 
   // After this step, of each worker or a server: on the simulated cluster alone.
   virtual bool wants_step_gradient(Step) const { return false; }
