@@ -31,7 +31,7 @@ class AsyncSgd : public Algorithm {
   void run(Worker& worker) const override;
   // Throws RunFailure if for very long all gradients have been too old, because that does not change.
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1}; }
+  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true}; }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

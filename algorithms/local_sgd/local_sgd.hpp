@@ -27,7 +27,11 @@ class LocalSgd : public Algorithm {
 
   void run(Worker& worker) const override;
   Traits traits() const override {
-    return {.follows_clock = false, .same_course_from = 0, .judges_alone = true, .publishes_rounds = true};
+    return {.follows_clock = false,
+            .same_course_from = 0,
+            .judges_alone = true,
+            .publishes_rounds = true,
+            .takes_data_in_turn = phase_.sampling == LocalPhase::Sampling::shards};
   }
   Forecast forecast(const PredictionInput& input) const override;
 

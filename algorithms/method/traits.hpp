@@ -29,6 +29,9 @@ struct Traits {
   bool judges_alone = false;
   // Whether what it publishes ends a round of many updates, as an average of models that have stepped alone does.
   bool publishes_rounds = false;
+  // Whether each worker takes the micro-batches of its data one after the other, however many a step has: what it was
+  // offered are then the first ones, as many as its account has. (Not where outages take what was computed.)
+  bool takes_data_in_turn = false;
 
   // same_course_from under this budget.
   std::optional<Step> same_course_under(const Budget& budget) const {

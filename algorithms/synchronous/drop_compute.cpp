@@ -46,7 +46,8 @@ Traits DropCompute::traits() const {
   const bool alike = options_.compensation->is_none() && options_.normalisation != Normalisation::computed;
   const ThresholdTraits rule = options_.threshold->traits();
   return {.settles_after = rule.begins_after,
-          .same_course_from = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt};
+          .same_course_from = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt,
+          .takes_data_in_turn = !options_.compensation->computes_dropped()};
 }
 
 namespace {

@@ -183,7 +183,7 @@ class KeptCounter {
     return counts() && objective && objective->buffers() == 0 && !kinds_->longest().empty();
   }
   KeptSamples result(Step steps, const RunTotals& totals) const {
-    KindCounts offered = are_of_file(steps, totals) ? kinds_->of_steps(steps) : KindCounts{};
+    KindCounts offered = offered_in(steps, totals);
     if (!agrees(offered, totals)) offered = {};
     return {.by_class = {kept_.by_class, std::move(offered.by_class)},
             .by_length = {kept_.by_length, std::move(offered.by_length)},
@@ -200,6 +200,15 @@ class KeptCounter {
   }
 
  private:
+  // Nothing where the accounts do not say it.
+  KindCounts offered_in(Step steps, const RunTotals& totals) const {
+    if (are_of_file(steps, totals)) return kinds_->of_steps(steps);
+    if (!run_.algorithm->traits().takes_data_in_turn || run_.cluster.outages) return {};
+    std::vector<std::int64_t> of_workers;
+    for (std::size_t worker = 0; worker < totals.kept.size(); ++worker)
+      of_workers.push_back(totals.kept[worker] + totals.dropped[worker]);
+    return kinds_->of_first(of_workers);
+  }
   // Whether the accounts are of the micro-batches that the file gives to so many steps, on every worker.
   bool are_of_file(Step steps, const RunTotals& totals) const {
     const std::int64_t each = steps.value() * run_.cluster.micro_batches;

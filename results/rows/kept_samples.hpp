@@ -10,8 +10,9 @@ namespace syncopate {
 struct KeptSamples {
   struct Kinds {
     std::vector<std::int64_t> kept;
-    // In all workers' micro-batches of the steps that the run has made. Empty where the accounts are of others: of
-    // steps with another number of micro-batches than the file's, or of what a server takes in no fixed order.
+    // In all workers' micro-batches of the steps that the run has made; of methods that take the data in turn
+    // (Traits::takes_data_in_turn) in each worker's first ones, as many as were kept or dropped. Empty where the
+    // accounts are of others.
     std::vector<std::int64_t> offered;
     bool operator==(const Kinds&) const = default;
   };

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "workers/datasets/partition_section.hpp"
-#include "workers/datasets/sampled_lengths.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {
@@ -26,16 +25,16 @@ std::vector<std::int32_t> bin_ends(std::vector<std::int32_t> lengths) {
 
 }  // namespace
 
-SampleKinds::SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler, std::int64_t longest)
+SampleKinds::SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler, const ComputedTokens& computed)
     : sampler_(std::move(sampler)), classes_(labels_of(dataset)), class_count_(dataset.size().classes) {
   if (!dataset.size().shape.has_tokens() || static_cast<std::size_t>(dataset.size().train) < most_bins) return;
-  const std::vector<std::int32_t> lengths = training_lengths(dataset, longest);
+  const std::vector<std::int32_t> lengths = training_lengths(dataset, computed);
   longest_ = bin_ends(lengths);
   for (const std::int32_t length : lengths)
     bins_.push_back(static_cast<std::uint8_t>(std::ranges::lower_bound(longest_, length) - longest_.begin()));
   test_samples_.resize(longest_.size());
   for (std::uint32_t sample = 0; sample < dataset.size().test; ++sample) {
-    const std::int32_t length = cut_length(dataset.tokens(Split::test, sample), longest);
+    const std::int32_t length = computed.of(dataset.tokens(Split::test, sample));
     const auto bin = std::ranges::lower_bound(longest_, length) - longest_.begin();
     test_samples_[static_cast<std::size_t>(std::min(bin, std::ssize(longest_) - 1))].push_back(sample);
   }
@@ -57,12 +56,18 @@ void SampleKinds::add(const MicroBatch& micro_batch, KindCounts& counts) const {
 }
 
 KindCounts SampleKinds::of_steps(Step steps) const {
+  const SamplerOptions& options = sampler_->options();
+  return of_first(std::vector(static_cast<std::size_t>(options.workers), steps.value() * options.micro_batches));
+}
+
+KindCounts SampleKinds::of_first(std::span<const std::int64_t> micro_batches) const {
+  const std::int64_t of_step = sampler_->options().micro_batches;
   KindCounts counts = none();
-  for (Step step = 0; step < steps; ++step) {
-    throw_if_interrupted();
-    for (int worker = 0; worker < sampler_->options().workers; ++worker)
-      for (int index = 0; index < sampler_->options().micro_batches; ++index) add({Rank{worker}, step, index}, counts);
-  }
+  for (std::size_t worker = 0; worker < micro_batches.size(); ++worker)
+    for (std::int64_t i = 0; i < micro_batches[worker]; ++i) {
+      if (i % of_step == 0) throw_if_interrupted();
+      add({Rank{static_cast<int>(worker)}, i / of_step, static_cast<int>(i % of_step)}, counts);
+    }
   return counts;
 }
 

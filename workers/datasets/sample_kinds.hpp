@@ -1,12 +1,14 @@
-// What the samples of micro-batches are: their classes, and how long they are, in eight bins of about as many training
-// samples each. For what dropping does to the data.
+// What the samples of micro-batches are: their classes, and how long they are (ComputedTokens), in eight bins of about
+// as many training samples each. For what dropping does to the data.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "workers/datasets/dataset.hpp"
+#include "workers/datasets/sampled_lengths.hpp"
 #include "workers/datasets/sampler.hpp"
 
 namespace syncopate {
@@ -18,8 +20,7 @@ struct KindCounts {
 
 class SampleKinds {
  public:
-  // Sequences count as cut to `longest` tokens; 0: none is cut.
-  SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler, std::int64_t longest = 0);
+  SampleKinds(const Dataset& dataset, std::shared_ptr<const Sampler> sampler, const ComputedTokens& computed = {});
 
   // [bin]: the longest that is in it; the bin before has the one below it.
   const std::vector<std::int32_t>& longest() const { return longest_; }
@@ -29,6 +30,8 @@ class SampleKinds {
   void add(const MicroBatch& micro_batch, KindCounts& counts) const;
   // Of all micro-batches of the first so many steps of every worker.
   KindCounts of_steps(Step steps) const;
+  // Of so many micro-batches of each worker, its first ones; by worker.
+  KindCounts of_first(std::span<const std::int64_t> micro_batches) const;
 
  private:
   std::shared_ptr<const Sampler> sampler_;

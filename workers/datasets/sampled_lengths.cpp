@@ -39,16 +39,16 @@ class SampledLengths final : public BatchLengths {
 
 }  // namespace
 
-std::int32_t cut_length(std::span<const std::int32_t> tokens, std::int64_t longest) {
-  const std::int64_t own = std::ssize(tokens);
-  return static_cast<std::int32_t>(longest > 0 ? std::min(own, longest) : own);
+std::int32_t ComputedTokens::of(std::span<const std::int32_t> tokens) const {
+  const std::int64_t shown = longest > 0 ? std::min<std::int64_t>(std::ssize(tokens), longest) : std::ssize(tokens);
+  return static_cast<std::int32_t>(last_is_answer && shown > 1 ? shown - 1 : shown);
 }
 
-std::vector<std::int32_t> training_lengths(const Dataset& dataset, std::int64_t longest) {
+std::vector<std::int32_t> training_lengths(const Dataset& dataset, const ComputedTokens& computed) {
   if (!dataset.size().shape.has_tokens()) throw DataFault("the samples are no sequences, and have no lengths");
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(dataset.size().train));
   for (std::size_t i = 0; i < lengths.size(); ++i)
-    lengths[i] = cut_length(dataset.tokens(Split::train, static_cast<std::uint32_t>(i)), longest);
+    lengths[i] = computed.of(dataset.tokens(Split::train, static_cast<std::uint32_t>(i)));
   return lengths;
 }
 

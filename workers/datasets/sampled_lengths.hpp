@@ -13,12 +13,18 @@ namespace syncopate {
 
 class Dataset;
 
-// Of a sequence that is cut to `longest` tokens; 0: none is cut.
-std::int32_t cut_length(std::span<const std::int32_t> tokens, std::int64_t longest);
+// The length of a sequence, for all that goes by one: how many of its tokens a model computes.
+struct ComputedTokens {
+  std::int64_t longest = 0;  // what sequences are cut to; 0: none is cut
+  // Each next token is asked for, so that the last is only an answer: of L tokens L - 1 are computed, and of one that
+  // one.
+  bool last_is_answer = false;
 
-// Of all training samples, (n,), as they are computed: cut to `longest` tokens, where that is not 0. Throws DataFault
-// where the samples are no sequences.
-std::vector<std::int32_t> training_lengths(const Dataset& dataset, std::int64_t longest = 0);
+  std::int32_t of(std::span<const std::int32_t> tokens) const;
+};
+
+// Of all training samples, (n,). Throws DataFault where the samples are no sequences.
+std::vector<std::int32_t> training_lengths(const Dataset& dataset, const ComputedTokens& computed = {});
 
 // `lengths` of all training samples; not empty.
 std::shared_ptr<const BatchLengths> sampled_lengths(std::shared_ptr<const Sampler> sampler,

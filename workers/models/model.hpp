@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "workers/datasets/sampled_lengths.hpp"
 #include "workers/models/network.hpp"
 #include "workers/settings/settings.hpp"
 #include "workers/training/objective.hpp"
@@ -43,7 +44,7 @@ struct Model {
   std::function<Network(const DatasetSize&)> network{};
   bool learns_targets = false;       // numbers instead of classes
   bool learns_token_labels = false;  // a label of each token instead of one for all
-  std::int64_t longest = 0;          // tokens that longer sequences are cut to; 0: none is cut
+  ComputedTokens computed{};         // of sequences
   // Samples of a network that are evaluated together, for the best speed on one core with the kernels that
   // blas_kernel.hpp chooses.
   std::int64_t chunk_samples = 0;

@@ -68,7 +68,7 @@ struct NetworkTraining {
   Augmentation augmentation;
   ValidationOptions validation;
   BatchingOptions batching;
-  std::int64_t longest = 0;   // tokens that the model cuts sequences to; 0: none is cut
+  ComputedTokens computed{};  // by the model, of sequences
   SamplerOptions sampling{};  // once the data are known
 };
 
@@ -144,7 +144,7 @@ SamplerOptions sampling_of(const Dataset& dataset, const NetworkTraining& how) {
 bool plan_lengths(const DatasetPlan& data, NetworkTraining& how, ObjectivePlan& plan, Settings& training) {
   try {
     const auto dataset = load(data, how.validation);
-    how.sampling.lengths = std::make_shared<const std::vector<std::int32_t>>(training_lengths(*dataset, how.longest));
+    how.sampling.lengths = std::make_shared<const std::vector<std::int32_t>>(training_lengths(*dataset, how.computed));
     const auto sampler = std::make_shared<const Sampler>(sampling_of(*dataset, how));
     plan.steps_per_epoch = sampler->steps_per_epoch();
     plan.samples_per_micro_batch = sampler->samples_per_micro_batch();
@@ -219,7 +219,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
     return plan;
   }
   plan.validation_samples = how.validation.samples;
-  how.longest = model.longest;
+  how.computed = model.computed;
   how.sampling = {.samples = data->size.train - how.validation.samples,
                   .workers = context.workers,
                   .micro_batches = context.micro_batches,
@@ -241,7 +241,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   plan.load_kinds = [data = *data, how] {
     const auto dataset = load(data, how.validation);
     return std::make_shared<const SampleKinds>(*dataset, std::make_shared<const Sampler>(sampling_of(*dataset, how)),
-                                               how.longest);
+                                               how.computed);
   };
   if (!model.network) return plan;
   plan.is_network = true;

@@ -133,7 +133,7 @@ Model read_torchscript(Settings& table) {
               },
           .learns_targets = options.squared_error,
           .learns_token_labels = loss == Loss::masked,
-          .longest = options.task.longest,
+          .computed = computed_by(options.task),
           .chunk_samples = chunk_samples};
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "workers/datasets/masking.hpp"
+#include "workers/datasets/sampled_lengths.hpp"
 
 namespace syncopate {
 
@@ -21,5 +22,10 @@ struct TextTask {
   bool pads = true;          // whether it may; else those of one length alone stand together
   std::int32_t padding = 0;  // the token behind the shorter ones' ends
 };
+
+// Of a text.
+inline ComputedTokens computed_by(const TextTask& task) {
+  return {.longest = task.longest, .last_is_answer = task.kind == TextTask::Kind::causal_lm};
+}
 
 }  // namespace syncopate

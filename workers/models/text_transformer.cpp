@@ -131,7 +131,7 @@ Model read_text_transformer(Settings& table) {
       .misfit = [options](const DatasetSize& data) { return misfit(data, options); },
       .network =
           [options](const DatasetSize& data) { return text_transformer_network(data.shape, data.classes, options); },
-      .longest = options.task.longest,
+      .computed = computed_by(options.task),
       .chunk_samples = 64};
 }
 
