@@ -49,8 +49,8 @@ struct RunContext {
 struct StepOptions {
   double rate_factor = 1;  // of the learning rate that the schedule gives
   bool is_planned = true;  // false: one more than the file plans; neither budget, nor schedule, nor reports count it
-  // That a server's step is made of, where the gradient has some twice; that a worker's own one has without any
-  // dropping, where these are not M.
+  // That a server's step is made of, where the gradient has some twice; that a worker has for its step, its own or one
+  // of all, without any dropping, where these are not M.
   std::optional<std::int64_t> micro_batches{};
 };
 

@@ -178,13 +178,14 @@ bool Worker::nobody_can_send() const {
 }
 
 void Worker::descend(const Gradient& gradient, const StepOptions& options) {
+  const std::int64_t planned = options.micro_batches.value_or(micro_batches());
+  // With the steps themselves: those that a lost state takes with it are counted, and not taken again.
+  if (options.is_planned) surplus_ += planned - micro_batches();
   // What has been summed over the workers is counted there, with the step that follows.
   if (!gradient.reduced()) {
     if (may_lose_state_ && !recovery_) recovery_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
     since_sync_.kept += gradient.micro_batches();
-    const std::int64_t planned = options.micro_batches.value_or(micro_batches());
     since_sync_.planned += planned;
-    surplus_ += planned - micro_batches();
     since_sync_.compute_time += gradient.compute_time();
     kept_total_ += size_ * gradient.micro_batches();  // as if all took as many
     ++since_sync_.period;

@@ -33,6 +33,7 @@ struct StepWork {
   bool usual = true;        // false: a step added to the run, without a threshold
 
   std::size_t size() const { return earlier.size() + fresh_count; }
+  StepOptions step_options() const { return {.is_planned = usual, .micro_batches = offered}; }
   MicroBatch operator[](std::size_t i) const {
     if (i < earlier.size()) return earlier[i];
     const int index = fresh.index + static_cast<int>(i - earlier.size());

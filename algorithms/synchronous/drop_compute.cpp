@@ -28,7 +28,7 @@ void DropCompute::run(Worker& worker) const {
     step.arrival = worker.now();
     worker.all_reduce_sum(sum, {.counted = counted(), .planned = compensation->computed(step.ends.size())});
     const double drop_rate = tau < longest_duration ? options_.mean_drop_rate.value_or(threshold->drop_rate()) : 0;
-    worker.descend(sum / divisor(worker, sum, work.offered, drop_rate), {.is_planned = work.usual});
+    worker.descend(sum / divisor(worker, sum, work.offered, drop_rate), work.step_options());
     worker.publish();
     if (work.usual) threshold->learn(worker, step);
     compensation->finished(worker, sum.micro_batches());

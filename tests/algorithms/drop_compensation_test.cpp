@@ -188,6 +188,21 @@ TEST(LargerBatch, IsDividedByWhatEachStepOffers) {
   EXPECT_NEAR(outcome.parameters[0], theta, 1e-5);
 }
 
+// 13.32 of 12 in a step, of which each loses some: 25 steps are planned with 333 micro-batches, 27.75 steps' worth.
+// What is carried over, and what is computed again, is not planned twice.
+TEST(LargerBatch, WhatIsPublishedCountsWhatEachStepHasBeyondTheFiles) {
+  const SimulatedRun setup{.workers = 2, .micro_batches = 12, .budget = {.steps = 25}, .objective = nullptr};
+  for (const double threshold_s : {HUGE_VAL, 9.5}) {
+    const auto larger = setup.run(dropping(threshold_s, make_larger_batch(0.11)));
+    ASSERT_FALSE(larger.publications.empty());
+    EXPECT_EQ(larger.publications.back().step, Step{25});
+    EXPECT_NEAR(larger.publications.back().surplus_steps, 333.0 / 12 - 25, 1e-9);
+  }
+  for (const auto& other : {make_no_compensation(), make_carry_over(3), make_recomputation(5)})
+    for (const Publication& publication : setup.run(dropping(9.5, other)).publications)
+      EXPECT_EQ(publication.surplus_steps, 0);
+}
+
 // Equal micro-batches of 1 s and a collective of 0.5 s: nothing is worth dropping, whether a step has 4 or 5.
 TEST(LargerBatch, OfAFractionalNumberIsSearchedForAThreshold) {
   const SimulatedRun setup{.workers = 3, .micro_batches = 3, .budget = {.steps = 30}, .objective = nullptr};

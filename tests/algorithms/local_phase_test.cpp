@@ -48,6 +48,23 @@ TEST(LocalPhase, AStepHasAsManyMicroBatchesAsAreAskedFor) {
   EXPECT_EQ(objective->evaluated, expected);
 }
 
+// Steps that an outage takes with the state are counted and not taken again, and so is what they were planned with: of
+// 12 steps the last 8 have one micro-batch of two.
+TEST(LocalPhase, WhatAStepIsPlannedWithIsCountedAlsoWhereItIsLost) {
+  SimulatedRun setup{.workers = 3, .micro_batches = 2, .budget = {.steps = 12}};
+  const auto without = setup.run(swap_with({.micro_batches = 1}));
+  EXPECT_EQ(without.publications.back().surplus_steps, -4);
+  // Its third step alone, which begins at 12 s.
+  setup.outages = std::make_shared<OutagePlan>(
+      1,
+      std::vector<OutageEntry>{
+          {.workers = {Rank{0}}, .when = ScheduledOutage{from_seconds(12.5), from_seconds(1)}, .loses_state = true}});
+  const auto lost = setup.run(swap_with({.micro_batches = 1}));
+  EXPECT_EQ(lost.totals.dropped.front(), 2);
+  EXPECT_EQ(lost.publications.back().step, Step{12});
+  EXPECT_EQ(lost.publications.back().surplus_steps, -4);
+}
+
 // Of each worker in double precision: x <- x - rate (x - target), the last rates being those of the phase.
 TEST(LocalPhase, ItsLearningRateGoesByStepsSinceItBegan) {
   const SimulatedRun setup{.workers = 3, .rate = 0.05, .budget = {.steps = 12}};
