@@ -14,13 +14,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// So many digits after the point; of what is too large for that, four in all.
+std::string number(double value, int digits) {
+  return value < 1e6 ? fmt::format("{:.{}f}", value, digits) : fmt::format("{:.4g}", value);
+}
+
 double step_speedup(const ThresholdEffect& effect) { return 1 / (1 - effect.time_saved); }
 
 std::vector<std::string> row_of(const ThresholdReport& report, std::size_t k) {
   const ThresholdEffect& first = report.ways.front().effects[k];
   std::vector<std::string> row{fmt::format("{:.6g}", first.threshold), fmt::format("{:.2f}", 100 * first.drop_rate),
-                               fmt::format("{:.3f}", step_speedup(first))};
-  for (const auto& way : report.ways) row.push_back(fmt::format("{:.4f}", way.effects[k].effective_speedup));
+                               number(step_speedup(first), 3)};
+  for (const auto& way : report.ways) row.push_back(number(way.effects[k].effective_speedup, 4));
   return row;
 }
 
@@ -59,8 +64,8 @@ std::string threshold_table(const ThresholdReport& report) {
     if (std::isinf(best.threshold))
       text += fmt::format("best by {}: none gains anything\n", way.sentence);
     else
-      text += fmt::format("best by {}: {:.6g} s drops {:.2f} %, S_eff {:.4f}\n", way.sentence, best.threshold,
-                          100 * best.drop_rate, best.effective_speedup);
+      text += fmt::format("best by {}: {:.6g} s drops {:.2f} %, S_eff {}\n", way.sentence, best.threshold,
+                          100 * best.drop_rate, number(best.effective_speedup, 4));
   }
   return text;
 }

@@ -199,6 +199,18 @@ TEST_F(Thresholds, OfARecordWithoutSomeTimesAreNumbersAndTheBestOnesTheBest) {
   }
 }
 
+// A step of next to no time is next to infinitely faster: a line that can be read says so.
+TEST_F(Thresholds, OfTimesNextToNothingAreShort) {
+  for (const char* tiny : {"1e-300", "1e-12"}) {
+    write("run.csv",
+          fmt::format("worker,step,micro_batch,duration_s\n0,0,0,{0}\n0,0,1,{0}\n1,0,0,{0}\n1,0,1,1\n", tiny));
+    const ProgramOutcome outcome = syncopate("thresholds run.csv");
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LT(line.size(), 120u) << line;
+  }
+}
+
 TEST_F(Thresholds, WhatCannotBeReadIsOneMessage) {
   const auto expect_fault = [&](const std::string& arguments, const auto& matches) {
     const ProgramOutcome outcome = syncopate("thresholds " + arguments);
