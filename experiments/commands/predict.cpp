@@ -1,5 +1,7 @@
 #include "experiments/commands/predict.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -7,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -71,22 +74,72 @@ PredictedMethod simulated(const Run& run, Step steps) {
 
 bool is_baseline(const Run& run) { return run.algorithm->traits().is_baseline; }
 
-// The baseline, in the settings whose methods it is not among.
-std::vector<Run> missing_baselines(const std::vector<Run>& runs) {
-  std::map<std::string, bool> has_one;
-  for (const Run& run : runs) has_one[run.setting] |= is_baseline(run);
-  std::vector<Run> baselines;
-  for (const Run& run : runs) {
-    if (std::exchange(has_one[run.setting], true)) continue;
-    baselines.push_back(run);
-    baselines.back().algorithm = make_baseline();
+// Synchronous SGD, trained as this run is.
+Run as_baseline(Run run) {
+  run.algorithm = make_baseline();
+  return run;
+}
+
+// Whether the run stands at the other's point of a sweep, by those of its keys that concern it.
+bool is_at_point_of(const Run& run, const Run& other) {
+  return std::ranges::all_of(
+      run.sweep, [&](const auto& swept) { return std::ranges::find(other.sweep, swept) != other.sweep.end(); });
+}
+
+// For each run the one with which it is compared: the first baseline of its setting; else, since one that a swept key
+// does not concern stands once for all of its values, the first one at its point of the sweep. Where there is none, one
+// trained as the first run of its setting is, which comes behind the runs.
+std::vector<std::size_t> add_baselines(std::vector<Run>& runs) {
+  std::map<std::string, std::size_t> of_setting;
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!is_baseline(runs[i])) continue;
+    of_setting.try_emplace(runs[i].setting, i);
+    all.push_back(i);
   }
-  return baselines;
+  std::vector<std::size_t> chosen;
+  const std::size_t given = runs.size();
+  for (std::size_t i = 0; i < given; ++i) {
+    auto found = of_setting.find(runs[i].setting);
+    if (found == of_setting.end()) {
+      const auto other = std::ranges::find_if(all, [&](std::size_t b) { return is_at_point_of(runs[b], runs[i]); });
+      if (other == all.end()) runs.push_back(as_baseline(runs[i]));
+      found = of_setting.emplace(runs[i].setting, other == all.end() ? runs.size() - 1 : *other).first;
+    }
+    chosen.push_back(found->second);
+  }
+  return chosen;
 }
 
 // What compute times are drawn by. A method with training keys of its own may have other numbers of steps, and, where
-// times follow lengths, other times.
-auto drawn_by(const Run& run) { return std::tuple(run.setting, run.own_training, planned_steps(run)); }
+// times follow lengths or are measured, other times.
+auto drawn_by(const Run& run) {
+  return std::tuple(run.setting, run.own_training, planned_steps(run), run.cluster.measured_micro_batch_s);
+}
+
+// By the laws by which synchronous SGD goes: a formula's own part in it is scaled by what a step of the baseline takes,
+// against one of synchronous SGD trained as the method is, by the law that its part is nearest to. Where the two are
+// trained alike, that is 1.
+void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& trained_alike,
+            const std::vector<FormulaTime>& baseline) {
+  if (trained_alike.empty() || baseline.empty()) return;
+  for (FormulaTime& formula : formulas) {
+    Prediction& prediction = formula.prediction;
+    const Prediction& own = std::ranges::min_element(trained_alike, {}, [&](const FormulaTime& law) {
+                              return std::abs(law.prediction.step_time_s - prediction.sync_step_time_s);
+                            })->prediction;
+    const auto same =
+        std::ranges::find(baseline, own.formula, [](const FormulaTime& law) { return law.prediction.formula; });
+    const Prediction& other = (same == baseline.end() ? baseline.back() : *same).prediction;
+    prediction.sync_step_time_s *= other.step_time_s / own.step_time_s;
+    if (prediction.sync_step_error_s > 0) prediction.sync_step_error_s = other.step_error_s;
+  }
+}
+
+std::string named(const Run& baseline, bool is_of_file) {
+  return is_of_file ? fmt::format("\"{}\", the file's first sync-sgd", baseline.method)
+                    : fmt::format("sync-sgd trained as \"{}\" is; the file has none", baseline.method);
+}
 
 // What goes into the model in a second, against the baseline; of that itself exactly 1.
 void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMethod& method) {
@@ -105,28 +158,31 @@ std::vector<PredictedMethod> predict(const Experiment& experiment) {
   for (const Run& run : experiment.runs)
     if (run.seed == experiment.seeds.front()) runs.push_back(run);
   const std::size_t shown = runs.size();
-  for (Run& baseline : missing_baselines(runs)) runs.push_back(std::move(baseline));
+  const std::vector<std::size_t> baselines = add_baselines(runs);
 
   const std::vector<Step> steps = shared_out(runs);
   std::vector<PredictedMethod> methods;
   std::map<decltype(drawn_by(runs.front())), std::optional<SampledTimes>> samples;
-  std::map<std::string, std::size_t> baselines;  // the first of each setting
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const Run& run = runs[i];
-    methods.push_back(simulated(run, steps[i]));
-    if (is_baseline(run) && methods.back().simulated) baselines.try_emplace(run.setting, i);
-    if (i >= shown) continue;
+  const auto sample_of = [&](const Run& run) -> const std::optional<SampledTimes>& {
     auto key = drawn_by(run);
     auto sample = samples.find(key);
     if (sample == samples.end()) sample = samples.emplace(std::move(key), sample_times(run)).first;
-    FormulaTimes formulas = predict_by_formula(run, sample->second);
+    return sample->second;
+  };
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    methods.push_back(simulated(runs[i], steps[i]));
+    FormulaTimes formulas = predict_by_formula(runs[i], sample_of(runs[i]));
     methods.back().formulas = std::move(formulas.all);
     methods.back().why_no_formula = std::move(formulas.why_none);
   }
+  std::vector<std::vector<FormulaTime>> by_formula;  // of baselines, as they are by themselves
+  for (const PredictedMethod& method : methods) by_formula.push_back(method.formulas);
   for (std::size_t i = 0; i < shown; ++i) {
-    const auto baseline = baselines.find(runs[i].setting);
-    if (methods[i].simulated && baseline != baselines.end())
-      compare_with(*methods[baseline->second].simulated, baseline->second == i, methods[i]);
+    const std::size_t baseline = baselines[i];
+    methods[i].compared_with = named(runs[baseline], baseline < shown);
+    relate(methods[i].formulas, predict_by_formula(as_baseline(runs[i]), sample_of(runs[i])).all, by_formula[baseline]);
+    if (methods[i].simulated && methods[baseline].simulated)
+      compare_with(*methods[baseline].simulated, baseline == i, methods[i]);
   }
   methods.resize(shown);
   return methods;

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "results/directory/formula_json.hpp"
 #include "results/formats/optional_json.hpp"
@@ -109,8 +112,11 @@ std::string prediction_table(std::span<const PredictedMethod> methods) {
   };
   std::string notes;
   bool is_sampled = false;
+  std::vector<std::string> compared_with;  // in their order
   for (const PredictedMethod& method : methods) {
     add(label_of(method), row_of_simulation(method));
+    if (!method.compared_with.empty() && std::ranges::find(compared_with, method.compared_with) == compared_with.end())
+      compared_with.push_back(method.compared_with);
     notes += note_of_reason(label_of(method), method.not_simulated);
     for (const FormulaTime& formula : method.formulas) {
       add("", row_of_formula(formula));
@@ -120,6 +126,7 @@ std::string prediction_table(std::span<const PredictedMethod> methods) {
     }
     if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-"});
   }
+  for (const std::string& baseline : compared_with) notes += fmt::format("S_eff: against {}\n", baseline);
   if (is_sampled) notes += note_of_sampled();
   return notes.empty() ? table.text() : table.text() + "\n" + notes;
 }

@@ -23,7 +23,8 @@ struct PredictedMethod {
   std::string not_simulated;                // why not; empty if it was
   bool failed = false;                      // because the simulation failed
   std::vector<FormulaTime> formulas;
-  std::string why_no_formula;  // empty if there are some
+  std::string why_no_formula;   // empty if there are some
+  std::string compared_with{};  // S_eff's, of simulation and formulas: which synchronous SGD; empty: none
 };
 
 // A row for the simulation of each method, and one for each of its formulas, or for why there is none.

@@ -33,6 +33,8 @@ const TomlNode* common_phase_table(const TomlNode& written, FaultList& faults) {
     faults.add(common->place, fmt::format("training.common = {}; must be a table", inline_toml(*common)));
     return nullptr;
   }
+  if (const TomlNode* own = common->find("common"))
+    faults.add(own->place, "training.common.common; must be left out: there is one first phase");
   const TomlNode *steps = common->find("steps"), *epochs = common->find("epochs");
   if (steps && epochs)
     faults.add(epochs->place, fmt::format("training.common.epochs = {}; must be left out beside steps, the same length",

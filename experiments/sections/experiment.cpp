@@ -121,6 +121,28 @@ void join_common_phase(Reading& reading) {
   training.set("common", {}, std::move(common));
 }
 
+// What starts where the phase ends has a model of its size.
+void check_sizes(Reading& reading, const TomlNode& written) {
+  if (!reading.common_phase || !reading.faults.empty()) return;
+  const auto size_of = [](const Reading& one) {
+    const ObjectivePlan& objective = one.definition.training.objective;
+    return std::pair(objective.parameters, objective.buffers);
+  };
+  const auto check = [&](const Reading& one, const std::string& whose) {
+    const auto [parameters, buffers] = size_of(one);
+    if (const auto of_phase = size_of(*reading.common_phase); of_phase != std::pair(parameters, buffers))
+      reading.faults.add(written.find("training")->find("common")->place,
+                         fmt::format("training.common; its model has {} parameters and {} statistics of "
+                                     "normalisation; must have as many as that of {}, {} and {}",
+                                     of_phase.first, of_phase.second, whose, parameters, buffers));
+  };
+  const std::vector<Method>& methods = reading.definition.methods;
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    const bool has_own = i < reading.own.size() && reading.own[i];
+    check(has_own ? *reading.own[i] : reading, fmt::format("\"{}\"", methods[i].label));
+  }
+}
+
 Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options) {
   DefinitionOptions how{.file = file, .finite_means = options.finite_means};
   std::vector<std::shared_ptr<const Reading>> own;
@@ -139,6 +161,7 @@ Reading read_document(const TomlNode& written, const std::string& file, const Lo
   result.faults.add(faults);
   join_own(result);
   join_common_phase(result);
+  check_sizes(result, written);
   return result;
 }
 
@@ -160,16 +183,37 @@ TomlNode resolved_for_method(const Reading& reading) {
   return resolved;
 }
 
+// Of the models and data sets that the file describes those that are trained.
+void keep_what_is_trained(TomlNode& resolved) {
+  const TomlNode& training = *resolved.find("training");
+  for (const auto& [described, chosen] : {std::pair{"models", "model"}, std::pair{"datasets", "dataset"}}) {
+    TomlNode* tables = resolved.find(described);
+    const TomlNode* name = training.find(chosen);
+    const auto* text = name ? std::get_if<std::string>(&name->value) : nullptr;
+    if (tables && tables->is_table())
+      std::erase_if(tables->table(), [&](const TomlNode::Member& table) { return !text || table.key != *text; });
+  }
+}
+
 // Runs that share it compute the same. Unlike a run's hash it does not tell apart what [training] says of keys that the
-// method has otherwise.
-std::string course_of(const Reading& reading, const Run& run) {
-  if (reading.own.empty() || !reading.own.front()) return run.hash;
+// method has otherwise, nor what is said of models and data sets that it does not use.
+std::string course_of(const Reading& reading) {
   TomlNode resolved = resolved_for_method(reading);
-  TomlNode training = *reading.own.front()->resolved.find("training");
-  training.erase("common");  // the phase is a run of its own
-  resolved.set("training", {}, std::move(training));
-  resolved.find("methods")->array().front().erase("training");
-  return configuration_hash(std::move(resolved)) + (run.common_phase ? run.common_phase->hash : "");
+  if (!reading.own.empty() && reading.own.front()) {
+    TomlNode training = *reading.own.front()->resolved.find("training");
+    training.erase("common");  // the phase is a run of its own
+    resolved.set("training", {}, std::move(training));
+    resolved.find("methods")->array().front().erase("training");
+  }
+  keep_what_is_trained(resolved);
+  return configuration_hash(std::move(resolved)) + (reading.common_phase ? course_of(*reading.common_phase) : "");
+}
+
+// A micro-batch's time is not yet measured in it: each method's own would make a setting of its own.
+std::string setting_of(const Reading& reading) {
+  TomlNode setting = reading.resolved;
+  setting.erase("methods");
+  return configuration_hash(std::move(setting));
 }
 
 Run make_run(const Reading& reading) {
@@ -177,8 +221,6 @@ Run make_run(const Reading& reading) {
   const Definition& definition = reading.definition.of(method);
   const TomlNode resolved = resolved_for_method(reading);
   const TomlNode* own_training = resolved.find("methods")->array().front().find("training");
-  TomlNode setting = reading.resolved;
-  setting.erase("methods");
   Run run{.experiment = definition.name,
           .method = method.label,
           .own_training = own_training ? listed_leaves(without_defaults(*own_training, definition.training.objective))
@@ -186,7 +228,7 @@ Run make_run(const Reading& reading) {
           .seed = definition.seeds.front(),
           .resolved_toml = write_toml(resolved),
           .hash = configuration_hash(resolved),
-          .setting = configuration_hash(std::move(setting)),
+          .setting = setting_of(reading),
           .cluster = definition.cluster.plan,
           .training = definition.training.plan,
           .budget = definition.budget,
@@ -271,6 +313,7 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
       std::optional<MeasuredMicroBatch> measured;
       Reading one = read_document(document, file, options);
       throw_if_any(one.faults);
+      const std::string setting = setting_of(one);
       if (one.definition.cluster.plan.to_be_measured && options.measure) {
         measured = options.measure(work_of(one));
         write_measured(document, *measured);
@@ -278,10 +321,11 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
         throw_if_any(one.faults);
       }
       Run run = make_run(one);
+      run.setting = setting;
       if (measured) run.cluster.measured_fit = measured->fit;
       run.method_index = method;
       run.sweep = describe_point(root, axes, point, method);
-      const auto [place, is_new] = places.emplace(course_of(one, run), runs.size());
+      const auto [place, is_new] = places.emplace(course_of(one), runs.size());
       if (!is_new && runs[place->second].hash != run.hash)
         keep_what_is_equal(runs[place->second].sweep, run.sweep);
       else if (!is_new && runs[place->second].sweep != run.sweep)
@@ -291,6 +335,21 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
       if (is_new) runs.push_back(std::move(run));
     }
   }
+}
+
+// What is swept must make a difference to somebody.
+void check_axes(const std::vector<SweepAxis>& axes, const std::vector<Run>& runs) {
+  FaultList faults;
+  for (const SweepAxis& axis : axes) {
+    const auto concerns = [&](const Run& run) {
+      return std::ranges::any_of(run.sweep, [&](const auto& swept) { return swept.first == axis.key; });
+    };
+    if (std::ranges::none_of(runs, concerns))
+      faults.add(
+          axis.place,
+          fmt::format("sweep.\"{}\"; must be a key that a method uses: its values make the same runs", axis.key));
+  }
+  throw_if_any(faults);
 }
 
 TomlNode load_document(const std::string& file) {
@@ -359,6 +418,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   for (std::size_t i = 0; i < points.size(); ++i) {
     add_runs(documents[i], file, options, readings[i].definition, axes, points[i], places, experiment.runs);
   }
+  check_axes(axes, experiment.runs);
   return experiment;
 } catch (const std::bad_alloc&) {
   throw std::runtime_error(fmt::format("{}: the memory does not suffice to read it and expand its runs", file));

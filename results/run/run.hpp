@@ -98,7 +98,8 @@ struct Run {
   std::uint64_t seed = 0;
   std::string resolved_toml;  // the whole resolved configuration of this run alone
   std::string hash;           // its configuration_hash; names the directory
-  std::string setting;        // likewise, also without the method: runs that share it meet the same delays
+  std::string setting;        // likewise, also without the method, and with times yet to be measured as such: runs
+                              // that share it meet the same delays
 
   ClusterPlan cluster;
   TrainingPlan training;

@@ -165,6 +165,35 @@ TEST_F(OwnTraining, DoesNotRepeatTheFilesFaults) {
   EXPECT_EQ(std::count(found.begin(), found.end(), '\n'), 0) << found;
 }
 
+// A warm-up of the file's that is longer than each training, of 60, 120 and 10 steps: one value, one message. One that
+// fits the method and the file is the phase's fault, and one that fits neither it nor the method is told once.
+TEST_F(OwnTraining, AndTheCommonPhaseTellOneValuesFaultOnce) {
+  const auto found = [&](int warmup, const std::string& own) {
+    write(std::string(small) + "[methods.training]\n" + own + "\n[training.common]\nepochs = 1\n");
+    const std::string report = faults({"training.learning_rate.warmup_steps=" + std::to_string(warmup)});
+    EXPECT_EQ(std::count(report.begin(), report.end(), '\n'), 0) << report;
+    return report;
+  };
+  EXPECT_THAT(found(1000, "micro_batch_size = 4"), HasSubstr(": training.learning_rate.warmup_steps = 1000; must end"));
+  EXPECT_THAT(found(30, "micro_batch_size = 4"),
+              HasSubstr(": training.common.learning_rate.warmup_steps = 30; must end"));
+  EXPECT_THAT(found(30, "micro_batch_size = 20"), HasSubstr("learning_rate.warmup_steps = 30; must end"));
+  EXPECT_EQ(found(5, "micro_batch_size = 4"), "");
+}
+
+// What starts at its end takes up its parameters.
+TEST_F(OwnTraining, BehindACommonPhaseHasItsSize) {
+  EXPECT_EQ(faults({"training.common={steps=2}"}), "");
+  const std::string of_other = "must have as many as that of ";
+  EXPECT_THAT(faults({"training.common={steps=2,model='mlp'}"}), HasSubstr(of_other + "\"sync-sgd\""));
+  const std::string found = faults({"training.common={steps=2}", "methods.drop.training.model='mlp'"});
+  EXPECT_THAT(found, HasSubstr("training.common; its model has"));
+  EXPECT_THAT(found, HasSubstr(of_other + "\"drop\""));
+  EXPECT_THAT(found, Not(HasSubstr("\"sync-sgd\"")));
+  EXPECT_THAT(faults({"training.common={steps=2,common={steps=1}}"}),
+              HasSubstr("training.common.common; must be left out"));
+}
+
 // What a method asks of the optimizer, it asks of its own.
 TEST_F(OwnTraining, IsWhatAMethodIsCheckedAgainst) {
   const std::string elastic = "algorithm='elastic-averaging',beta=0.5,period=2,momentum=0.9";

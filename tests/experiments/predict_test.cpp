@@ -299,6 +299,64 @@ TEST_F(Predict, OfSeveralBaselinesTheFirstOneCounts) {
   EXPECT_EQ(speedup(2), 1);
   EXPECT_LT(speedup(3), 0.5) << "it sends four times as much";
   for (const std::size_t i : {0, 3}) EXPECT_DOUBLE_EQ(speedup(i), pace(i) / pace(1));
+  // Formulas are compared with the same one: without delays they say what the simulation does.
+  for (const std::size_t i : {1, 2, 3}) {
+    ASSERT_FALSE(methods[i].formulas.empty());
+    for (const FormulaTime& formula : methods[i].formulas)
+      EXPECT_NEAR(formula.prediction.effective_speedup(), speedup(i), 1e-6) << methods[i].method;
+  }
+  EXPECT_THAT(prediction_table(methods), HasSubstr("S_eff: against \"a\", the file's first sync-sgd\n"));
+}
+
+// Where the file has no synchronous SGD, both are against one that is trained as the first method is.
+TEST_F(Predict, WithoutABaselineAllAreComparedWithOneThatIsTrainedAsTheFirstMethodIs) {
+  const auto methods =
+      predict(load({"methods=[{label='a',algorithm='dropcompute',threshold_s=1},"
+                    "{label='b',algorithm='dropcompute',threshold_s=1,training={parameters=4000}}]",
+                    "training={model='none',parameters=1000,learning_rate={schedule='constant',peak=1}}",
+                    "network={kind='ring',latency_s=0,bandwidth_bytes_per_s=1e5}", "budget={steps=20}"}));
+  ASSERT_EQ(methods.size(), 2u);
+  // Nothing is dropped: 20 ms of computing, and 2 x 3 / 4 x 4 bytes per parameter.
+  const double expected[] = {1, (0.02 + 6 * 1000 / 1e5) / (0.02 + 6 * 4000 / 1e5)};
+  for (const std::size_t i : {0, 1}) {
+    EXPECT_NEAR(*methods[i].simulated_speedup, expected[i], 1e-6);
+    ASSERT_FALSE(methods[i].formulas.empty());
+    for (const FormulaTime& formula : methods[i].formulas)
+      EXPECT_NEAR(formula.prediction.effective_speedup(), expected[i], 1e-6);
+  }
+  EXPECT_THAT(prediction_table(methods), HasSubstr("S_eff: against sync-sgd trained as \"a\" is; the file has none\n"));
+}
+
+// Of micro-batches of 8 and of 4 samples, each of which is measured: 10 and 4 ms.
+TEST_F(Predict, MethodsWhoseMicroBatchesAreMeasuredApartAreInOneSetting) {
+  const auto measure = [](const MicroBatchWork& work) {
+    return MeasuredMicroBatch{.micro_batch_s =
+                                  work.key.find("micro_batch_size = 4") == std::string::npos ? 0.01 : 0.004};
+  };
+  const Experiment experiment = load_experiment(file,
+                                                {"cluster.micro_batch_s='measured'", "network={kind='free'}",
+                                                 "seeds=[3]", "methods.drop.training.micro_batch_size=4"},
+                                                {.measure = measure});
+  ASSERT_EQ(experiment.runs.size(), 2u);
+  EXPECT_EQ(experiment.runs[0].setting, experiment.runs[1].setting);
+  const auto methods = predict(experiment);
+  EXPECT_NEAR(*methods[1].simulated_speedup, 2.5, 1e-6);  // nothing is dropped
+  ASSERT_FALSE(methods[1].formulas.empty());
+  for (const FormulaTime& formula : methods[1].formulas)
+    EXPECT_NEAR(formula.prediction.effective_speedup(), 2.5, 1e-6) << formula.prediction.formula;
+}
+
+// It stands once for all values of what is swept for another method alone.
+TEST_F(Predict, ABaselineThatASweptKeyDoesNotConcernStandsBehindAllItsPoints) {
+  const auto methods =
+      predict(load({"methods=[{algorithm='sync-sgd',training={clip_norm=1}},{label='drop',"
+                    "algorithm='dropcompute',threshold_s=1}]",
+                    "sweep.\"training.clip_norm\"=[0.5,2]", "seeds=[3]"}));
+  ASSERT_EQ(methods.size(), 3u);
+  for (const PredictedMethod& method : methods) {
+    EXPECT_THAT(method.compared_with, HasSubstr("\"sync-sgd\""));
+    EXPECT_NEAR(*method.simulated_speedup, 1, 1e-9);
+  }
 }
 
 // Texts of 1 to 12 words, 1 ms each and nothing besides: a budget of 12 words is one micro-batch of at most 12 ms, one

@@ -72,6 +72,23 @@ TEST_F(ExperimentFile, ASweptKeyThatAMethodHasOtherwiseDoesNotRepeatIt) {
               ElementsAre(Pair("training.learning_rate.peak", "0.2"), Pair("cluster.micro_batches", "2")));
 }
 
+// Keys of a model that another method trains: neither a run nor a word in the label.
+TEST_F(ExperimentFile, ASweptKeyOfAModelThatAMethodDoesNotUseDoesNotRepeatIt) {
+  const Experiment experiment =
+      load({"sweep.\"models.mlp.hidden\"=[[4],[8]]", "seeds=[1]", "methods.drop.training.model='mlp'"});
+  std::vector<std::string> methods;
+  for (const syncopate::Run& run : experiment.runs) methods.push_back(run.method);
+  EXPECT_THAT(methods, ElementsAre("sync-sgd", "drop", "drop"));
+  EXPECT_TRUE(experiment.runs[0].sweep.empty());
+  EXPECT_THAT(experiment.runs[2].sweep, ElementsAre(Pair("models.mlp.hidden", testing::_)));
+}
+
+TEST_F(ExperimentFile, ASweptKeyThatConcernsNoMethodIsAFault) {
+  write(std::string(small) + "[sweep]\n\"models.mlp.hidden\" = [[4], [8]]\n");
+  EXPECT_THAT(faults({}), HasSubstr(":31:1: sweep.\"models.mlp.hidden\"; must be a key that a method uses"));
+  EXPECT_EQ(faults({"training.model=mlp"}), "");
+}
+
 // A common phase is trained by the file's own keys, so that it differs where the method does not.
 TEST_F(ExperimentFile, ASweptKeyOfTheCommonPhaseConcernsAllMethods) {
   const Experiment experiment = load({"sweep.\"training.learning_rate.peak\"=[0.05,0.1]", "seeds=[1]",

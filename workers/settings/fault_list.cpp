@@ -4,9 +4,16 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <tuple>
 
 namespace syncopate {
+namespace {
+
+// That the fault is about.
+std::string_view key_of(const std::string& text) { return std::string_view(text).substr(0, text.find_first_of(" ;")); }
+
+}  // namespace
 
 void FaultList::add(const SourcePlace& place, std::string text) {
   // Where on the command line is not told, so what reads alike there is the same.
@@ -20,12 +27,19 @@ void FaultList::add(const FaultList& others) {
 }
 
 void FaultList::add(const FaultList& others, const std::string& prefix, const std::string& name) {
+  const std::size_t before = faults_.size();
   for (const Fault& fault : others.faults_) {
-    const bool is_new = !known_.contains(fault);
-    if (is_new && fault.text.starts_with(prefix))
-      add(fault.place, name + fault.text.substr(prefix.size()));
-    else
+    if (known_.contains(fault)) continue;
+    if (!fault.text.starts_with(prefix)) {
       add(fault.place, fault.text);
+      continue;
+    }
+    const std::string key = fmt::format(".{}", key_of(fault.text).substr(prefix.size()));
+    const auto is_told = [&](const Fault& other) {
+      return other.place == fault.place && key_of(other.text).ends_with(key);
+    };
+    if (std::ranges::none_of(std::span(faults_).first(before), is_told))
+      add(fault.place, name + fault.text.substr(prefix.size()));
   }
 }
 

@@ -16,7 +16,7 @@ class FaultList {
   void add(const SourcePlace& place, std::string text);
   void add(const FaultList& others);
   // Those that are not known yet, of keys that begin with `prefix` under another name: what is known by `prefix` there
-  // is called `name` here.
+  // is called `name` here. Where a key of what is written has a fault under another name already, these are not told.
   void add(const FaultList& others, const std::string& prefix, const std::string& name);
 
   bool empty() const { return faults_.empty(); }
