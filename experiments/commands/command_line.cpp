@@ -20,7 +20,7 @@ constexpr const char* examples = R"(Examples:
   syncopate predict experiments/quickstart.toml
   syncopate run experiments/quickstart.toml
   syncopate run experiments/quickstart.toml training.model=cnn seeds=[1] budget.epochs=2
-  syncopate run experiments/quickstart.toml methods.dropcompute.threshold_s=0.05
+  syncopate run experiments/quickstart.toml methods.dropcompute.threshold_s=0.05,0.06,0.07
   mpirun -n 4 syncopate run experiments/quickstart.toml cluster.workers=4
   syncopate compare experiments/examples/reality.toml
   syncopate thresholds run.csv.gz --serial-s 0.2
@@ -36,7 +36,15 @@ Exit status:
 
 void add_experiment(CLI::App& command, CommandLine& line) {
   command.add_option("FILE", line.file, "the experiment, a TOML file")->required();
-  command.add_option("key=value", line.overrides, "set a key of the file, such as training.learning_rate.peak=0.1");
+  command.add_option("key=value", line.overrides,
+                     "set a key of the file, such as training.learning_rate.peak=0.1; sweep it with key=a,b,c; "
+                     "remove it with ~key");
+  command.add_option("--profile", line.profiles, "put the keys of the file's [profiles.NAME] into it")
+      ->allow_extra_args(false)
+      ->option_text("NAME ...");
+  command.add_option("--only", line.only, "only the runs of this method or variant, or whose hash begins so")
+      ->allow_extra_args(false)
+      ->option_text("NAME ...");
   command.add_option("--limit", line.most_runs, "refuse an experiment of more runs")
       ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()))
       ->option_text(fmt::format("N [{}]", line.most_runs));
@@ -53,7 +61,7 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   command.add_flag("--quiet", options.quiet, "only the final table and errors");
 }
 
-void add_choice_of_runs(CLI::App& command, CommandLine& line) {
+void add_choice_of_cluster(CLI::App& command, CommandLine& line) {
   const std::map<std::string, ClusterChoice> clusters = {
       {"auto", ClusterChoice::automatic}, {"simulated", ClusterChoice::simulated}, {"mpi", ClusterChoice::mpi}};
   command
@@ -62,9 +70,6 @@ void add_choice_of_runs(CLI::App& command, CommandLine& line) {
           "auto: mpi when started by mpirun or srun, else simulated")
       ->check(CLI::IsMember(std::set<std::string>{"auto", "simulated", "mpi"}))
       ->option_text("auto|simulated|mpi [auto]");
-  command.add_option("--only", line.only, "only the runs whose hash begins so; `check` shows them")
-      ->allow_extra_args(false)
-      ->option_text("HASH ...");
 }
 
 void add_compare_options(CLI::App& command, CompareOptions& options) {
@@ -112,7 +117,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   CLI::App* run = app.add_subcommand("run", "run an experiment and print its table");
   add_experiment(*run, line);
   add_run_options(*run, line.options);
-  add_choice_of_runs(*run, line);
+  add_choice_of_cluster(*run, line);
   CLI::App* check = app.add_subcommand("check", "print the resolved experiment and its runs, run nothing");
   add_experiment(*check, line);
   check->add_flag("--ranks", line.ranks, "print only the number of processes that it needs under MPI");

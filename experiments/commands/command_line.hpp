@@ -16,7 +16,8 @@ struct CommandLine {
   std::string command;  // empty where CLI11 has answered by itself: --help and --version
   std::string answer;   // then: what it says
   std::string file;
-  std::vector<std::string> overrides;
+  std::vector<std::string> overrides;  // key=value, key=a,b,c, ~key
+  std::vector<std::string> profiles;
   std::string listed;
   bool writes_pages = false;
   bool ranks = false;

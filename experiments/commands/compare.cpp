@@ -106,7 +106,7 @@ void Comparison::launch(const std::vector<std::string>& launcher, const Run& run
   const int ranks = ranks_needed(run.cluster.workers, run.algorithm->traits().servers);
   std::vector<std::string> arguments{"run", experiment_.file};
   arguments.insert(arguments.end(), {"--limit", std::to_string(std::numeric_limits<std::int64_t>::max())});  // checked
-  arguments.insert(arguments.end(), options_.overrides.begin(), options_.overrides.end());
+  arguments.insert(arguments.end(), options_.arguments.begin(), options_.arguments.end());
   if (run.cluster.measured_micro_batch_s) {  // not measured again
     arguments.push_back("cluster.micro_batch_s=" + measured_text(run.cluster));
     arguments.emplace_back("cluster.micro_batch_measured=true");

@@ -12,7 +12,7 @@ namespace syncopate {
 
 struct CompareOptions {
   RunOptions run;                      // its `cluster` and `mpi` are not used
-  std::vector<std::string> overrides;  // those that the experiment was loaded with, for the processes under MPI
+  std::vector<std::string> arguments;  // changes and profiles that it was loaded with, for the processes under MPI
   std::string mpiexec;                 // see mpi_launcher
   Tolerances tolerances;
   bool all_seeds = false;  // else the first one

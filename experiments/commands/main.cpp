@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/commands/chosen_runs.hpp"
 #include "experiments/commands/command_line.hpp"
 #include "experiments/commands/listing.hpp"
 #include "experiments/commands/predict.hpp"
@@ -82,22 +83,9 @@ Experiment loaded(const CommandLine& line, const MpiSession& session) {
                          .remeasure = line.options.rerun,
                          .keep = !predicts,
                          .mpi = &session});
-  LoadOptions options{.finite_means = predicts, .most_runs = line.most_runs};
+  LoadOptions options{.finite_means = predicts, .most_runs = line.most_runs, .profiles = line.profiles};
   if (line.command != "check") options.measure = [&meter](const MicroBatchWork& work) { return meter.time(work); };
   return load_experiment(line.file, line.overrides, options);
-}
-
-// Leaves the runs that are named; all, if none is.
-void choose(Experiment& experiment, const std::vector<std::string>& only) {
-  if (only.empty()) return;
-  for (const std::string& hash : only) {
-    const auto is_named = [&](const Run& run) { return !hash.empty() && run.hash.starts_with(hash); };
-    if (std::ranges::none_of(experiment.runs, is_named))
-      throw ConfigurationFault(fmt::format("--only {}: no run has a hash that begins so; `check` shows them", hash));
-  }
-  std::erase_if(experiment.runs, [&](const Run& run) {
-    return std::ranges::none_of(only, [&](const std::string& hash) { return run.hash.starts_with(hash); });
-  });
 }
 
 // What the command line asks for, read and checked, so that it can be done.
@@ -129,11 +117,13 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     if (session.active())
       throw ConfigurationFault("compare starts processes under MPI itself: start it without mpirun");
     line.compare.run = line.options;
-    line.compare.overrides = line.overrides;
+    line.compare.arguments = line.overrides;
+    for (const std::string& profile : line.profiles)
+      line.compare.arguments.insert(line.compare.arguments.end(), {"--profile", profile});
     line.overrides.emplace_back(compare_override);
   }
   task.experiment = loaded(line, session);
-  if (line.command == "run") choose(*task.experiment, line.only);
+  choose_runs(*task.experiment, line.only);
   return task;
 }
 

@@ -62,6 +62,7 @@ TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common
   recording.set("parameters", {}, {true, {}});
   document.set("recording", {}, std::move(recording));
   document.erase("sweep");
+  document.erase("variants");
   return document;
 }
 

@@ -149,6 +149,10 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   result.measurements = read_measurements(root, result.training);
   result.recording = read_recording(root);
   root.keep_as_written({"sweep", "Keys that take several values: a run for every combination."});
+  root.keep_as_written(
+      {"variants", "Named sets of keys, [[variants]]: each with a label, and what a run has otherwise."});
+  root.keep_as_written(
+      {"profiles", "Sets of keys, [profiles.NAME], that take their places with --profile NAME alone."});
   result.is_clean = is_clean();
   if (!options.reads_methods) return result;
   result.methods = read_methods(root, result, options.own);

@@ -7,12 +7,14 @@
 #include <memory>
 #include <new>
 
+#include "experiments/sections/command_line_changes.hpp"
 #include "experiments/sections/common_phase.hpp"
 #include "experiments/sections/configuration_hash.hpp"
 #include "experiments/sections/data_position.hpp"
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/own_training.hpp"
 #include "experiments/sections/sweep.hpp"
+#include "experiments/sections/variants.hpp"
 #include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
@@ -62,6 +64,7 @@ TomlNode with_training_of(const TomlNode& written, const TomlNode& own) {
   document.set("training", own.place, joins ? with_own_training(*common, own) : own);
   document.erase("methods");
   document.erase("sweep");
+  document.erase("variants");
   return document;
 }
 
@@ -171,6 +174,7 @@ TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) 
   root.find("methods")->array() = {std::move(one_method)};
   root.set("seeds", {}, {TomlNode::Array{{static_cast<std::int64_t>(seed), {}}}, {}});
   root.erase("sweep");
+  root.erase("variants");
   return root;
 }
 
@@ -324,7 +328,7 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
       run.setting = setting;
       if (measured) run.cluster.measured_fit = measured->fit;
       run.method_index = method;
-      run.sweep = describe_point(root, axes, point, method);
+      run.sweep = describe_point(axes, point, method);
       const auto [place, is_new] = places.emplace(course_of(one), runs.size());
       if (!is_new && runs[place->second].hash != run.hash)
         keep_what_is_equal(runs[place->second].sweep, run.sweep);
@@ -365,6 +369,29 @@ std::uint64_t elements(const TomlNode& root, std::string_view key) {
   return list && list->is_array() ? std::max<std::uint64_t>(list->array().size(), 1) : 1;
 }
 
+// seeds = 5 means 1 to 5.
+void list_seeds(TomlNode& root, std::int64_t most, FaultList& faults) {
+  TomlNode* seeds = root.find("seeds");
+  const auto* number = seeds ? std::get_if<std::int64_t>(&seeds->value) : nullptr;
+  if (!number || *number < 1) return;
+  if (*number > most)
+    return faults.add(seeds->place,
+                      fmt::format("seeds = {}; must be at most {}, or as many as --limit allows", *number, most));
+  TomlNode::Array list;
+  for (std::int64_t seed = 1; seed <= *number; ++seed) list.push_back({seed, seeds->place});
+  seeds->value = std::move(list);
+}
+
+// The file without its variants, at the first values of what is swept: what `check` prints reads back to itself.
+Reading read_without_variants(TomlNode root, const std::vector<SweepAxis>& axes, const std::string& file,
+                              const LoadOptions& options, FaultList& faults) {
+  const std::vector<SweepAxis> swept(axes.begin() + 1, axes.end());  // variants come first
+  apply_sweep(root, swept, SweepPoint(swept.size(), 0), faults);
+  Reading reading = read_document(root, file, options);
+  faults.add(reading.faults);
+  return reading;
+}
+
 // Each point of a sweep is read with all methods, and each run once more.
 void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& axes, std::int64_t most) {
   const std::uint64_t points = number_of_points(axes), methods = elements(root, "methods"),
@@ -384,9 +411,10 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
                            const LoadOptions& options) try {
   TomlNode root = load_document(file);
   FaultList faults;
-  apply_overrides(root, overrides, faults);
+  apply_profiles(root, options.profiles, faults);
+  apply_command_line(root, overrides, faults);
+  list_seeds(root, options.most_runs, faults);
   const std::vector<SweepAxis> axes = read_sweep(root, faults);
-  write_sweep(root, axes);
   check_number_of_runs(root, axes, options.most_runs);
 
   // All points are read with all methods first, so that their faults come together and with the places
@@ -396,20 +424,24 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   std::vector<Reading> readings;
   TomlNode of_further_points = root;  // the list of all values in each of them would take the square of their number
   of_further_points.erase("sweep");
+  of_further_points.erase("variants");
   for (const SweepPoint& point : points) {
     documents.push_back(documents.empty() ? root : of_further_points);
     apply_sweep(documents.back(), axes, point, faults);
     readings.push_back(read_document(documents.back(), file, options));
     faults.add(readings.back().faults);
   }
+  if (root.find("variants") && !axes.empty())
+    readings.push_back(read_without_variants(root, axes, file, options, faults));
   throw_if_any(faults);
 
   const Definition& first = readings.front().definition;
+  const Reading& whole = root.find("variants") ? readings.back() : readings.front();
   Experiment experiment{.name = first.name,
                         .description = first.description,
                         .file = file,
-                        .resolved_toml = write_toml(readings.front().resolved),
-                        .known_keys = readings.front().known_keys,
+                        .resolved_toml = write_toml(whole.resolved),
+                        .known_keys = whole.known_keys,
                         .runs = {},
                         .methods = {},
                         .seeds = first.seeds};

@@ -54,10 +54,11 @@ struct ConfigurationFault : std::runtime_error {
 // finite_means: delays without an expected value are faults, because predictions need one.
 // measure: gives the time that cluster.micro_batch_s = "measured" stands for; without it such runs are left
 // to_be_measured.
-// most_runs: an experiment of more is refused before anything is expanded.
+// most_runs: an experiment of more (or of more seeds) is refused before anything is expanded.
 struct LoadOptions {
   bool finite_means = false;
   std::int64_t most_runs = 10'000;
+  std::vector<std::string> profiles{};  // of [profiles.NAME], those that are asked for
   std::function<MeasuredMicroBatch(const MicroBatchWork&)> measure{};
 };
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,

@@ -1,10 +1,9 @@
 #include "experiments/sections/own_training.hpp"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 #include <utility>
 
+#include "experiments/sections/table_forms.hpp"
 #include "experiments/sections/training_section.hpp"
 #include "workers/settings/settings_document.hpp"
 
@@ -12,29 +11,6 @@ namespace syncopate {
 namespace {
 
 bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_toml(*a) == inline_toml(*b); }
-
-// A table's other keys belong to what it names.
-bool names_another(const TomlNode& common, const TomlNode& own) {
-  const auto differs = [&](const char* key) { return own.find(key) && !is_same(common.find(key), own.find(key)); };
-  constexpr std::array deciding = {"name", "schedule", "kind"};
-  if (std::ranges::any_of(deciding, differs)) return true;
-  // Of randaugment; an optimizer may have a form beside its name.
-  return !common.find("name") && differs("form");
-}
-
-// "warmup" of warmup_steps, warmup_epochs, warmup_share: one length, said in different ways. Else empty.
-std::string_view length_of(std::string_view key) {
-  for (const std::string_view unit : {"_steps", "_epochs", "_share", "_step", "_epoch"})
-    if (key.ends_with(unit)) return key.substr(0, key.size() - unit.size());
-  return {};
-}
-
-void erase_other_forms(TomlNode& table, const std::string& key) {
-  const std::string_view length = length_of(key);
-  if (length.empty()) return;
-  std::erase_if(table.table(),
-                [&](const TomlNode::Member& other) { return other.key != key && length_of(other.key) == length; });
-}
 
 void add_leaves(const TomlNode& table, const std::string& prefix,
                 std::vector<std::pair<std::string, std::string>>& leaves) {
@@ -54,7 +30,7 @@ TomlNode with_own_training(TomlNode training, const TomlNode& own) {
     const TomlNode* common = training.find(member.key);
     const bool joins = common && common->is_table() && member.value.is_table() && !names_another(*common, member.value);
     TomlNode value = joins ? with_own_training(*common, member.value) : member.value;
-    erase_other_forms(training, member.key);
+    for (const std::string& other : other_forms(training, member.key)) training.erase(other);
     training.set(member.key, member.place, std::move(value));
   }
   return training;

@@ -10,12 +10,11 @@
 
 #include "results/formats/not_a_number.hpp"
 #include "results/formats/output.hpp"
+#include "results/run/run_label.hpp"
 #include "workers/process/printable.hpp"
 
 namespace syncopate {
 namespace {
-
-constexpr std::chrono::milliseconds interval{100};
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -73,6 +72,10 @@ Progress::Style Progress::style_of_stderr(bool quiet) {
   return isatty(STDERR_FILENO) ? Style::terminal : Style::lines;
 }
 
+std::chrono::milliseconds Progress::usual_interval(Style style) {
+  return style == Style::terminal ? std::chrono::milliseconds(100) : std::chrono::minutes(1);
+}
+
 Progress::Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock)
     : style_(style), runs_(runs), to_do_(to_do), clock_(std::move(clock)) {}
 
@@ -83,13 +86,16 @@ void Progress::begin_run(std::size_t number, const Run& run) {
   run_ = &run;
   run_start_ = HostClock::now();
   next_ = run_start_;
+  if (style_ != Style::lines) return;
+  next_ += interval_;
+  note(fmt::format("run {} of {}: {}: begins", number_, runs_, name()));
 }
 
 bool Progress::due() {
-  if (style_ != Style::terminal) return false;
+  if (style_ == Style::silent) return false;
   const auto now = HostClock::now();
   if (now < next_) return false;
-  next_ = now + interval;
+  next_ = now + interval_;
   return true;
 }
 
@@ -100,12 +106,19 @@ std::string Progress::remaining_text(double share) const {
   return clock_text(seconds_since(start_) * (static_cast<double>(to_do_) - work_done) / work_done);
 }
 
+std::string Progress::name() const {
+  return fmt::format("{}, seed {}", run_label(run_->method, run_->sweep), run_->seed);
+}
+
+// Of a line that is cut off at the terminal's width, what comes first is seen.
 void Progress::show(const RunPosition& position) {
   const double share = share_done(run_->budget, position);
-  const std::string text = fmt::format("run {}/{}: {}, seed {}: {:.0f} %, {:.4g} s {}, {} host, {} left{}, {} syncs",
-                                       number_, runs_, run_->method, run_->seed, std::floor(share * 100),
-                                       to_seconds(position.reached.time), clock_, clock_text(seconds_since(run_start_)),
-                                       remaining_text(share), quality(position.latest), position.synchronisations);
+  const std::string done = fmt::format("{:.0f} %, {} left", std::floor(share * 100), remaining_text(share));
+  const std::string at =
+      fmt::format("{:.4g} s {}, {} host{}, {} syncs", to_seconds(position.reached.time), clock_,
+                  clock_text(seconds_since(run_start_)), quality(position.latest), position.synchronisations);
+  if (style_ == Style::lines) return note(fmt::format("run {} of {}: {}: {}, {}", number_, runs_, name(), done, at));
+  const std::string text = fmt::format("run {}/{}: {}: {}, {}", number_, runs_, done, name(), at);
   standard_error.write(fmt::format("\r\x1b[K{}", fit(printable(text), terminal_width())));
   line_shown_ = true;
 }
@@ -114,8 +127,8 @@ void Progress::end_run(const RunSummary& summary) {
   ++done_;
   // When a run failed its reason says, by the clock of the worker that it concerns: records may end much earlier.
   const char* const until = summary.status == RunStatus::failed ? ", recorded until" : " after";
-  note(fmt::format("run {} of {}: {}, seed {}: {}{} {:.4g} s {}, {:.3g} s host{}", number_, runs_, run_->method,
-                   run_->seed, to_string(summary.status), until, summary.end_time_s, clock_, summary.host_s,
+  note(fmt::format("run {} of {}: {}: {}{} {:.4g} s {}, {:.3g} s host{}", number_, runs_, name(),
+                   to_string(summary.status), until, summary.end_time_s, clock_, summary.host_s,
                    quality(summary.final_test_accuracy, summary.final_test_loss)));
 }
 

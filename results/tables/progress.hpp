@@ -1,5 +1,5 @@
-// What a user sees while an experiment runs, on standard error: on a terminal one line that is
-// rewritten, elsewhere one plain line per finished run.
+// What a user sees while an experiment runs, on standard error: on a terminal one line that is rewritten, and one for
+// each run that has ended; elsewhere a plain line when a run begins, ends, and every minute between.
 #pragma once
 
 #include <chrono>
@@ -29,12 +29,17 @@ class Progress {
   // `runs`: of the experiment, for "run k of n". `to_do`: how many of them will really run.
   // `clock`: the name of the cluster's.
   Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock = "virtual");
+
+  // How often a run's place is shown.
+  static std::chrono::milliseconds usual_interval(Style style);
+  void show_every(std::chrono::milliseconds interval) { interval_ = interval; }
+
   ~Progress();  // clears the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void begin_run(std::size_t number, const Run& run);
-  // True at most ten times a second, and only on a terminal; cheap, so it may be asked at every event.
+  // True once in an interval, ten times a second or once a minute; cheap, so it may be asked at every event.
   bool due();
   void show(const RunPosition& position);
   void end_run(const RunSummary& summary);
@@ -45,6 +50,7 @@ class Progress {
  private:
   using HostClock = std::chrono::steady_clock;
 
+  std::string name() const;  // of the run under way
   std::string remaining_text(double share) const;
   void clear_line();
   void clear_line_at_last() const;
@@ -53,6 +59,7 @@ class Progress {
   std::size_t runs_;
   std::size_t to_do_;
   std::string clock_;
+  std::chrono::milliseconds interval_ = usual_interval(style_);
   std::size_t done_ = 0;
   std::size_t number_ = 0;
   const Run* run_ = nullptr;

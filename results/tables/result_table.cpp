@@ -10,9 +10,9 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string_view>
 #include <vector>
 
+#include "results/run/run_label.hpp"
 #include "results/tables/sampled_note.hpp"
 #include "results/tables/short_reason.hpp"
 #include "results/tables/text_table.hpp"
@@ -180,24 +180,9 @@ void squeeze(std::string& text) {
   for (std::size_t at = 0; (at = text.find(" +- ")) != std::string::npos;) text.erase(at + 3, 1).erase(at, 1);
 }
 
-// "threshold_s" of methods.drop.threshold_s; "delays.0", since a number says nothing by itself.
-std::string_view last_name(std::string_view key) {
-  const std::size_t dot = key.rfind('.');
-  if (dot == key.npos) return key;
-  const bool is_number = key.find_first_not_of("0123456789", dot + 1) == key.npos;
-  const std::size_t before = is_number && dot > 0 ? key.rfind('.', dot - 1) : dot;
-  return before == key.npos ? key : key.substr(before + 1);
-}
-
 }  // namespace
 
-std::string row_label(const RunSummary& run) {
-  std::string label = run.method;
-  for (const auto& [key, value] : run.sweep) {
-    label += fmt::format(", {} = {}", last_name(key), value);
-  }
-  return label;
-}
+std::string row_label(const RunSummary& run) { return run_label(run.method, run.sweep); }
 
 std::string mean_and_deviation(const Statistics& statistics) {
   if (statistics.n == 0) return "-";

@@ -20,7 +20,7 @@ std::string failure_table(std::span<const RunSummary> runs);
 // A line for each finished run whose times are not those declared. Empty if there are none.
 std::string overrun_warnings(std::span<const RunSummary> runs);
 
-// "DropCompute, threshold_s = 0.07": the method and the swept values.
+// What a run's row is called (run_label).
 std::string row_label(const RunSummary& run);
 
 // "88.12 +- 0.10", with two digits of the deviation; the mean alone where there is no deviation;

@@ -40,7 +40,8 @@ TEST_F(RunnerTest, LeavesAllFilesOfARun) {
   EXPECT_EQ(read(0, "config.toml"), experiment_.runs[0].resolved_toml);
   EXPECT_EQ(nlohmann::json::parse(read(0, "metadata.json"))["cluster"], "simulated");
   EXPECT_THAT(out_, HasSubstr("\nA "));
-  EXPECT_EQ(err_, fmt::format("run 1 of 1: A, seed 1: finished after 25 s virtual, {:.3g} s host, loss {:.4g}\n",
+  EXPECT_EQ(err_, fmt::format("run 1 of 1: A, seed 1: begins\n"
+                              "run 1 of 1: A, seed 1: finished after 25 s virtual, {:.3g} s host, loss {:.4g}\n",
                               summary(0)["host_s"].get<double>(), summary(0)["final_test_loss"].get<double>()));
 }
 

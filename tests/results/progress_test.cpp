@@ -104,12 +104,13 @@ TEST(Progress, IsRewrittenAtMostTenTimesASecond) {
   }
 }
 
-TEST(Progress, WithoutATerminalIsOnePlainLinePerRun) {
+TEST(Progress, WithoutATerminalIsAPlainLineWhenARunBeginsAndEnds) {
   testing::internal::CaptureStderr();
   {
     Progress progress(Progress::Style::lines, 12, 12);
     syncopate::Run run;
     run.method = "DropCompute";
+    run.sweep = {{"variant", "slow server"}, {"methods.DropCompute.threshold_s", "0.05"}};
     run.seed = 3;
     progress.begin_run(5, run);
     EXPECT_FALSE(progress.due());
@@ -122,7 +123,33 @@ TEST(Progress, WithoutATerminalIsOnePlainLinePerRun) {
   }
   EXPECT_EQ(
       testing::internal::GetCapturedStderr(),
-      "run 5 of 12: DropCompute, seed 3: finished after 12.5 s virtual, 2 s host, accuracy 88.12 %, loss 0.334\n");
+      "run 5 of 12: DropCompute, slow server, threshold_s = 0.05, seed 3: begins\n"
+      "run 5 of 12: DropCompute, slow server, threshold_s = 0.05, seed 3: finished after 12.5 s virtual, 2 s host, "
+      "accuracy 88.12 %, loss 0.334\n");
+}
+
+TEST(Progress, WithoutATerminalIsAPlainLineInEachInterval) {
+  EXPECT_EQ(Progress::usual_interval(Progress::Style::lines), std::chrono::minutes(1));
+  testing::internal::CaptureStderr();
+  {
+    Progress progress(Progress::Style::lines, 2, 2);
+    progress.show_every(std::chrono::milliseconds(20));
+    syncopate::Run run;
+    run.method = "A";
+    run.budget = budget(Step{100});
+    progress.begin_run(1, run);
+    EXPECT_FALSE(progress.due());
+    std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    EXPECT_TRUE(progress.due());
+    EXPECT_FALSE(progress.due());
+    RunPosition position;
+    position.computed.step = 50;
+    position.reached.time = Time{std::chrono::seconds(7)};
+    progress.show(position);
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::MatchesRegex("run 1 of 2: A, seed 0: begins\n"
+                                    "run 1 of 2: A, seed 0: 50 %, 0:00 left, 7 s virtual, 0:00 host, 0 syncs\n"));
 }
 
 // The reason of a failure names the time of a worker that may be far ahead of the others.
@@ -140,6 +167,7 @@ TEST(Progress, SaysUntilWhenAFailedRunWasRecordedNotWhenItFailed) {
     progress.end_run(summary);
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "run 1 of 1: A, seed 0: begins\n"
             "run 1 of 1: A, seed 0: failed, recorded until 446.5 s virtual, 2 s host\n");
 }
 
@@ -155,6 +183,7 @@ TEST(Progress, NamesTheClockAndNeverTheSignOfWhatIsNotANumber) {
     progress.end_run(summary);
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "run 1 of 1: A, seed 0: begins\n"
             "run 1 of 1: A, seed 0: finished after 0 s wall, 0 s host, loss nan\n");
 }
 
@@ -174,7 +203,7 @@ TEST(Progress, OnATerminalShowsWhereTheRunIsAndClearsTheLine) {
     progress.show(position);
   }
   const std::string text = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(text, HasSubstr("run 1/3: A, seed 1: 50 %, 7 s virtual, 0:00 host"));
+  EXPECT_THAT(text, testing::ContainsRegex("run 1/3: 50 %, 0:00 left: A, seed 1, 7 s virtual, 0:00 host"));
   EXPECT_THAT(text, testing::EndsWith("\r\x1b[K"));
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }

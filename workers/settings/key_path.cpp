@@ -103,6 +103,22 @@ void assign(TomlNode& root, const std::vector<std::string>& path, const SourcePl
   }
 }
 
+void remove(TomlNode& root, const std::vector<std::string>& path) {
+  TomlNode* node = &root;
+  for (std::size_t i = 0; node && i + 1 < path.size(); ++i)
+    node = node->is_array() ? &node->array()[element_index(*node, path[i])] : node->find(path[i]);
+  if (node && node->is_array()) {
+    node->array().erase(node->array().begin() + static_cast<std::ptrdiff_t>(element_index(*node, path.back())));
+  } else if (node && node->find(path.back())) {
+    node->erase(path.back());
+  } else {
+    std::vector<std::string> known;
+    if (node && node->is_table())
+      for (const TomlNode::Member& member : node->table()) known.push_back(member.key);
+    throw KeyPathFault(fmt::format("there is no such key to remove{}", suggestion(path.back(), known)));
+  }
+}
+
 const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path) {
   const TomlNode* node = &root;
   for (const std::string& part : path) {

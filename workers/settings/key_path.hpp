@@ -28,6 +28,9 @@ std::size_t element_index(const TomlNode& array, const std::string& part);
 // Puts `value` at the key, replacing what is there; tables on the way are made. Throws KeyPathFault.
 void assign(TomlNode& root, const std::vector<std::string>& path, const SourcePlace& place, TomlNode value);
 
+// Removes what is at the key: a member of a table, or an element of a list. Throws KeyPathFault if there is nothing.
+void remove(TomlNode& root, const std::vector<std::string>& path);
+
 // What is at the key; null if there is nothing.
 const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path);
 

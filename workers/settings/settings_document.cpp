@@ -47,6 +47,10 @@ void apply_overrides(TomlNode& root, std::span<const std::string> overrides, Fau
   const SourcePlace command_line{std::string(command_line_source)};
   for (const std::string& text : overrides) {
     try {
+      if (text.starts_with('~')) {
+        remove(root, split_key(std::string_view(text).substr(1)));
+        continue;
+      }
       Override parsed = parse_override(text);
       parsed.value.place = command_line;
       assign(root, split_key(parsed.key), command_line, std::move(parsed.value));

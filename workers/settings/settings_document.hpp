@@ -20,7 +20,8 @@ namespace syncopate {
 // "file: what is wrong".
 TomlNode load_toml(const std::string& file);
 
-// Applies "key=value" overrides in their order; one that cannot be applied is a fault of the command line.
+// Applies "key=value" overrides, and "~key", which removes a key, in their order; one that cannot be applied is a fault
+// of the command line.
 void apply_overrides(TomlNode& root, std::span<const std::string> overrides, FaultList& faults);
 
 class Exploration;
