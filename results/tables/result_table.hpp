@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "results/rows/statistics.hpp"
+#include "results/statistics/statistics.hpp"
 #include "results/rows/summary.hpp"
 
 namespace syncopate {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "experiments/execution/time_simulation.hpp"
-#include "results/rows/statistics.hpp"
+#include "results/statistics/statistics.hpp"
 #include "tests/experiments/experiment_file.hpp"
 #include "workers/simulated/simulated_cluster.hpp"
 

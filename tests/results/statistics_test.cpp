@@ -1,4 +1,4 @@
-#include "results/rows/statistics.hpp"
+#include "results/statistics/statistics.hpp"
 
 #include <gtest/gtest.h>
 

@@ -32,7 +32,7 @@ const std::vector<std::string> floors = {
     "algorithms/method", "algorithms/synchronous", "algorithms/quorum", "algorithms/asynchronous",
     "algorithms/local_sgd", "algorithms/gossip", "algorithms/gradient_coding", "algorithms",
     // What a run is and leaves.
-    "results/formats", "results/run", "results/rows", "results/directory", "results/tables",
+    "results/formats", "results/statistics", "results/run", "results/rows", "results/directory", "results/tables",
     // From a file to runs, and from runs to results.
     "experiments/sections", "experiments/execution", "experiments/commands"};
 

@@ -1,0 +1,79 @@
+#include "results/statistics/paired_difference.hpp"
+
+#include <boost/math/distributions/students_t.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "results/statistics/statistics.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr std::size_t most_sign_flips = 20;  // a million choices of signs
+
+using StudentsT = boost::math::students_t_distribution<double>;
+
+StudentsT students_t(std::size_t n) { return StudentsT(static_cast<double>(n - 1)); }
+
+double standard_error(const Statistics& values) { return values.std / std::sqrt(static_cast<double>(values.n)); }
+
+// P(T > t), or the limit where nothing varies.
+double upper_tail(std::size_t n, double difference, double error) {
+  if (error == 0) return difference > 0 ? 0 : difference < 0 ? 1 : 0.5;
+  return boost::math::cdf(boost::math::complement(students_t(n), difference / error));
+}
+
+// From one choice of signs to the next one sign changes (Gray code), so each costs one addition.
+double sign_flip_p(std::span<const double> differences) {
+  double sum = 0, size = 0;
+  for (const double difference : differences) {
+    sum += difference;
+    size += std::abs(difference);
+  }
+  const double observed = std::abs(sum), rounding = size * 1e-12;
+  const std::uint64_t choices = std::uint64_t{1} << differences.size();
+  std::uint64_t as_far = 0, flipped = 0;
+  for (std::uint64_t choice = 0; choice < choices; ++choice) {
+    if (std::abs(sum) >= observed - rounding) ++as_far;
+    if (choice + 1 == choices) break;
+    std::size_t which = 0;
+    while (!((choice + 1) >> which & 1)) ++which;
+    flipped ^= std::uint64_t{1} << which;
+    sum += (flipped >> which & 1 ? -2 : 2) * differences[which];
+  }
+  return static_cast<double>(as_far) / static_cast<double>(choices);
+}
+
+}  // namespace
+
+std::optional<Interval> interval_of_mean(std::span<const double> values, double confidence) {
+  if (values.size() < 2) return {};
+  const Statistics found = statistics(values);
+  const double half = boost::math::quantile(students_t(found.n), (1 + confidence) / 2) * standard_error(found);
+  return Interval{found.mean - half, found.mean + half};
+}
+
+PairedDifference paired_difference(std::span<const double> differences) {
+  const Statistics found = statistics(differences);
+  PairedDifference result{.n = found.n, .mean = found.mean, .interval = interval_of_mean(differences)};
+  if (found.n > 1 && found.std > 0) result.t_p = 2 * upper_tail(found.n, std::abs(found.mean), standard_error(found));
+  if (found.n > 1 && found.n <= most_sign_flips) result.sign_flip_p = sign_flip_p(differences);
+  return result;
+}
+
+bool PairedDifference::is_significant() const {
+  constexpr double level = 0.05;
+  if (!interval || interval->holds(0)) return false;
+  const bool could_say = sign_flip_p && 2 * std::pow(0.5, static_cast<double>(n)) <= level;
+  return !could_say || *sign_flip_p <= level;
+}
+
+std::optional<double> equivalence_p(std::span<const double> differences, double margin) {
+  if (differences.size() < 2) return {};
+  const Statistics found = statistics(differences);
+  const double error = standard_error(found);
+  return std::max(upper_tail(found.n, found.mean + margin, error), upper_tail(found.n, margin - found.mean, error));
+}
+
+}  // namespace syncopate
