@@ -24,6 +24,7 @@ constexpr const char* examples = R"(Examples:
   mpirun -n 4 syncopate run experiments/quickstart.toml cluster.workers=4
   syncopate compare experiments/examples/reality.toml
   syncopate thresholds run.csv.gz --serial-s 0.2
+  syncopate table results/runs/quickstart --against "synchronous SGD"
   syncopate list algorithms
   syncopate list dropcompute
 
@@ -109,6 +110,28 @@ void add_thresholds_options(CLI::App& command, ThresholdsOptions& options) {
   command.add_option("--csv", options.csv, "also write all thresholds there, a row each")->option_text("FILE");
 }
 
+void add_tables_options(CLI::App& command, TablesOptions& options) {
+  command.add_option("DIR", options.directory, "a directory above runs, such as results/runs/quickstart")->required();
+  command
+      .add_option("--against", options.against,
+                  "also how the others differ from this method (or row), paired by seed, with 95 % intervals")
+      ->option_text("METHOD");
+  command
+      .add_option("--measure", options.measures, "what is compared, such as final_test_loss; default: the usual ones")
+      ->allow_extra_args(false)
+      ->option_text("NAME ...");
+  const std::map<std::string, TableFormat> formats = {{"text", TableFormat::text},
+                                                      {"markdown", TableFormat::markdown},
+                                                      {"csv", TableFormat::csv},
+                                                      {"latex", TableFormat::latex}};
+  command
+      .add_option_function<std::string>(
+          "--format", [&options, formats](const std::string& name) { options.format = formats.at(name); },
+          "csv: a row per row and measure, with all measures")
+      ->check(CLI::IsMember(std::set<std::string>{"text", "markdown", "csv", "latex"}))
+      ->option_text("text|markdown|csv|latex [text]");
+}
+
 void add_commands(CLI::App& app, CommandLine& line) {
   app.footer(examples);
   app.require_subcommand(1);
@@ -133,6 +156,8 @@ void add_commands(CLI::App& app, CommandLine& line) {
   CLI::App* thresholds = app.add_subcommand(
       "thresholds", "what DropCompute's thresholds would have done to a recorded run: drops, speed-up, S_eff");
   add_thresholds_options(*thresholds, line.thresholds);
+  CLI::App* table = app.add_subcommand("table", "the table of runs that are there, and differences paired by seed");
+  add_tables_options(*table, line.tables);
   CLI::App* list = app.add_subcommand("list", "what an experiment file may name, and every key of a name");
   list->add_option("NAME", line.listed,
                    "algorithms, delays, networks, models, datasets, schedules or optimizers; or the name of one of "

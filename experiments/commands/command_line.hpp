@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experiments/commands/compare.hpp"
+#include "experiments/commands/tables.hpp"
 #include "experiments/commands/thresholds.hpp"
 #include "experiments/execution/runner.hpp"
 #include "experiments/sections/experiment.hpp"
@@ -26,6 +27,7 @@ struct CommandLine {
   RunOptions options;
   CompareOptions compare;
   ThresholdsOptions thresholds;
+  TablesOptions tables;
   std::int64_t most_runs = LoadOptions().most_runs;
 };
 

@@ -1,5 +1,7 @@
 // The commands. Under mpirun every rank runs the same one, on which they agree first; only rank 0 speaks.
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -52,6 +54,13 @@ std::string checked(const Experiment& experiment) {
   return result;
 }
 
+// Of standard output; 0 where it is none.
+std::size_t terminal_width() {
+  winsize size{};
+  const bool is_known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
+  return is_known ? size.ws_col : 0;
+}
+
 // Processes that mpirun must start for it.
 int ranks_of(const Experiment& experiment) {
   const auto [workers, servers] = participants(experiment);
@@ -92,7 +101,7 @@ Experiment loaded(const CommandLine& line, const MpiSession& session) {
 struct Task {
   CommandLine line;
   std::optional<Experiment> experiment{};
-  std::string text{};  // that list, --help and --version print
+  std::string text{};  // that list, table, --help and --version print
   std::optional<ThresholdReport> thresholds{};
 };
 
@@ -104,6 +113,10 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
   if (line.command == "list") {
     task.text = line.listed.empty() ? listing("") : listing_of(line.listed);
     if (task.text.empty()) throw ConfigurationFault(unlisted(line.listed));
+    return task;
+  }
+  if (line.command == "table") {
+    task.text = tables_of(line.tables, terminal_width());
     return task;
   }
   if (line.command == "thresholds") {
@@ -174,7 +187,7 @@ std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& se
 
 int execute(Task& task, const MpiSession& session) {
   CommandLine& line = task.line;
-  if (line.command.empty() || line.command == "list") {
+  if (line.command.empty() || line.command == "list" || line.command == "table") {
     if (!line.writes_pages)
       print(session, standard_output, task.text);
     else if (session.rank() == 0)

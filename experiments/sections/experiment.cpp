@@ -345,13 +345,16 @@ void add_runs(const TomlNode& root, const std::string& file, const LoadOptions& 
 void check_axes(const std::vector<SweepAxis>& axes, const std::vector<Run>& runs) {
   FaultList faults;
   for (const SweepAxis& axis : axes) {
-    const auto concerns = [&](const Run& run) {
-      return std::ranges::any_of(run.sweep, [&](const auto& swept) { return swept.first == axis.key; });
+    const auto names_axis = [&axis](const PointName& name) {
+      return std::ranges::any_of(axis.entries.front().names,
+                                 [&](const SweepEntry::Name& of_axis) { return of_axis.name.first == name.first; });
     };
-    if (std::ranges::none_of(runs, concerns))
-      faults.add(
-          axis.place,
-          fmt::format("sweep.\"{}\"; must be a key that a method uses: its values make the same runs", axis.key));
+    if (std::ranges::any_of(runs, [&](const Run& run) { return std::ranges::any_of(run.sweep, names_axis); })) continue;
+    const std::string& key = axis.entries.front().names.front().name.first;
+    faults.add(axis.place,
+               key == "variant"
+                   ? "variants; must make a difference to a method: they make the same runs"
+                   : fmt::format("sweep.\"{}\"; must be a key that a method uses: its values make the same runs", key));
   }
   throw_if_any(faults);
 }

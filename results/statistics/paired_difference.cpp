@@ -1,7 +1,7 @@
 #include "results/statistics/paired_difference.hpp"
 
-#include <boost/math/distributions/students_t.hpp>
 #include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <cstdint>
 

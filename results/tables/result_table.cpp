@@ -209,12 +209,12 @@ std::string time_to_target_text(std::span<const RunSummary> seeds) {
   return fmt::format("> {} ({}/{})", seconds_text(censored_at), reached.size(), with_target);
 }
 
-std::string result_table(std::span<const RunSummary> runs, const std::string& clock) {
+ResultTable result_columns(std::span<const RunSummary> runs, const std::string& clock) {
   const auto rows = rows_of(runs);
-  if (rows.empty()) return {};
-  TextTable wide, narrow;
+  ResultTable result;
+  if (rows.empty()) return result;
   std::vector<const Column*> shown;
-  for (TextTable* table : {&wide, &narrow}) table->add_column("method", Align::left);
+  for (TextTable* table : {&result.wide, &result.narrow}) table->add_column("method", Align::left);
   const std::vector<Column> columns = columns_of_values(clock);
   for (const Column& column : columns) {
     const bool means_nothing = std::all_of(rows.begin(), rows.end(), [&column](const auto& row) {
@@ -222,9 +222,9 @@ std::string result_table(std::span<const RunSummary> runs, const std::string& cl
     });
     if (means_nothing || (!column.shows_alone && std::ranges::none_of(runs, has_prediction))) continue;
     shown.push_back(&column);
-    for (TextTable* table : {&wide, &narrow}) table->add_column(column.heading, Align::right);
+    for (TextTable* table : {&result.wide, &result.narrow}) table->add_column(column.heading, Align::right);
   }
-  for (TextTable* table : {&wide, &narrow}) table->add_column("n", Align::right);
+  for (TextTable* table : {&result.wide, &result.narrow}) table->add_column("n", Align::right);
   bool censored = false;
   for (const auto& [label, seeds] : rows) {
     std::vector<std::string> cells{label};
@@ -233,16 +233,21 @@ std::string result_table(std::span<const RunSummary> runs, const std::string& cl
       censored |= cells.back().front() == '>';
     }
     cells.push_back(std::to_string(seeds.size()));
-    wide.add_row(cells);
+    result.wide.add_row(cells);
     for (std::size_t index = 1; index < cells.size(); ++index) squeeze(cells[index]);
-    narrow.add_row(std::move(cells));
+    result.narrow.add_row(std::move(cells));
   }
-  std::string text = wide.width() <= preferred_width ? wide.text() : narrow.text();
   if (std::ranges::any_of(shown, [](const Column* column) { return column->of_seeds == step_time_text; }))
-    text += formulas_text(runs);
-  text += own_training_text(rows);
-  if (censored) text += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
-  return text;
+    result.notes += formulas_text(runs);
+  result.notes += own_training_text(rows);
+  if (censored) result.notes += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
+  return result;
+}
+
+std::string result_table(std::span<const RunSummary> runs, const std::string& clock) {
+  const ResultTable table = result_columns(runs, clock);
+  if (table.wide.width() == 0) return {};
+  return (table.wide.width() <= preferred_width ? table.wide.text() : table.narrow.text()) + table.notes;
 }
 
 std::string overrun_warnings(std::span<const RunSummary> runs) {

@@ -4,10 +4,18 @@
 #include <span>
 #include <string>
 
-#include "results/statistics/statistics.hpp"
 #include "results/rows/summary.hpp"
+#include "results/statistics/statistics.hpp"
+#include "results/tables/text_table.hpp"
 
 namespace syncopate {
+
+// The same table with and without blanks about "+-", and the lines below it; no columns where no run is finished.
+struct ResultTable {
+  TextTable wide, narrow;
+  std::string notes;
+};
+ResultTable result_columns(std::span<const RunSummary> runs, const std::string& clock = "virtual");
 
 // Rows in the order in which their methods first occur; only finished runs count. Empty if there are
 // none. A column that has no values is left out. `clock`: the name of the cluster's clock. A line below the

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -32,6 +33,55 @@ void finish_line(std::string& text, std::string& line) {
   text += line;
   text += '\n';
   line.clear();
+}
+
+const char* markdown_escape(char) { return "\\|"; }
+
+const char* latex_escape(char character) {
+  switch (character) {
+    case '\\':
+      return "\\textbackslash{}";
+    case '~':
+      return "\\textasciitilde{}";
+    case '^':
+      return "\\textasciicircum{}";
+    case '<':
+      return "$<$";
+    case '>':
+      return "$>$";
+    case '%':
+      return "\\%";
+    case '&':
+      return "\\&";
+    case '#':
+      return "\\#";
+    case '$':
+      return "\\$";
+    case '_':
+      return "\\_";
+    case '{':
+      return "\\{";
+    default:
+      return "\\}";
+  }
+}
+
+std::string with_escapes(std::string_view text, std::string_view special, const char* (*escape)(char)) {
+  std::string result;
+  for (const char character : text) {
+    if (special.find(character) == std::string_view::npos)
+      result += character;
+    else
+      result += escape(character);
+  }
+  return result;
+}
+
+// "88.12 +- 0.10" has a sign of its own there.
+std::string in_latex(const std::string& text) {
+  std::string result = with_escapes(text, "\\~^<>%&#$_{}", latex_escape);
+  for (std::size_t at = 0; (at = result.find("+-", at)) != std::string::npos; at += 5) result.replace(at, 2, "$\\pm$");
+  return result;
 }
 
 }  // namespace
@@ -68,32 +118,90 @@ std::size_t TextTable::width() const {
   return std::accumulate(widths.begin(), widths.end(), gap * (widths.size() - 1));
 }
 
-std::string TextTable::text() const {
+std::string TextTable::text(std::size_t most) const {
+  const auto widths = column_widths();
+  std::string text;
+  std::vector<std::size_t> columns;
+  std::size_t width = 0;
+  for (std::size_t column = 0; column < columns_.size(); ++column) {
+    if (columns.size() > 1 && width + gap + widths[column] > most) {
+      text += text_of(columns) + "\n";
+      columns = {0};
+      width = widths[0];
+    }
+    width += (columns.empty() ? 0 : gap) + widths[column];
+    columns.push_back(column);
+  }
+  return text + text_of(columns);
+}
+
+std::string TextTable::text_of(const std::vector<std::size_t>& columns) const {
   const auto widths = column_widths();
   std::size_t heading_lines = 0;
-  for (const Column& column : columns_) heading_lines = std::max(heading_lines, column.heading.size());
+  for (const std::size_t column : columns) heading_lines = std::max(heading_lines, columns_[column].heading.size());
 
   std::string text;
   std::string line;
+  std::size_t whole = 0;
+  for (const std::size_t column : columns) whole += widths[column] + (column == columns.front() ? 0 : gap);
   const auto append = [&](std::size_t column, const std::string& cell) {
-    if (column > 0) line.append(gap, ' ');
+    if (column != columns.front()) line.append(gap, ' ');
     append_padded(line, cell, widths[column], columns_[column].align);
   };
   for (std::size_t row = 0; row < heading_lines; ++row) {
-    for (std::size_t column = 0; column < columns_.size(); ++column) {
+    for (const std::size_t column : columns) {
       const auto& heading = columns_[column].heading;
       const std::size_t blank = heading_lines - heading.size();
       append(column, row < blank ? std::string{} : heading[row - blank]);
     }
     finish_line(text, line);
   }
-  line.assign(width(), '-');
+  line.assign(whole, '-');
   finish_line(text, line);
   for (const auto& row : rows_) {
-    for (std::size_t column = 0; column < columns_.size(); ++column) append(column, row[column]);
+    for (const std::size_t column : columns) append(column, row[column]);
     finish_line(text, line);
   }
   return text;
+}
+
+std::string TextTable::markdown() const {
+  std::string text = "|", rule = "|";
+  for (const Column& column : columns_) {
+    std::string heading;
+    for (const std::string& line : column.heading) heading += (heading.empty() ? "" : " ") + line;
+    text += " " + with_escapes(heading, "|", markdown_escape) + " |";
+    rule += column.align == Align::left ? "---|" : "---:|";
+  }
+  text += "\n" + rule + "\n";
+  for (const auto& row : rows_) {
+    text += "|";
+    for (const std::string& cell : row) text += " " + with_escapes(cell, "|", markdown_escape) + " |";
+    text += "\n";
+  }
+  return text;
+}
+
+std::string TextTable::latex() const {
+  std::string text = "\\begin{tabular}{";
+  for (const Column& column : columns_) text += column.align == Align::left ? 'l' : 'r';
+  text += "}\n\\toprule\n";
+  std::size_t heading_lines = 0;
+  for (const Column& column : columns_) heading_lines = std::max(heading_lines, column.heading.size());
+  const auto add_row = [&](const std::function<std::string(std::size_t)>& cell) {
+    for (std::size_t column = 0; column < columns_.size(); ++column)
+      text += (column > 0 ? " & " : "") + in_latex(cell(column));
+    text += " \\\\\n";
+  };
+  for (std::size_t line = 0; line < heading_lines; ++line)
+    add_row([&](std::size_t column) {
+      const auto& heading = columns_[column].heading;
+      const std::size_t blank = heading_lines - heading.size();
+      return line < blank ? std::string{} : heading[line - blank];
+    });
+  text += "\\midrule\n";
+  for (const auto& row : rows_) add_row([&](std::size_t column) { return row[column]; });
+  return text + "\\bottomrule\n\\end{tabular}\n";
 }
 
 }  // namespace syncopate

@@ -1,6 +1,8 @@
-// A plain-text table with aligned columns.
+// A table of texts: plain, with aligned columns, or as Markdown or LaTeX.
 #pragma once
 
+#include <cstddef>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +18,13 @@ class TextTable {
   void add_row(std::vector<std::string> cells);  // one per column; printed as `printable` has them
 
   std::size_t width() const;  // in columns of the terminal
-  std::string text() const;   // lines end in '\n', without trailing blanks
+
+  // Lines end in '\n', without trailing blanks. A table that is wider than `most` is broken into several, one below the
+  // other, each with the first column.
+  std::string text(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
+
+  std::string markdown() const;
+  std::string latex() const;  // a tabular with booktabs' rules
 
  private:
   struct Column {
@@ -24,6 +32,7 @@ class TextTable {
     Align align;
   };
   std::vector<std::size_t> column_widths() const;
+  std::string text_of(const std::vector<std::size_t>& columns) const;
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;

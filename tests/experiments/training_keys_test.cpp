@@ -258,6 +258,8 @@ const std::vector<IdleKey> idle = {
     {"name", Hash::differs, "names the directory of results"},
     {"description", Hash::same, "is for the reader"},
     {"sweep", Hash::differs, "its values stand in the runs"},
+    {"variants", Hash::differs, "what they change stands in the runs"},
+    {"profiles", Hash::differs, "what they change stands in the runs"},
     {"recording.trace", Hash::same, "is beside the run"},
     {"recording.trace_seconds", Hash::same, "the same"},
     {"recording.trace_events", Hash::same, "the same"},

@@ -1,4 +1,5 @@
-// Expected numbers were computed with SciPy (ttest_1samp, t.interval, permutation_test), which shares no code with this.
+// Expected numbers were computed with SciPy (ttest_1samp, t.interval, permutation_test), which shares no code with
+// this.
 #include "results/statistics/paired_difference.hpp"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,161 @@
+#include "experiments/commands/tables.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+#include "experiments/sections/experiment.hpp"
+#include "results/directory/found_runs.hpp"
+#include "results/directory/run_directory.hpp"
+#include "results/rows/measures.hpp"
+#include "results/statistics/statistics.hpp"
+#include "results/tables/paired_table.hpp"
+#include "results/tables/result_rows.hpp"
+#include "results/tables/result_table.hpp"
+#include "workers/settings/nearest_name.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr std::size_t usual_width = 120;
+
+std::vector<const Measure*> chosen_measures(const std::vector<std::string>& names) {
+  std::vector<const Measure*> chosen;
+  std::vector<std::string> known;
+  for (const Measure& measure : measures()) known.emplace_back(measure.name);
+  for (const std::string& name : names) {
+    const Measure* measure = measure_named(name);
+    if (!measure)
+      throw ConfigurationFault(
+          fmt::format("--measure {}: must be one of {}{}", name, fmt::join(known, ", "), suggestion(name, known)));
+    chosen.push_back(measure);
+  }
+  if (!chosen.empty()) return chosen;
+  for (const char* const name : {"final_test_accuracy", "final_test_loss", "time_to_target_s", "step_time_s",
+                                 "communicated_bytes", "micro_batches_per_s"})
+    chosen.push_back(measure_named(name));
+  return chosen;
+}
+
+// Of both clocks, each with its own table.
+std::vector<RunSummary> runs_on(const std::vector<ResultRow>& rows, bool wall_clock) {
+  std::vector<RunSummary> runs;
+  for (const ResultRow& row : rows)
+    if (row.on_wall_clock == wall_clock)
+      for (RunSummary run : row.runs) {
+        run.method = row.label;  // rows that the sweep alone does not tell apart
+        run.sweep.clear();
+        runs.push_back(std::move(run));
+      }
+  return runs;
+}
+
+std::string written(const TextTable& wide, const TextTable& narrow, TableFormat format, std::size_t width) {
+  if (format == TableFormat::markdown) return wide.markdown();
+  if (format == TableFormat::latex) return wide.latex();
+  return wide.width() <= width ? wide.text() : narrow.text(width);
+}
+
+// Markdown and LaTeX have no lines of their own below a table.
+std::string written_notes(const std::string& notes, TableFormat format) {
+  if (format == TableFormat::text || notes.empty()) return notes;
+  std::string text = "\n";
+  for (std::size_t begin = 0, end = 0; (end = notes.find('\n', begin)) != std::string::npos; begin = end + 1)
+    text += (format == TableFormat::latex ? "% " : "") + notes.substr(begin, end - begin) + "\n";
+  return text;
+}
+
+std::vector<PairedRow> paired(const std::vector<ResultRow>& rows, const TablesOptions& options,
+                              const std::vector<const Measure*>& measures) {
+  try {
+    return paired_rows(rows, options.against, measures);
+  } catch (const std::invalid_argument& fault) {
+    throw ConfigurationFault(fmt::format("--against: {}", fault.what()));
+  }
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char character : text) quoted += character == '"' ? "\"\"" : std::string(1, character);
+  return quoted + '"';
+}
+
+void add_rows_of_csv(std::string& text, const std::string& experiment, const std::vector<ResultRow>& rows,
+                     const TablesOptions& options) {
+  std::vector<const Measure*> all;
+  for (const Measure& measure : measures()) all.push_back(&measure);
+  const std::vector<PairedRow> compared =
+      options.against.empty() ? std::vector<PairedRow>() : paired(rows, options, all);
+  for (const ResultRow& row : rows)
+    for (const Measure* measure : all) {
+      std::vector<double> values;
+      for (const RunSummary& run : row.runs)
+        if (const auto value = measure->value(run)) values.push_back(*value);
+      if (values.empty()) continue;
+      const Statistics found = statistics(values);
+      text += fmt::format("{},{},{},{},{},{},{}", csv_field(experiment), csv_field(row.label), csv_field(row.method),
+                          measure->name, found.n, found.mean, found.std);
+      if (!options.against.empty()) {
+        const auto other = std::ranges::find(compared, &row, &PairedRow::row);
+        const PairedMeasure* difference = nullptr;
+        if (other != compared.end()) {
+          const auto at = std::ranges::find(other->measures, measure, &PairedMeasure::measure);
+          if (at != other->measures.end()) difference = &*at;
+        }
+        const auto field = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
+        text +=
+            difference
+                ? fmt::format(
+                      ",{},{},{},{},{},{},{}", csv_field(other->other->label), difference->difference.n,
+                      difference->difference.mean,
+                      difference->difference.interval ? fmt::format("{}", difference->difference.interval->low) : "",
+                      difference->difference.interval ? fmt::format("{}", difference->difference.interval->high) : "",
+                      field(difference->difference.t_p), field(difference->difference.sign_flip_p))
+                : ",,,,,,,";
+      }
+      text += "\n";
+    }
+}
+
+}  // namespace
+
+std::string tables_of(const TablesOptions& options, std::size_t width) {
+  const std::vector<const Measure*> measures = chosen_measures(options.measures);
+  std::vector<std::vector<FoundRun>> experiments;
+  try {
+    experiments = by_experiment(find_runs(options.directory));
+  } catch (const ResultsDirectoryFault& fault) {
+    throw ConfigurationFault(fault.what());
+  }
+  std::string text;
+  if (options.format == TableFormat::csv) {
+    text = "experiment,row,method,measure,n,mean,std";
+    text += options.against.empty() ? "\n" : ",against,pairs,difference,low,high,t_p,sign_flip_p\n";
+  }
+  const std::size_t most = width > 0 ? width : usual_width;
+  for (const std::vector<FoundRun>& members : experiments) {
+    const std::string& name = members.front().summary.experiment;
+    const std::vector<ResultRow> rows = result_rows(members);
+    if (options.format == TableFormat::csv) {
+      add_rows_of_csv(text, name, rows, options);
+      continue;
+    }
+    if (experiments.size() > 1) text += fmt::format("{}{}\n\n", text.empty() ? "" : "\n", name);
+    for (const bool wall_clock : {false, true}) {
+      const ResultTable table = result_columns(runs_on(rows, wall_clock), wall_clock ? "wall" : "virtual");
+      if (table.wide.width() == 0) continue;
+      text += written(table.wide, table.narrow, options.format, most) + written_notes(table.notes, options.format);
+    }
+    if (options.against.empty()) continue;
+    const std::vector<PairedRow> compared = paired(rows, options, measures);
+    const TextTable table = paired_table(compared);
+    text += "\n" + written(table, table, options.format, most) +
+            written_notes(paired_notes(compared, options.against), options.format);
+  }
+  return text;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,158 @@
+#include "results/directory/found_runs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <regex>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "results/directory/finished_run.hpp"
+#include "results/directory/run_directory.hpp"
+#include "results/directory/run_files.hpp"
+#include "results/directory/summary_json.hpp"
+#include "workers/settings/toml_tree.hpp"
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* common_phase = "common phase";
+
+bool is_run_directory(const fs::path& path) {
+  static const std::regex name("seed=[0-9]+-[0-9a-f]+(-mpi)?");
+  return std::regex_match(path.filename().string(), name) && fs::is_directory(path);
+}
+
+std::vector<fs::path> run_directories(const fs::path& directory) {
+  const std::string expected = "; expected a directory above runs, such as results/runs/<experiment>";
+  std::error_code problem;
+  if (!fs::exists(directory, problem))
+    throw ResultsDirectoryFault(fmt::format("{}: no such directory{}", directory.string(), expected));
+  if (!fs::is_directory(directory, problem))
+    throw ResultsDirectoryFault(fmt::format("{}: not a directory{}", directory.string(), expected));
+  std::vector<fs::path> found;
+  try {
+    if (is_run_directory(fs::canonical(directory))) found.push_back(directory);
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory))
+      if (is_run_directory(entry.path())) found.push_back(entry.path());
+  } catch (const fs::filesystem_error& fault) {
+    throw ResultsDirectoryFault(fmt::format("{}: {}{}", directory.string(), fault.code().message(), expected));
+  }
+  if (found.empty())
+    throw ResultsDirectoryFault(
+        fmt::format("{}: holds no runs (directories named seed=<number>-<hash>){}", directory.string(), expected));
+  std::ranges::sort(found);
+  return found;
+}
+
+void add_leaves(const TomlNode& node, const std::string& key, std::map<std::string, std::string>& leaves) {
+  if (node.is_table()) {
+    for (const TomlNode::Member& member : node.table())
+      add_leaves(member.value, key.empty() ? toml_key(member.key) : key + "." + toml_key(member.key), leaves);
+  } else if (node.is_array_of_tables()) {
+    for (std::size_t i = 0; i < node.array().size(); ++i)
+      add_leaves(node.array()[i], fmt::format("{}.{}", key, i), leaves);
+  } else {
+    leaves[key] = inline_toml(node);
+  }
+}
+
+using Leaves = std::map<std::string, std::string>;
+
+// Of the whole file, and of its method.
+std::pair<Leaves, Leaves> configuration_of(const fs::path& file) {
+  const auto text = read_file(file);
+  if (!text) throw ResultsDirectoryFault(file.string() + ": not there; expected the run's resolved configuration");
+  try {
+    TomlNode document = parse_toml(*text, file.string());
+    std::pair<Leaves, Leaves> leaves;
+    const TomlNode* methods = document.find("methods");
+    if (methods && methods->is_array_of_tables()) add_leaves(methods->array().front(), "", leaves.second);
+    for (const char* const key : {"name", "description", "seeds", "methods", "recording"}) document.erase(key);
+    add_leaves(document, "", leaves.first);
+    return leaves;
+  } catch (const TomlSyntaxFault& fault) {
+    throw ResultsDirectoryFault(fault.what());
+  }
+}
+
+FoundRun read_run(const fs::path& directory) {
+  if (const std::string damage = damage_of(directory); !damage.empty())
+    throw ResultsDirectoryFault(damage + "; the experiment's next start repeats the run");
+  const fs::path file = directory / "summary.json";
+  const auto text = read_file(file);
+  if (!text)
+    throw ResultsDirectoryFault(file.string() + ": not there; expected the run's summary: copy whole directories");
+  std::optional<RunSummary> summary = summary_from_json(*text);
+  if (!summary)
+    throw ResultsDirectoryFault(
+        fmt::format("{}: is no summary of schema version {}; the experiment's next start repeats the run",
+                    file.string(), results_schema_version));
+  auto [configuration, of_method] = configuration_of(directory / "config.toml");
+  return {.directory = directory,
+          .summary = std::move(*summary),
+          .on_wall_clock = directory.filename().string().ends_with("-mpi"),
+          .configuration = std::move(configuration),
+          .of_method = std::move(of_method)};
+}
+
+}  // namespace
+
+std::vector<FoundRun> find_runs(const fs::path& directory) {
+  std::vector<FoundRun> runs;
+  std::string faults;
+  for (const fs::path& path : run_directories(directory)) {
+    try {
+      runs.push_back(read_run(path));
+    } catch (const std::exception& fault) {
+      faults += fmt::format("{}{}", faults.empty() ? "" : "\n", fault.what());
+    }
+  }
+  if (!faults.empty()) throw ResultsDirectoryFault(faults);
+  std::set<std::string> with_common_phase;
+  for (const FoundRun& run : runs)
+    if (std::ranges::any_of(run.configuration,
+                            [](const auto& leaf) { return leaf.first.starts_with("training.common."); }))
+      with_common_phase.insert(run.summary.experiment);
+  std::erase_if(runs, [&](const FoundRun& run) {
+    return run.summary.method == common_phase && with_common_phase.contains(run.summary.experiment);
+  });
+  return runs;
+}
+
+std::vector<std::vector<FoundRun>> by_experiment(std::vector<FoundRun> runs) {
+  std::vector<std::vector<FoundRun>> experiments;
+  for (FoundRun& run : runs) {
+    const auto found = std::ranges::find(experiments, run.summary.experiment, [](const std::vector<FoundRun>& members) {
+      return members.front().summary.experiment;
+    });
+    if (found == experiments.end())
+      experiments.emplace_back().push_back(std::move(run));
+    else
+      found->push_back(std::move(run));
+  }
+  return experiments;
+}
+
+std::vector<std::string> varied_keys(std::span<const FoundRun> runs) {
+  std::map<std::string, std::map<std::string, std::set<std::string>>> values;  // by key, then method
+  std::set<std::string> keys;
+  for (const FoundRun& run : runs)
+    for (const auto& [key, value] : run.configuration) keys.insert(key);
+  for (const FoundRun& run : runs)
+    for (const std::string& key : keys) {
+      const auto found = run.configuration.find(key);
+      values[key][run.summary.method].insert(found == run.configuration.end() ? "" : found->second);
+    }
+  std::vector<std::string> varied;
+  for (const auto& [key, of_methods] : values)
+    if (std::ranges::any_of(of_methods, [](const auto& method) { return method.second.size() > 1; }))
+      varied.push_back(key);
+  return varied;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,84 @@
+#include "results/rows/measures.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+using Run = const RunSummary&;
+using Number = std::optional<double>;
+
+Number per_virtual_s(Run run, std::int64_t count) {
+  return run.end_time_s > 0 ? Number(static_cast<double>(count) / run.end_time_s) : std::nullopt;
+}
+
+template <typename Value>
+Number of_target(Run run, Value value) {
+  if (!run.time_to_target) return {};
+  const auto found = value(*run.time_to_target);
+  return found ? Number(static_cast<double>(*found)) : std::nullopt;
+}
+
+const std::vector<Measure>& list() {
+  using enum Better;
+  static const std::vector<Measure> all = {
+      {"final_test_accuracy", "accuracy %", "Share of the test set that the last model has right.", more, 100,
+       [](Run run) { return run.final_test_accuracy; }},
+      {"best_test_accuracy", "best accuracy %", "The highest of all evaluations.", more, 100,
+       [](Run run) { return run.best_test_accuracy; }},
+      {"final_test_loss", "test loss", "Of the last model.", less, 1, [](Run run) { return run.final_test_loss; }},
+      {"best_test_loss", "best test loss", "The lowest of all evaluations.", less, 1,
+       [](Run run) { return run.best_test_loss; }},
+      {"final_train_loss", "training loss", "Of the last model, on evaluation.train_samples.", less, 1,
+       [](Run run) { return run.final_train_loss; }},
+      {"final_validation_accuracy", "validation accuracy %", "Of the last model, on what was held out.", more, 100,
+       [](Run run) { return run.final_validation_accuracy; }},
+      {"best_validation_accuracy", "best validation accuracy %", "The highest of all evaluations.", more, 100,
+       [](Run run) { return run.best_validation_accuracy; }},
+      {"final_validation_loss", "validation loss", "Of the last model, on what was held out.", less, 1,
+       [](Run run) { return run.final_validation_loss; }},
+      {"best_validation_loss", "best validation loss", "The lowest of all evaluations.", less, 1,
+       [](Run run) { return run.best_validation_loss; }},
+      {"time_to_target_s", "to target s", "Until the first evaluation that met the target.", less, 1,
+       [](Run run) { return of_target(run, [](const TimeToTarget& target) { return target.time_s; }); }},
+      {"steps_to_target", "steps to target", "Steps until then.", less, 1,
+       [](Run run) { return of_target(run, [](const TimeToTarget& target) { return target.step; }); }},
+      {"samples_to_target", "samples to target", "Samples until then.", less, 1,
+       [](Run run) { return of_target(run, [](const TimeToTarget& target) { return target.samples; }); }},
+      {"end_time_s", "time s", "The end of the run, on the cluster's clock.", less, 1,
+       [](Run run) { return Number(run.end_time_s); }},
+      {"step_time_s", "s/step", "That, per step.", less, 1, [](Run run) { return Number(run.step_time_s()); },
+       ComparedBy::speed_up, "speed-up of steps"},
+      {"communication_s", "communication s/step", "Of a worker per step, on average over the workers.", less, 1,
+       [](Run run) { return run.communication_s(); }},
+      {"steps", "steps", "Optimizer steps of a worker, or of the server.", neither, 1,
+       [](Run run) { return Number(static_cast<double>(run.steps)); }},
+      {"rounds", "syncs", "Synchronisations.", less, 1,
+       [](Run run) { return Number(static_cast<double>(run.rounds)); }},
+      {"samples", "samples", "That ended up in the model.", neither, 1,
+       [](Run run) { return Number(static_cast<double>(run.samples)); }},
+      {"communicated_bytes", "sent bytes", "By all workers and servers together.", less, 1,
+       [](Run run) { return Number(static_cast<double>(run.communicated_bytes)); }, ComparedBy::ratio, "bytes, times"},
+      {"drop_rate", "dropped %", "Share of the micro-batches that did not end up in the model.", neither, 100,
+       [](Run run) { return Number(run.drop_rate()); }},
+      {"mean_staleness", "staleness steps", "Steps between the model of a gradient and its use.", neither, 1,
+       [](Run run) { return run.mean_staleness(); }},
+      {"micro_batches_per_s", "micro-batches/s", "That end up in the model, per second of the cluster's clock.", more,
+       1, [](Run run) { return per_virtual_s(run, run.kept_micro_batches); }, ComparedBy::ratio, "S_eff"},
+      {"samples_per_s", "samples/s", "That end up in the model, per second of the cluster's clock.", more, 1,
+       [](Run run) { return per_virtual_s(run, run.samples); }},
+  };
+  return all;
+}
+
+}  // namespace
+
+std::span<const Measure> measures() { return list(); }
+
+const Measure* measure_named(std::string_view name) {
+  const auto found = std::ranges::find(list(), name, &Measure::name);
+  return found == list().end() ? nullptr : &*found;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,48 @@
+// Methods against one of them, paired by seed.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "results/rows/measures.hpp"
+#include "results/statistics/paired_difference.hpp"
+#include "results/statistics/statistics.hpp"
+#include "results/tables/result_rows.hpp"
+#include "results/tables/text_table.hpp"
+
+namespace syncopate {
+
+// One number of a row beside the same of the row that it is compared with, over the seeds that both have.
+struct PairedMeasure {
+  const Measure* measure = nullptr;
+  Statistics own{};
+  Statistics other{};
+  PairedDifference difference{};            // own - other
+  std::optional<PairedDifference> ratio{};  // less 1: as the measure is compared; where all numbers are above 0
+  // Of times to a target: up to when they are known of all these runs, and how many reached it by then.
+  std::optional<double> horizon_s{};
+  std::size_t reached = 0;
+};
+
+struct PairedRow {
+  const ResultRow* row = nullptr;
+  const ResultRow* other = nullptr;
+  std::vector<PairedMeasure> measures;  // those that both have, of those that are asked for
+};
+
+// Every row but those of `against` itself. Rows for which there is none to compare with are left out. Throws
+// std::invalid_argument: no such method, several rows are meant, no row has a seed in common with its other.
+std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::string& against,
+                                   std::span<const Measure* const> measures);
+
+// Own means, and the mean difference with its 95 % interval; * where it is significant. What is compared by ratios
+// (S_eff, speed-up, bytes) has the mean ratio alone, with its interval.
+TextTable paired_table(std::span<const PairedRow> rows);
+
+// What the table's marks mean, and what was left out.
+std::string paired_notes(std::span<const PairedRow> rows, const std::string& against);
+
+}  // namespace syncopate

@@ -1,0 +1,138 @@
+#include "results/tables/result_rows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <compare>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include "results/run/run_label.hpp"
+
+namespace syncopate {
+namespace {
+
+std::optional<double> number_of(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return number;
+}
+
+// Numbers by their size, texts by their letters.
+bool comes_before(const std::string& a, const std::string& b) {
+  const auto x = number_of(a), y = number_of(b);
+  return x && y && *x != *y ? *x < *y : x.has_value() != y.has_value() ? x.has_value() : a < b;
+}
+
+using Sweep = std::vector<std::pair<std::string, std::string>>;
+
+bool sweep_comes_before(const Sweep& a, const Sweep& b) {
+  return std::ranges::lexicographical_compare(a, b, [](const auto& x, const auto& y) {
+    return x.first != y.first ? x.first < y.first : comes_before(x.second, y.second);
+  });
+}
+
+// What is in a row, and what tells it apart from the others.
+struct Group {
+  std::size_t method_index = 0;
+  Sweep sweep;
+  std::map<std::string, std::string> of_method;
+  ResultRow row;
+
+  auto key() const { return std::tie(row.method, sweep, of_method, row.point, row.on_wall_clock); }
+};
+
+// Keys and values in which the maps differ, as far as `own` has them.
+std::string differences(const std::map<std::string, std::string>& own, const std::vector<const Group*>& alike,
+                        const std::map<std::string, std::string>& (*of)(const Group&)) {
+  std::string text;
+  for (const auto& [key, value] : own)
+    if (std::ranges::any_of(alike, [&](const Group* other) {
+          const auto found = of(*other).find(key);
+          return found == of(*other).end() || found->second != value;
+        }))
+      text += fmt::format(", {} = {}", key, value);
+  return text;
+}
+
+void tell_apart(std::vector<Group>& groups) {
+  std::map<std::string, std::vector<const Group*>> by_label;
+  for (const Group& group : groups) by_label[group.row.label].push_back(&group);
+  std::vector<std::string> additions(groups.size());
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const std::vector<const Group*>& alike = by_label[groups[i].row.label];
+    if (alike.size() < 2) continue;
+    const Group& group = groups[i];
+    additions[i] = differences(
+                       group.row.point, alike, [](const Group& other) -> const auto& { return other.row.point; }) +
+                   differences(
+                       group.of_method, alike, [](const Group& other) -> const auto& { return other.of_method; });
+    if (group.row.on_wall_clock) additions[i] += ", under MPI";
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) groups[i].row.label += additions[i];
+}
+
+}  // namespace
+
+std::vector<ResultRow> result_rows(std::span<const FoundRun> runs) {
+  const std::vector<std::string> varied = varied_keys(runs);
+  std::vector<Group> groups;
+  for (const FoundRun& run : runs) {
+    if (run.summary.status != RunStatus::finished) continue;
+    Group group{.method_index = run.summary.method_index,
+                .sweep = run.summary.sweep,
+                .of_method = run.of_method,
+                .row = {.label = run_label(run.summary.method, run.summary.sweep),
+                        .method = run.summary.method,
+                        .on_wall_clock = run.on_wall_clock,
+                        .point = {},
+                        .runs = {}}};
+    for (const std::string& key : varied)
+      if (const auto found = run.configuration.find(key); found != run.configuration.end())
+        group.row.point.insert(*found);
+    const auto known = std::ranges::find_if(groups, [&](const Group& other) { return other.key() == group.key(); });
+    Group& place = known == groups.end() ? groups.emplace_back(std::move(group)) : *known;
+    place.row.runs.push_back(run.summary);
+  }
+  tell_apart(groups);
+  std::ranges::stable_sort(groups, [](const Group& a, const Group& b) {
+    return a.method_index != b.method_index ? a.method_index < b.method_index : sweep_comes_before(a.sweep, b.sweep);
+  });
+  std::vector<ResultRow> rows;
+  for (Group& group : groups) {
+    std::ranges::sort(group.row.runs, {}, &RunSummary::seed);
+    rows.push_back(std::move(group.row));
+  }
+  return rows;
+}
+
+const ResultRow* row_to_compare_with(std::span<const ResultRow> rows, const ResultRow& row,
+                                     const std::string& against) {
+  if (const auto named = std::ranges::find(rows, against, &ResultRow::label);
+      named != rows.end() && named->method != against)
+    return &*named;
+  std::map<std::string, std::set<std::string>> values;  // of the other method
+  for (const ResultRow& other : rows)
+    if (other.method == against)
+      for (const auto& [key, value] : other.point) values[key].insert(value);
+  std::vector<const ResultRow*> found;
+  for (const ResultRow& other : rows) {
+    if (other.method != against || other.on_wall_clock != row.on_wall_clock) continue;
+    const bool is_same_point = std::ranges::all_of(row.point, [&](const auto& leaf) {
+      const auto own = other.point.find(leaf.first);
+      return own == other.point.end() || own->second == leaf.second || values[leaf.first].size() == 1;
+    });
+    if (is_same_point) found.push_back(&other);
+  }
+  if (found.size() < 2) return found.empty() ? nullptr : found.front();
+  std::string labels;
+  for (const ResultRow* other : found) labels += fmt::format("{}\"{}\"", labels.empty() ? "" : ", ", other->label);
+  throw std::invalid_argument(fmt::format("\"{}\" is one of several: {}; name one of them", against, labels));
+}
+
+}  // namespace syncopate

@@ -1,0 +1,113 @@
+// `syncopate table` over runs that the program has made.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/experiments/program.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr const char* experiment = R"(
+name = "two"
+seeds = 3
+[cluster]
+workers = 4
+micro_batch_s = 0.01
+micro_batches = 2
+[network]
+kind = "free"
+[[delays]]
+kind = "exponential"
+mean = 0.01
+[training]
+model = "none"
+parameters = 10
+[budget]
+steps = 20
+[[methods]]
+label = "A"
+algorithm = "sync-sgd"
+[[methods]]
+label = "B, faster"
+algorithm = "dropcompute"
+threshold_s = 0.03
+)";
+
+using Outcome = ProgramOutcome;
+
+class Table : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    file_ = write("two.toml", experiment);
+    const Outcome run = syncopate("run " + file_ + " --quiet");
+    ASSERT_EQ(run.status, 0) << run.err;
+  }
+  const std::string results = "results/runs/two";
+  std::string file_;
+};
+
+TEST_F(Table, SaysHowMethodsDifferFromOne) {
+  const Outcome table = syncopate("table " + results + " --against A");
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_THAT(table.out, AllOf(HasSubstr("\nA "), HasSubstr("speed-up of steps"), HasSubstr("S_eff")));
+  EXPECT_THAT(table.out, HasSubstr("Against \"A\": "));
+  EXPECT_EQ(syncopate("table " + results + " --against A").out, table.out);
+}
+
+TEST_F(Table, IsForProgramsAndPapersToo) {
+  const Outcome csv = syncopate("table " + results + " --format csv --against A");
+  EXPECT_THAT(csv.out, StartsWith("experiment,row,method,measure,n,mean,std,against,pairs,difference,low,high,t_p,"));
+  EXPECT_THAT(csv.out, HasSubstr("\ntwo,\"B, faster\",\"B, faster\",step_time_s,3,"));
+  EXPECT_THAT(csv.out, HasSubstr("\ntwo,A,A,steps,3,20,0,,,,,,,\n"));
+  EXPECT_THAT(syncopate("table " + results + " --format markdown").out, StartsWith("| method |"));
+  EXPECT_THAT(syncopate("table " + results + " --format latex").out, StartsWith("\\begin{tabular}{l"));
+}
+
+TEST_F(Table, ComparesWhatIsAskedFor) {
+  const Outcome table = syncopate("table " + results + " --against A --measure end_time_s");
+  EXPECT_THAT(table.out, AllOf(HasSubstr("\nmethod     "), Not(HasSubstr("S_eff  n"))));
+  const Outcome misspelt = syncopate("table " + results + " --measure end_tim_s");
+  EXPECT_EQ(misspelt.status, 2);
+  EXPECT_THAT(misspelt.err, HasSubstr("did you mean \"end_time_s\"?"));
+}
+
+TEST_F(Table, SaysWhatIsWrong) {
+  const auto fault = [&](const std::string& arguments) {
+    const Outcome outcome = syncopate("table " + arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    return outcome.err;
+  };
+  EXPECT_THAT(fault("nowhere"), HasSubstr("nowhere: no such directory; expected a directory above runs"));
+  EXPECT_THAT(fault(file_), HasSubstr("not a directory"));
+  std::filesystem::create_directories(directory / "empty");
+  EXPECT_THAT(fault("empty"), HasSubstr("holds no runs"));
+  EXPECT_THAT(fault(results + " --against B"), HasSubstr("must be one of A, B, faster"));
+  EXPECT_THAT(fault(results + " --format html"), HasSubstr("--format"));
+}
+
+// A damaged run is not passed over: the table would be one of fewer seeds.
+TEST_F(Table, NamesWhatIsDamaged) {
+  std::filesystem::path summary;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / results))
+    if (entry.path().filename() == "summary.json") summary = entry.path();
+  std::ofstream(summary, std::ios::app) << " ";
+  const Outcome damaged = syncopate("table " + results);
+  EXPECT_EQ(damaged.status, 2);
+  EXPECT_THAT(damaged.err, AllOf(HasSubstr("summary.json"), HasSubstr("the experiment's next start repeats the run")));
+  std::filesystem::remove(summary);
+  EXPECT_EQ(syncopate("table " + results).status, 2);
+}
+
+}  // namespace
+}  // namespace syncopate
