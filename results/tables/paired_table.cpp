@@ -142,7 +142,7 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
     if (pairs.own.empty()) continue;
     PairedRow paired{.row = &row, .other = other, .measures = {}};
     for (const Measure* measure : measures)
-      if (auto found = paired_measure(*measure, pairs)) paired.measures.push_back(std::move(*found));
+      if (auto found = paired_measure(*measure, pairs)) paired.measures.push_back(*found);
     result.push_back(std::move(paired));
   }
   if (result.empty())
