@@ -59,7 +59,7 @@ TEST_F(Bounds, TheLimitCountsRunsAndCanBeMoved) {
 
 TEST_F(Bounds, ANumberOfRunsBeyondAllIntegersIsAsLargeAsPossible) {
   SweepAxis thousand;
-  thousand.values.resize(1000);
+  thousand.entries.resize(1000);
   EXPECT_EQ(number_of_points({}), 1u);
   EXPECT_EQ(number_of_points({thousand, thousand}), 1'000'000u);
   EXPECT_EQ(number_of_points(std::vector(7, thousand)), std::numeric_limits<std::uint64_t>::max());
