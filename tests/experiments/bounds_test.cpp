@@ -342,12 +342,13 @@ TEST_F(Bounds, OfVeryManyFaultsTheFirstAreTold) {
 TEST_F(Bounds, OneSweepAxisMustNotHoldAnother) {
   const auto sweep = [&](const std::string& axes) { return faults({"sweep={" + axes + "}"}); };
   const std::string cluster = "\"cluster\" = [{workers = 4, micro_batch_s = 0.01, micro_batches = 2}]";
-  EXPECT_THAT(sweep(cluster + ", \"cluster.workers\" = [2, 4]"),
-              HasSubstr("sweep.\"cluster.workers\"; must not be swept together with \"cluster\", which holds it"));
-  EXPECT_THAT(sweep("\"cluster.workers\" = [2, 4], " + cluster), HasSubstr("with \"cluster\", which holds it"));
+  EXPECT_THAT(
+      sweep(cluster + ", \"cluster.workers\" = [2, 4]"),
+      HasSubstr("sweep.\"cluster.workers\"; must not be swept together with sweep.\"cluster\", which holds it"));
+  EXPECT_THAT(sweep("\"cluster.workers\" = [2, 4], " + cluster), HasSubstr("with sweep.\"cluster\", which holds it"));
   EXPECT_THAT(
       sweep("\"methods.drop.threshold_s\" = [1.5], \"methods.1.threshold_s\" = [2.5]"),
-      HasSubstr("sweep.\"methods.1.threshold_s\"; must not be swept together with \"methods.drop.threshold_s\", "
+      HasSubstr("sweep.\"methods.1.threshold_s\"; must not be swept together with sweep.\"methods.drop.threshold_s\", "
                 "which is the same"));
   EXPECT_EQ(sweep("\"cluster.workers\" = [2, 4], \"cluster.micro_batches\" = [1, 2]"), "");
 }
