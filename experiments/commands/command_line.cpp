@@ -158,6 +158,10 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_thresholds_options(*thresholds, line.thresholds);
   CLI::App* table = app.add_subcommand("table", "the table of runs that are there, and differences paired by seed");
   add_tables_options(*table, line.tables);
+  CLI::App* exported =
+      app.add_subcommand("export", "runs that are there as runs.csv and evaluations.csv, a row each, for analyses");
+  exported->add_option("DIR", line.exported.directory, "a directory above runs")->required();
+  exported->add_option("--to", line.exported.to, "where the files go; default: DIR")->option_text("DIR");
   CLI::App* list = app.add_subcommand("list", "what an experiment file may name, and every key of a name");
   list->add_option("NAME", line.listed,
                    "algorithms, delays, networks, models, datasets, schedules or optimizers; or the name of one of "

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "experiments/commands/compare.hpp"
+#include "experiments/commands/export.hpp"
 #include "experiments/commands/tables.hpp"
 #include "experiments/commands/thresholds.hpp"
 #include "experiments/execution/runner.hpp"
@@ -28,6 +29,7 @@ struct CommandLine {
   CompareOptions compare;
   ThresholdsOptions thresholds;
   TablesOptions tables;
+  ExportOptions exported;
   std::int64_t most_runs = LoadOptions().most_runs;
 };
 

@@ -103,6 +103,7 @@ struct Task {
   std::optional<Experiment> experiment{};
   std::string text{};  // that list, table, --help and --version print
   std::optional<ThresholdReport> thresholds{};
+  std::optional<Export> exported{};
 };
 
 Task prepare(int argc, char** argv, const MpiSession& session) {
@@ -117,6 +118,10 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
   }
   if (line.command == "table") {
     task.text = tables_of(line.tables, terminal_width());
+    return task;
+  }
+  if (line.command == "export") {
+    task.exported = prepare_export(line.exported);
     return task;
   }
   if (line.command == "thresholds") {
@@ -196,6 +201,11 @@ int execute(Task& task, const MpiSession& session) {
   }
   if (task.thresholds) {
     if (session.rank() == 0) write_thresholds(*task.thresholds, line.thresholds);
+    return exit_success;
+  }
+  if (task.exported) {
+    if (session.rank() == 0) write_export(*task.exported);
+    print(session, standard_output, fmt::format("{}\n{}\n", task.exported->runs_file, task.exported->evaluations_file));
     return exit_success;
   }
   const Experiment& experiment = *task.experiment;

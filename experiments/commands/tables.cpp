@@ -14,6 +14,7 @@
 #include "results/tables/paired_table.hpp"
 #include "results/tables/result_rows.hpp"
 #include "results/tables/result_table.hpp"
+#include "results/tables/tidy.hpp"
 #include "workers/settings/nearest_name.hpp"
 
 namespace syncopate {
@@ -74,13 +75,6 @@ std::vector<PairedRow> paired(const std::vector<ResultRow>& rows, const TablesOp
   } catch (const std::invalid_argument& fault) {
     throw ConfigurationFault(fmt::format("--against: {}", fault.what()));
   }
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char character : text) quoted += character == '"' ? "\"\"" : std::string(1, character);
-  return quoted + '"';
 }
 
 void add_rows_of_csv(std::string& text, const std::string& experiment, const std::vector<ResultRow>& rows,

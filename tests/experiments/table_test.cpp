@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -107,6 +108,34 @@ TEST_F(Table, NamesWhatIsDamaged) {
   EXPECT_THAT(damaged.err, AllOf(HasSubstr("summary.json"), HasSubstr("the experiment's next start repeats the run")));
   std::filesystem::remove(summary);
   EXPECT_EQ(syncopate("table " + results).status, 2);
+}
+
+TEST_F(Table, IsExportedWholeOrNotAtAll) {
+  const Outcome exported = syncopate("export " + results);
+  EXPECT_EQ(exported.status, 0) << exported.err;
+  EXPECT_EQ(exported.out, results + "/runs.csv\n" + results + "/evaluations.csv\n");
+  const std::string runs = read(results + "/runs.csv");
+  EXPECT_EQ(std::count(runs.begin(), runs.end(), '\n'), 7);  // a heading, 2 methods x 3 seeds
+  EXPECT_THAT(read(results + "/evaluations.csv"), HasSubstr("\ntwo,\"B, faster\",2,virtual,"));
+  EXPECT_EQ(syncopate("export " + results).status, 0);  // over itself
+  const Outcome nowhere = syncopate("export " + results + " --to nowhere");
+  EXPECT_EQ(nowhere.status, 2);
+  EXPECT_THAT(nowhere.err, HasSubstr("nowhere/runs.csv: cannot be written: nowhere: no such directory"));
+  EXPECT_EQ(syncopate("export nowhere").status, 2);
+}
+
+// In Python: the same table in two lines.
+TEST_F(Table, IsAPandasFrame) {
+  const Outcome python =
+      shell("PYTHONPATH=" SYNCOPATE_SOURCE_DIR
+            " /usr/bin/python3 -B -c 'from plots.frames import frames\n"
+            "runs, evaluations = frames(\"" +
+            results +
+            "\", \"" SYNCOPATE_PROGRAM
+            "\")\n"
+            "print(len(runs), runs.groupby(\"method\").step_time_s.mean().idxmin(), len(evaluations))'");
+  EXPECT_EQ(python.status, 0) << python.err;
+  EXPECT_THAT(python.out, StartsWith("6 B, faster "));
 }
 
 }  // namespace
