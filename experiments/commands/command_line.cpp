@@ -162,6 +162,10 @@ void add_commands(CLI::App& app, CommandLine& line) {
       app.add_subcommand("export", "runs that are there as runs.csv and evaluations.csv, a row each, for analyses");
   exported->add_option("DIR", line.exported.directory, "a directory above runs")->required();
   exported->add_option("--to", line.exported.to, "where the files go; default: DIR")->option_text("DIR");
+  CLI::App* claims = app.add_subcommand("claims", "the claims of experiments that have been run, and their verdicts");
+  claims->add_option("DIR", line.claims.directory, "a directory above experiments")
+      ->option_text(fmt::format("[{}]", line.claims.directory));
+  claims->add_flag("--markdown", line.claims.markdown, "as a table for pages");
   CLI::App* list = app.add_subcommand("list", "what an experiment file may name, and every key of a name");
   list->add_option("NAME", line.listed,
                    "algorithms, delays, networks, models, datasets, schedules or optimizers; or the name of one of "

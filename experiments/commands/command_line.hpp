@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/commands/claims.hpp"
 #include "experiments/commands/compare.hpp"
 #include "experiments/commands/export.hpp"
 #include "experiments/commands/tables.hpp"
@@ -30,6 +31,7 @@ struct CommandLine {
   ThresholdsOptions thresholds;
   TablesOptions tables;
   ExportOptions exported;
+  ClaimsOptions claims;
   std::int64_t most_runs = LoadOptions().most_runs;
 };
 

@@ -101,7 +101,7 @@ Experiment loaded(const CommandLine& line, const MpiSession& session) {
 struct Task {
   CommandLine line;
   std::optional<Experiment> experiment{};
-  std::string text{};  // that list, table, --help and --version print
+  std::string text{};  // that list, table, claims, --help and --version print
   std::optional<ThresholdReport> thresholds{};
   std::optional<Export> exported{};
 };
@@ -118,6 +118,10 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
   }
   if (line.command == "table") {
     task.text = tables_of(line.tables, terminal_width());
+    return task;
+  }
+  if (line.command == "claims") {
+    task.text = claims_of(line.claims);
     return task;
   }
   if (line.command == "export") {
@@ -192,7 +196,7 @@ std::optional<Task> prepare_together(int argc, char** argv, const MpiSession& se
 
 int execute(Task& task, const MpiSession& session) {
   CommandLine& line = task.line;
-  if (line.command.empty() || line.command == "list" || line.command == "table") {
+  if (!task.experiment && !task.thresholds && !task.exported) {
     if (!line.writes_pages)
       print(session, standard_output, task.text);
     else if (session.rank() == 0)

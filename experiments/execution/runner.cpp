@@ -14,6 +14,7 @@
 
 #include "experiments/execution/common_phases.hpp"
 #include "experiments/execution/execution.hpp"
+#include "experiments/execution/judged_claims.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
 #include "experiments/execution/participants.hpp"
 #include "experiments/execution/rank_agreement.hpp"
@@ -257,6 +258,9 @@ int ExperimentRunner::print_tables() const {
   if (!results.empty()) standard_output.write(fmt::format("\n{}{}", results, overrun_warnings(runs)));
   if (!failures.empty() && options_.tables)
     standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));
+  if (options_.tables && !machinery_.mpi)
+    if (const std::string claims = judge_claims(experiment_, options_.results_directory); !claims.empty())
+      standard_output.write("\n" + printable_lines(claims));
   return failures.empty() ? exit_success : exit_failure;
 }
 

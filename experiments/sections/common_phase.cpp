@@ -63,6 +63,7 @@ TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common
   document.set("recording", {}, std::move(recording));
   document.erase("sweep");
   document.erase("variants");
+  document.erase("claim");
   return document;
 }
 

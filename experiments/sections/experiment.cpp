@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 
+#include "experiments/sections/claims_section.hpp"
 #include "experiments/sections/command_line_changes.hpp"
 #include "experiments/sections/common_phase.hpp"
 #include "experiments/sections/configuration_hash.hpp"
@@ -65,6 +66,7 @@ TomlNode with_training_of(const TomlNode& written, const TomlNode& own) {
   document.erase("methods");
   document.erase("sweep");
   document.erase("variants");
+  document.erase("claim");
   return document;
 }
 
@@ -175,6 +177,7 @@ TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed) 
   root.set("seeds", {}, {TomlNode::Array{{static_cast<std::int64_t>(seed), {}}}, {}});
   root.erase("sweep");
   root.erase("variants");
+  root.erase("claim");
   return root;
 }
 
@@ -428,6 +431,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   TomlNode of_further_points = root;  // the list of all values in each of them would take the square of their number
   of_further_points.erase("sweep");
   of_further_points.erase("variants");
+  of_further_points.erase("claim");
   for (const SweepPoint& point : points) {
     documents.push_back(documents.empty() ? root : of_further_points);
     apply_sweep(documents.back(), axes, point, faults);
@@ -454,6 +458,9 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
     add_runs(documents[i], file, options, readings[i].definition, axes, points[i], places, experiment.runs);
   }
   check_axes(axes, experiment.runs);
+  for (const Run& run : experiment.runs) experiment.hashes.push_back(run.hash);
+  experiment.claims = read_claims(root, experiment.methods, experiment.runs, faults);
+  throw_if_any(faults);
   return experiment;
 } catch (const std::bad_alloc&) {
   throw std::runtime_error(fmt::format("{}: the memory does not suffice to read it and expand its runs", file));

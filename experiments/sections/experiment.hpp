@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "results/claims/claim.hpp"
 #include "results/run/run.hpp"
 #include "workers/settings/known_key.hpp"
 
@@ -22,6 +23,8 @@ struct Experiment {
   std::vector<Run> runs;             // sweep point by sweep point, method by method, seed by seed
   std::vector<std::string> methods;  // labels in the order of the file
   std::vector<std::uint64_t> seeds;
+  std::vector<Claim> claims{};
+  std::vector<std::string> hashes{};  // of all runs, also those that --only leaves out
 };
 
 // A micro-batch whose time is to be measured.

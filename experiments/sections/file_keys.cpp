@@ -1,5 +1,6 @@
 #include "experiments/sections/file_keys.hpp"
 
+#include "experiments/sections/claims_section.hpp"
 #include "experiments/sections/common_phase.hpp"
 #include "experiments/sections/definition.hpp"
 
@@ -9,6 +10,7 @@ std::vector<KeyDescription> keys_of_file(const std::map<std::string, std::string
   const auto read = [](Settings& root) {
     read_definition(root, {.file = "", .looks_for_data = false});
     describe_common_phase(root);
+    describe_claims(root);
   };
   return describe(read, fixed);
 }

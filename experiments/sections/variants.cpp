@@ -16,7 +16,7 @@ namespace {
 
 // Of a set of keys that the file has for runs.
 void check_keys(const TomlNode& table, const std::string& name, FaultList& faults) {
-  for (const char* const key : {"name", "seeds", "sweep", "variants", "profiles"}) {
+  for (const char* const key : {"name", "seeds", "sweep", "variants", "profiles", "claim"}) {
     const bool is_of_profile = name.starts_with("profiles") && std::string_view(key) == "seeds";
     const TomlNode* found = table.find(key);
     if (found && !is_of_profile)

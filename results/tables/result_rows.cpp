@@ -97,17 +97,17 @@ std::vector<ResultRow> result_rows(std::span<const FoundRun> runs) {
         group.row.point.insert(*found);
     const auto known = std::ranges::find_if(groups, [&](const Group& other) { return other.key() == group.key(); });
     Group& place = known == groups.end() ? groups.emplace_back(std::move(group)) : *known;
-    place.row.runs.push_back(run.summary);
+    const auto after = std::ranges::upper_bound(place.row.runs, run.summary.seed, {}, &RunSummary::seed);
+    const auto index = after - place.row.runs.begin();
+    place.row.directories.insert(place.row.directories.begin() + index, run.directory);
+    place.row.runs.insert(after, run.summary);
   }
   tell_apart(groups);
   std::ranges::stable_sort(groups, [](const Group& a, const Group& b) {
     return a.method_index != b.method_index ? a.method_index < b.method_index : sweep_comes_before(a.sweep, b.sweep);
   });
   std::vector<ResultRow> rows;
-  for (Group& group : groups) {
-    std::ranges::sort(group.row.runs, {}, &RunSummary::seed);
-    rows.push_back(std::move(group.row));
-  }
+  for (Group& group : groups) rows.push_back(std::move(group.row));
   return rows;
 }
 

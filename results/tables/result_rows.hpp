@@ -1,6 +1,7 @@
 // Runs that are there, by what a table has a row for: a method at one point of what varies, over its seeds.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <span>
 #include <string>
@@ -14,8 +15,9 @@ struct ResultRow {
   std::string label;  // method and swept values, no two alike
   std::string method;
   bool on_wall_clock = false;
-  std::map<std::string, std::string> point;  // values of varied_keys
-  std::vector<RunSummary> runs;              // finished ones, ascending in seed
+  std::map<std::string, std::string> point;          // values of varied_keys
+  std::vector<RunSummary> runs;                      // finished ones, ascending in seed
+  std::vector<std::filesystem::path> directories{};  // of these
 };
 
 // Of one experiment's runs: methods in the order of the file, each in ascending order of what is swept. A method of

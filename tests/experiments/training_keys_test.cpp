@@ -260,6 +260,7 @@ const std::vector<IdleKey> idle = {
     {"sweep", Hash::differs, "its values stand in the runs"},
     {"variants", Hash::differs, "what they change stands in the runs"},
     {"profiles", Hash::differs, "what they change stands in the runs"},
+    {"claim", Hash::differs, "is judged by the runs"},
     {"recording.trace", Hash::same, "is beside the run"},
     {"recording.trace_seconds", Hash::same, "the same"},
     {"recording.trace_events", Hash::same, "the same"},

@@ -33,6 +33,7 @@ const std::vector<std::string> floors = {
     "algorithms/local_sgd", "algorithms/gossip", "algorithms/gradient_coding", "algorithms",
     // What a run is and leaves.
     "results/formats", "results/statistics", "results/run", "results/rows", "results/directory", "results/tables",
+    "results/claims",
     // From a file to runs, and from runs to results.
     "experiments/sections", "experiments/execution", "experiments/commands"};
 

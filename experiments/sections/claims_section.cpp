@@ -1,0 +1,234 @@
+#include "experiments/sections/claims_section.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "results/claims/equal_loss.hpp"
+#include "results/rows/measures.hpp"
+#include "workers/settings/nearest_name.hpp"
+#include "workers/settings/settings_document.hpp"
+
+namespace syncopate {
+namespace {
+
+std::vector<std::string> names_of_measures() {
+  std::vector<std::string> names;
+  for (const Measure& measure : measures()) names.emplace_back(measure.name);
+  names.insert(names.end(), {time_to_equal_loss, steps_to_equal_loss});
+  return names;
+}
+
+Criterion read_criterion(Settings& table) {
+  Criterion criterion;
+  criterion.above = table.optional_number({"above", "Reproduced where the 95 % interval lies above it."}, Range::any());
+  criterion.below = table.optional_number({"below", "Reproduced where the 95 % interval lies below it."}, Range::any());
+  const Key within{"within", "Reproduced where the 95 % interval lies within: the lowest and the highest number."};
+  const std::vector<double> bounds = table.numbers(within, Range::any(), std::vector<double>{});
+  if (bounds.empty()) table.leave_out("within");
+  if (bounds.size() == 2 && bounds[0] < bounds[1])
+    criterion.within = Interval{bounds[0], bounds[1]};
+  else if (!bounds.empty())
+    table.fault("within", "must be two numbers, the lower one first");
+  criterion.margin = table.optional_number(
+      {"margin", "Alike: reproduced where the 90 % interval lies within so much of no effect (0; 1 of a ratio)."},
+      Range::positive());
+  return criterion;
+}
+
+std::optional<PublishedFigure> read_published(Settings& table) {
+  if (!table.has({"paper", "The paper's figure, to stand beside ours."})) return {};
+  Settings paper = table.section("paper");
+  PublishedFigure published;
+  published.figure = paper.text({"figure", "As the scoreboard shows it, such as \"18 %\"."});
+  published.source = paper.text({"source", "Where it stands: a paper's section, figure or table."});
+  const auto certainty = paper.choice<std::string>(
+      {"certainty", "Whether the paper's text says it, code or logs that come with it, or it is derived from these."},
+      {{"stated", "stated"}, {"code", "code"}, {"derived", "derived"}});
+  published.certainty = certainty.value_or("");
+  return published;
+}
+
+void check_effect(Settings& table, const Claim& claim) {
+  if (claim.against.empty() && claim.effect != Effect::value)
+    table.fault("as", "needs another method: must stand beside against");
+  if (!claim.against.empty() && claim.effect == Effect::value)
+    table.fault("against", "must be left out where as = \"value\", which is of one method");
+  if (is_equal_loss(claim.measure) && claim.against.empty())
+    table.fault("measure", "is up to another method's loss: must stand beside against");
+}
+
+void check_criterion(Settings& table, const Claim& claim) {
+  const Criterion& criterion = claim.criterion;
+  const int given = int{criterion.above.has_value()} + int{criterion.below.has_value()} +
+                    int{criterion.within.has_value()} + int{criterion.margin.has_value()};
+  if (!claim.order.empty()) {
+    if (given > 0)
+      table.fault("order", "must stand without above, below, within and margin: the order is what is claimed");
+    return;
+  }
+  if (given != 1)
+    table.fault("sentence", "must have one of above, below, within and margin: what counts as reproduced");
+  if (criterion.margin && claim.effect == Effect::value && claim.over.empty())
+    table.fault("margin", "is about a difference: must stand beside against");
+}
+
+Claim read_claim(Settings& table) {
+  const std::size_t faults = table.faults_so_far();
+  Claim claim;
+  claim.sentence = table.text({"sentence", "What is claimed, as the scoreboard shows it."});
+  claim.measure = table.text({"measure", "Of what: a measure, as results/rows/measures.hpp and `table` name them."});
+  const std::vector<std::string> known = names_of_measures();
+  if (!claim.measure.empty() && std::ranges::find(known, claim.measure) == known.end())
+    table.fault("measure",
+                fmt::format("must be one of {}{}", fmt::join(known, ", "), suggestion(claim.measure, known)));
+  const Key order{"order", "Labels of methods by ascending measure, each above the one before; instead of method."};
+  claim.order = table.texts(order, std::vector<std::string>{});
+  if (claim.order.empty()) {
+    table.leave_out("order");
+    claim.method = table.text({"method", "Label of the method whose measure it is."});
+    claim.against = table.text({"against", "Label of the method that it is compared with, seed by seed."}, "");
+    if (claim.against.empty()) table.leave_out("against");
+    claim.effect = table.choice<Effect>(
+        {"as", "What is claimed: the method's own measure, or it less the other's, or divided by it, of each seed."},
+        {{"value", Effect::value}, {"difference", Effect::difference}, {"ratio", Effect::ratio}},
+        claim.against.empty() ? Effect::value : Effect::difference, "difference, or value without against");
+    claim.over = table.text({"over", "A swept key of numbers: the slope over it is what is claimed."}, "");
+    if (claim.over.empty()) table.leave_out("over");
+    if (!claim.over.empty())
+      claim.per_doubling = table.flag({"per_doubling", "The slope is per doubling of the key, not per 1."}, false);
+    claim.everywhere = table.flag({"everywhere", "At every point of what is swept: reproduced where all are."}, false);
+  } else if (claim.order.size() < 2) {
+    table.fault("order", "must hold at least two methods");
+  }
+  table.keep_as_written({"where", "Values of what is swept, which choose points: { \"cluster.workers\" = 64 }."});
+  claim.criterion = read_criterion(table);
+  claim.published = read_published(table);
+  if (table.faults_so_far() > faults) return claim;
+  if (claim.order.empty()) check_effect(table, claim);
+  check_criterion(table, claim);
+  return claim;
+}
+
+std::vector<Settings> tables_of(Settings& root) {
+  return root.sections({"claim", "What is claimed of the runs, and what counts as reproduced; `claims` judges it."});
+}
+
+std::string text_of(const TomlNode& value) {
+  const auto* text = std::get_if<std::string>(&value.value);
+  return text ? *text : inline_toml(value);
+}
+
+// What the runs know, for the checks of names.
+class Names {
+ public:
+  Names(std::span<const std::string> methods, std::span<const Run> runs, FaultList& faults)
+      : methods_(methods.begin(), methods.end()), runs_(runs), faults_(faults) {
+    for (const Run& run : runs)
+      for (const auto& [key, value] : run.sweep) swept_[key].insert(value);
+  }
+
+  void check(const Claim& claim, const TomlNode& written, const std::string& name) {
+    for (const std::string& method : claim.order) check_method(method, written, name, "order");
+    if (!claim.method.empty()) check_method(claim.method, written, name, "method");
+    if (!claim.against.empty()) check_method(claim.against, written, name, "against");
+    if (!claim.over.empty()) check_key(claim.over, *written.find("over"), name + ".over");
+    for (const auto& [key, value] : claim.where) check_value(key, value, written, name);
+    if (faults_.empty()) check_points(claim, written, name);
+  }
+
+ private:
+  void check_method(const std::string& method, const TomlNode& written, const std::string& name, const char* key) {
+    if (std::ranges::find(methods_, method) != methods_.end()) return;
+    faults_.add(written.find(key)->place,
+                fmt::format("{}.{}; \"{}\" must be a method of the file, one of {}{}", name, key, method,
+                            fmt::join(methods_, ", "), suggestion(method, methods_)));
+  }
+
+  bool check_key(const std::string& key, const TomlNode& node, const std::string& name) {
+    if (swept_.contains(key)) return true;
+    std::vector<std::string> known;
+    for (const auto& [other, values] : swept_) known.push_back(other);
+    faults_.add(node.place, fmt::format("{}; \"{}\" must be a key that is swept{}{}", name, key,
+                                        known.empty() ? ": the file sweeps none"
+                                                      : fmt::format(", one of {}", fmt::join(known, ", ")),
+                                        suggestion(key, known)));
+    return false;
+  }
+
+  void check_value(const std::string& key, const std::string& value, const TomlNode& written, const std::string& name) {
+    const TomlNode& where = *written.find("where");
+    if (!check_key(key, where, name + ".where")) return;
+    const std::vector<std::string> known(swept_[key].begin(), swept_[key].end());
+    if (std::ranges::find(known, value) == known.end())
+      faults_.add(where.place, fmt::format("{}.where; \"{}\" = {} must be a value of the sweep, one of {}{}", name, key,
+                                           value, fmt::join(known, ", "), suggestion(value, known)));
+  }
+
+  // How many points of the method the claim means.
+  void check_points(const Claim& claim, const TomlNode& written, const std::string& name) {
+    for (const std::string& method : claim.order.empty() ? std::vector{claim.method} : claim.order) {
+      std::set<std::vector<std::pair<std::string, std::string>>> points;
+      for (const Run& run : runs_) {
+        const bool is_meant = run.method == method && std::ranges::none_of(run.sweep, [&](const auto& swept) {
+                                const auto wanted = claim.where.find(swept.first);
+                                return wanted != claim.where.end() && wanted->second != swept.second;
+                              });
+        if (is_meant) points.insert(run.sweep);
+      }
+      if (points.size() > 1 && !claim.everywhere && claim.over.empty())
+        faults_.add(
+            written.place,
+            fmt::format("{}; means {} points of \"{}\": must choose one with where, or say everywhere = true, or "
+                        "over what a slope goes",
+                        name, points.size(), method));
+    }
+  }
+
+  std::vector<std::string> methods_;
+  std::span<const Run> runs_;
+  std::map<std::string, std::set<std::string>> swept_;
+  FaultList& faults_;
+};
+
+}  // namespace
+
+std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs,
+                               FaultList& faults) {
+  const TomlNode* written = root.find("claim");
+  if (!written) return {};
+  TomlNode alone;
+  alone.set("claim", written->place, *written);
+  SettingsDocument document(std::move(alone));
+  Settings settings = document.root();
+  std::vector<Claim> claims;
+  for (Settings& table : tables_of(settings)) claims.push_back(read_claim(table));
+  const FaultList found = document.check();
+  faults.add(found);
+  if (!found.empty()) return {};
+  FaultList of_names;
+  Names names(methods, runs, of_names);
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    const TomlNode& table = written->array()[i];
+    const TomlNode* where = table.find("where");
+    const std::string name = fmt::format("claim.{}", i);
+    if (where && !where->is_table()) {
+      of_names.add(where->place,
+                   fmt::format("{}.where = {}; must be a table of swept keys", name, inline_toml(*where)));
+      continue;
+    }
+    if (where)
+      for (const TomlNode::Member& member : where->table()) claims[i].where[member.key] = text_of(member.value);
+    names.check(claims[i], table, name);
+  }
+  faults.add(of_names);
+  return claims;
+}
+
+void describe_claims(Settings& root) {
+  for (Settings& table : tables_of(root)) read_claim(table);
+}
+
+}  // namespace syncopate

@@ -1,0 +1,24 @@
+// [[claim]]: what somebody says that the experiment shows, and what counts as having shown it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "results/claims/claim.hpp"
+#include "results/run/run.hpp"
+#include "workers/settings/fault_list.hpp"
+#include "workers/settings/settings.hpp"
+#include "workers/settings/toml_tree.hpp"
+
+namespace syncopate {
+
+// Checked against the experiment's runs: methods, swept keys and their values, measures, and that a claim without
+// `everywhere` or `over` means one point. Faults are added.
+std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs,
+                               FaultList& faults);
+
+// For the lists of keys.
+void describe_claims(Settings& root);
+
+}  // namespace syncopate

@@ -1,0 +1,140 @@
+#include "results/claims/claims_json.hpp"
+
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "results/formats/build_info.hpp"
+#include "results/formats/optional_json.hpp"
+
+namespace syncopate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* word_of(Effect effect) {
+  return effect == Effect::value ? "value" : effect == Effect::difference ? "difference" : "ratio";
+}
+
+Effect effect_of(const std::string& word) {
+  return word == "ratio" ? Effect::ratio : word == "difference" ? Effect::difference : Effect::value;
+}
+
+Verdict verdict_named(const std::string& word) {
+  for (const Verdict verdict : {Verdict::reproduced, Verdict::not_reproduced, Verdict::inconclusive})
+    if (to_string(verdict) == word) return verdict;
+  throw std::runtime_error("no verdict");
+}
+
+Json interval_json(const std::optional<Interval>& interval) {
+  return interval ? Json{interval->low, interval->high} : Json();
+}
+
+std::optional<Interval> interval_at(const Json& json, const char* key) {
+  if (!json.contains(key) || json.at(key).is_null()) return {};
+  return Interval{json.at(key).at(0), json.at(key).at(1)};
+}
+
+std::optional<double> number_at(const Json& json, const char* key) {
+  return json.contains(key) ? std::optional(json.at(key).get<double>()) : std::nullopt;
+}
+
+Json criterion_json(const Criterion& criterion) {
+  Json json = Json::object();
+  if (criterion.above) json["above"] = *criterion.above;
+  if (criterion.below) json["below"] = *criterion.below;
+  if (criterion.within) json["within"] = interval_json(criterion.within);
+  if (criterion.margin) json["margin"] = *criterion.margin;
+  return json;
+}
+
+Json json_of(const ClaimResult& result) {
+  const Claim& claim = result.claim;
+  Json json = {{"sentence", claim.sentence}, {"measure", claim.measure}};
+  if (claim.order.empty()) {
+    json["method"] = claim.method;
+    if (!claim.against.empty()) json["against"] = claim.against;
+    json["as"] = word_of(claim.effect);
+  } else {
+    json["order"] = claim.order;
+  }
+  if (!claim.where.empty()) json["where"] = claim.where;
+  if (claim.everywhere) json["everywhere"] = true;
+  if (!claim.over.empty()) {
+    json["over"] = claim.over;
+    json["per_doubling"] = claim.per_doubling;
+  }
+  json["criterion"] = criterion_json(claim.criterion);
+  if (claim.published)
+    json["paper"] = {{"figure", claim.published->figure},
+                     {"source", claim.published->source},
+                     {"certainty", claim.published->certainty}};
+  json["verdict"] = to_string(result.verdict);
+  json["reason"] = result.reason;
+  json["points"] = Json::array();
+  for (const JudgedPoint& point : result.points)
+    json["points"].push_back({{"label", point.label},
+                              {"n", point.n},
+                              {"mean", point.mean},
+                              {"interval", interval_json(point.interval)},
+                              {"verdict", to_string(point.verdict)}});
+  return json;
+}
+
+ClaimResult result_of(const Json& json) {
+  ClaimResult result;
+  Claim& claim = result.claim;
+  claim.sentence = json.at("sentence");
+  claim.measure = json.at("measure");
+  claim.method = json.value("method", "");
+  claim.against = json.value("against", "");
+  claim.effect = effect_of(json.value("as", "value"));
+  if (json.contains("order")) json.at("order").get_to(claim.order);
+  if (json.contains("where")) json.at("where").get_to(claim.where);
+  claim.everywhere = json.value("everywhere", false);
+  claim.over = json.value("over", "");
+  claim.per_doubling = json.value("per_doubling", false);
+  const Json& criterion = json.at("criterion");
+  claim.criterion = {.above = number_at(criterion, "above"),
+                     .below = number_at(criterion, "below"),
+                     .within = interval_at(criterion, "within"),
+                     .margin = number_at(criterion, "margin")};
+  if (json.contains("paper")) {
+    const Json& paper = json.at("paper");
+    claim.published = PublishedFigure{paper.at("figure"), paper.at("source"), paper.at("certainty")};
+  }
+  result.verdict = verdict_named(json.at("verdict"));
+  result.reason = json.at("reason");
+  for (const Json& point : json.at("points"))
+    result.points.push_back({.label = point.at("label"),
+                             .n = point.at("n"),
+                             .mean = point.at("mean"),
+                             .interval = interval_at(point, "interval"),
+                             .verdict = verdict_named(point.at("verdict"))});
+  return result;
+}
+
+}  // namespace
+
+std::string to_json(const JudgedClaims& claims) {
+  Json json = {{"schema_version", claims_schema_version},
+               {"experiment", claims.experiment},
+               {"description", claims.description},
+               {"commit", build_info().commit},
+               {"claims", Json::array()}};
+  for (const ClaimResult& result : claims.results) json["claims"].push_back(json_of(result));
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::optional<JudgedClaims> claims_from_json(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    if (json.at("schema_version") != claims_schema_version) return {};
+    JudgedClaims claims{.experiment = json.at("experiment"), .description = json.at("description"), .results = {}};
+    for (const Json& claim : json.at("claims")) claims.results.push_back(result_of(claim));
+    return claims;
+  } catch (const std::exception&) {  // not JSON, a missing key, a wrong type
+    return {};
+  }
+}
+
+}  // namespace syncopate

@@ -1,0 +1,27 @@
+// claims.json beside an experiment's runs: its claims, and what the runs said of them when it was last run.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "results/claims/verdict.hpp"
+
+namespace syncopate {
+
+inline constexpr const char* claims_file = "claims.json";
+inline constexpr int claims_schema_version = 1;
+
+struct JudgedClaims {
+  std::string experiment;
+  std::string description;
+  std::vector<ClaimResult> results;
+};
+
+std::string to_json(const JudgedClaims& claims);
+
+// Nothing if the text is not a list of claims of this schema version.
+std::optional<JudgedClaims> claims_from_json(const std::string& text);
+
+}  // namespace syncopate

@@ -1,0 +1,26 @@
+// Claims, what papers say, what our runs say, and the verdicts.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "results/claims/claims_json.hpp"
+#include "results/tables/text_table.hpp"
+
+namespace syncopate {
+
+// Our number with its interval and the seeds: "1.18 [1.17, 1.19], n = 3"; of several points the lowest and the highest
+// mean, and how many there are.
+std::string our_figure(const ClaimResult& result);
+
+// For a terminal, experiment by experiment: verdict and claim, and on a second line what the paper says and what we
+// measured.
+std::string scoreboard_text(std::span<const JudgedClaims> experiments);
+
+// The same as a table, for pages: experiment, claim, paper, ours, verdict.
+TextTable scoreboard_table(std::span<const JudgedClaims> experiments);
+
+// "12 reproduced, 1 not reproduced, 3 inconclusive", and why those are; a line each.
+std::string scoreboard_notes(std::span<const JudgedClaims> experiments);
+
+}  // namespace syncopate

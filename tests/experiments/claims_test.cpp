@@ -1,0 +1,153 @@
+// [[claim]]: how it is read, and what the program says of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/experiments/experiment_file.hpp"
+#include "tests/experiments/program.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class ClaimSection : public ExperimentFile {
+ protected:
+  std::string faults_of(const std::string& claim, const std::string& rest = "") const {
+    write(small + rest + "\n[[claim]]\n" + claim);
+    return faults({});
+  }
+  const std::string right =
+      "sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nagainst = \"sync-sgd\"\nbelow = 0\n";
+  const std::string sweep = "[sweep]\n\"cluster.workers\" = [2, 4]\n";
+};
+
+TEST_F(ClaimSection, IsReadBesideTheRuns) {
+  write(small + ("[[claim]]\n" + right) +
+        "paper = { figure = \"18 %\", source = \"abstract\", certainty = \"stated\" }\n");
+  const Experiment experiment = load();
+  ASSERT_EQ(experiment.claims.size(), 1u);
+  const Claim& claim = experiment.claims.front();
+  EXPECT_EQ(claim.method, "drop");
+  EXPECT_EQ(claim.effect, Effect::difference);  // since there is another method
+  EXPECT_EQ(claim.criterion.below, 0.0);
+  EXPECT_EQ(claim.published->figure, "18 %");
+}
+
+TEST_F(ClaimSection, MakesNoOtherRuns) {
+  const Experiment plain = load();
+  write(small + ("[[claim]]\n" + right));
+  const Experiment claimed = load();
+  for (std::size_t i = 0; i < plain.runs.size(); ++i) {
+    EXPECT_EQ(claimed.runs[i].hash, plain.runs[i].hash);
+    EXPECT_THAT(claimed.runs[i].resolved_toml, Not(HasSubstr("claim")));
+  }
+  write(claimed.resolved_toml);
+  EXPECT_EQ(load().claims.size(), 1u);
+}
+
+TEST_F(ClaimSection, NamesWhatIsThere) {
+  EXPECT_EQ(faults_of(right), "");
+  const auto with = [&](const std::string& what, const std::string& instead) {
+    std::string changed = right;
+    return faults_of(changed.replace(changed.find(what), what.size(), instead), sweep);
+  };
+  EXPECT_THAT(with("\"drop\"", "\"dorp\""),
+              HasSubstr("must be a method of the file, one of sync-sgd, drop; did you mean"));
+  EXPECT_THAT(with("\"sync-sgd\"", "\"sync\""), HasSubstr("claim.0.against; \"sync\" must be a method"));
+  EXPECT_THAT(with("step_time_s", "step_time"), HasSubstr("did you mean \"step_time_s\"?"));
+  EXPECT_THAT(with("below = 0", "below = 0\nwhere = { \"cluster.worker\" = 2 }"),
+              HasSubstr("\"cluster.worker\" must be a key that is swept, one of cluster.workers; did you mean"));
+  EXPECT_THAT(with("below = 0", "below = 0\nwhere = { \"cluster.workers\" = 3 }"),
+              HasSubstr("\"cluster.workers\" = 3 must be a value of the sweep, one of 2, 4"));
+  EXPECT_THAT(with("below = 0", "below = 0\nover = \"seed\""), HasSubstr("\"seed\" must be a key that is swept"));
+  EXPECT_THAT(with("below = 0", "below = 0\nblow = 1"), HasSubstr("claim.0.blow = 1; unknown key"));
+}
+
+TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
+  const std::string open = right.substr(0, right.find("below"));
+  EXPECT_THAT(faults_of(open), HasSubstr("must have one of above, below, within and margin"));
+  EXPECT_THAT(faults_of(right + "above = 1"), HasSubstr("must have one of above, below, within and margin"));
+  EXPECT_THAT(faults_of(open + "within = [2, 1]"), HasSubstr("must be two numbers, the lower one first"));
+  EXPECT_THAT(faults_of(open + "margin = 0"), HasSubstr("margin = 0; must be"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nmargin = 1"),
+              HasSubstr("is about a difference: must stand beside against"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"time_to_equal_loss_s\"\nmethod = \"drop\"\nbelow = 1"),
+              HasSubstr("is up to another method's loss: must stand beside against"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\", \"sync-sgd\"]\nbelow = 1"),
+              HasSubstr("must stand without above"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\"]"),
+              HasSubstr("must hold at least two methods"));
+}
+
+// What is not confirmed must not stand as the paper's figure: there is no word for it.
+TEST_F(ClaimSection, ShowsFiguresThatAreKnown) {
+  const std::string paper = "paper = { figure = \"1\", source = \"x\", certainty = \"";
+  EXPECT_THAT(faults_of(right + paper + "hearsay\" }"), HasSubstr("must be one of \"stated\", \"code\", \"derived\""));
+  EXPECT_THAT(faults_of(right + "paper = { figure = \"1\" }"),
+              AllOf(HasSubstr("claim.0.paper.source is missing"), HasSubstr("claim.0.paper.certainty is missing")));
+}
+
+TEST_F(ClaimSection, MeansOnePointUnlessItSaysOtherwise) {
+  EXPECT_THAT(faults_of(right, sweep), HasSubstr("claim.0; means 2 points of \"drop\": must choose one with where"));
+  EXPECT_EQ(faults_of(right + "everywhere = true", sweep), "");
+  EXPECT_EQ(faults_of(right + "over = \"cluster.workers\"", sweep), "");
+  EXPECT_EQ(faults_of(right + "where = { \"cluster.workers\" = 2 }", sweep), "");
+}
+
+class ClaimsProgram : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    file = write("e.toml", std::string(time_only) + R"([[methods]]
+algorithm = "dropcompute"
+threshold_s = 0.02
+[[claim]]
+sentence = "A step takes a micro-batch"
+measure = "step_time_s"
+method = "sync-sgd"
+within = [0.0099, 0.0101]
+)");
+  }
+  std::string file;
+};
+
+TEST_F(ClaimsProgram, JudgesAtTheEndOfARun) {
+  const ProgramOutcome run = syncopate("run " + file + " seeds=2");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("\ntime\nreproduced      A step takes a micro-batch\n                ours:  0.0100"));
+  EXPECT_THAT(run.out, HasSubstr("1 reproduced, 0 not reproduced, 0 inconclusive."));
+  const ProgramOutcome claims = syncopate("claims");
+  EXPECT_EQ(claims.status, 0) << claims.err;
+  EXPECT_THAT(run.out, testing::EndsWith(claims.out.substr(0, claims.out.find("\n\n")) +
+                                         claims.out.substr(claims.out.find("\n\n") + 1)));
+  EXPECT_THAT(
+      syncopate("claims --markdown").out,
+      testing::StartsWith("| experiment | claim | paper | ours | verdict |\n|---|---|---|---|---|\n| time | A step"));
+}
+
+// Without another run: what is claimed is no part of one.
+TEST_F(ClaimsProgram, JudgesAnewWhatIsClaimedAnew) {
+  syncopate("run " + file + " seeds=2");
+  const ProgramOutcome again = syncopate("run " + file + " seeds=2 'claim.0.within=[1,2]'");
+  EXPECT_THAT(again.err, HasSubstr("4 of 4 runs are there already"));
+  EXPECT_THAT(again.out, HasSubstr("not reproduced  A step takes a micro-batch"));
+  EXPECT_THAT(syncopate("claims results").out, HasSubstr("not reproduced  A step"));
+}
+
+TEST_F(ClaimsProgram, SaysWhereNothingIsClaimed) {
+  for (const char* const directory : {"nowhere", "."}) {
+    const ProgramOutcome outcome = syncopate(std::string("claims ") + directory);
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_EQ(outcome.out, "");
+  }
+  write("claims.json", "{");
+  EXPECT_THAT(syncopate("claims .").err, HasSubstr("claims.json: is no list of claims of schema version 1"));
+}
+
+}  // namespace
+}  // namespace syncopate

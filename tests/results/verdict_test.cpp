@@ -1,0 +1,196 @@
+// Verdicts on claims, from summaries that are made by hand.
+#include "results/claims/verdict.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "results/claims/claims_json.hpp"
+#include "results/claims/scoreboard.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Interval low = {0.1, 0.2}, around_one = {0.9, 1.1}, high = {1.5, 1.6};
+
+Verdict verdict(const Criterion& criterion, const std::optional<Interval>& interval, Effect effect = Effect::value) {
+  return verdict_of(criterion, effect, interval);
+}
+
+TEST(Verdict, GoesByTheWholeInterval) {
+  const Criterion above{.above = 1.0}, below{.below = 1.0}, within{.within = Interval{0.8, 1.2}};
+  EXPECT_EQ(verdict(above, low), Verdict::not_reproduced);
+  EXPECT_EQ(verdict(above, around_one), Verdict::inconclusive);
+  EXPECT_EQ(verdict(above, high), Verdict::reproduced);
+  EXPECT_EQ(verdict(below, low), Verdict::reproduced);
+  EXPECT_EQ(verdict(below, around_one), Verdict::inconclusive);
+  EXPECT_EQ(verdict(below, high), Verdict::not_reproduced);
+  EXPECT_EQ(verdict(within, low), Verdict::not_reproduced);
+  EXPECT_EQ(verdict(within, around_one), Verdict::reproduced);
+  EXPECT_EQ(verdict(within, Interval{1.1, 1.3}), Verdict::inconclusive);
+  EXPECT_EQ(verdict(within, Interval{0.5, 2}), Verdict::inconclusive);
+}
+
+// A difference from exactly 0 is none, however surely it is known.
+TEST(Verdict, OfNoEffectIsNotReproduced) {
+  EXPECT_EQ(verdict({.above = 0.0}, Interval{0, 0}), Verdict::not_reproduced);
+  EXPECT_EQ(verdict({.below = 0.0}, Interval{0, 0}), Verdict::not_reproduced);
+}
+
+TEST(Verdict, AMarginIsAboutNoEffect) {
+  EXPECT_EQ(verdict({.margin = 0.2}, Interval{-0.1, 0.1}, Effect::difference), Verdict::reproduced);
+  EXPECT_EQ(verdict({.margin = 0.2}, around_one, Effect::difference), Verdict::not_reproduced);
+  EXPECT_EQ(verdict({.margin = 0.2}, around_one, Effect::ratio), Verdict::reproduced);
+  EXPECT_EQ(confidence_of({.margin = 0.2}), 0.9);
+  EXPECT_EQ(confidence_of({.above = 0.2}), 0.95);
+}
+
+TEST(Verdict, IsInconclusiveWithoutAnInterval) { EXPECT_EQ(verdict({.above = 0.0}, {}), Verdict::inconclusive); }
+
+class Claims : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  void add(const std::string& method, const std::string& workers, const std::vector<double>& step_times) {
+    for (std::size_t seed = 0; seed < step_times.size(); ++seed) {
+      FoundRun run;
+      run.configuration = {{"cluster.workers", workers}};
+      run.summary.method = method;
+      run.summary.method_index = method == "A" ? 0 : 1;
+      run.summary.sweep = {{"cluster.workers", workers}};
+      run.summary.seed = seed;
+      run.summary.steps = 1;
+      run.summary.end_time_s = step_times[seed];
+      runs_.push_back(run);
+    }
+  }
+  ClaimResult judged(const Claim& claim) const { return judge(claim, result_rows(runs_)); }
+
+  std::vector<FoundRun> runs_;
+  std::filesystem::path directory_ =
+      std::filesystem::temp_directory_path() / ("syncopate_claims" + std::to_string(getpid()));
+};
+
+Claim ratio(const std::string& measure = "step_time_s") {
+  return {.sentence = "s", .measure = measure, .method = "B", .against = "A", .effect = Effect::ratio};
+}
+
+TEST_F(Claims, ArePairedBySeed) {
+  add("A", "8", {1, 2, 4});
+  add("B", "8", {0.5, 1.1, 1.9});  // ratios 0.5, 0.55, 0.475
+  Claim claim = ratio();
+  claim.criterion = {.below = 0.7};
+  const ClaimResult result = judged(claim);
+  EXPECT_EQ(result.verdict, Verdict::reproduced);
+  ASSERT_EQ(result.points.size(), 1u);
+  EXPECT_NEAR(result.points[0].mean, 1.525 / 3, 1e-12);
+  EXPECT_EQ(result.points[0].n, 3u);
+  claim.criterion = {.below = 0.5};
+  EXPECT_EQ(judged(claim).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judged(claim).reason, "the interval holds both answers");
+}
+
+TEST_F(Claims, HoldEverywhereOrNotAtAll) {
+  for (const char* const workers : {"8", "16"}) add("A", workers, {1, 1});
+  add("B", "8", {0.5, 0.5});
+  add("B", "16", {1.5, 1.5});
+  Claim claim = ratio();
+  claim.criterion = {.below = 1.0};
+  EXPECT_THAT(judged(claim).reason, HasSubstr("\"B\" has 2 rows"));
+  claim.everywhere = true;
+  EXPECT_EQ(judged(claim).verdict, Verdict::not_reproduced);
+  claim.where = {{"cluster.workers", "8"}};
+  EXPECT_EQ(judged(claim).verdict, Verdict::reproduced);
+}
+
+TEST_F(Claims, AreOfSlopesToo) {
+  for (const char* const workers : {"8", "16", "32"}) add("A", workers, {1, 1});
+  add("B", "8", {1.1, 1.2});
+  add("B", "16", {1.3, 1.4});
+  add("B", "32", {1.5, 1.6});  // 0.2 per doubling
+  Claim claim = ratio();
+  claim.over = "cluster.workers";
+  claim.per_doubling = true;
+  claim.criterion = {.within = Interval{0.19, 0.21}};
+  const ClaimResult result = judged(claim);
+  EXPECT_EQ(result.verdict, Verdict::reproduced) << result.reason;
+  EXPECT_NEAR(result.points.at(0).mean, 0.2, 1e-12);
+  claim.per_doubling = false;
+  claim.criterion = {.above = 0.0};
+  // Of (8, 1.1), (16, 1.3), (32, 1.5): sums of 4.8 and 896 / 3 about the means.
+  EXPECT_NEAR(judged(claim).points.at(0).mean, 4.8 * 3 / 896, 1e-12);
+}
+
+TEST_F(Claims, AreOfOrders) {
+  add("A", "8", {3, 3.1});
+  add("B", "8", {1, 1.1});
+  Claim claim{.sentence = "s", .measure = "step_time_s", .method = {}, .against = {}, .order = {"B", "A"}};
+  EXPECT_EQ(judged(claim).verdict, Verdict::reproduced);
+  EXPECT_NEAR(judged(claim).points.at(0).mean, 2, 1e-12);
+  claim.order = {"A", "B"};
+  EXPECT_EQ(judged(claim).verdict, Verdict::not_reproduced);
+}
+
+TEST_F(Claims, SayWhyTheyCannotBeJudged) {
+  add("A", "8", {1});
+  Claim claim = ratio();
+  claim.criterion = {.below = 1.0};
+  EXPECT_EQ(judged(claim).reason, "there is no finished run of \"B\"");
+  add("B", "8", {0.5});
+  EXPECT_EQ(judged(claim).reason, "one seed has no interval");
+  claim.measure = "final_test_accuracy";
+  EXPECT_EQ(judged(claim).reason, "\"B, workers = 8\", seed 0: has no final_test_accuracy");
+  claim.measure = "time_to_target_s";
+  for (FoundRun& run : runs_) run.summary.time_to_target = TimeToTarget{0.9, {}, {}, {}, {}};
+  EXPECT_EQ(judged(claim).reason, "\"B, workers = 8\", seed 0: did not reach the target");
+}
+
+// A ends at a loss of 0.5 after 10 s and 100 steps; B comes to it at 8 s and 110 steps.
+TEST_F(Claims, AreOfTimesToEqualLoss) {
+  const std::map<std::string, std::string> metrics = {
+      {"A", "step,time_s,test_loss\n0,0,2\n50,5,1\n100,10,0.5\n"},
+      {"B", "step,time_s,test_loss\n0,0,2\n50,4,0.7\n110,8,0.5\n150,11,0.4\n"}};
+  for (const char* const method : {"A", "B"}) add(method, "8", {1, 1});
+  for (FoundRun& run : runs_) {
+    run.directory = directory_ / (run.summary.method + std::to_string(run.summary.seed));
+    std::filesystem::create_directories(run.directory);
+    std::ofstream(run.directory / "metrics.csv") << metrics.at(run.summary.method);
+  }
+  Claim claim = ratio(time_to_equal_loss);
+  claim.criterion = {.below = 1.0};
+  EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 0.8);
+  claim.measure = steps_to_equal_loss;
+  EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 1.1);
+  EXPECT_EQ(judged(claim).verdict, Verdict::not_reproduced);
+  std::swap(claim.method, claim.against);  // A never comes to 0.4
+  EXPECT_EQ(judged(claim).reason, "\"A, workers = 8\", seed 0: did not reach the loss of \"B, workers = 8\"");
+}
+
+TEST_F(Claims, AreReadBackFromTheirFile) {
+  add("A", "8", {1, 2});
+  add("B", "8", {0.5, 1.1});
+  Claim claim = ratio();
+  claim.criterion = {.within = Interval{0, 1}};
+  claim.where = {{"cluster.workers", "8"}};
+  claim.published = PublishedFigure{"half", "Table 1", "stated"};
+  const JudgedClaims judged_claims{.experiment = "e", .description = "d", .results = {judged(claim)}};
+  const auto read = claims_from_json(to_json(judged_claims));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(to_json(*read), to_json(judged_claims));
+  EXPECT_EQ(scoreboard_text(std::vector{*read}), scoreboard_text(std::vector{judged_claims}));
+  EXPECT_THAT(scoreboard_text(std::vector{*read}), HasSubstr("paper: half (Table 1; stated)\n"));
+  EXPECT_FALSE(claims_from_json("{}"));
+  EXPECT_FALSE(claims_from_json("[1"));
+}
+
+}  // namespace
+}  // namespace syncopate
