@@ -51,12 +51,13 @@ struct Group {
 std::string differences(const std::map<std::string, std::string>& own, const std::vector<const Group*>& alike,
                         const std::map<std::string, std::string>& (*of)(const Group&)) {
   std::string text;
-  for (const auto& [key, value] : own)
-    if (std::ranges::any_of(alike, [&](const Group* other) {
-          const auto found = of(*other).find(key);
-          return found == of(*other).end() || found->second != value;
-        }))
-      text += fmt::format(", {} = {}", key, value);
+  for (const auto& leaf : own) {
+    const auto differs = [&](const Group* other) {
+      const auto found = of(*other).find(leaf.first);
+      return found == of(*other).end() || found->second != leaf.second;
+    };
+    if (std::ranges::any_of(alike, differs)) text += fmt::format(", {} = {}", leaf.first, leaf.second);
+  }
   return text;
 }
 
