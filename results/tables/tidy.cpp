@@ -112,7 +112,7 @@ TidyTables tidy_tables(std::span<const FoundRun> runs) {
         is_heading = false;
         continue;
       }
-      tables.evaluations_csv += identity + "," + line + "\n";
+      tables.evaluations_csv += fmt::format("{},{}\n", identity, line);
     }
   }
   tables.evaluations_csv = heading + "," + rows_heading + "\n" + tables.evaluations_csv;
