@@ -1,6 +1,7 @@
 #include "results/directory/metadata.hpp"
 
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "results/formats/build_info.hpp"
 #include "results/formats/host.hpp"
@@ -19,6 +20,8 @@ std::string to_json(const RunMetadata& metadata) {
   json["dirty"] = build.dirty ? nlohmann::ordered_json(*build.dirty) : nlohmann::ordered_json(nullptr);
   json["host"] = host_name();
   json["operating_system"] = operating_system();
+  json["processor"] = processor_name();
+  json["cores"] = std::thread::hardware_concurrency();
   json["compiler"] = build.compiler;
   json["compiler_flags"] = build.flags;
   json["libtorch_version"] = metadata.libtorch_version;

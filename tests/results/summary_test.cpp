@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "results/directory/metadata.hpp"
 #include "results/directory/summary_json.hpp"
@@ -593,6 +594,8 @@ TEST(Metadata, EveryValueStandsUnderItsOwnName) {
   EXPECT_EQ(json["results_version"], results_version);
   EXPECT_EQ(json["host"], host_name());
   EXPECT_EQ(json["operating_system"], operating_system());
+  EXPECT_EQ(json["processor"], processor_name());
+  EXPECT_EQ(json["cores"], std::thread::hardware_concurrency());
   EXPECT_EQ(json["syncopate_version"], build_info().version);
   EXPECT_EQ(json["commit"], build_info().commit);
   EXPECT_EQ(json["compiler"], build_info().compiler);
