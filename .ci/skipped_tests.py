@@ -12,7 +12,8 @@ import re
 import sys
 import xml.etree.ElementTree
 
-REASONS = ("machine is not quiet",)  # tests of wall-clock times
+REASONS = ("machine is not quiet",  # tests of wall-clock times
+           "chromium is not installed")  # `dev` installs it on Debian alone
 
 # GoogleTest prints "file:line: Skipped" and the reason below it; unittest "skipped 'reason'" or "OK (skipped=3)".
 GOOGLETEST = re.compile(r"^(\S+:\d+): Skipped\n(.*)$", re.MULTILINE)

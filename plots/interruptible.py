@@ -9,6 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
+from plots import progress
+
 INTERRUPTIONS = {signal.SIGINT, signal.SIGTERM}
 
 
@@ -41,9 +43,9 @@ def run_interruptibly(work, directories: list[Path]) -> int:
         remove(aside(directory, worker))
     if status is None or -status in INTERRUPTIONS:
         clear = "\r\x1b[K" if sys.stderr is not None and sys.stderr.isatty() else ""  # a line of progress
-        print(f"{clear}plot: interrupted", file=sys.stderr)
+        print(f"{clear}{progress.command}: interrupted", file=sys.stderr)
         return 130
-    print(f"plot: ended by signal {-status} ({signal.strsignal(-status)})", file=sys.stderr)
+    print(f"{progress.command}: ended by signal {-status} ({signal.strsignal(-status)})", file=sys.stderr)
     return 1
 
 

@@ -147,10 +147,10 @@ def refusal(request: Request, plan: list[Planned], comparisons: list[Comparison]
             f"--limit allows{'; fewer with ' if ways else ''}{' or '.join(ways)}")
 
 
-def list_figures(written: list[Path]) -> int:
+def list_written(written: list[Path], told: str) -> int:
     """Prints their names; status 1 where nobody can read them, on a full device or without a reader."""
     if sys.stdout is None:  # closed when Python began
-        say(f"the figures are in {written[0].parent}, but standard output is closed")
+        say(f"{told}, but standard output is closed")
         return 1
     try:
         for path in written:
@@ -159,7 +159,7 @@ def list_figures(written: list[Path]) -> int:
     except OSError as fault:
         # Python would try once more at its end, and fail with a traceback and a status of its own.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        say(f"the figures are in {written[0].parent}, but standard output cannot be written: {fault.strerror}")
+        say(f"{told}, but standard output cannot be written: {fault.strerror}")
         return 1
     return 0
 
@@ -177,4 +177,4 @@ def main(arguments: list[str]) -> int:
     except OSError as fault:
         say(f"cannot write the figures: {fault}")
         return 1
-    return list_figures(written) or int(progress.messages_lost)
+    return list_written(written, f"the figures are in {written[0].parent}") or int(progress.messages_lost)

@@ -10,10 +10,11 @@ INTERVAL_S = 0.1  # between two states of the line on a terminal
 
 
 messages_lost = False  # standard error cannot be written
+command = "plot"  # who speaks
 
 
 def say(text: str) -> None:
-    write(f"plot: {printable(text)}\n")
+    write(f"{command}: {printable(text)}\n")
 
 
 def write(text: str) -> None:
@@ -35,7 +36,7 @@ def followed(items: list, what: str, every: int):
     terminal, next_s = on_terminal(), 0.0
     try:
         for done, item in enumerate(items):
-            state = f"plot: {done} of {len(items)} {what}"
+            state = f"{command}: {done} of {len(items)} {what}"
             if terminal and monotonic() >= next_s:
                 write(CLEAR + state)
                 next_s = monotonic() + INTERVAL_S

@@ -1,0 +1,1 @@
+"""One page of HTML about finished runs, complete in itself."""

@@ -1,0 +1,99 @@
+"""The section of claims: what a paper says, what was found here, and the verdict, from the claims.json that a run leaves
+beside an experiment's runs (results/claims/claims_json.hpp)."""
+
+import json
+from collections.abc import Iterable
+from math import floor, isfinite, log10
+from pathlib import Path
+
+from plots.report.markup import escaped
+from plots.runs import ResultsFault
+
+FILE, SCHEMA_VERSION = "claims.json", 1
+VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # and the class of its badge
+SHOWN_POINTS = 4  # of a claim; of more the lowest and the highest
+
+
+def read_claims(directories: Iterable[Path]) -> list[dict]:
+    """Of all of these that have such a file."""
+    claims = []
+    for directory in dict.fromkeys(directories):
+        path = directory / FILE
+        expected = f"expected the claims of schema version {SCHEMA_VERSION} that `run` writes; the experiment's next start does"
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if document["schema_version"] != SCHEMA_VERSION:
+                raise ValueError(f"schema_version = {document['schema_version']}")
+            claims_row(document["claims"])
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as fault:
+            raise ResultsFault(f"{path}: {type(fault).__name__}: {fault}; {expected}") from None
+        claims += document["claims"]
+    return claims
+
+
+def claims_table(claims: list[dict]) -> str:
+    return ('<div class="scroll" tabindex="0" role="region" aria-label="Table of claims"><table class="claims"><thead><tr>'
+            '<th scope="col">claim</th><th scope="col">paper</th><th scope="col">ours</th><th scope="col">verdict</th></tr>'
+            f'</thead><tbody>{claims_row(claims)}</tbody></table></div>'
+            '<p class="note">What counts as reproduced was fixed in the experiment file. In brackets: the 95 % interval of the '
+            "mean over n seeds, 90 % where the claim is that two are alike.</p>")
+
+
+def claims_row(claims: list[dict]) -> str:
+    """One per claim."""
+    lines = []
+    for claim in claims:
+        verdict, reason = claim["verdict"], claim.get("reason")
+        why = f'<small>{escaped(reason)}</small>' if reason else ""
+        lines.append(f'<tr><th scope="row">{escaped(claim["sentence"])}<small>{escaped(judged_by(claim))}</small></th>'
+                     f'<td>{paper_text(claim.get("paper"))}</td><td>{points_text(claim["points"])}</td>'
+                     f'<td><span class="verdict {VERDICTS[verdict]}">{verdict}</span>{why}</td></tr>')
+    return "".join(lines)
+
+
+def judged_by(claim: dict) -> str:
+    """What is measured, and what counts as reproduced."""
+    if order := claim.get("order"):
+        return f"{claim['measure']}: {' < '.join(order)}"
+    own, other, measure = claim["method"], claim.get("against"), claim["measure"]
+    what = {"ratio": f"{measure}, {own} divided by {other}", "difference": f"{measure}, {own} less {other}"}.get(
+        claim["as"], f"{measure} of {own}")
+    if over := claim.get("over"):
+        what += f", slope {'per doubling of' if claim.get('per_doubling') else 'over'} {over}"
+    if where := claim.get("where"):
+        what += ", at " + ", ".join(f"{key} = {value}" for key, value in where.items())
+    return f"{what}: {', '.join(f'{name} {bound_text(bound)}' for name, bound in claim['criterion'].items())}"
+
+
+def bound_text(bound) -> str:
+    return " to ".join(f"{end:g}" for end in bound) if isinstance(bound, list) else f"{bound:g}"
+
+
+def paper_text(paper: dict | None) -> str:
+    if not paper:
+        return "–"
+    return f'{escaped(paper["figure"])}<small>{escaped(paper["source"])}; {escaped(paper["certainty"])}</small>'
+
+
+def points_text(points: list[dict]) -> str:
+    if not points:
+        return "–"
+    shown, more = points, ""
+    if len(points) > SHOWN_POINTS:
+        shown = [min(points, key=lambda point: point["mean"]), max(points, key=lambda point: point["mean"])]
+        more = f"<small>the lowest and the highest of {len(points)} points</small>"
+    return "".join(point_text(point) for point in shown) + more
+
+
+def point_text(point: dict) -> str:
+    """The mean, its interval and the number of seeds, with two digits of half the interval, or four of the mean."""
+    mean, interval = float(point["mean"]), point["interval"]
+    half = (interval[1] - interval[0]) / 2 if interval else 0
+    width = half or abs(mean) / 100
+    digits = min(max(1 - floor(log10(width)), 0), 6) if width > 0 and isfinite(width) else 0
+    bounds = f"[{interval[0]:.{digits}f}, {interval[1]:.{digits}f}], " if interval else ""
+    label = f"<small>{escaped(point['label'])}</small>" if point["label"] else ""
+    return f"<div>{label}{mean:.{digits}f}<small>{bounds}n = {int(point['n'])}</small></div>".replace(" -", " \u2212").replace(
+        "[-", "[\u2212").replace(">-", ">\u2212")

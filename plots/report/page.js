@@ -1,0 +1,262 @@
+"use strict";
+// Draws curves and timelines from what is packed in the page. Texts of files become text nodes, or are escaped where
+// plotly.js would take them for markup.
+(() => {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const options = {displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"]};
+  const words = {compute: "computing", discarded: "dropped work", wait: "waiting", communicate: "communicating",
+                 down: "down"};
+  const steep = 0.18;  // of a curve's beginning does not set the range
+
+  const show = fault => {
+    const place = document.querySelector(".fault");
+    place.textContent = `The curves cannot be shown: ${fault.message || fault}`;
+    place.hidden = false;
+  };
+
+  async function unpacked(id) {
+    if (typeof DecompressionStream === "undefined")
+      throw new Error("this browser is too old to unpack them (it has no DecompressionStream); Chromium 80, Firefox 113 " +
+                      "and Safari 16.4 can");
+    const letters = atob(document.getElementById(id).textContent);  // nothing of what the page does not need
+    if (!letters) return "";
+    const bytes = Uint8Array.from(letters, letter => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).text();
+  }
+
+  const escaped = text => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const colour = look => dark.matches ? look.dark : look.light;
+  const faint = hex => `rgba(${[1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16)).join(",")},${dark.matches ? 0.22 : 0.15})`;
+  const has = (object, key) => Object.prototype.hasOwnProperty.call(object, key);
+
+  // element("label", {class: "pill"}, child, "text", ...)
+  function element(name, attributes = {}, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
+  }
+
+  function swatch(look) {
+    const space = "http://www.w3.org/2000/svg";
+    const svg = document.createElementNS(space, "svg");
+    for (const [key, value] of Object.entries({class: "swatch", width: 26, height: 10, "aria-hidden": "true"})) svg.setAttribute(key, value);
+    svg.style.setProperty("--light", look.light);
+    svg.style.setProperty("--dark", look.dark);
+    const line = document.createElementNS(space, "line");
+    for (const [key, value] of Object.entries({x1: 1, y1: 5, x2: 25, y2: 5})) line.setAttribute(key, value);
+    if (look.dash.length) line.setAttribute("stroke-dasharray", look.dash.join(" "));
+    svg.append(line);
+    return svg;
+  }
+
+  const axis = more => ({color: style("--soft"), gridcolor: style("--grid"), linecolor: style("--line"), zeroline: false,
+                         automargin: true, ...more});
+
+  const layout = more => ({
+    paper_bgcolor: style("--paper"), plot_bgcolor: style("--paper"), showlegend: false,
+    font: {family: getComputedStyle(document.body).fontFamily, size: 12.5, color: style("--ink")},
+    hoverlabel: {bgcolor: style("--panel"), bordercolor: style("--line"), font: {color: style("--ink"), size: 12.5}},
+    modebar: {bgcolor: "rgba(0,0,0,0)", color: style("--soft"), activecolor: style("--accent")}, ...more});
+
+  function radios(legend, name, choices, chosen, changed) {
+    const group = element("fieldset", {}, element("legend", {}, legend));
+    for (const choice of choices) {
+      const input = element("input", {type: "radio", name, value: choice.key, autocomplete: "off"});
+      input.checked = choice.key === chosen;
+      input.addEventListener("change", () => changed(choice.key));
+      group.append(element("label", {class: "pill"}, input, element("span", {}, choice.label)));
+    }
+    return group;
+  }
+
+  function checkbox(label, checked, changed, ...before) {
+    const input = element("input", {type: "checkbox", autocomplete: "off"});
+    input.checked = checked;
+    input.addEventListener("change", () => changed(input.checked));
+    return element("label", {}, input, ...before, element("span", {}, label));
+  }
+
+  // The curves of one experiment, at one of its points.
+  class Curves {
+    constructor(place, numbers, name) {
+      Object.assign(this, {place, numbers, name, hidden: new Set(), x: "step", y: null, logX: false, logY: false});
+    }
+
+    show(point) {
+      this.point = point;
+      if (!point.values.some(value => value.key === this.y)) this.y = point.values.length ? point.values[0].key : null;
+      this.controls();
+      this.draw();
+    }
+
+    controls() {
+      const redraw = change => { change(); this.draw(); };
+      const {values, axes, methods} = this.point;
+      const names = axes.map(({key, short}) => ({key, label: short}));
+      const box = element("div", {class: "controls"},
+        radios("Show", `${this.name}-y`, values, this.y, key => redraw(() => { this.y = key; })),
+        radios("against", `${this.name}-x`, names, this.x, key => redraw(() => { this.x = key; })),
+        element("fieldset", {class: "logarithmic"}, element("legend", {}, "logarithmic"),
+                checkbox("across", this.logX, on => redraw(() => { this.logX = on; })),
+                checkbox("upwards", this.logY, on => redraw(() => { this.logY = on; }))));
+      const shown = element("fieldset", {class: "methods"}, element("legend", {}, "Methods"));
+      for (const method of methods)
+        shown.append(checkbox(method.name, !this.hidden.has(method.name),
+                              on => redraw(() => { on ? this.hidden.delete(method.name) : this.hidden.add(method.name); }),
+                              swatch(method.look)));
+      if (methods.length > 4)
+        for (const [label, on] of [["all", true], ["none", false]]) {
+          const button = element("button", {type: "button"}, label);
+          button.addEventListener("click", () => {
+            for (const input of shown.querySelectorAll("input")) if (input.checked !== on) input.click();
+          });
+          shown.append(button);
+        }
+      this.plot = element("div", {class: "plot", role: "img"});
+      this.place.replaceChildren(box, element("div", {class: "controls"}, shown), this.plot);
+    }
+
+    traces(value, across) {
+      const times = value.percent ? 100 : 1, traces = [], ends = [];
+      for (const method of this.point.methods) {
+        const key = `${across.key}|${value.key}`;
+        if (this.hidden.has(method.name) || !has(method.curves, key)) continue;
+        const [x, mean, low, high] = method.curves[key].map(
+          (place, at) => this.numbers[place].map(number => number === null ? null : at ? number * times : number / across.divisor));
+        const line = colour(method.look), name = escaped(method.name);
+        if (low) {
+          const edge = {x, mode: "lines", line: {width: 0}, hoverinfo: "skip", name};
+          traces.push({...edge, y: low}, {...edge, y: high, fill: "tonexty", fillcolor: faint(line)});
+        }
+        const digits = value.percent ? 2 : 4;
+        const range = low ? x.map((_, at) => ` (${low[at].toFixed(digits)} to ${high[at].toFixed(digits)})`) : x.map(() => "");
+        traces.push({x, y: mean, name, customdata: range, mode: x.length === 1 || method.look.symbol ? "lines+markers" : "lines",
+                     marker: {symbol: method.look.symbol || "circle", size: 6, maxdisplayed: 12},
+                     line: {color: line, width: 2, dash: method.look.dash.length ? method.look.dash.map(n => `${n}px`).join(",") : "solid"},
+                     hovertemplate: `%{y:.${digits}f}%{customdata}`, meta: "mean"});
+        const from = x[0] + steep * (x[x.length - 1] - x[0]);
+        x.forEach((at, place) => { if (at >= from) ends.push((low || mean)[place], (high || mean)[place]); });
+      }
+      return {traces, ends: ends.filter(Number.isFinite)};
+    }
+
+    draw() {
+      const value = this.point.values.find(({key}) => key === this.y);
+      if (!value) return;
+      const across = this.point.axes.find(({key}) => key === this.x);
+      const {traces, ends} = this.traces(value, across);
+      const target = has(value, "target") ? value.target * (value.percent ? 100 : 1) : null;
+      const upwards = {title: {text: value.percent ? `${value.label} (%)` : value.label, standoff: 8}};
+      if (this.logY) upwards.type = "log";
+      else if (ends.length) {
+        if (target !== null) ends.push(target);
+        const low = ends.reduce((a, b) => Math.min(a, b)), high = ends.reduce((a, b) => Math.max(a, b));
+        const margin = 0.06 * (high - low || Math.abs(high) || 1);
+        upwards.range = [low - margin, high + margin];
+      }
+      const marks = target === null ? {} : {
+        shapes: [{type: "line", xref: "paper", x0: 0, x1: 1, y0: target, y1: target, line: {color: style("--soft"), width: 1, dash: "4px,3px"}}],
+        annotations: [{xref: "paper", x: 1, y: this.logY ? Math.log10(target) : target, text: `target ${+target.toPrecision(4)}${value.percent ? " %" : ""}`,
+                       showarrow: false, xanchor: "right", yanchor: value.rising ? "top" : "bottom", font: {color: style("--soft"), size: 11.5}}]};
+      this.plot.setAttribute("aria-label", `${value.label} against ${across.short}, ${traces.filter(trace => trace.meta).length} methods`);
+      Plotly.react(this.plot, traces, layout({
+        margin: {l: 52, r: 8, t: 28, b: 48}, hovermode: "x unified", hoverdistance: 40, ...marks,
+        uirevision: [this.x, this.y, this.logX, this.logY].join(),  // what is enlarged stays so while methods come and go
+        xaxis: axis({title: {text: across.label, standoff: 8}, type: this.logX ? "log" : "linear", exponentformat: "SI", hoverformat: ".5~s",
+                     spikecolor: style("--soft"), spikethickness: 1, spikedash: "solid",
+                     ...(this.logX ? {} : {rangemode: "tozero"})}),
+        yaxis: axis(upwards)}), options);
+    }
+  }
+
+  // What workers did, a picture per method.
+  class Timeline {
+    constructor(place) { this.place = place; }
+
+    show(point) {
+      this.data = point.timeline;
+      this.place.replaceChildren();
+      if (!this.data) return void this.place.append("No run has a trace here.");
+      const used = new Set(this.data.methods.flatMap(method => method.bars.map(bar => bar[1])));
+      this.place.append(element("p", {class: "keys"}, ...this.data.activities.filter((_, at) => used.has(at)).map(
+        name => element("span", {}, element("i", {class: `key ${name}`}), words[name]))));
+      this.plots = this.data.methods.map(method => {
+        const all = method.rows.length === method.of ? "" : `${method.rows.length} of ${method.of} rows, the first and the last workers`;
+        const cut = method.until < this.data.window ? (method.capped ? "not recorded to the end" : "the run ends earlier") : "";
+        const plot = element("div", {role: "img", "aria-label": `What the workers did under ${method.name}`});
+        plot.style.height = `${method.rows.length * (method.rows.length > 16 ? 11 : 17) + 52}px`;
+        this.place.append(element("h4", {}, swatch(method.look), method.name, element("small", {}, [all, cut].filter(Boolean).join("; "))), plot);
+        return plot;
+      });
+      this.draw();
+    }
+
+    draw() {
+      if (!this.data) return;
+      const {activities, unit, window: end} = this.data;
+      this.data.methods.forEach((method, at) => {
+        const traces = activities.map((name, activity) => {
+          const bars = method.bars.filter(bar => bar[1] === activity);
+          const probe = element("i", {class: name, hidden: ""});
+          document.body.append(probe);
+          const fill = getComputedStyle(probe).backgroundColor;
+          probe.remove();
+          return {type: "bar", orientation: "h", base: bars.map(bar => bar[2]), x: bars.map(bar => bar[3]), y: bars.map(bar => bar[0]),
+                  customdata: bars.map(bar => [escaped(method.rows[bar[0]]), +(bar[2] + bar[3]).toPrecision(5)]), width: 0.86,
+                  marker: {color: fill, line: {width: 0.5, color: style("--paper")}},
+                  hovertemplate: `%{customdata[0]}: ${words[name]}<br>%{base} to %{customdata[1]} ${unit}<extra></extra>`};
+        }).filter(trace => trace.x.length);
+        const every = method.rows.length > 16 ? 4 : 1;
+        const ticks = method.rows.map((_, row) => row).filter(row => row % every === 0);
+        Plotly.react(this.plots[at], traces, layout({  // without buttons, which would lie on the bars
+          margin: {l: 70, r: 8, t: 8, b: 40}, barmode: "overlay", bargap: 0, hovermode: "closest",
+          shapes: method.rounds.map(time => ({type: "line", x0: time, x1: time, yref: "paper", y0: 0, y1: 1, line: {color: style("--ink"), width: 1, dash: "2px,2px"}})),
+          xaxis: axis({range: [0, end], title: {text: `time (${unit})`, standoff: 4}, showgrid: false}),
+          yaxis: axis({range: [method.rows.length - 0.5, -0.5], tickvals: ticks, ticktext: ticks.map(row => escaped(method.rows[row])),
+                       showgrid: false, fixedrange: true, tickfont: {size: 11}})}), {...options, displayModeBar: false});
+      });
+    }
+  }
+
+  function save(name, type, text) {
+    const link = element("a", {href: URL.createObjectURL(new Blob([text], {type})), download: name});
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  function begin(data) {
+    const drawn = [];
+    for (const article of document.querySelectorAll("article[data-experiment]")) {
+      const experiment = data.experiments[+article.dataset.experiment];
+      const parts = [];
+      const curves = article.querySelector(".curves"), timeline = article.querySelector(".timeline");
+      if (curves) parts.push(new Curves(curves, data.numbers, article.id));
+      if (timeline) parts.push(new Timeline(timeline));
+      const at = number => {
+        for (const table of article.querySelectorAll("[data-point]")) table.hidden = +table.dataset.point !== number;
+        for (const part of parts) part.show(experiment.points[number]);
+      };
+      const choice = article.querySelector("select.point");
+      if (choice) choice.addEventListener("change", () => at(+choice.value));
+      for (const button of article.querySelectorAll("button.save"))
+        button.addEventListener("click", () => button.dataset.name.endsWith(".csv")
+          ? save(button.dataset.name, "text/csv", experiment.csv)
+          : save(button.dataset.name, "application/toml", button.parentElement.querySelector("pre").textContent));
+      at(choice ? +choice.value : 0);
+      drawn.push(...parts);
+    }
+    dark.addEventListener("change", () => { for (const part of drawn) part.draw(); });
+    document.documentElement.dataset.ready = "yes";
+  }
+
+  (async () => {
+    const [data, library] = await Promise.all([unpacked("data"), unpacked("library")]);
+    const script = document.createElement("script");
+    script.textContent = library;
+    document.head.append(script);
+    begin(JSON.parse(data));
+  })().catch(fault => { show(fault); console.error(fault); });
+})();

@@ -1,0 +1,56 @@
+"""What the command line asks for. Little is imported here: it is read before a signal is heard."""
+
+import os
+from argparse import ArgumentParser
+from dataclasses import dataclass
+from pathlib import Path
+
+from plots.progress import say
+
+PAGE = "report.html"
+
+
+@dataclass
+class Request:
+    directory: Path
+    output: Path
+    against: str | None = None  # the method that the others are compared with; None: see results.baseline
+
+
+class Parser(ArgumentParser):
+    def error(self, message: str):
+        say(f"{message}; ./dev report --help shows the usage")
+        raise SystemExit(2)
+
+
+def read_request(arguments: list[str]) -> Request:
+    """Throws SystemExit, after a message, where they are wrong or ask for help."""
+    parser = Parser(prog="./dev report", allow_abbrev=False,
+                    description="One page of HTML about the runs below a directory, complete in itself: it opens in a "
+                                "browser from the disk, without a network.",
+                    epilog="for example: ./dev report results/runs/quickstart -o quickstart.html")
+    parser.add_argument("directory", metavar="DIRECTORY", help="above runs, such as results/runs/<experiment>")
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"the page [DIRECTORY/{PAGE}]")
+    parser.add_argument("--against", metavar="METHOD",
+                        help="what the others are compared with [the first sync-sgd, or else the first method]")
+    given = parser.parse_args(arguments)
+    if given.directory == "":  # which Path takes for the working directory
+        parser.error('the name of the directory is empty (""); expected a directory above runs, such as '
+                     "results/runs/<experiment>, or . for the working directory")
+    if given.output == "":
+        parser.error('-o: the name of the file is empty (""); expected a file, such as report.html')
+    directory = Path(given.directory)
+    output = Path(given.output) if given.output else directory / PAGE
+    if given.output and (why := why_not_writable(output)):
+        parser.error(f"-o {given.output}: {why}")
+    return Request(directory, output, given.against)
+
+
+def why_not_writable(file: Path) -> str:
+    if file.is_dir():
+        return "is a directory; expected a file in it, such as report.html"
+    if not file.parent.is_dir():
+        return f"there is no directory {file.parent}; expected a file in one that is there"
+    if not os.access(file.parent, os.W_OK):
+        return f"the directory {file.parent} may not be written to"
+    return ""

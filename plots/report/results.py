@@ -1,0 +1,173 @@
+"""The table of results: a row per method and swept value, its numbers over seeds and how they differ from one row's."""
+
+from dataclasses import dataclass
+from math import floor, log10
+from pathlib import Path
+
+import numpy as np
+
+from plots.methods import BASELINE, MPI, Method
+from plots.report.markup import escaped
+from plots.report.measures import Measured, ProgramFault, Row, rows_of, table_csv
+from plots.runs import ResultsFault
+from plots.style import time_unit
+
+UNDER_MPI = ", under MPI"  # ends a row's label where others are on the simulated cluster
+MINUS, PLUS_MINUS = "\u2212", "\u00b1"
+
+
+@dataclass
+class Column:
+    measure: str
+    heading: str
+    kind: str = "number"  # or percent, time, bytes, count
+
+
+COLUMNS = [Column("final_test_accuracy", "test accuracy", "percent"), Column("final_test_loss", "test loss"),
+           Column("final_validation_accuracy", "validation accuracy", "percent"),
+           Column("time_to_target_s", "time to target", "time"),
+           Column("end_time_s", "time of the run", "time"), Column("step_time_s", "time per step", "time"),
+           Column("communicated_bytes", "sent by all", "bytes"), Column("rounds", "synchronisations", "count"),
+           Column("drop_rate", "dropped", "percent"), Column("final_train_loss", "training loss"),
+           Column("samples_per_s", "samples per second", "count")]
+
+
+def baseline(methods: list[Method]) -> str:
+    """The label of what the others are compared with."""
+    return next((method for method in methods if method.algorithm == BASELINE), methods[0]).label
+
+
+def read_results(program: str, directory: Path, experiment: str, against: str, asked: bool) -> tuple[list[Row], str, str]:
+    """The rows, their CSV, and why there are no differences, if so. `asked`: the user has named `against`, so that it
+    must be there."""
+    why = ""
+    try:
+        text = table_csv(program, directory, against)
+    except ProgramFault as fault:
+        why = str(fault)
+        if asked:
+            raise ResultsFault(why) from None
+    if why:
+        try:
+            text = table_csv(program, directory, None)
+        except ProgramFault as fault:
+            raise ResultsFault(str(fault)) from None
+    rows = rows_of(text, experiment)
+    if not rows:
+        raise ResultsFault(f"{directory}: no run of {experiment} has finished; expected at least one that has")
+    return rows, text, why.removeprefix("--against: ")
+
+
+@dataclass
+class Scale:
+    """How the numbers of a column are written."""
+
+    times: float
+    unit: str
+    decimals: int
+
+    def __call__(self, value: float, sign: bool = False) -> str:
+        shown = f"{value * self.times:{'+' if sign else ''},.{self.decimals}f}"
+        if float(shown.replace(",", "")) == 0:
+            shown = shown.lstrip("+-")
+        return shown.replace("-", MINUS).replace(",", "\u202f")
+
+
+def scale_of(column: Column, values: list[float]) -> Scale:
+    largest = max((abs(value) for value in values), default=0)
+    usual = float(np.median(np.abs(values))) or largest
+    if column.kind == "percent":
+        return Scale(100, "%", 2)
+    times, unit = 1.0, ""
+    if column.kind == "time":
+        seconds, unit = time_unit(largest)
+        times = 1 / seconds
+    elif column.kind == "bytes":
+        size, unit = next(((size, unit) for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+                           if largest >= size), (1, "bytes"))
+        times = 1 / size
+    digits = 3 if column.kind == "count" else 4
+    decimals = digits - 1 - floor(log10(usual * times)) if usual > 0 else 0
+    if column.kind == "count" and all(float(value).is_integer() for value in values):
+        decimals = 0
+    return Scale(times, unit, min(max(decimals, 0), 6))
+
+
+def results_table(rows: list[Row], swatches: dict[str, str]) -> str:
+    """`swatches`: a piece of each method's line, by its label."""
+    columns = [(column, scale_of(column, [row.measures[column.measure].mean for row in rows
+                                          if column.measure in row.measures]))
+               for column in COLUMNS if any(column.measure in row.measures for row in rows)]
+    columns = [(column, scale) for column, scale in columns if column.measure != "drop_rate" or is_anything_dropped(rows)]
+    heads = "".join(f'<th scope="col">{column.heading}{f" <small>{scale.unit}</small>" if scale.unit else ""}</th>'
+                    for column, scale in columns)
+    lines = [f'<tr><th scope="row">{swatch_of(row, swatches)}{escaped(row.label)}</th>'
+             f'<td>{seeds_of(row)}</td>{"".join(cell(row, column, scale) for column, scale in columns)}</tr>' for row in rows]
+    return ('<div class="scroll" tabindex="0" role="region" aria-label="Table of results"><table class="results"><thead><tr>'
+            f'<th scope="col">method</th><th scope="col">seeds</th>{heads}</tr></thead>'
+            f'<tbody>{"".join(lines)}</tbody></table></div>')
+
+
+def swatch_of(row: Row, swatches: dict[str, str]) -> str:
+    """Runs under MPI have a line of their own where there are both."""
+    label = row.method + MPI if row.label.endswith(UNDER_MPI) else row.method
+    return swatches.get(label) or swatches.get(row.method) or swatches.get(row.method + MPI) or ""
+
+
+def is_anything_dropped(rows: list[Row]) -> bool:
+    return any(row.measures["drop_rate"].mean for row in rows if "drop_rate" in row.measures)
+
+
+def seeds_of(row: Row) -> int:
+    return max(measured.n for measured in row.measures.values())
+
+
+def cell(row: Row, column: Column, scale: Scale) -> str:
+    measured = row.measures.get(column.measure)
+    if measured is None:
+        return '<td class="none">–</td>'
+    mean = scale(measured.mean)
+    if measured.n > 1:
+        mean += f'<small class="std">{PLUS_MINUS}{finer(scale, measured.std, digits=1)(measured.std)}</small>'
+    if measured.n < seeds_of(row):
+        mean += f'<small class="std">of {measured.n}</small>'
+    return f'<td><span class="mean">{mean}</span>{difference(measured, scale)}</td>'
+
+
+def difference(measured: Measured, scale: Scale) -> str:
+    if measured.difference is None:
+        return ""
+    if measured.low is None or measured.high is None:
+        return f'<span class="difference">{scale(measured.difference, sign=True)}</span>'
+    fine = finer(scale, (measured.high - measured.low) / 2)
+    text = (f"{fine(measured.difference, sign=True)} "
+            f"<small>[{fine(measured.low, sign=True)}, {fine(measured.high, sign=True)}]</small>")
+    if measured.is_significant:
+        return f'<span class="difference significant">{text}<abbr title="significant">*</abbr></span>'
+    return f'<span class="difference">{text}</span>'
+
+
+def finer(scale: Scale, width: float, digits: int = 2) -> Scale:
+    """With decimals that show so many digits of a deviation, or of half an interval, lest its ends read as one number."""
+    if not width > 0:
+        return scale
+    return Scale(scale.times, scale.unit, min(max(scale.decimals, digits - 1 - floor(log10(width * scale.times))), 7))
+
+
+def results_notes(rows: list[Row], against: str, why: str) -> str:
+    """What the table's numbers mean."""
+    several = any(measured.n > 1 for row in rows for measured in row.measures.values())
+    notes = [f"First line: the mean over the seeds, {PLUS_MINUS} the standard deviation." if several else
+             "One seed each, so there are no intervals."]
+    if why:
+        notes.append(f"There are no differences: {escaped(why)}.")
+    elif several:
+        notes.append(f"Second line: the mean difference from <b>{escaped(against)}</b> over the seeds that both have, seed by "
+                     "seed, with the 95 % interval of that mean by Student’s t. A star: the interval excludes no "
+                     "difference, and where six seeds or more let a sign-flip test tell, so does that.")
+    else:
+        notes.append(f"Second line: the difference from <b>{escaped(against)}</b>.")
+    if any("time_to_target_s" in row.measures for row in rows):
+        notes.append("Times to the target are those of the seeds that reached it; their differences are of means restricted "
+                     "to the time up to which all runs are known.")
+    return f'<p class="note">{" ".join(notes)}</p>'
