@@ -113,8 +113,9 @@ const std::vector<KeyCase> delays_of_each_kind = {
 // What all kinds share.
 const std::vector<KeyCase> delays_of_any_kind = {
     {{delay("kind='exponential',mean=0.5,scope='micro-batch',unit='seconds'")},
-     {"delays.0.unit='micro_batch'", "delays.0.scope='step'", "delays.0.scope='worker'", "delays.0.group_size=2",
-      "delays.0.workers=[1]", "delays.0.sleep=true", "delays.0.bursts={mean_on_steps=2,mean_off_steps=3}"}},
+     {"delays.0.unit='micro_batch'", "delays.0.scope='step'", "delays.0.scope='whole-step'", "delays.0.scope='worker'",
+      "delays.0.group_size=2", "delays.0.workers=[1]", "delays.0.sleep=true",
+      "delays.0.bursts={mean_on_steps=2,mean_off_steps=3}"}},
     {{delay("kind='exponential',mean=0.5,bursts={mean_on_steps=2,mean_off_steps=3}")},
      {"delays.0.bursts.mean_on_steps=4", "delays.0.bursts.mean_off_steps=9"}},
     {{"delays=[{kind='exponential',mean=0.01},{kind='exponential',mean=0.01,sleep=true}]"}, {"delays.1.mean=0.02"}},

@@ -44,6 +44,19 @@ TEST(ScopedDelay, ScopeStepIsOneDrawBeforeTheFirstMicroBatch) {
   EXPECT_NE(added(*scoped, 0, 0), added(*scoped, 1, 0));
 }
 
+// A draw that a step would begin with, on all of its micro-batches, in whatever pieces they are asked for.
+TEST(ScopedDelay, ScopeWholeStepIsOneDrawOnEachMicroBatch) {
+  const auto plain = exponential_delay(2);
+  const auto scoped = scoped_delay(plain, {.scope = DelayScope::whole_step});
+  for (const int worker : {0, 3})
+    for (const Step step : {0, 1, 50}) {
+      const double draw = added(*plain, worker, step)[0];
+      EXPECT_THAT(added(*scoped, worker, step), Each(draw));
+      EXPECT_THAT(added(*scoped, worker, step, 2, 1), Each(draw));
+    }
+  EXPECT_NE(added(*scoped, 0, 0), added(*scoped, 0, 1));
+}
+
 TEST(ScopedDelay, ScopeWorkerIsOneDrawForTheRunOnEachMicroBatch) {
   const auto scoped = scoped_delay(exponential_delay(2), {.scope = DelayScope::worker});
   std::vector<double> draws;
@@ -193,12 +206,14 @@ TEST(ScopedDelay, LawOfAStepIsThatOfTheSteps) {
   const std::vector<DelayReach> reaches = {
       {},
       {.scope = DelayScope::step},
+      {.scope = DelayScope::whole_step},
       {.scope = DelayScope::worker},
       {.group_size = 2},
       {.workers = {1}},
       {.workers = {0}},
       {.bursts = BurstLengths{2, 2}, .cluster_size = 2},
       {.scope = DelayScope::step, .bursts = BurstLengths{2, 4}, .cluster_size = 2},
+      {.scope = DelayScope::whole_step, .bursts = BurstLengths{2, 2}, .cluster_size = 2},
       {.scope = DelayScope::worker, .bursts = BurstLengths{2, 2}, .cluster_size = 2},
   };
   for (std::size_t i = 0; i < reaches.size(); ++i) {

@@ -36,10 +36,10 @@ class ScopedDelay final : public DelayProcess {
         return process_->add(own, first, added_s);
       case DelayScope::step:
         return process_->add(own, 0, added_s.first(1));
-      case DelayScope::worker: {
-        const double value_s = of_run(own);
-        for (double& sum_s : added_s) sum_s += value_s;
-      }
+      case DelayScope::whole_step:
+        return add_to_all(of_step(own), added_s);
+      case DelayScope::worker:
+        return add_to_all(of_run(own), added_s);
     }
   }
 
@@ -57,6 +57,10 @@ class ScopedDelay final : public DelayProcess {
         return in_bursts(process_->step_law(own, micro_batches));
       case DelayScope::step:
         return in_bursts(process_->step_law(own, 1));
+      case DelayScope::whole_step: {
+        const StepLaw one = process_->step_law(own, 1);
+        return in_bursts({micro_batches * one.mean_s, 1.0 * micro_batches * micro_batches * one.variance_s2});
+      }
       case DelayScope::worker:
         return in_bursts({micro_batches * of_run(own), 0});
     }
@@ -83,12 +87,18 @@ class ScopedDelay final : public DelayProcess {
     stream.purpose = Purpose::delay_burst;
     return stream;
   }
-  double of_run(RandomStream stream) const {
-    stream.purpose = Purpose::delay_of_run;
-    stream.step = 0;
+  static void add_to_all(double value_s, std::span<double> added_s) {
+    for (double& sum_s : added_s) sum_s += value_s;
+  }
+  double of_step(const RandomStream& stream) const {
     double value_s = 0;
     process_->add(stream, 0, {&value_s, 1});
     return value_s;
+  }
+  double of_run(RandomStream stream) const {
+    stream.purpose = Purpose::delay_of_run;
+    stream.step = 0;
+    return of_step(stream);
   }
   double share() const { return bursts_ ? bursts_->share() : 1; }
   // B X with B = 1 in a burst, else 0, independent of X.
@@ -117,13 +127,17 @@ DelayReach read_delay_reach(Settings& settings, int workers, bool follows_steps)
   constexpr Range lengths = Range::between(1, 1e6);
   DelayReach reach{.cluster_size = workers};
   if (settings.has("scope")) {
-    const Key scope{"scope", "A draw for each micro-batch, one before a step's first, or one for the whole run.", "",
+    const Key scope{"scope",
+                    "A draw for each micro-batch, a step's first, all of a step alike, or all of the run alike.", "",
                     "\"micro-batch\""};
-    const auto written = settings.choice<DelayScope>(
-        scope, {{"micro-batch", DelayScope::micro_batch}, {"step", DelayScope::step}, {"worker", DelayScope::worker}});
+    const auto written = settings.choice<DelayScope>(scope, {{"micro-batch", DelayScope::micro_batch},
+                                                             {"step", DelayScope::step},
+                                                             {"whole-step", DelayScope::whole_step},
+                                                             {"worker", DelayScope::worker}});
     reach.scope = written.value_or(reach.scope);
     if (written == DelayScope::worker && follows_steps)
-      settings.fault("scope", "must be \"micro-batch\" or \"step\": this kind changes from step to step");
+      settings.fault("scope",
+                     "must be \"micro-batch\", \"step\" or \"whole-step\": this kind changes from step to step");
   }
   const Key group_size{"group_size", "Ranks 0 to group_size - 1, and so on, share their draws: a server, a rack.", "",
                        "1"};

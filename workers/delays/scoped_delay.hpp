@@ -13,6 +13,7 @@ namespace syncopate {
 enum class DelayScope {
   micro_batch,  // a draw per micro-batch
   step,         // a draw per step, added to its first micro-batch
+  whole_step,   // a draw per step, added to each of its micro-batches: they are as slow as each other
   worker,       // a draw for the whole run, added to each micro-batch: a slow machine
 };
 
