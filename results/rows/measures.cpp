@@ -20,6 +20,12 @@ Number of_target(Run run, Value value) {
   return found ? Number(static_cast<double>(*found)) : std::nullopt;
 }
 
+Number formula_share(Run run, bool is_first) {
+  if (run.predicted.empty() || run.step_time_s() <= 0) return {};
+  const FormulaTime& formula = is_first ? run.predicted.front() : run.predicted.back();
+  return formula.prediction.step_time_s / run.step_time_s();
+}
+
 const std::vector<Measure>& list() {
   using enum Better;
   static const std::vector<Measure> all = {
@@ -50,6 +56,12 @@ const std::vector<Measure>& list() {
        [](Run run) { return Number(run.end_time_s); }},
       {"step_time_s", "s/step", "That, per step.", less, 1, [](Run run) { return Number(run.step_time_s()); },
        ComparedBy::speed_up, "speed-up of steps"},
+      {"first_formula_over_step_time", "formula / measured",
+       "What the paper's own formula says of a step's time, divided by what it took.", neither, 1,
+       [](Run run) { return formula_share(run, true); }},
+      {"last_formula_over_step_time", "best formula / measured",
+       "The same of the formula that assumes least, which the table shows.", neither, 1,
+       [](Run run) { return formula_share(run, false); }},
       {"communication_s", "communication s/step", "Of a worker per step, on average over the workers.", less, 1,
        [](Run run) { return run.communication_s(); }},
       {"steps", "steps", "Optimizer steps of a worker, or of the server.", neither, 1,

@@ -117,18 +117,26 @@ const ResultRow* row_to_compare_with(std::span<const ResultRow> rows, const Resu
   if (const auto named = std::ranges::find(rows, against, &ResultRow::label);
       named != rows.end() && named->method != against)
     return &*named;
-  std::map<std::string, std::set<std::string>> values;  // of the other method
+  std::set<std::string> keys;
   for (const ResultRow& other : rows)
-    if (other.method == against)
-      for (const auto& [key, value] : other.point) values[key].insert(value);
+    for (const auto& [key, value] : other.point) keys.insert(key);
+  const auto value_at = [](const ResultRow& other, const std::string& key) {
+    const auto value = other.point.find(key);
+    return value == other.point.end() ? std::string() : value->second;
+  };
+  // What varies for the other method itself.
+  const auto varies = [&](const std::string& key) {
+    std::set<std::string> values;
+    for (const ResultRow& other : rows)
+      if (other.method == against) values.insert(value_at(other, key));
+    return values.size() > 1;
+  };
+  std::erase_if(keys, [&](const std::string& key) { return !varies(key); });
   std::vector<const ResultRow*> found;
   for (const ResultRow& other : rows) {
     if (other.method != against || other.on_wall_clock != row.on_wall_clock) continue;
-    const bool is_same_point = std::ranges::all_of(row.point, [&](const auto& leaf) {
-      const auto own = other.point.find(leaf.first);
-      return own == other.point.end() || own->second == leaf.second || values[leaf.first].size() == 1;
-    });
-    if (is_same_point) found.push_back(&other);
+    const auto is_same = [&](const std::string& key) { return value_at(other, key) == value_at(row, key); };
+    if (std::ranges::all_of(keys, is_same)) found.push_back(&other);
   }
   if (found.size() < 2) return found.empty() ? nullptr : found.front();
   std::string labels;

@@ -86,6 +86,21 @@ TEST(PairedTable, ComparesAtTheSamePoint) {
   EXPECT_EQ(against_8.size(), 3u);
 }
 
+// Variants: one has a key that the other lacks.
+TEST(PairedTable, AKeyThatIsMissingIsAnotherPoint) {
+  std::vector<FoundRun> runs;
+  for (const char* const method : {"A", "B"}) {
+    runs.push_back(run(method, 1, 0.8, {{"delays.0.kind", "\"normal\""}}));
+    runs.back().summary.sweep = {{"variant", "plain"}};
+    runs.push_back(run(method, 1, 0.7, {{"delays.0.kind", "\"normal\""}, {"delays.0.scope", "\"step\""}}));
+    runs.back().summary.sweep = {{"variant", "by steps"}};
+  }
+  const std::vector<ResultRow> rows = result_rows(runs);
+  const auto paired = paired_rows(rows, "A", named({"final_test_accuracy"}));
+  ASSERT_EQ(paired.size(), 2u);
+  for (const PairedRow& each : paired) EXPECT_EQ(each.measures.at(0).difference.mean, 0) << each.row->label;
+}
+
 // A key that one method alone has otherwise is no other point for the other.
 TEST(PairedTable, AMethodThatDoesNotVaryIsComparedWithEveryPoint) {
   std::vector<FoundRun> runs = {run("A", 1, 0.8, {{"rate", "0.1"}})};
