@@ -28,6 +28,13 @@ TEST(Examples, EveryExperimentFileIsRight) {
       const Experiment experiment = load_experiment(file, {});
       EXPECT_FALSE(experiment.runs.empty());
       EXPECT_FALSE(experiment.description.empty());
+      if (file.find("/paper/") != file.npos) {
+        EXPECT_FALSE(experiment.claims.empty());
+      }
+      const TomlNode root = load_toml(file);
+      if (const TomlNode* profiles = root.find("profiles"))
+        for (const TomlNode::Member& profile : profiles->table())
+          load_experiment(file, {}, {.profiles = {profile.key}});
     } catch (const ConfigurationFault& fault) {
       ADD_FAILURE() << fault.what();
     }
