@@ -1,9 +1,11 @@
 #include "experiments/commands/claims.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <vector>
 
 #include "experiments/sections/experiment.hpp"
@@ -27,10 +29,6 @@ std::vector<fs::path> files_below(const fs::path& directory) {
   } catch (const fs::filesystem_error& fault) {
     throw ConfigurationFault(fmt::format("{}: {}", directory.string(), fault.code().message()));
   }
-  if (files.empty())
-    throw ConfigurationFault(
-        fmt::format("{}: holds no claims; `syncopate run` judges those that an experiment file has in [[claim]]",
-                    directory.string()));
   std::ranges::sort(files);
   return files;
 }
@@ -40,16 +38,25 @@ std::vector<fs::path> files_below(const fs::path& directory) {
 std::string claims_of(const ClaimsOptions& options) {
   std::vector<JudgedClaims> experiments;
   std::string faults;
-  for (const fs::path& file : files_below(options.directory)) {
-    std::optional<JudgedClaims> claims = claims_from_json(read_file(file).value_or(""));
-    if (claims)
-      experiments.push_back(std::move(*claims));
-    else
-      faults +=
-          fmt::format("{}{}: is no list of claims of schema version {}; the experiment's next start judges them anew",
-                      faults.empty() ? "" : "\n", file.string(), claims_schema_version);
-  }
+  std::set<std::string> names;
+  std::vector<std::string> directories = options.directories;
+  if (directories.empty()) directories.emplace_back("results/runs");
+  for (const std::string& directory : directories)
+    for (const fs::path& file : files_below(directory)) {
+      std::optional<JudgedClaims> claims = claims_from_json(read_file(file).value_or(""));
+      if (!claims)
+        faults +=
+            fmt::format("{}{}: is no list of claims of schema version {}; the experiment's next start judges them anew",
+                        faults.empty() ? "" : "\n", file.string(), claims_schema_version);
+      else if (names.insert(claims->experiment).second)
+        experiments.push_back(std::move(*claims));
+    }
   if (!faults.empty()) throw ConfigurationFault(faults);
+  if (experiments.empty())
+    throw ConfigurationFault(
+        fmt::format("{}: holds no claims; `syncopate run` judges those that an experiment file has in [[claim]]",
+                    fmt::join(directories, ", ")));
+  std::ranges::sort(experiments, {}, &JudgedClaims::experiment);
   const std::string notes = scoreboard_notes(experiments);
   return options.markdown ? scoreboard_table(experiments).markdown() + "\n" + notes
                           : scoreboard_text(experiments) + "\n" + notes;

@@ -2,16 +2,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace syncopate {
 
 struct ClaimsOptions {
-  std::string directory = "results/runs";
+  std::vector<std::string> directories{};  // of an experiment in several the first counts; none: results/runs
   bool markdown = false;
 };
 
-// Of all claims.json at or below the directory, by the names of their folders. Throws ConfigurationFault: no such
-// directory, no claims in it, a file that is no list of claims of this version.
+// Of all claims.json at or below the directories, by the names of their folders. Throws ConfigurationFault: no such
+// directory, no claims in any, a file that is no list of claims of this version.
 std::string claims_of(const ClaimsOptions& options);
 
 }  // namespace syncopate

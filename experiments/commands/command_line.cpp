@@ -141,6 +141,10 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_experiment(*run, line);
   add_run_options(*run, line.options);
   add_choice_of_cluster(*run, line);
+  run->add_option("--accept", line.accepted,
+                  "where claims.json is of the same claims and runs, in the experiment's folder there, nothing is run")
+      ->excludes("--rerun")
+      ->option_text("DIR");
   CLI::App* check = app.add_subcommand("check", "print the resolved experiment and its runs, run nothing");
   add_experiment(*check, line);
   check->add_flag("--ranks", line.ranks, "print only the number of processes that it needs under MPI");
@@ -163,8 +167,9 @@ void add_commands(CLI::App& app, CommandLine& line) {
   exported->add_option("DIR", line.exported.directory, "a directory above runs")->required();
   exported->add_option("--to", line.exported.to, "where the files go; default: DIR")->option_text("DIR");
   CLI::App* claims = app.add_subcommand("claims", "the claims of experiments that have been run, and their verdicts");
-  claims->add_option("DIR", line.claims.directory, "a directory above experiments")
-      ->option_text(fmt::format("[{}]", line.claims.directory));
+  claims
+      ->add_option("DIR", line.claims.directories, "directories above experiments; of one in several the first counts")
+      ->option_text("[results/runs] ...");
   claims->add_flag("--markdown", line.claims.markdown, "as a table for pages");
   CLI::App* list = app.add_subcommand("list", "what an experiment file may name, and every key of a name");
   list->add_option("NAME", line.listed,

@@ -26,6 +26,7 @@ struct CommandLine {
   bool ranks = false;
   bool json = false;
   std::vector<std::string> only;
+  std::string accepted;  // a directory with claims.json of experiments; empty: none
   RunOptions options;
   CompareOptions compare;
   ThresholdsOptions thresholds;

@@ -17,6 +17,7 @@
 #include "experiments/commands/prediction_table.hpp"
 #include "experiments/commands/reference.hpp"
 #include "experiments/commands/thresholds.hpp"
+#include "experiments/execution/judged_claims.hpp"
 #include "experiments/execution/micro_batch_meter.hpp"
 #include "experiments/execution/participants.hpp"
 #include "experiments/execution/rank_agreement.hpp"
@@ -217,6 +218,13 @@ int execute(Task& task, const MpiSession& session) {
   if (line.command == "check") {
     print(session, standard_output, line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment));
     return exit_success;
+  }
+  if (!line.accepted.empty()) {
+    const std::string accepted = accepted_claims(experiment, line.accepted);
+    if (!accepted.empty()) {
+      print(session, standard_output, printable_lines(accepted));
+      return exit_success;
+    }
   }
   const auto trains_network = [](const Run& planned) { return planned.training.trains_network; };
   if (std::ranges::any_of(experiment.runs, trains_network)) load_torch();

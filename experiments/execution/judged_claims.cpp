@@ -1,18 +1,38 @@
 #include "experiments/execution/judged_claims.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
 #include <set>
 #include <span>
+#include <thread>
 #include <vector>
 
+#include "experiments/sections/configuration_hash.hpp"
 #include "results/claims/claims_json.hpp"
 #include "results/claims/scoreboard.hpp"
 #include "results/claims/verdict.hpp"
+#include "results/directory/finished_run.hpp"
 #include "results/directory/found_runs.hpp"
 #include "results/directory/replaced_file.hpp"
 #include "results/directory/run_directory.hpp"
+#include "results/formats/build_info.hpp"
+#include "results/formats/host.hpp"
 #include "results/tables/result_rows.hpp"
 
 namespace syncopate {
+namespace {
+
+JudgedAt here() {
+  return {.commit = build_info().commit + (build_info().dirty.value_or(false) ? ", changed" : ""),
+          .processor = processor_name(),
+          .cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency())),
+          .time = iso_time(std::chrono::system_clock::now())};
+}
+
+}  // namespace
 
 std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results) {
   if (experiment.claims.empty()) return {};
@@ -21,10 +41,25 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
   const std::set<std::string> hashes(experiment.hashes.begin(), experiment.hashes.end());
   std::erase_if(runs, [&](const FoundRun& run) { return run.on_wall_clock || !hashes.contains(run.summary.hash); });
   const std::vector<ResultRow> rows = result_rows(runs);
-  JudgedClaims judged{.experiment = experiment.name, .description = experiment.description, .results = {}};
+  JudgedClaims judged{.experiment = experiment.name,
+                      .description = experiment.description,
+                      .runs = digest_of_hashes(experiment.hashes),
+                      .at = here(),
+                      .results = {}};
   for (const Claim& claim : experiment.claims) judged.results.push_back(judge(claim, rows));
   replace_file(directory / claims_file, to_json(judged));
   return scoreboard_text(std::span(&judged, 1)) + scoreboard_notes(std::span(&judged, 1));
+}
+
+std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory) {
+  const std::filesystem::path file = experiment_directory(directory, experiment.name) / claims_file;
+  const std::optional<std::string> text = read_file(file);
+  const std::optional<JudgedClaims> judged = text ? claims_from_json(*text) : std::nullopt;
+  if (!judged || judged->runs != digest_of_hashes(experiment.hashes)) return {};
+  if (!std::ranges::equal(judged->results, experiment.claims, {}, &ClaimResult::claim)) return {};
+  return fmt::format("{}\n{}: judged {} by the same runs (commit {}, {}, {} cores); nothing was run\n",
+                     scoreboard_text(std::span(&*judged, 1)), file.string(), judged->at.time, judged->at.commit,
+                     judged->at.processor, judged->at.cores);
 }
 
 }  // namespace syncopate

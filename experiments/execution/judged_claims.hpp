@@ -13,4 +13,8 @@ namespace syncopate {
 // std::system_error (claims.json cannot be written).
 std::string judge_claims(const Experiment& experiment, const std::filesystem::path& results);
 
+// The scoreboard of the same claims, judged by the same runs, whose claims.json is in the experiment's folder of that
+// directory, with a line that says by what program; empty if there is none. Throws std::system_error.
+std::string accepted_claims(const Experiment& experiment, const std::filesystem::path& directory);
+
 }  // namespace syncopate

@@ -2,7 +2,10 @@
 
 #define XXH_INLINE_ALL
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
+
+#include <algorithm>
 
 #include "results/run/results_version.hpp"
 
@@ -26,6 +29,13 @@ std::string configuration_hash(TomlNode resolved) {
   resolved.erase("description");
   resolved.erase("recording");
   const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), results_version);
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
+std::string digest_of_hashes(std::vector<std::string> hashes) {
+  std::ranges::sort(hashes);
+  hashes.erase(std::ranges::unique(hashes).begin(), hashes.end());
+  const std::string text = fmt::format("{}", fmt::join(hashes, "\n"));
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "workers/settings/toml_tree.hpp"
 
@@ -10,5 +11,8 @@ namespace syncopate {
 // 16 hexadecimal digits of everything that decides what a run computes: the resolved configuration and results_version.
 // The description, [recording] and the places of files are left out; the contents of files count.
 std::string configuration_hash(TomlNode resolved);
+
+// 16 hexadecimal digits of a set of hashes, whatever their order.
+std::string digest_of_hashes(std::vector<std::string> hashes);
 
 }  // namespace syncopate

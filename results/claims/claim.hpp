@@ -24,6 +24,8 @@ struct Criterion {
   std::optional<double> below{};     // it lies below
   std::optional<Interval> within{};  // it lies within
   std::optional<double> margin{};  // equivalence: the 90 % interval lies within so much of no effect (0; 1 of a ratio)
+
+  bool operator==(const Criterion&) const = default;
 };
 
 // What the claim is checked against.
@@ -31,6 +33,8 @@ struct PublishedFigure {
   std::string figure;     // "18 %"
   std::string source;     // "Giladi et al. 2023, abstract"
   std::string certainty;  // how well that is established
+
+  bool operator==(const PublishedFigure&) const = default;
 };
 
 struct Claim {
@@ -46,6 +50,8 @@ struct Claim {
   bool per_doubling = false;                   // per doubling of the key, not per 1
   Criterion criterion{};
   std::optional<PublishedFigure> published{};
+
+  bool operator==(const Claim&) const = default;
 };
 
 // Besides measures: until the first evaluation at which a method's test loss is at most the other's at its end, against

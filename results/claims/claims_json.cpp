@@ -3,7 +3,6 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
-#include "results/formats/build_info.hpp"
 #include "results/formats/optional_json.hpp"
 
 namespace syncopate {
@@ -119,7 +118,11 @@ std::string to_json(const JudgedClaims& claims) {
   Json json = {{"schema_version", claims_schema_version},
                {"experiment", claims.experiment},
                {"description", claims.description},
-               {"commit", build_info().commit},
+               {"runs", claims.runs},
+               {"commit", claims.at.commit},
+               {"processor", claims.at.processor},
+               {"cores", claims.at.cores},
+               {"time", claims.at.time},
                {"claims", Json::array()}};
   for (const ClaimResult& result : claims.results) json["claims"].push_back(json_of(result));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -129,7 +132,14 @@ std::optional<JudgedClaims> claims_from_json(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     if (json.at("schema_version") != claims_schema_version) return {};
-    JudgedClaims claims{.experiment = json.at("experiment"), .description = json.at("description"), .results = {}};
+    JudgedClaims claims{.experiment = json.at("experiment"),
+                        .description = json.at("description"),
+                        .runs = json.at("runs"),
+                        .at = {.commit = json.at("commit"),
+                               .processor = json.at("processor"),
+                               .cores = json.at("cores"),
+                               .time = json.at("time")},
+                        .results = {}};
     for (const Json& claim : json.at("claims")) claims.results.push_back(result_of(claim));
     return claims;
   } catch (const std::exception&) {  // not JSON, a missing key, a wrong type

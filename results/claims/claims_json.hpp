@@ -11,11 +11,21 @@
 namespace syncopate {
 
 inline constexpr const char* claims_file = "claims.json";
-inline constexpr int claims_schema_version = 1;
+inline constexpr int claims_schema_version = 2;
+
+// Where and when claims were judged.
+struct JudgedAt {
+  std::string commit;  // of the program
+  std::string processor;
+  int cores = 1;
+  std::string time;  // ISO 8601, UTC
+};
 
 struct JudgedClaims {
   std::string experiment;
   std::string description;
+  std::string runs;  // a digest of their hashes: whether an experiment file means the same ones
+  JudgedAt at;
   std::vector<ClaimResult> results;
 };
 

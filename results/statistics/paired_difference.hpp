@@ -13,6 +13,7 @@ struct Interval {
   double high = 0;
 
   bool holds(double value) const { return low <= value && value <= high; }
+  bool operator==(const Interval&) const = default;
 };
 
 struct PairedDifference {

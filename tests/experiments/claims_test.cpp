@@ -130,6 +130,26 @@ TEST_F(ClaimsProgram, JudgesAtTheEndOfARun) {
       testing::StartsWith("| experiment | claim | paper | ours | verdict |\n|---|---|---|---|---|\n| time | A step"));
 }
 
+TEST_F(ClaimsProgram, AcceptsWhatTheSameRunsHaveShown) {
+  ASSERT_EQ(syncopate("run " + file + " seeds=2 --results kept").status, 0);
+  const std::string accepting = "run " + file + " --results fresh --accept kept ";
+  const ProgramOutcome same = syncopate(accepting + "seeds=2");
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_THAT(same.out, AllOf(HasSubstr("reproduced      A step takes a micro-batch"), HasSubstr("by the same runs")));
+  EXPECT_FALSE(std::filesystem::exists(directory / "fresh"));
+  for (const char* const other : {"seeds=3", "seeds=2 budget.steps=3", "seeds=2 'claim.0.within=[1,2]'"})
+    EXPECT_THAT(syncopate(accepting + other).out, Not(HasSubstr("by the same runs"))) << other;
+  EXPECT_TRUE(std::filesystem::exists(directory / "fresh"));
+  EXPECT_EQ(syncopate(accepting + "seeds=2 --rerun").status, 2);
+}
+
+TEST_F(ClaimsProgram, OfAnExperimentInSeveralDirectoriesTheFirstCounts) {
+  syncopate("run " + file + " seeds=2 --results first");
+  syncopate("run " + file + " seeds=2 'claim.0.within=[1,2]' --results second");
+  EXPECT_THAT(syncopate("claims first second").out, HasSubstr("1 reproduced, 0 not reproduced"));
+  EXPECT_THAT(syncopate("claims second first").out, HasSubstr("0 reproduced, 1 not reproduced"));
+}
+
 // Without another run: what is claimed is no part of one.
 TEST_F(ClaimsProgram, JudgesAnewWhatIsClaimedAnew) {
   syncopate("run " + file + " seeds=2");
@@ -146,7 +166,7 @@ TEST_F(ClaimsProgram, SaysWhereNothingIsClaimed) {
     EXPECT_EQ(outcome.out, "");
   }
   write("claims.json", "{");
-  EXPECT_THAT(syncopate("claims .").err, HasSubstr("claims.json: is no list of claims of schema version 1"));
+  EXPECT_THAT(syncopate("claims .").err, HasSubstr("claims.json: is no list of claims of schema version 2"));
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,17 @@ TEST(Examples, EveryMethodHasOne) {
       shown.insert(std::get<std::string>(method.find("algorithm")->value));
   }
   for (const AlgorithmRow& row : algorithms()) EXPECT_TRUE(shown.contains(row.name)) << row.name;
+}
+
+// `./dev paper` runs those that the page lists.
+TEST(Examples, EveryPapersExperimentIsOnItsPage) {
+  const std::filesystem::path folder = SYNCOPATE_SOURCE_DIR "/experiments/paper";
+  std::ostringstream page;
+  page << std::ifstream(folder / "README.md").rdbuf();
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".toml") {
+      EXPECT_NE(page.str().find("\n| `" + entry.path().filename().string() + "` |"), std::string::npos) << entry.path();
+    }
 }
 
 }  // namespace
