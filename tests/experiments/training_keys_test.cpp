@@ -159,6 +159,7 @@ const std::vector<KeyCase> models_and_datasets = {
      {"datasets.wordnet-glosses.directory='$/glosses2'", "datasets.wordnet-glosses.test_share=0.3",
       "datasets.wordnet-glosses.words=5", "datasets.wordnet-glosses.least=9"}},
     {{"training.validation_samples=40"}, {"training.validation_samples=30", "training.validation_seed=2"}},
+    {{"training.subset_samples=60"}, {"training.subset_samples=30"}},
     {{"training.augmentation={mixup=0.2}"}, {"training.augmentation.mixup=1"}},
     {{"training.dataset='fashion-mnist'", "datasets.fashion-mnist.directory='$/images'",
       "training.augmentation={rotate_degrees=5}"},

@@ -33,9 +33,9 @@ class AugmentationSettings : public IdxFiles {
     return result;
   }
   // On 100 generated vectors.
-  ObjectivePlan plan_on_vectors(const std::string& key) {
+  ObjectivePlan plan_on_vectors(const std::string& key, const std::string& another = "training.label_smoothing=0") {
     return plan({"training.model=\"linear\"", "training.dataset=\"gaussian-mixture\"", "training.micro_batch_size=4",
-                 "datasets.gaussian-mixture.train=100", "datasets.gaussian-mixture.test=10", key});
+                 "datasets.gaussian-mixture.train=100", "datasets.gaussian-mixture.test=10", key, another});
   }
   std::string report_on_images(const std::string& key) {
     plan({"training.model=\"linear\"", key});
@@ -150,6 +150,19 @@ TEST_F(AugmentationSettings, HeldOutSamplesAreFewerThanTheData) {
   EXPECT_THAT(report, AllOf(HasSubstr("training.validation_seed"), HasSubstr("must be left out")));
   plan_on_vectors("training.validation_samples=95");
   EXPECT_THAT(report, HasSubstr("the 5 training samples are fewer than one step's"));
+}
+
+TEST_F(AugmentationSettings, ASubsetIsOfWhatIsNotHeldOut) {
+  EXPECT_EQ(plan_on_vectors("training.subset_samples=24").steps_per_epoch, 24 / (2 * 4));
+  EXPECT_EQ(plan_on_vectors("training.subset_samples=24", "training.validation_samples=60")
+                .load()
+                ->evaluation_samples(Split::train),
+            24);
+  EXPECT_EQ(report, "");
+  plan_on_vectors("training.subset_samples=101");
+  EXPECT_THAT(report, HasSubstr("must be at most the 100 training samples of gaussian-mixture"));
+  plan_on_vectors("training.subset_samples=41", "training.validation_samples=60");
+  EXPECT_THAT(report, HasSubstr("must be at most the 40 training samples of gaussian-mixture that are not held out"));
 }
 
 TEST_F(AugmentationSettings, AModelWithoutDataHasNoneOfThem) {

@@ -55,6 +55,20 @@ TEST(Validation, EverySampleIsTrainedOnOrHeldOut) {
   }
 }
 
+TEST(Validation, ASubsetIsOfWhatIsNotHeldOutAndASmallerOneIsInIt) {
+  const ValidationOptions options{.samples = 20, .subset = 30, .seed = 2};
+  const auto dataset = with_validation(std::make_shared<Numbered>(100), options);
+  EXPECT_EQ(dataset->size().train, 30);
+  EXPECT_EQ(dataset->size().validation, 20);
+  const auto train = all_of(*dataset, Split::train);
+  EXPECT_TRUE(std::ranges::is_sorted(train));
+  EXPECT_EQ(std::set(train.begin(), train.end()).size(), 30u);
+  for (const float one : all_of(*dataset, Split::validation)) EXPECT_EQ(std::ranges::count(train, one), 0);
+  const auto smaller =
+      all_of(*with_validation(std::make_shared<Numbered>(100), {.samples = 20, .subset = 10, .seed = 2}), Split::train);
+  EXPECT_TRUE(std::ranges::includes(train, smaller));
+}
+
 TEST(Validation, TheSeedSaysWhichSamplesAndAnyIsAsLikely) {
   const auto of = [](std::uint64_t seed) {
     return all_of(*with_validation(std::make_shared<Numbered>(40), {.samples = 10, .seed = seed}), Split::validation);

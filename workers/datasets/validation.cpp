@@ -22,7 +22,7 @@ class DividedDataset : public Dataset {
     Numbers order = permutation({.seed = options.seed, .purpose = Purpose::validation}, all);
     const auto end = order.begin() + options.samples;
     validation_.assign(order.begin(), end);
-    train_.assign(end, order.end());
+    train_.assign(end, end + size_.train);
     std::ranges::sort(validation_);
     std::ranges::sort(train_);
   }
@@ -70,7 +70,8 @@ class DividedDataset : public Dataset {
 
 DatasetSize with_validation(DatasetSize size, const ValidationOptions& options) {
   assert(options.samples >= 0 && options.samples < size.train);
-  size.train -= options.samples;
+  assert(!options.subset || (*options.subset > 0 && *options.subset <= size.train - options.samples));
+  size.train = options.subset.value_or(size.train - options.samples);
   size.validation = options.samples;
   return size;
 }

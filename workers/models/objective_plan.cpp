@@ -80,9 +80,13 @@ ValidationOptions read_validation(Settings& training) {
   options.seed = static_cast<std::uint64_t>(
       training.integer({"validation_seed", "Which samples these are; the same for all seeds of the experiment."}, 0,
                        std::numeric_limits<std::int64_t>::max(), 0));
-  if (options.samples > 0) return options;
+  options.subset = training.optional_integer(
+      {"subset_samples", "So many training samples are trained on, drawn by validation_seed; left out: all.",
+       "samples"},
+      1, std::int64_t{1} << 32);
+  if (options.samples > 0 || options.subset) return options;
   if (training.has("validation_seed"))
-    training.fault("validation_seed", "must be left out: no validation_samples are held out");
+    training.fault("validation_seed", "must be left out: there are neither validation_samples nor subset_samples");
   else
     training.leave_out("validation_seed");
   return options;
@@ -107,6 +111,7 @@ void check_no_data(const NetworkTraining& how, Settings& training) {
   if (how.partition) training.fault("partition", "must be left out: this model has no data");
   if (how.augmentation.changes_samples()) training.fault("augmentation", "must be left out: this model has no data");
   if (how.validation.samples > 0) training.fault("validation_samples", "must be 0: this model has no data");
+  if (how.validation.subset) training.fault("subset_samples", "must be left out: this model has no data");
   if (how.batching.kind != Batching::count) training.fault("batching", "must be \"count\": this model has no data");
 }
 
@@ -130,7 +135,7 @@ bool suits_partition(const NetworkTraining& how, const DatasetSize& size, std::s
 // The data set that is trained on, without what is held out.
 std::shared_ptr<const Dataset> load(const DatasetPlan& data, const ValidationOptions& validation) {
   auto dataset = data.load();
-  return validation.samples > 0 ? with_validation(std::move(dataset), validation) : dataset;
+  return validation.samples > 0 || validation.subset ? with_validation(std::move(dataset), validation) : dataset;
 }
 
 // What micro-batches are drawn with, once the data are there.
@@ -218,9 +223,16 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
                    fmt::format("must be less than the {} training samples of {}", data->size.train, dataset_row.name));
     return plan;
   }
+  const std::int64_t kept = data->size.train - how.validation.samples;
+  if (how.validation.subset.value_or(0) > kept) {
+    training.fault("subset_samples",
+                   fmt::format("must be at most the {} training samples of {}{}", kept, dataset_row.name,
+                               how.validation.samples > 0 ? " that are not held out" : ""));
+    return plan;
+  }
   plan.validation_samples = how.validation.samples;
   how.computed = model.computed;
-  how.sampling = {.samples = data->size.train - how.validation.samples,
+  how.sampling = {.samples = how.validation.subset.value_or(kept),
                   .workers = context.workers,
                   .micro_batches = context.micro_batches,
                   .micro_batch_size = batch_size,
