@@ -20,6 +20,7 @@
 #include "experiments/execution/judged_claims.hpp"
 #include "experiments/execution/micro_batch_meter.hpp"
 #include "experiments/execution/participants.hpp"
+#include "experiments/execution/planned_work.hpp"
 #include "experiments/execution/rank_agreement.hpp"
 #include "experiments/execution/rank_statement.hpp"
 #include "results/directory/replaced_file.hpp"
@@ -47,12 +48,13 @@ std::string describe(const Run& run) {
 }
 
 // The resolved experiment as TOML, the runs as comments: the output is an experiment file again.
-std::string checked(const Experiment& experiment) {
+std::string checked(const Experiment& experiment, const std::string& results) {
   std::string result = experiment.resolved_toml;
   result += fmt::format("\n# {} {}:\n", experiment.runs.size(), experiment.runs.size() == 1 ? "run" : "runs");
   int number = 0;
   for (const Run& run : experiment.runs) result += fmt::format("# {:>4}  {}\n", ++number, describe(run));
-  return result;
+  const PlannedWork work = plan_of(experiment.runs, runs_to_do(experiment.runs, results, false), results, false);
+  return result + fmt::format("# {}\n", plan_text(work));
 }
 
 // Of standard output; 0 where it is none.
@@ -216,7 +218,8 @@ int execute(Task& task, const MpiSession& session) {
   const Experiment& experiment = *task.experiment;
   if (line.command == "predict") return print_predictions(experiment, line.json, session);
   if (line.command == "check") {
-    print(session, standard_output, line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment));
+    print(session, standard_output,
+          line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment, line.options.results_directory));
     return exit_success;
   }
   if (!line.accepted.empty()) {
@@ -234,6 +237,7 @@ int execute(Task& task, const MpiSession& session) {
   }
   if (line.command == "compare") return compare(experiment, line.compare);
   line.options.mpi = &session;
+  line.options.plan = true;
   return run_experiment(experiment, line.options);
 }
 

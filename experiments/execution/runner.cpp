@@ -15,8 +15,10 @@
 #include "experiments/execution/common_phases.hpp"
 #include "experiments/execution/execution.hpp"
 #include "experiments/execution/judged_claims.hpp"
+#include "experiments/execution/measured_cost.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
 #include "experiments/execution/participants.hpp"
+#include "experiments/execution/planned_work.hpp"
 #include "experiments/execution/rank_agreement.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
@@ -55,6 +57,7 @@ class ExperimentRunner {
   std::string fault_of_data() const;
   void find_finished();
   void report_damaged() const;
+  void print_plan() const;
   void report_skipped(Progress& progress) const;
   void run_one(std::size_t index, Progress& progress);
   void save(std::size_t index, const Outcome& outcome);
@@ -101,6 +104,7 @@ int ExperimentRunner::run_all() {
     if (machinery_.mpi) status = from_rank_0(*machinery_.mpi, std::vector{status}).front();
     if (status != exit_success) return status;
     if (machinery_.mpi) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
+    print_plan();
   }
 
   const auto style = is_rank_0() ? Progress::style_of_stderr(options_.quiet) : Progress::Style::silent;
@@ -181,6 +185,15 @@ void ExperimentRunner::report_damaged() const {
     const std::string damage = damage_of(directory_of(experiment_.runs[index]));
     if (!damage.empty()) standard_error.write(fmt::format("{}; the run is repeated\n", damage));
   }
+}
+
+void ExperimentRunner::print_plan() const {
+  if (!options_.plan || options_.quiet || !is_rank_0()) return;
+  MeasureCost measure;
+  if (!machinery_.mpi) measure = [this](const Run& run) { return measured_cost(run, machinery_); };
+  const PlannedWork work =
+      plan_of(experiment_.runs, to_do_, options_.results_directory, machinery_.mpi != nullptr, measure);
+  standard_error.write(plan_text(work) + "\n");
 }
 
 void ExperimentRunner::report_skipped(Progress& progress) const {

@@ -21,6 +21,7 @@ struct RunOptions {
   bool rerun = false;  // repeat runs that are already there
   bool quiet = false;  // only the final table and errors
   bool tables = true;  // print it, and which runs failed
+  bool plan = false;   // say first how many runs there are, and what they will take; not where quiet
   ClusterChoice cluster = ClusterChoice::automatic;
   const MpiSession* mpi = nullptr;  // null: run_experiment opens its own where it needs one
 };

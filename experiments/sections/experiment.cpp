@@ -16,6 +16,7 @@
 #include "experiments/sections/own_training.hpp"
 #include "experiments/sections/sweep.hpp"
 #include "experiments/sections/variants.hpp"
+#include "results/run/work_kind.hpp"
 #include "workers/settings/settings_document.hpp"
 
 namespace syncopate {
@@ -236,6 +237,7 @@ Run make_run(const Reading& reading) {
           .resolved_toml = write_toml(resolved),
           .hash = configuration_hash(resolved),
           .setting = setting_of(reading),
+          .work_kind = work_kind(resolved),
           .cluster = definition.cluster.plan,
           .training = definition.training.plan,
           .budget = definition.budget,
