@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from plots.methods import Method, group_methods, method_label, settings
+from plots.methods import OWN, Method, explains, group_methods, method_label, settings, swept
 from plots.printable import printable
 from plots.runs import Run
 from plots.variation import flat, varying
@@ -33,14 +33,36 @@ def compare(runs: list[Run]) -> list[Comparison]:
     comparisons = []
     for experiment, members in experiments.items():
         members = without_common_phases(members)
-        points = varying([flat({key: value for key, value in run.config.items() if key not in NOT_COMPARED})
-                          for run in members])
-        groups = defaultdict(list)
-        for run, point in zip(members, points):
-            groups[tuple(point.items())].append(run)
-        add_to_other_points(groups)
+        groups = points_by_name(members) or points_by_value(members)
         comparisons += [Comparison(experiment, dict(point), group_methods(group)) for point, group in groups.items()]
     return comparisons
+
+
+def points_by_value(runs: list[Run]) -> dict[tuple, list[Run]]:
+    """By what differs in the configurations."""
+    points = varying([flat({key: value for key, value in run.config.items() if key not in NOT_COMPARED}) for run in runs])
+    groups = defaultdict(list)
+    for run, point in zip(runs, points):
+        groups[tuple(point.items())].append(run)
+    add_to_other_points(groups)
+    return groups
+
+
+def points_by_name(runs: list[Run]) -> dict[tuple, list[Run]]:
+    """By the names that the experiment file gives what it varies (a variant's label, not all that it changes); empty where
+    these names do not tell all configurations apart. A run that a key does not concern belongs to each of its values."""
+    named = [{key: value for key, value in swept(run).items() if not key.startswith(OWN)} for run in runs]
+    keys = list(dict.fromkeys(key for names in named for key in names))
+    configs = varying([flat({key: value for key, value in run.config.items() if key not in NOT_COMPARED}) for run in runs])
+    whole = [number for number, names in enumerate(named) if len(names) == len(keys)]
+    if not keys or not whole or not explains([named[number] for number in whole], [configs[number] for number in whole]):
+        return {}
+    first = sorted(whole, key=lambda number: runs[number].written)  # points as they were run
+    groups = {tuple((key, named[number][key]) for key in keys): [] for number in first}
+    for point, members in groups.items():
+        members += [run for run, names in zip(runs, named) if all(dict(point)[key] == names[key] for key in names)]
+    present = {id(run) for members in groups.values() for run in members}
+    return groups if all(id(run) in present for run in runs) else {}
 
 
 def add_to_other_points(groups: dict[tuple, list[Run]]) -> None:

@@ -49,13 +49,6 @@ def method_curve(method: Method, x_column: str, y_column: str) -> Curve | None:
                       [table[y_column].to_numpy(float) for table in tables])
 
 
-def mean_to_target(method: Method, column: str) -> float | None:
-    """Mean over seeds of a column of METRICS ("step", "samples" or "time_s") at the first evaluation that reached
-    the target, as the table of results has it; None if a seed never did, for then no mean is known."""
-    reached = [(run.summary.get("time_to_target") or {}).get(column) for run in method.runs]
-    return None if None in reached else float(np.mean(reached))
-
-
 def shown_range(curves: list[Curve], skip: float = 0.18) -> tuple[float, float]:
     """The values after the first `skip` of each curve, so that its steep beginning does not squeeze the rest."""
     low, high = [], []

@@ -1,14 +1,14 @@
-"""Accuracy and loss against steps, samples and time."""
+"""Accuracy and loss against steps, samples, time and bytes."""
 
 from dataclasses import dataclass
 
-import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
-from matplotlib.transforms import ScaledTranslation
 
-from plots import style
-from plots.curves import Curve, mean_to_target, method_curve, shown_range
+from plots import page, style
+from plots.curves import Curve, method_curve, shown_range
+from plots.horizontal import HORIZONTALS, Horizontal, at_target, present, set_axis
 from plots.methods import Method
+from plots.sheet import Place, Sheet
 
 
 @dataclass
@@ -24,87 +24,78 @@ class Row:
 
 ROWS = [Row("test_accuracy", "test accuracy", "target_accuracy", rising=True, percent=True),
         Row("test_loss", "test loss", "target_loss", rising=False, percent=False)]
-COLUMNS = [("step", "optimizer steps"), ("samples", "samples in the model"), ("time_s", "time")]
-DOT_POINTS = 6.5
+WIDTH = 3.5  # inches of a panel
 
 
-def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
+def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
+                  axes: tuple[str, ...] = tuple(HORIZONTALS)):
     """The figure, or None where no method has an evaluation with a model (time-only runs). `looks`: by label."""
     styles = {method.name: looks[method.label] for method in methods}
-    reached = {column: {method.name: mean for method in methods
-                        if (mean := mean_to_target(method, column)) is not None} for column, _ in COLUMNS}
+    horizontals = present(methods, axes)
     rows = []
     for row in ROWS:
-        curves = [{method.name: curve for method in methods if (curve := method_curve(method, column, row.column))}
-                  for column, _ in COLUMNS]
-        if curves[0]:
+        curves = [{method.name: curve for method in methods if (curve := method_curve(method, along.column, row.column))}
+                  for along in horizontals]
+        if curves and curves[0]:
             rows.append((row, curves))
     if not rows:
         return None
-    figure, panels = plt.subplots(len(rows), len(COLUMNS), squeeze=False,
-                                  figsize=(13 + style.label_inches(styles), 1.4 + 3.7 * len(rows)))
-    top = 1 - 1.0 / figure.get_figheight()
-    figure.subplots_adjust(left=0.055, right=1 - (0.35 + style.label_inches(styles)) / figure.get_figwidth(),
-                           bottom=0.65 / figure.get_figheight(), top=top, wspace=0.16, hspace=0.22)
-    unit_s, unit = style.time_unit(max((curve.x[-1] for curve in rows[0][1][2].values()), default=0))
-    dots = False
-    for (row, curves), line in zip(rows, panels):
-        target = methods[0].runs[0].config.get("evaluation", {}).get(row.target_key)
-        for panel, (column, label), lines in zip(line, COLUMNS, curves):
-            if column == "time_s":
-                scale, label = unit_s, f"{label} ({unit})"
-            else:
-                scale = 1
-            draw_panel(panel, lines, styles, scale)
+    last = [Place(list(styles), width=WIDTH, left=0.1)]
+    sheet = Sheet([[Place(width=WIDTH), *[Place(width=WIDTH, left=0.1) for _ in horizontals[2:]], *last[:len(horizontals) - 1]]
+                   if len(horizontals) > 1 else [Place(list(styles), width=1.6 * WIDTH)] for _ in rows], heading, subtitle, entitled=False)
+    panels, dots = iter(sheet.panels), False
+    for row, curves in rows:
+        line = [next(panels) for _ in horizontals]
+        target = target_of(methods, row)
+        limit_values(line, curves, row, target)
+        for panel, along, lines in zip(line, horizontals, curves):
+            longest = max((curve.x[-1] for curve in lines.values()), default=0)
+            scale, label = along.scale(longest)
+            draw_panel(panel, lines, styles, scale, label if row is rows[-1][0] or page.current.is_column else "")
             if target is not None:
                 panel.axhline(target, color=style.FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-                dots |= draw_dots(panel, reached[column], styles, row, target, scale)
-            panel.tick_params(labelleft=panel is line[0])
-            panel.set_xlabel(label if row is rows[-1][0] else "")
-        line[0].set_ylabel(f"{row.label} (%)" if row.percent else row.label)
-        limit_values(line, curves, row, target)
-        ends = {label: (curve.x[-1] / unit_s, curve.mean[-1]) for label, curve in curves[2].items()}
-        style.label_lines(line[2], ends, styles)
+                dots |= mark_target(panel, reached(methods, along), styles, target, scale)
+            begins = panel is line[0] or page.current.is_column
+            panel.tick_params(labelleft=begins)
+            panel.set_ylabel((f"{row.label} (%)" if row.percent else row.label) if begins else "")
+            if panel is line[-1]:
+                sheet.name_lines(panel, {name: (curve.x[-1] / scale, curve.mean[-1]) for name, curve in lines.items()}, styles)
     if dots:
         several = any(len(method.runs) > 1 for method in methods)
-        subtitle += "  ·  dot: first evaluation at target" + (", mean of seeds" if several else "")
-    style.title(figure, heading, subtitle)
-    return figure
+        sheet.subtitle += "  ·  on the target's line: first evaluation at target" + (", mean of seeds" if several else "")
+    return sheet.finish()
 
 
-def draw_panel(panel, lines: dict[str, Curve], styles, scale: float) -> None:
+def target_of(methods: list[Method], row: Row) -> float | None:
+    """Of the test set."""
+    evaluation = methods[0].runs[0].config.get("evaluation", {})
+    return evaluation.get(row.target_key) if evaluation.get("target_of", "test") == "test" else None
+
+
+def reached(methods: list[Method], along: Horizontal) -> dict[str, float]:
+    return {method.name: mean for method in methods if (mean := at_target(method, along.column)) is not None}
+
+
+def draw_panel(panel, lines: dict[str, Curve], styles, scale: float, label: str) -> None:
     for name, curve in lines.items():
         x = curve.x / scale
         panel.fill_between(x, curve.low, curve.high, color=styles[name]["color"], alpha=0.16, linewidth=0)
-        panel.plot(x, curve.mean, **styles[name])
-        if len(x) == 1:
-            panel.plot(x, curve.mean, "o", color=styles[name]["color"])
-    longest = max((curve.x[-1] for curve in lines.values()), default=0) / scale
-    panel.set_xlim(0, 1.02 * longest or 1)
-    panel.xaxis.set_major_formatter(style.SHORT)
-    panel.xaxis.set_major_locator(MaxNLocator(6))
+        panel.plot(x, curve.mean, **(style.marked_here_and_there(styles[name]) if len(x) > 1 else styles[name]), gid="method")
+    set_axis(panel, max((curve.x[-1] for curve in lines.values()), default=0) / scale, label)
 
 
-def draw_dots(panel, reached: dict[str, float], styles, row: Row, target: float, scale: float) -> bool:
-    """A dot per method on the line of the target; where it would hide another, beside it on the better side of the
-    line. Says if there are any."""
+def mark_target(panel, places: dict[str, float], styles, target: float, scale: float) -> bool:
+    """A hollow marker per method on the line of the target, so that none hides another. Says if there are any."""
     end = panel.get_xlim()[1]
-    panel.set_xlim(0, max([end, *(1.02 * x / scale for x in reached.values())]))
-    points = panel.get_window_extent().width / panel.figure.dpi * 72 / panel.get_xlim()[1]
-    placed = []
-    for name, x in sorted(reached.items(), key=lambda item: item[1]):
-        level = 0
-        while any(level == other and abs(x / scale - at) * points < 0.5 * DOT_POINTS for at, other in placed):
-            level += 1
-        placed.append((x / scale, level))
-        raised = ScaledTranslation(0, (level if row.rising else -level) * DOT_POINTS / 72, panel.figure.dpi_scale_trans)
-        panel.plot(x / scale, target, "o", color=styles[name]["color"], markersize=DOT_POINTS, markeredgecolor="white",
-                   markeredgewidth=1, zorder=5, transform=panel.transData + raised)
-    return bool(placed)
+    panel.set_xlim(0, max([end, *(1.02 * x / scale for x in places.values())]))
+    for name, x in places.items():
+        panel.plot(x / scale, target, styles[name].get("marker", "o"), color="none", markersize=1.5 * page.current.marker,
+                   markeredgecolor=styles[name]["color"], markeredgewidth=1.5, zorder=5, gid="target")
+    return bool(places)
 
 
 def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float | None) -> None:
-    """One range of values for the three panels of a row, from what the lines do after their beginning."""
+    """One range of values for the panels of a row, from what the lines do after their beginning."""
     low, high = shown_range([curve for lines in curves for curve in lines.values()])
     if target is not None:
         low, high = min(low, target), max(high, target)
@@ -118,7 +109,7 @@ def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float |
             panel.set_ylim(low / 1.3, high * 1.3)
             continue
         panel.set_ylim(low - margin, high + margin)
-        panel.yaxis.set_major_locator(MaxNLocator(7))
+        panel.yaxis.set_major_locator(MaxNLocator(page.current.ticks))
         if row.percent:
             panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
     if target is not None:
@@ -126,4 +117,4 @@ def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float |
         below = row.rising  # where the lines, at their ends, have left room
         line[0].annotate(f"target {shown}", (1, target), xycoords=("axes fraction", "data"),
                          xytext=(-2, -3 if below else 3), textcoords="offset points", ha="right",
-                         va="top" if below else "bottom", fontsize=9, color="#666666")
+                         va="top" if below else "bottom", fontsize="small", color="#666666")

@@ -1,15 +1,14 @@
 """What dropping does to the data: the share of samples that went into the model, by their length and by their class."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from plots import style
-from plots.lengths_figure import BETWEEN, HEIGHT, PANEL, draw_by_length
+from plots import page, style
+from plots.lengths_figure import PANEL, draw_by_length
 from plots.methods import Method
+from plots.sheet import Place, Sheet
 
 KINDS = ("by_length", "by_class")
-MARKERS = dict(zip(map(str, style.DASHES), "os^"))  # dots of one colour are told apart as lines are
 
 
 def kept_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
@@ -19,21 +18,17 @@ def kept_figure(methods: list[Method], looks: dict[str, dict], heading: str, sub
                                                             if (share := shares_of(method, kind)) is not None})}
     if not kinds:
         return None
-    width = 0.85 + len(kinds) * (PANEL + BETWEEN) - BETWEEN + 0.5 + style.label_inches(styles)
-    figure = plt.figure(figsize=(width, HEIGHT))
-    for number, (kind, shares) in enumerate(kinds.items()):
-        left = 0.85 + number * (PANEL + BETWEEN)
-        panel = figure.add_axes([left / width, 0.14, PANEL / width, 1 - 1.2 / HEIGHT - 0.14])
-        shown = styles if kind == "by_length" else {name: as_dots(look) for name, look in styles.items()}
+    sheet = Sheet([[Place(list(styles) if kind == list(kinds)[-1] else [], width=PANEL) for kind in kinds]], heading, subtitle)
+    for panel, (kind, shares) in zip(sheet.panels, kinds.items()):
+        shown = styles if kind == "by_length" else {name: {**look, "linestyle": "none"} for name, look in styles.items()}
         ends = draw_by_length(panel, shares, shown) if kind == "by_length" else draw_dots(panel, shares, shown)
         most = max(1.0, *(np.nanmax(share) for _, share in shares.values()))  # codes compute parts several times
         bottom = min(panel.get_ylim()[0], most - 0.01)
         panel.set_ylim(bottom, most + 0.05 * (most - bottom))
         panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-        panel.set_title("Share of the samples that is kept", loc="left", fontsize=10)
-    style.label_lines(panel, ends, shown)
-    style.title(figure, heading, subtitle)
-    return figure
+        sheet.entitle(panel, "Share of the samples that is kept")
+    sheet.name_lines(panel, ends, shown)
+    return sheet.finish()
 
 
 def shares_of(method: Method, kind: str):
@@ -48,16 +43,12 @@ def shares_of(method: Method, kind: str):
     return np.array(places), np.divide(kept, offered, out=np.full(len(kept), np.nan), where=offered > 0)
 
 
-def as_dots(look: dict) -> dict:
-    return {"color": look["color"], "linestyle": "none", "marker": MARKERS[str(look["linestyle"])]}
-
-
 def draw_dots(panel, shares: dict, styles: dict[str, dict]) -> dict[str, tuple[float, float]]:
     """Where the last ones are. Classes have no order, which a line would claim; those of a class stand side by side."""
     ends = {}
     for number, (name, (places, share)) in enumerate(shares.items()):
         beside = places + 0.6 * ((number + 0.5) / len(shares) - 0.5)
-        panel.plot(beside, share, **styles[name], markersize=4.5 if len(places) <= 20 else 3.5)
+        panel.plot(beside, share, **styles[name], markersize=page.current.marker * (0.85 if len(places) <= 20 else 0.65))
         ends[name] = style.last_point(beside, share)
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set_xlabel("class")

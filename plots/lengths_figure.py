@@ -1,13 +1,13 @@
 """How well texts of each length are learned: the last models' test loss and accuracy by length."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import PercentFormatter
 
-from plots import style
+from plots import page, style
 from plots.methods import Method
+from plots.sheet import Place, Sheet
 
-HEIGHT, PANEL, BETWEEN = 4.9, 5.2, 0.85  # inches: of the figure, the width of a panel, and what lies between two
+PANEL = 5.2  # inches of its width
 LENGTHS = "length in tokens, by eighths of the training samples"
 TITLES = {"test_loss": "Test loss of the last model", "test_accuracy": "Test accuracy of the last model"}
 
@@ -19,18 +19,15 @@ def lengths_figure(methods: list[Method], looks: dict[str, dict], heading: str, 
                                                                    if (line := means_of(method, quantity)) is not None})}
     if not panels:
         return None
-    width = 0.85 + len(panels) * (PANEL + BETWEEN) - BETWEEN + 0.5 + style.label_inches(styles)
-    figure = plt.figure(figsize=(width, HEIGHT))
-    for number, (quantity, lines) in enumerate(panels.items()):
-        left = 0.85 + number * (PANEL + BETWEEN)
-        panel = figure.add_axes([left / width, 0.14, PANEL / width, 1 - 1.2 / HEIGHT - 0.14])
+    sheet = Sheet([[Place(list(styles) if number == len(panels) - 1 else [], width=PANEL) for number in range(len(panels))]],
+                  heading, subtitle)
+    for panel, (quantity, lines) in zip(sheet.panels, panels.items()):
         ends = draw_by_length(panel, lines, styles)
         if quantity == "test_accuracy":
             panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-        panel.set_title(TITLES[quantity], loc="left", fontsize=10)
-    style.label_lines(panel, ends, styles)
-    style.title(figure, heading, subtitle)
-    return figure
+        sheet.entitle(panel, TITLES[quantity])
+    sheet.name_lines(panel, ends, styles)
+    return sheet.finish()
 
 
 def draw_by_length(panel, lines: dict, styles: dict[str, dict]) -> dict[str, tuple[float, float]]:
@@ -38,8 +35,8 @@ def draw_by_length(panel, lines: dict, styles: dict[str, dict]) -> dict[str, tup
     ends = {}
     for name, (longest, values) in lines.items():
         places = np.arange(len(longest))
-        panel.plot(places, values, **styles[name], marker="o", markersize=4)
-        panel.set_xticks(places, ranges(longest))
+        panel.plot(places, values, **styles[name])
+        panel.set_xticks(places, ranges(longest), rotation=45 if page.current.is_column else 0)
         ends[name] = style.last_point(places, values)
     panel.set_xlabel(LENGTHS)
     return ends

@@ -1,6 +1,5 @@
 """What measurements.csv shows: a panel per quantity, against steps."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import NullFormatter
 
@@ -8,13 +7,13 @@ from plots import style
 from plots.curves import Curve, mean_curve
 from plots.curves_figure import draw_panel
 from plots.methods import Method
+from plots.sheet import Place, Sheet, shared_out
 
 LABELS = {"gradient_norm": "norm of the gradient", "step_gradient_norm": "norm of a step's gradient",
           "largest_eigenvalue": "largest eigenvalue of the Hessian", "hessian_trace": "trace of the Hessian",
           "parameter_norm": "norm of the parameters", "consensus_distance": "distance of models from their mean",
           "evaluated_consensus_distance": "distance of evaluated models"}
-ACROSS = 3  # panels side by side
-ROW, PANEL, BETWEEN = 3.75, 4.15, 0.85  # inches: height of a row with its words, width of a panel, and between two
+ACROSS = 3  # panels side by side on a screen
 
 
 def measurements_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
@@ -23,23 +22,18 @@ def measurements_figure(methods: list[Method], looks: dict[str, dict], heading: 
     panels = [(quantity, lines) for quantity in quantities(methods) if (lines := curves_of(methods, quantity))]
     if not panels:
         return None
-    columns = min(len(panels), ACROSS)
-    rows = -(-len(panels) // columns)
-    width = 0.75 + columns * PANEL + (columns - 1) * BETWEEN + 0.5 + style.label_inches(styles)
-    height = 0.85 + rows * ROW
-    figure = plt.figure(figsize=(width, height))
-    for number, (quantity, lines) in enumerate(panels):
-        row, column = divmod(number, columns)
-        panel = figure.add_axes([(0.75 + column * (PANEL + BETWEEN)) / width, 1 - (0.85 + (row + 1) * ROW - 0.6) / height,
-                                 PANEL / width, (ROW - 0.95) / height])
-        draw_panel(panel, lines, styles, 1)
+    rows = shared_out(panels, ACROSS)
+    sheet = Sheet([[Place(list(styles) if panel is row[-1] else [], height=2.8) for panel in row] for row in rows],
+                  heading, subtitle)
+    ends_row = {id(row[-1]) for row in rows}
+    for panel, drawn in zip(sheet.panels, panels):
+        quantity, lines = drawn
+        draw_panel(panel, lines, styles, 1, "optimizer steps")
         limit_values(panel, lines)
-        panel.set_xlabel("optimizer steps")
-        panel.set_title(LABELS.get(quantity, quantity), loc="left", fontsize=10)
-        if column == columns - 1 or number == len(panels) - 1:
-            style.label_lines(panel, {name: (curve.x[-1], curve.mean[-1]) for name, curve in lines.items()}, styles)
-    style.title(figure, heading, subtitle)
-    return figure
+        sheet.entitle(panel, LABELS.get(quantity, quantity))
+        if id(drawn) in ends_row:
+            sheet.name_lines(panel, {name: (curve.x[-1], curve.mean[-1]) for name, curve in lines.items()}, styles)
+    return sheet.finish()
 
 
 def quantities(methods: list[Method]) -> list[str]:

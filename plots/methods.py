@@ -10,6 +10,7 @@ from plots.variation import as_words, flat, varying
 
 MPI = " (MPI)"  # ends the label of a method that ran on a wall clock
 BASELINE = "sync-sgd"
+OWN = "method."  # begins the name of a swept key of a method's own
 
 
 @dataclass
@@ -20,6 +21,8 @@ class Method:
     runs: list[Run] = field(default_factory=list)  # ascending in seed
     older: list[Run] = field(default_factory=list)  # left out: a newer run has the same seed
     lacks_seeds: bool = False  # another method of the picture has more
+    base: str = ""  # the label without what is swept of the method's own
+    own: dict[str, str] = field(default_factory=dict)  # that: key and value, or the name that the sweep gives it
 
     @property
     def name(self) -> str:
@@ -42,15 +45,48 @@ def group_methods(runs: list[Run]) -> list[Method]:
     labelled = defaultdict(list)
     for run in runs:
         labelled[method_label(run)].append(run)
-    members = defaultdict(list)
+    members, parts = defaultdict(list), {}
     for label, of_label in labelled.items():
-        for run, differing in zip(of_label, varying([flat(settings(run)) for run in of_label])):
-            name = " ".join([label, as_words(differing)]).strip()
-            members[name + (MPI if run.directory.name.endswith("-mpi") else "")].append(run)
+        for run, differing in zip(of_label, own_values(of_label)):
+            clock = MPI if run.directory.name.endswith("-mpi") else ""
+            name = " ".join([label, as_words(differing)]).strip() + clock
+            members[name].append(run)
+            parts[name] = label + clock, differing
     methods = in_order([newest_runs(label, of_method) for label, of_method in members.items()])
+    for method in methods:
+        method.base, method.own = parts[method.label]
     for method in methods:
         method.lacks_seeds = len(method.runs) < max(len(other.runs) for other in methods)
     return methods
+
+
+def own_values(runs: list[Run]) -> list[dict[str, str]]:
+    """In what the settings of one method's runs differ, by the names that its sweep gives these values, where each name
+    stands for one value."""
+    differing = varying([flat(settings(run)) for run in runs])
+    named = [{key: value for key, value in swept(run).items() if key.startswith(OWN)} for run in runs]
+    return without_prefix(named) if explains(named, differing) else differing
+
+
+def explains(named: list[dict[str, str]], differing: list[dict[str, str]]) -> bool:
+    """Whether equal names are equal values and the other way round."""
+    pairs = {(tuple(names.items()), tuple(values.items())) for names, values in zip(named, differing)}
+    return len(pairs) == len({names for names, _ in pairs}) == len({values for _, values in pairs})
+
+
+def without_prefix(named: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [{key.removeprefix(OWN): value for key, value in names.items()} for names in named]
+
+
+def swept(run: Run) -> dict[str, str]:
+    """What the experiment file varies: each key and its value, or its name; a key of a method's own as method.KEY."""
+    return {column_of(key): printable(value) for key, value in run.summary.get("sweep") or []}
+
+
+def column_of(key: str) -> str:
+    """method.threshold_s of methods."Drop.Compute".threshold_s, as the tidy tables name it."""
+    found = re.fullmatch(r"""methods\.("(?:[^"\\]|\\.)*"|'[^']*'|[^.]*)\.(.+)""", key)
+    return OWN + found[2] if found else key
 
 
 def newest_runs(label: str, runs: list[Run]) -> Method:

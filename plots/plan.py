@@ -1,17 +1,22 @@
 """Which figures there are to draw, known from the runs' documents alone."""
 
 import re
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from zlib import crc32
 
 from plots.comparison import Comparison
+from plots.grids import Grid, find_grids
 from plots.runs import MEASURED
 from plots.sweeps import Sweep, find_sweeps
 from plots.traces import TRACE
 from plots.variation import as_words
 
 ARRIVALS = "arrivals.csv.gz"  # when gradients came, if a run has recorded it
-KINDS = ["sweep", "curves", "rounds", "measurements", "arrivals", "kept", "lengths", "timeline"]
+OF_POINTS = ["curves", "rounds", "measurements", "arrivals", "kept", "lengths", "timeline"]
+OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # of points of a sweep only where asked for: it has its own figure
+KINDS = ["sweep", "heat", "regimes", *OF_POINTS, *OF_ENDS]
+MOST_REGIMES = 12  # in one picture
 
 
 @dataclass
@@ -19,19 +24,50 @@ class Planned:
     """A figure; there will be none where the tables turn out to have nothing for it."""
 
     kind: str
-    shown: Sweep | Comparison
+    shown: Sweep | Grid | Comparison | list[Comparison]
     name: str  # of its files
 
 
-def plan_figures(comparisons: list[Comparison], kinds: list[str]) -> list[Planned]:
+def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = False) -> list[Planned]:
+    """Those of these kinds; `asked`: for these kinds alone."""
     several = len({comparison.experiment for comparison in comparisons}) > 1
 
-    def planned(kind: str, shown: Sweep | Comparison, point: dict[str, str]) -> Planned:
-        return Planned(kind, shown, file_name(kind, shown.experiment if several else "", as_words(point)))
+    def planned(kind: str, shown: Sweep | Grid | Comparison, point: dict[str, str], along: str = "") -> Planned:
+        return Planned(kind, shown, file_name(kind, shown.experiment if several else "", along, as_words(point)))
 
-    plan = [planned("sweep", sweep, sweep.others) for sweep in find_sweeps(comparisons)]
-    plan += [planned(kind, comparison, comparison.point) for comparison in comparisons for kind in kinds_of(comparison)]
+    sweeps = find_sweeps(comparisons)
+    of_place = Counter((sweep.experiment, *sweep.others.items()) for sweep in sweeps)
+    plan = [planned("sweep", sweep, sweep.others,
+                    sweep.key.rsplit(".", 1)[-1] if of_place[sweep.experiment, *sweep.others.items()] > 1 else "")
+            for sweep in sweeps]
+    plan += [planned("heat", grid, grid.others) for grid in find_grids(comparisons)]
+    plan += [Planned("regimes", members, file_name("regimes", members[0].experiment if several and not mixed(members) else ""))
+             for members in regimes(comparisons, sweeps)]
+    swept = {sweep.experiment for sweep in sweeps if is_of_configuration(sweep)}
+    plan += [planned(kind, comparison, comparison.point) for comparison in comparisons
+             for kind in [*kinds_of(comparison), *(OF_ENDS if asked or comparison.experiment not in swept else [])]]
     return [figure for figure in plan if figure.kind in kinds]
+
+
+def is_of_configuration(sweep: Sweep) -> bool:
+    """And not of a method's own."""
+    return sweep.key in sweep.where.point
+
+
+def mixed(comparisons: list[Comparison]) -> bool:
+    return len({comparison.experiment for comparison in comparisons}) > 1
+
+
+def regimes(comparisons: list[Comparison], sweeps: list[Sweep]) -> list[list[Comparison]]:
+    """Points that stand side by side: those of each experiment that is swept along no number, and experiments of one
+    point each."""
+    swept = {sweep.experiment for sweep in sweeps if is_of_configuration(sweep)}
+    experiments = defaultdict(list)
+    for comparison in comparisons:
+        if comparison.experiment not in swept:
+            experiments[comparison.experiment].append(comparison)
+    alone = [members[0] for members in experiments.values() if len(members) == 1]
+    return [members for members in [*experiments.values(), alone] if 2 <= len(members) <= MOST_REGIMES]
 
 
 def kinds_of(comparison: Comparison) -> list[str]:

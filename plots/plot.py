@@ -1,4 +1,4 @@
-"""Figures of the runs below a directory, as PNG and SVG in <directory>/plots. Use: see request.py.
+"""Figures of the runs below a directory, as files in <directory>/plots. Use: see request.py.
 
 Exit status: 0 figures written, 1 they or their names could not be written, 2 wrong usage, results that cannot be read
 or more figures than the limit, 130 interrupted.
@@ -6,15 +6,15 @@ or more figures than the limit, 130 interrupted.
 
 import os
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from shutil import rmtree
 
 from plots import progress
-from plots.choice import choose
+from plots.choice import choose, choose_methods
 from plots.comparison import Comparison, compare, heading, subtitle
 from plots.interruptible import aside
-from plots.plan import Planned, plan_figures
+from plots.plan import KINDS, Planned, plan_figures
 from plots.progress import followed, say
 from plots.request import Request, read_request
 from plots.runs import ResultsFault, find_run_directories, read_documents, read_tables
@@ -23,38 +23,19 @@ from plots.variation import as_words
 RUNS_PER_LINE, FIGURES_PER_LINE = 1000, 25  # of what is said about progress beside a terminal
 
 
-def draw_figures(plan: list[Planned], comparisons: list[Comparison], every_formula: bool):
+def draw_figures(plan: list[Planned], comparisons: list[Comparison], request: Request):
     """All figures of the plan, one after the other, each with the name of its files."""
     # Matplotlib takes a second to load, which a message about a wrong directory need not wait for.
-    from plots.arrivals_figure import arrivals_figure
-    from plots.curves_figure import curves_figure
+    from plots.drawing import Drawing
     from plots.fonts import use_fonts_for, without_font
-    from plots.kept_figure import kept_figure
-    from plots.lengths_figure import lengths_figure
-    from plots.measurements_figure import measurements_figure
-    from plots.rounds_figure import rounds_figure
-    from plots.style import line_styles
-    from plots.sweep_figure import sweep_figure
-    from plots.timeline_figure import timeline_figure
+    from plots.page import use_page
 
-    algorithms = defaultdict(dict)
-    for comparison in comparisons:
-        for method in comparison.methods:
-            algorithms[comparison.experiment].setdefault(method.label, method.algorithm)
-    styles = {experiment: line_styles(methods) for experiment, methods in algorithms.items()}
+    use_page(request.page)
     if missing := use_fonts_for("".join(texts(comparisons))):
         say(without_font(missing))
-    draw = {"curves": curves_figure, "rounds": rounds_figure, "measurements": measurements_figure,
-            "arrivals": arrivals_figure, "kept": kept_figure, "lengths": lengths_figure,
-            "timeline": timeline_figure}
+    drawing = Drawing(comparisons, request)
     for planned in followed(plan, "figures", FIGURES_PER_LINE):
-        shown, looks = planned.shown, styles[planned.shown.experiment]
-        if planned.kind == "sweep":
-            figure = sweep_figure(shown, looks, every_formula)
-        else:
-            point = as_words(shown.point, ", ")
-            figure = draw[planned.kind](shown.methods, looks, heading(shown), subtitle(shown, point))
-        if figure is not None:
+        if (figure := drawing.draw(planned)) is not None:
             yield planned.name, figure
 
 
@@ -75,9 +56,9 @@ def numbered(name: str, taken: set[str]) -> str:
     return unique
 
 
-def write_figures(figures, directory: Path) -> list[Path]:
+def write_figures(figures, directory: Path, formats: tuple[str, ...]) -> list[Path]:
     """Writes all figures aside and then moves them, so that a failure leaves nothing half-written."""
-    from matplotlib.pyplot import close
+    from plots.saving import save
 
     written, taken = [], set()
     incomplete = aside(directory.parent, os.getpid())
@@ -85,10 +66,7 @@ def write_figures(figures, directory: Path) -> list[Path]:
     incomplete.mkdir()
     try:
         for name, figure in figures:
-            name = numbered(name, taken)
-            figure.savefig(incomplete / f"{name}.png", dpi=150)
-            figure.savefig(incomplete / f"{name}.svg", metadata={"Date": None})
-            close(figure)
+            save(figure, incomplete, numbered(name, taken), formats)
         for path in sorted(incomplete.iterdir()):
             directory.mkdir(exist_ok=True)
             os.replace(path, directory / path.name)
@@ -98,8 +76,8 @@ def write_figures(figures, directory: Path) -> list[Path]:
     return written
 
 
-def read_comparisons(directory: Path) -> list[Comparison]:
-    """Of the runs below the directory, without their tables."""
+def read_comparisons(directory: Path, labels: tuple[str, ...] = ()) -> list[Comparison]:
+    """Of the runs below the directory, without their tables; `labels`: of these methods alone."""
     paths = find_run_directories(directory)
     runs = [read_documents(path) for path in followed(paths, "summaries read", RUNS_PER_LINE)]
     for run in runs:
@@ -108,7 +86,7 @@ def read_comparisons(directory: Path) -> list[Comparison]:
     runs = [run for run in runs if run.summary.get("status") != "failed"]
     if not runs:
         raise ResultsFault(f"{directory}: all its runs have failed; expected at least one that has not")
-    comparisons = compare(runs)
+    comparisons = compare(choose_methods(runs, labels))
     for run in [run for comparison in comparisons for method in comparison.methods for run in method.older]:
         say(f"left out, because a newer run has the same method and seed: {run.directory}")
     return comparisons
@@ -119,15 +97,15 @@ def plot(request: Request) -> list[Path]:
     if request.directory.suffix == ".json":
         from plots.thresholds_figure import write_thresholds_figure
 
-        return write_thresholds_figure(request.directory)
-    comparisons = choose(read_comparisons(request.directory), request.wanted)
-    plan = plan_figures(comparisons, request.kinds)
+        return write_thresholds_figure(request.directory, request.formats, request.page)
+    comparisons = choose(read_comparisons(request.directory, request.methods), request.wanted)
+    plan = plan_figures(comparisons, request.kinds, asked=set(request.kinds) != set(KINDS))
     if len(plan) > request.limit:
         raise ResultsFault(refusal(request, plan, comparisons))
     runs = [run for comparison in comparisons for run in comparison.runs]
     for run in followed(runs, "runs' tables read", RUNS_PER_LINE):
         read_tables(run)
-    written = write_figures(draw_figures(plan, comparisons, request.every_formula), request.directory / "plots")
+    written = write_figures(draw_figures(plan, comparisons, request), request.directory / "plots", request.formats)
     if not written:
         raise ResultsFault(f"{request.directory}: its runs have nothing for figures of the kinds "
                            f"{', '.join(request.kinds)}; expected evaluations or steps")

@@ -1,52 +1,66 @@
 """The look that all figures share: colours, axes, labels beside the lines."""
 
-from itertools import cycle
 from unicodedata import east_asian_width
 
-import matplotlib
-
-matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
+from plots import page
 from plots.methods import MPI
+from plots.page import use_page
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow (too pale for lines).
 ALGORITHMS = {"sync-sgd": "#000000", "dropcompute": "#D55E00", "backup-workers": "#0072B2", "local-sgd": "#009E73"}
 OTHERS = ["#CC79A7", "#E69F00", "#56B4E9"]
-DASHES = ["solid", (0, (5, 1.5)), (0, (1.5, 1.2))]  # tells apart what shares a colour
-SAMPLE = 0.3  # inches of a line beside its name: a dash and more
+# Dashes and markers tell lines apart also where a page is grey.
+DASHES = ["solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 2))]
+MARKERS = "osD^vPX<>p"
+MARKS = 0.13  # of the axes' diagonal: from one marker of a curve to the next
+SAMPLE = 0.4  # inches of a line beside its name: a dash, a marker and more
 INK, FAINT = "#333333", "#8a8a8a"
 
 plt.rcParams.update({
-    "font.family": "DejaVu Sans", "font.size": 10.5, "text.color": INK,
-    "axes.edgecolor": FAINT, "axes.labelcolor": INK, "axes.linewidth": 0.8, "axes.titlesize": 11,
+    "font.family": "DejaVu Sans", "text.color": INK, "axes.edgecolor": FAINT, "axes.labelcolor": INK,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.color": "#e6e6e6", "grid.linewidth": 0.7, "axes.axisbelow": True,
     "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
     "text.parse_math": False,  # a label may hold dollars, and an axis then has no formulas either
-    "lines.linewidth": 1.9, "lines.solid_capstyle": "round", "svg.fonttype": "none", "svg.hashsalt": "syncopate",
+    "lines.solid_capstyle": "round", "lines.markeredgecolor": "white", "lines.markeredgewidth": 0.6, "pdf.fonttype": 42,
+    "svg.fonttype": "none", "svg.hashsalt": "syncopate",
 })
+use_page("screen")
 
 
 def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
     """A look for each label of a method, given its algorithm. The first method of a known algorithm has that
-    algorithm's colour in all figures; the others take what the palette has left, and then dashes.
-    "X (MPI)" has the colour of "X", dashed."""
+    algorithm's colour in all figures; the others take what the palette has left. Line and marker are those of the
+    method's place, so that no two of 30 have both in common. "X (MPI)" has the colour and the marker of "X", and
+    another line."""
     methods = {label.removesuffix(MPI): algorithm for label, algorithm in algorithms.items()}
     first = {algorithm: label for label, algorithm in reversed(methods.items())}
-    looks = {first[algorithm]: (colour, 0) for algorithm, colour in ALGORITHMS.items() if algorithm in first}
+    colours = {first[algorithm]: colour for algorithm, colour in ALGORITHMS.items() if algorithm in first}
     palette = [*OTHERS, *ALGORITHMS.values()]
-    used = {colour for colour, _ in looks.values()}
-    left = [(colour, dash) for dash in range(len(DASHES)) for colour in palette if dash or colour not in used]
-    looks.update(zip((label for label in methods if label not in looks), cycle(left)))
+    left = [colour for colour in palette if colour not in colours.values()] + palette * (len(methods) // len(palette) + 1)
+    colours.update(zip((label for label in methods if label not in colours), left))
+    places = {label: place for place, label in enumerate(methods)}
     styles = {}
     for label in algorithms:
-        colour, dash = looks[label.removesuffix(MPI)]
-        dash += label.endswith(MPI) and label.removesuffix(MPI) in algorithms
-        styles[label] = {"color": colour, "linestyle": DASHES[dash % len(DASHES)]}
+        place = places[label.removesuffix(MPI)]
+        dash = place + (label.endswith(MPI) and label.removesuffix(MPI) in algorithms)
+        styles[label] = {"color": colours[label.removesuffix(MPI)], "linestyle": DASHES[dash % len(DASHES)],
+                         "marker": MARKERS[place % len(MARKERS)]}
     return styles
+
+
+def marked_here_and_there(look: dict) -> dict:
+    """For a curve of many points: markers at equal distances along it, elsewhere on each line."""
+    place = MARKERS.index(look["marker"]) if look.get("marker") in [*MARKERS] else 0
+    return {**look, "markevery": (0.04 + MARKS * place / len(MARKERS), MARKS)}
+
+
+def without_marker(look: dict) -> dict:
+    return {key: value for key, value in look.items() if key != "marker"}
 
 
 def label_inches(labels) -> float:
@@ -86,6 +100,14 @@ def time_unit(longest_s: float) -> tuple[float, str]:
     return 1e-6, "µs"
 
 
+def byte_unit(most: float) -> tuple[float, str]:
+    """Divisor and name of the unit in which so many bytes are easy to read."""
+    for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if most >= size:
+            return size, unit
+    return 1, "bytes"
+
+
 def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, dict]) -> None:
     """Writes each line's name to the right of the axes, behind a piece of the line or its marker, at the height of its
     end (x, y) or as near as the other names allow, with a thin connection."""
@@ -103,6 +125,23 @@ def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, di
         axes.plot([begin, (begin + end) / 2, end], [height] * 3, **look, **styles[label], markevery=[1])
         axes.text(end + 0.015, height, label, transform=axes.transAxes, color=styles[label]["color"], va="center",
                   fontweight="bold", clip_on=False)
+
+
+def name_rows(panel, names: list[str], styles: dict[str, dict]) -> None:
+    """Names of methods to the left of rows, the first above; above the rows where a paper's column has no room there."""
+    panel.set_ylim(len(names) - 0.4, -0.6)
+    panel.grid(axis="y", visible=False)
+    panel.tick_params(axis="y", length=0)
+    if not page.current.is_column:
+        panel.set_yticks(range(len(names)), names)
+        for tick, name in zip(panel.get_yticklabels(), names):
+            tick.set(color=styles[name]["color"], fontweight="bold")
+        return
+    panel.set_yticks(range(len(names)), [""] * len(names))
+    panel.set_ylim(len(names) - 0.6, -0.9)
+    for row, name in enumerate(names):
+        panel.text(0.01, row - 0.28, name, transform=panel.get_yaxis_transform(), va="bottom", fontsize="x-small",
+                   color=styles[name]["color"], fontweight="bold", zorder=6)
 
 
 def last_point(x, y) -> tuple[float, float]:

@@ -5,15 +5,17 @@ FILE.svg beside it."""
 import json
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 
-from plots import style
+from plots import page, style
+from plots.page import use_page
 from plots.runs import ResultsFault
+from plots.saving import save
+from plots.sheet import Place, Sheet
 
-HEIGHT, PANEL = 4.9, 6.4  # inches
-LOOKS = {"S_eff": {"color": "#D55E00"}, "S_eff by Eq. 6": {"color": "#D55E00", "linestyle": style.DASHES[2]},
-         "steps' speed-up": {"color": "#0072B2"}, "kept": {"color": "#009E73"}}
+LOOKS = {"S_eff": {"color": "#D55E00", "marker": "o"}, "S_eff by Eq. 6": {"color": "#D55E00", "linestyle": style.DASHES[2]},
+         "steps' speed-up": {"color": "#0072B2", "linestyle": style.DASHES[1], "marker": "^"},
+         "kept": {"color": "#009E73", "linestyle": style.DASHES[3], "marker": "s"}}
 
 
 def read_thresholds(path: Path) -> dict:
@@ -35,9 +37,10 @@ def column(report: dict, way: str, name: str) -> np.ndarray:
 
 
 def thresholds_figure(report: dict):
-    width = 0.75 + PANEL + style.label_inches(LOOKS) + 0.4
-    figure = plt.figure(figsize=(width, HEIGHT))
-    panel = figure.add_axes([0.75 / width, 0.13, PANEL / width, 1 - 1.2 / HEIGHT - 0.13])
+    sheet = Sheet([[Place(list(LOOKS), width=6.4)]], f"Thresholds for {Path(report['source']).name}",
+                  f"{report['workers']} workers, {report['steps']} steps of {report['micro_batches']} micro-batches, "
+                  f"T^c = {report['serial_s']:.4g} s")
+    panel, = sheet.panels
     thresholds = column(report, "throughput", "threshold_s")
     scale, unit = style.time_unit(float(thresholds[-1]))
     lines = {"S_eff": column(report, "throughput", "effective_speedup"),
@@ -46,29 +49,22 @@ def thresholds_figure(report: dict):
              "kept": 1 - column(report, "throughput", "drop_rate")}
     panel.axhline(1, color=style.FAINT, linewidth=0.8)
     for name, values in lines.items():
-        panel.plot(thresholds / scale, values, **LOOKS[name])
+        panel.plot(thresholds / scale, values, **style.marked_here_and_there(LOOKS[name]))
     if best := report["by"]["throughput"]["best"]:
         at, height = best["threshold_s"] / scale, best["effective_speedup"]
-        panel.plot(at, height, "o", color="white", markersize=7, markeredgecolor=LOOKS["S_eff"]["color"],
+        panel.plot(at, height, "o", color="white", markersize=1.3 * page.current.marker, markeredgecolor=LOOKS["S_eff"]["color"],
                    markeredgewidth=1.8, zorder=5)
         panel.annotate(f"{at:.4g} {unit}: {height:.3f}, {100 * best['drop_rate']:.1f} % dropped", (at, height), (0, -9),
-                       textcoords="offset points", ha="center", va="top", fontsize=9)
+                       textcoords="offset points", ha="center", va="top", fontsize="small")
     # Where little is kept, steps get faster without bound, which would leave no room for the rest.
     panel.set_ylim(0, 1.35 * max(1.0, max(lines["S_eff"].max(), lines["S_eff by Eq. 6"].max())))
     panel.set_xlim(thresholds[0] / scale, thresholds[-1] / scale)
     panel.set_xlabel(f"threshold ({unit})")
     panel.set_ylabel("times what it is without a threshold")
-    style.label_lines(panel, {name: (thresholds[-1] / scale, values[-1]) for name, values in lines.items()}, LOOKS)
-    style.title(figure, f"Thresholds for {Path(report['source']).name}",
-                f"{report['workers']} workers, {report['steps']} steps of {report['micro_batches']} micro-batches, "
-                f"T^c = {report['serial_s']:.4g} s")
-    return figure
+    sheet.name_lines(panel, {name: (thresholds[-1] / scale, values[-1]) for name, values in lines.items()}, LOOKS)
+    return sheet.finish()
 
 
-def write_thresholds_figure(path: Path) -> list[Path]:
-    figure = thresholds_figure(read_thresholds(path))
-    written = [path.with_suffix(suffix) for suffix in (".png", ".svg")]
-    figure.savefig(written[0], dpi=150)
-    figure.savefig(written[1], metadata={"Date": None})
-    plt.close(figure)
-    return written
+def write_thresholds_figure(path: Path, formats: tuple[str, ...] = ("png", "svg"), on: str = "screen") -> list[Path]:
+    use_page(on)
+    return save(thresholds_figure(read_thresholds(path)), path.parent, path.stem, formats)

@@ -8,18 +8,38 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from plots import style
+from plots import page, style
 from plots.methods import Method
 from plots.runs import Run
 from plots.traces import TRACE, Trace, read_trace
 
 ACTIVITIES = {"compute": "#0072B2", "discarded": "#D55E00", "wait": "#E2E2E2", "communicate": "#F0E442",
               "down": "#333333"}
+HATCHES = {"discarded": "/////", "communicate": "...."}  # as dark, or as light, as others on grey pages
 ROUNDS = 4
 MOST_ROWS = 32  # of a panel
-WIDTH, LEFT, RIGHT = 13.0, 0.95, 0.3  # inches: of the figure, and its margins
-TOP, BOTTOM, GAP = 1.45, 0.62, 0.52  # above the panels with heading and legend, below them, between them
+SCREEN = 13.0  # inches of the figure's width
 SMALLEST_EDGE = 4  # points: bars narrower than this, on average, have no edges
+
+
+@dataclass
+class Margins:
+    """Inches: of the figure's width, left and right of the panels, above them with heading and legend, below, between."""
+
+    width: float
+    left: float = 0.95
+    right: float = 0.3
+    top: float = 1.45
+    bottom: float = 0.62
+    gap: float = 0.52
+
+    @classmethod
+    def of_page(cls) -> "Margins":
+        width = page.current.width
+        if width is None:
+            return cls(SCREEN)
+        rows = 1 if width > 5 else 2  # of the legend
+        return cls(width, left=0.55, right=0.08, top=0.32 + 0.16 * rows, bottom=0.4, gap=0.3 if width > 5 else 0.42)
 
 
 @dataclass
@@ -51,19 +71,25 @@ def timeline_figure(methods: list[Method], looks: dict[str, dict], heading: str,
         return None
     window = window_s(panels)
     scale, unit = style.time_unit(window)
+    margins = Margins.of_page()
     heights = [row_inches(panels) * len(panel.rows()) for panel in panels]
-    height = TOP + sum(heights) + GAP * (len(panels) - 1) + BOTTOM
-    figure = plt.figure(figsize=(WIDTH, height))
-    top = height - TOP
+    height = margins.top + sum(heights) + margins.gap * (len(panels) - 1) + margins.bottom
+    figure = plt.figure(figsize=(margins.width, height))
+    top = height - margins.top
     for panel, inches in zip(panels, heights):
-        axes = figure.add_axes([LEFT / WIDTH, (top - inches) / height, 1 - (LEFT + RIGHT) / WIDTH, inches / height])
-        draw_panel(axes, panel, window, scale)
+        axes = figure.add_axes([margins.left / margins.width, (top - inches) / height,
+                                1 - (margins.left + margins.right) / margins.width, inches / height])
+        draw_panel(axes, panel, window, scale, margins)
         describe_panel(axes, panel, looks[panel.method.label])
         axes.tick_params(labelbottom=panel is panels[-1])
-        top -= inches + GAP
+        top -= inches + margins.gap
     axes.set_xlabel(f"time ({unit})")
-    draw_legend(figure, panels, height)
-    style.title(figure, heading, subtitle.split("  ·  line: mean")[0] + parts_shown(panels))
+    draw_legend(figure, panels, height, margins)
+    subtitle = subtitle.split("  ·  line: mean")[0] + parts_shown(panels)
+    if page.current.is_column:
+        figure.set_label(f"{heading}\n{subtitle}")
+    else:
+        style.title(figure, heading, subtitle)
     return figure
 
 
@@ -76,23 +102,24 @@ def window_s(panels: list[Panel]) -> float:
 
 
 def row_inches(panels: list[Panel]) -> float:
-    return 0.19 if max(len(panel.rows()) for panel in panels) <= 16 else 0.12
+    few = max(len(panel.rows()) for panel in panels) <= 16
+    return (0.13 if few else 0.09) if page.current.is_column else 0.19 if few else 0.12
 
 
-def draw_panel(axes, panel: Panel, window: float, scale: float) -> None:
+def draw_panel(axes, panel: Panel, window: float, scale: float, margins: Margins) -> None:
     rows = panel.rows()
     spans = panel.trace.spans
     spans = spans[spans["thread"].isin(rows) & (spans["begin_s"] < window)]
-    points = (WIDTH - LEFT - RIGHT) * 72 / window
+    points = (margins.width - margins.left - margins.right) * 72 / window
     widths = points * (spans["end_s"].clip(upper=window) - spans["begin_s"])
     has_edges = len(widths) and widths.mean() > SMALLEST_EDGE
-    edges = {"edgecolor": "white", "linewidth": 0.5} if has_edges else {"linewidth": 0}
+    edges = {"edgecolor": "white", "linewidth": 0.5 if has_edges else 0}
     place = {thread: number for number, thread in enumerate(rows)}
     for (thread, activity), group in spans.groupby(["thread", "activity"], sort=True):
         begin = group["begin_s"].to_numpy() / scale
         lengths = group["end_s"].clip(upper=window).to_numpy() / scale - begin
         axes.broken_barh(list(zip(begin, lengths)), (place[thread] - 0.42, 0.84), facecolor=ACTIVITIES[activity],
-                         **edges)
+                         hatch=HATCHES.get(activity), **edges)
     for above, (thread, following) in enumerate(zip(rows, rows[1:])):
         if following > thread + 1:  # workers between them are not shown
             axes.axhline(above + 0.5, color=style.INK, linewidth=1, zorder=3)
@@ -105,13 +132,13 @@ def draw_panel(axes, panel: Panel, window: float, scale: float) -> None:
         is_narrow = window - panel.trace.until_s < 0.12 * window
         axes.text((window if is_narrow else (panel.trace.until_s + window) / 2) / scale, len(rows) / 2 - 0.5,
                   "not recorded" if panel.trace.capped else "the run has ended",
-                  ha="right" if is_narrow else "center", va="center", fontsize=9,
+                  ha="right" if is_narrow else "center", va="center", fontsize="small",
                   bbox={"facecolor": "white", "edgecolor": "none", "pad": 2})
     axes.set_xlim(0, window / scale)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
-    axes.xaxis.set_major_locator(MaxNLocator(10))
+    axes.xaxis.set_major_locator(MaxNLocator(5 if page.current.is_column else 10))
 
 
 def describe_panel(axes, panel: Panel, look: dict) -> None:
@@ -120,13 +147,20 @@ def describe_panel(axes, panel: Panel, look: dict) -> None:
     every = 1 if len(rows) <= 16 else 4
     ticks = [number for number, thread in enumerate(rows)
              if thread > panel.trace.workers or number % every == 0]
-    axes.set_yticks(ticks, [panel.trace.names[rows[number]] for number in ticks], fontsize=8)
+    axes.set_yticks(ticks, [panel.trace.names[rows[number]] for number in ticks],
+                    fontsize="x-small" if page.current.is_column else 8)
     axes.tick_params(axis="y", length=0)
-    axes.set_title(panel.method.label, loc="left", fontsize=11, fontweight="bold", color=look["color"])
+    narrow = page.current.width is not None and page.current.width < 5
+    axes.set_title(panel.method.label, loc="left", fontsize="medium", fontweight="bold", color=look["color"],
+                   pad=12 if narrow else None)
     seconds = (panel.run.summary.get("worker_seconds") or {}).get("summed") or {}
     if seconds.get("total"):
         shares = [f"{name} {share_text(seconds[name] / seconds['total'])}" for name in ACTIVITIES if seconds.get(name)]
-        axes.set_title("whole run: " + ", ".join(shares), loc="right", fontsize=9, color="#666666")
+        if narrow:
+            axes.annotate(", ".join(shares), (0, 1), (0, 4), xycoords="axes fraction", textcoords="offset points",
+                          fontsize="x-small", color="#666666")
+        else:
+            axes.set_title("whole run: " + ", ".join(shares), loc="right", fontsize="small", color="#666666")
 
 
 def share_text(share: float) -> str:
@@ -134,12 +168,14 @@ def share_text(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{max(100 * share, 0.1):.1f} %"
 
 
-def draw_legend(figure, panels: list[Panel], height: float) -> None:
+def draw_legend(figure, panels: list[Panel], height: float, margins: Margins) -> None:
     shown = {activity for panel in panels for activity in panel.trace.spans["activity"].unique()}
-    marks = [Patch(facecolor=colour, label=activity) for activity, colour in ACTIVITIES.items() if activity in shown]
+    marks = [Patch(facecolor=colour, hatch=HATCHES.get(activity), edgecolor="white", linewidth=0, label=activity) for activity, colour in ACTIVITIES.items() if activity in shown]
     marks.append(Line2D([], [], color=style.INK, linewidth=0.8, linestyle=(0, (2, 2)), label="end of a round"))
-    figure.legend(handles=marks, loc="upper left", bbox_to_anchor=(LEFT / WIDTH, 1 - 0.83 / height), ncols=len(marks),
-                  frameon=False, fontsize=9.5, handlelength=1.4, columnspacing=1.6, borderaxespad=0, borderpad=0)
+    above, columns = (0.06, len(marks) if margins.width > 5 else 3) if page.current.is_column else (0.83, len(marks))
+    figure.legend(handles=marks, loc="upper left", bbox_to_anchor=(margins.left / margins.width, 1 - above / height),
+                  ncols=columns, frameon=False, fontsize=None if page.current.is_column else 9.5, handlelength=1.4,
+                  columnspacing=1.6, borderaxespad=0, borderpad=0)
 
 
 def parts_shown(panels: list[Panel]) -> str:

@@ -68,7 +68,8 @@ class Amount(WithDirectory):
     def test_only_points_with_the_value_asked_for_are_drawn(self):
         write_sweep(self.directory)
         self.assertEqual(self.status_and_message(self.directory, "cluster.workers=16.0"), (0, ""))
-        self.assertEqual(self.written(), ["curves-workers=16.png", "rounds-workers=16.png"])
+        self.assertEqual(self.written(), ["bars-workers=16.png", "curves-workers=16.png",
+                                          "distributions-workers=16.png", "rounds-workers=16.png"])
 
     def test_keys_and_values_that_no_run_has_are_named_with_what_there_is(self):
         write_sweep(self.directory)
@@ -86,7 +87,7 @@ class Amount(WithDirectory):
                          [("cluster.workers", {"training.peak": peak}) for peak in ("1", "2")])
         for sweep in sweeps:
             speed = sweep_figure(sweep, line_styles({"m": "x"})).axes[0]
-            line, = [line for line in speed.lines if line.get_marker() == "o"]
+            line, = [line for line in speed.lines if line.get_gid() == "method"]
             np.testing.assert_allclose(line.get_xydata(),
                                        [(n, 100 * n * int(sweep.others["training.peak"])) for n in (4, 8, 16)])
 

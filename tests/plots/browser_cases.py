@@ -156,7 +156,7 @@ class Page(unittest.TestCase):
         x, y, width, height = browser.value("(() => { const box = document.querySelector('.plot .nsewdrag').getBoundingClientRect(); "
                                             "return [box.x, box.y, box.width, box.height]; })()")
         for step in range(3):
-            browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + width - 9 + step, y=y + height / 2)
+            browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + width / 2 + step, y=y + height / 2)
         browser.wait_for("document.querySelectorAll('.plot .hoverlayer text').length > 0")
         shown = browser.value("document.querySelector('.plot .hoverlayer').textContent")
         self.assertIn("DropCompute", shown)

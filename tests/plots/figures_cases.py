@@ -28,13 +28,39 @@ class Drawing(WithDirectory):
                 change(run / "summary.json", time_to_target={"time_s": time_s, "step": time_s and 10 * time_s,
                                                              "samples": time_s and 5000 * time_s})
         panels = self.draw(curves_figure, self.directory)
-        for panel, expected in zip(panels[:3], (400, 200000, 40)):
-            dots = [line for line in panel.lines if line.get_marker() == "o"]
+        for panel, expected in zip(panels[:4], (400, 200000, 40, 0.4)):
+            dots = [line for line in panel.lines if line.get_gid() == "target"]
             self.assertEqual([(dot.get_xdata()[0], dot.get_ydata()[0]) for dot in dots], [(expected, 0.85)] * 2)
+            self.assertEqual({dot.get_color() for dot in dots}, {"none"})  # else one would hide the other
+            self.assertEqual(len({dot.get_marker() for dot in dots}), 2)
+            target, = [line for line in panel.lines if list(line.get_ydata()) == [0.85, 0.85]]
             panel.figure.canvas.draw()
-            heights = [dot.get_transform().transform(dot.get_xydata())[0, 1] for dot in dots]
-            self.assertNotAlmostEqual(*heights)  # else one would hide the other
-        self.assertFalse([line for panel in panels[3:] for line in panel.lines if line.get_marker() == "o"])
+            heights = {dot.get_transform().transform(dot.get_xydata())[0, 1] for dot in (*dots, target)}
+            self.assertEqual(len(heights), 1)
+        self.assertFalse([line for panel in panels[4:] for line in panel.lines if line.get_gid() == "target"])
+
+    def test_curves_stand_against_the_axes_that_are_asked_for_in_their_order(self):
+        comparison, = comparisons_below(write_experiment(self.directory, seeds=2))
+        styles = line_styles({method.label: method.algorithm for method in comparison.methods})
+        panels = curves_figure(comparison.methods, styles, "heading", "subtitle", ("bytes", "time")).axes
+        self.assertEqual([panel.get_xlabel() for panel in panels], ["", "", "sent by all (GB)", "time (s)"])
+        ends = {line.get_color(): line.get_xdata()[-1] for line in panels[0].lines if line.get_gid() == "method"}
+        self.assertEqual(len(ends), 4)
+        self.assertAlmostEqual(ends[ALGORITHMS["sync-sgd"]], 1.2)  # 1,200 steps of a million bytes
+        self.assertAlmostEqual(ends[ALGORITHMS["local-sgd"]], 0.3)
+
+    def test_nothing_stands_against_bytes_where_nobody_sends_any(self):
+        run = write_run(self.directory / "m", "m", 1)
+        lines = (run / "metrics.csv").read_text().splitlines()
+        (run / "metrics.csv").write_text("\n".join([lines[0], *(line.rsplit(",", 1)[0] + ",0" for line in lines[1:])]))
+        self.assertEqual(len(self.draw(curves_figure, self.directory)), 6)
+
+    def test_a_target_of_other_data_is_no_line_over_test_accuracy(self):
+        run = write_run(self.directory / "m", "m", 1)
+        config = run / "config.toml"
+        config.write_text(config.read_text().replace("[evaluation]", '[evaluation]\ntarget_of = "validation"'))
+        self.assertFalse([line for panel in self.draw(curves_figure, self.directory) for line in panel.lines
+                          if line.get_gid() == "target" or list(line.get_ydata()) == [0.85, 0.85]])
 
     def test_periods_are_drawn_of_methods_that_have_any(self):
         *_, panel = self.draw(rounds_figure, write_experiment(self.directory, seeds=2))
@@ -54,11 +80,12 @@ class Figures(WithDirectory):
     def written(self):
         return sorted(path.name for path in (self.directory / "plots").iterdir())
 
-    def test_experiment_gives_two_figures_in_two_formats(self):
+    def test_experiment_gives_its_figures_in_two_formats(self):
         write_experiment(self.directory, seeds=2)
         status, message = self.status_and_message(self.directory)
         self.assertEqual((status, message), (0, ""))
-        self.assertEqual(self.written(), ["curves.png", "curves.svg", "rounds.png", "rounds.svg"])
+        self.assertEqual(self.written(), [f"{kind}.{suffix}" for kind in ("bars", "curves", "distributions", "pareto", "rounds")
+                                          for suffix in ("png", "svg")])
         self.assertEqual((self.directory / "plots" / "curves.png").read_bytes()[:4], b"\x89PNG")
         drawing = (self.directory / "plots" / "curves.svg").read_text()
         for text in ("DropCompute", "test accuracy (%)", "test loss", "optimizer steps", "target 85 %"):

@@ -6,7 +6,7 @@ from synthetic_results import write_experiment, write_run
 from with_results import WithDirectory, change, comparisons_below
 
 from plots.comparison import subtitle
-from plots.curves import mean_to_target
+from plots.horizontal import at_target
 from plots.style import ALGORITHMS, line_styles
 from plots.variation import flat
 
@@ -91,6 +91,10 @@ class Methods(WithDirectory):
         styles = line_styles({f"m{number}": "dropcompute" for number in range(20)})
         self.assertEqual(len({str(look) for look in styles.values()}), 20)
 
+    def test_without_colours_line_and_marker_tell_thirty_methods_apart(self):
+        styles = line_styles({f"m{number}": "dropcompute" for number in range(30)})
+        self.assertEqual(len({(str(look["linestyle"]), look["marker"]) for look in styles.values()}), 30)
+
     def test_a_method_on_a_wall_clock_has_the_same_colour_dashed(self):
         styles = line_styles({"m": "dropcompute", "m (MPI)": "dropcompute"})
         self.assertEqual(styles["m"]["color"], styles["m (MPI)"]["color"])
@@ -119,13 +123,16 @@ class Methods(WithDirectory):
             change(run / "summary.json", time_to_target={"time_s": time_s, "step": step, "samples": 2 * step})
         comparison, = comparisons_below(self.directory)
         method, = comparison.methods
-        self.assertEqual([mean_to_target(method, column) for column in ("time_s", "step", "samples")], [15, 200, 400])
+        self.assertEqual([at_target(method, column) for column in ("time_s", "step", "samples")], [15, 200, 400])
+        first_bytes = sum(int(taken.metrics.loc[taken.metrics["step"] == step, "communicated_bytes"].iloc[0])
+                          for taken, step in zip(method.runs, (100, 300)))
+        self.assertEqual(at_target(method, "communicated_bytes"), first_bytes / 2)
         change(run / "summary.json", time_to_target={"time_s": None, "step": None, "samples": None})
         comparison, = comparisons_below(self.directory)
-        self.assertIsNone(mean_to_target(comparison.methods[0], "time_s"))
+        self.assertIsNone(at_target(comparison.methods[0], "time_s"))
         change(run / "summary.json", time_to_target=None)
         comparison, = comparisons_below(self.directory)
-        self.assertIsNone(mean_to_target(comparison.methods[0], "step"))
+        self.assertIsNone(at_target(comparison.methods[0], "step"))
 
     def test_numbers_that_differ_late_are_not_taken_for_equal(self):
         texts = [flat({"peak": peak})["peak"] for peak in (0.12345671, 0.12345672, 0.2, 1e6)]

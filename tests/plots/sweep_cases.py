@@ -40,7 +40,7 @@ class Sweeps(WithDirectory):
 
     @staticmethod
     def legend(panel):
-        return [text.get_text() for text in panel.get_legend().get_texts()]
+        return [text.get_text() for legend in panel.figure.legends for text in legend.get_texts()]
 
     def test_formulas_that_assume_least_and_linear_scaling_are_thin_lines(self):
         self.write_formulas(lambda workers: [{"formula": "Eq. 4", "step_time_s": 9, "kept": 1, "drop_rate": 0},
@@ -53,7 +53,7 @@ class Sweeps(WithDirectory):
         self.assertEqual(self.thin_lines(of_one), [[12] * 3] * 2)
         self.assertEqual(self.thin_lines(of_one, "linear"), [[200] * 3])
         self.assertEqual(self.thin_lines(panels["Dropped micro-batches (%)"]), [[25] * 3] * 2)
-        self.assertEqual(self.legend(speed), ["by formula: sampled E[T]\nlaw", "linear scaling: nobody waits"])
+        self.assertEqual(self.legend(speed), ["by formula: sampled E[T], law", "linear scaling: nobody waits"])
 
     def test_every_formula_is_drawn_on_request_each_with_its_own_dashes(self):
         self.write_formulas(lambda workers: [{"formula": "Eq. 4", "step_time_s": 2, "kept": 1},
@@ -93,7 +93,7 @@ class Sweeps(WithDirectory):
         panels = self.draw()
         for title, scale in (("Samples per second", lambda n: 1), ("Dropped micro-batches (%)", lambda n: 0.1),
                              ("Samples per second and worker", lambda n: 1 / n)):
-            line, = [line for line in panels[title].lines if line.get_marker() == "o"]
+            line, = [line for line in panels[title].lines if line.get_gid() == "method"]
             expected = [(n, scale(n) * sum(of_seeds) / 3) for n, of_seeds in speeds.items()]
             np.testing.assert_allclose(line.get_xydata(), expected)
             band, = panels[title].collections
@@ -125,9 +125,9 @@ class Sweeps(WithDirectory):
                    samples=4000, kept_micro_batches=1000,
                    predicted=[{"formula": "law", "step_time_s": 2.0 * peak, "kept": 1, "drop_rate": None}])
         panels = self.draw()
-        line, = [line for line in panels["Time per optimizer step (s)"].lines if line.get_marker() == "o"]
+        line, = [line for line in panels["Time per optimizer step (s)"].lines if line.get_gid() == "method"]
         np.testing.assert_allclose(line.get_xydata(), [(1, 2.5), (2, 3), (4, 4.5)])
         self.assertEqual(self.thin_lines(panels["Time per optimizer step (s)"]), [[2, 4, 8]])
-        line, = [line for line in panels["Final test accuracy (%)"].lines if line.get_marker() == "o"]
+        line, = [line for line in panels["Final test accuracy (%)"].lines if line.get_gid() == "method"]
         np.testing.assert_allclose(line.get_ydata(), [56.25, 62.5, 75])
         self.assertFalse([line for panel in panels.values() for line in panel.lines if line.get_gid() == "linear"])

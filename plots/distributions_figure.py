@@ -1,0 +1,71 @@
+"""How long iterations take, and, where micro-batches were recorded, a worker's computation in one (Giladi et al. 2023,
+Figure 2): the share of them in equal intervals of time."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import MaxNLocator
+
+from plots import page, style
+from plots.methods import Method
+from plots.runs import read_table
+from plots.sheet import Place, Sheet
+
+DURATIONS = "durations.csv.gz"
+INTERVALS = 60
+FEWEST = 50  # of which a distribution is worth a picture
+ITERATIONS, WORKERS = "Iterations: time per optimizer step", "Workers: a step's computation"
+
+
+def distributions_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
+    """The figure, or None where there are too few iterations. `looks`: by label."""
+    styles = {method.name: looks[method.label] for method in methods}
+    panels = {title: lines for title, of in ((WORKERS, worker_times), (ITERATIONS, iteration_times))
+              if (lines := {method.name: times for method in methods if len(times := of(method)) >= FEWEST})}
+    if ITERATIONS not in panels:
+        return None
+    sheet = Sheet([[Place(list(styles) if title == ITERATIONS else [], width=5.2) for title in panels]], heading,
+                  subtitle.split("  ·  line: mean")[0] + "  ·  all seeds together; above: the means")
+    for panel, (title, lines) in zip(sheet.panels, panels.items()):
+        ends = draw_panel(panel, lines, styles)
+        sheet.entitle(panel, title)
+        if title == ITERATIONS:
+            sheet.name_lines(panel, ends, styles)
+    return sheet.finish()
+
+
+def iteration_times(method: Method) -> np.ndarray:
+    """In seconds, of all seeds."""
+    return np.concatenate([(run.steps["duration_s"] / run.steps["period_steps"].clip(lower=1)).to_numpy(float)
+                           for run in method.runs])
+
+
+def worker_times(method: Method) -> np.ndarray:
+    """Of each worker in each step the sum of what its micro-batches took; of runs that recorded them."""
+    tables = [read_table(path, ["worker", "step", "duration_s"]) for run in method.runs
+              if (path := run.directory / DURATIONS).exists()]
+    sums = [table.groupby(["worker", "step"])["duration_s"].sum() for table in tables]
+    return pd.concat(sums).to_numpy(float) if sums else np.array([])
+
+
+def draw_panel(panel, lines: dict[str, np.ndarray], styles) -> dict[str, tuple[float, float]]:
+    """Outlines of histograms with common intervals, up to where nearly all is; returns where they end."""
+    longest = max(np.quantile(times, 0.995) for times in lines.values())
+    shortest = min(times.min() for times in lines.values())
+    scale, unit = style.time_unit(longest)
+    edges = np.linspace(max(0.0, shortest - 0.05 * (longest - shortest)), longest or 1, INTERVALS + 1) / scale
+    ends, highest, middles = {}, [], (edges[1:] + edges[:-1]) / 2
+    for name, times in lines.items():
+        shares = 100 * np.histogram(times / scale, edges)[0] / len(times)
+        panel.plot(middles, shares, **style.marked_here_and_there(styles[name]), drawstyle="steps-mid", gid="method")
+        panel.plot(times.mean() / scale, 0.965, color=styles[name]["color"], marker=styles[name].get("marker", "o"),
+                   markersize=1.4 * page.current.marker, transform=panel.get_xaxis_transform(), linestyle="none", gid="mean",
+                   zorder=6)
+        highest.append(shares.max())
+        ends[name] = (middles[-1], shares[-1])
+    panel.set_xlim(edges[0], edges[-1])
+    # A threshold can make nearly all iterations alike: such a line may leave the panel, lest the others be flat.
+    panel.set_ylim(0, 1.15 * min(max(highest), 2 * float(np.median(highest))))
+    panel.set_xlabel(f"time ({unit})")
+    panel.set_ylabel("share (%)")
+    panel.xaxis.set_major_locator(MaxNLocator(page.current.ticks))
+    return ends

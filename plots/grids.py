@@ -1,0 +1,106 @@
+"""Grids: runs of an experiment that differ in two numbers."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from plots.comparison import Comparison
+from plots.methods import OWN, Method, settings
+from plots.quantities import ACCURACY, LOSS, SPEED, Quantity
+from plots.sweeps import FEWEST_POINTS, number_of
+from plots.variation import flat
+
+
+@dataclass
+class Grid:
+    """Methods at the values of two keys; `others` are what else varies, as it is here."""
+
+    x_key: str  # the one with more values
+    y_key: str
+    others: dict[str, str]
+    where: Comparison
+    methods: dict[str, dict[tuple[float, float], Method]] = field(default_factory=dict)  # by label, then place
+    x_names: dict[float, str] = field(default_factory=dict)  # what the sweep calls the values
+    y_names: dict[float, str] = field(default_factory=dict)
+
+    @property
+    def experiment(self) -> str:
+        return self.where.experiment
+
+    @property
+    def labels(self) -> list[str]:
+        return list(self.methods)
+
+    @property
+    def xs(self) -> list[float]:
+        return sorted(self.x_names)
+
+    @property
+    def ys(self) -> list[float]:
+        return sorted(self.y_names)
+
+    @property
+    def quantity(self) -> Quantity:
+        """What training comes to, or else speed."""
+        runs = [run for places in self.methods.values() for method in places.values() for run in method.runs]
+        return next((one for one in (ACCURACY, LOSS) if any(np.isfinite(one.value(run)) for run in runs)), SPEED)
+
+    def values(self, label: str) -> np.ndarray:
+        """[y, x]: the mean over the seeds; nan where a run is missing, or a seed has no such number."""
+        places = self.methods[label]
+        return np.array([[np.mean([self.quantity.value(run) for run in places[x, y].runs]) if (x, y) in places else np.nan
+                          for x in self.xs] for y in self.ys])
+
+
+def find_grids(comparisons: list[Comparison]) -> list[Grid]:
+    """Of each method along its two keys with the most values, three at least; methods with the same keys together."""
+    entries = defaultdict(list)
+    for comparison in comparisons:
+        for method in comparison.methods:
+            place = {**comparison.point, **{OWN + key: value for key, value in method.own.items()}}
+            entries[comparison.experiment, method.base].append((place, comparison, method))
+    grids: dict[tuple, Grid] = {}
+    for (experiment, base), places in entries.items():
+        numbers = numbers_of(places)
+        if len(numbers) < 2:
+            continue
+        x_key, y_key = sorted(numbers, key=lambda key: -len(numbers[key]))[:2]
+        for place, comparison, method in places:
+            others = {key: value for key, value in place.items() if key not in (x_key, y_key) and key in different(places)
+                      and not any(together(places, key, axis) for axis in (x_key, y_key))}
+            grid = grids.setdefault((experiment, x_key, y_key, *others.items()), Grid(x_key, y_key, others, comparison))
+            x, y = numbers[x_key][place[x_key]], numbers[y_key][place[y_key]]
+            grid.methods.setdefault(base, {})[x, y] = method
+            grid.x_names[x], grid.y_names[y] = place[x_key], place[y_key]
+    return [grid for grid in grids.values() if min(len(grid.xs), len(grid.ys)) >= FEWEST_POINTS
+            and any(np.isfinite(grid.values(label)).any() for label in grid.labels)]
+
+
+def numbers_of(places: list[tuple]) -> dict[str, dict[str, float]]:
+    """By key the number behind each of its values, where all are numbers, three at least, and no earlier key goes with it."""
+    found: dict[str, dict[str, float]] = {}
+    for key in dict.fromkeys(key for place, _, _ in places for key in place):
+        if not all(key in place for place, _, _ in places):
+            continue
+        numbers = {place[key]: number_of(place[key], setting(key, method)) for place, _, method in places}
+        if (None not in numbers.values() and len(set(numbers.values())) >= FEWEST_POINTS
+                and not any(together(places, key, earlier) for earlier in found)):
+            found[key] = numbers
+    return found
+
+
+def setting(key: str, method: Method) -> str | None:
+    run = method.runs[0]
+    return flat(settings(run)).get(key.removeprefix(OWN)) if key.startswith(OWN) else flat(run.config).get(key)
+
+
+def different(places: list[tuple]) -> set[str]:
+    keys = {key for place, _, _ in places for key in place}
+    return {key for key in keys if len({place.get(key) for place, _, _ in places}) > 1}
+
+
+def together(places: list[tuple], key: str, other: str) -> bool:
+    """Whether each value of one has its own value of the other."""
+    pairs = {(place.get(key), place.get(other)) for place, _, _ in places}
+    return len(pairs) == len({one for one, _ in pairs}) == len({one for _, one in pairs})

@@ -1,0 +1,70 @@
+"""What two swept numbers come to: a map per method, its best place marked."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from plots import page, style
+from plots.comparison import heading, subtitle
+from plots.grids import Grid
+from plots.printable import printable
+from plots.quantities import Quantity, best_of
+from plots.sheet import Place, Sheet, shared_out
+from plots.sweep_figure import key_label
+from plots.variation import as_words
+
+COLOURS = "cividis"  # of even steps, also on grey pages and to eyes that lack a colour
+ACROSS = 3  # maps side by side on a screen
+MOST_NUMBERS = 64  # places of a map whose values are written into them
+
+
+def heat_figure(grid: Grid):
+    quantity = grid.quantity
+    values = {label: grid.values(label) for label in grid.labels}
+    low, high = (reduce([reduce(found[np.isfinite(found)]) for found in values.values()]) for reduce in (np.min, np.max))
+    rows = shared_out(list(values), ACROSS)
+    sheet = Sheet([[Place(width=max(3.6, 0.62 * len(grid.xs)), height=max(2.4, 0.4 * len(grid.ys)), left=0.95 if n == 0 else 0.85)
+                    for n, _ in enumerate(row)] for row in rows], heading(grid.where),
+                  subtitle(grid.where, as_words({grid.x_key: span(grid.x_names), grid.y_key: span(grid.y_names), **grid.others}, ", ")).split("  ·  line: mean")[0]
+                  + f"  ·  {quantity.title[0].lower()}{quantity.title[1:]}, mean of all seeds; framed: the best")
+    for panel, (label, found) in zip(sheet.panels, values.items()):
+        draw_map(panel, grid, found, low, high)
+        sheet.entitle(panel, label)
+    return sheet.finish()
+
+
+def draw_map(panel, grid: Grid, found: np.ndarray, low: float, high: float) -> None:
+    image = panel.imshow(found, cmap=COLOURS, vmin=low, vmax=high, aspect="auto", origin="lower")
+    panel.set_xticks(range(len(grid.xs)), [printable(grid.x_names[x]) for x in grid.xs])
+    panel.set_yticks(range(len(grid.ys)), [printable(grid.y_names[y]) for y in grid.ys])
+    panel.set_xlabel(key_label(grid.x_key))
+    panel.set_ylabel(key_label(grid.y_key))
+    panel.grid(visible=False)
+    if found.size <= MOST_NUMBERS:
+        write_numbers(panel, image, found)
+    elif not page.current.is_column:
+        panel.figure.colorbar(image, cax=panel.inset_axes([1.01, 0, 0.03, 1]), format=style.SHORT).ax.tick_params(labelsize="small")
+    mark_best(panel, grid.quantity, found)
+
+
+def write_numbers(panel, image, found: np.ndarray) -> None:
+    for row, column in zip(*np.nonzero(np.isfinite(found))):
+        red, green, blue, _ = image.cmap(image.norm(found[row, column]))
+        dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+        panel.text(column, row, short(found[row, column]), ha="center", va="center", fontsize="x-small",
+                   color="white" if dark else "black")
+
+
+def short(value: float) -> str:
+    return style.short_number(float(f"{value:.3g}"))
+
+
+def mark_best(panel, quantity: Quantity, found: np.ndarray) -> None:
+    places = {number: value for number, value in enumerate(found.ravel()) if np.isfinite(value)}
+    if (best := best_of(places, quantity)) is not None:
+        row, column = divmod(int(best), found.shape[1])
+        panel.add_patch(plt.Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor="#D55E00",
+                                      linewidth=1.3 * page.current.line, gid="best"))
+
+
+def span(names: dict[float, str]) -> str:
+    return f"{names[min(names)]} to {names[max(names)]}"

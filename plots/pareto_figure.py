@@ -1,0 +1,73 @@
+"""Accuracy in the end against what it took, time and bytes: a point per method, and the front of those that none beats in
+both."""
+
+import numpy as np
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+from plots import page, style
+from plots.intervals import mean_and_half
+from plots.methods import Method
+from plots.pareto import front
+from plots.quantities import ACCURACY, BYTES, END_TIME, LOSS, Quantity
+from plots.sheet import Place, Sheet
+
+COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "sent by all", style.byte_unit)}
+
+
+def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
+                  axes: tuple[str, ...] = tuple(COSTS)):
+    """The figure, or None where fewer than two methods have an accuracy or a loss, or where all cost the same. `looks`:
+    by label."""
+    gain = next((gain for gain in (ACCURACY, LOSS) if len(means(methods, gain)) > 1), None)
+    if gain is None:
+        return None
+    panels = [(name, costs) for name in axes if name in COSTS
+              and len(set((costs := means(methods, COSTS[name][0])).values())) > 1]
+    if not panels:
+        return None
+    styles = {method.name: looks[method.label] for method in methods}
+    sheet = Sheet([[Place(list(styles) if name == panels[-1][0] else [], width=5.0, height=3.7) for name, _ in panels]],
+                  heading, subtitle.split("  ·  line: mean")[0] + "  ·  grey line: the Pareto front; bars: 95 % intervals")
+    for panel, (name, costs) in zip(sheet.panels, panels):
+        ends = draw_panel(panel, methods, styles, gain, *COSTS[name])
+        sheet.entitle(panel, f"{gain.title} against {'time' if name == 'time' else 'bytes'}")
+        if name == panels[-1][0]:
+            sheet.name_lines(panel, ends, {label: {**look, "linestyle": "none"} for label, look in styles.items()})
+    return sheet.finish()
+
+
+def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:
+    """Of methods all of whose seeds have it."""
+    values = {method.name: [quantity.value(run) for run in method.runs] for method in methods}
+    return {name: float(np.mean(of_method)) for name, of_method in values.items() if np.isfinite(of_method).all()}
+
+
+def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quantity, label: str, unit) -> dict:
+    """Where the points are."""
+    gains, costs = means(methods, gain), means(methods, cost)
+    size, name = unit(max(costs.values()))
+    points = {name: (costs[name] / size, gains[name]) for name in gains if name in costs}
+    better = {name: (x, y if gain is ACCURACY else -y) for name, (x, y) in points.items()}
+    best = [points[name] for name in front(better)]
+    xs = [x for x, _ in points.values()]
+    if min(xs) > 0 and max(xs) / min(xs) >= 10:
+        panel.set_xscale("log")
+        panel.xaxis.set_minor_locator(NullLocator())
+    for method in methods:
+        if method.name not in points:
+            continue
+        x, y = points[method.name]
+        _, half = mean_and_half([gain.value(run) for run in method.runs])
+        _, wide = mean_and_half([cost.value(run) / size for run in method.runs])
+        panel.errorbar(x, y, xerr=wide, yerr=half, color=styles[method.name]["color"], linewidth=0.6 * page.current.line)
+        panel.plot(x, y, styles[method.name].get("marker", "o"), color=styles[method.name]["color"],
+                   markersize=1.7 * page.current.marker, gid="method", zorder=4)
+    panel.plot(*zip(*best), color=style.FAINT, linewidth=2.2 * page.current.line, alpha=0.45, zorder=1, gid="front")
+    panel.set_xlabel(f"{label} ({name})")
+    if panel.get_xscale() != "log":
+        panel.xaxis.set_major_locator(MaxNLocator(page.current.ticks - 1))
+        panel.set_xlim(left=max(0, panel.get_xlim()[0]))
+    panel.xaxis.set_major_formatter(style.SHORT)
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+    panel.yaxis.set_major_locator(MaxNLocator(page.current.ticks))
+    return points

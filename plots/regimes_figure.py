@@ -1,0 +1,101 @@
+"""Several experiments, or the points of one that no number tells apart (variants, data sets), side by side: accuracy or
+loss of each, or without a model its speed."""
+
+from plots import page, style
+from plots.bars_figure import HATCHES, draw_interval
+from plots.comparison import Comparison, subtitle
+from plots.curves import method_curve
+from plots.curves_figure import ROWS, draw_panel, limit_values, mark_target, reached, target_of
+from plots.horizontal import HORIZONTALS, present
+from plots.intervals import mean_and_half
+from plots.quantities import SPEED
+from plots.sheet import Place, Sheet, shared_out
+from plots.variation import as_words
+
+ACROSS = 3  # panels side by side on a screen
+
+
+def regimes_figure(comparisons: list[Comparison], looks: dict[str, dict], heading: str, axes: tuple[str, ...]):
+    """`looks`: by label, of all methods of all comparisons. A row of panels for each axis; None where no comparison has
+    anything to show."""
+    row = next((row for row in ROWS if any(method_curve(method, "step", row.column)
+                                           for comparison in comparisons for method in comparison.methods)), None)
+    return curve_panels(comparisons, looks, heading, axes, row) if row else speed_panels(comparisons, looks, heading)
+
+
+def curve_panels(comparisons: list[Comparison], looks, heading: str, axes: tuple[str, ...], row):
+    names = dict.fromkeys(method.label for comparison in comparisons for method in comparison.methods)
+    cells = []
+    for axis in axes:
+        for comparison in comparisons:
+            if along := present(comparison.methods, (axis,)):
+                cells.append((comparison, along[0]))
+    cells = [(comparison, along, lines) for comparison, along in cells
+             if (lines := {method.label: curve for method in comparison.methods
+                           if (curve := method_curve(method, along.column, row.column))})]
+    groups = [[cell for cell in cells if cell[1] is HORIZONTALS[axis]] for axis in axes]
+    rows = [line for group in groups for line in shared_out(group, ACROSS)]
+    sheet = Sheet([[Place(list(names) if cell is line[-1] else [], width=3.9, height=2.7) for cell in line] for line in rows],
+                  heading, described(comparisons))
+    dots = False
+    for panel, (comparison, along, lines) in zip(sheet.panels, [cell for line in rows for cell in line]):
+        target = target_of(comparison.methods, row)
+        limit_values([panel], [lines], row, target)
+        scale, label = along.scale(max(curve.x[-1] for curve in lines.values()))
+        draw_panel(panel, lines, looks, scale, label)
+        if target is not None:
+            panel.axhline(target, color=style.FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+            places = {method.label: x for method in comparison.methods
+                      if (x := reached([method], along).get(method.name)) is not None}
+            dots |= mark_target(panel, places, looks, target, scale)
+        sheet.entitle(panel, name_of(comparison, comparisons))
+        panel.set_ylabel(f"{row.label} (%)" if row.percent else row.label)
+        if any(line[-1][0] is comparison and line[-1][1] is along for line in rows):
+            ends = {label: (curve.x[-1] / scale, curve.mean[-1]) for label, curve in lines.items()}
+            sheet.name_lines(panel, ends, looks)
+    if dots:
+        sheet.subtitle += "  ·  on the target's line: first evaluation at target"
+    return sheet.finish()
+
+
+def speed_panels(comparisons: list[Comparison], looks, heading: str):
+    labels = list(dict.fromkeys(method.label for comparison in comparisons for method in comparison.methods))
+    high = max(1.3, 0.42 * len(labels) + 0.3)
+    rows = shared_out(comparisons, ACROSS)
+    sheet = Sheet([[Place(width=3.4, left=style.label_inches(labels) if one is line[0] else 0.1, height=high) for one in line]
+                   for line in rows], heading, described(comparisons).replace("band: lowest to highest", "its 95 % interval"))
+    first = [line[0] for line in rows]
+    for panel, comparison in zip(sheet.panels, comparisons):
+        for method in comparison.methods:
+            row = labels.index(method.label)
+            mean, half = mean_and_half([SPEED.value(run) for run in method.runs])
+            panel.barh(row, mean, height=0.46, color=looks[method.label]["color"], alpha=0.75,
+                       hatch=HATCHES[row % len(HATCHES)], edgecolor="white", linewidth=0, gid="mean")
+            if half is not None:
+                draw_interval(panel, mean, row, half, style.INK)
+        style.name_rows(panel, labels, looks)
+        panel.tick_params(labelleft=any(comparison is one for one in first) or page.current.is_column)
+        panel.set_xlim(left=0)
+        panel.xaxis.set_major_formatter(style.SHORT)
+        panel.set_xlabel(SPEED.title.lower())
+        sheet.entitle(panel, name_of(comparison, comparisons))
+    return sheet.finish()
+
+
+def name_of(comparison: Comparison, comparisons: list[Comparison]) -> str:
+    """What it has otherwise than the others; a variant's label stands alone."""
+    several = len({one.experiment for one in comparisons}) > 1
+    point = dict(comparison.point)
+    variant = point.pop("variant", "")
+    parts = [comparison.experiment * several, variant, as_words(point, ", ").replace("=", " = ")]
+    return ", ".join(part for part in parts if part)
+
+
+def described(comparisons: list[Comparison]) -> str:
+    """What all have in common."""
+    shown = subtitle(comparisons[0], "", [method for comparison in comparisons for method in comparison.methods])
+    parts = shown.split("  ·  ")
+    if len({one.experiment for one in comparisons}) > 1:
+        parts[0] = f"{len(comparisons)} experiments"
+    return "  ·  ".join(part for part in parts if "workers" not in part or not any("workers" in key for one in comparisons
+                                                                                    for key in one.point))

@@ -1,0 +1,134 @@
+"""The panels of a figure on their page. On a screen they stand in rows, with the names of lines beside them and a heading
+above. In a paper's column they fill its width, with one legend below all; heading and subtitle, which a caption has
+there, become the file's own description."""
+
+import re
+import textwrap
+from dataclasses import dataclass, field
+
+import matplotlib.pyplot as plt
+
+from plots import page, style
+
+HEIGHT = 3.1  # inches of a panel on a screen
+ABOVE, BELOW = 0.42, 0.68  # what its title and its axis need there
+HEADING = 0.82  # above all of them, where nothing else tells what is shown
+IN_COLUMN = {"left": 0.5, "right": 0.13, "above": 0.36, "below": 0.42}  # around a panel in a paper's column
+LARGEST_PANEL = 2.3  # inches of height in a column
+
+
+@dataclass
+class Place:
+    """What a panel needs on a screen, in inches."""
+
+    names: list[str] = field(default_factory=list)  # of the lines that are named beside it
+    width: float = 4.15
+    left: float = 0.75
+    height: float = HEIGHT
+
+
+class Sheet:
+    def __init__(self, rows: list[list[Place]], heading: str, subtitle: str, entitled: bool = True):
+        """A row of panels for each list; `entitled`: they will have titles."""
+        self.heading, self.subtitle = heading, subtitle
+        self.figure = plt.figure()
+        self.named: dict[str, dict] = {}  # in the legend of a column
+        self.entries: list = []  # other marks in it, with labels of their own
+        self.bottom = 0.0  # inches that the legend takes
+        self.boxes = column_boxes(rows, entitled) if page.current.is_column else screen_boxes(rows, entitled)
+        self.panels = [self.figure.add_axes([0, 0, 1, 1], label=str(number)) for number in range(len(self.boxes))]
+        self.arrange()
+
+    def arrange(self) -> None:
+        """Boxes are (left, top, width, height, what is right of it), in inches from the upper left corner."""
+        width = page.current.width or max(left + wide + right for left, _, wide, _, right in self.boxes)
+        below = IN_COLUMN["below"] if page.current.is_column else BELOW
+        height = max(top + high for _, top, _, high, _ in self.boxes) + below + self.bottom
+        self.figure.set_size_inches(width, height)
+        for panel, (left, top, wide, high, _) in zip(self.panels, self.boxes):
+            panel.set_position([left / width, 1 - (top + high) / height, wide / width, high / height])
+
+    def entitle(self, panel, text: str) -> None:
+        """Above the panel, in several lines where its width asks for them."""
+        inches = self.boxes[self.panels.index(panel)][2]
+        if page.current.is_column:
+            letters = max(12, int(inches * 72 / (0.56 * page.current.font)))
+            if len(textwrap.wrap(text, letters)) > 2:  # for which there is room
+                text = re.split("[:,]", text)[0]
+            text = "\n".join(textwrap.wrap(text, letters))
+        panel.set_title(text, loc="left", fontsize="medium")
+
+    def name_lines(self, panel, ends: dict[str, tuple[float, float]], looks: dict[str, dict]) -> None:
+        """Of lines that end at these points: beside the panel, or in the legend."""
+        if page.current.is_column:
+            self.named |= {name: looks[name] for name in ends}
+        elif ends:
+            style.label_lines(panel, ends, looks)
+
+    def finish(self):
+        """The figure."""
+        self.draw_legend()
+        if page.current.is_column:
+            self.figure.set_label(f"{self.heading}\n{self.subtitle}")
+        else:
+            style.title(self.figure, self.heading, self.subtitle)
+        return self.figure
+
+    def draw_legend(self) -> None:
+        """Below all panels: in a column of the lines, and of other marks."""
+        lines = [plt.Line2D([], [], label=name, **look) for name, look in self.named.items()]
+        parts = [(marks, self.legend_columns(marks)) for marks in (lines, self.entries) if marks]
+        heights = [0.05 + 1.18 * page.current.font / 72 * -(-len(marks) // columns) for marks, columns in parts]
+        self.bottom = sum(heights)
+        self.arrange()
+        left = 0.5 if page.current.is_column else self.boxes[0][0] / self.figure.get_figwidth()
+        top = self.bottom
+        for (marks, columns), height in zip(parts, heights):
+            self.figure.legend(handles=marks, loc="upper center" if page.current.is_column else "upper left",
+                               bbox_to_anchor=(left, top / self.figure.get_figheight()), ncols=columns, frameon=False,
+                               borderaxespad=0, borderpad=0, handlelength=2.6, columnspacing=1.2, labelspacing=0.3)
+            top -= height
+
+    def legend_columns(self, marks: list) -> int:
+        letter = 0.5 * page.current.font / 72  # inches
+        widest = 0.5 + letter * max(style.columns(mark.get_label()) for mark in marks)
+        return max(1, min(len(marks), int((self.figure.get_figwidth() - 0.1) / widest)))
+
+
+def screen_boxes(rows: list[list[Place]], entitled: bool) -> list[tuple]:
+    boxes, top, above = [], HEADING, ABOVE if entitled else 0.1
+    for row in rows:
+        left = 0.0
+        for place in row:
+            left += place.left
+            right = 0.15 + style.label_inches(place.names) if place.names else 0.35
+            boxes.append((left, top + above, place.width, place.height, right))
+            left += place.width + right
+        top += above + max(place.height for place in row) + BELOW
+    return boxes
+
+
+def column_boxes(rows: list[list[Place]], entitled: bool) -> list[tuple]:
+    """Rows that are too long are broken; those of one figure have panels of one size."""
+    across = min(page.current.across, max(map(len, rows)))
+    if max(map(len, rows)) == across + 1 and across > 2:
+        across -= 1  # two and two look better than three and one
+    cell = page.current.width / across
+    wide = cell - IN_COLUMN["left"] - IN_COLUMN["right"]
+    boxes, top, above = [], 0.0, IN_COLUMN["above"] if entitled else 0.08
+    for row in rows:
+        for begin in range(0, len(row), across):
+            places = row[begin:begin + across]
+            high = min(LARGEST_PANEL, max(0.72 * wide, 1.15)) * places[0].height / HEIGHT
+            for number, _ in enumerate(places):
+                boxes.append((number * cell + IN_COLUMN["left"], top + above, wide, high, IN_COLUMN["right"]))
+            top += above + high + IN_COLUMN["below"]
+        # the last one's "below" is added by arrange
+    return boxes
+
+
+def shared_out(items: list, most: int) -> list[list]:
+    """In rows of at most so many, as equal as may be: four in two rows of two, not of three and one."""
+    rows = -(-len(items) // most)
+    across = -(-len(items) // rows) if rows else 1
+    return [items[begin:begin + across] for begin in range(0, len(items), across)]

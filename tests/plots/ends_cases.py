@@ -1,0 +1,151 @@
+"""What methods come to in the end: bars, the Pareto front, accounts, distributions."""
+
+import gzip
+
+import matplotlib.pyplot as plt
+import numpy as np
+from synthetic_results import write_run
+from with_results import WithDirectory, change, comparisons_below
+
+from plots.accounts_figure import accounts_figure
+from plots.bars_figure import bars_figure
+from plots.distributions_figure import distributions_figure
+from plots.intervals import mean_and_half, quantile
+from plots.pareto import front
+from plots.pareto_figure import pareto_figure
+from plots.published import Published
+from plots.style import line_styles
+from plots.timeline_figure import ACTIVITIES
+
+
+class Ends(WithDirectory):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(plt.close, "all")
+
+    def write(self, label, values, **summary):
+        """A run per accuracy."""
+        for seed, accuracy in enumerate(values, 1):
+            run = write_run(self.directory / label, label, seed)
+            change(run / "summary.json", final_test_accuracy=accuracy, **summary)
+
+    def draw(self, figure, *more):
+        comparison, = comparisons_below(self.directory)
+        looks = line_styles({method.label: method.algorithm for method in comparison.methods})
+        drawn = figure(comparison.methods, looks, "heading", "subtitle", *more)
+        return drawn and {panel.get_title(loc="left"): panel for panel in drawn.axes}
+
+    def test_intervals_are_those_of_students_t(self):
+        # Tables of the t distribution: 12.706 for 1 degree of freedom, 2.571 for 5, 1.984 for 100.
+        for degrees, expected in ((1, 12.7062), (5, 2.5706), (100, 1.9840)):
+            self.assertAlmostEqual(quantile(degrees), expected, places=4)
+        mean, half = mean_and_half([1.0, 2.0, 3.0])
+        self.assertAlmostEqual(mean, 2.0)
+        self.assertAlmostEqual(half, 4.3027 / np.sqrt(3), places=4)
+        self.assertEqual(mean_and_half([2.0]), (2.0, None))
+
+    def test_bars_show_means_with_intervals_in_the_order_of_the_methods(self):
+        self.write("a", (0.80, 0.81, 0.82))
+        self.write("b", (0.7, 0.7, 0.7))
+        panels = self.draw(bars_figure)
+        panel = panels["Final test accuracy (%)"]
+        points = [line.get_xydata()[0].tolist() for line in panel.lines if line.get_gid() == "mean"]
+        np.testing.assert_allclose(points, [[81, 0], [70, 1]])
+        ends = [line.get_xdata().tolist() for line in panel.lines if line.get_gid() == "interval"]
+        np.testing.assert_allclose(ends[0], [81 - 4.3027 / np.sqrt(3), 81 + 4.3027 / np.sqrt(3)], rtol=1e-5)
+        self.assertEqual([text.get_text() for text in panel.get_yticklabels()], ["a", "b"])
+        times = panels["Time per optimizer step (ms)"]
+        widths = [bar.get_width() for bar in times.patches if bar.get_gid() == "mean"]
+        np.testing.assert_allclose(widths, [100 * 1.04] * 2)  # 0.1 s, longer by 2, 4 and 6 % with the seed
+        self.assertEqual(times.get_xlim()[0], 0)
+
+    def test_a_time_that_a_seed_never_reached_is_no_bar(self):
+        self.write("a", (0.8, 0.8))
+        self.write("b", (0.8, 0.8))
+        change(next((self.directory / "b").glob("seed=2-*")) / "summary.json",
+               time_to_target={"time_s": None, "step": None, "samples": None})
+        panel = self.draw(bars_figure)["Time to target (s)"]
+        self.assertEqual(len([bar for bar in panel.patches if bar.get_gid() == "mean"]), 1)
+        self.assertEqual([text.get_text() for text in panel.texts], ["not by all seeds"])
+
+    def test_a_papers_figure_stands_in_the_row_of_its_method(self):
+        self.write("a", (0.8, 0.8))
+        self.write("b", (0.7, 0.7))
+        panel = self.draw(bars_figure, [Published("b", "final_test_accuracy", "", {}, 0.75, "Table 2")])["Final test accuracy (%)"]
+        self.assertEqual([line.get_xydata()[0].tolist() for line in panel.lines if line.get_gid() == "paper"], [[75, 1]])
+
+    def test_the_front_holds_what_no_other_beats_in_both(self):
+        points = {"cheap": (1, 50), "worse": (2, 40), "middle": (2, 60), "as good, dearer": (3, 60), "best": (9, 90),
+                  "twin": (9, 90), "worst": (10, 10)}
+        self.assertEqual(front(points), ["cheap", "middle", "best", "twin"])
+        self.assertEqual(front({"one": (1, 1)}), ["one"])
+
+    def test_the_front_is_drawn_through_its_methods(self):
+        for label, accuracy, time_s, sent in (("a", 0.9, 100.0, 9e9), ("b", 0.8, 50.0, 1e9), ("c", 0.7, 80.0, 2e9),
+                                              ("d", 0.85, 60.0, 10e9)):
+            self.write(label, (accuracy, accuracy), end_time_s=time_s, communicated_bytes=sent)
+        panels = self.draw(pareto_figure)
+        for name, expected in (("time", [[50, 80], [60, 85], [100, 90]]), ("bytes", [[1, 80], [9, 90]])):
+            panel = panels[f"Final test accuracy (%) against {name}"]
+            line, = [line for line in panel.lines if line.get_gid() == "front"]
+            np.testing.assert_allclose(line.get_xydata(), expected)
+            self.assertEqual(len([line for line in panel.lines if line.get_gid() == "method"]), 4)
+
+    def test_what_costs_the_same_has_no_front(self):
+        self.write("a", (0.9,), end_time_s=5.0, communicated_bytes=1)
+        self.write("b", (0.8,), end_time_s=5.0, communicated_bytes=1)
+        self.assertIsNone(self.draw(pareto_figure))
+
+    def test_accounts_are_stacked_and_add_up(self):
+        seconds = {"compute": 60.0, "discarded": 10.0, "wait": 20.0, "communicate": 10.0, "down": 0.0, "total": 100.0}
+        self.write("a", (0.8, 0.8), worker_seconds={"summed": seconds})
+        self.write("b", (0.8,), worker_seconds={"summed": {**seconds, "compute": 160.0, "total": 200.0}})
+        panels = self.draw(accounts_figure)
+        shares = {row: [(bar.get_gid(), bar.get_x(), bar.get_width()) for bar in panels["Shares (%)"].patches
+                        if round(bar.get_y() + bar.get_height() / 2) == row] for row in (0, 1)}
+        self.assertEqual(shares[0], [("compute", 0, 60), ("discarded", 60, 10), ("wait", 70, 20), ("communicate", 90, 10)])
+        self.assertEqual([width for _, _, width in shares[1]], [80, 5, 10, 5])
+        whole = [bar.get_x() + bar.get_width() for bar in panels["Worker-seconds (min)"].patches if bar.get_gid() == "communicate"]
+        np.testing.assert_allclose(whole, [100 / 60, 200 / 60])
+        self.assertNotIn("down", {bar.get_gid() for panel in panels.values() for bar in panel.patches})
+
+    def test_activities_that_are_as_dark_on_grey_pages_have_other_hatches(self):
+        from matplotlib.colors import to_rgb
+
+        from plots.timeline_figure import HATCHES
+
+        def grey(colour):
+            return float(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)))
+
+        names = list(ACTIVITIES)
+        for number, one in enumerate(names):
+            for other in names[number + 1:]:
+                alike = abs(grey(ACTIVITIES[one]) - grey(ACTIVITIES[other])) < 0.12
+                self.assertFalse(alike and HATCHES.get(one) == HATCHES.get(other), (one, other))
+
+    def test_distributions_are_shares_in_equal_intervals(self):
+        for label in ("a", "b"):
+            write_run(self.directory / label, label, 1)
+        panels = self.draw(distributions_figure)
+        self.assertEqual(list(panels), ["Iterations: time per optimizer step"])
+        panel, = panels.values()
+        lines = [line for line in panel.lines if line.get_gid() == "method"]
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            self.assertGreater(sum(line.get_ydata()), 98)  # up to the 99.5th percentile
+            self.assertLessEqual(sum(line.get_ydata()), 100 + 1e-9)
+
+    def test_recorded_micro_batches_are_summed_up_by_worker_and_step(self):
+        run = write_run(self.directory / "a", "a", 1)
+        with gzip.open(run / "durations.csv.gz", "wt") as file:
+            file.write("worker,step,micro_batch,duration_s,added_s\n")
+            for step in range(50):
+                for micro_batch in range(2):
+                    file.write(f"0,{step},{micro_batch},0.25,0\n1,{step},{micro_batch},0.5,0\n")
+        panel = self.draw(distributions_figure)["Workers: a step's computation"]
+        line, = [line for line in panel.lines if line.get_gid() == "method"]
+        there = line.get_xydata()[line.get_ydata() > 0]
+        np.testing.assert_allclose(there[:, 1], [50, 50])
+        np.testing.assert_allclose(there[:, 0], [500, 1000], rtol=0.02)  # ms
+        mean, = [line for line in panel.lines if line.get_gid() == "mean"]
+        self.assertAlmostEqual(mean.get_xdata()[0], 750)

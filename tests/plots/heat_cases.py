@@ -1,0 +1,51 @@
+"""Maps of two swept numbers."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from synthetic_results import write_run
+from with_results import WithDirectory, change, comparisons_below
+
+from plots.grids import find_grids
+from plots.heat_figure import heat_figure
+
+WORKERS, THRESHOLDS = (8, 16, 32), (0.1, 0.2, 0.3, 0.4)
+
+
+class Heat(WithDirectory):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(plt.close, "all")
+        for workers in WORKERS:
+            for threshold_s in THRESHOLDS:
+                for seed in (1, 2):
+                    run = write_run(self.directory / "e" / f"{workers} {threshold_s}", "DropCompute", seed, workers=workers,
+                                    accuracy=False)
+                    config = run / "config.toml"
+                    config.write_text(config.read_text() + f"threshold_s = {threshold_s}\n")
+                    change(run / "summary.json", samples_per_virtual_s=self.speed(workers, threshold_s) + seed)
+            run = write_run(self.directory / "e" / f"sync{workers}", "sync", 1, workers=workers, accuracy=False)
+
+    @staticmethod
+    def speed(workers, threshold_s):
+        """The most at 16 workers and 0.3 s."""
+        return 1000 - abs(workers - 16) - 100 * abs(threshold_s - 0.3)
+
+    def test_a_map_holds_the_means_at_all_places_and_frames_the_best(self):
+        grid, = find_grids(comparisons_below(self.directory))
+        self.assertEqual((grid.x_key, grid.y_key, grid.labels), ("method.threshold_s", "cluster.workers", ["DropCompute"]))
+        expected = [[self.speed(workers, threshold_s) + 1.5 for threshold_s in THRESHOLDS] for workers in WORKERS]
+        np.testing.assert_allclose(grid.values("DropCompute"), expected)
+        panel, = heat_figure(grid).axes
+        self.assertEqual((panel.get_title(loc="left"), panel.get_xlabel(), panel.get_ylabel()),
+                         ("DropCompute", "threshold (s)", "workers"))
+        self.assertEqual([text.get_text() for text in panel.get_xticklabels()], [str(one) for one in THRESHOLDS])
+        np.testing.assert_allclose(panel.images[0].get_array(), expected)
+        self.assertEqual(len(panel.texts), 12)
+        frame, = [patch for patch in panel.patches if patch.get_gid() == "best"]
+        self.assertEqual((round(frame.get_x() + 0.46), round(frame.get_y() + 0.46)), (2, 1))
+
+    def test_it_is_among_the_figures(self):
+        self.assertEqual(self.status_and_message(self.directory, "--only", "heat"), (0, ""))
+        self.assertEqual(sorted(path.name for path in (self.directory / "plots").iterdir()), ["heat.png", "heat.svg"])
+        drawing = (self.directory / "plots" / "heat.svg").read_text()
+        self.assertIn("threshold_s = 0.1 to 0.4, workers = 8 to 32", drawing)

@@ -1,0 +1,65 @@
+"""Points that no number tells apart, and several experiments, in one figure."""
+
+import matplotlib.pyplot as plt
+from synthetic_results import write_run
+from with_results import WithDirectory, change, comparisons_below
+
+from plots.drawing import looks_of
+from plots.regimes_figure import regimes_figure
+from plots.sheet import shared_out
+
+VARIANTS = {"none": 1.0, "heavy tail": 0.5, "one slow worker": 0.8, "bursts": 0.9}
+
+
+class Regimes(WithDirectory):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(plt.close, "all")
+
+    def write_variants(self, accuracy=True):
+        for number, (variant, speed) in enumerate(VARIANTS.items()):
+            for label in ("sync", "DropCompute"):
+                run = write_run(self.directory / "e" / variant / label, label, 1, speed=speed, accuracy=accuracy)
+                config = run / "config.toml"
+                config.write_text(config.read_text().replace("[training]", f"slowness = {speed}\n[training]"))
+                change(run / "summary.json", sweep=[["variant", variant]])
+                change(run / "metadata.json", end=f"2026-01-01T00:0{number}:00Z")
+
+    def test_each_variant_has_a_panel_in_the_order_in_which_they_were_run(self):
+        self.write_variants()
+        comparisons = comparisons_below(self.directory)
+        figure = regimes_figure(comparisons, looks_of(comparisons), "heading", ("time",))
+        self.assertEqual([panel.get_title(loc="left") for panel in figure.axes], list(VARIANTS))
+        for panel, speed in zip(figure.axes, VARIANTS.values()):
+            ends = [line.get_xdata()[-1] for line in panel.lines if line.get_gid() == "method"]
+            self.assertEqual(len(ends), 2)
+            self.assertAlmostEqual(ends[0] * (60 if "min" in panel.get_xlabel() else 1), 120 * 1.02 / speed, places=6)
+
+    def test_each_axis_asked_for_has_its_panels(self):
+        self.write_variants()
+        comparisons = comparisons_below(self.directory)
+        figure = regimes_figure(comparisons, looks_of(comparisons), "heading", ("time", "bytes"))
+        self.assertEqual([panel.get_xlabel().split(" (")[0] for panel in figure.axes], ["time"] * 4 + ["sent by all"] * 4)
+
+    def test_without_a_model_they_show_speed(self):
+        self.write_variants(accuracy=False)
+        comparisons = comparisons_below(self.directory)
+        for run in (run for comparison in comparisons for run in comparison.runs):
+            run.metrics["test_loss"] = float("nan")
+        figure = regimes_figure(comparisons, looks_of(comparisons), "heading", ("time",))
+        for panel, comparison in zip(figure.axes, comparisons):
+            widths = [bar.get_width() for bar in panel.patches]
+            self.assertEqual(widths, [method.runs[0].summary["samples_per_virtual_s"] for method in comparison.methods])
+
+    def test_several_experiments_are_one_figure_too(self):
+        for name in ("one", "two"):
+            config = write_run(self.directory / name / "m", "m", 1) / "config.toml"
+            config.write_text(config.read_text().replace('"synthetic"', f'"{name}"'))
+        self.assertEqual(self.status_and_message(self.directory, "--only", "regimes"), (0, ""))
+        drawing = (self.directory / "plots" / "regimes.svg").read_text()
+        for text in (">one<", ">two<", "2 experiments"):
+            self.assertIn(text, drawing)
+
+    def test_rows_are_as_equal_as_may_be(self):
+        self.assertEqual([[len(row) for row in shared_out(list(range(count)), 3)] for count in (1, 3, 4, 5, 7)],
+                         [[1], [3], [2, 2], [3, 2], [3, 3, 1]])
