@@ -20,6 +20,7 @@
 #include "experiments/execution/participants.hpp"
 #include "experiments/execution/planned_work.hpp"
 #include "experiments/execution/rank_agreement.hpp"
+#include "experiments/execution/saved_tables.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"
@@ -64,6 +65,7 @@ class ExperimentRunner {
   bool starts(Run& run, std::size_t index, Progress& progress);
   void report_interruption() const;
   int print_tables() const;
+  void leave_tables(const std::vector<RunSummary>& runs) const;
 
   const Experiment& experiment_;
   const RunOptions& options_;
@@ -269,12 +271,21 @@ int ExperimentRunner::print_tables() const {
   const std::string results = options_.tables ? result_table(runs, clock()) : "";
   const std::string failures = failure_table(runs);
   if (!results.empty()) standard_output.write(fmt::format("\n{}{}", results, overrun_warnings(runs)));
+  if (options_.tables) leave_tables(runs);
   if (!failures.empty() && options_.tables)
     standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));
   if (options_.tables && !machinery_.mpi)
     if (const std::string claims = judge_claims(experiment_, options_.results_directory); !claims.empty())
       standard_output.write("\n" + printable_lines(claims));
   return failures.empty() ? exit_success : exit_failure;
+}
+
+// A directory that cannot be written is worth a word only where there is something new to write.
+void ExperimentRunner::leave_tables(const std::vector<RunSummary>& runs) const {
+  const std::filesystem::path directory = experiment_directory(options_.results_directory, experiment_.name);
+  const std::string fault = save_tables(directory, runs, machinery_.mpi != nullptr);
+  if (!fault.empty() && std::ranges::count(to_do_, 1) > 0)
+    standard_error.write(fmt::format("warning: the table is not saved: {}\n", printable_lines(fault)));
 }
 
 // Empty if the experiment can run under MPI, and the ranks that mpirun started are those that it needs.

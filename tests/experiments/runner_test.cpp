@@ -318,6 +318,28 @@ TEST_F(RunnerTest, QuietPrintsOnlyTheTable) {
   EXPECT_THAT(out_, HasSubstr("\nA "));
 }
 
+TEST_F(RunnerTest, LeavesTheTableBesideTheRuns) {
+  add("A", 1, std::make_shared<Synchronous>());
+  add("B", 1, std::make_shared<Synchronous>());
+  EXPECT_EQ(start(), 0);
+  const auto written = [this](const char* name) {
+    std::ifstream file(experiment_directory(options_.results_directory, experiment_.name) / name);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_EQ("\n" + written("table.txt"), out_);
+  EXPECT_THAT(written("table.md"), testing::AllOf(HasSubstr("| A | "), HasSubstr("| B | ")));
+  EXPECT_EQ(written("table-mpi.txt"), "");
+}
+
+TEST_F(RunnerTest, ATableThatCannotBeSavedIsAWarningOfANewRunAlone) {
+  add("A", 1, std::make_shared<Synchronous>());
+  fs::create_directories(experiment_directory(options_.results_directory, experiment_.name) / "table.txt");
+  EXPECT_EQ(start(), 0);
+  EXPECT_THAT(err_, HasSubstr("warning: the table is not saved: "));
+  EXPECT_EQ(start(), 0);
+  EXPECT_THAT(err_, Not(HasSubstr("warning: the table")));
+}
+
 TEST_F(RunnerTest, RunsWithoutAModel) {
   auto& run = add("A", 1, std::make_shared<Synchronous>());
   run.training.make_objective = nullptr;
