@@ -128,7 +128,7 @@ void run_recorded(const Run& run, const Machinery& machinery, RunTraining& train
   }
   try {
     if (machinery.mpi && outcome.failure.empty())
-      put_own_models_together(*machinery.mpi, publishing_rank(run), *training.training, recorder);
+      put_own_models_together(*machinery.mpi, publishing_rank(run), run.evaluation, *training.training, recorder);
     if (records) recorder.finish();
   } catch (const Interrupted&) {
     throw;

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -21,30 +19,52 @@ constexpr AveragePolicy parameters_and_buffers{.buffers = StatePolicy::average};
 class OwnModelsOfRanks {
  public:
   OwnModelsOfRanks(const MpiSession& session, int root, Training& training, Recorder& recorder)
-      : session_(session), is_root_(session.rank() == root), training_(training), recorder_(recorder) {}
+      : session_(session),
+        is_root_(session.rank() == root),
+        training_(training),
+        recorder_(recorder),
+        own_(recorder.take_own_models()) {}
 
-  void run() {
-    while (auto models = recorder_.take_own_models()) {
-      OwnModel& model = models->begin()->second;
-      own_.emplace(model.step, std::move(model));
+  void by_steps() {
+    for (Step next = next_of_all(Step{-1}); next != none; next = next_of_all(next)) {
+      const OwnModel* const own = first_own([next](const OwnModel& model) { return model.step >= next; });
+      put_together(own && own->step == next ? own : nullptr, next);
     }
-    Step next = next_of_all(Step{-1});
-    for (; next != none; next = next_of_all(next)) put_together(next);
+  }
+
+  // As ModelsByTime puts them together on the simulated cluster.
+  void by_time(Duration every) {
+    Step last{-1};
+    for (std::int64_t multiple = 1;;) {
+      const Time due{multiple * every};
+      const OwnModel* const own = first_own([due](const OwnModel& model) { return model.time >= due; });
+      if (reduced(session_, own ? 1 : 0, MPI_MIN) == 0 || !own) return;
+      const double latest_ns = reduced(session_, static_cast<double>(own->time.time_since_epoch().count()), MPI_MAX);
+      const Step step = static_cast<Step::Rep>(reduced(session_, static_cast<double>(own->step.value()), MPI_MAX));
+      if (step > last) put_together(own, step);
+      last = step;
+      multiple = Duration{static_cast<Duration::rep>(latest_ns)} / every + 1;
+    }
   }
 
  private:
   static constexpr Step none{std::numeric_limits<Step::Rep>::max()};
 
+  template <typename Holds>
+  const OwnModel* first_own(Holds holds) const {
+    const auto first = std::ranges::find_if(own_, holds);
+    return first == own_.end() ? nullptr : &*first;
+  }
+
   Step next_of_all(Step last) const {
-    const auto own = own_.upper_bound(last);
-    const auto next = static_cast<double>((own == own_.end() ? none : own->first).value());
+    const OwnModel* const own = first_own([last](const OwnModel& model) { return model.step > last; });
+    const auto next = static_cast<double>((own ? own->step : none).value());
     const double least = reduced(session_, next, MPI_MIN);
     return least >= static_cast<double>(none.value()) ? none : Step{static_cast<Step::Rep>(least)};
   }
 
-  void put_together(Step step) {
-    const auto found = own_.find(step);
-    const OwnModel* const own = found == own_.end() ? nullptr : &found->second;
+  // `own`: null where this rank has none of them.
+  void put_together(const OwnModel* own, Step step) {
     MetricsRow row = recorder_.row_of(publication_of(own, step));
     std::optional<double> distance;
     if (!training_.time_only()) {
@@ -106,13 +126,18 @@ class OwnModelsOfRanks {
   bool is_root_;
   Training& training_;
   Recorder& recorder_;
-  std::map<Step, OwnModel> own_;
+  std::vector<OwnModel> own_;  // ascending
 };
 
 }  // namespace
 
-void put_own_models_together(const MpiSession& session, int root, Training& training, Recorder& recorder) {
-  OwnModelsOfRanks(session, root, training, recorder).run();
+void put_own_models_together(const MpiSession& session, int root, const EvaluationPlan& plan, Training& training,
+                             Recorder& recorder) {
+  OwnModelsOfRanks models(session, root, training, recorder);
+  if (plan.every_duration > Duration{})
+    models.by_time(plan.every_duration);
+  else
+    models.by_steps();
 }
 
 }  // namespace syncopate

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "workers/delays/limits.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -39,7 +41,13 @@ EvaluationPlan read_evaluation(Settings& root, const TrainingSection& training) 
   EvaluationPlan plan;
   Settings evaluation = root.section({"evaluation", "When the model is looked at; it takes no time on the clock."});
   const Key in_epochs{"every_epochs", "After how many epochs models are evaluated, instead of every_steps.", "epochs"};
-  if (const auto epochs = evaluation.optional_number(in_epochs, positive_and_finite)) {
+  const Key in_seconds{"every_seconds", "After how much time on the cluster's clock, instead of every_steps.", "s"};
+  constexpr Range clock_ticks{.low = 1e-9, .high = longest_delay};
+  if (const auto seconds = evaluation.optional_number(in_seconds, clock_ticks)) {
+    for (const char* const other : {"every_steps", "every_epochs"})
+      if (evaluation.has(other)) evaluation.fault(other, "must not be given together with every_seconds");
+    plan.every_duration = from_seconds(*seconds);
+  } else if (const auto epochs = evaluation.optional_number(in_epochs, positive_and_finite)) {
     if (evaluation.has("every_steps")) evaluation.fault("every_steps", "must not be given together with every_epochs");
     plan.every_steps = at_least_one(steps_of_epochs(evaluation, "every_epochs", *epochs, training.epoch).value_or(1));
   } else {

@@ -24,7 +24,7 @@ Publication as_publication(const std::map<Rank, OwnModel>& models) {
   for (const auto& [worker, own] : models) {
     if (own.model) publication.own.models.push_back({own.weight, own.model});
     publication.own.evaluated = own.evaluated;
-    publication.step = own.step;
+    publication.step = std::max(publication.step, own.step);
     if (own.time < publication.time) continue;
     publication.time = own.time;
     publication.samples = own.samples;

@@ -28,8 +28,8 @@ class ModelsByStep {
   std::map<Step, std::map<Rank, OwnModel>> open_;
 };
 
-// As they are evaluated: at the time of the last, with what it says; the models' mean is not filled in. In time-only
-// runs there are none.
+// As they are evaluated: after the most steps, at the time of the last, with what it says; the models' mean is not
+// filled in. In time-only runs there are none.
 Publication as_publication(const std::map<Rank, OwnModel>& models);
 
 }  // namespace syncopate

@@ -72,7 +72,10 @@ Recorder::Recorder(Options options, Training& training)
       training_(training),
       own_models_(options_.workers),
       worker_models_(options_.workers),
-      entries_(std::make_shared<Entries>()) {}
+      entries_(std::make_shared<Entries>()) {
+  if (options_.plan.every_duration > Duration{})
+    own_models_by_time_.emplace(options_.workers, options_.plan.every_duration);
+}
 
 void Recorder::begin(const ModelStatePtr& initial, double learning_rate) {
   Publication publication{.model = initial};
@@ -167,24 +170,41 @@ void Recorder::measure(Step step, Time time, const ModelStatePtr& model) {
 }
 
 bool Recorder::wants_own_models(Step step) const {
+  if (own_models_by_time_) return true;  // it is of the time which of them are kept
   const std::int64_t every = options_.plan.every_steps.value();
   return every > 0 && step.value() % every == 0;
 }
 
 void Recorder::on_own_model(OwnModel&& model) {
-  own_models_.add(std::move(model));
+  if (!own_models_by_time_)
+    own_models_.add(std::move(model));
+  else if (own_models_by_time_->wants(model.worker, model.time))
+    own_models_by_time_->add(std::move(model));
   if (!options_.defer) take_in_own_models();
 }
 
 void Recorder::on_own_models_end(Rank worker) {
   own_models_.end(worker);
+  if (own_models_by_time_) own_models_by_time_->end(worker);
   worker_models_.end(worker);
   if (!options_.defer) take_in_own_models();
   if (!options_.defer) take_in_worker_models();
 }
 
+std::optional<std::map<Rank, OwnModel>> Recorder::take_first_own_models() {
+  return own_models_by_time_ ? own_models_by_time_->take_first() : own_models_.take_first();
+}
+
+std::vector<OwnModel> Recorder::take_own_models() {
+  if (own_models_by_time_) return own_models_by_time_->take_all();
+  std::vector<OwnModel> all;
+  while (auto models = own_models_.take_first(true))
+    for (auto& [worker, model] : *models) all.push_back(std::move(model));
+  return all;
+}
+
 void Recorder::take_in_own_models() {
-  while (const auto models = own_models_.take_first()) {
+  while (const auto models = take_first_own_models()) {
     Publication publication = as_publication(*models);
     if (publication.step <= newest_step_) continue;  // of workers that went on after the last model of all
     publication.time = std::max(publication.time, newest_time_);
@@ -223,7 +243,7 @@ void Recorder::take_in(const Publication& publication) {
     }
     if (options_.keep_parameters) last_models_ = entry.models;
     last_.reset();
-    if (due(step)) {
+    if (due(step, time)) {
       record(std::move(entry));
     } else {
       last_ = std::move(entry);
@@ -243,8 +263,10 @@ MetricsRow Recorder::row_of(const Publication& publication) const {
 }
 
 // The first publication, and the first one at or after each multiple of the interval.
-bool Recorder::due(Step step) const {
+bool Recorder::due(Step step, Time time) const {
   if (recorded_step_ < Step{0}) return true;
+  if (const Duration every = options_.plan.every_duration; every > Duration{})
+    return time.time_since_epoch() / every > recorded_time_.time_since_epoch() / every;
   const std::int64_t every = options_.plan.every_steps.value();
   return every > 0 && step.value() / every > recorded_step_.value() / every;
 }

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "results/rows/models_by_time.hpp"
 #include "results/rows/own_models.hpp"
 #include "results/rows/recording.hpp"
 #include "results/run/run.hpp"
@@ -73,8 +74,8 @@ class Recorder : public RunObserver {
   bool wants_own_models(Step step) const override;
   void on_own_model(OwnModel&& model) override;
   void on_own_models_end(Rank worker) override;
-  // Deferred, before finish(): those of this process, step by step; and what was made of those of all, in such steps.
-  std::optional<std::map<Rank, OwnModel>> take_own_models() { return own_models_.take_first(true); }
+  // Deferred, before finish(): those of this process in their order; and what was made of those of all.
+  std::vector<OwnModel> take_own_models();
   void add(MetricsRow row, std::optional<double> consensus_distance);
   MetricsRow row_of(const Publication& publication) const;
 
@@ -101,7 +102,8 @@ class Recorder : public RunObserver {
   void measure(const Publication& publication);
   void measure(Step step, Time time, const ModelStatePtr& model);
   void evaluate_each(const std::vector<WeightedState>& models, std::size_t index);
-  bool due(Step step) const;
+  bool due(Step step, Time time) const;
+  std::optional<std::map<Rank, OwnModel>> take_first_own_models();
   std::optional<double> epoch(double steps) const;
   void record(Entry entry);
   void evaluate(std::size_t index);
@@ -110,6 +112,7 @@ class Recorder : public RunObserver {
   Options options_;
   Training& training_;
   ModelsByStep own_models_;
+  std::optional<ModelsByTime> own_models_by_time_;  // instead, where the plan goes by time
   ModelsByStep worker_models_;
   Step measured_step_{-1};
   Step measured_gradient_{};

@@ -60,6 +60,11 @@ struct TrainingPlan {
 
 struct EvaluationPlan {
   Step every_steps{};  // a row of metrics.csv each time this many steps are passed, and at the end
+  // Likewise each time so much time has passed on the cluster's clock, instead: of the first model that is published at
+  // or after each multiple, at its own time; where workers have models of their own, of each the one after its first
+  // step that ends at or after it, at the time of the last, while all have one. Nothing is interpolated, and multiples
+  // that no model lies between have one row. 0: not by time.
+  Duration every_duration{};
   std::int64_t train_samples = 10000;
   std::optional<double> target_accuracy;  // for "time to target", fraction
   std::optional<double> target_loss;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -103,6 +104,49 @@ TEST_F(MpiRun, ModelsThatWorkersHaveOfTheirOwnAreEvaluatedTogether) {
     ASSERT_EQ(distances[1].size(), 2u);
     for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(losses[1][i], losses[0][i], 1e-5 * losses[0][i]) << evaluated;
     for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(distances[1][i], distances[0][i], 1e-4 * distances[0][i]);
+  }
+}
+
+// On the wall clock: each row is the first step that has ended at or after a multiple of the interval, by what
+// steps.csv says of all steps; of the processes' own models each multiple has one row.
+TEST_F(MpiRun, EvaluationsAtTimesAreThoseOfTheFirstStepAtOrAfterThem) {
+  const std::string file = write("e.toml", with_servers);
+  const auto column_of = [&](const std::string& table, const std::string& name) {
+    std::istringstream lines(read(run_directory() / table));
+    std::vector<double> numbers;
+    std::string line, cell;
+    std::getline(lines, line);
+    std::istringstream heading(line);
+    std::size_t column = 0;
+    while (std::getline(heading, cell, ',') && cell != name) ++column;
+    while (std::getline(lines, line)) {
+      std::istringstream cells(line);
+      for (std::size_t i = 0; i <= column; ++i) std::getline(cells, cell, ',');
+      numbers.push_back(std::stod(cell));
+    }
+    return numbers;
+  };
+  const double every = 0.08;
+  for (const std::string method : {"sync-sgd", "decentralized-sgd"}) {
+    const std::string command =
+        "run " + file + " --quiet --results results cluster.pace=emulate cluster.micro_batch_s=0.02 " +
+        "budget.steps=20 \"evaluation={every_seconds=0.08}\" \"methods=[{algorithm='" + method + "'}]\"";
+    const auto outcome = syncopate(command, 2);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const auto times = column_of("metrics.csv", "time_s"), steps = column_of("metrics.csv", "step");
+    ASSERT_GE(times.size(), 4u) << "20 steps take at least 0.4 s";
+    EXPECT_EQ(steps.back(), 20);
+    for (std::size_t i = 1; i + 1 < times.size(); ++i)
+      EXPECT_GT(std::floor(times[i] / every), std::floor(times[i - 1] / every)) << method;
+    if (method == "sync-sgd") {
+      const auto ends = column_of("steps.csv", "time_s");
+      for (std::size_t i = 1; i + 1 < times.size(); ++i) {
+        const double due = every * (std::floor(times[i - 1] / every) + 1);
+        EXPECT_GE(times[i], due);
+        EXPECT_LT(ends.at(static_cast<std::size_t>(steps[i]) - 2), due) << "the step before it";
+      }
+    }
+    std::filesystem::remove_all(directory / "results");
   }
 }
 

@@ -242,6 +242,7 @@ const std::vector<KeyCase> budget_and_evaluation = {
      {"budget.samples=50", "budget.steps=3", "budget.epochs=0.3", "budget.seconds=0.05", "budget.bytes=200"}},
     {{"budget={epochs=1}"}, {"budget.epochs=0.5"}},
     {{}, {"evaluation.every_steps=3", "evaluation.train_samples=50"}},
+    {{"evaluation={every_seconds=0.1}"}, {"evaluation.every_seconds=0.2"}},
     {{"evaluation={every_steps=1,target_loss=100}"}, {"evaluation.target_loss=0.001", "evaluation.target_accuracy=1"}},
     {{"evaluation={every_steps=1,target_loss=0.816}", "training.validation_samples=40"},
      {"evaluation.target_of='validation'"}},

@@ -136,6 +136,22 @@ TEST_F(RecorderTest, EvaluatesTheInitialModelEachPassedMultipleAndTheLastPublica
   EXPECT_THAT(recorded_steps(), ElementsAre(0, 12, 33, 39));
 }
 
+// Step k is published at k milliseconds.
+TEST_F(RecorderTest, ByTimeEvaluatesTheFirstPublicationAtOrAfterEachMultiple) {
+  start(10);
+  Recorder recorder(
+      {.plan = {.every_duration = std::chrono::milliseconds(10), .target_accuracy = {}, .target_loss = {}},
+       .defer = false,
+       .on_change = {}},
+      *training_);
+  recorder.begin(training_->initial_state(), 1);
+  for (const int step : {4, 8, 12, 16, 20, 33, 36, 39}) recorder.on_publish(at(step, model(static_cast<float>(step))));
+  recorder.finish();
+  std::vector<std::int64_t> steps;
+  for (const MetricsRow& row : recorder.recording().metrics) steps.push_back(row.step.value());
+  EXPECT_THAT(steps, ElementsAre(0, 12, 20, 33, 39));
+}
+
 TEST_F(RecorderTest, EvaluatesNothingTwice) {
   start(5);
   publish(0, 0);  // what the method itself publishes before its first step
