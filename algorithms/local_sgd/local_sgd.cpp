@@ -37,13 +37,17 @@ Forecast LocalSgd::forecast(const PredictionInput& input) const {
 
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context) {
   Settings period = settings.section({"period", "How many steps lie between two averages."});
-  return make_sync_period(period, {context.learning_rate_warmup, context.counts_steps, context.budget_ends_alone});
+  return make_sync_period(period, {context.learning_rate_warmup, context.counts_steps, context.budget_ends_alone,
+                                   context.total_steps, context.learning_rate});
 }
 
 std::unique_ptr<Algorithm> make_local_sgd(Settings& settings, const AlgorithmContext& context) {
   LocalPhase phase = read_local_phase(settings, context);
   AlgorithmContext of_period = context;
   if (phase.learning_rate) of_period.learning_rate_warmup = Step{};
+  // A rule whose rounds go by the rate has no steps before the phase.
+  const auto rate = phase.learning_rate_over(context.total_steps.value_or(Step{}));
+  if (rate) of_period.learning_rate = &*rate;
   auto period = read_sync_period(settings, of_period);
   const StatePolicies policies = read_state_policies(settings);
   return std::make_unique<LocalSgd>(std::move(period), policies, phase);

@@ -4,10 +4,14 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "algorithms/local_sgd/asked_rounds.hpp"
+#include "algorithms/local_sgd/rounds_of_rule.hpp"
 
 namespace syncopate {
 namespace {
@@ -80,17 +84,40 @@ class PowerPeriod final : public SyncPeriod {
 // The card.
 namespace {
 
-const Key period_steps{"steps", "Steps from one average to the next.", "steps"};
+const Key period_steps{"steps", "Steps from one average to the next; a table { rounds } or { share }: solved for.",
+                       "steps"};
 const Key switch_step{"switch_step", "Before this step gradients are averaged, at every step.", "steps"};
 
-std::unique_ptr<const SyncPeriod> read_constant(Settings& settings, const SyncPeriodContext&) {
-  return make_constant_period(settings.integer(period_steps, 1, most));
+// A rule whose periods are `steps` long, which may be solved for.
+std::unique_ptr<const SyncPeriod> read_steps(Settings& settings, const SyncPeriodContext& context,
+                                             const std::function<std::unique_ptr<const SyncPeriod>(Step)>& make) {
+  AskedRounds asked(settings, period_steps, context);
+  Step steps{1};
+  if (!asked.is_table()) {
+    steps = settings.integer(period_steps, 1, most);
+  } else if (const auto rounds = asked.rounds()) {
+    const auto rounds_with = [&](Step period, std::int64_t at_most) {
+      return count_rounds(*make(period), *context.learning_rate, *context.total_steps, at_most);
+    };
+    steps = solve_period(*rounds, *context.total_steps, rounds_with).value;
+    settings.integer(period_steps.name, 1, most, steps.value());  // in the table's place
+  }
+  auto period = make(steps);
+  asked.tell(*period);
+  return period;
+}
+
+std::unique_ptr<const SyncPeriod> read_constant(Settings& settings, const SyncPeriodContext& context) {
+  return read_steps(settings, context, make_constant_period);
 }
 
 std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPeriodContext& context) {
+  const Key coefficient{"coefficient",
+                        "What is divided by the learning rate; a table { rounds } or { share }: solved for."};
   PowerPeriodOptions options;
   options.power = settings.number({"power", "The power; 2 is QSR."}, Range::positive(), options.power);
-  options.coefficient = settings.number({"coefficient", "What is divided by the learning rate."}, Range::at_least(0));
+  AskedRounds asked(settings, coefficient, context);
+  if (!asked.is_table()) options.coefficient = settings.number(coefficient, Range::at_least(0));
   options.minimum = settings.integer({"minimum", "The shortest period.", "steps"}, 1, most);
   options.maximum = settings.optional_integer({"maximum", "The longest period.", "steps", "no bound"},
                                               Stated(options.minimum.value(), "minimum"), most);
@@ -103,12 +130,22 @@ std::unique_ptr<const SyncPeriod> read_power(Settings& settings, const SyncPerio
                        Stated(context.learning_rate_warmup.value(), "the learning rate's warm-up"));
   options.warmup_period = settings.integer({"warmup_period", "The period during the warm-up.", "steps"}, 1, most,
                                            Stated(options.minimum.value(), "minimum"));
-  return make_power_period(options);
+  if (const auto rounds = asked.rounds()) {
+    const auto rounds_with = [&](double value, std::int64_t at_most) {
+      options.coefficient = value;
+      return count_rounds(*make_power_period(options), *context.learning_rate, *context.total_steps, at_most);
+    };
+    options.coefficient = solve_coefficient(*rounds, context.learning_rate->options().peak, rounds_with).value;
+    settings.number(coefficient.name, Range::at_least(0), options.coefficient);  // in the table's place
+  }
+  auto period = make_power_period(options);
+  asked.tell(*period);
+  return period;
 }
 
-std::unique_ptr<const SyncPeriod> read_post_local(Settings& settings, const SyncPeriodContext&) {
+std::unique_ptr<const SyncPeriod> read_post_local(Settings& settings, const SyncPeriodContext& context) {
   const Step at = settings.integer(switch_step, 0, most);
-  return make_post_local_period(at, settings.integer(period_steps, 1, most));
+  return read_steps(settings, context, [at](Step steps) { return make_post_local_period(at, steps); });
 }
 
 std::unique_ptr<const SyncPeriod> read_swap(Settings& settings, const SyncPeriodContext& context) {
@@ -116,6 +153,9 @@ std::unique_ptr<const SyncPeriod> read_swap(Settings& settings, const SyncPeriod
     settings.fault("rule",
                    "needs a budget in steps, epochs, seconds or samples: in its last round nothing is sent, so that a "
                    "budget of bytes never ends");
+  for (const std::string& key : settings.keys())
+    if (key == "steps" || key == "coefficient")
+      settings.fault(key, "must be left out: rounds of \"swap\" follow from its switch_step alone, and are one more");
   return make_swap_period(settings.integer(switch_step, 0, most));
 }
 

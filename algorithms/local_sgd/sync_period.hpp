@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "workers/settings/settings.hpp"
+#include "workers/training/learning_rate.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
@@ -63,6 +64,9 @@ struct SyncPeriodContext {
                                   // reference code
   bool counts_steps = true;       // false: the end is not counted in steps, and `maximum` is required
   bool budget_ends_alone = true;  // false: a round without a fixed length would never end
+  // Of the run, where they are known: what rounds are counted over, and the rate that they go by.
+  std::optional<Step> total_steps{};
+  const LearningRate* learning_rate = nullptr;
 };
 
 // The registry: one row per rule.
@@ -74,7 +78,8 @@ struct SyncPeriodRow {
 std::span<const SyncPeriodRow> sync_periods();
 
 // Reads a table such as { rule = "power", coefficient = 0.2, minimum = 4 }. An unknown rule is a fault of
-// the settings; the result is then a period of 1, never null.
+// the settings; the result is then a period of 1, never null. A coefficient, or `steps`, may be a table, { rounds = 470
+// } or { share = 0.2 } of the steps: it is solved for, and the resolved settings have the number (asked_rounds.hpp).
 std::unique_ptr<const SyncPeriod> make_sync_period(Settings& settings, const SyncPeriodContext& context);
 
 }  // namespace syncopate

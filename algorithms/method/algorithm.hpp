@@ -45,8 +45,9 @@ struct AlgorithmContext {
   bool divides_data = false;          // once for the run: each worker has samples of its own
   std::optional<Step> total_steps{};  // none: the budget is not counted in steps, or not known for its faults
   bool counts_steps = total_steps.has_value();
-  double shortest_micro_batch_s = 0;  // no worker's micro-batch is shorter
-  bool budget_ends_alone = true;      // false: it counts bytes alone, and never ends for who sends nothing
+  double shortest_micro_batch_s = 0;            // no worker's micro-batch is shorter
+  bool budget_ends_alone = true;                // false: it counts bytes alone, and never ends for who sends nothing
+  const LearningRate* learning_rate = nullptr;  // the run's, which outlives the reading; null: none is known
 };
 
 // Runs the algorithm on all participants of the context's cluster.

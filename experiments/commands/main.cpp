@@ -25,6 +25,7 @@
 #include "experiments/execution/rank_statement.hpp"
 #include "results/directory/replaced_file.hpp"
 #include "results/formats/output.hpp"
+#include "results/run/run_label.hpp"
 #include "workers/models/torch_library.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/process/blas_kernel.hpp"
@@ -53,6 +54,13 @@ std::string checked(const Experiment& experiment, const std::string& results) {
   result += fmt::format("\n# {} {}:\n", experiment.runs.size(), experiment.runs.size() == 1 ? "run" : "runs");
   int number = 0;
   for (const Run& run : experiment.runs) result += fmt::format("# {:>4}  {}\n", ++number, describe(run));
+  std::string last;  // that was said, which runs of other seeds would say again
+  for (const Run& run : experiment.runs) {
+    if (run.solved.empty()) continue;
+    std::string solved = fmt::format("# {}: {}\n", printable(run_label(run.method, run.sweep)), run.solved);
+    if (solved != last) result += solved;
+    last = std::move(solved);
+  }
   const PlannedWork work = plan_of(experiment.runs, runs_to_do(experiment.runs, results, false), results, false);
   return result + fmt::format("# {}\n", plan_text(work));
 }

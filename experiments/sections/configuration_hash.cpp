@@ -12,20 +12,23 @@
 namespace syncopate {
 namespace {
 
-// Where files lie decides nothing; what they hold does, and is in `file_hash`, `directory_hash`, `start_hash`.
-void erase_places_of_files(TomlNode& node) {
+// Where files lie decides nothing; what they hold does, and is in `file_hash`, `directory_hash`, `start_hash`. What a
+// number was solved for decides nothing beside the number.
+constexpr const char* solved_for = "solved_for";
+void erase_what_decides_nothing(TomlNode& node) {
   if (node.is_array())
-    for (TomlNode& element : node.array()) erase_places_of_files(element);
+    for (TomlNode& element : node.array()) erase_what_decides_nothing(element);
   if (!node.is_table()) return;
   for (const char* place : {"file", "directory", "start"})
     if (node.find(fmt::format("{}_hash", place))) node.erase(place);
-  for (TomlNode::Member& member : node.table()) erase_places_of_files(member.value);
+  node.erase(solved_for);
+  for (TomlNode::Member& member : node.table()) erase_what_decides_nothing(member.value);
 }
 
 }  // namespace
 
 std::string configuration_hash(TomlNode resolved) {
-  erase_places_of_files(resolved);
+  erase_what_decides_nothing(resolved);
   resolved.erase("description");
   resolved.erase("recording");
   const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), results_version);

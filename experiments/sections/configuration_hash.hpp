@@ -9,7 +9,8 @@
 namespace syncopate {
 
 // 16 hexadecimal digits of everything that decides what a run computes: the resolved configuration and results_version.
-// The description, [recording] and the places of files are left out; the contents of files count.
+// The description, [recording], the places of files and what numbers were solved for are left out; the contents of
+// files count.
 std::string configuration_hash(TomlNode resolved);
 
 // 16 hexadecimal digits of a set of hashes, whatever their order.

@@ -67,7 +67,8 @@ AlgorithmContext algorithm_context(const Definition& definition) {
           .counts_steps = definition.steps.is_counted,
           .shortest_micro_batch_s =
               definition.is_clean && !cluster.plan.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
-          .budget_ends_alone = !budget.bytes || definition.steps.is_counted || budget.seconds || budget.samples};
+          .budget_ends_alone = !budget.bytes || definition.steps.is_counted || budget.seconds || budget.samples,
+          .learning_rate = training.plan.learning_rate.get()};
 }
 
 std::vector<Method> read_methods(Settings& root, const Definition& definition,

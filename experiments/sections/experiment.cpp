@@ -14,6 +14,7 @@
 #include "experiments/sections/data_position.hpp"
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/own_training.hpp"
+#include "experiments/sections/solved_numbers.hpp"
 #include "experiments/sections/sweep.hpp"
 #include "experiments/sections/variants.hpp"
 #include "results/run/work_kind.hpp"
@@ -245,6 +246,7 @@ Run make_run(const Reading& reading) {
           .measurements = definition.measurements,
           .recording = definition.recording,
           .algorithm = method.algorithm};
+  run.solved = solved_note(resolved.find("methods")->array().front());
   run.measurements.model.seed = run.seed;
   run.recording.parameters &= !run.training.time_only;
   if (reading.common_phase) run.common_phase = std::make_shared<const Run>(make_run(*reading.common_phase));
@@ -449,7 +451,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   Experiment experiment{.name = first.name,
                         .description = first.description,
                         .file = file,
-                        .resolved_toml = write_toml(whole.resolved),
+                        .resolved_toml = write_toml(with_numbers_as_asked(whole.resolved)),
                         .known_keys = whole.known_keys,
                         .runs = {},
                         .methods = {},

@@ -11,7 +11,8 @@ bool is_same(const TomlNode* a, const TomlNode* b) { return a && b && inline_tom
 
 // "warmup" of warmup_steps, warmup_epochs, warmup_share: one length, said in different ways. Else empty.
 std::string_view length_of(std::string_view key) {
-  for (const std::string_view unit : {"_steps", "_epochs", "_share", "_step", "_epoch"})
+  if (key == "rounds" || key == "share") return "rounds";  // that a number is solved for
+  for (const std::string_view unit : {"_steps", "_epochs", "_seconds", "_share", "_step", "_epoch"})
     if (key.ends_with(unit)) return key.substr(0, key.size() - unit.size());
   return {};
 }

@@ -12,7 +12,7 @@ namespace syncopate {
 // beside it.
 bool names_another(const TomlNode& common, const TomlNode& own);
 
-// Keys of the table that say otherwise what `key` says: warmup_epochs of warmup_steps.
+// Keys of the table that say otherwise what `key` says: warmup_epochs of warmup_steps, every_seconds of every_steps.
 std::vector<std::string> other_forms(const TomlNode& table, const std::string& key);
 
 }  // namespace syncopate

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -128,6 +129,80 @@ TEST(SyncPeriodSettings, RequiredKeysAreMissed) {
   EXPECT_THAT(read(R"({ rule = "post-local" })").faults, AllOf(HasSubstr("switch_step"), HasSubstr("steps")));
   EXPECT_THAT(read(R"({ rule = "power" })").faults, AllOf(HasSubstr("coefficient"), HasSubstr("minimum")));
   EXPECT_THAT(read("{ }").faults, HasSubstr("rule"));
+}
+
+// 1,000 steps at a constant rate of 0.1: H = floor(coefficient / 0.1).
+const LearningRate constant_rate({.peak = 0.1});
+SyncPeriodContext thousand_steps() { return {.total_steps = Step{1000}, .learning_rate = &constant_rate}; }
+
+TEST(SyncPeriodSettings, StepsAreFoundForTheRoundsThatAreAskedFor) {
+  const auto reading = read(R"({ rule = "constant", steps = { rounds = 125 } })", thousand_steps());
+  EXPECT_EQ(reading.faults, "");
+  EXPECT_EQ(reading.period->at(0, 0.1, 1000), Step{8});
+  EXPECT_THAT(reading.resolved, AllOf(HasSubstr("steps = 8\n"), HasSubstr("[period.solved_for]\n"),
+                                      HasSubstr("rounds = 125"), HasSubstr("found = 125")));
+  const auto post_local =
+      read(R"({ rule = "post-local", switch_step = 100, steps = { share = 0.19 } })", thousand_steps());
+  EXPECT_EQ(post_local.faults, "");
+  EXPECT_EQ(post_local.period->at(100, 0.1, 900), Step{10});
+  EXPECT_THAT(post_local.resolved, AllOf(HasSubstr("share = 0.19"), HasSubstr("rounds = 190")));
+}
+
+TEST(SyncPeriodSettings, ACoefficientIsFoundForTheRoundsThatAreAskedFor) {
+  const auto reading =
+      read(R"({ rule = "power", power = 1, coefficient = { rounds = 125 }, minimum = 4 })", thousand_steps());
+  EXPECT_EQ(reading.faults, "");
+  EXPECT_EQ(reading.period->at(0, 0.1, 1000), Step{8});
+  EXPECT_THAT(reading.resolved, AllOf(HasSubstr("coefficient = 0.8"), HasSubstr("found = 125")));
+}
+
+TEST(SyncPeriodSettings, TheNearestIsToldWhereNoneMakesJustAsMany) {
+  EXPECT_THAT(read(R"({ rule = "constant", steps = { rounds = 400 } })", thousand_steps()).resolved,
+              AllOf(HasSubstr("steps = 3\n"), HasSubstr("rounds = 400"), HasSubstr("found = 334")));
+}
+
+TEST(SyncPeriodSettings, WhatWasSolvedReadsBackToItself) {
+  for (const char* table : {R"({ rule = "constant", steps = { rounds = 400 } })",
+                            R"({ rule = "power", coefficient = { share = 0.07 }, minimum = 4 })"}) {
+    const std::string resolved = read(table, thousand_steps()).resolved;
+    SettingsDocument document(parse_toml(resolved, "resolved.toml"));
+    Settings settings = document.root().section("period");
+    make_sync_period(settings, thousand_steps());
+    EXPECT_EQ(document.check().report(), "");
+    EXPECT_EQ(write_toml(document.resolved()), resolved);
+  }
+}
+
+TEST(SyncPeriodSettings, WhatIsNotTrueAnyMoreIsNotTold) {
+  const std::string told = R"(, solved_for = { rounds = 125, found = 125 } })";
+  EXPECT_THAT(read(R"({ rule = "constant", steps = 8)" + told, thousand_steps()).resolved, HasSubstr("solved_for"));
+  EXPECT_THAT(read(R"({ rule = "constant", steps = 9)" + told, thousand_steps()).resolved,
+              Not(HasSubstr("solved_for")));
+}
+
+TEST(SyncPeriodSettings, WhatCannotBeSolvedIsOneFault) {
+  const auto faults = [](const std::string& table) {
+    const std::string found = read("{ rule = " + table + " }", thousand_steps()).faults;
+    EXPECT_EQ(std::ranges::count(found, '\n'), 0) << found;
+    return found;
+  };
+  EXPECT_THAT(faults(R"("constant", steps = { rounds = 1001 })"),
+              HasSubstr("steps.rounds = 1001; must be at most the run's 1000 steps"));
+  EXPECT_THAT(faults(R"("constant", steps = { rounds = 0 })"),
+              HasSubstr("steps.rounds = 0; must be an integer from 1"));
+  EXPECT_THAT(faults(R"("constant", steps = { share = 1e-4 })"), HasSubstr("of 1000 steps these are 0"));
+  EXPECT_THAT(faults(R"("constant", steps = { share = 1.5 })"), HasSubstr("at most 1"));
+  EXPECT_THAT(faults(R"("constant", steps = { rounds = 5, share = 0.5 })"),
+              HasSubstr("steps.share = 0.5; must not be given together with rounds"));
+  EXPECT_THAT(faults(R"("constant", steps = {})"), HasSubstr("have rounds or share"));
+  EXPECT_THAT(faults(R"("constant", steps = { round = 5 })"), HasSubstr("did you mean \"rounds\"?"));
+  EXPECT_THAT(faults(R"("swap", switch_step = 10, steps = { rounds = 5 })"), HasSubstr("follow from its switch_step"));
+  EXPECT_THAT(faults(R"("swap", switch_step = 10, coefficient = { rounds = 5 })"), HasSubstr("must be left out"));
+  EXPECT_THAT(faults(R"("constant", steps = 5, coefficient = { rounds = 5 })"), HasSubstr("unknown key"));
+  EXPECT_THAT(faults(R"("constant", steps = { rounds = 5 }, solved_for = { found = 5 })"),
+              HasSubstr("must be left out"));
+  EXPECT_THAT(read(R"({ rule = "constant", steps = { rounds = 5 } })", {.counts_steps = false}).faults,
+              HasSubstr("not counted in steps or epochs"));
 }
 
 // Every row of the table can be chosen by its name and its keys.

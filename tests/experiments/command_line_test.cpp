@@ -81,6 +81,25 @@ TEST_F(CommandLine, PredictsWithoutRunning) {
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
+// Five steps: H = 2 makes 3 rounds, H = 1 makes 5.
+TEST_F(CommandLine, CheckSaysWhatANumberWasSolvedFor) {
+  const auto with = [&](const char* rounds) {
+    return write("e.toml", std::string(time_only) +
+                               "[[methods]]\nalgorithm = \"local-sgd\"\n"
+                               "period = { rule = \"constant\", steps = { rounds = " +
+                               rounds + " } }\n");
+  };
+  const Outcome check = syncopate("check " + with("3"));
+  ASSERT_EQ(check.status, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("\n# local-sgd: period.steps = 2 makes 3 rounds\n"));
+  EXPECT_EQ(syncopate("check " + write("resolved.toml", check.out)).out, check.out);
+  EXPECT_THAT(syncopate("check " + with("4")).out,
+              HasSubstr("\n# local-sgd: period.steps = 2 makes 3 rounds, the nearest to 4 that there is\n"));
+  const Outcome fault = syncopate("check " + with("6"));
+  EXPECT_EQ(fault.status, 2);
+  EXPECT_THAT(fault.err, HasSubstr("methods.1.period.steps.rounds = 6; must be at most the run's 5 steps"));
+}
+
 TEST_F(CommandLine, CheckSaysHowManyProcessesItNeeds) {
   const std::string file = write("e.toml", std::string(time_only) +
                                                "[[methods]]\nalgorithm = \"backup-workers\"\n"

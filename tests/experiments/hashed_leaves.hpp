@@ -67,6 +67,7 @@ inline std::string_view why_not_hashed(const std::string& path, const TomlNode& 
   if (path.starts_with("recording.")) return "what is recorded beside a run decides nothing of it";
   if (path.ends_with(".file") && table.find("file_hash")) return "its content counts";
   if (path.ends_with(".start") && table.find("start_hash")) return "its content counts";
+  if (path.find(".solved_for.") != std::string::npos) return "the number that was found counts";
   if (path.ends_with(".directory") && table.find("directory_hash")) return "its content counts";
   return "";
 }
@@ -109,7 +110,11 @@ inline void expect_every_written_leaf_resolved(TomlNode written, const Run& run)
   for_each_leaf(resolved, [&](const std::string& path, const TomlNode& leaf, const TomlNode&) {
     values[path] = inline_toml(leaf);
   });
-  for_each_leaf(written, [&](const std::string& path, const TomlNode& leaf, const TomlNode&) {
+  for_each_leaf(written, [&](std::string path, const TomlNode& leaf, const TomlNode&) {
+    // What a number is to be solved for stands beside the number that was found.
+    for (const std::string solved : {".coefficient.", ".steps."})
+      if (const auto at = path.find(".period" + solved); at != std::string::npos)
+        path.replace(at, 7 + solved.size(), ".period.solved_for.");
     const auto value = values.find(path);
     if (value == values.end()) {
       ADD_FAILURE() << path << " = " << inline_toml(leaf) << " is written, and not in the configuration that is hashed";

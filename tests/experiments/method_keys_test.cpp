@@ -1,4 +1,6 @@
 // Every key of [[methods]] does something, for each method.
+#include <fmt/format.h>
+
 #include "tests/experiments/key_walk.hpp"
 
 namespace syncopate {
@@ -133,6 +135,18 @@ std::vector<KeyCase> periods() {
         {{with("rule='power',coefficient=0.2,minimum=2,warmup_steps=8")}, {"methods.0.period.warmup_period=1"}});
     cases.push_back({{with("rule='post-local',switch_step=4,steps=4")},
                      {"methods.0.period.switch_step=8", "methods.0.period.steps=3"}});
+    cases.push_back({{with("rule='constant',steps={rounds=6}")},  // of 24 steps
+                     {"methods.0.period.steps.rounds=8", "methods.0.period.steps={share=0.5}"}});
+    cases.push_back({{with("rule='constant',steps={share=0.25}")}, {"methods.0.period.steps.share=0.5"}});
+    cases.push_back({{with("rule='constant',steps=4,solved_for={share=0.25,rounds=6,found=6}")},
+                     {"methods.0.period.solved_for.rounds=7", "methods.0.period.solved_for.share=0.3"}});
+    cases.push_back({{with("rule='power',coefficient={rounds=8},minimum=2")},
+                     {"methods.0.period.coefficient.rounds=5", "methods.0.period.coefficient={share=0.25}"}});
+    cases.push_back(
+        {{with("rule='power',coefficient={share=0.3},minimum=2")}, {"methods.0.period.coefficient.share=0.2"}});
+    cases.push_back({{with("rule='post-local',switch_step=4,steps={rounds=9}")}, {"methods.0.period.steps.rounds=14"}});
+    cases.push_back(
+        {{with("rule='post-local',switch_step=4,steps={share=0.375}")}, {"methods.0.period.steps.share=0.6"}});
     cases.push_back({{with("rule='swap',switch_step=4")},
                      {"methods.0.period.switch_step=8", "methods.0.period={rule='post-local',switch_step=4,steps=4}"}});
   }
@@ -231,17 +245,35 @@ const std::vector<KeyCase> gossip_and_codes = {
      {"methods.0.threshold_s=0.08"}},
 };
 
-const std::vector<IdleKey> idle = {
-    {"methods.label", IdleKey::Hash::differs, "names the method in tables"},
-    {"methods[gradient-coding][cyclic].code_seed", IdleKey::Hash::differs,
-     "another code of the same sum, which differs by what is rounded away"},
-};
+// What a number was solved for, of all rules that have one.
+const std::vector<std::string>& told() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const char* method : {"local-sgd", "outer-local-sgd", "hierarchical-sgd", "dropcompute-local-sgd"})
+      for (const char* rule : {"constant", "power", "post-local"})
+        for (const char* key : {"share", "rounds", "found"})
+          all.push_back(fmt::format("methods[{}].period[{}].solved_for.{}", method, rule, key));
+    return all;
+  }();
+  return names;
+}
+
+std::vector<IdleKey> idle_keys() {
+  std::vector<IdleKey> keys = {
+      {"methods.label", IdleKey::Hash::differs, "names the method in tables"},
+      {"methods[gradient-coding][cyclic].code_seed", IdleKey::Hash::differs,
+       "another code of the same sum, which differs by what is rounded away"},
+  };
+  for (const std::string& key : told())
+    keys.push_back({key, IdleKey::Hash::same, "the number that was found decides, and it is in the hash"});
+  return keys;
+}
 
 TEST_F(KeyWalk, OfMethods) {
   write_images("images", 3);
   for (const auto& cases :
        {synchronous, old_gradients, thresholds, quorums, asynchronous, periods(), policies(), local, gossip_and_codes})
-    walk(compared, cases, idle);
+    walk(compared, cases, idle_keys());
   expect_completeness({"methods"});
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/methods.json");
 }

@@ -62,12 +62,13 @@ int lines_of(const std::string& program) {
   return count;
 }
 
-// Sources by name: all but what formulas say, which is part of the card.
+// Sources by name: all but what formulas say, and how numbers are solved for, which is part of the card.
 std::map<std::string, fs::path> sources() {
+  const std::set<std::string> of_cards = {"round_prediction", "asked_rounds", "rounds_of_rule"};
   std::map<std::string, fs::path> result;
   for (const auto& entry : fs::recursive_directory_iterator(source / "algorithms")) {
     const fs::path folder = entry.path().parent_path(), name = entry.path().stem();
-    const bool is_card = folder.stem() == "method" || folder.stem() == "algorithms" || name == "round_prediction";
+    const bool is_card = folder.stem() == "method" || folder.stem() == "algorithms" || of_cards.contains(name);
     if (entry.path().extension() == ".cpp" && !is_card) result[name] = entry.path();
   }
   return result;

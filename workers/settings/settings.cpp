@@ -105,6 +105,7 @@ Value read(Node& node, std::string_view key, const std::function<std::optional<V
            const std::optional<Value>& fallback, Value stand_in, const std::string& must_be) {
   std::optional<Value> value;
   const TomlNode* written = node.find(key);
+  if (written && fallback && node.has_read_table(key)) written = nullptr;
   if (written) value = convert(*written);
   if (!value && (written || !fallback)) node.report_wrong(key, must_be);
   Value taken = value.value_or(fallback.value_or(std::move(stand_in)));

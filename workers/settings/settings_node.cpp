@@ -29,6 +29,12 @@ std::string Settings::Node::full_key(std::string_view key) const {
   return path.empty() ? toml_key(key) : path + "." + toml_key(key);
 }
 
+bool Settings::Node::has_read_table(std::string_view key) const {
+  const TomlNode* found = find(key);
+  const auto read = std::ranges::find(entries, key, &Entry::key);
+  return found && found->is_table() && read != entries.end() && !read->children.empty();
+}
+
 Settings::Node::Entry& Settings::Node::entry(std::string_view key) {
   const auto found = std::ranges::find(entries, key, &Entry::key);
   if (found != entries.end()) return *found;

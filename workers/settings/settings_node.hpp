@@ -41,6 +41,9 @@ struct Settings::Node {
   std::vector<Entry> entries{};
 
   const TomlNode* find(std::string_view key) const { return written ? written->find(key) : nullptr; }
+  // Whether a table was written there and has been read as one. A value that is then read with a default is that
+  // default: what came of the table, and what the resolved configuration has in its place.
+  bool has_read_table(std::string_view key) const;
   std::string full_key(std::string_view key) const;
 
   Entry& entry(std::string_view key);  // known from now on
