@@ -68,6 +68,11 @@ Forecast DropLocalSgd::forecast(const PredictionInput& input) const {
   return predict_rounds(*period_, rounds_until(limits, options_.state.average, input), input);
 }
 
+// Who is late passes over steps, and takes part in the average.
+std::optional<Communicated> DropLocalSgd::communication(const CommunicationInput& input) const {
+  return communicated_in_rounds(*period_, options_.state.average, input);
+}
+
 std::unique_ptr<Algorithm> make_drop_local_sgd(Settings& settings, const AlgorithmContext& context) {
   using Clock = DropLocalOptions::Clock;
   using Weights = DropLocalOptions::Weights;

@@ -34,6 +34,7 @@ class DropLocalSgd : public Algorithm {
   void run(Worker& worker) const override;
   Traits traits() const override { return {.publishes_rounds = true}; }
   Forecast forecast(const PredictionInput& input) const override;
+  std::optional<Communicated> communication(const CommunicationInput& input) const override;
 
  private:
   std::shared_ptr<const SyncPeriod> period_;

@@ -25,6 +25,10 @@ class HierarchicalSgd : public Algorithm {
   void run(Worker& worker) const override;
   Traits traits() const override { return {.follows_clock = false, .publishes_rounds = true}; }
   Forecast forecast(const PredictionInput& input) const override;
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    return communicated_in_groups(*options_.period, {options_.group_size, options_.group_period},
+                                  options_.policies.average, input);
+  }
 
  private:
   HierarchicalOptions options_;

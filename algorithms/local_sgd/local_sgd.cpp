@@ -35,6 +35,11 @@ Forecast LocalSgd::forecast(const PredictionInput& input) const {
   return predict_rounds(*period_, policies_.average, rate ? input.at_rate(*rate) : input);
 }
 
+std::optional<Communicated> LocalSgd::communication(const CommunicationInput& input) const {
+  const auto rate = phase_.learning_rate_over(input.steps);
+  return communicated_in_rounds(*period_, policies_.average, rate ? input.at_rate(*rate) : input);
+}
+
 std::shared_ptr<const SyncPeriod> read_sync_period(Settings& settings, const AlgorithmContext& context) {
   Settings period = settings.section({"period", "How many steps lie between two averages."});
   return make_sync_period(period, {context.learning_rate_warmup, context.counts_steps, context.budget_ends_alone,

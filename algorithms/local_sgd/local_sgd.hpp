@@ -34,6 +34,7 @@ class LocalSgd : public Algorithm {
             .takes_data_in_turn = phase_.sampling == LocalPhase::Sampling::shards};
   }
   Forecast forecast(const PredictionInput& input) const override;
+  std::optional<Communicated> communication(const CommunicationInput& input) const override;
 
  private:
   std::shared_ptr<const SyncPeriod> period_;

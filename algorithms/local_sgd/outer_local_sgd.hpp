@@ -26,6 +26,9 @@ class OuterLocalSgd : public Algorithm {
   Forecast forecast(const PredictionInput& input) const override {
     return predict_rounds(*period_, policies_.average, input);
   }
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    return communicated_in_rounds(*period_, policies_.average, input);
+  }
 
  private:
   std::shared_ptr<const SyncPeriod> period_;

@@ -136,6 +136,29 @@ Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, c
   return predict_rounds(period, formulas, input);
 }
 
+Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
+                                    const CommunicationInput& input) {
+  return communicated_in_groups(period, {.size = 1, .period = 1}, policy, input);
+}
+
+Communicated communicated_in_groups(const SyncPeriod& period, const Groups& groups, const AveragePolicy& policy,
+                                    const CommunicationInput& input) {
+  std::int64_t of_groups = 0;  // bytes, when all groups average once
+  for (int first = 0; first < input.workers; first += groups.size)
+    of_groups +=
+        CommunicationInput::all_reduce(std::min(groups.size, input.workers - first), input.payload_of(policy)).value();
+  Communicated sum;
+  for (Step done{}; done < input.steps;) {
+    const Step length = period.at(done, input.learning_rate.at(done), input.steps - done);
+    const bool is_gradient = done < period.synchronous_steps();
+    sum.bytes += is_gradient ? input.of_gradient() : input.of_average(policy);
+    if (!is_gradient) sum.bytes += Bytes{(length.value() - 1) / groups.period.value() * of_groups};
+    ++sum.rounds;
+    done += length;
+  }
+  return sum;
+}
+
 RoundFormulas rounds_in_groups(const Groups& groups, const AveragePolicy& policy, const PredictionInput& input) {
   const auto averages_in = [=](Step length) { return (length.value() - 1) / groups.period.value(); };
   const double average_s = input.average_s(policy);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "algorithms/local_sgd/sync_period.hpp"
+#include "algorithms/method/communication.hpp"
 #include "algorithms/method/prediction.hpp"
 #include "workers/theory/sampled_rounds.hpp"
 
@@ -40,6 +41,11 @@ Forecast predict_rounds(const SyncPeriod& period, const RoundFormulas& formulas,
 // Each waits for the slowest sum of its steps, and for an average.
 Forecast predict_rounds(const SyncPeriod& period, const AveragePolicy& policy, const PredictionInput& input);
 
+// What the rule's rounds over the whole run communicate: an average each, before it gradients at every synchronous
+// step.
+Communicated communicated_in_rounds(const SyncPeriod& period, const AveragePolicy& policy,
+                                    const CommunicationInput& input);
+
 // Groups of `group_size` consecutive workers, the last may be smaller, average after each `group_period` steps, all
 // at the round's end. Maxima within a group have their own mean and deviation, their sums are taken as normal again:
 // exact for one group, for groups of one, and for rounds of one group period.
@@ -48,6 +54,9 @@ struct Groups {
   Step period;
 };
 RoundFormulas rounds_in_groups(const Groups& groups, const AveragePolicy& policy, const PredictionInput& input);
+// The same with the groups' averages.
+Communicated communicated_in_groups(const SyncPeriod& period, const Groups& groups, const AveragePolicy& policy,
+                                    const CommunicationInput& input);
 
 // All stop at the threshold, counted from the round's start, or each local step from its own. The sums are then of
 // min(threshold, step): their law is skewed where many steps are cut, so that normal sums' maximum is a few thousandths

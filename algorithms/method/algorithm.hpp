@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "algorithms/method/communication.hpp"
 #include "algorithms/method/prediction.hpp"
 #include "algorithms/method/traits.hpp"
 #include "workers/server.hpp"
@@ -23,6 +24,8 @@ class Algorithm {
   virtual Traits traits() const { return {}; }
   // What formulas say of its time, as many as there are for it.
   virtual Forecast forecast(const PredictionInput&) const { return Forecast::none(); }
+  // What it communicates, exactly; none where that does not follow from its steps.
+  virtual std::optional<Communicated> communication(const CommunicationInput&) const { return std::nullopt; }
 
   // Whether the moving average of what it publishes is evaluated, which any method may be told (table `average`).
   void average_publications(const std::optional<MovingAverageOptions>& average) { average_ = average; }

@@ -25,7 +25,8 @@ double PredictionInput::message_s(int servers) const {
 }
 
 double Prediction::effective_speedup_error() const {
-  if (step_time_s == sync_step_time_s && kept == 1) return 0;
+  constexpr double rounding = 1e-12;
+  if (std::abs(effective_speedup() - 1) < rounding) return 0;
   return effective_speedup() *
          std::hypot(kept_error / kept, sync_step_error_s / sync_step_time_s, step_error_s / step_time_s);
 }

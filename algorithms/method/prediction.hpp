@@ -64,7 +64,8 @@ struct Prediction {
   double kept = 1;                         // share of the N x M micro-batches of a step that end up in the model
   std::optional<double> drop_rate{};       // of what is computed; none: the formula does not say
   std::optional<double> mean_staleness{};  // of a server's gradients, in updates; none: it does not say
-  double sync_step_time_s = 0;             // of synchronous SGD by the same formula
+  double sync_step_time_s = 0;             // of synchronous SGD by the same formula; in `predict --against` of the
+                                           // method that is named, for all micro-batches of a step; NaN: it has none
   double step_error_s = 0;                 // standard error of step_time_s, where it is a mean over drawn steps
   double kept_error = 0;                   // the same of kept
   double sync_step_error_s = 0;            // and of sync_step_time_s
@@ -73,7 +74,7 @@ struct Prediction {
   // S_eff of Eq. 6: micro-batches per time, in multiples of synchronous SGD's.
   double effective_speedup() const { return kept * sync_step_time_s / step_time_s; }
   // Its standard error, as if its three parts were drawn independently. They are means over the same drawn steps and
-  // mostly err the same way, so that this is rather too much; 0 where a step is synchronous SGD's.
+  // mostly err the same way, so that this is rather too much; 0 where a step is that of what it is compared with.
   double effective_speedup_error() const;
   double communication_share() const { return communication_s / step_time_s; }
   bool operator==(const Prediction&) const = default;

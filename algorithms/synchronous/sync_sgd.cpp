@@ -32,6 +32,10 @@ Forecast SyncSgd::forecast(const PredictionInput& input) const {
   return Forecast::of(std::move(predictions), has_no_variance);
 }
 
+std::optional<Communicated> SyncSgd::communication(const CommunicationInput& input) const {
+  return Communicated{input.steps.value(), Bytes{input.steps.value() * input.of_gradient().value()}};
+}
+
 std::unique_ptr<Algorithm> make_sync_sgd(Settings&, const AlgorithmContext&) { return std::make_unique<SyncSgd>(); }
 
 }  // namespace syncopate

@@ -15,6 +15,7 @@ class SyncSgd : public Algorithm {
   void run(Worker& worker) const override;
   Traits traits() const override { return {.is_baseline = true, .follows_clock = false, .same_course_from = 0}; }
   Forecast forecast(const PredictionInput& input) const override;
+  std::optional<Communicated> communication(const CommunicationInput& input) const override;
 };
 
 std::unique_ptr<Algorithm> make_sync_sgd(Settings& settings, const AlgorithmContext& context);

@@ -152,6 +152,9 @@ void add_commands(CLI::App& app, CommandLine& line) {
       "predict", "what the methods will take, by formulas and a short simulation of time; nothing is trained");
   add_experiment(*foretell, line);
   foretell->add_flag("--json", line.json, "for programs");
+  foretell->add_option("--against", line.against, "compare with this method of the file; default: synchronous SGD")
+      ->check([](const std::string& label) { return label.empty() ? "must not be empty" : ""; })
+      ->option_text("METHOD");
   CLI::App* both = app.add_subcommand(
       "compare", "run an experiment on the simulated cluster and under mpirun, and print the error of the first");
   add_experiment(*both, line);

@@ -25,6 +25,7 @@ struct CommandLine {
   bool writes_pages = false;
   bool ranks = false;
   bool json = false;
+  std::string against;  // the label of the method that `predict` compares with; empty: synchronous SGD
   std::vector<std::string> only;
   std::string accepted;  // a directory with claims.json of experiments; empty: none
   RunOptions options;

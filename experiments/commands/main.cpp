@@ -78,11 +78,11 @@ int ranks_of(const Experiment& experiment) {
   return ranks_needed(workers, servers);
 }
 
-int print_predictions(const Experiment& experiment, bool json, const MpiSession& session) {
+int print_predictions(const Experiment& experiment, const CommandLine& line, const MpiSession& session) {
   LastAct report([&session] { print(session, standard_error, "interrupted\n"); });
   try {
-    const auto methods = predict(experiment);
-    print(session, standard_output, json ? predictions_json(experiment.name, methods) : prediction_table(methods));
+    const auto methods = predict(experiment, line.against);
+    print(session, standard_output, line.json ? predictions_json(experiment.name, methods) : prediction_table(methods));
     int status = exit_success;
     for (const PredictedMethod& method : methods) {
       if (!method.failed) continue;
@@ -157,6 +157,7 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
   }
   task.experiment = loaded(line, session);
   choose_runs(*task.experiment, line.only);
+  if (line.command == "predict") check_against(*task.experiment, line.against);
   return task;
 }
 
@@ -224,7 +225,7 @@ int execute(Task& task, const MpiSession& session) {
     return exit_success;
   }
   const Experiment& experiment = *task.experiment;
-  if (line.command == "predict") return print_predictions(experiment, line.json, session);
+  if (line.command == "predict") return print_predictions(experiment, line, session);
   if (line.command == "check") {
     print(session, standard_output,
           line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment, line.options.results_directory));

@@ -16,6 +16,7 @@
 
 #include "algorithms/registry.hpp"
 #include "workers/process/run_failure.hpp"
+#include "workers/settings/nearest_name.hpp"
 
 namespace syncopate {
 namespace {
@@ -55,12 +56,32 @@ std::string why_not_simulated(const Run& run, Step steps) {
   return "";
 }
 
+// Where only steps end a run, and nobody is missing in it, what it communicates may be known beforehand.
+std::optional<PredictedCommunication> communication_of(const Run& run, const std::optional<SimulatedTime>& simulated) {
+  if (simulated && simulated->whole) return PredictedCommunication{simulated->rounds, simulated->bytes, true};
+  const Budget& budget = run.budget;
+  const bool ends_by_steps = budget.steps && !budget.samples && !budget.seconds && !budget.bytes;
+  if (ends_by_steps && run.cluster.data_of.empty() && !run.cluster.outages) {
+    const auto known = run.algorithm->communication({.workers = run.cluster.workers,
+                                                     .parameter_bytes = run.training.parameter_bytes,
+                                                     .moments = run.training.optimizer->moments(),
+                                                     .steps = *budget.steps,
+                                                     .learning_rate = *run.training.learning_rate});
+    if (known)
+      return PredictedCommunication{static_cast<double>(known->rounds), static_cast<double>(known->bytes.value()),
+                                    true};
+  }
+  if (!simulated || !simulated->total_time_s) return std::nullopt;
+  return PredictedCommunication{simulated->rounds, simulated->bytes, false};
+}
+
 PredictedMethod simulated(const Run& run, Step steps) {
   PredictedMethod method;
   method.method = run.method;
   method.sweep = run.sweep;
   method.seed = run.seed;
   method.planned_steps = planned_steps(run);
+  method.solved = run.solved;
   method.not_simulated = why_not_simulated(run, steps);
   if (!method.not_simulated.empty()) return method;
   try {
@@ -84,6 +105,24 @@ Run as_baseline(Run run) {
 bool is_at_point_of(const Run& run, const Run& other) {
   return std::ranges::all_of(
       run.sweep, [&](const auto& swept) { return std::ranges::find(other.sweep, swept) != other.sweep.end(); });
+}
+
+// For each run the one of this label with which it is compared: itself, or the one of its setting and at its point of
+// the sweep, as far as there is one.
+std::vector<std::size_t> find_labelled(const std::vector<Run>& runs, const std::string& label) {
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto fit = [&](std::size_t other) {
+      if (other == i) return 4;
+      if (!is_at_point_of(runs[other], runs[i])) return runs[other].setting == runs[i].setting ? 1 : 0;
+      return runs[other].setting == runs[i].setting ? 3 : 2;
+    };
+    std::optional<std::size_t> best;
+    for (std::size_t other = 0; other < runs.size(); ++other)
+      if (runs[other].method == label && (!best || fit(other) > fit(*best))) best = other;
+    chosen.push_back(best.value());
+  }
+  return chosen;
 }
 
 // For each run the one with which it is compared: the first baseline of its setting; else, since one that a swept key
@@ -136,6 +175,35 @@ void relate(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& 
   }
 }
 
+// By the formula of the other that goes by the same law, or else by the one that assumes as much; none has no S_eff.
+void relate_to_method(std::vector<FormulaTime>& formulas, const std::vector<FormulaTime>& of_other) {
+  for (FormulaTime& formula : formulas) {
+    Prediction& prediction = formula.prediction;
+    const auto is_alike = [&](const FormulaTime& other) {
+      return 2 * (other.prediction.formula == prediction.formula) +
+             (other.prediction.is_sampled == prediction.is_sampled);
+    };
+    const auto nearest = std::ranges::max_element(of_other.rbegin(), of_other.rend(), {}, is_alike);
+    if (nearest == of_other.rend()) {
+      prediction.sync_step_time_s = std::numeric_limits<double>::quiet_NaN();
+      continue;
+    }
+    const Prediction& other = nearest->prediction;
+    prediction.sync_step_time_s = other.step_time_s / other.kept;
+    prediction.sync_step_error_s =
+        prediction.sync_step_time_s * std::hypot(other.step_error_s / other.step_time_s, other.kept_error / other.kept);
+  }
+}
+
+// The method, with those of its swept values that the run which is compared with it does not share.
+std::string named(const Run& other, const Run& run) {
+  std::string values;
+  for (const auto& swept : other.sweep)
+    if (std::ranges::find(run.sweep, swept) == run.sweep.end())
+      values += fmt::format(", {} = {}", swept.first, swept.second);
+  return fmt::format("\"{}\"{}", other.method, values);
+}
+
 std::string named(const Run& baseline, bool is_of_file) {
   return is_of_file ? fmt::format("\"{}\", the file's first sync-sgd", baseline.method)
                     : fmt::format("sync-sgd trained as \"{}\" is; the file has none", baseline.method);
@@ -153,12 +221,21 @@ void compare_with(const SimulatedTime& baseline, bool is_baseline, PredictedMeth
 
 }  // namespace
 
-std::vector<PredictedMethod> predict(const Experiment& experiment) {
+void check_against(const Experiment& experiment, const std::string& against) {
+  if (against.empty() || std::ranges::find(experiment.methods, against) != experiment.methods.end()) return;
+  std::string known;
+  for (const std::string& label : experiment.methods)
+    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", label);
+  throw ConfigurationFault(fmt::format("--against {}: no method of {} is called so; must be one of {}{}", against,
+                                       experiment.file, known, suggestion(against, experiment.methods)));
+}
+
+std::vector<PredictedMethod> predict(const Experiment& experiment, const std::string& against) {
   std::vector<Run> runs;
   for (const Run& run : experiment.runs)
     if (run.seed == experiment.seeds.front()) runs.push_back(run);
   const std::size_t shown = runs.size();
-  const std::vector<std::size_t> baselines = add_baselines(runs);
+  const std::vector<std::size_t> baselines = against.empty() ? add_baselines(runs) : find_labelled(runs, against);
 
   const std::vector<Step> steps = shared_out(runs);
   std::vector<PredictedMethod> methods;
@@ -171,6 +248,7 @@ std::vector<PredictedMethod> predict(const Experiment& experiment) {
   };
   for (std::size_t i = 0; i < runs.size(); ++i) {
     methods.push_back(simulated(runs[i], steps[i]));
+    methods.back().communicated = communication_of(runs[i], methods.back().simulated);
     FormulaTimes formulas = predict_by_formula(runs[i], sample_of(runs[i]));
     methods.back().formulas = std::move(formulas.all);
     methods.back().why_no_formula = std::move(formulas.why_none);
@@ -179,8 +257,14 @@ std::vector<PredictedMethod> predict(const Experiment& experiment) {
   for (const PredictedMethod& method : methods) by_formula.push_back(method.formulas);
   for (std::size_t i = 0; i < shown; ++i) {
     const std::size_t baseline = baselines[i];
-    methods[i].compared_with = named(runs[baseline], baseline < shown);
-    relate(methods[i].formulas, predict_by_formula(as_baseline(runs[i]), sample_of(runs[i])).all, by_formula[baseline]);
+    if (against.empty()) {
+      methods[i].compared_with = named(runs[baseline], baseline < shown);
+      relate(methods[i].formulas, predict_by_formula(as_baseline(runs[i]), sample_of(runs[i])).all,
+             by_formula[baseline]);
+    } else {
+      methods[i].compared_with = named(runs[baseline], runs[i]);
+      relate_to_method(methods[i].formulas, by_formula[baseline]);
+    }
     if (methods[i].simulated && methods[baseline].simulated)
       compare_with(*methods[baseline].simulated, baseline == i, methods[i]);
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -34,6 +35,24 @@ std::string speedup(std::optional<double> value, double error) {
   return fmt::format("{:.3f}", *value);
 }
 
+// What is not exact is so marked.
+std::string rounds_of(const std::optional<PredictedCommunication>& communicated) {
+  if (!communicated) return "-";
+  return fmt::format("{}{:.0f}", communicated->is_exact ? "" : "~", communicated->rounds);
+}
+
+std::string bytes_of(const std::optional<PredictedCommunication>& communicated) {
+  if (!communicated) return "-";
+  double bytes = communicated->bytes;
+  const char* prefix = "";
+  for (const char* const next : {"k", "M", "G", "T", "P", "E"}) {
+    if (bytes < 1000) break;
+    bytes /= 1000;
+    prefix = next;
+  }
+  return fmt::format("{}{:.4g}{}", communicated->is_exact ? "" : "~", bytes, prefix);
+}
+
 // Which part of the run was simulated.
 std::string source_of(const PredictedMethod& method) {
   std::string source = "simulation";
@@ -45,24 +64,32 @@ std::string source_of(const PredictedMethod& method) {
 }
 
 std::vector<std::string> row_of_simulation(const PredictedMethod& method) {
-  if (!method.simulated) return {short_reason(method.not_simulated), "-", "-", "-", "-", "-"};
+  if (!method.simulated)
+    return {short_reason(method.not_simulated), "-", "-", "-", "-", "-", rounds_of(method.communicated),
+            bytes_of(method.communicated)};
   const SimulatedTime& simulated = *method.simulated;
   return {source_of(method),
           seconds(simulated.step_time_s, simulated.error_s.value_or(0)),
           speedup(method.simulated_speedup, method.simulated_speedup_error),
           percent(simulated.drop_rate),
           percent(simulated.communication_share),
-          seconds(simulated.total_time_s)};
+          seconds(simulated.total_time_s),
+          rounds_of(method.communicated),
+          bytes_of(method.communicated)};
 }
 
 std::vector<std::string> row_of_formula(const FormulaTime& formula) {
   const Prediction& prediction = formula.prediction;
-  return {prediction.formula,
-          seconds(prediction.step_time_s, prediction.step_error_s),
-          speedup(prediction.effective_speedup(), prediction.effective_speedup_error()),
-          percent(prediction.drop_rate),
-          percent(prediction.communication_share()),
-          seconds(formula.total_time_s)};
+  return {
+      prediction.formula,
+      seconds(prediction.step_time_s, prediction.step_error_s),
+      speedup(std::isnan(prediction.effective_speedup()) ? std::nullopt : std::optional(prediction.effective_speedup()),
+              prediction.effective_speedup_error()),
+      percent(prediction.drop_rate),
+      percent(prediction.communication_share()),
+      seconds(formula.total_time_s),
+      "",
+      ""};
 }
 
 std::string label_of(const PredictedMethod& method) {
@@ -92,6 +119,11 @@ Json json_of(const PredictedMethod& method) {
           {"sweep", method.sweep},
           {"seed", method.seed},
           {"planned_steps", method.planned_steps ? Json(method.planned_steps->value()) : Json(nullptr)},
+          {"rounds", method.communicated ? Json(std::llround(method.communicated->rounds)) : Json(nullptr)},
+          {"communicated_bytes", method.communicated ? Json(std::llround(method.communicated->bytes)) : Json(nullptr)},
+          {"communication_is_exact", method.communicated ? Json(method.communicated->is_exact) : Json(nullptr)},
+          {"solved", method.solved.empty() ? Json(nullptr) : Json(method.solved)},
+          {"against", method.compared_with.empty() ? Json(nullptr) : Json(method.compared_with)},
           {"simulated", std::move(simulated)},
           {"not_simulated", method.not_simulated.empty() ? Json(nullptr) : Json(method.not_simulated)},
           {"formulas", std::move(formulas)},
@@ -104,7 +136,7 @@ std::string prediction_table(std::span<const PredictedMethod> methods) {
   TextTable table;
   table.add_column("method", Align::left);
   table.add_column("by", Align::left);
-  for (const char* heading : {"s/step", "S_eff", "dropped\n%", "communication\n%", "total\ns"})
+  for (const char* heading : {"s/step", "S_eff", "dropped\n%", "communication\n%", "total\ns", "rounds", "sent\nbytes"})
     table.add_column(heading, Align::right);
   const auto add = [&](const std::string& label, std::vector<std::string> cells) {
     cells.insert(cells.begin(), label);
@@ -118,14 +150,18 @@ std::string prediction_table(std::span<const PredictedMethod> methods) {
     if (!method.compared_with.empty() && std::ranges::find(compared_with, method.compared_with) == compared_with.end())
       compared_with.push_back(method.compared_with);
     notes += note_of_reason(label_of(method), method.not_simulated);
+    if (!method.solved.empty()) notes += fmt::format("{}: {}\n", label_of(method), method.solved);
     for (const FormulaTime& formula : method.formulas) {
       add("", row_of_formula(formula));
       is_sampled |= formula.prediction.is_sampled;
       if (const auto staleness = formula.prediction.mean_staleness)
         notes += fmt::format("{}: a mean staleness of {:.4g} updates, by (N - 1) / c\n", label_of(method), *staleness);
     }
-    if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-"});
+    if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-", "", ""});
   }
+  if (std::ranges::any_of(methods,
+                          [](const PredictedMethod& m) { return m.communicated && !m.communicated->is_exact; }))
+    notes += "~: as in the steps that were simulated, drawn out\n";
   for (const std::string& baseline : compared_with) notes += fmt::format("S_eff: against {}\n", baseline);
   if (is_sampled) notes += note_of_sampled();
   return notes.empty() ? table.text() : table.text() + "\n" + notes;

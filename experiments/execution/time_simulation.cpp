@@ -187,6 +187,8 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
     result.micro_batches_per_s = kept / end_s;
     result.drop_rate = drop_rate(totals, waypoints, end_s, 0);
     result.communication_share = communication_share(totals);
+    result.rounds = static_cast<double>(waypoints.rows.size());
+    result.bytes = static_cast<double>(totals.bytes.value());
     return result;
   }
   result.steps = static_cast<Step::Rep>(last.step);
@@ -196,6 +198,14 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   result.step_time_s = whole_s / (last.step + rest_s / steady.step_s);
   result.micro_batches_per_s = (last.micro_batches + rest_s * steady.micro_batches_per_s) / whole_s;
   result.drop_rate = drop_rate(totals, waypoints, all[first].time_s, rest_s / (last.time_s - all[first].time_s));
+  const auto rows_until = [&](double time_s) {
+    return static_cast<double>(
+        std::ranges::count_if(waypoints.rows, [&](const auto& row) { return row.time_s <= time_s; }));
+  };
+  const double rest_steps = rest_s / steady.step_s, settled_steps = last.step - all[first].step;
+  const double settled_rows = rows_until(last.time_s) - rows_until(all[first].time_s);
+  result.rounds = rows_until(last.time_s) + rest_steps / settled_steps * settled_rows;
+  result.bytes = last.bytes + rest_steps / settled_steps * (last.bytes - all[first].bytes);
   // As much per step at the pace of the rest.
   result.communication_share = communication_share(totals) * (last.time_s / last.step) / result.step_time_s;
   return result;

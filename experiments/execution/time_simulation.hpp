@@ -20,6 +20,8 @@ struct SimulatedTime {
   double micro_batches_per_s = 0;        // that went into the model
   std::optional<double> pace_error{};    // standard error of micro_batches_per_s
   std::optional<double> total_time_s{};  // of the budget; none where that cannot be told
+  double rounds = 0;  // rows of steps.csv, of the whole run; of all that is not whole at the last pace
+  double bytes = 0;   // that all workers communicate in it, likewise
 };
 
 // Roughly 20 ns of this machine's time each, so that the length of a simulation depends on the file alone.

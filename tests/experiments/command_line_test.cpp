@@ -81,6 +81,19 @@ TEST_F(CommandLine, PredictsWithoutRunning) {
   EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
+TEST_F(CommandLine, PredictComparesWithAMethodThatIsNamed) {
+  const std::string file = write("e.toml", std::string(time_only) +
+                                               "[[methods]]\nlabel = \"local\"\nalgorithm = \"local-sgd\"\n"
+                                               "period = { rule = \"constant\", steps = 5 }\n");
+  const Outcome local = syncopate("predict " + file + " --against local");
+  EXPECT_EQ(local.status, 0) << local.err;
+  EXPECT_THAT(local.out, HasSubstr("S_eff: against \"local\"\n"));
+  const Outcome unknown = syncopate("predict " + file + " --against locla");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean \"local\"?"));
+  EXPECT_EQ(syncopate("predict " + file + " --against ''").status, 2);
+}
+
 // Five steps: H = 2 makes 3 rounds, H = 1 makes 5.
 TEST_F(CommandLine, CheckSaysWhatANumberWasSolvedFor) {
   const auto with = [&](const char* rounds) {

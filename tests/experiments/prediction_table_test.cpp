@@ -33,6 +33,9 @@ PredictedMethod by_simulation_and_two_formulas() {
                                    .total_time_s = 30};
   method.simulated_speedup = 1.5;
   method.simulated_speedup_error = 0.375;
+  method.communicated = PredictedCommunication{.rounds = 60, .bytes = 123456, .is_exact = true};
+  method.solved = "period.steps = 9 makes 60 rounds";
+  method.compared_with = "\"x\"";
   method.formulas = {{.prediction = {.formula = "first",
                                      .step_time_s = 2,
                                      .communication_s = 0.375,
@@ -80,6 +83,8 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
   EXPECT_EQ(json, nlohmann::json::parse(R"({
     "experiment": "e", "predictions": [
       {"method": "m", "sweep": [["cluster.workers", "2"]], "seed": 3, "planned_steps": 60,
+       "rounds": 60, "communicated_bytes": 123456, "communication_is_exact": true,
+       "solved": "period.steps = 9 makes 60 rounds", "against": "\"x\"",
        "simulated": {"steps": 20, "whole": false, "step_time_s": 0.5, "step_time_standard_error_s": 0.0625,
                      "effective_speedup": 1.5, "effective_speedup_standard_error": 0.375, "drop_rate": 0.25, "communication_share": 0.125, "total_time_s": 30.0},
        "not_simulated": null,
@@ -96,6 +101,7 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
           "effective_speedup_standard_error": null, "total_time_s": null}],
        "no_formula": null},
       {"method": "n", "sweep": [], "seed": 4, "planned_steps": null, "simulated": null,
+       "rounds": null, "communicated_bytes": null, "communication_is_exact": null, "solved": null, "against": null,
        "not_simulated": "needs training\nand more", "formulas": [], "no_formula": "a reason"}]})"));
 }
 
@@ -112,15 +118,25 @@ std::vector<std::vector<std::string>> words_of_rows(const std::string& table) {
 TEST(PredictionTable, EveryValueStandsInItsColumn) {
   const std::vector<PredictedMethod> methods{by_simulation_and_two_formulas(), by_nothing()};
   const auto rows = words_of_rows(prediction_table(methods));
-  ASSERT_EQ(rows.size(), 3u + 3 + 2 + 2) << "a heading of two lines and a rule; a note after an empty line";
+  ASSERT_EQ(rows.size(), 3u + 3 + 2 + 4) << "a heading of two lines and a rule; notes after an empty line";
   EXPECT_THAT(rows[3], ElementsAre("m,", "workers", "=", "2", "simulation,", "20", "of", "60", "steps", "0.500", "+-",
-                                   "0.062", "1.50", "+-", "0.38", "25.0", "12.5", "30.00"));
+                                   "0.062", "1.50", "+-", "0.38", "25.0", "12.5", "30.00", "60", "123.5k"));
   EXPECT_THAT(rows[4], ElementsAre("first", "2.000", "+-", "0.031", "2.2", "+-", "1.5", "56.2", "18.8", "120.0"));
   EXPECT_THAT(rows[5], ElementsAre("second", "4.000", "1.250", "-", "75.0", "-"));
-  EXPECT_THAT(rows[6], ElementsAre("n", "needs", "training", "-", "-", "-", "-", "-"));
+  EXPECT_THAT(rows[6], ElementsAre("n", "needs", "training", "-", "-", "-", "-", "-", "-", "-"));
   EXPECT_THAT(rows[7], ElementsAre("no", "formula:", "a", "reason", "-", "-", "-", "-", "-"));
-  EXPECT_THAT(rows[9], ElementsAre("m,", "workers", "=", "2:", "a", "mean", "staleness", "of", "3.5", "updates,", "by",
-                                   "(N", "-", "1)", "/", "c"));
+  EXPECT_THAT(rows[9], ElementsAre("m,", "workers", "=", "2:", "period.steps", "=", "9", "makes", "60", "rounds"));
+  EXPECT_THAT(rows[10], ElementsAre("m,", "workers", "=", "2:", "a", "mean", "staleness", "of", "3.5", "updates,", "by",
+                                    "(N", "-", "1)", "/", "c"));
+}
+
+TEST(PredictionTable, MarksWhatIsNotExact) {
+  std::vector<PredictedMethod> methods{by_simulation_and_two_formulas()};
+  methods[0].communicated = PredictedCommunication{.rounds = 59.6, .bytes = 2.5e9, .is_exact = false};
+  const std::string table = prediction_table(methods);
+  EXPECT_THAT(table, HasSubstr("~60"));
+  EXPECT_THAT(table, HasSubstr("~2.5G"));
+  EXPECT_THAT(table, HasSubstr("~: as in the steps that were simulated, drawn out\n"));
 }
 
 TEST(PredictionTable, SaysHowMuchOfTheRunWasSimulated) {
