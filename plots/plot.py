@@ -95,9 +95,9 @@ def read_comparisons(directory: Path, labels: tuple[str, ...] = ()) -> list[Comp
 def plot(request: Request) -> list[Path]:
     """Reads all tables first: a fault in one of them is found before anything is drawn."""
     if request.directory.suffix == ".json":
-        from plots.thresholds_figure import write_thresholds_figure
+        from plots.json_figure import write_json_figure
 
-        return write_thresholds_figure(request.directory, request.formats, request.page)
+        return write_json_figure(request.directory, request.formats, request.page)
     comparisons = choose(read_comparisons(request.directory, request.methods), request.wanted)
     plan = plan_figures(comparisons, request.kinds, asked=set(request.kinds) != set(KINDS))
     if len(plan) > request.limit:

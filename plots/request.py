@@ -37,7 +37,7 @@ def read_request(arguments: list[str]) -> Request:
     """Throws SystemExit, after a message, where they are wrong or ask for help."""
     parser = Parser(prog="./dev plot", allow_abbrev=False,
                     description="Figures of the runs below a directory, as PNG and SVG in DIRECTORY/plots; or of "
-                                "what `thresholds --json FILE.json` has written, beside that.",
+                                "what `thresholds --json FILE.json` has written or `predict --json` printed, beside that.",
                     epilog="for example: ./dev plot results/runs/quickstart --only curves --axis time --column single "
                            "--format pdf")
     parser.add_argument("directory", metavar="DIRECTORY", type=directory, help="or FILE.json")

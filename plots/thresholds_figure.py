@@ -2,15 +2,12 @@
 are kept, and how much faster steps get, against the threshold. Use: `./dev plot FILE.json`, which writes FILE.png and
 FILE.svg beside it."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 
 from plots import page, style
-from plots.page import use_page
 from plots.runs import ResultsFault
-from plots.saving import save
 from plots.sheet import Place, Sheet
 
 LOOKS = {"S_eff": {"color": "#D55E00", "marker": "o"}, "S_eff by Eq. 6": {"color": "#D55E00", "linestyle": style.DASHES[2]},
@@ -18,15 +15,14 @@ LOOKS = {"S_eff": {"color": "#D55E00", "marker": "o"}, "S_eff by Eq. 6": {"color
          "kept": {"color": "#009E73", "linestyle": style.DASHES[3], "marker": "s"}}
 
 
-def read_thresholds(path: Path) -> dict:
+def checked_thresholds(report: dict, path: Path) -> dict:
     try:
-        report = json.loads(path.read_text(encoding="utf-8"))
         for way in ("throughput", "s-eff"):
             for effect in report["by"][way]["thresholds"]:
                 float(effect["threshold_s"] + effect["drop_rate"] + effect["time_saved"] + effect["effective_speedup"])
         report["source"], report["workers"], report["steps"], report["micro_batches"], float(report["serial_s"])
         report["by"]["throughput"]["best"]
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as fault:
+    except (ValueError, KeyError, TypeError, IndexError) as fault:
         raise ResultsFault(f"{path}: {type(fault).__name__}: {fault}; expected what `syncopate thresholds SOURCE --json "
                            f"{path}` writes") from None
     return report
@@ -63,8 +59,3 @@ def thresholds_figure(report: dict):
     panel.set_ylabel("times what it is without a threshold")
     sheet.name_lines(panel, {name: (thresholds[-1] / scale, values[-1]) for name, values in lines.items()}, LOOKS)
     return sheet.finish()
-
-
-def write_thresholds_figure(path: Path, formats: tuple[str, ...] = ("png", "svg"), on: str = "screen") -> list[Path]:
-    use_page(on)
-    return save(thresholds_figure(read_thresholds(path)), path.parent, path.stem, formats)

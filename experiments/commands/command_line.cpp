@@ -151,7 +151,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   CLI::App* foretell = app.add_subcommand(
       "predict", "what the methods will take, by formulas and a short simulation of time; nothing is trained");
   add_experiment(*foretell, line);
-  foretell->add_flag("--json", line.json, "for programs");
+  foretell->add_flag("--json", line.json, "for programs; `./dev plot` draws what a sweep has of it");
   foretell->add_option("--against", line.against, "compare with this method of the file; default: synchronous SGD")
       ->check([](const std::string& label) { return label.empty() ? "must not be empty" : ""; })
       ->option_text("METHOD");

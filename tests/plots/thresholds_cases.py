@@ -6,7 +6,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from with_results import WithDirectory
 
-from plots.thresholds_figure import read_thresholds, thresholds_figure
+from plots.json_figure import read_json
+from plots.thresholds_figure import checked_thresholds, thresholds_figure
 
 
 def report(best=True):
@@ -19,6 +20,10 @@ def report(best=True):
     return {"source": "runs/x/run.csv", "workers": 4, "steps": 7, "micro_batches": 12, "serial_s": 0.5,
             "by": {"throughput": {"best": throughput[1] if best else None, "thresholds": throughput},
                    "s-eff": {"best": None, "thresholds": six}}}
+
+
+def read_thresholds(path):
+    return checked_thresholds(read_json(path), path)
 
 
 class Thresholds(WithDirectory):
