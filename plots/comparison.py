@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from plots.methods import OWN, Method, explains, group_methods, method_label, settings, swept
+from plots.methods import OWN, Method, group_methods, method_label, settings, swept
 from plots.printable import printable
 from plots.runs import Run
 from plots.variation import flat, varying
@@ -50,12 +50,13 @@ def points_by_value(runs: list[Run]) -> dict[tuple, list[Run]]:
 
 def points_by_name(runs: list[Run]) -> dict[tuple, list[Run]]:
     """By the names that the experiment file gives what it varies (a variant's label, not all that it changes); empty where
-    these names do not tell all configurations apart. A run that a key does not concern belongs to each of its values."""
+    one name stands for several configurations. A run that a key does not concern belongs to each of its values."""
     named = [{key: value for key, value in swept(run).items() if not key.startswith(OWN)} for run in runs]
     keys = list(dict.fromkeys(key for names in named for key in names))
     configs = varying([flat({key: value for key, value in run.config.items() if key not in NOT_COMPARED}) for run in runs])
     whole = [number for number, names in enumerate(named) if len(names) == len(keys)]
-    if not keys or not whole or not explains([named[number] for number in whole], [configs[number] for number in whole]):
+    pairs = {(tuple(named[number].items()), tuple(configs[number].items())) for number in whole}
+    if not keys or not whole or len(pairs) > len({names for names, _ in pairs}):
         return {}
     first = sorted(whole, key=lambda number: runs[number].written)  # points as they were run
     groups = {tuple((key, named[number][key]) for key in keys): [] for number in first}

@@ -52,7 +52,8 @@ def draw_panel(panel, lines: dict[str, np.ndarray], styles) -> dict[str, tuple[f
     longest = max(np.quantile(times, 0.995) for times in lines.values())
     shortest = min(times.min() for times in lines.values())
     scale, unit = style.time_unit(longest)
-    edges = np.linspace(max(0.0, shortest - 0.05 * (longest - shortest)), longest or 1, INTERVALS + 1) / scale
+    span = max(longest - shortest, 0.02 * longest) or 1.0  # all alike: around that
+    edges = np.linspace(max(0.0, shortest - 0.05 * span), shortest + 1.001 * span, INTERVALS + 1) / scale
     ends, highest, middles = {}, [], (edges[1:] + edges[:-1]) / 2
     for name, times in lines.items():
         shares = 100 * np.histogram(times / scale, edges)[0] / len(times)

@@ -3,6 +3,7 @@
 from plots.accounts_figure import accounts_figure
 from plots.arrivals_figure import arrivals_figure
 from plots.bars_figure import bars_figure
+from plots.choice import same
 from plots.comparison import Comparison, heading, subtitle
 from plots.curves_figure import curves_figure
 from plots.distributions_figure import distributions_figure
@@ -54,7 +55,7 @@ class Drawing:
             return pareto_figure(*about, axes)
         if planned.kind == "bars":
             return bars_figure(*about, [one for one in self.published[shown.experiment]
-                                        if all(shown.point.get(key) == value for key, value in one.where.items())])
+                                        if all(same(shown.point.get(key, ""), value) for key, value in one.where.items())])
         return SIMPLE[planned.kind](*about)
 
     def looks_of_lines(self, sweep: Sweep) -> dict[str, dict]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from plots.printable import printable
 from plots.runs import Run
-from plots.variation import as_words, flat, varying
+from plots.variation import as_words, flat, number_text, varying
 
 MPI = " (MPI)"  # ends the label of a method that ran on a wall clock
 BASELINE = "sync-sgd"
@@ -80,7 +80,12 @@ def without_prefix(named: list[dict[str, str]]) -> list[dict[str, str]]:
 
 def swept(run: Run) -> dict[str, str]:
     """What the experiment file varies: each key and its value, or its name; a key of a method's own as method.KEY."""
-    return {column_of(key): printable(value) for key, value in run.summary.get("sweep") or []}
+    return {column_of(key): shortened(printable(value)) for key, value in run.summary.get("sweep") or []}
+
+
+def shortened(value: str) -> str:
+    """1.25e+08 of 125000000.0."""
+    return number_text(float(value)) if re.fullmatch(r"[-+]?\d+\.\d+(e[-+]?\d+)?", value) else value
 
 
 def column_of(key: str) -> str:

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from plots.comparison import Comparison
 from plots.printable import printable
+from plots.progress import say
 from plots.quantities import Quantity
 from plots.report.claims import read_claims
+from plots.runs import ResultsFault
 
 SURE = {"stated", "established"}  # in the paper's own words: what is derived, or stands in code alone, is not drawn
 FIGURE = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*(%|x|times|×|s)?")
@@ -29,11 +31,16 @@ class Published:
 
 
 def read_published(comparisons: list[Comparison]) -> dict[str, list[Published]]:
-    """By experiment. A figure that is no plain number ("about 5", a difference, a range) cannot be placed: it is left out."""
+    """By experiment. A figure that is no plain number ("about 5", a difference, a range) cannot be placed: it is left out.
+    Claims that cannot be read, such as those of another version, are no reason to draw nothing: a message says so."""
     found = {}
     for experiment in dict.fromkeys(comparison.experiment for comparison in comparisons):
         runs = [run for comparison in comparisons if comparison.experiment == experiment for run in comparison.runs]
-        claims = read_claims(sorted({run.directory.parent.parent for run in runs}))
+        try:
+            claims = read_claims(sorted({run.directory.parent.parent for run in runs}))
+        except ResultsFault as fault:
+            say(f"figures have no marks of papers: {fault}")
+            claims = []
         found[experiment] = [one for claim in claims if (one := published(claim)) is not None]
     return found
 

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from plots import page, style
+from plots.choice import same
 from plots.comparison import heading, subtitle
 from plots.methods import BASELINE, Method, seeds_text
 from plots.printable import printable
@@ -184,7 +185,8 @@ def stated_at(sweep: Sweep, line: Line, quantity: Quantity, published: list[Publ
     return [one for one in published
             if one.is_of(quantity) and one.method == base_of(line) and one.against in ("", baseline)
             and where_of(one.where, sweep.key) is not None
-            and all(where_of(one.where, key) in (None, value) for key, value in sweep.others.items())]
+            and all(where_of(one.where, key) is None or same(where_of(one.where, key), value)
+                    for key, value in sweep.others.items())]
 
 
 def base_of(line: Line) -> str:

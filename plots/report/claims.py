@@ -9,7 +9,7 @@ from pathlib import Path
 from plots.report.markup import escaped
 from plots.runs import ResultsFault
 
-FILE, SCHEMA_VERSION = "claims.json", 1
+FILE, SCHEMA_VERSION = "claims.json", 2
 VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # and the class of its badge
 SHOWN_POINTS = 4  # of a claim; of more the lowest and the highest
 

@@ -166,7 +166,7 @@ class Claims(WithDirectory):
              "points": [{"label": "", "n": 3, "mean": 0.8, "interval": [0.79, 0.81], "verdict": "reproduced"}]}
 
     def table_of(self, **changes):
-        self.write({"schema_version": 1, "claims": [self.CLAIM | changes]})
+        self.write({"schema_version": 2, "claims": [self.CLAIM | changes]})
         return claims_table(read_claims([self.directory, self.directory]))
 
     def write(self, document):
@@ -203,11 +203,11 @@ class Claims(WithDirectory):
         self.assertIn("of 7 points", table)
 
     def test_a_damaged_file_is_one_message(self):
-        for document in ({}, [1], {"schema_version": 2, "claims": []}, {"schema_version": 1, "claims": 3},
-                         {"schema_version": 1, "claims": [self.CLAIM | {"verdict": "true"}]},
-                         {"schema_version": 1, "claims": [self.CLAIM | {"points": [{"n": 3}]}]}):
+        for document in ({}, [1], {"schema_version": 1, "claims": []}, {"schema_version": 2, "claims": 3},
+                         {"schema_version": 2, "claims": [self.CLAIM | {"verdict": "true"}]},
+                         {"schema_version": 2, "claims": [self.CLAIM | {"points": [{"n": 3}]}]}):
             self.write(document)
-            with self.assertRaisesRegex(ResultsFault, "claims.json: .*; expected the claims of schema version 1"):
+            with self.assertRaisesRegex(ResultsFault, "claims.json: .*; expected the claims of schema version 2"):
                 read_claims([self.directory])
         (self.directory / "claims.json").write_text("{")
         with self.assertRaisesRegex(ResultsFault, "claims.json"):
@@ -381,7 +381,7 @@ class Command(WithDirectory):
         write_experiment(self.runs, seeds=1)
         self.report(self.runs, "-o", self.page)
         self.assertNotIn("Claims", self.page.read_text())
-        (self.runs / "synthetic" / "claims.json").write_text(json.dumps({"schema_version": 1, "claims": [Claims.CLAIM]}))
+        (self.runs / "synthetic" / "claims.json").write_text(json.dumps({"schema_version": 2, "claims": [Claims.CLAIM]}))
         self.report(self.runs, "-o", self.page)
         self.assertIn("It is faster.", self.page.read_text())
 
