@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from plots.methods import OWN, Method, group_methods, method_label, settings, swept
 from plots.printable import printable
 from plots.runs import Run
-from plots.variation import flat, varying
+from plots.variation import flat, is_number, varying
 
 COMMON_PHASE = "common phase"  # the label of a run at whose end others start
 NOT_COMPARED = {"name", "description", "seeds", "methods", "recording"}
@@ -58,12 +58,20 @@ def points_by_name(runs: list[Run]) -> dict[tuple, list[Run]]:
     pairs = {(tuple(named[number].items()), tuple(configs[number].items())) for number in whole}
     if not keys or not whole or len(pairs) > len({names for names, _ in pairs}):
         return {}
-    first = sorted(whole, key=lambda number: runs[number].written)  # points as they were run
-    groups = {tuple((key, named[number][key]) for key in keys): [] for number in first}
+    groups = {tuple((key, named[number][key]) for key in keys): [] for number in in_order(whole, runs, named, keys)}
     for point, members in groups.items():
         members += [run for run, names in zip(runs, named) if all(dict(point)[key] == names[key] for key in names)]
     present = {id(run) for members in groups.values() for run in members}
     return groups if all(id(run) in present for run in runs) else {}
+
+
+def in_order(places: list[int], runs: list[Run], named: list[dict[str, str]], keys: list[str]) -> list[int]:
+    """Ascending in numbers; what has no number, such as variants, as it was run first."""
+    numeric = {key: all(is_number(named[place][key]) for place in places) for key in keys}
+    first = {(key, value): min(runs[place].written for place in places if named[place][key] == value)
+             for key in keys for value in {named[place][key] for place in places}}
+    return sorted(places, key=lambda place: [float(named[place][key]) if numeric[key] else first[key, named[place][key]]
+                                             for key in keys])
 
 
 def add_to_other_points(groups: dict[tuple, list[Run]]) -> None:

@@ -65,7 +65,7 @@ def draw_panel(panel, lines: dict[str, np.ndarray], styles) -> dict[str, tuple[f
         ends[name] = (middles[-1], shares[-1])
     panel.set_xlim(edges[0], edges[-1])
     # A threshold can make nearly all iterations alike: such a line may leave the panel, lest the others be flat.
-    panel.set_ylim(0, 1.15 * min(max(highest), 2 * float(np.median(highest))))
+    panel.set_ylim(0, 1.15 * min(max(highest), 4 * min(highest)))
     panel.set_xlabel(f"time ({unit})")
     panel.set_ylabel("share (%)")
     panel.xaxis.set_major_locator(MaxNLocator(page.current.ticks))

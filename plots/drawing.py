@@ -20,6 +20,7 @@ from plots.rounds_figure import rounds_figure
 from plots.style import line_styles
 from plots.sweep_figure import sweep_figure
 from plots.sweeps import Sweep
+from plots.sweeps_figure import sweeps_figure
 from plots.timeline_figure import timeline_figure
 from plots.variation import as_words
 
@@ -41,6 +42,8 @@ class Drawing:
         shown, axes = planned.shown, self.request.axes
         if planned.kind == "sweep":
             return sweep_figure(shown, self.looks_of_lines(shown), self.request.every_formula, self.published[shown.experiment])
+        if planned.kind == "sweeps":
+            return sweeps_figure(shown, looks_of_all(shown), self.published)
         if planned.kind == "heat":
             return heat_figure(shown)
         if planned.kind == "regimes":
@@ -63,8 +66,16 @@ class Drawing:
         looks = self.looks[sweep.experiment]
         if all(line.label in looks for line in sweep.lines):
             return looks
-        return line_styles({line.label: (line.everywhere or next(iter(line.methods.values()))).algorithm
-                            for line in sweep.lines})
+        return looks_of_all([sweep])
+
+
+def looks_of_all(sweeps: list[Sweep]) -> dict[str, dict]:
+    """One look per label in all of them."""
+    algorithms: dict[str, str] = {}
+    for sweep in sweeps:
+        for line in sweep.lines:
+            algorithms.setdefault(line.label, (line.everywhere or next(iter(line.methods.values()))).algorithm)
+    return line_styles(algorithms)
 
 
 def looks_of(comparisons: list[Comparison]) -> dict[str, dict]:

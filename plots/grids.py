@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from plots.comparison import Comparison
-from plots.methods import OWN, Method, settings
-from plots.quantities import ACCURACY, LOSS, SPEED, Quantity
+from plots.methods import BASELINE, OWN, Method, settings
+from plots.quantities import ACCURACY, LOSS, SPEED, SPEED_UP, Quantity
 from plots.sweeps import FEWEST_POINTS, number_of
 from plots.variation import flat
 
@@ -21,6 +21,7 @@ class Grid:
     others: dict[str, str]
     where: Comparison
     methods: dict[str, dict[tuple[float, float], Method]] = field(default_factory=dict)  # by label, then place
+    baselines: dict[tuple[float, float], Method] = field(default_factory=dict)  # synchronous SGD beside them
     x_names: dict[float, str] = field(default_factory=dict)  # what the sweep calls the values
     y_names: dict[float, str] = field(default_factory=dict)
 
@@ -30,7 +31,9 @@ class Grid:
 
     @property
     def labels(self) -> list[str]:
-        return list(self.methods)
+        """Of the maps: what others are divided by has none."""
+        against = {method.base for method in self.baselines.values()} if self.quantity.against_baseline else set()
+        return [label for label in self.methods if label not in against]
 
     @property
     def xs(self) -> list[float]:
@@ -42,15 +45,25 @@ class Grid:
 
     @property
     def quantity(self) -> Quantity:
-        """What training comes to, or else speed."""
+        """What training comes to, or else speed: S_eff where synchronous SGD is at every place."""
         runs = [run for places in self.methods.values() for method in places.values() for run in method.runs]
-        return next((one for one in (ACCURACY, LOSS) if any(np.isfinite(one.value(run)) for run in runs)), SPEED)
+        places = {place for of_method in self.methods.values() for place in of_method}
+        has_others = any(method.algorithm != BASELINE for of_method in self.methods.values() for method in of_method.values())
+        speed = SPEED_UP if has_others and places <= set(self.baselines) else SPEED
+        return next((one for one in (ACCURACY, LOSS) if any(np.isfinite(one.value(run)) for run in runs)), speed)
 
     def values(self, label: str) -> np.ndarray:
         """[y, x]: the mean over the seeds; nan where a run is missing, or a seed has no such number."""
-        places = self.methods[label]
-        return np.array([[np.mean([self.quantity.value(run) for run in places[x, y].runs]) if (x, y) in places else np.nan
-                          for x in self.xs] for y in self.ys])
+        places, quantity = self.methods[label], self.quantity
+        return np.array([[self.mean(places[x, y], (x, y), quantity) if (x, y) in places else np.nan for x in self.xs]
+                         for y in self.ys])
+
+    def mean(self, method: Method, place: tuple[float, float], quantity: Quantity) -> float:
+        values = {run.seed: quantity.value(run) for run in method.runs}
+        if quantity.against_baseline:
+            others = {run.seed: quantity.value(run) for run in self.baselines[place].runs}
+            values = {seed: value / others[seed] for seed, value in values.items() if others.get(seed)}
+        return float(np.mean(list(values.values()))) if values else np.nan
 
 
 def find_grids(comparisons: list[Comparison]) -> list[Grid]:
@@ -72,6 +85,8 @@ def find_grids(comparisons: list[Comparison]) -> list[Grid]:
             grid = grids.setdefault((experiment, x_key, y_key, *others.items()), Grid(x_key, y_key, others, comparison))
             x, y = numbers[x_key][place[x_key]], numbers[y_key][place[y_key]]
             grid.methods.setdefault(base, {})[x, y] = method
+            if baseline := next((other for other in comparison.methods if other.algorithm == BASELINE), None):
+                grid.baselines[x, y] = baseline
             grid.x_names[x], grid.y_names[y] = place[x_key], place[y_key]
     return [grid for grid in grids.values() if min(len(grid.xs), len(grid.ys)) >= FEWEST_POINTS
             and any(np.isfinite(grid.values(label)).any() for label in grid.labels)]

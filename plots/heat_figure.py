@@ -9,7 +9,8 @@ from plots.grids import Grid
 from plots.printable import printable
 from plots.quantities import Quantity, best_of
 from plots.sheet import Place, Sheet, shared_out
-from plots.sweep_figure import key_label
+from plots.sweep_figure import span
+from plots.sweep_lines import key_label, size_text_of
 from plots.variation import as_words
 
 COLOURS = "cividis"  # of even steps, also on grey pages and to eyes that lack a colour
@@ -25,7 +26,7 @@ def heat_figure(grid: Grid):
     sheet = Sheet([[Place(width=max(3.6, 0.62 * len(grid.xs)), height=max(2.4, 0.4 * len(grid.ys)), left=0.95 if n == 0 else 0.85)
                     for n, _ in enumerate(row)] for row in rows], heading(grid.where),
                   subtitle(grid.where, as_words({grid.x_key: span(grid.x_names), grid.y_key: span(grid.y_names), **grid.others}, ", ")).split("  ·  line: mean")[0]
-                  + f"  ·  {quantity.title[0].lower()}{quantity.title[1:]}, mean of all seeds; framed: the best")
+                  + f"  ·  {quantity.title}; mean of all seeds, framed: the best")
     for panel, (label, found) in zip(sheet.panels, values.items()):
         draw_map(panel, grid, found, low, high)
         sheet.entitle(panel, label)
@@ -34,8 +35,8 @@ def heat_figure(grid: Grid):
 
 def draw_map(panel, grid: Grid, found: np.ndarray, low: float, high: float) -> None:
     image = panel.imshow(found, cmap=COLOURS, vmin=low, vmax=high, aspect="auto", origin="lower")
-    panel.set_xticks(range(len(grid.xs)), [printable(grid.x_names[x]) for x in grid.xs])
-    panel.set_yticks(range(len(grid.ys)), [printable(grid.y_names[y]) for y in grid.ys])
+    panel.set_xticks(range(len(grid.xs)), [printable(size_text_of(grid.x_names[x])) for x in grid.xs])
+    panel.set_yticks(range(len(grid.ys)), [printable(size_text_of(grid.y_names[y])) for y in grid.ys])
     panel.set_xlabel(key_label(grid.x_key))
     panel.set_ylabel(key_label(grid.y_key))
     panel.grid(visible=False)
@@ -64,7 +65,3 @@ def mark_best(panel, quantity: Quantity, found: np.ndarray) -> None:
         row, column = divmod(int(best), found.shape[1])
         panel.add_patch(plt.Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor="#D55E00",
                                       linewidth=1.3 * page.current.line, gid="best"))
-
-
-def span(names: dict[float, str]) -> str:
-    return f"{names[min(names)]} to {names[max(names)]}"

@@ -15,7 +15,7 @@ from plots.variation import as_words
 ARRIVALS = "arrivals.csv.gz"  # when gradients came, if a run has recorded it
 OF_POINTS = ["curves", "rounds", "measurements", "arrivals", "kept", "lengths", "timeline"]
 OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # of points of a sweep only where asked for: it has its own figure
-KINDS = ["sweep", "heat", "regimes", *OF_POINTS, *OF_ENDS]
+KINDS = ["sweep", "sweeps", "heat", "regimes", *OF_POINTS, *OF_ENDS]
 MOST_REGIMES = 12  # in one picture
 
 
@@ -24,7 +24,7 @@ class Planned:
     """A figure; there will be none where the tables turn out to have nothing for it."""
 
     kind: str
-    shown: Sweep | Grid | Comparison | list[Comparison]
+    shown: Sweep | Grid | Comparison | list[Sweep] | list[Comparison]
     name: str  # of its files
 
 
@@ -40,6 +40,8 @@ def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = 
     plan = [planned("sweep", sweep, sweep.others,
                     sweep.key.rsplit(".", 1)[-1] if of_place[sweep.experiment, *sweep.others.items()] > 1 else "")
             for sweep in sweeps]
+    plan += [Planned("sweeps", members, file_name("sweeps", experiment, key if len(keys) > 1 else ""))
+             for keys in [alike(sweeps)] for (key, experiment), members in keys.items()]
     plan += [planned("heat", grid, grid.others) for grid in find_grids(comparisons)]
     plan += [Planned("regimes", members, file_name("regimes", members[0].experiment if several and not mixed(members) else ""))
              for members in regimes(comparisons, sweeps)]
@@ -47,6 +49,16 @@ def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = 
     plan += [planned(kind, comparison, comparison.point) for comparison in comparisons
              for kind in [*kinds_of(comparison), *(OF_ENDS if asked or comparison.experiment not in swept else [])]]
     return [figure for figure in plan if figure.kind in kinds]
+
+
+def alike(sweeps: list[Sweep]) -> dict[tuple[str, str], list[Sweep]]:
+    """Those along one key, by the last part of that and, where they are of one experiment among several, by this."""
+    several = len({sweep.experiment for sweep in sweeps}) > 1
+    keys = defaultdict(list)
+    for sweep in sweeps:
+        keys[sweep.key].append(sweep)
+    return {(key.rsplit(".", 1)[-1], members[0].experiment if several and len({one.experiment for one in members}) == 1 else ""):
+            members for key, members in keys.items() if 2 <= len(members) <= MOST_REGIMES}
 
 
 def is_of_configuration(sweep: Sweep) -> bool:

@@ -12,9 +12,8 @@ from plots.printable import printable
 from plots.quantities import SPEED_UP
 from plots.runs import ResultsFault
 from plots.sheet import Place, Sheet
-from plots.sweep_figure import THIN, key_label, ring, scale_axes, trivially_best
-from plots.sweeps import is_number
-from plots.variation import as_words
+from plots.sweep_lines import THIN, key_label, ring, scale_axes, trivially_best
+from plots.variation import as_words, is_number
 
 PANELS = {"S_eff": "effective_speedup", "Time per optimizer step (s)": "step_time_s"}
 

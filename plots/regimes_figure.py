@@ -63,7 +63,7 @@ def speed_panels(comparisons: list[Comparison], looks, heading: str):
     high = max(1.3, 0.42 * len(labels) + 0.3)
     rows = shared_out(comparisons, ACROSS)
     sheet = Sheet([[Place(width=3.4, left=style.label_inches(labels) if one is line[0] else 0.1, height=high) for one in line]
-                   for line in rows], heading, described(comparisons).replace("band: lowest to highest", "its 95 % interval"))
+                   for line in rows], heading, described(comparisons).replace("line: ", "").replace("band: lowest to highest", "its 95 % interval"))
     first = [line[0] for line in rows]
     for panel, comparison in zip(sheet.panels, comparisons):
         for method in comparison.methods:
@@ -82,20 +82,19 @@ def speed_panels(comparisons: list[Comparison], looks, heading: str):
     return sheet.finish()
 
 
-def name_of(comparison: Comparison, comparisons: list[Comparison]) -> str:
-    """What it has otherwise than the others; a variant's label stands alone."""
+def name_of(comparison: Comparison, comparisons: list[Comparison], without: str = "") -> str:
+    """What it has otherwise than the others, but for the key `without`."""
     several = len({one.experiment for one in comparisons}) > 1
-    point = dict(comparison.point)
-    variant = point.pop("variant", "")
-    parts = [comparison.experiment * several, variant, as_words(point, ", ").replace("=", " = ")]
+    point = {key: value for key, value in comparison.point.items() if key != without}
+    parts = [comparison.experiment * several, as_words(point, ", ").replace("=", " = ")]
     return ", ".join(part for part in parts if part)
 
 
-def described(comparisons: list[Comparison]) -> str:
-    """What all have in common."""
+def described(comparisons: list[Comparison], key: str = "") -> str:
+    """What all have in common; `key`: what their panels go along."""
     shown = subtitle(comparisons[0], "", [method for comparison in comparisons for method in comparison.methods])
     parts = shown.split("  ·  ")
     if len({one.experiment for one in comparisons}) > 1:
         parts[0] = f"{len(comparisons)} experiments"
-    return "  ·  ".join(part for part in parts if "workers" not in part or not any("workers" in key for one in comparisons
-                                                                                    for key in one.point))
+    varies = {key, *(key for one in comparisons for key in one.point)}
+    return "  ·  ".join(part for part in parts if "workers" not in part or "cluster.workers" not in varies)

@@ -3,12 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import isfinite
 
 from plots.comparison import Comparison
 from plots.methods import Method, in_order, settings
 from plots.runs import Run
-from plots.variation import as_words, flat
+from plots.variation import as_words, flat, is_number
 
 FEWEST_POINTS = 3
 
@@ -151,10 +150,3 @@ def follows_another(methods: list[Method], base: str, key: str) -> bool:
         if len(pairs) == len({value for value, _ in pairs}) == len({value for _, value in pairs}):
             return True
     return False
-
-
-def is_number(text: str) -> bool:
-    try:
-        return isfinite(float(text))
-    except ValueError:
-        return False

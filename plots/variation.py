@@ -1,5 +1,7 @@
 """In which settings several tables of a configuration differ, and how to say so."""
 
+from math import isfinite
+
 from plots.printable import printable
 
 
@@ -30,5 +32,13 @@ def varying(tables: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def as_words(point: dict[str, str], between: str = " ") -> str:
-    """{"cluster.workers": "8"} as workers=8."""
-    return printable(between.join(f"{key.rsplit('.', 1)[-1]}={value}" for key, value in point.items()))
+    """{"cluster.workers": "8"} as workers=8; a variant by its label alone."""
+    return printable(between.join(value if key == "variant" else f"{key.rsplit('.', 1)[-1]}={value}"
+                                  for key, value in point.items()))
+
+
+def is_number(text: str) -> bool:
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False

@@ -34,7 +34,7 @@ class Amount(WithDirectory):
         self.assertEqual(status, 2)
         self.assertEqual(message.count("\n"), 1, message)
         for part in (str(self.directory), "7 figures (1 sweep, 3 curves, 3 rounds)", "at most 6", "--limit",
-                     "--only sweep", "cluster.workers=16"):
+                     "--only sweep", "cluster.workers=8"):
             self.assertIn(part, message)
         self.assertFalse((self.directory / "plots").exists())
 

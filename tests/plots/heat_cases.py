@@ -23,7 +23,7 @@ class Heat(WithDirectory):
                     config = run / "config.toml"
                     config.write_text(config.read_text() + f"threshold_s = {threshold_s}\n")
                     change(run / "summary.json", samples_per_virtual_s=self.speed(workers, threshold_s) + seed)
-            run = write_run(self.directory / "e" / f"sync{workers}", "sync", 1, workers=workers, accuracy=False)
+            write_run(self.directory / "e" / f"other{workers}", "other", 1, workers=workers, accuracy=False)
 
     @staticmethod
     def speed(workers, threshold_s):
@@ -43,6 +43,18 @@ class Heat(WithDirectory):
         self.assertEqual(len(panel.texts), 12)
         frame, = [patch for patch in panel.patches if patch.get_gid() == "best"]
         self.assertEqual((round(frame.get_x() + 0.46), round(frame.get_y() + 0.46)), (2, 1))
+
+    def test_beside_synchronous_sgd_a_map_is_of_s_eff_seed_by_seed(self):
+        for workers in WORKERS:
+            for seed in (1, 2):
+                run = write_run(self.directory / "e" / f"sync{workers}", "sync", seed, workers=workers, accuracy=False,
+                                algorithm="sync-sgd")
+                change(run / "summary.json", samples_per_virtual_s=100.0 * workers * seed)
+        grid, = find_grids(comparisons_below(self.directory))
+        expected = [[np.mean([(self.speed(workers, threshold_s) + seed) / (100 * workers * seed) for seed in (1, 2)])
+                     for threshold_s in THRESHOLDS] for workers in WORKERS]
+        self.assertEqual(grid.labels, ["DropCompute"])
+        np.testing.assert_allclose(grid.values("DropCompute"), expected)
 
     def test_it_is_among_the_figures(self):
         self.assertEqual(self.status_and_message(self.directory, "--only", "heat"), (0, ""))

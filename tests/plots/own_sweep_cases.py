@@ -9,7 +9,8 @@ from with_results import WithDirectory, change, comparisons_below
 
 from plots.published import read_published, value_of
 from plots.style import line_styles
-from plots.sweep_figure import is_spaced_by_factors, sweep_figure
+from plots.sweep_figure import sweep_figure
+from plots.sweep_lines import is_spaced_by_factors
 from plots.sweeps import find_sweeps
 
 COEFFICIENTS = {0.01: 0.85, 0.02: 0.88, 0.04: 0.86}

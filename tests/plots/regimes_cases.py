@@ -1,12 +1,16 @@
 """Points that no number tells apart, and several experiments, in one figure."""
 
 import matplotlib.pyplot as plt
+import numpy as np
 from synthetic_results import write_run
 from with_results import WithDirectory, change, comparisons_below
 
-from plots.drawing import looks_of
+from plots.drawing import looks_of, looks_of_all
+from plots.plan import KINDS, plan_figures
 from plots.regimes_figure import regimes_figure
 from plots.sheet import shared_out
+from plots.sweeps import find_sweeps
+from plots.sweeps_figure import sweeps_figure
 
 VARIANTS = {"none": 1.0, "heavy tail": 0.5, "one slow worker": 0.8, "bursts": 0.9}
 
@@ -59,6 +63,23 @@ class Regimes(WithDirectory):
         drawing = (self.directory / "plots" / "regimes.svg").read_text()
         for text in (">one<", ">two<", "2 experiments"):
             self.assertIn(text, drawing)
+
+    def test_sweeps_along_one_key_are_one_figure_in_the_order_of_what_else_varies(self):
+        for peak in (2, 10, 1):
+            for workers in (8, 16, 32, 64):
+                run = write_run(self.directory / f"{workers} {peak}", "m", 1, workers=workers)
+                config = run / "config.toml"
+                config.write_text(config.read_text().replace("[training]", f"[training]\npeak = {peak}"))
+                change(run / "summary.json", sweep=[["training.peak", str(peak)], ["cluster.workers", str(workers)]],
+                       final_test_accuracy=0.5 + 0.01 * peak * workers / 8)
+        comparisons = comparisons_below(self.directory)
+        sweeps = find_sweeps(comparisons)
+        figure = sweeps_figure(sweeps, looks_of_all(sweeps), {"synthetic": []})
+        self.assertEqual([panel.get_title(loc="left") for panel in figure.axes], ["peak = 1", "peak = 2", "peak = 10"])
+        for panel, peak in zip(figure.axes, (1, 2, 10)):
+            line, = [line for line in panel.lines if line.get_gid() == "method"]
+            np.testing.assert_allclose(line.get_xydata(), [(n, 50 + peak * n / 8) for n in (8, 16, 32, 64)])
+        self.assertIn("sweeps", [planned.name for planned in plan_figures(comparisons, KINDS)])
 
     def test_rows_are_as_equal_as_may_be(self):
         self.assertEqual([[len(row) for row in shared_out(list(range(count)), 3)] for count in (1, 3, 4, 5, 7)],

@@ -6,7 +6,8 @@ from synthetic_results import write_run, write_sweep
 from with_results import WithDirectory, change, comparisons_below
 
 from plots.style import line_styles
-from plots.sweep_figure import THIN, sweep_figure
+from plots.sweep_figure import sweep_figure
+from plots.sweep_lines import THIN
 from plots.sweeps import find_sweeps
 
 SIZES = (8, 16, 32)
