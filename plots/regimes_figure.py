@@ -1,5 +1,5 @@
 """Several experiments, or the points of one that no number tells apart (variants, data sets), side by side: accuracy or
-loss of each, or without a model its speed."""
+loss of each; without a model the period where a method changes it, or else the speed."""
 
 from plots import page, style
 from plots.bars_figure import HATCHES, draw_interval
@@ -9,6 +9,7 @@ from plots.curves_figure import ROWS, draw_panel, limit_values, mark_target, rea
 from plots.horizontal import HORIZONTALS, present
 from plots.intervals import mean_and_half
 from plots.quantities import SPEED
+from plots.rounds_figure import EVERY_STEP, changes_period, draw_periods, has_periods
 from plots.sheet import Place, Sheet, shared_out
 from plots.variation import as_words
 
@@ -20,7 +21,11 @@ def regimes_figure(comparisons: list[Comparison], looks: dict[str, dict], headin
     anything to show."""
     row = next((row for row in ROWS if any(method_curve(method, "step", row.column)
                                            for comparison in comparisons for method in comparison.methods)), None)
-    return curve_panels(comparisons, looks, heading, axes, row) if row else speed_panels(comparisons, looks, heading)
+    if row:
+        return curve_panels(comparisons, looks, heading, axes, row)
+    if any(changes_period(method) for comparison in comparisons for method in comparison.methods):
+        return period_panels(comparisons, looks, heading)
+    return speed_panels(comparisons, looks, heading)
 
 
 def curve_panels(comparisons: list[Comparison], looks, heading: str, axes: tuple[str, ...], row):
@@ -55,6 +60,18 @@ def curve_panels(comparisons: list[Comparison], looks, heading: str, axes: tuple
             sheet.name_lines(panel, ends, looks)
     if dots:
         sheet.subtitle += "  ·  on the target's line: first evaluation at target"
+    return sheet.finish()
+
+
+def period_panels(comparisons: list[Comparison], looks, heading: str):
+    """The period H over the steps, of those that have any."""
+    shown = [comparison for comparison in comparisons if any(map(has_periods, comparison.methods))]
+    rows = shared_out(shown, ACROSS)
+    sheet = Sheet([[Place([*(method.name for method in one.methods), EVERY_STEP], width=3.6, height=2.5) for one in line]
+                   for line in rows], heading, described(shown) + "  ·  synchronisation period (optimizer steps)")
+    for panel, comparison in zip(sheet.panels, shown):
+        draw_periods(sheet, panel, comparison.methods, {method.name: looks[method.label] for method in comparison.methods})
+        sheet.entitle(panel, name_of(comparison, comparisons))
     return sheet.finish()
 
 

@@ -113,6 +113,11 @@ def first_steps(method: Method):
     return next((run.steps for run in method.runs if len(run.steps)), method.runs[0].steps)
 
 
+def changes_period(method: Method) -> bool:
+    """Before its last round, which is as long as there are steps left."""
+    return len(first_steps(method)["period_steps"].iloc[:-1].unique()) > 1
+
+
 def has_periods(method: Method) -> bool:
     return bool((first_steps(method)["period_steps"] > 1).any())
 

@@ -55,6 +55,20 @@ class Regimes(WithDirectory):
             widths = [bar.get_width() for bar in panel.patches]
             self.assertEqual(widths, [method.runs[0].summary["samples_per_virtual_s"] for method in comparison.methods])
 
+    def test_without_a_model_they_show_periods_that_change(self):
+        for variant, period in (("short", 2), ("long", 8)):
+            run = write_run(self.directory / "e" / variant, "QSR", 1, period=period, accuracy=False)
+            config = run / "config.toml"
+            config.write_text(config.read_text().replace("[training]", f"shortest = {period}\n[training]"))
+            change(run / "summary.json", sweep=[["variant", variant]])
+            change(run / "metadata.json", end=f"2026-01-01T00:00:0{period}Z")
+        comparisons = comparisons_below(self.directory)
+        for run in (run for comparison in comparisons for run in comparison.runs):
+            run.metrics["test_loss"] = float("nan")
+        figure = regimes_figure(comparisons, looks_of(comparisons), "heading", ("time",))
+        self.assertEqual([panel.get_title(loc="left") for panel in figure.axes], ["short", "long"])
+        self.assertEqual([min(panel.lines[0].get_ydata()) for panel in figure.axes], [2, 8])
+
     def test_several_experiments_are_one_figure_too(self):
         for name in ("one", "two"):
             config = write_run(self.directory / name / "m", "m", 1) / "config.toml"
