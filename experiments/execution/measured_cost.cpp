@@ -9,8 +9,9 @@
 namespace syncopate {
 namespace {
 
-constexpr double long_enough_s = 0.3;  // of the last steps that are timed
-constexpr double at_most_s = 1.0;      // all of them together, unless the first take longer
+constexpr double set_up_s = 1;         // less than this, and what libraries do first may be most of it
+constexpr double long_enough_s = 0.3;  // of the steps by which two samples differ
+constexpr double at_most_s = 3;        // of all samples that are told apart so far
 
 struct Sample {
   std::int64_t steps = 0;
@@ -59,24 +60,23 @@ KnownCost extrapolated(const Run& run, const Sample& before, const Sample& last)
 
 std::optional<KnownCost> measured_cost(const Run& run, const Machinery& machinery) {
   const std::optional<Step> planned = planned_steps(run);
-  constexpr std::int64_t shortest = 16;  // the first six of them are made
+  constexpr std::int64_t shortest = 64;  // the first 21 of them are made
   if (machinery.mpi || !planned || planned->value() < shortest) return {};
   try {
     std::optional<Sample> before, last;
     double spent_s = 0;
-    // The first steps set libraries up, and tell nothing unless they take long.
-    for (std::int64_t steps = 1; steps <= planned->value() / 4; steps *= 2) {
+    for (std::int64_t steps = 1; steps <= planned->value() / 4; steps *= 4) {
       const std::optional<Sample> sample = sample_of(run, steps, machinery);
       if (!sample || (last && sample->steps <= last->steps)) return {};
+      const bool sets_up = steps == 1 && sample->cost.host_s < set_up_s;
+      spent_s += sample->cost.host_s;
       before = last;
-      last = sample;
-      spent_s += last->cost.host_s;
-      const bool are_two_of_use = before && before->steps > 1;
-      if (last->cost.host_s > long_enough_s && are_two_of_use) break;
-      if (spent_s > at_most_s) break;
+      last = sets_up ? std::nullopt : sample;
+      const bool differ = before && last->cost.host_s - before->cost.host_s > long_enough_s;
+      if (differ || (before && spent_s > at_most_s)) break;
     }
-    if (!last) return {};
-    return extrapolated(run, before && before->steps > 1 ? *before : Sample{}, *last);
+    if (!before || !last) return {};
+    return extrapolated(run, *before, *last);
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception&) {  // the run itself says so
