@@ -14,6 +14,8 @@ from pandas.api.types import is_numeric_dtype
 
 RUN_DIRECTORY = re.compile(r"seed=(\d+)-[0-9a-f]+(-mpi)?")  # -mpi: on a wall clock, not the simulated cluster
 
+TRIALS = "Trials"  # the folder of an experiment's trials, which are no part of its results
+
 DOCUMENTS = {"summary.json", "config.toml", "metadata.json"}  # short ones; the other files may be of any length
 
 MEASURED = "measurements.csv"  # where something is measured beside the evaluations
@@ -159,7 +161,7 @@ def find_run_directories(directory: Path) -> list[Path]:
     except OSError as fault:
         raise ResultsFault(f"{directory}: {fault.strerror}; {expected}") from None
     found = [path for path in [directory, *directory.rglob("seed=*-*")]
-             if RUN_DIRECTORY.fullmatch(path.name) and path.is_dir()]
+             if RUN_DIRECTORY.fullmatch(path.name) and path.is_dir() and TRIALS not in path.relative_to(directory).parts]
     if not found:
         raise ResultsFault(f"{directory}: holds no runs (directories named seed=<number>-<hash>); {expected}")
     return sorted(found)

@@ -24,7 +24,10 @@ void choose_runs(Experiment& experiment, const std::vector<std::string>& names) 
     if (const std::string variant = variant_of(run); !variant.empty()) known_variants.insert(variant);
   }
   for (const std::string& name : names) {
-    const auto begins_hash = [&name](const Run& run) { return !name.empty() && run.hash.starts_with(name); };
+    // Hashes of what is to be tuned are not known yet.
+    const auto begins_hash = [&](const Run& run) {
+      return !experiment.tuning && !name.empty() && run.hash.starts_with(name);
+    };
     if (known_methods.contains(name)) {
       methods.insert(name);
     } else if (known_variants.contains(name)) {

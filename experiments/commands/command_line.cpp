@@ -169,6 +169,8 @@ void add_commands(CLI::App& app, CommandLine& line) {
       app.add_subcommand("export", "runs that are there as runs.csv and evaluations.csv, a row each, for analyses");
   exported->add_option("DIR", line.exported.directory, "a directory above runs")->required();
   exported->add_option("--to", line.exported.to, "where the files go; default: DIR")->option_text("DIR");
+  exported->add_flag("--trials", line.exported.with_trials,
+                     "also the trials of tuning, in a column of their own: trial");
   CLI::App* claims = app.add_subcommand("claims", "the claims of experiments that have been run, and their verdicts");
   claims
       ->add_option("DIR", line.claims.directories, "directories above experiments; of one in several the first counts")

@@ -20,7 +20,7 @@ Export prepare_export(const ExportOptions& options) {
                 .evaluations_file = (folder / "evaluations.csv").string(),
                 .evaluations_csv = {}};
   try {
-    TidyTables tables = tidy_tables(find_runs(options.directory));
+    TidyTables tables = tidy_tables(find_runs(options.directory, options.with_trials));
     result.runs_csv = std::move(tables.runs_csv);
     result.evaluations_csv = std::move(tables.evaluations_csv);
   } catch (const std::runtime_error& fault) {

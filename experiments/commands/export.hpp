@@ -7,7 +7,8 @@ namespace syncopate {
 
 struct ExportOptions {
   std::string directory;
-  std::string to;  // where the files go; empty: into the directory itself
+  std::string to;            // where the files go; empty: into the directory itself
+  bool with_trials = false;  // of tuning
 };
 
 // What will be written, read and checked. Throws ConfigurationFault: no runs, damaged ones, a folder that is not there.

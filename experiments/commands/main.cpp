@@ -1,11 +1,13 @@
 // The commands. Under mpirun every rank runs the same one, on which they agree first; only rank 0 speaks.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +25,7 @@
 #include "experiments/execution/planned_work.hpp"
 #include "experiments/execution/rank_agreement.hpp"
 #include "experiments/execution/rank_statement.hpp"
+#include "experiments/execution/tuned_runs.hpp"
 #include "results/directory/replaced_file.hpp"
 #include "results/formats/output.hpp"
 #include "results/run/run_label.hpp"
@@ -41,11 +44,29 @@ void print(const MpiSession& session, Output& stream, const std::string& text) {
   if (session.rank() == 0) stream.write(printable_lines(text));
 }
 
-std::string describe(const Run& run) {
+std::string describe(const Run& run, bool is_tuned) {
   std::string sweep;
   for (const auto& [key, value] : run.sweep) sweep += fmt::format(", {}={}", key, value);
   return fmt::format("{}, seed={}, {}", printable(run.method + sweep), run.seed,  // on one line
-                     run.cluster.to_be_measured ? "its micro-batch to be measured" : run.hash);
+                     is_tuned                     ? "to be tuned"
+                     : run.cluster.to_be_measured ? "its micro-batch to be measured"
+                                                  : run.hash);
+}
+
+// What is tried for each method before, and by what it is judged.
+std::string checked_tuning(const Experiment& experiment, const std::string& results) {
+  const TuningPlan& plan = *experiment.tuning;
+  std::string text =
+      fmt::format("# Tried before, with the seeds {}, judged by {}:\n", fmt::join(plan.seeds, ", "), plan.measure);
+  for (const TuningGroup& group : plan.groups) {
+    std::string axes;
+    for (const TunedAxis& axis : group.axes)
+      axes += fmt::format("{} {} = {}", axes.empty() ? "" : ",", axis.key, fmt::join(axis.labels, ", "));
+    text += fmt::format("#       {}:{}\n", printable(run_label(group.method, group.point)), printable(axes));
+  }
+  const std::vector<Run> trials = first_trials(experiment);
+  const PlannedWork work = plan_of(trials, runs_to_do(trials, results, false), experiment.runs, results, false);
+  return text + fmt::format("# {}\n", plan_text(work, "trial"));
 }
 
 // The resolved experiment as TOML, the runs as comments: the output is an experiment file again.
@@ -53,7 +74,8 @@ std::string checked(const Experiment& experiment, const std::string& results) {
   std::string result = experiment.resolved_toml;
   result += fmt::format("\n# {} {}:\n", experiment.runs.size(), experiment.runs.size() == 1 ? "run" : "runs");
   int number = 0;
-  for (const Run& run : experiment.runs) result += fmt::format("# {:>4}  {}\n", ++number, describe(run));
+  for (const Run& run : experiment.runs)
+    result += fmt::format("# {:>4}  {}\n", ++number, describe(run, experiment.tuning != nullptr));
   std::string last;  // that was said, which runs of other seeds would say again
   for (const Run& run : experiment.runs) {
     if (run.solved.empty()) continue;
@@ -61,7 +83,8 @@ std::string checked(const Experiment& experiment, const std::string& results) {
     if (solved != last) result += solved;
     last = std::move(solved);
   }
-  const PlannedWork work = plan_of(experiment.runs, runs_to_do(experiment.runs, results, false), results, false);
+  if (experiment.tuning) return result + checked_tuning(experiment, results);
+  const PlannedWork work = plan_of(experiment.runs, runs_to_do(experiment.runs, results, false), {}, results, false);
   return result + fmt::format("# {}\n", plan_text(work));
 }
 
@@ -99,12 +122,14 @@ int print_predictions(const Experiment& experiment, const CommandLine& line, con
 // `check` measures nothing, and `predict` leaves nothing behind.
 Experiment loaded(const CommandLine& line, const MpiSession& session) {
   const bool predicts = line.command == "predict";
-  MicroBatchMeter meter({.results_directory = line.options.results_directory,
-                         .remeasure = line.options.rerun,
-                         .keep = !predicts,
-                         .mpi = &session});
+  // Shared with what makes runs later, when they have been tuned.
+  const auto meter =
+      std::make_shared<MicroBatchMeter>(MicroBatchMeter::Options{.results_directory = line.options.results_directory,
+                                                                 .remeasure = line.options.rerun,
+                                                                 .keep = !predicts,
+                                                                 .mpi = &session});
   LoadOptions options{.finite_means = predicts, .most_runs = line.most_runs, .profiles = line.profiles};
-  if (line.command != "check") options.measure = [&meter](const MicroBatchWork& work) { return meter.time(work); };
+  if (line.command != "check") options.measure = [meter](const MicroBatchWork& work) { return meter->time(work); };
   return load_experiment(line.file, line.overrides, options);
 }
 
@@ -156,6 +181,9 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     line.overrides.emplace_back(compare_override);
   }
   task.experiment = loaded(line, session);
+  if (line.command == "compare" && task.experiment->tuning)
+    throw ConfigurationFault(fmt::format(
+        "{}: tune; compare tunes nothing: must be left out, with ~tune and the keys that tuning has found", line.file));
   choose_runs(*task.experiment, line.only);
   if (line.command == "predict") check_against(*task.experiment, line.against);
   return task;
@@ -225,6 +253,8 @@ int execute(Task& task, const MpiSession& session) {
     return exit_success;
   }
   const Experiment& experiment = *task.experiment;
+  if (line.command == "predict" && experiment.tuning)
+    print(session, standard_error, "predicted with the file's own values of what [tune] tunes\n");
   if (line.command == "predict") return print_predictions(experiment, line, session);
   if (line.command == "check") {
     print(session, standard_output,

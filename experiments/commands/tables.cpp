@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <stdexcept>
 
@@ -15,6 +16,7 @@
 #include "results/tables/result_rows.hpp"
 #include "results/tables/result_table.hpp"
 #include "results/tables/tidy.hpp"
+#include "results/tables/tuning_lines.hpp"
 #include "workers/settings/nearest_name.hpp"
 
 namespace syncopate {
@@ -38,6 +40,11 @@ std::vector<const Measure*> chosen_measures(const std::vector<std::string>& name
                                  "communicated_bytes", "micro_batches_per_s"})
     chosen.push_back(measure_named(name));
   return chosen;
+}
+
+// <results>/<experiment>/<method>/<run>
+std::filesystem::path directory_of_experiment(const std::vector<FoundRun>& members) {
+  return std::filesystem::absolute(members.front().directory).lexically_normal().parent_path().parent_path();
 }
 
 // Of both clocks, each with its own table.
@@ -141,7 +148,9 @@ std::string tables_of(const TablesOptions& options, std::size_t width) {
     for (const bool wall_clock : {false, true}) {
       const ResultTable table = result_columns(runs_on(rows, wall_clock), wall_clock ? "wall" : "virtual");
       if (table.wide.width() == 0) continue;
-      text += written(table.wide, table.narrow, options.format, most) + written_notes(table.notes, options.format);
+      const std::string tuned = tuning_lines(directory_of_experiment(members), wall_clock);
+      text +=
+          written(table.wide, table.narrow, options.format, most) + written_notes(table.notes + tuned, options.format);
     }
     if (options.against.empty()) continue;
     const std::vector<PairedRow> compared = paired(rows, options, measures);

@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "experiments/sections/configuration_hash.hpp"
 #include "results/claims/claims_json.hpp"
 #include "results/claims/scoreboard.hpp"
 #include "results/claims/verdict.hpp"
@@ -43,7 +42,7 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
   const std::vector<ResultRow> rows = result_rows(runs);
   JudgedClaims judged{.experiment = experiment.name,
                       .description = experiment.description,
-                      .runs = digest_of_hashes(experiment.hashes),
+                      .runs = experiment.digest,
                       .at = here(),
                       .results = {}};
   for (const Claim& claim : experiment.claims) judged.results.push_back(judge(claim, rows));
@@ -55,7 +54,7 @@ std::string accepted_claims(const Experiment& experiment, const std::filesystem:
   const std::filesystem::path file = experiment_directory(directory, experiment.name) / claims_file;
   const std::optional<std::string> text = read_file(file);
   const std::optional<JudgedClaims> judged = text ? claims_from_json(*text) : std::nullopt;
-  if (!judged || judged->runs != digest_of_hashes(experiment.hashes)) return {};
+  if (!judged || judged->runs != experiment.digest) return {};
   if (!std::ranges::equal(judged->results, experiment.claims, {}, &ClaimResult::claim)) return {};
   return fmt::format("{}\n{}: judged {} by the same runs (commit {}, {}, {} cores); nothing was run\n",
                      scoreboard_text(std::span(&*judged, 1)), file.string(), judged->at.time, judged->at.commit,

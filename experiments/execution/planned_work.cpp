@@ -36,6 +36,12 @@ std::string size_text(double bytes) {
 
 }  // namespace
 
+namespace {
+bool tried_or_finished(const std::filesystem::path& directory, const Run& run) {
+  return (run.is_trial ? tried_before(directory, run) : finished_before(directory, run)).has_value();
+}
+}  // namespace
+
 PlannedWork planned_work(std::span<const Run* const> to_do, std::vector<KnownCost> known, const MeasureCost& measure) {
   PlannedWork work;
   RunCost sum;
@@ -57,38 +63,42 @@ PlannedWork planned_work(std::span<const Run* const> to_do, std::vector<KnownCos
   return work;
 }
 
-PlannedWork plan_of(std::span<const Run> runs, std::span<const int> to_do, const std::filesystem::path& results,
-                    bool mpi, const MeasureCost& measure) {
+PlannedWork plan_of(std::span<const Run> runs, std::span<const int> to_do, std::span<const Run> later,
+                    const std::filesystem::path& results, bool mpi, const MeasureCost& measure) {
   if (runs.empty()) return {};
   std::vector<const Run*> missing;
   std::set<std::string> phases;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (!to_do[i]) continue;
-    missing.push_back(&runs[i]);
-    const Run* phase = runs[i].common_phase.get();
+  const auto add = [&](const Run& run) {
+    missing.push_back(&run);
+    const Run* phase = run.common_phase.get();
     if (phase && phases.insert(phase->hash).second && !finished_before(run_directory(results, *phase, mpi), *phase))
       missing.push_back(phase);
-  }
+  };
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (to_do[i]) add(runs[i]);
+  for (const Run& run : later) add(run);
   const auto finished = static_cast<std::size_t>(std::ranges::count(to_do, 0));
-  if (missing.empty()) return {.runs = runs.size(), .finished = finished};
+  if (missing.empty()) return {.runs = runs.size(), .finished = finished, .later = later.size()};
   PlannedWork work =
       planned_work(missing, known_costs(experiment_directory(results, runs.front().experiment), mpi), measure);
   work.runs = runs.size();
   work.finished = finished;
+  work.later = later.size();
   return work;
 }
 
 std::vector<int> runs_to_do(std::span<const Run> runs, const std::filesystem::path& results, bool mpi) {
   std::vector<int> to_do;
   for (const Run& run : runs)
-    to_do.push_back(run.cluster.to_be_measured || !finished_before(run_directory(results, run, mpi), run) ? 1 : 0);
+    to_do.push_back(run.cluster.to_be_measured || !tried_or_finished(run_directory(results, run, mpi), run) ? 1 : 0);
   return to_do;
 }
 
 std::string plan_text(const PlannedWork& work, const std::string& noun) {
   std::string text = fmt::format("{} {}{}", work.runs, noun, work.runs == 1 ? "" : "s");
   if (work.finished > 0) text += fmt::format(", {} finished", work.finished);
-  if (work.finished == work.runs) return text;
+  if (work.later > 0) text += fmt::format(", then {} run{}", work.later, work.later == 1 ? "" : "s");
+  if (work.finished == work.runs && work.later == 0) return text;
   if (!work.cost) return text + "; how long they take, and how much space, is not known before some are finished";
   return text + fmt::format("; {} on this machine, by {}; {} on the disk", about(work.cost->host_s),
                             work.is_measured ? "the first's first steps" : "finished runs",

@@ -1,9 +1,11 @@
 #include "experiments/execution/rank_statement.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 
+#include "experiments/execution/tuned_runs.hpp"
 #include "results/formats/build_info.hpp"
 #include "workers/settings/toml_tree.hpp"
 
@@ -63,6 +65,9 @@ RankStatement statement_of(const Intention& intention) {
 
   const Experiment& experiment = *intention.experiment;
   if (intention.on_mpi) statement.identity += identity_of(experiment.runs);
+  if (intention.on_mpi && experiment.tuning)
+    statement.identity += fmt::format("{}{} {} {}\n", identity_of(first_trials(experiment)), experiment.tuning->measure,
+                                      experiment.tuning->extensions, fmt::join(experiment.tuning->seeds, " "));
   add_keys(parse_toml(experiment.resolved_toml, experiment.file), "", plan);
   plan.emplace_back("number of runs", std::to_string(experiment.runs.size()));
   return statement;

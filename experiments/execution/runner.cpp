@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "experiments/execution/planned_work.hpp"
 #include "experiments/execution/rank_agreement.hpp"
 #include "experiments/execution/saved_tables.hpp"
+#include "experiments/execution/tuned_runs.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"
@@ -40,9 +42,12 @@ bool is_finished(const std::optional<RunSummary>& summary) { return summary && s
 
 class ExperimentRunner {
  public:
-  ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi);
+  // `later`: runs that will follow these, for the plan.
+  ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi,
+                   std::span<const Run> later = {});
 
   int run();
+  std::vector<std::optional<RunSummary>> summaries() && { return std::move(summaries_); }
 
  private:
   int run_all();
@@ -50,6 +55,7 @@ class ExperimentRunner {
   std::filesystem::path directory_of(const Run& run) const {
     return run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
   }
+  const char* noun() const { return !experiment_.runs.empty() && experiment_.runs.front().is_trial ? "trial" : "run"; }
   const char* clock() const { return machinery_.mpi ? "wall" : "virtual"; }
   void look_for_finished_runs();
   void agree_on(const std::string& fault) const;
@@ -69,6 +75,7 @@ class ExperimentRunner {
 
   const Experiment& experiment_;
   const RunOptions& options_;
+  std::span<const Run> later_;
   Machinery machinery_;
   CommonPhases common_phases_{options_, machinery_};
   std::vector<std::optional<RunSummary>> summaries_;  // run by run; complete on rank 0
@@ -76,9 +83,11 @@ class ExperimentRunner {
   std::atomic<std::ptrdiff_t> finished_ = 0;          // of the summaries, also for whoever ends the process
 };
 
-ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi)
+ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi,
+                                   std::span<const Run> later)
     : experiment_(experiment),
       options_(options),
+      later_(later),
       summaries_(experiment.runs.size()),
       to_do_(experiment.runs.size(), 1) {
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -174,7 +183,7 @@ std::string ExperimentRunner::fault_of_data() const {
 void ExperimentRunner::find_finished() {
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
     const Run& run = experiment_.runs[index];
-    summaries_[index] = finished_before(directory_of(run), run);
+    summaries_[index] = run.is_trial ? tried_before(directory_of(run), run) : finished_before(directory_of(run), run);
     if (summaries_[index]) to_do_[index] = 0;
   }
   finished_ = std::ranges::count_if(summaries_, is_finished);
@@ -194,15 +203,15 @@ void ExperimentRunner::print_plan() const {
   MeasureCost measure;
   if (!machinery_.mpi) measure = [this](const Run& run) { return measured_cost(run, machinery_); };
   const PlannedWork work =
-      plan_of(experiment_.runs, to_do_, options_.results_directory, machinery_.mpi != nullptr, measure);
-  standard_error.write(plan_text(work) + "\n");
+      plan_of(experiment_.runs, to_do_, later_, options_.results_directory, machinery_.mpi != nullptr, measure);
+  standard_error.write(plan_text(work, noun()) + "\n");
 }
 
 void ExperimentRunner::report_skipped(Progress& progress) const {
   const auto skipped = std::count(to_do_.begin(), to_do_.end(), 0);
   if (skipped == 0) return;
-  progress.note(fmt::format("{} of {} runs are there already, in {}; --rerun repeats them", skipped,
-                            experiment_.runs.size(), options_.results_directory));
+  progress.note(fmt::format("{} of {} {}s are there already, in {}; --rerun repeats them", skipped,
+                            experiment_.runs.size(), noun(), options_.results_directory));
   const auto is_older = [](const auto& summary) { return summary && summary->commit != build_info().commit; };
   const auto older = std::count_if(summaries_.begin(), summaries_.end(), is_older);
   if (older == 0) return;
@@ -259,8 +268,8 @@ void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
 
 void ExperimentRunner::report_interruption() const {
   if (machinery_.mpi) machinery_.mpi->abort_as_told(what_stays);
-  standard_error.write(fmt::format("interrupted; {} ({} of {} runs are finished)\n", what_stays, finished_.load(),
-                                   experiment_.runs.size()));
+  standard_error.write(fmt::format("interrupted; {} ({} of {} {}s are finished)\n", what_stays, finished_.load(),
+                                   experiment_.runs.size(), noun()));
 }
 
 int ExperimentRunner::print_tables() const {
@@ -270,7 +279,8 @@ int ExperimentRunner::print_tables() const {
   }
   const std::string results = options_.tables ? result_table(runs, clock()) : "";
   const std::string failures = failure_table(runs);
-  if (!results.empty()) standard_output.write(fmt::format("\n{}{}", results, overrun_warnings(runs)));
+  if (!results.empty())
+    standard_output.write(fmt::format("\n{}{}{}", results, overrun_warnings(runs), printable_lines(experiment_.notes)));
   if (options_.tables) leave_tables(runs);
   if (!failures.empty() && options_.tables)
     standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));
@@ -283,7 +293,7 @@ int ExperimentRunner::print_tables() const {
 // A directory that cannot be written is worth a word only where there is something new to write.
 void ExperimentRunner::leave_tables(const std::vector<RunSummary>& runs) const {
   const std::filesystem::path directory = experiment_directory(options_.results_directory, experiment_.name);
-  const std::string fault = save_tables(directory, runs, machinery_.mpi != nullptr);
+  const std::string fault = save_tables(directory, runs, machinery_.mpi != nullptr, experiment_.notes);
   if (!fault.empty() && std::ranges::count(to_do_, 1) > 0)
     standard_error.write(fmt::format("warning: the table is not saved: {}\n", printable_lines(fault)));
 }
@@ -302,6 +312,17 @@ std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& sessio
   return wrong_number_of_ranks(session.size(), workers, servers);
 }
 
+// Its trials first, if it is to be tuned.
+int start(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi) {
+  if (!experiment.tuning) return ExperimentRunner(experiment, options, mpi).run();
+  return run_tuned(experiment, options, mpi,
+                   [mpi](const Experiment& part, const RunOptions& how, std::span<const Run> later) {
+                     ExperimentRunner runner(part, how, mpi, later);
+                     const int status = runner.run();
+                     return RunsMade{status, std::move(runner).summaries()};
+                   });
+}
+
 }  // namespace
 
 int run_experiment(const Experiment& experiment, const RunOptions& options) {
@@ -310,7 +331,7 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
   std::unique_ptr<MpiSession> own_session;
   const bool wants_mpi = options.cluster == ClusterChoice::mpi ||
                          (options.cluster == ClusterChoice::automatic && (mpi ? mpi->active() : launched_by_mpi()));
-  if (!wants_mpi) return ExperimentRunner(experiment, options, nullptr).run();
+  if (!wants_mpi) return start(experiment, options, nullptr);
 
   if (!mpi) {
     own_session = std::make_unique<MpiSession>();
@@ -325,7 +346,7 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
     return exit_usage;
   }
   mpi->expect_to_stay();
-  return ExperimentRunner(experiment, options, mpi).run();
+  return start(experiment, options, mpi);
 }
 
 }  // namespace syncopate

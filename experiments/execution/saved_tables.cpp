@@ -11,13 +11,15 @@
 
 namespace syncopate {
 
-std::string save_tables(const std::filesystem::path& directory, std::span<const RunSummary> runs, bool under_mpi) {
+std::string save_tables(const std::filesystem::path& directory, std::span<const RunSummary> runs, bool under_mpi,
+                        const std::string& notes) {
   const std::string clock = under_mpi ? "wall" : "virtual";
-  const std::string text = result_table(runs, clock);
-  if (text.empty()) return {};
+  const std::string table_text = result_table(runs, clock);
+  if (table_text.empty()) return {};
+  const std::string text = table_text + notes;
   const ResultTable table = result_columns(runs, clock);
   const std::string markdown =
-      fmt::format("{}{}{}", table.wide.markdown(), table.notes.empty() ? "" : "\n", table.notes);
+      fmt::format("{}{}{}", table.wide.markdown(), (table.notes + notes).empty() ? "" : "\n", table.notes + notes);
   const std::string name = under_mpi ? "table-mpi" : "table";
   try {
     for (const auto& [suffix, contents] : {std::pair(".txt", &text), std::pair(".md", &markdown)}) {

@@ -64,6 +64,7 @@ TomlNode with_common_phase_alone(const TomlNode& written, const TomlNode& common
   document.erase("sweep");
   document.erase("variants");
   document.erase("claim");
+  document.erase("tune");
   return document;
 }
 

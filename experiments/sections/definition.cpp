@@ -154,7 +154,8 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
       {"variants", "Named sets of keys, [[variants]]: each with a label, and what a run has otherwise."});
   root.keep_as_written(
       {"profiles", "Sets of keys, [profiles.NAME], that take their places with --profile NAME alone."});
-  if (options.looks_for_data) root.keep_as_written({"claim"});  // read_claims reads it
+  if (options.looks_for_data)
+    for (const char* const key : {"claim", "tune"}) root.keep_as_written({key});  // they have readers of their own
   result.is_clean = is_clean();
   if (!options.reads_methods) return result;
   result.methods = read_methods(root, result, options.own);

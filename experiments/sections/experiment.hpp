@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/sections/tuning_plan.hpp"
 #include "results/claims/claim.hpp"
 #include "results/run/run.hpp"
 #include "workers/settings/known_key.hpp"
@@ -25,6 +26,10 @@ struct Experiment {
   std::vector<std::uint64_t> seeds;
   std::vector<Claim> claims{};
   std::vector<std::string> hashes{};  // of all runs, also those that --only leaves out
+  std::string digest{};               // of what the file means: of its runs, and of what is tried for them
+  // What is to be tuned first; null: nothing. Until then the runs are those of the file's own values.
+  std::shared_ptr<const TuningPlan> tuning{};
+  std::string notes{};  // lines that stand below the table of results
 };
 
 // A micro-batch whose time is to be measured.

@@ -3,6 +3,7 @@
 #include "experiments/sections/claims_section.hpp"
 #include "experiments/sections/common_phase.hpp"
 #include "experiments/sections/definition.hpp"
+#include "experiments/sections/tune_section.hpp"
 
 namespace syncopate {
 
@@ -10,6 +11,7 @@ std::vector<KeyDescription> keys_of_file(const std::map<std::string, std::string
   const auto read = [](Settings& root) {
     read_definition(root, {.file = "", .looks_for_data = false});
     describe_common_phase(root);
+    describe_tune(root);
     describe_claims(root);
   };
   return describe(read, fixed);

@@ -23,7 +23,8 @@ std::string why_not_swept(const std::vector<std::string>& path) {
   if (key == "seeds") return "the list of seeds has a run for each of them";
   if (key == "name") return "it names the directory of all the runs";
   if (key == "description") return "it is the title of plots; a text with commas stands in quotes";
-  return key == "sweep" || key == "variants" || key == "profiles" ? "it is no key of a run" : "";
+  const bool is_of_file = key == "sweep" || key == "variants" || key == "profiles" || key == "tune";
+  return is_of_file ? "it is no key of a run" : "";
 }
 
 // Keys may be quoted, "a.b" = [...], or not, a.b = [...]: then they are tables within tables.
@@ -40,7 +41,7 @@ void collect(const TomlNode& root, const TomlNode& table, const std::string& pre
       SweptKey read{.path = with_numbers(root, split_key(key)), .key = key, .place = place};
       if (const std::string why_not = why_not_swept(read.path); !why_not.empty())
         throw KeyPathFault(fmt::format("must not be swept: {}", why_not));
-      auto swept = read_swept_values(value, key, faults);
+      auto swept = read_swept_values(value, "sweep", key, faults);
       if (!swept || is_set_by_command_line(root, read.path)) continue;
       read.swept = std::move(*swept);
       keys.push_back(std::move(read));

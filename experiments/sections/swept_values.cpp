@@ -103,10 +103,11 @@ bool is_range(const TomlNode& node) {
   return node.is_table() && (is_plain(node.find("from")) || is_plain(node.find("to")));
 }
 
-std::optional<SweptValues> read_swept_values(const TomlNode& node, const std::string& key, FaultList& faults) {
+std::optional<SweptValues> read_swept_values(const TomlNode& node, const std::string& table, const std::string& key,
+                                             FaultList& faults) {
   const std::size_t faults_before = faults.size();
   const auto fault = [&](const SourcePlace& place, const TomlNode& found, const std::string& text) {
-    faults.add(place, fmt::format("sweep.\"{}\" = {}; {}", key, shortened(inline_toml(found)), text));
+    faults.add(place, fmt::format("{}.\"{}\" = {}; {}", table, key, shortened(inline_toml(found)), text));
   };
   SweptValues result;
   std::vector<std::optional<std::string>> names;

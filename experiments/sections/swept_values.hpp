@@ -20,7 +20,8 @@ bool is_range(const TomlNode& node);
 
 // A list, [8, 16], whose elements may have names, { label = "none", value = [] }; or a range with a step or a factor,
 // which ends at the last value that is not beyond `to`. Nothing after a fault: neither of them, no values, one value
-// or label twice.
-std::optional<SweptValues> read_swept_values(const TomlNode& node, const std::string& key, FaultList& faults);
+// or label twice. `table`: in which the key stands, as faults call it.
+std::optional<SweptValues> read_swept_values(const TomlNode& node, const std::string& table, const std::string& key,
+                                             FaultList& faults);
 
 }  // namespace syncopate

@@ -16,8 +16,9 @@ namespace {
 
 // Of a set of keys that the file has for runs.
 void check_keys(const TomlNode& table, const std::string& name, FaultList& faults) {
-  for (const char* const key : {"name", "seeds", "sweep", "variants", "profiles", "claim"}) {
-    const bool is_of_profile = name.starts_with("profiles") && std::string_view(key) == "seeds";
+  for (const char* const key : {"name", "seeds", "sweep", "variants", "profiles", "claim", "tune"}) {
+    const std::string_view of_file = key;
+    const bool is_of_profile = name.starts_with("profiles") && (of_file == "seeds" || of_file == "tune");
     const TomlNode* found = table.find(key);
     if (found && !is_of_profile)
       faults.add(found->place, fmt::format("{}.{}; must be a key of a run: this one is the whole file's", name, key));

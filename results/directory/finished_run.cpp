@@ -35,4 +35,11 @@ std::optional<RunSummary> finished_before(const std::filesystem::path& directory
   return summary;
 }
 
+std::optional<RunSummary> tried_before(const std::filesystem::path& directory, const Run& run) {
+  if (auto finished = finished_before(directory, run)) return finished;
+  if (!damage_of(directory).empty()) return {};
+  auto summary = summary_of(directory, run);
+  return summary && summary->status == RunStatus::diverged ? summary : std::nullopt;
+}
+
 }  // namespace syncopate

@@ -19,4 +19,7 @@ std::optional<RunSummary> summary_of(const std::filesystem::path& directory, con
 // The same, if the run is finished, has all files that are asked for, and these are as they were written.
 std::optional<RunSummary> finished_before(const std::filesystem::path& directory, const Run& run);
 
+// The same of a trial: one that has diverged has told all that it can.
+std::optional<RunSummary> tried_before(const std::filesystem::path& directory, const Run& run);
+
 }  // namespace syncopate

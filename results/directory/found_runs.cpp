@@ -27,7 +27,11 @@ bool is_run_directory(const fs::path& path) {
   return std::regex_match(path.filename().string(), name) && fs::is_directory(path);
 }
 
-std::vector<fs::path> run_directories(const fs::path& directory) {
+bool is_among(const fs::path& path, const char* folder) {
+  return std::ranges::find(path, fs::path(folder)) != path.end();
+}
+
+std::vector<fs::path> run_directories(const fs::path& directory, bool with_trials) {
   const std::string expected = "; expected a directory above runs, such as results/runs/<experiment>";
   std::error_code problem;
   if (!fs::exists(directory, problem))
@@ -38,7 +42,9 @@ std::vector<fs::path> run_directories(const fs::path& directory) {
   try {
     if (is_run_directory(fs::canonical(directory))) found.push_back(directory);
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory))
-      if (is_run_directory(entry.path())) found.push_back(entry.path());
+      if (is_run_directory(entry.path()) &&
+          (with_trials || !is_among(entry.path().lexically_relative(directory), trials_folder)))
+        found.push_back(entry.path());
   } catch (const fs::filesystem_error& fault) {
     throw ResultsDirectoryFault(fmt::format("{}: {}{}", directory.string(), fault.code().message(), expected));
   }
@@ -96,16 +102,17 @@ FoundRun read_run(const fs::path& directory) {
   return {.directory = directory,
           .summary = std::move(*summary),
           .on_wall_clock = directory.filename().string().ends_with("-mpi"),
+          .is_trial = is_among(fs::absolute(directory), trials_folder),
           .configuration = std::move(configuration),
           .of_method = std::move(of_method)};
 }
 
 }  // namespace
 
-std::vector<FoundRun> find_runs(const fs::path& directory) {
+std::vector<FoundRun> find_runs(const fs::path& directory, bool with_trials) {
   std::vector<FoundRun> runs;
   std::string faults;
-  for (const fs::path& path : run_directories(directory)) {
+  for (const fs::path& path : run_directories(directory, with_trials)) {
     try {
       runs.push_back(read_run(path));
     } catch (const std::exception& fault) {

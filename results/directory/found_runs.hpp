@@ -15,6 +15,7 @@ struct FoundRun {
   std::filesystem::path directory;
   RunSummary summary;
   bool on_wall_clock = false;  // made under MPI
+  bool is_trial = false;       // of tuning
   // Of config.toml, what decides results, but for seed, methods and what is only recorded: "cluster.workers" -> "16",
   // values as TOML.
   std::map<std::string, std::string> configuration;
@@ -22,9 +23,10 @@ struct FoundRun {
 };
 
 // All runs at or below the directory that have ended, in the order of their names, without common phases that other
-// runs start from. Throws ResultsDirectoryFault, with all that is wrong: no such directory, no runs in it, a damaged
-// file, a file that is missing, a summary of another schema version.
-std::vector<FoundRun> find_runs(const std::filesystem::path& directory);
+// runs start from, and without trials, unless they are asked for or the directory is in their folder. Throws
+// ResultsDirectoryFault, with all that is wrong: no such directory, no runs in it, a damaged file, a file that is
+// missing, a summary of another schema version.
+std::vector<FoundRun> find_runs(const std::filesystem::path& directory, bool with_trials = false);
 
 // By the names of their experiments, in the order in which these are first met.
 std::vector<std::vector<FoundRun>> by_experiment(std::vector<FoundRun> runs);

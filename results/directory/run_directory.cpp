@@ -190,7 +190,8 @@ fs::path experiment_directory(const fs::path& results, const std::string& name) 
 
 fs::path run_directory(const fs::path& results, const Run& run, bool mpi) {
   const std::string name = fmt::format("seed={}-{}{}", run.seed, run.hash.substr(0, 8), mpi ? "-mpi" : "");
-  return experiment_directory(results, run.experiment) / what_varies(run) / name;
+  const fs::path experiment = experiment_directory(results, run.experiment);
+  return (run.is_trial ? experiment / trials_folder : experiment) / what_varies(run) / name;
 }
 
 void require_usable(const fs::path& results, std::span<const Run> runs) {

@@ -28,7 +28,8 @@ std::string slug(std::string_view text);
 std::filesystem::path experiment_directory(const std::filesystem::path& results, const std::string& name);
 
 // <results>/<experiment>/<method and sweep>/seed=3-<8 digits of the hash>. Runs on a wall clock are
-// kept apart from simulated ones of the same configuration by the suffix -mpi.
+// kept apart from simulated ones of the same configuration by the suffix -mpi, trials from runs by one more folder.
+inline constexpr const char* trials_folder = "Trials";  // no slug, which has small letters
 std::filesystem::path run_directory(const std::filesystem::path& results, const Run& run, bool mpi);
 
 // Creates <results>/<experiment> and proves that it, and what is already there for these runs of one experiment, can be

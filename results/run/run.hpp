@@ -106,6 +106,7 @@ struct Run {
   std::string setting;        // likewise, also without the method, and with times yet to be measured as such: runs
                               // that share it meet the same delays
   std::string work_kind{};    // see results/run/work_kind.hpp
+  bool is_trial = false;      // of tuning; not hashed
 
   ClusterPlan cluster;
   TrainingPlan training;

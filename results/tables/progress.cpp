@@ -88,7 +88,7 @@ void Progress::begin_run(std::size_t number, const Run& run) {
   next_ = run_start_;
   if (style_ != Style::lines) return;
   next_ += interval_;
-  note(fmt::format("run {} of {}: {}: begins", number_, runs_, name()));
+  note(fmt::format("{} {} of {}: {}: begins", noun(), number_, runs_, name()));
 }
 
 bool Progress::due() {
@@ -106,6 +106,8 @@ std::string Progress::remaining_text(double share) const {
   return clock_text(seconds_since(start_) * (static_cast<double>(to_do_) - work_done) / work_done);
 }
 
+const char* Progress::noun() const { return run_->is_trial ? "trial" : "run"; }
+
 std::string Progress::name() const {
   return fmt::format("{}, seed {}", run_label(run_->method, run_->sweep), run_->seed);
 }
@@ -117,8 +119,9 @@ void Progress::show(const RunPosition& position) {
   const std::string at =
       fmt::format("{:.4g} s {}, {} host{}, {} syncs", to_seconds(position.reached.time), clock_,
                   clock_text(seconds_since(run_start_)), quality(position.latest), position.synchronisations);
-  if (style_ == Style::lines) return note(fmt::format("run {} of {}: {}: {}, {}", number_, runs_, name(), done, at));
-  const std::string text = fmt::format("run {}/{}: {}: {}, {}", number_, runs_, done, name(), at);
+  if (style_ == Style::lines)
+    return note(fmt::format("{} {} of {}: {}: {}, {}", noun(), number_, runs_, name(), done, at));
+  const std::string text = fmt::format("{} {}/{}: {}: {}, {}", noun(), number_, runs_, done, name(), at);
   standard_error.write(fmt::format("\r\x1b[K{}", fit(printable(text), terminal_width())));
   line_shown_ = true;
 }
@@ -127,7 +130,7 @@ void Progress::end_run(const RunSummary& summary) {
   ++done_;
   // When a run failed its reason says, by the clock of the worker that it concerns: records may end much earlier.
   const char* const until = summary.status == RunStatus::failed ? ", recorded until" : " after";
-  note(fmt::format("run {} of {}: {}: {}{} {:.4g} s {}, {:.3g} s host{}", number_, runs_, name(),
+  note(fmt::format("{} {} of {}: {}: {}{} {:.4g} s {}, {:.3g} s host{}", noun(), number_, runs_, name(),
                    to_string(summary.status), until, summary.end_time_s, clock_, summary.host_s,
                    quality(summary.final_test_accuracy, summary.final_test_loss)));
 }

@@ -51,6 +51,7 @@ class Progress {
   using HostClock = std::chrono::steady_clock;
 
   std::string name() const;  // of the run under way
+  const char* noun() const;  // run, or trial
   std::string remaining_text(double share) const;
   void clear_line();
   void clear_line_at_last() const;

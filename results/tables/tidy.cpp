@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <sstream>
@@ -78,7 +79,9 @@ TidyTables tidy_tables(std::span<const FoundRun> runs) {
   std::vector<Columns> settings;
   for (const FoundRun& run : runs) settings.push_back(settings_of(run));
   const std::vector<std::string> varied = varied_columns(runs, settings);
+  const bool has_trials = std::ranges::any_of(runs, &FoundRun::is_trial);
   std::string heading = "experiment,method,seed,clock,hash";
+  if (has_trials) heading += ",trial";
   for (const std::string& column : varied) heading += "," + csv_field(column);
 
   TidyTables tables{.runs_csv = heading + ",status", .evaluations_csv = {}};
@@ -89,6 +92,7 @@ TidyTables tidy_tables(std::span<const FoundRun> runs) {
     const RunSummary& summary = runs[i].summary;
     std::string identity = fmt::format("{},{},{},{},{}", csv_field(summary.experiment), csv_field(summary.method),
                                        summary.seed, runs[i].on_wall_clock ? "wall" : "virtual", summary.hash);
+    if (has_trials) identity += runs[i].is_trial ? ",true" : ",false";
     for (const std::string& column : varied) {
       const auto found = settings[i].find(column);
       identity += "," + (found == settings[i].end() ? "" : csv_field(found->second));

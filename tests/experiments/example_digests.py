@@ -27,7 +27,7 @@ def shortened(file: Path) -> list[str]:
     text = file.read_text()
     if 'model = "none"' in text:  # time alone takes next to none
         return ["seeds=[1]"]
-    shorter = ["seeds=[1]", f"budget={{ steps = {STEPS} }}"]
+    shorter = [*(["~tune"] if "[tune]" in text else []), "seeds=[1]", f"budget={{ steps = {STEPS} }}"]
     if "every_epochs" not in text:
         shorter.append("evaluation.every_steps=20")
     if 'micro_batch_s = "measured"' in text:

@@ -263,6 +263,7 @@ const std::vector<IdleKey> idle = {
     {"variants", Hash::differs, "what they change stands in the runs"},
     {"profiles", Hash::differs, "what they change stands in the runs"},
     {"claim", Hash::differs, "is judged by the runs"},
+    {"tune", Hash::differs, "what it finds stands in the runs"},
     {"recording.trace", Hash::same, "is beside the run"},
     {"recording.trace_seconds", Hash::same, "the same"},
     {"recording.trace_events", Hash::same, "the same"},

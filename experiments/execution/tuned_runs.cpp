@@ -1,0 +1,157 @@
+#include "experiments/execution/tuned_runs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "experiments/execution/mpi_exchange.hpp"
+#include "experiments/execution/tuner.hpp"
+#include "results/directory/finished_run.hpp"
+#include "results/directory/replaced_file.hpp"
+#include "results/directory/run_directory.hpp"
+#include "results/directory/tuning_json.hpp"
+#include "results/formats/output.hpp"
+#include "results/rows/measures.hpp"
+#include "results/run/run_label.hpp"
+#include "results/tables/tuning_lines.hpp"
+#include "workers/mpi/mpi_session.hpp"
+#include "workers/process/exit_status.hpp"
+#include "workers/process/printable.hpp"
+
+namespace syncopate {
+namespace {
+
+std::set<std::size_t> groups_of(const Experiment& experiment) {
+  std::set<std::size_t> groups;
+  for (const Run& run : experiment.runs) groups.insert(experiment.tuning->group_of_run.at(run.hash));
+  return groups;
+}
+
+class TunedExperiment {
+ public:
+  TunedExperiment(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi, const MakeRuns& make)
+      : experiment_(experiment),
+        options_(options),
+        mpi_(mpi),
+        make_(make),
+        tuner_(experiment.tuning, groups_of(experiment)) {}
+
+  int run() {
+    if (const int status = make_trials(); status != exit_success) return status;
+    const bool all_are_tuned = report_untuned();
+    const Tuning tuning = results();
+    if (is_rank_0()) replace_file(directory() / tuning_file(mpi_ != nullptr), to_json(tuning));
+    const Experiment tuned = with_best_settings(tuning_lines(tuning));
+    if (tuned.runs.empty()) return exit_failure;
+    const int status = make_(tuned, options_, {}).status;
+    return status == exit_success && !all_are_tuned ? exit_failure : status;
+  }
+
+ private:
+  bool is_rank_0() const { return !mpi_ || mpi_->rank() == 0; }
+  std::filesystem::path directory() const { return experiment_directory(options_.results_directory, experiment_.name); }
+
+  // Until no grid grows. Trials that fail count; anything else that ends them ends all.
+  int make_trials() {
+    RunOptions options = options_;
+    options.tables = false;
+    do {
+      const std::vector<Tuner::Trial> trials = tuner_.open();
+      Experiment part;
+      part.name = experiment_.name;
+      part.file = experiment_.file;
+      for (const Tuner::Trial& trial : trials) part.runs.push_back(trial.run);
+      const RunsMade made = make_(part, options, experiment_.runs);
+      if (made.status != exit_success && made.status != exit_failure) return made.status;
+      for (std::size_t i = 0; i < trials.size(); ++i) take(trials[i], made.summaries[i]);
+    } while (tuner_.extend());
+    return exit_success;
+  }
+
+  void take(const Tuner::Trial& trial, const std::optional<RunSummary>& summary) {
+    double value = std::numeric_limits<double>::quiet_NaN();
+    if (summary && summary->status == RunStatus::finished)
+      value = measure_named(experiment_.tuning->measure)->value(*summary).value_or(value);
+    if (mpi_) value = from_rank_0(*mpi_, value);
+    const std::string status = summary ? to_string(summary->status) : "";
+    if (summary && !std::isfinite(value))
+      reasons_.emplace(trial.group, summary->reason.empty() ? status : summary->reason);
+    tuner_.take(trial, status, std::isfinite(value) ? std::optional(value) : std::nullopt);
+  }
+
+  bool report_untuned() {
+    const auto chosen = tuner_.chosen();
+    bool all = true;
+    for (const std::size_t group : groups_of(experiment_)) {
+      if (chosen.contains(group)) continue;
+      all = false;
+      const TuningGroup& of = experiment_.tuning->groups[group];
+      if (is_rank_0())
+        standard_error.write(printable_lines(
+            fmt::format("{}: not tuned, and not run: of no setting have all trials a {}; the first that has none: {}\n",
+                        run_label(of.method, of.point), experiment_.tuning->measure, reasons_[group])));
+    }
+    return all;
+  }
+
+  // What is kept of methods that --only leaves out stays.
+  Tuning results() const {
+    const TuningPlan& plan = *experiment_.tuning;
+    Tuning tuning{.experiment = experiment_.name, .measure = plan.measure, .seeds = plan.seeds, .where = plan.where};
+    const auto text = read_file(directory() / tuning_file(mpi_ != nullptr));
+    const std::optional<Tuning> before = text ? tuning_from_json(*text) : std::nullopt;
+    std::vector<TunedMethod> known = tuner_.results();
+    if (before && before->measure == tuning.measure && before->seeds == tuning.seeds && before->where == tuning.where)
+      known.insert(known.end(), before->methods.begin(), before->methods.end());
+    for (const TuningGroup& group : plan.groups) {
+      const auto found = std::ranges::find_if(known, [&group](const TunedMethod& method) {
+        return method.method == group.method && method.point == group.point;
+      });
+      if (found != known.end()) tuning.methods.push_back(*found);
+    }
+    return tuning;
+  }
+
+  Experiment with_best_settings(std::string notes) const {
+    const auto identity = [](const Run& run) { return std::tuple(run.method_index, run.sweep, run.seed); };
+    std::set<decltype(identity(experiment_.runs.front()))> wanted;
+    for (const Run& run : experiment_.runs) wanted.insert(identity(run));
+    Experiment tuned = experiment_;
+    tuned.tuning = nullptr;
+    tuned.notes = std::move(notes);
+    tuned.runs = experiment_.tuning->runs(tuner_.chosen());
+    tuned.hashes.clear();
+    for (const Run& run : tuned.runs) tuned.hashes.push_back(run.hash);
+    std::erase_if(tuned.runs, [&](const Run& run) { return !wanted.contains(identity(run)); });
+    return tuned;
+  }
+
+  const Experiment& experiment_;
+  const RunOptions& options_;
+  const MpiSession* mpi_;
+  const MakeRuns& make_;
+  Tuner tuner_;
+  std::map<std::size_t, std::string> reasons_;  // why a trial has no value; the first of each group
+};
+
+}  // namespace
+
+int run_tuned(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi, const MakeRuns& make) {
+  return TunedExperiment(experiment, options, mpi, make).run();
+}
+
+std::vector<Run> first_trials(const Experiment& experiment) {
+  std::vector<Run> runs;
+  for (Tuner::Trial& trial : Tuner(experiment.tuning, groups_of(experiment)).open())
+    runs.push_back(std::move(trial.run));
+  return runs;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,220 @@
+// Which trials tuning makes, and what it chooses, on functions whose best settings are known.
+#include "experiments/execution/tuner.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "experiments/sections/experiment.hpp"
+#include "results/tables/tuning_lines.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TunedAxis axis(const std::string& key, TomlNode::Array values, bool goes_by_steps = false) {
+  TunedAxis axis{.key = key, .path = {"training", key}, .values = std::move(values), .goes_by_steps = goes_by_steps};
+  for (const TomlNode& value : axis.values) axis.labels.push_back(inline_toml(value));
+  return axis;
+}
+TunedAxis numbers(const std::string& key, const std::vector<double>& values, bool goes_by_steps = false) {
+  TomlNode::Array nodes;
+  for (const double value : values) nodes.push_back({value, {}});
+  return axis(key, std::move(nodes), goes_by_steps);
+}
+TunedAxis integers(const std::string& key, const std::vector<std::int64_t>& values) {
+  TomlNode::Array nodes;
+  for (const std::int64_t value : values) nodes.push_back({value, {}});
+  return axis(key, std::move(nodes));
+}
+
+double number(const TomlNode& node) {
+  const auto* integer = std::get_if<std::int64_t>(&node.value);
+  return integer ? static_cast<double>(*integer) : std::get<double>(node.value);
+}
+
+TEST(TunedAxis, GoesOnByTheRatioOfItsLastTwoValues) {
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.05, 0.1, 0.2}), true)), 0.4);
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.2, 0.05, 0.1}), false)), 0.025);
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.1, 0.3, 0.6}), true)), 1.2);
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.1, 0.4, 0.6}), false)), 0.025) << "by the nearest two";
+}
+
+TEST(TunedAxis, GoesOnByItsStepOrWhereARatioHasNoSense) {
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0.5, 0.6, 0.7}, true), true)), 0.8);
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0, 0.25}), true)), 0.5);
+  EXPECT_DOUBLE_EQ(number(*next_beyond(numbers("x", {0, 0.25}), false)), -0.25);
+}
+
+TEST(TunedAxis, StaysWholeAndEndsWhereThereIsNoWholeNumberBeyond) {
+  const auto next = next_beyond(integers("x", {1, 2, 4}), true);
+  ASSERT_TRUE(next && std::holds_alternative<std::int64_t>(next->value));
+  EXPECT_EQ(std::get<std::int64_t>(next->value), 8);
+  EXPECT_FALSE(next_beyond(integers("x", {1, 2, 4}), false));
+  EXPECT_FALSE(next_beyond(integers("x", {4}), true)) << "there is no neighbour to go by";
+  EXPECT_FALSE(next_beyond(axis("x", {{std::string("a"), {}}, {std::string("b"), {}}}), true));
+}
+
+// One group, whose trials have the loss `of` at the setting's numbers; NaN: they fail.
+class TunerTest : public testing::Test {
+ protected:
+  using Loss = std::function<double(const std::vector<double>& at, std::uint64_t seed)>;
+
+  void tune(std::vector<TunedAxis> axes, const Loss& of, int extensions = 2, double allowed = 1e9) {
+    auto plan = std::make_shared<TuningPlan>();
+    plan->seeds = {7, 9};
+    plan->measure = "final_validation_loss";
+    plan->extensions = extensions;
+    plan->groups = {{.method_index = 0, .method = "m", .point = {}, .axes = std::move(axes)}};
+    plan->trial = [allowed](std::size_t, const Setting& setting, std::uint64_t seed) {
+      syncopate::Run run;
+      run.seed = seed;
+      for (const TomlNode& value : setting) {
+        if (std::holds_alternative<double>(value.value) || std::holds_alternative<std::int64_t>(value.value))
+          if (number(value) > allowed) throw ConfigurationFault("beyond what the key allows");
+        run.hash += inline_toml(value) + " ";
+      }
+      return run;
+    };
+    tuner_ = std::make_unique<Tuner>(plan, std::set<std::size_t>{0});
+    do {
+      for (const Tuner::Trial& trial : tuner_->open()) {
+        std::vector<double> at;
+        for (std::size_t i = 0; i < trial.run.hash.size(); i = trial.run.hash.find(' ', i) + 1)
+          at.push_back(std::stod(trial.run.hash.substr(i)));
+        const double loss = of(at, trial.run.seed);
+        tuner_->take(trial, std::isnan(loss) ? "diverged" : "finished",
+                     std::isnan(loss) ? std::nullopt : std::optional(loss));
+        made_.push_back(trial.run.hash);
+      }
+    } while (tuner_->extend());
+  }
+  std::vector<double> chosen() const {
+    std::vector<double> values;
+    const auto settings = tuner_->chosen();
+    if (settings.contains(0))
+      for (const TomlNode& value : settings.at(0)) values.push_back(number(value));
+    return values;
+  }
+  TunedMethod result() const { return tuner_->results().front(); }
+
+  std::unique_ptr<Tuner> tuner_;
+  std::vector<std::string> made_;  // trials
+};
+
+// Least at 8.
+double valley(const std::vector<double>& at, std::uint64_t) { return std::pow(std::log2(at[0]) - 3, 2); }
+
+TEST_F(TunerTest, ChoosesTheLeastLossWithinTheGrid) {
+  tune({integers("x", {2, 8, 32})}, valley);
+  EXPECT_THAT(chosen(), ElementsAre(8));
+  EXPECT_EQ(made_.size(), 3u * 2);
+  EXPECT_THAT(result().extended, IsEmpty());
+  EXPECT_THAT(result().at_edge, IsEmpty());
+}
+
+TEST_F(TunerTest, ExtendsTheGridUntilTheBestIsWithinIt) {
+  tune({integers("x", {1, 2, 4})}, valley);
+  EXPECT_THAT(chosen(), ElementsAre(8));
+  EXPECT_EQ(made_.size(), 5u * 2) << "1, 2, 4, and then 8 and 16";
+  EXPECT_EQ(result().trials(), 10u);
+  EXPECT_THAT(result().extended, ElementsAre("x"));
+  EXPECT_THAT(result().at_edge, IsEmpty());
+}
+
+TEST_F(TunerTest, ExtendsDownwardsAsWell) {
+  tune({numbers("x", {64, 32, 16})}, valley);
+  EXPECT_THAT(chosen(), ElementsAre(8));
+  EXPECT_EQ(made_.size(), 5u * 2) << "and then 8 and 4";
+}
+
+TEST_F(TunerTest, SaysWhereTheBestIsAtTheEdgeAllTheSame) {
+  tune({integers("x", {1, 2})}, valley, 1);
+  EXPECT_THAT(chosen(), ElementsAre(4));
+  EXPECT_THAT(result().at_edge, ElementsAre("x"));
+  const std::string line =
+      tuning_lines(Tuning{.experiment = "e", .measure = "l", .seeds = {7, 9}, .methods = {result()}});
+  EXPECT_EQ(line,
+            "m: tuned, x = 4 is the best of 3 settings in 6 trials by l (1); the grid of x was extended; x is at the "
+            "edge of the grid\n");
+}
+
+TEST_F(TunerTest, EndsWhereTheKeyEnds) {
+  tune({integers("x", {1, 2, 4})}, valley, 2, 4);
+  EXPECT_THAT(chosen(), ElementsAre(4));
+  EXPECT_EQ(made_.size(), 3u * 2);
+  EXPECT_THAT(result().at_edge, IsEmpty()) << "there is nothing beyond";
+}
+
+TEST_F(TunerTest, OfEqualSettingsTheFirstIsChosen) {
+  tune(
+      {integers("x", {3, 1, 2})}, [](const auto&, auto) { return 1.0; }, 0);
+  EXPECT_THAT(chosen(), ElementsAre(3));
+}
+
+TEST_F(TunerTest, GoesByTheMeanOverSeeds) {
+  // By seed 7 alone it would be 1, by seed 9 alone 3: means 4, 3 and 5.
+  const auto loss = [](const std::vector<double>& at, std::uint64_t seed) {
+    return seed == 7 ? std::vector<double>{0, 3, 9}[static_cast<std::size_t>(at[0]) - 1]
+                     : std::vector<double>{8, 3, 1}[static_cast<std::size_t>(at[0]) - 1];
+  };
+  tune({integers("x", {1, 2, 3})}, loss, 0);
+  EXPECT_THAT(chosen(), ElementsAre(2));
+  EXPECT_DOUBLE_EQ(*result().settings[1].mean, 3);
+}
+
+TEST_F(TunerTest, ATrialThatDivergesIsTheWorst) {
+  const auto loss = [](const std::vector<double>& at, std::uint64_t seed) {
+    return at[0] == 1 && seed == 9 ? std::numeric_limits<double>::quiet_NaN() : at[0];
+  };
+  tune({integers("x", {1, 2, 3})}, loss, 0);
+  EXPECT_THAT(chosen(), ElementsAre(2));
+  EXPECT_FALSE(result().settings[0].mean);
+}
+
+TEST_F(TunerTest, WhereAllDivergeNothingIsChosen) {
+  tune({integers("x", {1, 2, 3})}, [](const auto&, auto) { return std::numeric_limits<double>::quiet_NaN(); });
+  EXPECT_THAT(chosen(), IsEmpty());
+  EXPECT_EQ(made_.size(), 3u * 2);
+  EXPECT_THAT(tuning_lines(Tuning{.measure = "l", .methods = {result()}}),
+              HasSubstr("m: not tuned: none of 3 settings in 6 trials has a l"));
+}
+
+TEST_F(TunerTest, AnExtendedAxisMeetsAllValuesOfTheOthers) {
+  // Least at x = 8, y = 1, which is within its axis.
+  const auto loss = [](const std::vector<double>& at, std::uint64_t) {
+    return std::pow(std::log2(at[0]) - 3, 2) + std::pow(at[1] - 1, 2);
+  };
+  tune({integers("x", {2, 4}), numbers("y", {0, 1, 2}, true)}, loss);
+  EXPECT_THAT(chosen(), ElementsAre(8, 1));
+  EXPECT_EQ(made_.size(), 4u * 3 * 2) << "x: 2, 4, and then 8 and 16";
+  EXPECT_THAT(result().extended, ElementsAre("x"));
+}
+
+TEST_F(TunerTest, WhatWasTriedReadsBack) {
+  tune({integers("x", {1, 2, 4})}, valley);
+  const Tuning tuning{.experiment = "e",
+                      .measure = "final_validation_loss",
+                      .seeds = {7, 9},
+                      .where = {{"variant", "none"}},
+                      .methods = tuner_->results()};
+  const auto read = tuning_from_json(to_json(tuning));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(to_json(*read), to_json(tuning));
+  EXPECT_EQ(read->methods.front().chosen, 3u);
+  EXPECT_FALSE(tuning_from_json("{\"schema_version\": 99}"));
+  EXPECT_FALSE(tuning_from_json("nothing"));
+}
+
+}  // namespace
+}  // namespace syncopate
