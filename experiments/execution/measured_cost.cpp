@@ -53,7 +53,8 @@ KnownCost extrapolated(const Run& run, const Sample& before, const Sample& last)
           .steps = steps,
           .micro_batches = planned_micro_batches(run).value_or(0),
           .cost = {.host_s = time.per_step * of_steps + time.fixed / 2 * evaluations,
-                   .bytes = space.per_step * of_steps + space.fixed}};
+                   .bytes = space.per_step * of_steps + space.fixed},
+          .fixed_bytes = space.fixed};
 }
 
 }  // namespace

@@ -35,11 +35,22 @@ std::vector<fs::path> some_run_directories(const fs::path& directory, bool mpi) 
   return chosen;
 }
 
-double size_of(const fs::path& directory) {
-  double bytes = 0;
-  for (const fs::directory_entry& file : fs::directory_iterator(directory))
-    if (file.is_regular_file()) bytes += static_cast<double>(file.file_size());
-  return bytes;
+struct Size {
+  double all = 0, fixed = 0;
+};
+
+// Tables and traces have rows for steps.
+Size size_of(const fs::path& directory) {
+  Size size;
+  for (const fs::directory_entry& file : fs::directory_iterator(directory)) {
+    if (!file.is_regular_file()) continue;
+    const auto bytes = static_cast<double>(file.file_size());
+    const std::string name = file.path().filename().string();
+    const bool grows = name.ends_with(".csv") || name.ends_with(".gz");
+    size.all += bytes;
+    if (!grows) size.fixed += bytes;
+  }
+  return size;
 }
 
 double integer_at(const TomlNode& table, const char* key) {
@@ -60,12 +71,14 @@ std::optional<KnownCost> read_cost(const fs::path& directory) {
   const TomlNode document = parse_toml(*config, "config.toml");
   const TomlNode* cluster = document.find("cluster");
   if (!cluster) return {};
+  const Size size = size_of(directory);
   return KnownCost{.kind = work_kind(document),
                    .method = summary->method,
                    .steps = summary->steps,
                    .micro_batches = static_cast<double>(summary->steps) * integer_at(*cluster, "workers") *
                                     integer_at(*cluster, "micro_batches"),
-                   .cost = {.host_s = summary->host_s, .bytes = size_of(directory)}};
+                   .cost = {.host_s = summary->host_s, .bytes = size.all},
+                   .fixed_bytes = size.fixed};
 }
 
 }  // namespace
@@ -96,19 +109,21 @@ std::optional<RunCost> expected_cost(const Run& run, std::span<const KnownCost> 
   }
   if (!of_method.empty()) alike = of_method;
   if (alike.empty()) return {};
-  double micro_batches = 0, steps = 0;
+  double micro_batches = 0, steps = 0, fixed_bytes = 0;
   RunCost sum;
   for (const KnownCost* one : alike) {
     micro_batches += one->micro_batches;
     steps += static_cast<double>(one->steps);
     sum.host_s += one->cost.host_s;
     sum.bytes += one->cost.bytes;
+    fixed_bytes += one->fixed_bytes;
   }
   const auto planned = planned_micro_batches(run);
   const auto number = static_cast<double>(alike.size());
   if (!planned || micro_batches == 0) return RunCost{.host_s = sum.host_s / number, .bytes = sum.bytes / number};
   return RunCost{.host_s = sum.host_s / micro_batches * *planned,
-                 .bytes = sum.bytes / steps * static_cast<double>(planned_steps(run)->value())};
+                 .bytes = fixed_bytes / number +
+                          (sum.bytes - fixed_bytes) / steps * static_cast<double>(planned_steps(run)->value())};
 }
 
 }  // namespace syncopate

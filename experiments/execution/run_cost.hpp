@@ -25,6 +25,7 @@ struct KnownCost {
   std::int64_t steps = 0;    // optimizer steps
   double micro_batches = 0;  // steps x workers x micro-batches per step
   RunCost cost{};
+  double fixed_bytes = 0;  // of these, what does not grow with the steps
 };
 
 // The finished runs below an experiment's directory, simulated ones or those under MPI, that a processor as this

@@ -45,7 +45,7 @@ std::string tuning_lines(const Tuning& tuning) {
   std::string text;
   for (const TunedMethod& method : tuning.methods) text += line_of(method, tuning);
   if (!text.empty() && !tuning.where.empty())
-    text += fmt::format("Methods were tuned at {}.\n", values_text(tuning.where));
+    text += fmt::format("Settings were found at \"{}\", and kept elsewhere.\n", values_text(tuning.where));
   return text;
 }
 

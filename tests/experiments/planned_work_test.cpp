@@ -50,6 +50,12 @@ TEST(ExpectedCost, GoesByTimePerMicroBatchAndSpacePerStep) {
   EXPECT_DOUBLE_EQ(cost->bytes, 1000);
 }
 
+TEST(ExpectedCost, WhatDoesNotGrowWithTheStepsIsThereOnce) {
+  std::vector<KnownCost> costs = {known("a", 2, 500)};
+  costs.front().fixed_bytes = 300;  // 200 bytes for 5 steps
+  EXPECT_DOUBLE_EQ(expected_cost(planned("a"), costs)->bytes, 300 + 400);
+}
+
 TEST(ExpectedCost, GoesByRunsOfTheSameMethodWhereThereAreAny) {
   const std::vector<KnownCost> costs = {known("a", 2, 500), known("b", 4, 1000), known("b", 8, 3000)};
   EXPECT_DOUBLE_EQ(expected_cost(planned("a"), costs)->host_s, 6);

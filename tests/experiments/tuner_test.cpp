@@ -212,6 +212,7 @@ TEST_F(TunerTest, WhatWasTriedReadsBack) {
   ASSERT_TRUE(read);
   EXPECT_EQ(to_json(*read), to_json(tuning));
   EXPECT_EQ(read->methods.front().chosen, 3u);
+  EXPECT_THAT(tuning_lines(*read), HasSubstr("\nSettings were found at \"none\", and kept elsewhere.\n"));
   EXPECT_FALSE(tuning_from_json("{\"schema_version\": 99}"));
   EXPECT_FALSE(tuning_from_json("nothing"));
 }
