@@ -11,6 +11,7 @@ from plots.sheet import Place, Sheet, shared_out
 
 LABELS = {"gradient_norm": "norm of the gradient", "step_gradient_norm": "norm of a step's gradient",
           "largest_eigenvalue": "largest eigenvalue of the Hessian", "hessian_trace": "trace of the Hessian",
+          "gradient_variance": "variance of single samples' gradients", "noise_scale": "noise scale of gradients, in samples",
           "parameter_norm": "norm of the parameters", "consensus_distance": "distance of models from their mean",
           "evaluated_consensus_distance": "distance of evaluated models"}
 ACROSS = 3  # panels side by side on a screen

@@ -14,6 +14,8 @@ MeasurementPlan read_measurements(Settings& root, const TrainingSection& trainin
   MeasureOptions& model = plan.model;
   model.gradient_norm =
       table.flag({"gradient_norm", "Of the loss on `samples`, without augmentation, smoothing and dropout."}, false);
+  model.noise_scale =
+      table.flag({"noise_scale", "Of single samples' gradients, tr(S) / |G|^2 in samples; and tr(S)."}, false);
   plan.step_gradient_norm = table.flag(
       {"step_gradient_norm", "Of the gradient of a step, worker 0's or a server's, before any clipping."}, false);
   plan.consensus_distance = table.flag(
@@ -29,7 +31,10 @@ MeasurementPlan read_measurements(Settings& root, const TrainingSection& trainin
   model.tolerance = table.number({"tolerance", "Both stop once their estimate changes by less than this part of it."},
                                  {.low = 0, .high = 1, .high_open = true}, model.tolerance);
   if (const std::string& why = training.objective.why_no_derivative; model.any() && !why.empty())
-    table.fault("every_steps", "must go without gradient_norm, largest_eigenvalue and hessian_trace: " + why);
+    table.fault("every_steps",
+                "must go without gradient_norm, noise_scale, largest_eigenvalue and hessian_trace: " + why);
+  if (model.noise_scale && training.objective.load && training.objective.steps_per_epoch == 0)
+    table.fault("noise_scale", "must be false: this model has no samples, whose gradients could differ");
   if (training.plan.time_only) table.fault("every_steps", "needs a model to measure");
   return plan;
 }

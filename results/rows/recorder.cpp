@@ -163,7 +163,8 @@ void Recorder::measure(Step step, Time time, const ModelStatePtr& model) {
   training_.measure(model, options_.measurements.model, [entries = entries_, step, time](const ModelMeasures& found) {
     const std::lock_guard lock(entries->mutex);
     for (const auto& [quantity, value] :
-         {std::pair("gradient_norm", found.gradient_norm), std::pair("hessian_trace", found.hessian_trace),
+         {std::pair("gradient_norm", found.gradient_norm), std::pair("gradient_variance", found.gradient_variance),
+          std::pair("noise_scale", found.noise_scale), std::pair("hessian_trace", found.hessian_trace),
           std::pair("largest_eigenvalue", found.largest_eigenvalue), std::pair("parameter_norm", found.parameter_norm)})
       if (value) entries->measurements.push_back({step, time, quantity, *value});
   });

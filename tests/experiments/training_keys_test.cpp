@@ -254,6 +254,7 @@ const std::vector<KeyCase> budget_and_evaluation = {
       "measurements.hessian_trace=false", "measurements.step_gradient_norm=true",
       "measurements.consensus_distance=true", "measurements.samples=20", "measurements.most_products=2",
       "measurements.tolerance=0.9"}},
+    {{"measurements={every_steps=2,noise_scale=true}"}, {"measurements.noise_scale=false"}},
 };
 
 const std::vector<IdleKey> idle = {

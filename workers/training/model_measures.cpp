@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "workers/training/curvature.hpp"
+#include "workers/training/gradient_noise.hpp"
 #include "workers/training/gradient_sum.hpp"
 #include "workers/training/training.hpp"
 
@@ -27,6 +28,13 @@ ModelMeasures measures_of(const Objective& objective, const ModelState& state, c
   const std::size_t size = objective.parameters();
   ModelMeasures measures;
   if (options.gradient_norm) measures.gradient_norm = length_of(derivative({}));
+  if (options.noise_scale && samples > 1) {
+    const GradientNoise noise = gradient_noise(size, samples, [&](std::int64_t sample) {
+      return objective.derivative(parameters, buffers, Split::train, sample, sample + 1, {});
+    });
+    measures.gradient_variance = noise.variance;
+    measures.noise_scale = noise.scale;
+  }
   const CurvatureOptions curvature{
       .most_products = options.most_products, .tolerance = options.tolerance, .seed = options.seed};
   if (options.largest_eigenvalue) measures.largest_eigenvalue = largest_eigenvalue(size, derivative, curvature);

@@ -52,12 +52,15 @@ struct Evaluation {
 // What a model is measured by beside its losses, each where it is asked for.
 struct ModelMeasures {
   std::optional<double> gradient_norm{};
+  std::optional<double> gradient_variance{};  // these two: gradient_noise.hpp
+  std::optional<double> noise_scale{};        // in samples
   std::optional<double> largest_eigenvalue{};
   std::optional<double> hessian_trace{};
   std::optional<double> parameter_norm{};  // with one of the two before: normalised layers scale them by its square
 };
 struct MeasureOptions {
   bool gradient_norm = false;
+  bool noise_scale = false;  // and gradient_variance
   bool largest_eigenvalue = false;
   bool hessian_trace = false;
   std::int64_t samples = 1000;  // the first of the training set
@@ -65,7 +68,7 @@ struct MeasureOptions {
   double tolerance = 1e-3;      // of both, relative to what they are
   std::uint64_t seed = 0;
 
-  bool any() const { return gradient_norm || largest_eigenvalue || hessian_trace; }
+  bool any() const { return gradient_norm || noise_scale || largest_eigenvalue || hessian_trace; }
 };
 
 // Of several models' evaluations; finite if all are.
