@@ -29,6 +29,9 @@ struct Traits {
   bool judges_alone = false;
   // Whether what it publishes ends a round of many updates, as an average of models that have stepped alone does.
   bool publishes_rounds = false;
+  // Whether each step is one along the mean of gradients of the model that it changes: what a batch is good for is then
+  // known from the noise of gradients (results/statistics/steps_by_batch.hpp).
+  bool steps_along_fresh_mean = false;
   // Whether each worker takes the micro-batches of its data one after the other, however many a step has: what it was
   // offered are then the first ones, as many as its account has. (Not where outages take what was computed.)
   bool takes_data_in_turn = false;

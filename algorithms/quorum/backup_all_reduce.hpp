@@ -17,6 +17,7 @@ class BackupAllReduce : public Algorithm {
   explicit BackupAllReduce(int quorum) : quorum_(quorum) {}
 
   void run(Worker& worker) const override;
+  Traits traits() const override { return {.steps_along_fresh_mean = true}; }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -36,7 +36,7 @@ class BackupWorkers : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = options_.servers}; }
+  Traits traits() const override { return {.servers = options_.servers, .steps_along_fresh_mean = true}; }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -22,7 +22,7 @@ class RandomDrop : public Algorithm {
       : rate_(rate), from_step_(from_step), statistics_(statistics) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false}; }
+  Traits traits() const override { return {.follows_clock = false, .steps_along_fresh_mean = true}; }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -155,6 +155,11 @@ void add_commands(CLI::App& app, CommandLine& line) {
   foretell->add_option("--against", line.against, "compare with this method of the file; default: synchronous SGD")
       ->check([](const std::string& label) { return label.empty() ? "must not be empty" : ""; })
       ->option_text("METHOD");
+  foretell
+      ->add_option(
+          "--to-target", line.target_runs,
+          "time to the target of a method's finished runs below DIR, by the noise scale that they have measured")
+      ->option_text("DIR");
   CLI::App* both = app.add_subcommand(
       "compare", "run an experiment on the simulated cluster and under mpirun, and print the error of the first");
   add_experiment(*both, line);

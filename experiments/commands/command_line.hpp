@@ -27,7 +27,8 @@ struct CommandLine {
   bool json = false;
   std::string against;  // the label of the method that `predict` compares with; empty: synchronous SGD
   std::vector<std::string> only;
-  std::string accepted;  // a directory with claims.json of experiments; empty: none
+  std::string target_runs;  // of predict --to-target; empty: none
+  std::string accepted;     // a directory with claims.json of experiments; empty: none
   RunOptions options;
   CompareOptions compare;
   ThresholdsOptions thresholds;

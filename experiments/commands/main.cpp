@@ -18,6 +18,7 @@
 #include "experiments/commands/predict.hpp"
 #include "experiments/commands/prediction_table.hpp"
 #include "experiments/commands/reference.hpp"
+#include "experiments/commands/target_prediction.hpp"
 #include "experiments/commands/thresholds.hpp"
 #include "experiments/execution/judged_claims.hpp"
 #include "experiments/execution/micro_batch_meter.hpp"
@@ -101,11 +102,15 @@ int ranks_of(const Experiment& experiment) {
   return ranks_needed(workers, servers);
 }
 
-int print_predictions(const Experiment& experiment, const CommandLine& line, const MpiSession& session) {
+int print_predictions(const Experiment& experiment, const CommandLine& line, const std::optional<TargetRuns>& target,
+                      const MpiSession& session) {
   LastAct report([&session] { print(session, standard_error, "interrupted\n"); });
   try {
-    const auto methods = predict(experiment, line.against);
-    print(session, standard_output, line.json ? predictions_json(experiment.name, methods) : prediction_table(methods));
+    auto methods = predict(experiment, line.against);
+    if (target) predict_target(methods, experiment, *target);
+    print(session, standard_output,
+          line.json ? predictions_json(experiment.name, methods)
+                    : prediction_table(methods) + (target ? "\n" + target_table(methods, *target) : ""));
     int status = exit_success;
     for (const PredictedMethod& method : methods) {
       if (!method.failed) continue;
@@ -138,6 +143,7 @@ struct Task {
   CommandLine line;
   std::optional<Experiment> experiment{};
   std::string text{};  // that list, table, claims, --help and --version print
+  std::optional<TargetRuns> target{};
   std::optional<ThresholdReport> thresholds{};
   std::optional<Export> exported{};
 };
@@ -186,6 +192,7 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
         "{}: tune; compare tunes nothing: must be left out, with ~tune and the keys that tuning has found", line.file));
   choose_runs(*task.experiment, line.only);
   if (line.command == "predict") check_against(*task.experiment, line.against);
+  if (!line.target_runs.empty()) task.target = read_target_runs(line.target_runs);
   return task;
 }
 
@@ -255,7 +262,7 @@ int execute(Task& task, const MpiSession& session) {
   const Experiment& experiment = *task.experiment;
   if (line.command == "predict" && experiment.tuning)
     print(session, standard_error, "predicted with the file's own values of what [tune] tunes\n");
-  if (line.command == "predict") return print_predictions(experiment, line, session);
+  if (line.command == "predict") return print_predictions(experiment, line, task.target, session);
   if (line.command == "check") {
     print(session, standard_output,
           line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment, line.options.results_directory));

@@ -122,6 +122,11 @@ Json json_of(const PredictedMethod& method) {
           {"rounds", method.communicated ? Json(std::llround(method.communicated->rounds)) : Json(nullptr)},
           {"communicated_bytes", method.communicated ? Json(std::llround(method.communicated->bytes)) : Json(nullptr)},
           {"communication_is_exact", method.communicated ? Json(method.communicated->is_exact) : Json(nullptr)},
+          {"to_target", method.target ? Json{{"batch", method.target->batch},
+                                             {"steps", method.target->steps},
+                                             {"time_s", method.target->time_s},
+                                             {"is_bound", method.target->is_bound}}
+                                      : Json(nullptr)},
           {"solved", method.solved.empty() ? Json(nullptr) : Json(method.solved)},
           {"against", method.compared_with.empty() ? Json(nullptr) : Json(method.compared_with)},
           {"simulated", std::move(simulated)},

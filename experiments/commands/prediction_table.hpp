@@ -19,6 +19,14 @@ struct PredictedCommunication {
   bool is_exact = false;  // by a whole simulation or in closed form; else the first steps' pace, drawn out
 };
 
+// Steps and time to a target, by the noise scale that a finished run has measured on its way there.
+struct PredictedTarget {
+  double batch = 0;  // samples that go into a step, on average
+  double steps = 0;
+  double time_s = 0;
+  bool is_bound = false;  // local steps: as if they were as good as steps along the mean of all gradients
+};
+
 struct PredictedMethod {
   std::string method;
   std::vector<std::pair<std::string, std::string>> sweep;
@@ -30,10 +38,11 @@ struct PredictedMethod {
   std::string not_simulated;                // why not; empty if it was
   bool failed = false;                      // because the simulation failed
   std::optional<PredictedCommunication> communicated{};
-  std::vector<FormulaTime> formulas;  // against the same as the simulation
-  std::string why_no_formula;         // empty if there are some
-  std::string solved{};               // what a number of the method was solved for, and gives; empty: nothing was
-  std::string compared_with{};        // S_eff's, of simulation and formulas: which method; empty: none
+  std::optional<PredictedTarget> target{};  // none: not asked for, or nothing is known of the method
+  std::vector<FormulaTime> formulas;        // against the same as the simulation
+  std::string why_no_formula;               // empty if there are some
+  std::string solved{};                     // what a number of the method was solved for, and gives; empty: nothing was
+  std::string compared_with{};              // S_eff's, of simulation and formulas: which method; empty: none
 };
 
 // A row for the simulation of each method, and one for each of its formulas, or for why there is none.

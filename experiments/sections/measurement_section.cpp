@@ -14,8 +14,8 @@ MeasurementPlan read_measurements(Settings& root, const TrainingSection& trainin
   MeasureOptions& model = plan.model;
   model.gradient_norm =
       table.flag({"gradient_norm", "Of the loss on `samples`, without augmentation, smoothing and dropout."}, false);
-  model.noise_scale =
-      table.flag({"noise_scale", "Of single samples' gradients, tr(S) / |G|^2 in samples; and tr(S)."}, false);
+  model.noise_scale = table.flag(
+      {"noise_scale", "Of single samples' gradients: their variance over their mean's square, in samples."}, false);
   plan.step_gradient_norm = table.flag(
       {"step_gradient_norm", "Of the gradient of a step, worker 0's or a server's, before any clipping."}, false);
   plan.consensus_distance = table.flag(

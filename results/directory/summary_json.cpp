@@ -216,6 +216,10 @@ std::string to_json(const RunSummary& summary) {
   json["kept_micro_batches_per_worker"] = summary.kept_per_worker;
   json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
   if (!summary.staleness.empty()) json["staleness"] = staleness_of(summary);
+  if (const auto& by_batch = summary.steps_by_batch)
+    json["steps_by_batch"] = {{"least", by_batch->least},
+                              {"times_batch", by_batch->times_batch},
+                              {"mean_noise_scale", by_batch->mean_noise_scale}};
   if (!summary.arrivals.empty()) json["arrivals"] = json_of(summary.arrivals);
   if (summary.samples_kept) json["samples_kept"] = json_of(*summary.samples_kept);
   if (summary.emulated_micro_batches > 0) json["overruns"] = overruns_of(summary);
@@ -270,6 +274,12 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
     if (json.contains("staleness")) json.at("staleness").at("histogram").get_to(summary.staleness);
     if (json.contains("samples_kept")) summary.samples_kept = samples_of(json.at("samples_kept"));
+    if (json.contains("steps_by_batch")) {
+      const Json& by_batch = json.at("steps_by_batch");
+      summary.steps_by_batch = StepsByBatch{.least = by_batch.at("least"),
+                                            .times_batch = by_batch.at("times_batch"),
+                                            .mean_noise_scale = by_batch.at("mean_noise_scale")};
+    }
     if (json.contains("arrivals")) summary.arrivals = arrivals_of(json.at("arrivals"));
     if (json.contains("overruns")) {
       const Json& overruns = json.at("overruns");

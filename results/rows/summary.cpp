@@ -53,6 +53,15 @@ bool meets(const Evaluation& evaluation, const EvaluationPlan& plan) {
   return !plan.target_loss || loss <= *plan.target_loss;
 }
 
+std::optional<StepsByBatch> steps_by_batch(const TimeToTarget& target, const Recording& recording) {
+  if (!target.step || *target.step == 0) return {};
+  std::vector<MeasuredNoise> measured;
+  for (const Measurement& row : recording.measurements)
+    if (row.quantity == "noise_scale") measured.push_back({row.step, row.value});
+  const double batch = static_cast<double>(*target.samples) / static_cast<double>(*target.step);
+  return steps_by_batch(measured, Step{*target.step}, batch);
+}
+
 std::optional<TimeToTarget> time_to_target(const EvaluationPlan& plan, const Recording& recording) {
   if (!plan.target_accuracy && !plan.target_loss) return {};
   TimeToTarget result;
@@ -179,6 +188,7 @@ RunSummary summarise(const Run& run, const Recording& recording, const RunTotals
   summary.host_s = host_s;
   add_quality(summary, recording);
   summary.time_to_target = time_to_target(run.evaluation, recording);
+  if (summary.time_to_target) summary.steps_by_batch = steps_by_batch(*summary.time_to_target, recording);
   add_progress(summary, recording);
   if (totals && !recording.diverged) {
     add_totals(summary, *totals);

@@ -13,6 +13,7 @@
 #include "results/rows/recording.hpp"
 #include "results/run/run.hpp"
 #include "results/run/run_prediction.hpp"
+#include "results/statistics/steps_by_batch.hpp"
 #include "workers/cluster/run_totals.hpp"
 
 namespace syncopate {
@@ -65,6 +66,8 @@ struct RunSummary {
 
   double end_time_s = 0;                       // T, on the cluster's clock
   std::optional<TimeToTarget> time_to_target;  // none: the plan has no target
+  std::optional<StepsByBatch>
+      steps_by_batch{};  // to the target; none unless it was reached, with measured noise scales
 
   std::int64_t steps = 0;
   std::int64_t rounds = 0;

@@ -1,0 +1,128 @@
+#include "experiments/commands/target_prediction.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "results/directory/found_runs.hpp"
+#include "results/directory/run_directory.hpp"
+#include "results/tables/result_table.hpp"
+#include "results/tables/text_table.hpp"
+#include "workers/process/printable.hpp"
+
+namespace syncopate {
+namespace {
+
+std::vector<FoundRun> runs_below(const std::string& directory) {
+  try {
+    return find_runs(directory);
+  } catch (const ResultsDirectoryFault& fault) {
+    throw ConfigurationFault(fmt::format("--to-target {}", fault.what()));
+  }
+}
+
+const Run& run_of(const PredictedMethod& method, const Experiment& experiment) {
+  return *std::ranges::find_if(experiment.runs, [&](const Run& run) {
+    return run.method == method.method && run.sweep == method.sweep && run.seed == method.seed;
+  });
+}
+
+std::string label_of(const PredictedMethod& method) {
+  RunSummary named;
+  named.method = method.method;
+  named.sweep = method.sweep;
+  return row_label(named);
+}
+
+}  // namespace
+
+TargetRuns read_target_runs(const std::string& directory) {
+  const auto fault = [&](const std::string& why) {
+    return ConfigurationFault(fmt::format("--to-target {}: {}", directory, why));
+  };
+  const std::vector<FoundRun> runs = runs_below(directory);
+  TargetRuns target;
+  std::set<std::string> methods;
+  for (const FoundRun& run : runs) methods.insert(run.summary.method);
+  if (methods.size() > 1) throw fault("has runs of several methods; must be the directory of one method's runs");
+  target.method = *methods.begin();
+  for (const FoundRun& run : runs) {
+    if (!run.summary.time_to_target)
+      throw fault("its runs have no target; evaluation.target_accuracy or evaluation.target_loss sets one");
+    if (!run.summary.steps_by_batch) continue;
+    ++target.count;
+    target.steps.least += run.summary.steps_by_batch->least;
+    target.steps.times_batch += run.summary.steps_by_batch->times_batch;
+    target.steps.mean_noise_scale += run.summary.steps_by_batch->mean_noise_scale;
+  }
+  if (target.count == 0)
+    throw fault(
+        fmt::format("none of its {} runs has both reached its target and measured noise scales before "
+                    "(measurements.noise_scale = true)",
+                    runs.size()));
+  target.steps.least /= target.count;
+  target.steps.times_batch /= target.count;
+  target.steps.mean_noise_scale /= target.count;
+  return target;
+}
+
+void predict_target(std::span<PredictedMethod> methods, const Experiment& experiment, const TargetRuns& target) {
+  for (PredictedMethod& method : methods) {
+    if (!method.simulated) continue;
+    const Run& run = run_of(method, experiment);
+    const Traits traits = run.algorithm->traits();
+    if (!traits.steps_along_fresh_mean && !traits.publishes_rounds) continue;
+    const SimulatedTime& time = *method.simulated;
+    PredictedTarget predicted{.is_bound = !traits.steps_along_fresh_mean};
+    predicted.batch =
+        time.micro_batches_per_s * time.step_time_s * static_cast<double>(run.training.samples_per_micro_batch);
+    if (!(predicted.batch > 0)) continue;
+    predicted.steps = target.steps.steps(predicted.batch);
+    predicted.time_s = predicted.steps * time.step_time_s;
+    method.target = predicted;
+  }
+}
+
+std::string target_table(std::span<const PredictedMethod> methods, const TargetRuns& target) {
+  std::vector<const PredictedMethod*> known;
+  std::vector<std::string> unknown;
+  for (const PredictedMethod& method : methods) {
+    if (method.target)
+      known.push_back(&method);
+    else
+      unknown.push_back(label_of(method));
+  }
+  std::ranges::stable_sort(known, {}, [](const PredictedMethod* method) { return method->target->time_s; });
+  TextTable table;
+  table.add_column("method", Align::left);
+  for (const char* const heading : {"batch\nsamples", "steps", "s/step", "to target\ns"})
+    table.add_column(heading, Align::right);
+  bool has_bound = false;
+  for (const PredictedMethod* method : known) {
+    const PredictedTarget& to_target = *method->target;
+    const char* const mark = to_target.is_bound ? ">= " : "";
+    has_bound |= to_target.is_bound;
+    table.add_row(
+        {label_of(*method), fmt::format("{:.1f}", to_target.batch), fmt::format("{}{:.0f}", mark, to_target.steps),
+         fmt::format("{:.4g}", method->simulated->step_time_s), fmt::format("{}{:.4g}", mark, to_target.time_s)});
+  }
+  std::string text = fmt::format(
+      "To the target of \"{}\": at a batch of B samples {:.0f} + {:.0f} / B steps, by a mean noise scale of {:.0f} "
+      "samples ({} "
+      "run{})\n\n",
+      printable(target.method), target.steps.least, target.steps.times_batch, target.steps.mean_noise_scale,
+      target.count, target.count == 1 ? "" : "s");
+  text += table.text() + "\n";
+  const auto best =
+      std::ranges::find_if(known, [](const PredictedMethod* method) { return !method->target->is_bound; });
+  if (best != known.end()) text += fmt::format("Best: {}, {:.4g} s\n", label_of(**best), (*best)->target->time_s);
+  if (has_bound) text += ">=: local steps, as if they were as good as steps along the mean of all gradients\n";
+  for (const std::string& label : unknown)
+    text += fmt::format(
+        "{}: of gradients of an older model, or of what is not simulated, the noise scale says nothing\n", label);
+  return text;
+}
+
+}  // namespace syncopate
