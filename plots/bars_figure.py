@@ -67,6 +67,10 @@ def worth_showing(values: dict[str, list[float]]) -> bool:
     return any(value for of_method in values.values() for value in of_method)
 
 
+def never_of(method: Method) -> str:
+    return "not by all seeds" if len(method.runs) > 1 else "not reached"
+
+
 def unit_of(quantity: Quantity, values: dict[str, list[float]]) -> tuple[float, str]:
     most = max(value for of_method in values.values() for value in of_method)
     return next((unit(most) for mark, unit in UNITS.items() if mark in quantity.title), (1, ""))
@@ -101,7 +105,7 @@ def draw_rows(panel, quantity: Quantity, values: dict[str, list[float]], styles,
             if half is not None:
                 draw_interval(panel, mean, row, half, look["color"] if quantity in AS_POINTS else style.INK)
         else:
-            panel.text(0.02, row, "not by all seeds" if quantity is TIME_TO_TARGET else "–", va="center", fontsize="small",
+            panel.text(0.02, row, never_of(method) if quantity is TIME_TO_TARGET else "–", va="center", fontsize="small",
                        color="#666666", transform=panel.get_yaxis_transform())
         for one in published:
             if one.method == method.base:

@@ -59,8 +59,9 @@ class Sheet:
         panel.set_title(text, loc="left", fontsize="medium")
 
     def name_lines(self, panel, ends: dict[str, tuple[float, float]], looks: dict[str, dict]) -> None:
-        """Of lines that end at these points: beside the panel, or in the legend."""
-        if page.current.is_column:
+        """Of lines that end at these points: beside the panel, or, in a column and where there are too many, in the
+        legend."""
+        if page.current.is_column or not fit_beside(len(ends), self.boxes[self.panels.index(panel)][3]):
             self.named |= {name: looks[name] for name in ends}
         elif ends:
             style.label_lines(panel, ends, looks)
@@ -95,13 +96,19 @@ class Sheet:
         return max(1, min(len(marks), int((self.figure.get_figwidth() - 0.1) / widest)))
 
 
+def fit_beside(names: int, inches: float) -> bool:
+    """Whether so many names have room beside a panel of this height."""
+    return names * style.NAME <= inches
+
+
 def screen_boxes(rows: list[list[Place]], entitled: bool) -> list[tuple]:
     boxes, top, above = [], HEADING, ABOVE if entitled else 0.1
     for row in rows:
         left = 0.0
         for place in row:
             left += place.left
-            right = 0.15 + style.label_inches(place.names) if place.names else 0.35
+            is_named = place.names and fit_beside(len(place.names), place.height)
+            right = 0.15 + style.label_inches(place.names) if is_named else 0.35
             boxes.append((left, top + above, place.width, place.height, right))
             left += place.width + right
         top += above + max(place.height for place in row) + BELOW

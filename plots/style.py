@@ -17,6 +17,7 @@ OTHERS = ["#CC79A7", "#E69F00", "#56B4E9"]
 DASHES = ["solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 2))]
 MARKERS = "osD^vPX<>p"
 MARKS = 0.13  # of the axes' diagonal: from one marker of a curve to the next
+NAME = 14 / 72  # inches from one name beside lines to the next
 SAMPLE = 0.4  # inches of a line beside its name: a dash, a marker and more
 INK, FAINT = "#333333", "#8a8a8a"
 
@@ -116,7 +117,7 @@ def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, di
     window = axes.get_window_extent()
     order = sorted(ends, key=lambda label: ends[label][1])
     heights = [float(np.clip(to_axes.transform(ends[label])[1], 0.02, 0.98)) for label in order]
-    distance = 14 * axes.figure.dpi / 72 / window.height  # of lines of text
+    distance = NAME * axes.figure.dpi / window.height
     begin, end = 1.03, 1.03 + SAMPLE * axes.figure.dpi / window.width
     for label, height in zip(order, spread(heights, distance)):
         x, y = to_axes.transform(ends[label])

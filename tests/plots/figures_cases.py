@@ -62,6 +62,17 @@ class Drawing(WithDirectory):
         self.assertFalse([line for panel in self.draw(curves_figure, self.directory) for line in panel.lines
                           if line.get_gid() == "target" or list(line.get_ydata()) == [0.85, 0.85]])
 
+    def test_names_that_do_not_fit_beside_the_lines_stand_in_one_legend_below(self):
+        for number in range(20):
+            write_run(self.directory / f"{number:02}", f"method {number:02}", 1)
+        panels = self.draw(curves_figure, self.directory)
+        legend, = panels[0].figure.legends
+        self.assertEqual(len(legend.get_texts()), 20)
+        self.assertFalse([text for panel in panels for text in panel.texts if text.get_text().startswith("method")])
+        panels[0].figure.canvas.draw()
+        self.assertLess(legend.get_window_extent().y1, panels[-1].xaxis.get_tightbbox(panels[0].figure.canvas.get_renderer()).y0)
+        self.assertGreaterEqual(legend.get_window_extent().y0, 0)
+
     def test_periods_are_drawn_of_methods_that_have_any(self):
         *_, panel = self.draw(rounds_figure, write_experiment(self.directory, seeds=2))
         self.assertEqual(panel.get_title(loc="left"), "Synchronisation period (optimizer steps), first seed")
