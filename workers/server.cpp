@@ -43,7 +43,9 @@ ReceivedMessage Server::receive(Time until, Here at) {
     }
     if (!is_listed_[from]) (version_of_[from] == step_ ? waiting_for_next_ : waiting_).push_back(from);
     is_listed_[from] = 1;
-    if (!is_request) return message;
+    if (is_request) continue;
+    if (message->kind == Kind::gradient) versions_.arrive(message->step.value(), from, now());
+    return message;
   }
 }
 
@@ -93,7 +95,6 @@ void Server::send_model(Receivers to, Here at) {
 
 // A gradient is booked once: by the first of several servers.
 bool Server::accept(const Message& message, const AcceptOptions& options) {
-  versions_.arrive(message.step.value(), message.from, now());
   const Step staleness = step_ - message.step;
   const bool is_stale = options.maximum_staleness && staleness > *options.maximum_staleness;
   const bool is_old = options.maximum_age < longest_duration && now() - sent_at_[message.from] > options.maximum_age;

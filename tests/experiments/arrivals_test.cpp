@@ -93,6 +93,26 @@ TEST_F(Arrivals, AtAServerBelongToTheStepOfTheirModel) {
   EXPECT_THAT(text, HasSubstr("\n2,1,1,2\n2,2,0,4\n"));
 }
 
+// A task is over when the slowest has come; each gradient's time is nevertheless its own.
+TEST_F(Arrivals, AtAServerAreWhenTheyComeThoughATaskEndsLater) {
+  const Overrides free_network = {"cluster={workers=2,micro_batch_s=0.125}", "network={kind='free'}",
+                                  "cluster.slow_workers={count=1,factor=2}"};
+  const auto with = [&](const std::string& method, int steps) {
+    Overrides overrides = free_network;
+    overrides.push_back("methods=[{algorithm=" + method + "}]");
+    overrides.push_back("budget.steps=" + std::to_string(steps));
+    return table(overrides);
+  };
+  const std::string synchronous = "step,k,worker,arrival_s\n1,1,0,0.125\n1,2,1,0.25\n2,1,0,0.125\n2,2,1,0.25\n";
+  EXPECT_EQ(with("'sync-sgd'", 2), synchronous);
+  EXPECT_EQ(with("'backup-workers',backups=0", 2), synchronous);
+  EXPECT_EQ(with("'bounded-delay',maximum_delay=0", 2), synchronous);
+  // Worker 0 may be one task ahead: its second gradient is of the first model too, as is what worker 1 needs 0.25 s
+  // for.
+  EXPECT_THAT(with("'bounded-delay',maximum_delay=1", 4),
+              HasSubstr("step,k,worker,arrival_s\n1,1,0,0.125\n1,2,0,0.25\n1,3,1,0.25\n2,1,0,0.125\n"));
+}
+
 // The first two are summed at 2 s, and the sum is there at 2.5 s; worker 2 comes at 4 s to round 1, which is over.
 TEST_F(Arrivals, AtAPartialAllReduceBelongToTheRoundThatWasMeant) {
   EXPECT_THAT(table({"methods=[{algorithm='backup-all-reduce',backups=1}]"}),
