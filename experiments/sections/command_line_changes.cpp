@@ -55,7 +55,9 @@ std::optional<CommandLineList> list_of(const std::string& change) {
   const SourcePlace command_line{std::string(command_line_source)};
   TomlNode::Array values;
   for (const std::string_view part : parts) {
-    TomlNode value = parse_override(fmt::format("value={}", part)).value;
+    Override element = parse_override(fmt::format("value={}", part));
+    if (!element.why_no_toml.empty()) throw KeyPathFault(element.why_no_toml);
+    TomlNode& value = element.value;
     const auto* word = std::get_if<std::string>(&value.value);
     if (word && word->empty() && value.place.source != command_line_source)
       throw KeyPathFault("an element of the list is empty");

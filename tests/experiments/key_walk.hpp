@@ -195,7 +195,8 @@ class KeyWalk : public testing::Test {
         overrides.push_back(change);
         const auto changed = load(overrides);
         if (!changed) continue;
-        const auto [path, value] = parse_override(change);
+        const auto [path, value, why_no_toml] = parse_override(change);
+        EXPECT_EQ(why_no_toml, "");
         const std::string changed_result = compute(changed->run(), overrides);
         for (const std::string_view key : deciding)  // a new table may be of another kind
           if (value.find(key)) covered_.insert(fmt::format("{}.{}", name_of(path, base->document), key));

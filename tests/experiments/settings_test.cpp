@@ -1,5 +1,6 @@
 #include "workers/settings/settings.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -192,6 +193,29 @@ TEST(Settings, OverridesReplaceAndAddValuesAndAreReportedAsTheCommandLine) {
   EXPECT_EQ(faults.report(),
             "command line: methods.7.x=1; element 7 must be below 1\n"
             "command line: nonsense; an override must be key=value");
+}
+
+// As a word it would be a fault of what it is not: "must be a table".
+TEST(Settings, AnOverrideThatBeginsLikeATableAListOrATextInQuotesMustBeToml) {
+  const auto found = [](const std::string& override) {
+    TomlNode root;
+    FaultList faults;
+    apply_overrides(root, std::vector{override}, faults);
+    return faults.report();
+  };
+  const auto is_at = [](int character) {
+    return testing::AllOf(
+        testing::StartsWith("command line: rate="),
+        testing::HasSubstr(fmt::format("; its value is not valid TOML, at its character {}: ", character)));
+  };
+  EXPECT_THAT(found("rate={schedule='cosine' peak=0.1}"), is_at(20));
+  EXPECT_THAT(found("rate={peak=.008}"), is_at(7));
+  EXPECT_THAT(found("rate=[1 2]"), is_at(4));
+  EXPECT_THAT(found("rate='abc"), testing::HasSubstr("its value is not valid TOML"));
+  EXPECT_THAT(found("rate=[1"), testing::HasSubstr("its value is not valid TOML"));
+  EXPECT_EQ(found("rate=abc"), "");
+  EXPECT_EQ(found("rate={peak=0.008}"), "");
+  EXPECT_EQ(found("rate='abc'"), "");
 }
 
 TEST(Faults, StandInTheOrderOfTheFileWithTheCommandLineLast) {

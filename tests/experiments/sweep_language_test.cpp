@@ -114,6 +114,14 @@ TEST_F(SweepLanguage, KeysThatGoTogetherMustBeSweptAndHaveAsManyValues) {
   EXPECT_THAT(micro_batches({"cluster.workers=2"}), ElementsAre(1, 2));
 }
 
+TEST_F(SweepLanguage, ElementsOfAListOnTheCommandLineMustBeToml) {
+  EXPECT_THAT(faults({"training.learning_rate={schedule='constant',peak=1},{schedule='constant' peak=2}"}),
+              HasSubstr("its value is not valid TOML, at its character 22: "));
+  EXPECT_EQ(
+      load({"training.learning_rate={schedule='constant',peak=1},{schedule='constant',peak=2}", "seeds=1"}).runs.size(),
+      4u);
+}
+
 TEST_F(SweepLanguage, AVariantPutsItsKeysIntoTheFile) {
   add(R"(
 [[variants]]

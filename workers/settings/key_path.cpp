@@ -151,10 +151,16 @@ Override parse_override(std::string_view text) {
   const std::string value = trimmed(text.substr(equals + 1));
   Override result{trimmed(text.substr(0, equals)), {value, {}}};
   if (value.find('\n') == std::string::npos) {
+    constexpr std::string_view key = "value = ";
     try {
       const std::string source(command_line_source);
-      result.value = *parse_toml("value = " + value, source).find("value");
-    } catch (const TomlSyntaxFault&) {  // a bare word: it stays a string
+      result.value = *parse_toml(std::string(key) + value, source).find("value");
+    } catch (const TomlSyntaxFault& fault) {  // a bare word: it stays a string
+      if (!value.empty() && std::string_view("{[\"'").find(value.front()) != std::string_view::npos)
+        result.why_no_toml = fault.place.column <= key.size()
+                                 ? std::string("its value is not valid TOML")
+                                 : fmt::format("its value is not valid TOML, at its character {}: {}",
+                                               fault.place.column - key.size(), fault.problem);
     }
   }
   return result;

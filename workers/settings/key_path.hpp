@@ -39,6 +39,7 @@ const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path)
 struct Override {
   std::string key;
   TomlNode value;
+  std::string why_no_toml{};  // of a string that begins like a table, a list or a text in quotes; else empty
 };
 Override parse_override(std::string_view text);
 

@@ -52,6 +52,7 @@ void apply_overrides(TomlNode& root, std::span<const std::string> overrides, Fau
         continue;
       }
       Override parsed = parse_override(text);
+      if (!parsed.why_no_toml.empty()) throw KeyPathFault(parsed.why_no_toml);
       parsed.value.place = command_line;
       assign(root, split_key(parsed.key), command_line, std::move(parsed.value));
     } catch (const KeyPathFault& fault) {

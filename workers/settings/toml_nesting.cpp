@@ -104,8 +104,8 @@ class NestingScan {
     const auto line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
     const SourcePlace place{source_, static_cast<std::uint32_t>(1 + std::ranges::count(before, '\n')),
                             static_cast<std::uint32_t>(1 + at_ - line_begin)};
-    throw TomlSyntaxFault(fmt::format("{}: a key must have at most {} parts, with the tables and arrays around it",
-                                      place.text(), most_levels));
+    throw TomlSyntaxFault(
+        place, fmt::format("a key must have at most {} parts, with the tables and arrays around it", most_levels));
   }
 
   std::string_view text_;

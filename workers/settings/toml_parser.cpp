@@ -65,7 +65,7 @@ TomlNode parse_toml(std::string_view text, const std::string& source) {
     const toml::table table = toml::parse(text, source);
     return {convert_table(table, source), {source}};
   } catch (const toml::parse_error& error) {
-    throw TomlSyntaxFault(fmt::format("{}: {}", place_of(error.source(), source).text(), error.description()));
+    throw TomlSyntaxFault(place_of(error.source(), source), error.description());
   }
 }
 

@@ -61,6 +61,11 @@ struct TomlNode::Member {
 // A document that is not TOML: what() is "file:line:column: what is wrong".
 struct TomlSyntaxFault : std::runtime_error {
   using std::runtime_error::runtime_error;
+  TomlSyntaxFault(const SourcePlace& at, std::string_view what)
+      : std::runtime_error(at.text() + ": " + std::string(what)), place(at), problem(what) {}
+
+  SourcePlace place{};    // where it is known
+  std::string problem{};  // without the place; where that is known
 };
 
 // Parses a whole document; `source` names it in places. Throws TomlSyntaxFault.
