@@ -115,7 +115,7 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
                                      .micro_batches = micro_batches,
                                      .looks_for_data = options.looks_for_data,
                                      .needs_lengths = needs_lengths},
-                                    options.after_common_phase);
+                                    options.after_common_phase, options.takes_common);
   };
   result.cluster = read_cluster(root, result.seeds.front(), options.finite_means, [&](int workers, int micro_batches) {
     read_data(workers, micro_batches, true);

@@ -46,6 +46,7 @@ struct DefinitionOptions {
   bool finite_means = false;                             // delays without an expected value are faults
   bool looks_for_data = true;                            // false: keys are read, but no data sets are looked for
   bool reads_methods = true;                             // false: all but methods
+  bool takes_common = true;                              // false: [training] has no [training.common]
   std::optional<Step> after_common_phase{};              // first step of the data, where there is such a phase
   std::vector<std::shared_ptr<const Definition>> own{};  // of methods, in their order; null or left out: none
 };

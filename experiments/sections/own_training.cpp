@@ -1,6 +1,8 @@
 #include "experiments/sections/own_training.hpp"
 
 #include <algorithm>
+#include <initializer_list>
+#include <string_view>
 #include <utility>
 
 #include "experiments/sections/table_forms.hpp"
@@ -21,6 +23,48 @@ void add_leaves(const TomlNode& table, const std::string& prefix,
     else
       leaves.emplace_back(key, inline_toml(member.value));
   }
+}
+
+// A table of [training] as it is with these of its keys alone.
+template <typename Read>
+TomlNode resolved_with(std::string_view table, TomlNode keys, const Read& read) {
+  TomlNode training;
+  training.set(std::string(table), {}, std::move(keys));
+  SettingsDocument document(std::move(training));
+  Settings root = document.root();
+  read(root);
+  return *document.resolved().find(table);
+}
+
+TomlNode only(std::initializer_list<const char*> names, const TomlNode& table) {
+  TomlNode result;
+  for (const char* const name : names)
+    if (const TomlNode* value = table.find(name)) result.set(name, {}, *value);
+  return result;
+}
+
+void leave_out_defaults(TomlNode& optimizer, const ObjectivePlan& objective) {
+  if (!optimizer.find("name")) return;
+  const TomlNode usual = resolved_with("optimizer", only({"name"}, optimizer),
+                                       [&](Settings& training) { read_optimizer(training, objective); });
+  std::erase_if(optimizer.table(), [&](const TomlNode::Member& member) {
+    return member.key != "name" && is_same(usual.find(member.key), &member.value);
+  });
+}
+
+// `common`: the file's, complete.
+void leave_out_same(TomlNode& rate, const TomlNode& common) {
+  const auto starts_at_its_end = [](const TomlNode& one) {
+    return is_same(one.find("warmup_start"), one.find("final"));
+  };
+  if (starts_at_its_end(rate) && starts_at_its_end(common)) rate.erase("warmup_start");
+  const TomlNode usual = resolved_with("learning_rate", only({"schedule", "peak"}, rate), [](Settings& training) {
+    read_learning_rate(training, {.is_counted = true}, {}, /*time_only=*/true);
+  });
+  std::erase_if(rate.table(), [&](const TomlNode::Member& member) {
+    const TomlNode* other = common.find(member.key);
+    return is_same(other ? other : usual.find(member.key), &member.value);
+  });
 }
 
 }  // namespace
@@ -47,21 +91,13 @@ TomlNode training_difference(const TomlNode& common, const TomlNode& own) {
   return difference;
 }
 
-TomlNode without_defaults(TomlNode difference, const ObjectivePlan& objective) {
-  TomlNode* optimizer = difference.find("optimizer");
-  const TomlNode* name = optimizer ? optimizer->find("name") : nullptr;
-  if (!name) return difference;
-  TomlNode named, training;
-  named.set("name", {}, *name);
-  training.set("optimizer", {}, std::move(named));
-  SettingsDocument document(std::move(training));
-  Settings root = document.root();
-  read_optimizer(root, objective);
-  const TomlNode resolved = document.resolved();
-  const TomlNode& usual = *resolved.find("optimizer");
-  std::erase_if(optimizer->table(), [&](const TomlNode::Member& member) {
-    return member.key != "name" && is_same(usual.find(member.key), &member.value);
-  });
+TomlNode shown_difference(TomlNode difference, const TomlNode& common, const ObjectivePlan& objective) {
+  if (TomlNode* optimizer = difference.find("optimizer")) leave_out_defaults(*optimizer, objective);
+  TomlNode* rate = difference.find("learning_rate");
+  const TomlNode* other = common.find("learning_rate");
+  if (!rate || !other) return difference;
+  leave_out_same(*rate, *other);
+  if (rate->table().empty()) difference.erase("learning_rate");
   return difference;
 }
 

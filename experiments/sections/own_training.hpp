@@ -18,8 +18,10 @@ TomlNode with_own_training(TomlNode training, const TomlNode& own);
 // What of a method's [training] differs from the file's, both resolved: together with the file's it is the method's.
 TomlNode training_difference(const TomlNode& common, const TomlNode& own);
 
-// The difference without what another optimizer has by itself: beside its name, what differs from its defaults.
-TomlNode without_defaults(TomlNode difference, const ObjectivePlan& objective);
+// The difference as it is shown. Of another optimizer: its name, and what differs from its own defaults. Of another
+// learning rate: what differs from the file's, `common` being all of its [training], and of keys that the file's does
+// not have what differs from their defaults.
+TomlNode shown_difference(TomlNode difference, const TomlNode& common, const ObjectivePlan& objective);
 
 // Keys with their values, as shown to the user: "optimizer.weight_decay", "0.05".
 std::vector<std::pair<std::string, std::string>> listed_leaves(const TomlNode& table);

@@ -42,12 +42,15 @@ std::vector<const TomlNode*> own_training_tables(const TomlNode& written, FaultL
   return tables;
 }
 
-// The document as it would be if the method's own training keys were everybody's.
-TomlNode with_training_of(const TomlNode& written, const TomlNode& own) {
+// The document as it would be if the method's own training keys were everybody's. A first phase in them is no method's
+// own.
+TomlNode with_training_of(const TomlNode& written, const TomlNode& own, bool has_common_phase) {
   TomlNode document = written;
   const TomlNode* common = written.find("training");
   const bool joins = common && common->is_table();
-  document.set("training", own.place, joins ? with_own_training(*common, own) : own);
+  TomlNode training = joins ? with_own_training(*common, own) : own;
+  if (!has_common_phase) training.erase("common");
+  document.set("training", own.place, std::move(training));
   document.erase("methods");
   document.erase("sweep");
   document.erase("variants");
@@ -142,12 +145,14 @@ Reading read_document(const TomlNode& written, const std::string& file, const Lo
   how.reads_methods = false;
   FaultList faults;
   const auto common_phase = read_common_phase(written, how, faults);
+  how.takes_common = common_phase != nullptr;
   for (const TomlNode* table : own_training_tables(written, faults)) {
-    own.push_back(table ? std::make_shared<Reading>(read_behind(common_phase, with_training_of(written, *table), how))
+    own.push_back(table ? std::make_shared<Reading>(
+                              read_behind(common_phase, with_training_of(written, *table, how.takes_common), how))
                         : nullptr);
     how.own.emplace_back(own.back(), own.back() ? &own.back()->definition : nullptr);
   }
-  how.reads_methods = true;
+  how.reads_methods = how.takes_common = true;
   Reading result = read_behind(common_phase, written, how);
   result.own = std::move(own);
   result.common_phase = common_phase;
@@ -219,7 +224,8 @@ Run make_run(const Reading& reading) {
   const TomlNode* own_training = resolved.find("methods")->array().front().find("training");
   Run run{.experiment = definition.name,
           .method = method.label,
-          .own_training = own_training ? listed_leaves(without_defaults(*own_training, definition.training.objective))
+          .own_training = own_training ? listed_leaves(shown_difference(*own_training, *resolved.find("training"),
+                                                                        definition.training.objective))
                                        : decltype(Run::own_training){},
           .seed = definition.seeds.front(),
           .resolved_toml = write_toml(resolved),

@@ -14,7 +14,8 @@ constexpr std::int64_t most_start_steps = 1'000'000'000'000;
 
 }  // namespace
 
-TrainingSection read_training(Settings& root, ObjectiveContext context, std::optional<Step> after_common_phase) {
+TrainingSection read_training(Settings& root, ObjectiveContext context, std::optional<Step> after_common_phase,
+                              bool takes_common) {
   TrainingSection result;
   Settings training = root.section({"training", "What is trained, and how."});
   const Step start_steps = training.integer(
@@ -41,10 +42,12 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   plan.samples_per_micro_batch = result.objective.samples_per_micro_batch;
   plan.trains_network = result.objective.is_network;
   plan.start = read_start(training, result.objective, plan.time_only);
-  training.keep_as_written({"common",
-                            "A first phase of all methods: keys of [training] that are otherwise in it, and "
-                            "steps or epochs."});
-  if (plan.time_only && training.has("common")) training.fault("common", "must be left out: there is no model");
+  if (takes_common)
+    training.keep_as_written({"common",
+                              "A first phase of all methods: keys of [training] that are otherwise in it, and "
+                              "steps or epochs."});
+  if (takes_common && plan.time_only && training.has("common"))
+    training.fault("common", "must be left out: there is no model");
   plan.make_objective = result.objective.load;
   plan.make_kinds = result.objective.load_kinds;
   if (plan.time_only) plan.make_objective = [] { return nullptr; };

@@ -33,7 +33,9 @@ struct TrainingSection {
 
 // Never has a null optimizer; faults are collected by the settings. In a time-only run everything but
 // `parameters` is optional. `after_common_phase`: the first step of the data where there is such a phase.
-TrainingSection read_training(Settings& root, ObjectiveContext context, std::optional<Step> after_common_phase = {});
+// `takes_common`: whether there may be one.
+TrainingSection read_training(Settings& root, ObjectiveContext context, std::optional<Step> after_common_phase = {},
+                              bool takes_common = true);
 
 // The steps of a budget: whether it counts them, and how many they are, as far as its keys are without faults.
 struct StepBudget {

@@ -122,6 +122,23 @@ TEST_F(OwnTraining, ShowsWhatDiffersAndOfAnotherOptimizerWhatIsNotItsDefault) {
               HasSubstr("[methods.training]\nclip_norm = 1.0\n"));
 }
 
+TEST_F(OwnTraining, ShowsOfAnotherScheduleWhatTheFilesDoesNotHaveAlready) {
+  const auto differs = [&](const std::string& own, const std::string& common) {
+    return runs_with("learning_rate={" + own + "}", {"training.learning_rate={" + common + "}"})[1].own_training;
+  };
+  const std::string constant = "schedule='constant',peak=0.1";
+  EXPECT_THAT(differs("schedule='cosine',peak=0.1", constant),
+              ElementsAre(Pair("learning_rate.schedule", "\"cosine\"")));
+  EXPECT_THAT(differs("schedule='cosine',peak=0.2,final=0,hold_steps=3", constant),
+              ElementsAre(Pair("learning_rate.schedule", "\"cosine\""), Pair("learning_rate.peak", "0.2"),
+                          Pair("learning_rate.final", "0.0"), Pair("learning_rate.hold_steps", "3")));
+  // A schedule of its own has no warm-up unless it says so.
+  EXPECT_THAT(differs("schedule='linear',peak=0.1", constant + ",warmup_steps=2"),
+              ElementsAre(Pair("learning_rate.schedule", "\"linear\""), Pair("learning_rate.warmup_steps", "0")));
+  EXPECT_THAT(differs("schedule='constant',peak=0.1", "schedule='step',peak=0.1,decay_steps=[3],factor=0.5"),
+              ElementsAre(Pair("learning_rate.schedule", "\"constant\"")));
+}
+
 // Epochs are counted in a method's own steps.
 TEST_F(OwnTraining, WithABatchOfItsOwnHasItsOwnNumberOfStepsPerEpoch) {
   const auto runs = runs_with("micro_batch_size=4");
@@ -157,6 +174,9 @@ optimizer = { name = "rmsprop", epsilon = 0 }
   EXPECT_THAT(faults({"methods.drop.training=5"}),
               HasSubstr("methods.1.training = 5; must be a table, [methods.training]"));
   EXPECT_THAT(faults({"methods.drop.training.workers=5"}), HasSubstr("methods.1.training.workers = 5; unknown key"));
+  // It offers what may stand there.
+  EXPECT_THAT(faults({"methods.drop.training.workers=5"}),
+              testing::AllOf(HasSubstr("clip_norm"), Not(HasSubstr("common")), Not(HasSubstr("_hash"))));
 }
 
 // A fault of the file is told once, not again for every method.

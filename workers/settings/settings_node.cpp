@@ -81,9 +81,11 @@ void Settings::Node::report_wrong(std::string_view key, const std::string& what)
 void Settings::Node::report_unread() const {
   if (!written) return;
   std::vector<std::string> known;
-  for (const Entry& entry : entries) known.push_back(entry.key);
+  // Digests are written by the program, for the program.
+  for (const Entry& entry : entries)
+    if (!entry.key.ends_with("_hash")) known.push_back(entry.key);
   for (const auto& [key, key_place, value] : written->table()) {
-    if (std::ranges::find(known, key) != known.end()) continue;
+    if (std::ranges::find(entries, key, &Entry::key) != entries.end()) continue;
     std::string hint = suggestion(key, known);
     if (hint.empty() && incomplete) continue;  // may belong to what the wrong choice hides
     if (hint.empty()) hint = "; must be " + listed(known);
