@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,9 @@ WeightDecay read_weight_decay(Settings& optimizer, WeightDecay decay) {
   decay.scope =
       optimizer.choice({"decay", "Which parameters decay: weights alone, or biases and normalisation as well."},
                        {{"weights", DecayScope::weights}, {"all", DecayScope::all}}, decay.scope);
-  decay.exclude = optimizer.texts({"exclude", "Tensors whose names contain one of these do not decay either."},
-                                  std::vector<std::string>{});
+  decay.exclude = optimizer.texts(
+      {"exclude", "Tensors whose names contain one of these do not decay either; one at least must fit."},
+      std::vector<std::string>{});
   return decay;
 }
 
@@ -166,14 +168,21 @@ constexpr std::array rows = {
     OptimizerRow{"lans", "LAMB on normalised gradients, with Nesterov's look-ahead", read_lans},
 };
 
-// A name that fits no tensor would exclude nothing, unseen.
+// "a, b and 7 others"
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 10;
+  if (names.size() <= most + 1) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} others", fmt::join(std::span(names).first(most), ", "), names.size() - most);
+}
+
+// Lists are published with the names of several codes, and are shared by models; but one that fits no tensor at all
+// would exclude nothing, unseen.
 void check_excluded(Settings& optimizer, const Optimizer& made, const std::vector<std::string>& tensors) {
-  for (const std::string& part : made.weight_decay().exclude) {
-    if (tensors.empty() || std::ranges::any_of(tensors, [&](const auto& name) { return is_named(name, {part}); }))
-      continue;
-    optimizer.fault("exclude",
-                    fmt::format("\"{}\" is in no tensor's name; must be in one of {}", part, fmt::join(tensors, ", ")));
-  }
+  const std::vector<std::string>& parts = made.weight_decay().exclude;
+  const auto fits = [&](const std::string& name) { return is_named(name, parts); };
+  if (parts.empty() || tensors.empty() || std::ranges::any_of(tensors, fits)) return;
+  optimizer.fault("exclude", fmt::format("{} in no tensor's name; one must be in one of {}",
+                                         parts.size() == 1 ? "is" : "are all", some_of(tensors)));
 }
 
 }  // namespace

@@ -318,15 +318,22 @@ TEST_F(ExperimentFile, LabelsAreSmoothedWhereThereAreSome) {
               HasSubstr("training.label_smoothing = 0.1; must be 0: this model has no labels"));
 }
 
-// A word that fits no tensor would exclude nothing, unseen.
-TEST_F(ExperimentFile, ExcludedTensorsMustBeThere) {
-  const auto with = [&](const std::string& words) {
-    return faults({"training.optimizer={name='lamb',exclude=[" + words + "]}", "training.model=mlp"});
+// A list that fits no tensor would exclude nothing, unseen. Those of publications have the names of several codes.
+TEST_F(ExperimentFile, OneOfTheExcludedTensorsMustBeThere) {
+  const auto with = [&](const std::string& words, const std::string& hidden = "4") {
+    return faults({"training.optimizer={name='lamb',exclude=[" + words + "]}", "training.model=mlp",
+                   "models.mlp.hidden=[" + hidden + "]"});
   };
   EXPECT_EQ(with("'bias', 'linear2'"), "");
-  EXPECT_THAT(with("'bias', 'norm'"), HasSubstr("; \"norm\" is in no tensor's name; must be in one of linear1.weight, "
-                                                "linear2.weight, linear1.bias, linear2.bias"));
+  EXPECT_EQ(with("'bias', 'gamma', 'beta', 'LayerNorm'"), "");
+  EXPECT_THAT(with("'norm'"), HasSubstr("[\"norm\"]; is in no tensor's name; one must be in one of linear1.weight, "
+                                        "linear2.weight, linear1.bias, linear2.bias"));
+  EXPECT_THAT(with("'norm', 'gamma'"),
+              HasSubstr("; are all in no tensor's name; one must be in one of linear1.weight"));
   EXPECT_THAT(with("1"), HasSubstr("each element must be a string"));
+  EXPECT_THAT(
+      with("'gamma'", "4,4,4,4,4,4"),
+      testing::ContainsRegex("must be in one of (linear[1-7].weight, ){7}(linear[1-3].bias,? ){3}and 4 others"));
 }
 
 TEST_F(ExperimentFile, EmptyListsOfSeedsAndMethodsAreFaults) {
