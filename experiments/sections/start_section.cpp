@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <stdexcept>
@@ -21,7 +23,11 @@ std::vector<float> floats_in(const std::filesystem::path& file) {
     if (array.shape().size() != 1 || array.type() != "<f4")
       throw NpyFault(fmt::format("has {} dimensions and elements of type '{}'; must be one model's parameters, float32",
                                  array.shape().size(), array.type()));
-    return {array.data<float>(), array.data<float>() + array.shape().front()};
+    std::vector<float> values(array.data<float>(), array.data<float>() + array.shape().front());
+    const auto wrong = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+    if (wrong != values.end())
+      throw NpyFault(fmt::format("its number {} is {}; must be finite", wrong - values.begin(), *wrong));
+    return values;
   } catch (const NpyFault& problem) {
     throw std::runtime_error(fmt::format("{}: {}", file.string(), problem.what()));
   } catch (const std::system_error& problem) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -187,6 +188,9 @@ TEST_F(ContinuedTraining, AFileThatIsNotThisModelsIsAFault) {
   Recording right = recording_of({"budget={steps=1}"});
   right.buffers = {{1}};
   EXPECT_THAT(faults({start(right, "buffers")}), HasSubstr("buffers.npy that holds 1 numbers; the model has 0"));
+  Recording broken = recording_of({"budget={steps=1}"});
+  broken.parameters.front().at(3) = NAN;
+  EXPECT_THAT(faults({start(broken, "broken")}), HasSubstr("parameters.npy: its number 3 is nan; must be finite"));
   write_file(folder_ / "text", "no array");
   EXPECT_THAT(faults({"training.start='" + (folder_ / "text").string() + "'"}), HasSubstr("training.start"));
   EXPECT_THAT(

@@ -73,6 +73,29 @@ TEST_F(NpyDataset, BytesAreNormalisedByTheTrainingSetChannelByChannel) {
   EXPECT_THAT(gather(*dataset, Split::test, {0}).labels, ElementsAre(1));
 }
 
+TEST_F(NpyDataset, NumbersThatAreNotFiniteAreNamedWithTheirSample) {
+  const auto written = [&](const std::string& name, const std::vector<float>& values) {
+    write(name, npy_file("<f4", "(" + std::to_string(values.size() / 2) + ", 2)", bytes_of<float>(values)));
+  };
+  written("x_train.npy", {1, 2, 3, 4, NAN, 6});
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_train.npy"), HasSubstr("feature 0 of sample 2 is nan; must be finite")));
+  EXPECT_THAT(message_of<DataFault>([&] { npy_dataset_size(directory_); }), HasSubstr("x_train.npy"))
+      << "known before anything is run";
+  written("x_train.npy", {1, 2, 3, 4, 5, 6});
+  EXPECT_NO_THROW(load_npy_dataset(directory_));
+  written("x_test.npy", {1, -INFINITY});
+  EXPECT_THAT(fault(), AllOf(HasSubstr("x_test.npy"), HasSubstr("feature 1 of sample 0 is -inf")));
+  // The last of many, beyond a multiple of what is looked at together.
+  std::vector<float> many(2 * ((1 << 20) + 3), 1e38f);
+  write("y_train.npy", npy_file("|u1", "(1048579,)", FileBytes(1048579, 1)));
+  written("x_test.npy", {1, 2});
+  written("x_train.npy", many);
+  EXPECT_NO_THROW(load_npy_dataset(directory_));
+  many.back() = INFINITY;
+  written("x_train.npy", many);
+  EXPECT_THAT(fault(), HasSubstr("feature 1 of sample 1048578 is inf"));
+}
+
 TEST_F(NpyDataset, ImagesWithoutChannelsHaveOneAndLaterVersionsOfTheFormatAreRead) {
   for (const std::uint8_t version : {2, 3}) {
     write("x_train.npy", npy_file("<f4", "(3, 1, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6}), "False", version));

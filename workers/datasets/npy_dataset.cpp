@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "workers/datasets/digest_cache.hpp"
+#include "workers/datasets/npy_finite.hpp"
 #include "workers/datasets/npy_targets.hpp"
 #include "workers/datasets/npy_token_labels.hpp"
 #include "workers/datasets/npy_tokens.hpp"
@@ -115,6 +116,7 @@ SplitData read_split(const path& directory, Split split, std::int32_t padding) {
   const SplitFiles files = files_of(directory, split);
   NpyArray x = array_in(files.x);
   const SampleShape shape = shape_of(files.x, x);
+  if (x.type() == "<f4") check_finite(files.x, x, shape.features(), "feature");
   SplitData data{.x = std::move(x), .y = array_in(files.y), .shape = shape, .labels = {}, .targets = 0};
   if (holds_targets(data.y)) {
     if (holds_tokens(data.x))

@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <span>
 #include <string>
 
+#include "workers/datasets/npy_finite.hpp"
 #include "workers/files/data_fault.hpp"
 
 namespace syncopate {
@@ -29,11 +26,7 @@ std::int64_t targets_of(const std::filesystem::path& file, const NpyArray& y) {
   if (dimensions < 1 || dimensions > 2 || targets < 1 || targets > most_targets)
     fail(file, fmt::format("has {} dimensions{}; float32 must be (n,), or (n, targets) with 1 to {} of them",
                            dimensions, dimensions == 2 ? fmt::format(", {} targets", targets) : "", most_targets));
-  const std::span<const float> values(y.data<float>(), static_cast<std::size_t>(y.shape()[0] * targets));
-  const auto wrong = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
-  if (wrong != values.end())
-    fail(file, fmt::format("target {} of sample {} is {}; must be finite", (wrong - values.begin()) % targets,
-                           (wrong - values.begin()) / targets, *wrong));
+  check_finite(file, y, targets, "target");
   return targets;
 }
 
