@@ -107,10 +107,21 @@ TEST_F(AugmentationSettings, OfVectorsIsAFaultAndMixingThemIsNone) {
   for (const std::string key : {"crop=1", "flip=true", "zoom=0.1", "randaugment={form=\"composer\"}"}) {
     plan_on_vectors("training.augmentation={" + key + "}");
     EXPECT_THAT(report, AllOf(HasSubstr("training.augmentation." + key.substr(0, key.find('=')) + " = "),
-                              HasSubstr("those of gaussian-mixture are none")));
+                              HasSubstr("needs images of bytes; gaussian-mixture has vectors")));
   }
   EXPECT_TRUE(plan_on_vectors("training.augmentation={mixup=0.2}").load);
   EXPECT_EQ(report, "");
+}
+
+TEST_F(AugmentationSettings, MixingNeedsPairs) {
+  const auto report_with = [&](int micro_batch_size) {
+    plan({"training.model=\"linear\"", "training.dataset=\"gaussian-mixture\"", "training.augmentation={mixup=0.2}",
+          fmt::format("training.micro_batch_size={}", micro_batch_size)});
+    return report;
+  };
+  EXPECT_THAT(report_with(1),
+              AllOf(HasSubstr("training.augmentation.mixup = 0.2"), HasSubstr("micro_batch_size at least 2")));
+  EXPECT_EQ(report_with(2), "");
 }
 
 TEST_F(AugmentationSettings, OfArraysNeedsImagesOfBytes) {
@@ -126,8 +137,8 @@ TEST_F(AugmentationSettings, OfArraysNeedsImagesOfBytes) {
     return report;
   };
   EXPECT_EQ(report_on("|u1", "5, 6", 30, "crop=2,flip=true"), "");
-  EXPECT_THAT(report_on("|u1", "6", 6, "flip=true"), HasSubstr("none whose pixels are bytes"));
-  EXPECT_THAT(report_on("<f4", "5, 6", 120, "flip=true"), HasSubstr("none whose pixels are bytes"));
+  EXPECT_THAT(report_on("|u1", "6", 6, "flip=true"), HasSubstr("npy has vectors"));
+  EXPECT_THAT(report_on("<f4", "5, 6", 120, "flip=true"), HasSubstr("npy has images of floats"));
   EXPECT_EQ(report_on("|u1", "2, 5, 6", 60, "flip=true"), "");
   EXPECT_THAT(report_on("|u1", "2, 5, 6", 60, "randaugment={form=\"composer\"}"),
               AllOf(HasSubstr("randaugment.form"), HasSubstr("1 or 3 channels, not of 2")));

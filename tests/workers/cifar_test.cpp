@@ -50,12 +50,12 @@ class Cifar : public IdxFiles {
     write("test.bin", record({7, 42}, 5, 6, 9));
   }
   std::string fault(CifarLabels labels = CifarLabels::ten) const {
-    return message_of<DataFault>([&] { load_cifar(directory_, labels, CifarScale::published); });
+    return message_of<DataFault>([&] { load_cifar(directory_, labels, CifarScale::published, CifarRecords::any); });
   }
 };
 
 TEST_F(Cifar, FilesFollowEachOtherAndChannelsLieOneByOne) {
-  const auto dataset = load_cifar(directory_, CifarLabels::ten, CifarScale::published);
+  const auto dataset = load_cifar(directory_, CifarLabels::ten, CifarScale::published, CifarRecords::any);
   EXPECT_EQ(dataset->size().train, 6);
   EXPECT_EQ(dataset->size().test, 1);
   EXPECT_EQ(dataset->size().classes, 10);
@@ -73,17 +73,17 @@ TEST_F(Cifar, FilesFollowEachOtherAndChannelsLieOneByOne) {
 }
 
 TEST_F(Cifar, ACoarseAndAFineLabelStandBeforeAnImageOfCifar100) {
-  const auto fine = load_cifar(directory_, CifarLabels::hundred, CifarScale::published);
+  const auto fine = load_cifar(directory_, CifarLabels::hundred, CifarScale::published, CifarRecords::any);
   EXPECT_EQ(fine->size().classes, 100);
   EXPECT_EQ(sample_of(*fine, Split::train, 0).label, 99);
   EXPECT_EQ(sample_of(*fine, Split::test, 0).label, 42);
-  const auto coarse = load_cifar(directory_, CifarLabels::twenty, CifarScale::published);
+  const auto coarse = load_cifar(directory_, CifarLabels::twenty, CifarScale::published, CifarRecords::any);
   EXPECT_EQ(coarse->size().classes, 20);
   EXPECT_EQ(sample_of(*coarse, Split::train, 0).label, 19);
 }
 
 TEST_F(Cifar, MeasuredScalesAreThoseOfEachChannelOfTheTrainingSet) {
-  const auto dataset = load_cifar(directory_, CifarLabels::hundred, CifarScale::measured);
+  const auto dataset = load_cifar(directory_, CifarLabels::hundred, CifarScale::measured, CifarRecords::any);
   const Sample test = sample_of(*dataset, Split::test, 0);  // 5, 6, 9
   EXPECT_NEAR(test.pixels[0], (5 - 5) / 1.0, 1e-6) << "4 and 6";
   EXPECT_NEAR(test.pixels[plane], (6 - 6) / 2.0, 1e-6) << "4 and 8";
@@ -92,9 +92,9 @@ TEST_F(Cifar, MeasuredScalesAreThoseOfEachChannelOfTheTrainingSet) {
 
 TEST_F(Cifar, SizesAndDigestsFollowTheFiles) {
   const std::string before = cifar_hash(directory_, CifarLabels::ten);
-  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten).train, 6);
+  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten, CifarRecords::any).train, 6);
   write("data_batch_5.bin", record({5}, 1, 2, 3) + record({6}, 1, 2, 3));
-  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten).train, 7);
+  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten, CifarRecords::any).train, 7);
   EXPECT_NE(cifar_hash(directory_, CifarLabels::ten), before);
 }
 
@@ -105,6 +105,33 @@ TEST_F(Cifar, AFileOfAWrongSizeIsNamed) {
   EXPECT_THAT(fault(), HasSubstr("has 0 bytes"));
   write("test.bin", FileBytes(3073, 1));
   EXPECT_THAT(fault(CifarLabels::hundred), AllOf(HasSubstr("test.bin"), HasSubstr("records of 3074")));
+}
+
+// The sizes of the published files; what they hold is not read for it.
+TEST_F(Cifar, AFileThatIsCutBetweenTwoRecordsIsNamed) {
+  const auto resize = [&](const std::string& file, std::uintmax_t bytes) {
+    std::filesystem::resize_file(directory_ / file, bytes);
+  };
+  for (const char* file : {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                           "data_batch_5.bin", "test_batch.bin"})
+    resize(file, 30'730'000);
+  resize("train.bin", 153'700'000);
+  resize("test.bin", 30'740'000);
+  const auto found = [&](CifarLabels labels) {
+    return message_of<DataFault>([&] { cifar_size(directory_, labels, CifarRecords::all); });
+  };
+  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten, CifarRecords::all).train, 50'000);
+  EXPECT_EQ(cifar_size(directory_, CifarLabels::twenty, CifarRecords::all).train, 50'000);
+  resize("data_batch_3.bin", 9'999 * 3'073);
+  EXPECT_THAT(found(CifarLabels::ten),
+              AllOf(HasSubstr("data_batch_3.bin"), HasSubstr("has 9999 records; must have 10000")));
+  EXPECT_EQ(cifar_size(directory_, CifarLabels::ten, CifarRecords::any).train, 49'999);
+  resize("data_batch_3.bin", 10'001 * 3'073);
+  EXPECT_THAT(found(CifarLabels::ten), HasSubstr("has 10001 records"));
+  resize("test.bin", 100 * 3'074);
+  EXPECT_THAT(found(CifarLabels::hundred), AllOf(HasSubstr("test.bin"), HasSubstr("has 100 records")));
+  resize("train.bin", 10'000 * 3'074);
+  EXPECT_THAT(found(CifarLabels::hundred), AllOf(HasSubstr("train.bin"), HasSubstr("must have 50000")));
 }
 
 TEST_F(Cifar, ALabelOutOfRangeIsNamed) {

@@ -185,9 +185,8 @@ TEST_F(Registry, TextsAreDataSetsOfThoseModelsThatTakeTokens) {
       objective->evaluate(zeros.data(), nullptr, Split::test, 0, objective->evaluation_samples(Split::test));
   EXPECT_NEAR(sums.loss / static_cast<double>(sums.samples), std::log(2), 1e-5);
   EXPECT_FALSE(plan_lines("mlp", "datasets.text-lines.labelled=true").load);
-  EXPECT_THAT(report,
-              HasSubstr("training.model = \"mlp\"; needs samples of numbers, such as images; those of text-lines "
-                        "are up to 7 tokens long"));
+  EXPECT_THAT(report, HasSubstr("training.model = \"mlp\"; needs samples of numbers, such as images; text-lines has "
+                                "sequences of up to 7 tokens"));
   EXPECT_FALSE(plan_lines("linear", "datasets.text-lines.labelled=false").load);
   EXPECT_THAT(report, HasSubstr("needs samples with labels"));
   plan_lines("linear", "datasets.text-lines.least=1000");
@@ -213,13 +212,15 @@ TEST_F(Registry, CifarsFilesAreReadByEitherLabelInColour) {
   for (const auto& [labels, classes] : {std::pair("fine", 100), std::pair("coarse", 20)}) {
     const auto planned =
         plan({"training.model=\"linear\"", "training.dataset=\"cifar-100\"", "training.micro_batch_size=4", directory,
-              fmt::format("datasets.cifar-100.labels=\"{}\"", labels)});
+              "datasets.cifar-100.complete=false", fmt::format("datasets.cifar-100.labels=\"{}\"", labels)});
     ASSERT_EQ(report, "");
     EXPECT_EQ(planned.parameters, 3072 * classes + classes);
     const auto objective = planned.load();
     const std::vector<float> zeros(objective->parameters());
     EXPECT_NEAR(objective->evaluate(zeros.data(), nullptr, Split::test, 0, 64).loss, 64 * std::log(classes), 1e-2);
   }
+  plan({"training.model=\"linear\"", "training.dataset=\"cifar-100\"", "training.micro_batch_size=4", directory});
+  EXPECT_THAT(report, AllOf(HasSubstr("datasets.cifar-100.directory"), HasSubstr("has 64 records; must have 50000")));
   plan({"training.model=\"linear\"", "training.dataset=\"cifar-10\"", "datasets.cifar-10.directory=\"nowhere\""});
   EXPECT_THAT(report, HasSubstr("datasets.cifar-10.directory"));
 }
@@ -235,6 +236,8 @@ TEST_F(Registry, APartitionThatLeavesAWorkerWithoutAMicroBatchIsAFault) {
   };
   divided("kind='dirichlet',alpha=0.00001");  // each of two classes is one worker's, of four
   EXPECT_THAT(report, AllOf(HasSubstr("training.partition"), HasSubstr("fewer than a micro-batch of 8")));
+  divided("kind='label',shards=101");
+  EXPECT_THAT(report, HasSubstr("training.partition.shards = 101; must be at most 100: the 400 training samples of 4"));
   const auto planned = divided("kind='label',shards=2");
   ASSERT_EQ(report, "");
   EXPECT_EQ(planned.steps_per_epoch, 400 / (4 * 2 * 8));
@@ -275,7 +278,7 @@ TEST_F(Registry, TooFewSamplesForOneStepAreAFault) {
 
 TEST_F(Registry, ConvolutionsNeedImages) {
   plan({"training.model=\"cnn\"", "training.dataset=\"gaussian-mixture\""});
-  EXPECT_THAT(report, AllOf(HasSubstr("model"), HasSubstr("at least 16 x 16"), HasSubstr("1 x 32")));
+  EXPECT_THAT(report, AllOf(HasSubstr("model"), HasSubstr("at least 16 x 16"), HasSubstr("vectors of 32")));
 }
 
 TEST_F(Registry, WhatNoResnetCanBeIsAFault) {
@@ -292,17 +295,17 @@ TEST_F(Registry, WhatNoResnetCanBeIsAFault) {
   EXPECT_THAT(report_of({"models.resnet.norm=\"group\"", "models.resnet.groups=3"}),
               HasSubstr("models.resnet.groups = 3; must divide the width, 16"));
   EXPECT_THAT(report_of({"training.dataset=\"gaussian-mixture\""}),
-              AllOf(HasSubstr("training.model"), HasSubstr("images of at least 4 x 4"), HasSubstr("1 x 32")));
+              AllOf(HasSubstr("training.model"), HasSubstr("images of at least 4 x 4"), HasSubstr("vectors of 32")));
   EXPECT_THAT(report_of({"models.resnet.norm=\"layer\"", "models.resnet.depth=0"}),
               AllOf(HasSubstr("models.resnet.norm"), HasSubstr("models.resnet.depth = 0; must be an integer from 8")));
 }
 
 TEST_F(Registry, WhatNoVisionTransformerCanBeIsAFault) {
   EXPECT_FALSE(plan({"training.model=\"vit\"", "models.vit.patch=5"}).load);
-  EXPECT_THAT(report, HasSubstr("models.vit.patch = 5; must divide the images' height and width; those of "
-                                "fashion-mnist are 28 x 28"));
+  EXPECT_THAT(report, HasSubstr("models.vit.patch = 5; must divide the images' height and width; "
+                                "fashion-mnist has images of 28 x 28"));
   EXPECT_FALSE(plan({"training.model=\"vit\"", "training.dataset=\"gaussian-mixture\""}).load);
-  EXPECT_THAT(report, AllOf(HasSubstr("models.vit.patch = 4 (the default); must divide"), HasSubstr("1 x 32")));
+  EXPECT_THAT(report, AllOf(HasSubstr("models.vit.patch = 4 (the default); must divide"), HasSubstr("vectors of 32")));
   EXPECT_FALSE(plan({"training.model=\"vit\"", "models.vit.width=10"}).load);
   EXPECT_THAT(report, HasSubstr("models.vit.width = 10; must be a multiple of 4"));
   EXPECT_FALSE(plan({"training.model=\"vit\"", "models.vit.width=4"}).load);
@@ -320,8 +323,9 @@ TEST_F(Registry, WhatNoTransformerOfTextsCanBeIsAFault) {
   };
   EXPECT_THAT(report_of({"width=130"}),
               HasSubstr("models.text-transformer.width = 130; must be a multiple of the heads, 4"));
-  EXPECT_THAT(report_of({"positions=10"}), AllOf(HasSubstr("models.text-transformer.positions = 10; must be"),
-                                                 HasSubstr("or `cut` be true; those of wordnet-glosses are up to")));
+  EXPECT_THAT(report_of({"positions=10"}),
+              AllOf(HasSubstr("models.text-transformer.positions = 10; must be"),
+                    HasSubstr("or `cut` be true; wordnet-glosses has sequences of up to")));
   EXPECT_THAT(report_of({"task=\"masked-lm\"", "pooling=\"mean\""}),
               HasSubstr("pooling = \"mean\"; must be left out: only the task \"classification\" looks at it"));
   EXPECT_THAT(report_of({"masked_share=0.2"}), HasSubstr("only the task \"masked-lm\" looks at it"));
@@ -330,7 +334,7 @@ TEST_F(Registry, WhatNoTransformerOfTextsCanBeIsAFault) {
   EXPECT_THAT(
       report_of({}, "fashion-mnist"),
       HasSubstr(
-          "training.model = \"text-transformer\"; needs texts, which are tokens; those of fashion-mnist are 28 x 28"));
+          "training.model = \"text-transformer\"; needs texts, which are tokens; fashion-mnist has images of 28 x 28"));
   write("x_train.npy", npy_file("<i4", "(40, 3)", FileBytes(480, 1)));
   write("y_train.npy", npy_file("|u1", "(40,)", FileBytes(40, 3)));
   write("x_test.npy", npy_file("<i4", "(2, 3)", FileBytes(24)));
@@ -374,7 +378,7 @@ TEST_F(Registry, AModuleOfOnesOwnLoadsAndItsFaultsAreItsFiles) {
   EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file_hash"), HasSubstr("is another")));
   planned_with(fmt::format("models.torchscript={{file=\"{}\",longest=5}}", file));
   EXPECT_THAT(report, HasSubstr("models.torchscript.longest = 5; must be 0 or left out: only sequences of tokens are "
-                                "cut; those of gaussian-mixture are 1 x 5"));
+                                "cut; gaussian-mixture has vectors of 5"));
   save_script(file, {{.name = "weight", .shape = {4, 5}}}, "return torch.linear(x, self.weight)");
   EXPECT_FALSE(planned_with(named).load);
   EXPECT_THAT(report, AllOf(HasSubstr("models.torchscript.file"), HasSubstr("must return (4, 3)")));
@@ -407,10 +411,13 @@ TEST_F(Registry, NumbersAsTargetsNeedALossThatIsOfThem) {
   for (const char* model : {"linear", "mlp", "torchscript"}) {
     planned_with({fmt::format("training.model=\"{}\"", model)});
     EXPECT_THAT(report, HasSubstr("classes")) << model;
-    EXPECT_THAT(report, HasSubstr("those of npy are 1 x 3, with numbers and without classes")) << model;
+    EXPECT_THAT(report, HasSubstr("npy has vectors of 3, and numbers to be learned instead of classes")) << model;
   }
   planned_with({script});
-  EXPECT_THAT(report, HasSubstr("loss = \"cross-entropy\" (the default); needs classes; \"mse\" is of numbers"));
+  EXPECT_THAT(
+      report,
+      HasSubstr(
+          "loss = \"cross-entropy\" (the default); needs classes; numbers are learned with loss = \"mse\"; npy has"));
   planned_with({"training.model=\"mlp\""});
   EXPECT_THAT(report, HasSubstr("only torchscript with loss = \"mse\" learns numbers"));
   planned_with({script, mse, "training.label_smoothing=0.1", "training.augmentation.mixup=1"});
@@ -457,7 +464,7 @@ TEST_F(Registry, LabelsOfTokensNeedALossThatIsOfThem) {
   EXPECT_THAT(report, HasSubstr("models.torchscript.masked_share = 0.2; must be left out: labels of tokens say"));
   planned_with({"training.model=\"text-transformer\"", "models.text-transformer.task=\"causal-lm\""});
   EXPECT_THAT(report, AllOf(HasSubstr("only torchscript with loss = \"masked\" learns those of tokens"),
-                            HasSubstr("up to 3 tokens long, with a label of each token")));
+                            HasSubstr("sequences of up to 3 tokens, with a label of each token")));
   planned_with({"training.model=\"linear\""});
   EXPECT_THAT(report, HasSubstr("labels"));
   save_script(file, {{.name = "words", .shape = {5, 3}}, {.name = "output", .shape = {3, 3}}},

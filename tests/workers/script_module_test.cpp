@@ -22,6 +22,7 @@
 namespace syncopate {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using Kind = ScriptTensor::Kind;
@@ -237,6 +238,24 @@ TEST_F(ScriptModules, SamplesThatMixInEvaluationAreAFault) {
 TEST_F(ScriptModules, RandomNumbersInEvaluationAreAFault) {
   save_linear("y = torch.dropout(y, 0.5, True)");
   EXPECT_THAT(fault(), HasSubstr("its forward draws random numbers in evaluation; it may in training alone"));
+}
+
+// What the few samples that are always tried do not show.
+TEST_F(ScriptModules, OnesThatFailAtTheRunsOwnBatchesAreAFault) {
+  const auto found = [&](std::int64_t trained, std::int64_t evaluated) {
+    const ScriptOptions options{.trial = {.trained = trained, .evaluated = evaluated}};
+    return ScriptFolder::fault({.shape = vectors, .classes = classes}, options);
+  };
+  save_linear("if self.training:\n    assert x.size(0) > 1, 'Expected more than 1 value per channel'");
+  EXPECT_THAT(found(1, 8), AllOf(HasSubstr("inputs of shape [1, 3]"), HasSubstr("more than 1 value per channel"),
+                                 HasSubstr("training.micro_batch_size = 1")));
+  EXPECT_EQ(found(2, 1), "");
+  save_linear("y = y[:4]");
+  EXPECT_THAT(found(5, 4), AllOf(HasSubstr("returns shape [4, 4] for inputs of shape [5, 3]"),
+                                 HasSubstr("training.micro_batch_size = 5")));
+  EXPECT_THAT(found(4, 32), HasSubstr("chunk_samples = 32"));
+  EXPECT_EQ(found(3, 4), "");
+  EXPECT_EQ(found(0, 0), "");
 }
 
 TEST_F(ScriptModules, NumbersThatAreNotFiniteAreAFault) {

@@ -70,7 +70,10 @@ void check_augmentation(const Augmentation& augmentation, const DatasetSize& siz
   Settings table = training.section("augmentation");
   if (!size.has_byte_images)
     return table.fault(key_that_changes_images(augmentation),
-                       fmt::format("must not change images: those of {} are none whose pixels are bytes", dataset));
+                       fmt::format("needs images of bytes; {} has {}", dataset,
+                                   shape.has_tokens()                         ? "texts"
+                                   : shape.channels == 1 && shape.height == 1 ? "vectors"
+                                                                              : "images of floats"));
   if (augmentation.crop >= std::min(shape.height, shape.width))
     table.fault("crop", fmt::format("must be less than the images' {} x {}", shape.height, shape.width));
   if (augmentation.randaugment && shape.channels != 1 && shape.channels != 3)

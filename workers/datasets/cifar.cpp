@@ -69,10 +69,17 @@ std::int64_t records_in(const path& file, std::uint64_t bytes, const Record& rec
   return static_cast<std::int64_t>(bytes / record.bytes());
 }
 
-std::int64_t samples_of(const path& directory, CifarLabels labels, Split split) {
+std::int64_t samples_of(const path& directory, CifarLabels labels, Split split, CifarRecords records) {
+  constexpr std::int64_t of_cifar_10 = 10'000, of_training = 50'000;
+  const std::int64_t all = labels != CifarLabels::ten && split == Split::train ? of_training : of_cifar_10;
   std::int64_t samples = 0;
-  for (const path& file : files_of(directory, labels, split))
-    samples += records_in(file, std::filesystem::file_size(file), record_of(labels));
+  for (const path& file : files_of(directory, labels, split)) {
+    const std::int64_t found = records_in(file, std::filesystem::file_size(file), record_of(labels));
+    if (records == CifarRecords::all && found != all)
+      throw DataFault(
+          fmt::format("{}: has {} records; must have {}, unless complete = false", file.string(), found, all));
+    samples += found;
+  }
   return samples;
 }
 
@@ -115,9 +122,9 @@ std::vector<PixelScale> published_scales() {
 
 }  // namespace
 
-DatasetSize cifar_size(const path& directory, CifarLabels labels) {
-  return {.train = samples_of(directory, labels, Split::train),
-          .test = samples_of(directory, labels, Split::test),
+DatasetSize cifar_size(const path& directory, CifarLabels labels, CifarRecords records) {
+  return {.train = samples_of(directory, labels, Split::train, records),
+          .test = samples_of(directory, labels, Split::test, records),
           .shape = shape,
           .classes = record_of(labels).classes,
           .has_byte_images = true};
@@ -130,8 +137,9 @@ std::string cifar_hash(const path& directory, CifarLabels labels) {
   return content_hash(digests);
 }
 
-std::shared_ptr<const Dataset> load_cifar(const path& directory, CifarLabels labels, CifarScale scale) {
-  const DatasetSize size = cifar_size(directory, labels);
+std::shared_ptr<const Dataset> load_cifar(const path& directory, CifarLabels labels, CifarScale scale,
+                                          CifarRecords records) {
+  const DatasetSize size = cifar_size(directory, labels, records);
   ByteImages train = load_split(directory, labels, Split::train);
   std::vector<PixelScale> scales =
       scale == CifarScale::published ? published_scales() : measured_scales(train.pixels, shape);

@@ -18,14 +18,21 @@ enum class CifarScale {
   measured,   // of each channel over the training set, whose true deviations are larger
 };
 
-// CIFAR-10: data_batch_1.bin to data_batch_5.bin and test_batch.bin; CIFAR-100: train.bin and test.bin. Files may hold
-// fewer records than the originals. Known from the files' sizes alone. Throws DataFault.
-DatasetSize cifar_size(const std::filesystem::path& directory, CifarLabels labels);
+// How many records a file has.
+enum class CifarRecords {
+  all,  // as many as the original: 10,000; of CIFAR-100 50,000 and 10,000. A download may be cut between two records.
+  any,  // whole ones
+};
+
+// CIFAR-10: data_batch_1.bin to data_batch_5.bin and test_batch.bin; CIFAR-100: train.bin and test.bin. Known from the
+// files' sizes alone. Throws DataFault.
+DatasetSize cifar_size(const std::filesystem::path& directory, CifarLabels labels, CifarRecords records);
 
 // What the files hold, in 16 hexadecimal digits. Throws DataFault.
 std::string cifar_hash(const std::filesystem::path& directory, CifarLabels labels);
 
 // Throws DataFault, also for labels that are out of range.
-std::shared_ptr<const Dataset> load_cifar(const std::filesystem::path& directory, CifarLabels labels, CifarScale scale);
+std::shared_ptr<const Dataset> load_cifar(const std::filesystem::path& directory, CifarLabels labels, CifarScale scale,
+                                          CifarRecords records);
 
 }  // namespace syncopate

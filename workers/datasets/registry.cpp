@@ -33,6 +33,10 @@ DatasetPlanner read_cifar(Settings& table, CifarLabels labels, const std::string
   const CifarScale scale = table.choice(
       {"scale", "Means and deviations of the channels: those of published codes for CIFAR-10, or the training set's."},
       {{"published", CifarScale::published}, {"measured", CifarScale::measured}}, usual_scale);
+  const CifarRecords records =
+      table.flag({"complete", "Whether the files must have all their records, as published."}, true)
+          ? CifarRecords::all
+          : CifarRecords::any;
   const std::string sentence =
       fmt::format("A folder with the files of the binary version; empty: {} in $SYNCOPATE_DATA.", unpacked);
   return read_directory(
@@ -42,9 +46,10 @@ DatasetPlanner read_cifar(Settings& table, CifarLabels labels, const std::string
            [unpacked] {
              return found_directory(unpacked, "datasets/" + unpacked, "name the directory with the binary version");
            },
-       .size = [labels](const auto& directory) { return cifar_size(directory, labels); },
+       .size = [labels, records](const auto& directory) { return cifar_size(directory, labels, records); },
        .hash = [labels](const auto& directory) { return cifar_hash(directory, labels); },
-       .load = [labels, scale](const auto& directory) { return load_cifar(directory, labels, scale); }});
+       .load = [labels, scale,
+                records](const auto& directory) { return load_cifar(directory, labels, scale, records); }});
 }
 
 DatasetPlanner read_cifar_10(Settings& table) {

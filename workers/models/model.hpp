@@ -42,6 +42,9 @@ struct Model {
   std::function<std::optional<Misfit>(const DatasetSize&)> misfit{};
   // It may throw a ModelFault where that takes more than the shape. To be called while the settings live.
   std::function<Network(const DatasetSize&)> network{};
+  // Throws a ModelFault where micro-batches of so many samples cannot be trained on. Empty: any can. Called as
+  // `network`.
+  std::function<void(const DatasetSize&, std::int64_t samples)> try_micro_batch{};
   bool learns_targets = false;       // numbers instead of classes
   bool learns_token_labels = false;  // a label of each token instead of one for all
   ComputedTokens computed{};         // of sequences

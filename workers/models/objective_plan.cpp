@@ -24,10 +24,13 @@ namespace {
 
 std::string text_of(const DatasetSize& size) {
   const SampleShape& shape = size.shape;
-  if (size.targets > 0) return fmt::format("{} x {}, with numbers and without classes", shape.height, shape.width);
-  if (size.token_classes > 0) return fmt::format("up to {} tokens long, with a label of each token", shape.width);
-  return shape.has_tokens() ? fmt::format("up to {} tokens long", shape.width)
-                            : fmt::format("{} x {}", shape.height, shape.width);
+  if (size.token_classes > 0)
+    return fmt::format("sequences of up to {} tokens, with a label of each token", shape.width);
+  if (shape.has_tokens()) return fmt::format("sequences of up to {} tokens", shape.width);
+  const std::string samples = shape.channels == 1 && shape.height == 1
+                                  ? fmt::format("vectors of {}", shape.width)
+                                  : fmt::format("images of {} x {}", shape.height, shape.width);
+  return samples + (size.targets > 0 ? ", and numbers to be learned instead of classes" : "");
 }
 
 std::optional<Misfit> misfit_of(const Model& model, const DatasetSize& size) {
@@ -53,7 +56,7 @@ bool fits(const ModelRow& row, const Model& model, const DatasetRow& dataset, co
           Settings& training, Settings& root) {
   const auto misfit = misfit_of(model, size);
   if (!misfit) return true;
-  const std::string message = fmt::format("{}; those of {} are {}", misfit->needed, dataset.name, text_of(size));
+  const std::string message = fmt::format("{}; {} has {}", misfit->needed, dataset.name, text_of(size));
   if (misfit->key.empty())
     training.fault("model", message);
   else
@@ -130,6 +133,25 @@ bool suits_partition(const NetworkTraining& how, const DatasetSize& size, std::s
   training.section("partition")
       .fault("kind", fmt::format("must be \"shuffled\" or \"size\": samples of {} have no classes", dataset));
   return false;
+}
+
+// A fault, and false, where there are more shards than samples: some would be empty.
+bool suits_shards(const NetworkTraining& how, Settings& training) {
+  if (!how.partition || how.partition->kind != PartitionOptions::Kind::label) return true;
+  const std::int64_t most = how.sampling.samples / how.sampling.workers;
+  if (how.partition->shards <= most) return true;
+  training.section("partition")
+      .fault("shards", fmt::format("must be at most {}: the {} training samples of {} workers have no more shards",
+                                   most, how.sampling.samples, how.sampling.workers));
+  return false;
+}
+
+// A fault where a micro-batch has no pairs.
+void check_mixup(const Augmentation& augmentation, std::int64_t batch_size, Settings& training) {
+  if (augmentation.mixup > 0 && batch_size < 2)
+    training.section("augmentation")
+        .fault("mixup",
+               "must be left out, or micro_batch_size at least 2: samples of a micro-batch are mixed in pairs");
 }
 
 // The data set that is trained on, without what is held out.
@@ -243,7 +265,7 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   plan.steps_per_epoch = how.sampling.steps_per_epoch();
   plan.pads = how.batching.pads();
   if (!suits_batching(*data, how.batching, dataset_row.name, training)) return plan;
-  if (!suits_partition(how, data->size, dataset_row.name, training)) return plan;
+  if (!suits_partition(how, data->size, dataset_row.name, training) || !suits_shards(how, training)) return plan;
   if (data->size.shape.has_tokens() && (context.needs_lengths || how.batching.is_formed())) {
     if (!plan_lengths(*data, how, plan, training)) return plan;
   } else if (plan.steps_per_epoch < 1)
@@ -260,10 +282,13 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   plan.has_accuracy = data->size.targets == 0;
   if (!fits(*model_row, model, dataset_row, data->size, training, root)) return plan;
   check_augmentation(how.augmentation, data->size, dataset_row.name, training);
+  check_mixup(how.augmentation, batch_size, training);
   check_targets(how, data->size, dataset_row.name, training);
   if (how.partition && plan.steps_per_epoch >= 1) check_partition(*data, how, training);
   try {
     plan_network(model, model.network(data->size), *data, how, plan);
+    const bool has_batches = plan.steps_per_epoch >= 1 && how.batching.kind != Batching::packed;
+    if (model.try_micro_batch && has_batches) model.try_micro_batch(data->size, batch_size);
   } catch (const ModelFault& problem) {
     root.section("models").section(model_row->name).fault(problem.key, problem.what());
   }

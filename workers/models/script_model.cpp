@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <stdexcept>
@@ -57,7 +58,7 @@ std::optional<Misfit> misfit_of_loss(const DatasetSize& data, Loss loss) {
   const bool labels_tokens = data.token_classes > 0;
   switch (loss) {
     case Loss::cross_entropy:
-      if (data.targets > 0) return lacks("needs classes; \"mse\" is of numbers");
+      if (data.targets > 0) return lacks("needs classes; numbers are learned with loss = \"mse\"");
       if (labels_tokens) return lacks("needs one label of each sequence; \"masked\" is of labels of tokens");
       if (data.classes < 2) return lacks("needs samples with labels, of at least two classes");
       break;
@@ -121,6 +122,11 @@ Model read_torchscript(Settings& table) {
   options.task.masking = read_masking(table, loss == Loss::masked, "the loss \"masked\"");
   const auto chunk_samples = table.integer(
       {"chunk_samples", "Samples that one core evaluates together, where it may.", "samples"}, 1, 1 << 20, 32);
+  const auto try_micro_batch = [table, options, file, chunk_samples](const DatasetSize& data,
+                                                                     std::int64_t samples) mutable {
+    options.trial = {.trained = samples, .evaluated = std::min(chunk_samples, data.test)};
+    if (!file.empty()) load_network(table, data, options);
+  };
   return {.inputs = Model::Inputs::either,
           .misfit = [asked = Asked{loss, options.task.longest, masking_key_of(table)}](
                         const DatasetSize& data) { return misfit(data, asked); },
@@ -131,6 +137,7 @@ Model read_torchscript(Settings& table) {
                   for (const char* key : masking_keys) table.leave_out(key);  // nothing is hidden
                 return load_network(table, data, options);
               },
+          .try_micro_batch = try_micro_batch,
           .learns_targets = options.squared_error,
           .learns_token_labels = loss == Loss::masked,
           .computed = computed_by(options.task),

@@ -321,6 +321,24 @@ void ScriptModule::probe(const ScriptDemand& demand) {
   tensors_->why_no_derivative = why_no_derivative(doubles, tensors_->parameters_of(parts_of(doubles)), samples);
 }
 
+void ScriptModule::try_batches(const ScriptDemand& demand, const ScriptOptions::Trial& trial) const {
+  const SeededDraws draws(0);
+  const auto with = [&](std::int64_t samples, bool in_training, const char* meaning) {
+    if (samples == 0) return;
+    const at::NoGradGuard no_gradients;
+    const ProbeInputs inputs = repeated_inputs(demand, tensors_->takes_lengths, samples);
+    Module module = tensors_->module.deepcopy();
+    module.train(in_training);
+    try {
+      check_outputs(call(module, inputs.inputs, inputs.lengths), inputs.inputs, demand);
+    } catch (const ScriptFault& problem) {
+      throw ScriptFault(fmt::format("{}; {}", problem.what(), fmt::format(fmt::runtime(meaning), samples)));
+    }
+  };
+  with(trial.trained, true, "in training a micro-batch has as many samples, training.micro_batch_size = {}");
+  with(trial.evaluated, false, "so many samples are evaluated together, chunk_samples = {}");
+}
+
 std::int64_t ScriptModule::outputs() const { return tensors_->outputs; }
 
 bool ScriptModule::bears_padding() const { return tensors_->bears_padding; }
@@ -353,6 +371,7 @@ Network script_network(const std::filesystem::path& file, const std::string& has
     module->probe(demand);
     last = {what, module};
   }
+  last.module->try_batches(demand, options.trial);
   demand.task.pads = last.module->bears_padding();
   Network network(data.shape);
   network.script(last.module, last.module->contents(options), last.module->outputs());

@@ -35,6 +35,9 @@ class ScriptModule {
   // ScriptFault where it does not give what is asked for.
   void probe(const ScriptDemand& demand);
 
+  // Computes as many samples at once as a run will, without their gradients. After probe(). Throws ScriptFault.
+  void try_batches(const ScriptDemand& demand, const ScriptOptions::Trial& trial) const;
+
   // How many numbers it gives, per sample or per token. After probe().
   std::int64_t outputs() const;
 

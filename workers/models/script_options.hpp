@@ -1,6 +1,7 @@
 // What is asked for of a module that is loaded from a file.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 
 #include "workers/models/text_task.hpp"
@@ -17,6 +18,12 @@ struct ScriptOptions {
   bool drawn = false;          // the first values of matrices and filters are drawn by the run's seed, not the file's
   bool squared_error = false;  // the loss, of numbers; else cross-entropy
   TextTask task{};             // of tokens
+
+  // Whether it bears them is tried.
+  struct Trial {
+    std::int64_t trained = 0;    // samples of a micro-batch; 0: not tried
+    std::int64_t evaluated = 0;  // samples that are evaluated together; 0: not tried
+  } trial{};
 };
 
 }  // namespace syncopate

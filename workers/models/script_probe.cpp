@@ -98,6 +98,16 @@ ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths) {
   return {.inputs = tokens, .lengths = lengths_of(with_lengths, tokens.size(1))};
 }
 
+ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::int64_t samples) {
+  at::Tensor few = probe_inputs(demand, /*with_lengths=*/false).inputs;
+  if (demand.shape.has_tokens() && demand.shortest > 0)
+    few = few.narrow(1, 0, std::min(shown_of(demand.shortest, demand.task), few.size(1)));
+  const at::Tensor numbers = at::arange(samples, at::kLong).remainder(probed_samples);
+  const bool are_sequences = demand.shape.has_tokens();
+  return {.inputs = few.index_select(0, numbers),
+          .lengths = are_sequences && with_lengths ? at::full({samples}, few.size(1), at::kLong) : at::Tensor()};
+}
+
 void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand) {
   const std::int64_t samples = inputs.size(0);
   std::vector<std::int64_t> right = {samples, demand.outputs};

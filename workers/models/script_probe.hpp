@@ -35,6 +35,9 @@ struct ProbeInputs {
 // The longest that there are.
 ProbeInputs probe_inputs(const ScriptDemand& demand, bool with_lengths);
 
+// So many, the same few again and again; of sequences the shortest that there are, if known.
+ProbeInputs repeated_inputs(const ScriptDemand& demand, bool with_lengths, std::int64_t samples);
+
 // Throws ScriptFault where these are not what the demand asks for. Of a loss: numbers with a gradient.
 void check_outputs(const at::Tensor& outputs, const at::Tensor& inputs, const ScriptDemand& demand);
 
