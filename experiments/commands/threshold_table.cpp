@@ -51,6 +51,7 @@ Json json_of(const ThresholdEffect& effect) {
 }  // namespace
 
 std::string threshold_table(const ThresholdReport& report) {
+  if (report.is_equal) return heading(report) + "All micro-batches take equally long: no threshold gains anything.\n";
   TextTable table;
   for (const char* column : {"threshold\ns", "dropped\n%", "steps'\nspeed-up", "S_eff by\nthroughput",
                              "S_eff by\nEq. 6", "S_eff by\nref. code"})

@@ -32,6 +32,9 @@ ThresholdReport report_thresholds(const ThresholdsOptions& options) {
   const MicroBatchTimes recorded = report.recorded.view();
   report.serial_s = options.serial_s.value_or(report.recorded.serial_s.value_or(0));
   std::tie(report.step_s, report.worker_s) = mean_times(recorded);
+  const auto [shortest, longest] = std::ranges::minmax(report.recorded.times);
+  constexpr double rounding = 1e-9;
+  report.is_equal = longest - shortest <= rounding * longest;
   const std::vector<double> grid = threshold_grid(recorded);
   constexpr std::tuple<SpeedupForm, const char*, const char*> ways[] = {
       {SpeedupForm::throughput, "throughput", "micro-batches per time over all steps"},

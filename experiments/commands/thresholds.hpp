@@ -25,6 +25,7 @@ struct ThresholdReport {
   double serial_s = 0;     // T^c
   double step_s = 0;       // E[T]: the slowest worker's, without T^c
   double worker_s = 0;     // E[T_n]: of a worker
+  bool is_equal = false;   // all micro-batches take equally long
   struct Way {
     const char* name;  // as the key `search` of the automatic threshold has it
     const char* sentence;

@@ -173,7 +173,9 @@ TEST_F(Thresholds, ADropRateCapsTheBestOnes) {
 TEST_F(Thresholds, EqualTimesGainNothing) {
   write("run.csv", "worker,step,micro_batch,duration_s\n0,0,0,1\n1,0,0,1\n");
   const ProgramOutcome outcome = syncopate("thresholds run.csv --json out.json");
-  EXPECT_THAT(outcome.out, HasSubstr("best by Eq. 6: none gains anything"));
+  EXPECT_THAT(outcome.out, HasSubstr("2 workers, 1 steps of 1 micro-batches"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n\nAll micro-batches take equally long: no threshold gains anything.\n"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("S_eff"))) << "a table of equal rows";
   EXPECT_TRUE(Json::parse(read("out.json"))["by"]["s-eff"]["best"].is_null());
 }
 
