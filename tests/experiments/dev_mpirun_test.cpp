@@ -107,5 +107,16 @@ TEST_F(DevMpirun, HasTheLaunchersStatus) {
   }
 }
 
+// Benchmarks take minutes to build and to run: not for a word that was meant otherwise.
+TEST_F(DevMpirun, BenchBuildsNothingForOtherWordsThanAFilter) {
+  program("tools/ninja", "touch built");
+  const auto help = dev("bench --help");
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, HasSubstr("bench [filter]"));
+  for (const std::string words : {"bench --fast", "bench -x", "bench one two"})
+    EXPECT_EQ(dev(words).status, 2) << words;
+  EXPECT_FALSE(std::filesystem::exists(directory / "built"));
+}
+
 }  // namespace
 }  // namespace syncopate
