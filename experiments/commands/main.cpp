@@ -309,6 +309,7 @@ int run_program(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   guard_standard_streams();
+  silence_torch_warnings();
   use_best_blas_kernel(argv);
   return report_lost_output(run_program(argc, argv));
 }

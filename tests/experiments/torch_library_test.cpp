@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tests/experiments/program.hpp"
+#include "tests/workers/script_files.hpp"
 
 namespace syncopate {
 namespace {
@@ -63,6 +64,19 @@ TEST_F(TorchLibrary, IsLoadedForANetwork) {
   const auto run = syncopate("run network.toml");
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(metadata()["blas_kernel"].get<std::string>(), Not(HasSubstr("none")));
+}
+
+// A transpose of three dimensions is one that LibTorch warns of.
+TEST_F(TorchLibrary, ItsWarningsDoNotStandAmongTheProgramsLines) {
+  save_script((directory / "model.pt").string(), {{.name = "weight", .shape = {10, 32}}},
+              "return torch.linear(x.unsqueeze(2).numpy_T().squeeze(0).t(), self.weight)");
+  write("network.toml", experiment("torchscript") + "[models.torchscript]\nfile = \"model.pt\"\n");
+  const auto run = syncopate("run network.toml");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, Not(HasSubstr("Warning")));
+  EXPECT_THAT(run.err, Not(HasSubstr("WARNING")));
+  EXPECT_THAT(shell("GLOG_minloglevel=0 " SYNCOPATE_PROGRAM " check network.toml").err, HasSubstr("deprecated"))
+      << "there is one";
 }
 
 }  // namespace

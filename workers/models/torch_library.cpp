@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
@@ -51,6 +52,9 @@ const TorchFunctions& torch_functions() {
 
 void load_torch() { torch_functions(); }
 bool torch_is_loaded() { return loaded; }
+
+// Debian's LibTorch writes them by glog, which reads this when it is loaded.
+void silence_torch_warnings() { setenv("GLOG_minloglevel", "2", /*overwrite=*/0); }
 
 std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
                                                       const SamplerOptions& sampling, std::int64_t chunk_samples,

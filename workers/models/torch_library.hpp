@@ -19,6 +19,10 @@ namespace syncopate {
 void load_torch();
 bool torch_is_loaded();
 
+// LibTorch's warnings are for who writes its modules, and would stand between lines of progress. Called while there is
+// one thread; who sets $GLOG_minloglevel sees them.
+void silence_torch_warnings();
+
 // A TorchObjective (torch_objective.hpp, also for the arguments), or a TextObjective where the network takes tokens.
 // Loads the library first.
 std::shared_ptr<const Objective> make_torch_objective(const Network& network, std::shared_ptr<const Dataset> dataset,
