@@ -43,8 +43,9 @@ def draw_by_length(panel, lines: dict, styles: dict[str, dict]) -> dict[str, tup
 
 
 def ranges(longest) -> list[str]:
-    shortest = [1, *(int(length) + 1 for length in longest[:-1])]
-    return [f"{first}–{last}" if first < last else f"{last}" for first, last in zip(shortest, longest)]
+    """Where the first one begins no run says: samples of the test set may be shorter than all that are trained on."""
+    others = [(int(length) + 1, int(last)) for length, last in zip(longest[:-1], longest[1:])]
+    return [f"≤{int(longest[0])}", *(f"{first}–{last}" if first < last else f"{last}" for first, last in others)]
 
 
 def told_by_length(method: Method) -> list[dict]:

@@ -33,7 +33,7 @@ class KeptSamples(WithDirectory):
         self.write("a", 1, kept([10, 8, 4], [9, 7]))
         self.write("a", 2, kept([10, 6, 2], [7, 7]))
         lengths, classes = self.draw().axes
-        self.assertEqual([tick.get_text() for tick in lengths.get_xticklabels()], ["1–5", "6–9", "10–40"])
+        self.assertEqual([tick.get_text() for tick in lengths.get_xticklabels()], ["≤5", "6–9", "10–40"])
         np.testing.assert_allclose(lengths.lines[0].get_ydata(), [1, 0.7, 0.3])
         np.testing.assert_allclose(classes.lines[0].get_ydata(), [0.8, 0.7])
 

@@ -32,7 +32,7 @@ class Lengths(WithDirectory):
         self.write("a", 1, by_length([1.0, 2.0, 3.0], [0.9, 0.8, 0.7]))
         self.write("a", 2, by_length([2.0, 2.0, 5.0], [0.7, 0.8, 0.5]))
         loss, accuracy = self.draw().axes
-        self.assertEqual([tick.get_text() for tick in loss.get_xticklabels()], ["1–5", "6–9", "10–40"])
+        self.assertEqual([tick.get_text() for tick in loss.get_xticklabels()], ["≤5", "6–9", "10–40"])
         np.testing.assert_allclose(loss.lines[0].get_ydata(), [1.5, 2, 4])
         np.testing.assert_allclose(accuracy.lines[0].get_ydata(), [0.8, 0.8, 0.6])
 
