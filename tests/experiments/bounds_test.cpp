@@ -304,7 +304,8 @@ TEST_F(Bounds, KeysOfOverridesAndSweepsAreBoundedToo) {
   EXPECT_THAT(faults({deep + "=1"}), AllOf(StartsWith("command line: a.a.a."), HasSubstr("must have at most 64 parts"),
                                            testing::SizeIs(testing::Lt(200u))));
   EXPECT_THAT(faults({"sweep.\"" + deep + "\"=[1]"}), HasSubstr("must have at most 64 parts"));
-  EXPECT_THAT(faults({"x=" + repeated("[", 1000) + repeated("]", 1000)}), HasSubstr("unknown key"));
+  EXPECT_THAT(faults({"x=" + repeated("[", 1000) + repeated("]", 1000)}),
+              HasSubstr("at its character 64: a key must have at most 64 parts"));
 }
 
 TEST_F(Bounds, AnExperimentFileMustBeARegularFileOfModestSize) {
