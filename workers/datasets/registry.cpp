@@ -34,7 +34,9 @@ DatasetPlanner read_cifar(Settings& table, CifarLabels labels, const std::string
       {"scale", "Means and deviations of the channels: those of published codes for CIFAR-10, or the training set's."},
       {{"published", CifarScale::published}, {"measured", CifarScale::measured}}, usual_scale);
   const CifarRecords records =
-      table.flag({"complete", "Whether the files must have all their records, as published."}, true)
+      table.optional_flag(
+               {"complete", "Whether the files must have all their records, as published; left out: they must."})
+              .value_or(true)
           ? CifarRecords::all
           : CifarRecords::any;
   const std::string sentence =
