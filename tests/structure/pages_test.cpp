@@ -1,11 +1,14 @@
 // Pages for people: the front page is short and its experiment right, each folder has a sign at its door, and what
 // pages name is there.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -87,6 +90,27 @@ TEST(Pages, WhatTheyNameIsThere) {
     }
   }
   EXPECT_GT(seen, 80u);
+}
+
+// How many claims of a paper are reproduced, of how many: by claims.json of its experiments.
+std::string kept_verdicts(const std::string& paper) {
+  int reproduced = 0, all = 0;
+  for (const auto& folder : fs::directory_iterator(source / "results/paper")) {
+    if (!folder.path().filename().string().starts_with("paper-" + paper)) continue;
+    const auto claims = nlohmann::json::parse(text_of(folder.path() / "claims.json")).at("claims");
+    for (const auto& claim : claims) reproduced += claim.at("verdict") == "reproduced" ? 1 : 0;
+    all += static_cast<int>(claims.size());
+  }
+  return fmt::format("{} of {} claims reproduced", reproduced, all);
+}
+
+TEST(Pages, TheFrontPageSaysHowManyClaimsAreReproduced) {
+  const std::string page = text_of(source / "README.md");
+  for (const auto& [name, paper] : std::map<std::string, std::string>{
+           {"DropCompute (", "dropcompute"}, {"backup workers (", "backup"}, {"QSR (", "qsr"}}) {
+    const auto line = page.substr(page.find("- " + name), 120);
+    EXPECT_THAT(line, testing::HasSubstr(": " + kept_verdicts(paper)));
+  }
 }
 
 class FrontPage : public ExperimentFile {};
