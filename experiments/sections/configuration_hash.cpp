@@ -37,7 +37,7 @@ std::string configuration_hash(TomlNode resolved) {
 
 std::string digest_of_hashes(std::vector<std::string> hashes) {
   std::ranges::sort(hashes);
-  hashes.erase(std::ranges::unique(hashes).begin(), hashes.end());
+  hashes.erase(std::unique(hashes.begin(), hashes.end()), hashes.end());  // clang 14 cannot compile ranges::unique
   const std::string text = fmt::format("{}", fmt::join(hashes, "\n"));
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }
