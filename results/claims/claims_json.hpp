@@ -24,8 +24,8 @@ struct JudgedAt {
 struct JudgedClaims {
   std::string experiment;
   std::string description;
-  std::string runs;  // a digest of their hashes: whether an experiment file means the same ones
-  JudgedAt at;
+  std::string runs{};  // a digest of their hashes: whether an experiment file means the same ones
+  JudgedAt at{};
   std::vector<ClaimResult> results;
 };
 
