@@ -104,7 +104,8 @@ inline TomlNode written_document(const std::string& file, const std::vector<std:
 inline void expect_every_written_leaf_resolved(TomlNode written, const Run& run) {
   TomlNode method = written.find("methods")->array().at(run.method_index);
   written.find("methods")->array() = {std::move(method)};
-  for (const char* expanded : {"seeds", "sweep", "variants", "profiles", "claim"}) written.erase(expanded);  // to runs
+  for (const char* expanded : {"seeds", "sweep", "variants", "profiles", "tune", "claim"})  // to runs
+    written.erase(expanded);
   TomlNode resolved = parse_toml(run.resolved_toml, "resolved");
   std::map<std::string, std::string> values;
   for_each_leaf(resolved, [&](const std::string& path, const TomlNode& leaf, const TomlNode&) {
