@@ -22,6 +22,7 @@ const CommonPhases::Phase& CommonPhases::phase(const Run& run, Progress& progres
   const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
   Phase phase;
   if (is_rank_0() && !options_.rerun) phase = found(directory, run);
+  if (!machinery_.mpi && !options_.rerun && !phase.end) phase = found_elsewhere(directory, run);
   bool is_there = phase.end != nullptr;
   if (machinery_.mpi) is_there = from_rank_0(*machinery_.mpi, std::vector<int>{is_there}).front() != 0;
   if (!is_there) phase = made(directory, run, progress);
@@ -42,6 +43,13 @@ CommonPhases::Phase CommonPhases::found(const std::filesystem::path& directory, 
   } catch (const std::exception&) {  // what cannot be read is made anew
     return {};
   }
+}
+
+CommonPhases::Phase CommonPhases::found_elsewhere(const std::filesystem::path& directory, const Run& run) const {
+  const auto files = elsewhere_.files_for(run);
+  if (!files) return {};
+  write_directory(directory, *files);
+  return found(directory, run);
 }
 
 // Complete on rank 0.

@@ -9,6 +9,7 @@
 
 #include "experiments/execution/execution.hpp"
 #include "experiments/execution/runner.hpp"
+#include "results/directory/runs_elsewhere.hpp"
 #include "results/run/run.hpp"
 #include "results/tables/progress.hpp"
 #include "workers/training/starting_point.hpp"
@@ -23,20 +24,23 @@ class CommonPhases {
   };
 
   // The arguments outlive it.
-  CommonPhases(const RunOptions& options, const Machinery& machinery) : options_(options), machinery_(machinery) {}
+  CommonPhases(const RunOptions& options, const Machinery& machinery, RunsElsewhere& elsewhere)
+      : options_(options), machinery_(machinery), elsewhere_(elsewhere) {}
 
-  // Its end, for which it is run if it has not been; with --rerun once more. Under MPI all ranks call it, and all get
-  // the same. Throws Interrupted.
+  // Its end, for which it is run if it has not been, here or by another experiment; with --rerun once more. Under MPI
+  // all ranks call it, and all get the same. Throws Interrupted.
   const Phase& phase(const Run& run, Progress& progress);
 
  private:
   bool is_rank_0() const { return !machinery_.mpi || machinery_.mpi->rank() == 0; }
   Phase found(const std::filesystem::path& directory, const Run& run) const;
+  Phase found_elsewhere(const std::filesystem::path& directory, const Run& run) const;
   Phase made(const std::filesystem::path& directory, const Run& run, Progress& progress) const;
   Phase shared(Phase phase) const;
 
   const RunOptions& options_;
   const Machinery& machinery_;
+  RunsElsewhere& elsewhere_;
   std::map<std::string, Phase> known_;  // by hash
 };
 

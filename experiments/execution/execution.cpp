@@ -325,6 +325,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
                              .end = outcome.end,
                              .exit = to_string(summary.status),
                              .hash = run.hash,
+                             .course = run.course,
                              .measured_micro_batch_s = run.cluster.measured_micro_batch_s,
                              .measured_fit = run.cluster.measured_fit};
   FileContents files{{"config.toml", run.resolved_toml},

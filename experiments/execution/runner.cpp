@@ -26,6 +26,7 @@
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"
+#include "results/directory/runs_elsewhere.hpp"
 #include "results/formats/build_info.hpp"
 #include "results/formats/output.hpp"
 #include "results/tables/progress.hpp"
@@ -63,6 +64,7 @@ class ExperimentRunner {
   void load_data() const;
   std::string fault_of_data() const;
   void find_finished();
+  void copy_from_elsewhere();
   void report_damaged() const;
   void print_plan() const;
   void report_skipped(Progress& progress) const;
@@ -77,9 +79,11 @@ class ExperimentRunner {
   const RunOptions& options_;
   std::span<const Run> later_;
   Machinery machinery_;
-  CommonPhases common_phases_{options_, machinery_};
+  RunsElsewhere elsewhere_{options_.results_directory};
+  CommonPhases common_phases_{options_, machinery_, elsewhere_};
   std::vector<std::optional<RunSummary>> summaries_;  // run by run; complete on rank 0
   std::vector<int> to_do_;                            // 1: will be run now; the same on every rank
+  int copied_ = 0;                                    // of the summaries, from other experiments
   std::atomic<std::ptrdiff_t> finished_ = 0;          // of the summaries, also for whoever ends the process
 };
 
@@ -155,6 +159,7 @@ int ExperimentRunner::prepare() {
     const int restored = remove_leftovers(options_.results_directory, experiment_.runs);
     if (restored > 0 && !options_.rerun) find_finished();
     report_damaged();
+    if (!options_.rerun && !machinery_.mpi) copy_from_elsewhere();
     return exit_success;
   } catch (const std::exception& problem) {
     standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
@@ -189,6 +194,21 @@ void ExperimentRunner::find_finished() {
   finished_ = std::ranges::count_if(summaries_, is_finished);
 }
 
+// On virtual time alone: what a clock on the wall has shown belongs to that run.
+void ExperimentRunner::copy_from_elsewhere() {
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
+    const Run& run = experiment_.runs[index];
+    if (!to_do_[index]) continue;
+    const auto files = elsewhere_.files_for(run);
+    if (!files) continue;
+    write_directory(directory_of(run), *files);
+    summaries_[index] = finished_before(directory_of(run), run);
+    to_do_[index] = summaries_[index] ? 0 : 1;
+    copied_ += to_do_[index] ? 0 : 1;
+  }
+  finished_ = std::ranges::count_if(summaries_, is_finished);
+}
+
 // Said with --quiet too: results that have changed on the disk concern whoever owns them.
 void ExperimentRunner::report_damaged() const {
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
@@ -210,8 +230,9 @@ void ExperimentRunner::print_plan() const {
 void ExperimentRunner::report_skipped(Progress& progress) const {
   const auto skipped = std::count(to_do_.begin(), to_do_.end(), 0);
   if (skipped == 0) return;
-  progress.note(fmt::format("{} of {} {}s are there already, in {}; --rerun repeats them", skipped,
-                            experiment_.runs.size(), noun(), options_.results_directory));
+  const std::string copied = copied_ > 0 ? fmt::format(" ({} copied from other experiments)", copied_) : "";
+  progress.note(fmt::format("{} of {} {}s are there already, in {}{}; --rerun repeats them", skipped,
+                            experiment_.runs.size(), noun(), options_.results_directory, copied));
   const auto is_older = [](const auto& summary) { return summary && summary->commit != build_info().commit; };
   const auto older = std::count_if(summaries_.begin(), summaries_.end(), is_older);
   if (older == 0) return;

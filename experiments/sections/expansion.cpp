@@ -27,10 +27,10 @@ void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::
     TomlNode root = all.documents[point];
     for (const Change& change : *changes) apply(root, change);
     for (const std::uint64_t seed : all.seeds) {
-      auto [run, course] = plan_run(document_of_run(root, method, seed), all.file, all.options);
+      Run run = plan_run(document_of_run(root, method, seed), all.file, all.options);
       run.method_index = method;
       run.sweep = describe_point(all.axes, all.points[point], method);
-      const auto [place, is_new] = places.emplace(course, runs.size());
+      const auto [place, is_new] = places.emplace(fmt::format("{} {}", run.course, run.method), runs.size());
       if (!is_new && runs[place->second].hash != run.hash)
         keep_what_is_equal(runs[place->second].sweep, run.sweep);
       else if (!is_new && runs[place->second].sweep != run.sweep)

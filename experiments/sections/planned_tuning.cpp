@@ -223,8 +223,7 @@ std::shared_ptr<const TuningPlan> plan_tuning(const std::shared_ptr<const Expans
   plan.trial = [all, kept, groups](std::size_t group, const Setting& setting, std::uint64_t seed) {
     const TuningGroup& of = groups->groups[group];
     Run run = plan_run(document_of_trial(*all, groups->points[group], of.method_index, of.axes, setting, seed),
-                       all->file, all->options)
-                  .run;
+                       all->file, all->options);
     run.is_trial = true;
     run.method_index = of.method_index;
     run.sweep = of.point;

@@ -205,6 +205,8 @@ std::string course_of(const Reading& reading) {
     resolved.find("methods")->array().front().erase("training");
   }
   keep_what_is_trained(resolved);
+  resolved.erase("name");
+  resolved.find("methods")->array().front().erase("label");
   return configuration_hash(std::move(resolved)) + (reading.common_phase ? course_of(*reading.common_phase) : "");
 }
 
@@ -231,6 +233,7 @@ Run make_run(const Reading& reading) {
           .resolved_toml = write_toml(resolved),
           .hash = configuration_hash(resolved),
           .setting = setting_of(reading),
+          .course = course_of(reading),
           .work_kind = work_kind(resolved),
           .cluster = definition.cluster.plan,
           .training = definition.training.plan,
@@ -295,7 +298,7 @@ void throw_if_any(const FaultList& faults) {
   if (!faults.empty()) throw ConfigurationFault(faults.report());
 }
 
-PlannedRun plan_run(TomlNode document, const std::string& file, const LoadOptions& options) {
+Run plan_run(TomlNode document, const std::string& file, const LoadOptions& options) {
   std::optional<MeasuredMicroBatch> measured;
   Reading one = read_document(document, file, options);
   throw_if_any(one.faults);
@@ -306,10 +309,10 @@ PlannedRun plan_run(TomlNode document, const std::string& file, const LoadOption
     one = read_document(document, file, options);
     throw_if_any(one.faults);
   }
-  PlannedRun planned{make_run(one), course_of(one)};
-  planned.run.setting = setting;
-  if (measured) planned.run.cluster.measured_fit = measured->fit;
-  return planned;
+  Run run = make_run(one);
+  run.setting = setting;
+  if (measured) run.cluster.measured_fit = measured->fit;
+  return run;
 }
 
 }  // namespace syncopate

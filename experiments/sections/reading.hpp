@@ -31,17 +31,13 @@ Reading read_document(const TomlNode& written, const std::string& file, const Lo
 // The document of one run: one method, one seed, nothing swept.
 TomlNode document_of_run(TomlNode root, std::size_t method, std::uint64_t seed);
 
-// Runs that share it compute the same. Unlike a run's hash it does not tell apart what [training] says of keys that the
-// method has otherwise, nor what is said of models and data sets that it does not use.
+// Runs that share it compute the same. Unlike a run's hash it does not tell apart what experiment and method are
+// called, what [training] says of keys that the method has otherwise, nor what is said of models and data sets that it
+// does not use.
 std::string course_of(const Reading& reading);
 
-struct PlannedRun {
-  Run run;
-  std::string course;  // see course_of
-};
-
 // The run of a document of one method and seed. Throws ConfigurationFault.
-PlannedRun plan_run(TomlNode document, const std::string& file, const LoadOptions& options);
+Run plan_run(TomlNode document, const std::string& file, const LoadOptions& options);
 
 void throw_if_any(const FaultList& faults);
 

@@ -105,6 +105,7 @@ struct Run {
   std::string hash;           // its configuration_hash; names the directory
   std::string setting;        // likewise, also without the method, and with times yet to be measured as such: runs
                               // that share it meet the same delays
+  std::string course{};       // likewise of what it computes, whatever experiment and method are called
   std::string work_kind{};    // see results/run/work_kind.hpp
   bool is_trial = false;      // of tuning; not hashed
 
