@@ -120,6 +120,8 @@ void add_tables_options(CLI::App& command, TablesOptions& options) {
       .add_option("--measure", options.measures, "what is compared, such as final_test_loss; default: the usual ones")
       ->allow_extra_args(false)
       ->option_text("NAME ...");
+  command.add_option("--rank", options.rank, "also which method is best at each point of what varies, by this measure")
+      ->option_text("NAME");
   const std::map<std::string, TableFormat> formats = {{"text", TableFormat::text},
                                                       {"markdown", TableFormat::markdown},
                                                       {"csv", TableFormat::csv},

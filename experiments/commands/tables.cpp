@@ -13,6 +13,7 @@
 #include "results/rows/measures.hpp"
 #include "results/statistics/statistics.hpp"
 #include "results/tables/paired_table.hpp"
+#include "results/tables/ranking.hpp"
 #include "results/tables/result_rows.hpp"
 #include "results/tables/result_table.hpp"
 #include "results/tables/tidy.hpp"
@@ -24,17 +25,17 @@ namespace {
 
 constexpr std::size_t usual_width = 120;
 
-std::vector<const Measure*> chosen_measures(const std::vector<std::string>& names) {
-  std::vector<const Measure*> chosen;
+const Measure* known_measure(const std::string& option, const std::string& name) {
+  if (const Measure* measure = measure_named(name)) return measure;
   std::vector<std::string> known;
   for (const Measure& measure : measures()) known.emplace_back(measure.name);
-  for (const std::string& name : names) {
-    const Measure* measure = measure_named(name);
-    if (!measure)
-      throw ConfigurationFault(
-          fmt::format("--measure {}: must be one of {}{}", name, fmt::join(known, ", "), suggestion(name, known)));
-    chosen.push_back(measure);
-  }
+  throw ConfigurationFault(
+      fmt::format("{} {}: must be one of {}{}", option, name, fmt::join(known, ", "), suggestion(name, known)));
+}
+
+std::vector<const Measure*> chosen_measures(const std::vector<std::string>& names) {
+  std::vector<const Measure*> chosen;
+  for (const std::string& name : names) chosen.push_back(known_measure("--measure", name));
   if (!chosen.empty()) return chosen;
   for (const char* const name : {"final_test_accuracy", "final_test_loss", "time_to_target_s", "step_time_s",
                                  "communicated_bytes", "micro_batches_per_s"})
@@ -84,6 +85,17 @@ std::vector<PairedRow> paired(const std::vector<ResultRow>& rows, const TablesOp
   }
 }
 
+std::string ranked(const std::vector<ResultRow>& rows, const Measure& measure, TableFormat format, std::size_t width) {
+  try {
+    const std::vector<Ranking> found = rankings(rows, measure);
+    const TextTable places = ranking_table(found, measure), when = which_when_table(found);
+    return "\n" + written(places, places, format, width) + "\n" + written(when, when, format, width) +
+           written_notes(ranking_notes(measure), format);
+  } catch (const std::invalid_argument& fault) {
+    throw ConfigurationFault(fmt::format("--rank: {}", fault.what()));
+  }
+}
+
 void add_rows_of_csv(std::string& text, const std::string& experiment, const std::vector<ResultRow>& rows,
                      const TablesOptions& options) {
   std::vector<const Measure*> all;
@@ -125,6 +137,9 @@ void add_rows_of_csv(std::string& text, const std::string& experiment, const std
 
 std::string tables_of(const TablesOptions& options, std::size_t width) {
   const std::vector<const Measure*> measures = chosen_measures(options.measures);
+  const Measure* const rank = options.rank.empty() ? nullptr : known_measure("--rank", options.rank);
+  if (rank && options.format == TableFormat::csv)
+    throw ConfigurationFault("--rank: as CSV a table has all measures of all rows, and no ranking");
   std::vector<std::vector<FoundRun>> experiments;
   try {
     experiments = by_experiment(find_runs(options.directory));
@@ -152,6 +167,7 @@ std::string tables_of(const TablesOptions& options, std::size_t width) {
       text +=
           written(table.wide, table.narrow, options.format, most) + written_notes(table.notes + tuned, options.format);
     }
+    if (rank) text += ranked(rows, *rank, options.format, most);
     if (options.against.empty()) continue;
     const std::vector<PairedRow> compared = paired(rows, options, measures);
     const TextTable table = paired_table(compared);

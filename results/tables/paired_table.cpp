@@ -69,7 +69,7 @@ std::optional<PairedMeasure> paired_times(const Measure& measure, const Pairs& p
   return result;
 }
 
-std::optional<PairedMeasure> paired_measure(const Measure& measure, const Pairs& pairs) {
+std::optional<PairedMeasure> paired_by_seed(const Measure& measure, const Pairs& pairs) {
   if (measure.name == time_to_target) return paired_times(measure, pairs);
   std::vector<double> own, other;
   for (std::size_t i = 0; i < pairs.own.size(); ++i) {
@@ -122,6 +122,15 @@ std::string heading_of(const Measure& measure) {
 
 }  // namespace
 
+std::optional<PairedMeasure> paired_measure(const Measure& measure, const ResultRow& row, const ResultRow& other) {
+  const Pairs pairs = pairs_of(row, other);
+  return pairs.own.empty() ? std::nullopt : paired_by_seed(measure, pairs);
+}
+
+std::string difference_text(const PairedMeasure& paired) {
+  return difference_text(paired.difference, paired.measure->shown_times);
+}
+
 std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::string& against,
                                    std::span<const Measure* const> measures) {
   const auto is_meant = [&](const ResultRow& row) { return row.method == against || row.label == against; };
@@ -142,7 +151,7 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
     if (pairs.own.empty()) continue;
     PairedRow paired{.row = &row, .other = other, .measures = {}};
     for (const Measure* measure : measures)
-      if (auto found = paired_measure(*measure, pairs)) paired.measures.push_back(*found);
+      if (auto found = paired_by_seed(*measure, pairs)) paired.measures.push_back(*found);
     result.push_back(std::move(paired));
   }
   if (result.empty())

@@ -27,6 +27,9 @@ struct PairedMeasure {
   std::size_t reached = 0;
 };
 
+// Over the seeds that both rows have; nothing where there are none, or a run lacks the measure.
+std::optional<PairedMeasure> paired_measure(const Measure& measure, const ResultRow& row, const ResultRow& other);
+
 struct PairedRow {
   const ResultRow* row = nullptr;
   const ResultRow* other = nullptr;
@@ -41,6 +44,9 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
 // Own means, and the mean difference with its 95 % interval; * where it is significant. What is compared by ratios
 // (S_eff, speed-up, bytes) has the mean ratio alone, with its interval.
 TextTable paired_table(std::span<const PairedRow> rows);
+
+// "+0.10 [+0.02, +0.18]*", as the measure is shown; * where it is significant.
+std::string difference_text(const PairedMeasure& paired);
 
 // What the table's marks mean, and what was left out.
 std::string paired_notes(std::span<const PairedRow> rows, const std::string& against);

@@ -1,0 +1,42 @@
+// Which method is best at each point of what varies, by one measure, and which are as good.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "results/rows/measures.hpp"
+#include "results/tables/paired_table.hpp"
+#include "results/tables/result_rows.hpp"
+#include "results/tables/text_table.hpp"
+
+namespace syncopate {
+
+struct RankedRow {
+  const ResultRow* row = nullptr;
+  double mean = 0;                         // of times to the target: restricted, up to when all runs here are known
+  std::optional<PairedMeasure> to_best{};  // none of the best itself, and without common seeds
+
+  // Whether the best is not significantly better (PairedDifference); without common seeds nobody knows.
+  bool is_as_good() const { return to_best && !to_best->difference.is_significant(); }
+};
+
+struct Ranking {
+  std::string point;            // values of what is swept for all, "heavy tail, 10 Gbit/s"; empty where nothing is
+  std::vector<RankedRow> rows;  // the best first
+};
+
+// Of rows that have the measure, in the order in which points are first met. What is swept for a method alone makes
+// further rows at the same point, and a method that something swept does not concern is at all of its values. Throws
+// std::invalid_argument: of the measure neither more nor less is better, or no row has it.
+std::vector<Ranking> rankings(std::span<const ResultRow> rows, const Measure& measure);
+
+TextTable ranking_table(std::span<const Ranking> rankings, const Measure& measure);
+
+// A row for each point: the best, those that are as good, and the others.
+TextTable which_when_table(std::span<const Ranking> rankings);
+
+std::string ranking_notes(const Measure& measure);
+
+}  // namespace syncopate
