@@ -284,6 +284,7 @@ int execute(Task& task, const MpiSession& session) {
   if (line.command == "compare") return compare(experiment, line.compare);
   line.options.mpi = &session;
   line.options.plan = true;
+  line.options.table_width = terminal_width();
   return run_experiment(experiment, line.options);
 }
 

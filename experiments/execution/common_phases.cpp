@@ -16,7 +16,7 @@
 
 namespace syncopate {
 
-const CommonPhases::Phase& CommonPhases::phase(const Run& run, Progress& progress) {
+const CommonPhases::Phase& CommonPhases::phase(const Run& run, std::size_t before_run, Progress& progress) {
   const auto [place, is_new] = known_.try_emplace(run.hash);
   if (!is_new) return place->second;
   const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
@@ -25,7 +25,7 @@ const CommonPhases::Phase& CommonPhases::phase(const Run& run, Progress& progres
   if (!machinery_.mpi && !options_.rerun && !phase.end) phase = found_elsewhere(directory, run);
   bool is_there = phase.end != nullptr;
   if (machinery_.mpi) is_there = from_rank_0(*machinery_.mpi, std::vector<int>{is_there}).front() != 0;
-  if (!is_there) phase = made(directory, run, progress);
+  if (!is_there) phase = made(directory, run, before_run, progress);
   place->second = machinery_.mpi ? shared(std::move(phase)) : std::move(phase);
   return place->second;
 }
@@ -53,12 +53,14 @@ CommonPhases::Phase CommonPhases::found_elsewhere(const std::filesystem::path& d
 }
 
 // Complete on rank 0.
-CommonPhases::Phase CommonPhases::made(const std::filesystem::path& directory, const Run& run,
+CommonPhases::Phase CommonPhases::made(const std::filesystem::path& directory, const Run& run, std::size_t before_run,
                                        Progress& progress) const {
   const auto write = [&](const Outcome& outcome) {
     if (is_rank_0()) write_directory(directory, files_of(run, outcome, summarise(run, outcome), machinery_));
   };
+  progress.begin_common_phase(before_run, run);
   const Outcome outcome = execute(run, machinery_, progress, write);
+  progress.end_common_phase();
   if (!is_rank_0()) return {};
   const RunSummary summary = summarise(run, outcome);
   Phase phase;

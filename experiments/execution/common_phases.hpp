@@ -2,6 +2,7 @@
 // there by the next start.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -27,15 +28,16 @@ class CommonPhases {
   CommonPhases(const RunOptions& options, const Machinery& machinery, RunsElsewhere& elsewhere)
       : options_(options), machinery_(machinery), elsewhere_(elsewhere) {}
 
-  // Its end, for which it is run if it has not been, here or by another experiment; with --rerun once more. Under MPI
-  // all ranks call it, and all get the same. Throws Interrupted.
-  const Phase& phase(const Run& run, Progress& progress);
+  // Its end, for which it is run if it has not been, here or by another experiment; with --rerun once more:
+  // `before_run` is the number of the run that needs it, for the progress. Under MPI all ranks call it, and all get the
+  // same. Throws Interrupted.
+  const Phase& phase(const Run& run, std::size_t before_run, Progress& progress);
 
  private:
   bool is_rank_0() const { return !machinery_.mpi || machinery_.mpi->rank() == 0; }
   Phase found(const std::filesystem::path& directory, const Run& run) const;
   Phase found_elsewhere(const std::filesystem::path& directory, const Run& run) const;
-  Phase made(const std::filesystem::path& directory, const Run& run, Progress& progress) const;
+  Phase made(const std::filesystem::path& directory, const Run& run, std::size_t before_run, Progress& progress) const;
   Phase shared(Phase phase) const;
 
   const RunOptions& options_;

@@ -57,6 +57,7 @@ PlannedWork planned_work(std::span<const Run* const> to_do, std::vector<KnownCos
       }
     if (!cost) return {};
     sum.host_s += cost->host_s;
+    work.host_s[run->hash] = cost->host_s;
     sum.bytes += cost->bytes;
   }
   work.cost = sum;

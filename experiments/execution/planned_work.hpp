@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,8 @@ struct PlannedWork {
   std::size_t later = 0;          // runs that follow these
   std::optional<RunCost> cost{};  // of those that are to do; none where it is not known of one of them
   bool is_measured = false;       // by first steps, not by finished runs
+  // Of that the host's seconds, by the hashes of runs and common phases.
+  std::map<std::string, double> host_s{};
 };
 
 using MeasureCost = std::function<std::optional<KnownCost>(const Run&)>;

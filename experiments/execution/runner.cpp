@@ -6,9 +6,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -66,7 +68,7 @@ class ExperimentRunner {
   void find_finished();
   void copy_from_elsewhere();
   void report_damaged() const;
-  void print_plan() const;
+  std::map<std::string, double> print_plan() const;  // returns what all is expected to take (Progress::expect)
   void report_skipped(Progress& progress) const;
   void run_one(std::size_t index, Progress& progress);
   void save(std::size_t index, const Outcome& outcome);
@@ -113,18 +115,20 @@ int ExperimentRunner::run() {
 
 int ExperimentRunner::run_all() {
   look_for_finished_runs();
+  std::map<std::string, double> expected_s;
   if (std::ranges::count(to_do_, 1) > 0) {  // else nothing is read or written
     load_data();
     int status = is_rank_0() ? prepare() : exit_success;
     if (machinery_.mpi) status = from_rank_0(*machinery_.mpi, std::vector{status}).front();
     if (status != exit_success) return status;
     if (machinery_.mpi) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
-    print_plan();
+    expected_s = print_plan();
   }
 
   const auto style = is_rank_0() ? Progress::style_of_stderr(options_.quiet) : Progress::Style::silent;
   Progress progress(style, experiment_.runs.size(),
                     static_cast<std::size_t>(std::count(to_do_.begin(), to_do_.end(), 1)), clock());
+  progress.expect(std::move(expected_s));
   report_skipped(progress);
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
     if (interrupted()) throw Interrupted();
@@ -218,13 +222,14 @@ void ExperimentRunner::report_damaged() const {
   }
 }
 
-void ExperimentRunner::print_plan() const {
-  if (!options_.plan || options_.quiet || !is_rank_0()) return;
+std::map<std::string, double> ExperimentRunner::print_plan() const {
+  if (!options_.plan || options_.quiet || !is_rank_0()) return {};
   MeasureCost measure;
   if (!machinery_.mpi) measure = [this](const Run& run) { return measured_cost(run, machinery_); };
-  const PlannedWork work =
+  PlannedWork work =
       plan_of(experiment_.runs, to_do_, later_, options_.results_directory, machinery_.mpi != nullptr, measure);
   standard_error.write(plan_text(work, noun()) + "\n");
+  return std::move(work.host_s);
 }
 
 void ExperimentRunner::report_skipped(Progress& progress) const {
@@ -256,8 +261,7 @@ void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
 
 // Gives the run the end of its common phase to start at; false, with the run's failure, if that phase has failed.
 bool ExperimentRunner::starts(Run& run, std::size_t index, Progress& progress) {
-  progress.begin_run(index + 1, *run.common_phase);
-  const CommonPhases::Phase& phase = common_phases_.phase(*run.common_phase, progress);
+  const CommonPhases::Phase& phase = common_phases_.phase(*run.common_phase, index + 1, progress);
   run.training.start = phase.end;
   if (phase.failure.empty()) return true;
   if (!is_rank_0()) return false;
@@ -298,7 +302,7 @@ int ExperimentRunner::print_tables() const {
   for (const auto& summary : summaries_) {
     if (summary) runs.push_back(*summary);
   }
-  const std::string results = options_.tables ? result_table(runs, clock()) : "";
+  const std::string results = options_.tables ? result_table(runs, clock(), options_.table_width) : "";
   const std::string failures = failure_table(runs);
   if (!results.empty())
     standard_output.write(fmt::format("\n{}{}{}", results, overrun_warnings(runs), printable_lines(experiment_.notes)));

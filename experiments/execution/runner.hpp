@@ -1,6 +1,7 @@
 // Runs all runs of an experiment and leaves their directories and one table behind.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "experiments/sections/experiment.hpp"
@@ -17,11 +18,12 @@ enum class ClusterChoice {
 
 struct RunOptions {
   std::string results_directory = "results/runs";
-  int threads = 0;     // of the executor; 0: all cores
-  bool rerun = false;  // repeat runs that are already there
-  bool quiet = false;  // only the final table and errors
-  bool tables = true;  // print it, and which runs failed
-  bool plan = false;   // say first how many runs there are, and what they will take; not where quiet
+  int threads = 0;              // of the executor; 0: all cores
+  bool rerun = false;           // repeat runs that are already there
+  bool quiet = false;           // only the final table and errors
+  bool tables = true;           // print it, and which runs failed
+  std::size_t table_width = 0;  // of the terminal that the table is for, in columns; 0: there is none
+  bool plan = false;            // say first how many runs there are, and what they will take; not where quiet
   ClusterChoice cluster = ClusterChoice::automatic;
   const MpiSession* mpi = nullptr;  // null: run_experiment opens its own where it needs one
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "results/formats/not_a_number.hpp"
@@ -35,15 +36,24 @@ std::string fit(std::string text, std::size_t width) {
   return text;
 }
 
-std::string quality(std::optional<double> accuracy, std::optional<double> loss) {
+// Trials are judged by the validation samples, and nobody need see what the test set says of them.
+std::string quality(const Run& run, const Evaluation& evaluation) {
+  const bool validated = run.is_trial && !std::isnan(evaluation.validation_loss);
+  const double accuracy = validated ? evaluation.validation_accuracy : evaluation.test_accuracy;
+  const double loss = validated ? evaluation.validation_loss : evaluation.test_loss;
+  const char* const of = validated ? "validation " : "";
   std::string text;
-  if (accuracy && !std::isnan(*accuracy)) text += fmt::format(", accuracy {:.2f} %", *accuracy * 100);
-  if (loss) text += fmt::format(", loss {:.4g}", without_sign_of_nan(*loss));
-  return text;
+  if (!std::isnan(accuracy)) text += fmt::format(", {}accuracy {:.2f} %", of, accuracy * 100);
+  return text + fmt::format(", {}loss {:.4g}", text.empty() ? of : "", without_sign_of_nan(loss));
 }
 
-std::string quality(const std::optional<Evaluation>& evaluation) {
-  return evaluation ? quality(evaluation->test_accuracy, evaluation->test_loss) : std::string{};
+std::string quality(const Run& run, const RunSummary& summary) {
+  if (!summary.final_test_loss) return {};
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  return quality(run, {.test_loss = *summary.final_test_loss,
+                       .test_accuracy = summary.final_test_accuracy.value_or(nan),
+                       .validation_loss = summary.final_validation_loss.value_or(nan),
+                       .validation_accuracy = summary.final_validation_accuracy.value_or(nan)});
 }
 
 }  // namespace
@@ -77,11 +87,37 @@ std::chrono::milliseconds Progress::usual_interval(Style style) {
 }
 
 Progress::Progress(Style style, std::size_t runs, std::size_t to_do, std::string clock)
-    : style_(style), runs_(runs), to_do_(to_do), clock_(std::move(clock)) {}
+    : style_(style), runs_(runs), clock_(std::move(clock)), all_(static_cast<double>(to_do)) {}
 
 Progress::~Progress() { clear_line(); }
 
+void Progress::expect(std::map<std::string, double> host_s) {
+  double sum = 0;
+  for (const auto& [hash, seconds] : host_s) sum += seconds;
+  if (!(sum > 0)) return;
+  expected_s_ = std::move(host_s);
+  all_ = sum;
+}
+
+double Progress::work() const {
+  if (expected_s_.empty()) return is_common_phase_ ? 0 : 1;
+  const auto found = expected_s_.find(run_->hash);
+  return found == expected_s_.end() ? 0 : found->second;
+}
+
 void Progress::begin_run(std::size_t number, const Run& run) {
+  is_common_phase_ = false;
+  begin(number, run);
+}
+
+void Progress::begin_common_phase(std::size_t before_run, const Run& phase) {
+  is_common_phase_ = true;
+  begin(before_run, phase);
+}
+
+void Progress::end_common_phase() { done_ += work(); }
+
+void Progress::begin(std::size_t number, const Run& run) {
   number_ = number;
   run_ = &run;
   run_start_ = HostClock::now();
@@ -99,14 +135,17 @@ bool Progress::due() {
   return true;
 }
 
-// Runs of one experiment cost about the same, so those that are done tell about those to come.
+// By the pace so far. Where it was said beforehand what runs take, that counts as much as the first ten seconds, so
+// that there is an estimate from the beginning, which becomes one by what is done.
 std::string Progress::remaining_text(double share) const {
-  const double work_done = static_cast<double>(done_) + share;
-  if (work_done <= 0) return "?";
-  return clock_text(seconds_since(start_) * (static_cast<double>(to_do_) - work_done) / work_done);
+  constexpr double weight_of_plan_s = 10;
+  const double plan_s = expected_s_.empty() ? 0 : std::min(all_, weight_of_plan_s);
+  const double done = done_ + share * work();
+  if (done + plan_s <= 0) return "?";
+  return clock_text((seconds_since(start_) + plan_s) / (done + plan_s) * (all_ - done));
 }
 
-const char* Progress::noun() const { return run_->is_trial ? "trial" : "run"; }
+std::string Progress::noun() const { return is_common_phase_ ? "before run" : run_->is_trial ? "trial" : "run"; }
 
 std::string Progress::name() const {
   return fmt::format("{}, seed {}", run_label(run_->method, run_->sweep), run_->seed);
@@ -118,7 +157,8 @@ void Progress::show(const RunPosition& position) {
   const std::string done = fmt::format("{:.0f} %, {} left", std::floor(share * 100), remaining_text(share));
   const std::string at =
       fmt::format("{:.4g} s {}, {} host{}, {} syncs", to_seconds(position.reached.time), clock_,
-                  clock_text(seconds_since(run_start_)), quality(position.latest), position.synchronisations);
+                  clock_text(seconds_since(run_start_)), position.latest ? quality(*run_, *position.latest) : "",
+                  position.synchronisations);
   if (style_ == Style::lines)
     return note(fmt::format("{} {} of {}: {}: {}, {}", noun(), number_, runs_, name(), done, at));
   const std::string text = fmt::format("{} {}/{}: {}: {}, {}", noun(), number_, runs_, done, name(), at);
@@ -127,12 +167,12 @@ void Progress::show(const RunPosition& position) {
 }
 
 void Progress::end_run(const RunSummary& summary) {
-  ++done_;
+  done_ += work();
   // When a run failed its reason says, by the clock of the worker that it concerns: records may end much earlier.
   const char* const until = summary.status == RunStatus::failed ? ", recorded until" : " after";
   note(fmt::format("{} {} of {}: {}: {}{} {:.4g} s {}, {:.3g} s host{}", noun(), number_, runs_, name(),
                    to_string(summary.status), until, summary.end_time_s, clock_, summary.host_s,
-                   quality(summary.final_test_accuracy, summary.final_test_loss)));
+                   quality(*run_, summary)));
 }
 
 void Progress::note(const std::string& text) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <string>
 
 #include "results/rows/recorder.hpp"
@@ -38,7 +39,14 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  // What all that is to do is expected to take, in seconds by the hashes of runs and common phases. Without it all runs
+  // are taken to cost the same, and what is left is not known before a part of the first is done.
+  void expect(std::map<std::string, double> host_s);
+
   void begin_run(std::size_t number, const Run& run);
+  // A phase that runs have in common, made before the first of them.
+  void begin_common_phase(std::size_t before_run, const Run& phase);
+  void end_common_phase();
   // True once in an interval, ten times a second or once a minute; cheap, so it may be asked at every event.
   bool due();
   void show(const RunPosition& position);
@@ -51,17 +59,21 @@ class Progress {
   using HostClock = std::chrono::steady_clock;
 
   std::string name() const;  // of the run under way
-  const char* noun() const;  // run, or trial
+  std::string noun() const;  // run, trial, or before run
+  void begin(std::size_t number, const Run& run);
+  double work() const;  // of what is under way, as all_ counts
   std::string remaining_text(double share) const;
   void clear_line();
   void clear_line_at_last() const;
 
   Style style_;
   std::size_t runs_;
-  std::size_t to_do_;
   std::string clock_;
   std::chrono::milliseconds interval_ = usual_interval(style_);
-  std::size_t done_ = 0;
+  std::map<std::string, double> expected_s_{};
+  double all_ = 0;   // what is to do: in expected seconds, or in runs
+  double done_ = 0;  // likewise
+  bool is_common_phase_ = false;
   std::size_t number_ = 0;
   const Run* run_ = nullptr;
   HostClock::time_point start_ = HostClock::now();

@@ -244,10 +244,11 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
   return result;
 }
 
-std::string result_table(std::span<const RunSummary> runs, const std::string& clock) {
+std::string result_table(std::span<const RunSummary> runs, const std::string& clock, std::size_t width) {
   const ResultTable table = result_columns(runs, clock);
   if (table.wide.width() == 0) return {};
-  return (table.wide.width() <= preferred_width ? table.wide.text() : table.narrow.text()) + table.notes;
+  if (table.wide.width() <= (width > 0 ? width : preferred_width)) return table.wide.text() + table.notes;
+  return (width > 0 ? table.narrow.text(width) : table.narrow.text()) + table.notes;
 }
 
 std::string overrun_warnings(std::span<const RunSummary> runs) {

@@ -152,11 +152,42 @@ TEST_F(MeasuredCost, IsThatOfAllStepsByTheFirstFew) {
   EXPECT_FALSE(fs::exists(options_.results_directory)) << "nothing is kept";
 }
 
+// A step takes 2.5 s of the cluster's time.
+TEST_F(MeasuredCost, IsMeasuredUnderAnyBudget) {
+  syncopate::Run& run = add("long", 1, std::make_shared<Synchronous>());
+  run.budget.steps.reset();
+  run.budget.seconds = 25'000;
+  const auto cost = measured_cost(run, {.threads = 1});
+  ASSERT_TRUE(cost);
+  EXPECT_NEAR(static_cast<double>(cost->steps), 10'000, 20);
+  EXPECT_NEAR(cost->micro_batches, 40'000, 80);
+  run.budget.seconds = 100;
+  EXPECT_FALSE(measured_cost(run, {.threads = 1})) << "of 40 steps the first tell nothing";
+}
+
+TEST_F(MeasuredCost, CountsMeasurements) {
+  class SlowNorms : public Quadratic {
+   public:
+    using Quadratic::Quadratic;
+    std::vector<double> derivative(const float* parameters, const float* buffers, Split split, std::int64_t begin,
+                                   std::int64_t end, std::span<const double> direction) const override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return Quadratic::derivative(parameters, buffers, split, begin, end, direction);
+    }
+  };
+  syncopate::Run& run = add("measured", 1, std::make_shared<Synchronous>());
+  run.training.make_objective = [] { return std::make_shared<SlowNorms>(QuadraticOptions{.dimension = 2}, 1); };
+  run.budget.steps = Step{1000};
+  run.measurements.every_steps = Step{10};
+  run.measurements.model.gradient_norm = true;
+  const auto cost = measured_cost(run, {.threads = 1});
+  ASSERT_TRUE(cost);
+  EXPECT_GT(cost->cost.host_s, 101 * 0.020 * 0.8);
+  EXPECT_LT(cost->cost.host_s, 101 * 0.020 * 5) << "on a busy machine";
+}
+
 TEST_F(MeasuredCost, IsLeftOutWhereItWouldTellNothing) {
   syncopate::Run& run = add("short", 1, std::make_shared<Synchronous>());  // ten steps
-  EXPECT_FALSE(measured_cost(run, {.threads = 1}));
-  run.budget.steps.reset();
-  run.budget.seconds = 1000;
   EXPECT_FALSE(measured_cost(run, {.threads = 1}));
   syncopate::Run& failing =
       add("failing", 1, std::make_shared<Synchronous>([](Worker&) { throw std::runtime_error("broken"); }));

@@ -79,6 +79,51 @@ TEST(Progress, WhatIsLeftIsKnownOnceSomethingIsDone) {
   EXPECT_THAT(shown(1, nothing), testing::AllOf(HasSubstr("run 2/3"), testing::Not(HasSubstr("? left"))));
 }
 
+// A run that will take nine times as long as the other one; nothing of it is done.
+TEST(Progress, WhatIsLeftFollowsWhatWasExpected) {
+  syncopate::Run small, large;
+  small.budget = large.budget = budget(Step{100});
+  small.hash = "small";
+  large.hash = "large";
+  testing::internal::CaptureStderr();
+  Progress progress(Progress::Style::terminal, 2, 2);
+  progress.expect({{"small", 590}, {"large", 5400}});
+  progress.begin_run(1, small);
+  progress.show({});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("1:39:50 left"));
+  testing::internal::CaptureStderr();
+  progress.end_run({});
+  progress.begin_run(2, large);
+  progress.show({});
+  // 590 s of work are done in no time: the ten seconds that the plan counts for are spread over them.
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("1:30 left"));
+}
+
+TEST(Progress, TrialsShowWhatTheyAreJudgedBy) {
+  syncopate::Run run;
+  run.is_trial = true;
+  RunSummary summary;
+  summary.final_test_accuracy = 0.5;
+  summary.final_test_loss = 1.0;
+  summary.final_validation_accuracy = 0.625;
+  summary.final_validation_loss = 2.0;
+  testing::internal::CaptureStderr();
+  Progress progress(Progress::Style::lines, 1, 1);
+  progress.begin_run(1, run);
+  progress.end_run(summary);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(", validation accuracy 62.50 %, loss 2\n"));
+}
+
+TEST(Progress, SaysWhichRunACommonPhaseIsFor) {
+  syncopate::Run phase;
+  phase.method = "common phase";
+  phase.seed = 4;
+  testing::internal::CaptureStderr();
+  Progress progress(Progress::Style::lines, 12, 12);
+  progress.begin_common_phase(3, phase);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "before run 3 of 12: common phase, seed 4: begins\n");
+}
+
 TEST(Progress, IsRewrittenAtMostTenTimesASecond) {
   Progress progress(Progress::Style::terminal, 1, 1);
   syncopate::Run run;
