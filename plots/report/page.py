@@ -16,6 +16,7 @@ from plots.report.markup import escaped, packed
 from plots.report.measures import Row
 from plots.report.provenance import metadata_section, reproduce_section
 from plots.report.results import results_notes, results_table
+from plots.report.tuning import tuning_section
 from plots.runs import Run
 from plots.traces import TRACE
 from plots.variation import as_words
@@ -33,6 +34,7 @@ class ExperimentPart:
     against: str
     why: str  # there are no differences
     claims: list[dict]
+    tunings: list[dict]
     looks: dict[str, dict]  # by label
 
     @property
@@ -124,6 +126,7 @@ def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
         ("curves", "Curves", curves_frame(part)),
         ("accounts", "Accounts", accounts(part)),
         ("timeline", "Timeline", timeline_frame(part)),
+        ("tuning", "Tuning", tuning_section(part.tunings)),
         ("configuration", "Configuration", configuration_section(part.comparisons, part.file_name)),
         ("reproduce", "How to reproduce", reproduce_section(part.comparisons, part.file_name))) if content]
 

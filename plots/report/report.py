@@ -24,6 +24,7 @@ from plots.report.request import Request
 from plots.report.results import baseline, read_results
 from plots.report.thinning import points_per_line
 from plots.report.timeline import timeline_of
+from plots.report.tuning import read_tunings
 from plots.runs import ResultsFault, find_run_directories, read_tables
 from plots.style import line_styles
 
@@ -51,9 +52,9 @@ def read_part(comparisons: list[Comparison], request: Request) -> ExperimentPart
     program = os.environ.get("SYNCOPATE_PROGRAM") or str(PROGRAM)
     rows, csv, why = read_results(program, directory, comparisons[0].runs[0].config.get("name") or comparisons[0].experiment,
                                   against, asked=request.against is not None)
-    claims = read_claims(run.directory.parent.parent for comparison in comparisons for run in comparison.runs)
+    beside_runs = {run.directory.parent.parent: None for comparison in comparisons for run in comparison.runs}
     looks = line_styles({method.label: method.algorithm for method in methods})
-    return ExperimentPart(comparisons, rows, csv, against, why, claims, looks)
+    return ExperimentPart(comparisons, rows, csv, against, why, read_claims(beside_runs), read_tunings(beside_runs), looks)
 
 
 def drawn(parts: list[ExperimentPart], points: int) -> dict:

@@ -30,6 +30,7 @@ from plots.report.request import read_request
 from plots.report.results import Scale, baseline, results_notes, results_table, scale_of, Column
 from plots.report.thinning import FEWEST, NUMBERS, POINTS, kept_points, points_per_line
 from plots.report.timeline import MOST_BARS, timeline_of
+from plots.report.tuning import read_tunings, tuning_section
 from plots.runs import ResultsFault
 from plots.style import line_styles
 
@@ -214,6 +215,44 @@ class Claims(WithDirectory):
             read_claims([self.directory])
 
 
+class Tuning(WithDirectory):
+    METHOD = {"method": "m", "point": {"variant": "calm"}, "chosen": {"training.learning_rate.peak": "0.2"}, "mean": 0.9,
+              "number_of_trials": 4, "extended": ["training.learning_rate.peak"], "at_edge": [],
+              "settings": [{"values": {"training.learning_rate.peak": "0.1"}, "mean": None, "trials": []},
+                           {"values": {"training.learning_rate.peak": "0.2"}, "mean": 0.9, "trials": []}]}
+
+    def section_of(self, **changes):
+        self.write({"schema_version": 1, "measure": "final_validation_accuracy", "seeds": [101, 102],
+                    "where": {"variant": "calm"}, "methods": [self.METHOD | changes]})
+        return tuning_section(read_tunings([self.directory, self.directory]))
+
+    def write(self, document):
+        (self.directory / "tuning.json").write_text(json.dumps(document))
+
+    def test_there_may_be_none(self):
+        self.assertEqual(read_tunings([self.directory]), [])
+
+    def test_what_was_chosen_stands_first_with_all_that_was_tried(self):
+        section = self.section_of()
+        self.assertIn("<td>peak = 0.2<small>of 2 settings, 4 trials; grid of peak extended</small></td>", section)
+        self.assertIn("<code>peak = 0.2: 0.9</code> <code>peak = 0.1: –</code>", section)
+        self.assertIn("seeds 101, 102, at calm for all", section)
+        self.assertEqual(section.count("<table"), 1)
+
+    def test_a_method_without_a_setting_is_told(self):
+        section = self.section_of(chosen=None, method=HOSTILE, at_edge=["training.learning_rate.peak"])
+        self.assertIn("<td>none<small>", section)
+        self.assertIn("peak at the edge of the grid", section)
+        self.assertNotIn("<b ", section)
+
+    def test_a_damaged_file_is_one_message(self):
+        for document in ({}, [1], {"schema_version": 2, "methods": []}, {"schema_version": 1, "methods": 3},
+                         {"schema_version": 1, "measure": "m", "seeds": ["x"], "where": {}, "methods": []}):
+            self.write(document)
+            with self.assertRaisesRegex(ResultsFault, "tuning.json: .*; expected the trials of schema version 1"):
+                read_tunings([self.directory])
+
+
 class Contents(WithDirectory):
     def comparison(self):
         comparison, = comparisons_below(self.directory)
@@ -384,6 +423,15 @@ class Command(WithDirectory):
         (self.runs / "synthetic" / "claims.json").write_text(json.dumps({"schema_version": 2, "claims": [Claims.CLAIM]}))
         self.report(self.runs, "-o", self.page)
         self.assertIn("It is faster.", self.page.read_text())
+
+    def test_the_section_of_tuning_is_there_with_a_file_of_it_alone(self):
+        write_experiment(self.runs, seeds=1)
+        self.report(self.runs, "-o", self.page)
+        self.assertNotIn("Tuning", self.page.read_text())
+        (self.runs / "synthetic" / "tuning.json").write_text(json.dumps(
+            {"schema_version": 1, "measure": "final_validation_loss", "seeds": [7], "where": {}, "methods": [Tuning.METHOD]}))
+        self.report(self.runs, "-o", self.page)
+        self.assertIn('<h2 id="e0-tuning-name">Tuning</h2>', self.page.read_text())
 
     def test_several_experiments_are_articles_of_one_page(self):
         write_run(self.runs / "a", "synchronous SGD", 1)
