@@ -216,6 +216,9 @@ std::string to_json(const RunSummary& summary) {
   json["kept_micro_batches_per_worker"] = summary.kept_per_worker;
   json["dropped_micro_batches_per_worker"] = summary.dropped_per_worker;
   if (!summary.staleness.empty()) json["staleness"] = staleness_of(summary);
+  if (summary.largest_period) json["largest_period"] = *summary.largest_period;
+  if (summary.final_largest_eigenvalue) json["final_largest_eigenvalue"] = *summary.final_largest_eigenvalue;
+  if (summary.final_hessian_trace) json["final_hessian_trace"] = *summary.final_hessian_trace;
   if (const auto& by_batch = summary.steps_by_batch)
     json["steps_by_batch"] = {{"least", by_batch->least},
                               {"times_batch", by_batch->times_batch},
@@ -274,6 +277,11 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     json.at("dropped_micro_batches_per_worker").get_to(summary.dropped_per_worker);
     if (json.contains("staleness")) json.at("staleness").at("histogram").get_to(summary.staleness);
     if (json.contains("samples_kept")) summary.samples_kept = samples_of(json.at("samples_kept"));
+    if (json.contains("largest_period")) json.at("largest_period").get_to(summary.largest_period.emplace());
+    if (json.contains("final_largest_eigenvalue"))
+      json.at("final_largest_eigenvalue").get_to(summary.final_largest_eigenvalue.emplace());
+    if (json.contains("final_hessian_trace"))
+      json.at("final_hessian_trace").get_to(summary.final_hessian_trace.emplace());
     if (json.contains("steps_by_batch")) {
       const Json& by_batch = json.at("steps_by_batch");
       summary.steps_by_batch = StepsByBatch{.least = by_batch.at("least"),

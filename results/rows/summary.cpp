@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <string_view>
 
 #include "results/formats/build_info.hpp"
 #include "results/formats/exact_seconds.hpp"
@@ -51,6 +52,20 @@ bool meets(const Evaluation& evaluation, const EvaluationPlan& plan) {
   // Comparisons with what does not exist are false.
   if (plan.target_accuracy && !(accuracy >= *plan.target_accuracy)) return false;
   return !plan.target_loss || loss <= *plan.target_loss;
+}
+
+std::optional<double> last_measured(std::string_view quantity, const Recording& recording) {
+  std::optional<double> last;
+  for (const Measurement& row : recording.measurements)
+    if (row.quantity == quantity) last = measured(row.value);
+  return last;
+}
+
+std::optional<std::int64_t> largest_period(const Recording& recording) {
+  std::optional<std::int64_t> largest;
+  for (const StepRow& row : recording.rows)
+    if (row.period > Step{}) largest = std::max(largest.value_or(0), row.period.value());
+  return largest;
 }
 
 std::optional<StepsByBatch> steps_by_batch(const TimeToTarget& target, const Recording& recording) {
@@ -187,6 +202,9 @@ RunSummary summarise(const Run& run, const Recording& recording, const RunTotals
   summary.rounds = static_cast<std::int64_t>(recording.rows.size());
   summary.host_s = host_s;
   add_quality(summary, recording);
+  summary.final_largest_eigenvalue = last_measured("largest_eigenvalue", recording);
+  summary.final_hessian_trace = last_measured("hessian_trace", recording);
+  summary.largest_period = largest_period(recording);
   summary.time_to_target = time_to_target(run.evaluation, recording);
   if (summary.time_to_target) summary.steps_by_batch = steps_by_batch(*summary.time_to_target, recording);
   add_progress(summary, recording);

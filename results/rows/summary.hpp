@@ -63,6 +63,9 @@ struct RunSummary {
   std::optional<double> final_validation_loss{};
   std::optional<double> best_validation_accuracy{};
   std::optional<double> best_validation_loss{};
+  // What [measurements] measured last, wherever in the run that was; none where it was not measured.
+  std::optional<double> final_largest_eigenvalue{};
+  std::optional<double> final_hessian_trace{};
 
   double end_time_s = 0;                       // T, on the cluster's clock
   std::optional<TimeToTarget> time_to_target;  // none: the plan has no target
@@ -71,6 +74,7 @@ struct RunSummary {
 
   std::int64_t steps = 0;
   std::int64_t rounds = 0;
+  std::optional<std::int64_t> largest_period{};  // in steps; none: there was no round
   std::int64_t samples = 0;
   std::int64_t kept_micro_batches = 0;
   std::int64_t dropped_micro_batches = 0;

@@ -11,6 +11,7 @@
 #include "results/directory/summary_json.hpp"
 #include "results/formats/build_info.hpp"
 #include "results/formats/host.hpp"
+#include "results/rows/measures.hpp"
 #include "results/run/results_version.hpp"
 
 namespace syncopate {
@@ -232,6 +233,27 @@ TEST(Summary, WithoutATargetThereIsNoTimeToIt) {
   auto run = plan();
   run.evaluation.target_accuracy.reset();
   EXPECT_TRUE(nlohmann::json::parse(to_json(summarise(run, four_rows(), nullptr, 8, 2)))["time_to_target"].is_null());
+}
+
+TEST(Summary, TellsTheLastMeasuredCurvatureAndTheLongestPeriod) {
+  Recording recording = four_rows();
+  std::swap(recording.rows.front().period, recording.rows.back().period);  // so that the longest is not the last
+  recording.measurements = {{Step{0}, {}, "largest_eigenvalue", 9},
+                            {Step{0}, {}, "hessian_trace", 90},
+                            {Step{20}, {}, "largest_eigenvalue", 4},
+                            {Step{20}, {}, "hessian_trace", 50},
+                            {Step{20}, {}, "gradient_norm", 7}};
+  const RunSummary summary = summarise(plan(), recording, nullptr, 8, 2);
+  const auto read = summary_from_json(to_json(summary));
+  ASSERT_TRUE(read);
+  for (const RunSummary& each : {summary, *read}) {
+    EXPECT_EQ(measure_named("final_largest_eigenvalue")->value(each), 4);
+    EXPECT_EQ(measure_named("final_hessian_trace")->value(each), 50);
+    EXPECT_EQ(measure_named("largest_period")->value(each), 20);
+  }
+  const auto without = summary_from_json(to_json(summarise(plan(), four_rows(), nullptr, 8, 2)));
+  ASSERT_TRUE(without);
+  EXPECT_FALSE(without->final_largest_eigenvalue || without->final_hessian_trace);
 }
 
 // Its losses fall while those of the test set rise again.
