@@ -101,6 +101,12 @@ def without_common_phases(runs: list[Run]) -> list[Run]:
     return [run for run in runs if method_label(run) != COMMON_PHASE]
 
 
+def in_common(comparisons: list[Comparison]) -> dict[str, str]:
+    """What varies elsewhere and has one value in all of them."""
+    first, *others = (comparison.point for comparison in comparisons)
+    return {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
+
+
 def heading(comparison: Comparison) -> str:
     newest = max(comparison.runs, key=lambda run: run.written)
     lines = (newest.config.get("description") or comparison.experiment).splitlines()

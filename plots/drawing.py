@@ -11,7 +11,7 @@ from plots.heat_figure import heat_figure
 from plots.kept_figure import kept_figure
 from plots.lengths_figure import lengths_figure
 from plots.measurements_figure import measurements_figure
-from plots.pareto_figure import pareto_figure
+from plots.pareto_figure import pareto_figure, pareto_panels
 from plots.plan import Planned, mixed
 from plots.published import read_published
 from plots.regimes_figure import regimes_figure
@@ -50,6 +50,9 @@ class Drawing:
             name = "What differs between experiments" if mixed(shown) else heading(shown[0])
             wanted = ("time",) if axes == AXES_OF[self.request.page] else axes  # of each there are as many panels again
             return regimes_figure(shown, looks_of(shown), name, wanted)
+        if planned.kind == "paretos":
+            return pareto_panels(shown, looks_of(shown), "What differs between experiments" if mixed(shown) else heading(shown[0]),
+                                 axes)
         about = (shown.methods, self.looks[shown.experiment], heading(shown),
                  subtitle(shown, as_words(shown.point, ", ")))
         if planned.kind == "curves":

@@ -5,13 +5,17 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from plots import page, style
+from plots.comparison import Comparison
 from plots.intervals import mean_and_half
 from plots.methods import Method
 from plots.pareto import front
 from plots.quantities import ACCURACY, BYTES, END_TIME, LOSS, Quantity
-from plots.sheet import Place, Sheet
+from plots.regimes_figure import ACROSS, described, name_of
+from plots.sheet import Place, Sheet, shared_out
 
 COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "sent by all", style.byte_unit)}
+
+SIGNS = "  ·  grey line: the Pareto front; bars: 95 % intervals"
 
 
 def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
@@ -21,19 +25,49 @@ def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
     gain = next((gain for gain in (ACCURACY, LOSS) if len(means(methods, gain)) > 1), None)
     if gain is None:
         return None
-    panels = [(name, costs) for name in axes if name in COSTS
-              and len(set((costs := means(methods, COSTS[name][0])).values())) > 1]
+    panels = [name for name in axes if name in COSTS and differ(methods, COSTS[name][0])]
     if not panels:
         return None
     styles = {method.name: looks[method.label] for method in methods}
-    sheet = Sheet([[Place(list(styles) if name == panels[-1][0] else [], width=5.0, height=3.7) for name, _ in panels]],
-                  heading, subtitle.split("  ·  line: mean")[0] + "  ·  grey line: the Pareto front; bars: 95 % intervals")
-    for panel, (name, costs) in zip(sheet.panels, panels):
+    sheet = Sheet([[Place(list(styles) if name == panels[-1] else [], width=5.0, height=3.7) for name in panels]],
+                  heading, subtitle.split("  ·  line: mean")[0] + SIGNS)
+    for panel, name in zip(sheet.panels, panels):
         ends = draw_panel(panel, methods, styles, gain, *COSTS[name])
         sheet.entitle(panel, f"{gain.title} against {'time' if name == 'time' else 'bytes'}")
-        if name == panels[-1][0]:
-            sheet.name_lines(panel, ends, {label: {**look, "linestyle": "none"} for label, look in styles.items()})
+        if name == panels[-1]:
+            sheet.name_lines(panel, ends, without_lines(styles))
     return sheet.finish()
+
+
+def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading: str, axes: tuple[str, ...] = tuple(COSTS)):
+    """The same of points side by side, for each of the axes along which methods differ at any point; None where there is
+    none. `looks`: by label, of all methods of all comparisons."""
+    gain = next((gain for gain in (ACCURACY, LOSS) if all(len(means(one.methods, gain)) > 1 for one in comparisons)), None)
+    shown = [name for name in axes if name in COSTS and any(differ(one.methods, COSTS[name][0]) for one in comparisons)]
+    if gain is None or not shown:
+        return None
+    names = list(dict.fromkeys(method.label for one in comparisons for method in one.methods))
+    rows = [[(name, one) for one in line] for name in shown for line in shared_out(comparisons, ACROSS)]
+    sheet = Sheet([[Place(names if cell is line[-1] else [], width=3.6, height=2.6) for cell in line] for line in rows], heading,
+                  described(comparisons).split("  ·  line: mean")[0] + f"  ·  {gain.title.lower()} at the end" + SIGNS)
+    for panel, (name, one, is_last) in zip(sheet.panels, [(*cell, cell is line[-1]) for line in rows for cell in line]):
+        ends = draw_panel(panel, one.methods, {method.name: looks[method.label] for method in one.methods}, gain, *COSTS[name])
+        sheet.entitle(panel, name_of(one, comparisons))
+        panel.set_ylabel(gain.title.lower())
+        if is_last:
+            sheet.name_lines(panel, {method.label: ends[method.name] for method in one.methods if method.name in ends},
+                             without_lines(looks))
+    return sheet.finish()
+
+
+def without_lines(looks: dict[str, dict]) -> dict[str, dict]:
+    return {label: {**look, "linestyle": "none"} for label, look in looks.items()}
+
+
+def differ(methods: list[Method], cost: Quantity) -> bool:
+    """By more than runs of one budget do, of which each ends with a step of its own."""
+    costs = list(means(methods, cost).values())
+    return bool(costs) and max(costs) > 1.02 * min(costs)
 
 
 def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:

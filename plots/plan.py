@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from zlib import crc32
 
-from plots.comparison import Comparison
+from plots.comparison import Comparison, in_common
 from plots.grids import Grid, find_grids
 from plots.runs import MEASURED
 from plots.sweeps import Sweep, find_sweeps
@@ -15,7 +15,7 @@ from plots.variation import as_words
 ARRIVALS = "arrivals.csv.gz"  # when gradients came, if a run has recorded it
 OF_POINTS = ["curves", "rounds", "measurements", "arrivals", "kept", "lengths", "timeline"]
 OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # of points of a sweep only where asked for: it has its own figure
-KINDS = ["sweep", "sweeps", "heat", "regimes", *OF_POINTS, *OF_ENDS]
+KINDS = ["sweep", "sweeps", "heat", "regimes", "paretos", *OF_POINTS, *OF_ENDS]
 MOST_REGIMES = 12  # in one picture
 
 
@@ -43,8 +43,9 @@ def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = 
     plan += [Planned("sweeps", members, file_name("sweeps", experiment, key if len(keys) > 1 else ""))
              for keys in [alike(sweeps)] for (key, experiment), members in keys.items()]
     plan += [planned("heat", grid, grid.others) for grid in find_grids(comparisons)]
-    plan += [Planned("regimes", members, file_name("regimes", members[0].experiment if several and not mixed(members) else ""))
-             for members in regimes(comparisons, sweeps)]
+    plan += [Planned(kind, members, file_name(kind, members[0].experiment if several and not mixed(members) else "",
+                                              as_words(in_common(members))))
+             for kind in ("regimes", "paretos") for members in regimes(comparisons, sweeps)]
     swept = {sweep.experiment for sweep in sweeps if is_of_configuration(sweep)}
     plan += [planned(kind, comparison, comparison.point) for comparison in comparisons
              for kind in [*kinds_of(comparison), *(OF_ENDS if asked or comparison.experiment not in swept else [])]]
@@ -71,15 +72,18 @@ def mixed(comparisons: list[Comparison]) -> bool:
 
 
 def regimes(comparisons: list[Comparison], sweeps: list[Sweep]) -> list[list[Comparison]]:
-    """Points that stand side by side: those of each experiment that is swept along no number, and experiments of one
-    point each."""
+    """Points that stand side by side: the variants of an experiment at each point of what else varies, other points of one
+    that is swept along no number, and experiments of one point each."""
     swept = {sweep.experiment for sweep in sweeps if is_of_configuration(sweep)}
-    experiments = defaultdict(list)
+    groups = defaultdict(list)
     for comparison in comparisons:
-        if comparison.experiment not in swept:
-            experiments[comparison.experiment].append(comparison)
-    alone = [members[0] for members in experiments.values() if len(members) == 1]
-    return [members for members in [*experiments.values(), alone] if 2 <= len(members) <= MOST_REGIMES]
+        if "variant" in comparison.point:
+            others = tuple(item for item in comparison.point.items() if item[0] != "variant")
+            groups[comparison.experiment, others].append(comparison)
+        elif comparison.experiment not in swept:
+            groups[comparison.experiment, ()].append(comparison)
+    alone = [members[0] for (experiment, _), members in groups.items() if len(members) == 1 and experiment not in swept]
+    return [members for members in [*groups.values(), alone] if 2 <= len(members) <= MOST_REGIMES]
 
 
 def kinds_of(comparison: Comparison) -> list[str]:

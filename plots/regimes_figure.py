@@ -3,7 +3,7 @@ loss of each; without a model the period where a method changes it, or else the 
 
 from plots import page, style
 from plots.bars_figure import HATCHES, draw_interval
-from plots.comparison import Comparison, subtitle
+from plots.comparison import Comparison, in_common, subtitle
 from plots.curves import method_curve
 from plots.curves_figure import ROWS, draw_panel, limit_values, mark_target, reached, target_of
 from plots.horizontal import HORIZONTALS, present
@@ -102,7 +102,7 @@ def speed_panels(comparisons: list[Comparison], looks, heading: str):
 def name_of(comparison: Comparison, comparisons: list[Comparison], without: str = "") -> str:
     """What it has otherwise than the others, but for the key `without`."""
     several = len({one.experiment for one in comparisons}) > 1
-    point = {key: value for key, value in comparison.point.items() if key != without}
+    point = {key: value for key, value in comparison.point.items() if key != without and key not in in_common(comparisons)}
     parts = [comparison.experiment * several, as_words(point, ", ").replace("=", " = ")]
     return ", ".join(part for part in parts if part)
 
@@ -114,4 +114,6 @@ def described(comparisons: list[Comparison], key: str = "") -> str:
     if len({one.experiment for one in comparisons}) > 1:
         parts[0] = f"{len(comparisons)} experiments"
     varies = {key, *(key for one in comparisons for key in one.point)}
-    return "  ·  ".join(part for part in parts if "workers" not in part or "cluster.workers" not in varies)
+    common = as_words(in_common(comparisons), ", ").replace("=", " = ")
+    return "  ·  ".join([*(part for part in parts if "workers" not in part or "cluster.workers" not in varies),
+                         *([common] if common else [])])

@@ -6,6 +6,7 @@ from synthetic_results import write_run
 from with_results import WithDirectory, change, comparisons_below
 
 from plots.drawing import looks_of, looks_of_all
+from plots.pareto_figure import pareto_panels
 from plots.plan import KINDS, plan_figures
 from plots.regimes_figure import regimes_figure
 from plots.sheet import shared_out
@@ -44,6 +45,34 @@ class Regimes(WithDirectory):
         comparisons = comparisons_below(self.directory)
         figure = regimes_figure(comparisons, looks_of(comparisons), "heading", ("time", "bytes"))
         self.assertEqual([panel.get_xlabel().split(" (")[0] for panel in figure.axes], ["time"] * 4 + ["sent by all"] * 4)
+
+    def test_variants_at_each_value_of_another_key_have_a_figure_of_their_own(self):
+        for variant in VARIANTS:
+            for network in ("fast", "slow"):
+                for label in ("sync", "DropCompute"):
+                    run = write_run(self.directory / "e" / f"{variant}-{network}" / label, label, 1, speed=VARIANTS[variant])
+                    config = run / "config.toml"
+                    config.write_text(config.read_text().replace(
+                        "[training]", f'slowness = {VARIANTS[variant]}\nlink = "{network}"\n[training]'))
+                    change(run / "summary.json", sweep=[["cluster.link", network], ["variant", variant]])
+        comparisons = comparisons_below(self.directory)
+        planned = {planned.name: planned.shown for planned in plan_figures(comparisons, KINDS)
+                   if planned.kind in ("regimes", "paretos")}
+        self.assertEqual(sorted(planned), ["paretos-link=fast", "paretos-link=slow", "regimes-link=fast", "regimes-link=slow"])
+        shown = planned["paretos-link=fast"]
+        figure = regimes_figure(shown, looks_of(shown), "heading", ("time",))
+        self.assertEqual(sorted(panel.get_title(loc="left") for panel in figure.axes), sorted(VARIANTS))
+
+    def test_each_point_has_its_front(self):
+        self.write_variants()
+        for number, run in enumerate(sorted(self.directory.rglob("summary.json"))):
+            change(run, communicated_bytes=1_000_000 * (1 + number % 2), final_test_accuracy=0.8 + 0.01 * (number % 2))
+        comparisons = comparisons_below(self.directory)
+        figure = pareto_panels(comparisons, looks_of(comparisons), "heading", ("bytes",))
+        self.assertEqual([panel.get_title(loc="left") for panel in figure.axes], list(VARIANTS))
+        for panel in figure.axes:
+            front, = [line.get_xydata() for line in panel.lines if line.get_gid() == "front"]
+            np.testing.assert_allclose(front, [[1, 80], [2, 81]])
 
     def test_without_a_model_they_show_speed(self):
         self.write_variants(accuracy=False)
