@@ -75,10 +75,10 @@ Ranking ranking_of(const Point& point, const std::vector<const ResultRow*>& rows
   return ranking;
 }
 
-std::vector<std::string> names(const std::vector<RankedRow>& rows, bool as_good) {
+std::vector<std::string> names(const std::vector<RankedRow>& rows, bool behind) {
   std::vector<std::string> names;
   for (std::size_t i = 1; i < rows.size(); ++i)
-    if (rows[i].is_as_good() == as_good) names.push_back(name_of(*rows[i].row));
+    if (rows[i].is_behind() == behind) names.push_back(name_of(*rows[i].row));
   return names;
 }
 
@@ -138,11 +138,11 @@ TextTable which_when_table(std::span<const Ranking> rankings) {
   TextTable table;
   table.add_column("point", Align::left);
   table.add_column("best", Align::left);
-  table.add_column("as good", Align::left);
+  table.add_column("not told apart from it", Align::left);
   table.add_column("behind", Align::left);
   for (const Ranking& ranking : rankings)
-    table.add_row({ranking.point, name_of(*ranking.rows.front().row), joined(names(ranking.rows, true)),
-                   joined(names(ranking.rows, false))});
+    table.add_row({ranking.point, name_of(*ranking.rows.front().row), joined(names(ranking.rows, false)),
+                   joined(names(ranking.rows, true))});
   return table;
 }
 
@@ -150,8 +150,8 @@ std::string ranking_notes(const Measure& measure) {
   return fmt::format(
       "By {}, {} is better. In brackets: the 95 % interval of the mean difference over common seeds (Student's t).\n"
       "*, and \"behind\": it excludes that both are alike, and so does the sign-flip test, where 6 seeds or more let "
-      "it.\n"
-      "That the best was chosen by the same runs is not in the intervals.\n",
+      "it;\n"
+      "else the two are not told apart. That the best was chosen by the same runs is not in the intervals.\n",
       measure.name, measure.better == Better::more ? "more" : "less");
 }
 

@@ -1,4 +1,4 @@
-// Which method is best at each point of what varies, by one measure, and which are as good.
+// Which method is best at each point of what varies, by one measure, and which cannot be told apart from it.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@ struct RankedRow {
   double mean = 0;                         // of times to the target: restricted, up to when all runs here are known
   std::optional<PairedMeasure> to_best{};  // none of the best itself, and without common seeds
 
-  // Whether the best is not significantly better (PairedDifference); without common seeds nobody knows.
-  bool is_as_good() const { return to_best && !to_best->difference.is_significant(); }
+  // Whether the best is significantly better (PairedDifference); without common seeds nobody knows.
+  bool is_behind() const { return to_best && to_best->difference.is_significant(); }
 };
 
 struct Ranking {
@@ -34,7 +34,7 @@ std::vector<Ranking> rankings(std::span<const ResultRow> rows, const Measure& me
 
 TextTable ranking_table(std::span<const Ranking> rankings, const Measure& measure);
 
-// A row for each point: the best, those that are as good, and the others.
+// A row for each point: the best, those that are not told apart from it, and those that are behind.
 TextTable which_when_table(std::span<const Ranking> rankings);
 
 std::string ranking_notes(const Measure& measure);

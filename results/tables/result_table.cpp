@@ -10,6 +10,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "results/run/run_label.hpp"
@@ -143,18 +145,37 @@ std::string formulas_text(std::span<const RunSummary> runs) {
   return is_sampled ? text + note_of_sampled() : text;
 }
 
-// What methods have otherwise in [training], a line each; what is swept stands in the table.
+std::string own_training_of(const RunSummary& run) {
+  std::string keys;
+  for (const auto& own : run.own_training) {
+    const bool is_swept = std::ranges::any_of(run.sweep, [&own](const auto& swept) {
+      return swept.first.starts_with("methods.") && swept.first.ends_with(".training." + own.first);
+    });
+    if (!is_swept) keys += fmt::format("{}{} = {}", keys.empty() ? "" : ", ", own.first, shortened(own.second));
+  }
+  return keys;
+}
+
+// What methods have otherwise in [training], a line for each of their rows; for what three or more of them have alike
+// one line. What is swept stands in the table.
 std::string own_training_text(const std::vector<std::pair<std::string, Seeds>>& rows) {
+  std::map<std::string, int> number;                             // of a method's rows
+  std::map<std::pair<std::string, std::string>, int> with_keys;  // and of those that have the same keys
+  for (const auto& [label, seeds] : rows) {
+    ++number[seeds.front().method];
+    ++with_keys[{seeds.front().method, own_training_of(seeds.front())}];
+  }
   std::string text;
   for (const auto& [label, seeds] : rows) {
-    std::string keys;
-    for (const auto& own : seeds.front().own_training) {
-      const bool is_swept = std::ranges::any_of(seeds.front().sweep, [&own](const auto& swept) {
-        return swept.first.starts_with("methods.") && swept.first.ends_with(".training." + own.first);
-      });
-      if (!is_swept) keys += fmt::format("{}{} = {}", keys.empty() ? "" : ", ", own.first, shortened(own.second));
+    const std::string keys = own_training_of(seeds.front()), &method = seeds.front().method;
+    int& alike = with_keys[{method, keys}];
+    if (keys.empty() || alike == 0) continue;
+    std::string who = label;
+    if (alike >= 3) {
+      who = alike == number[method] ? method : fmt::format("{} ({} of {} rows)", method, alike, number[method]);
+      alike = 0;  // has been told
     }
-    if (!keys.empty()) text += fmt::format("[training] of {}: {}\n", printable(label), printable(keys));
+    text += fmt::format("[training] of {}: {}\n", printable(who), printable(keys));
   }
   return text;
 }

@@ -241,6 +241,16 @@ TEST_F(OwnTraining, IsInTheSummaryAndBelowTheTable) {
   RunSummary swept[] = {*read};
   swept[0].sweep = {{"methods.drop.training.clip_norm", "1"}};
   EXPECT_THAT(result_table(swept), HasSubstr("[training] of drop, clip_norm = 1: optimizer.weight_decay = 0.05\n"));
+  std::vector<RunSummary> rows;
+  for (const char* workers : {"8", "16", "32", "64"}) {
+    rows.push_back(*read);
+    rows.back().sweep = {{"cluster.workers", workers}};
+  }
+  EXPECT_THAT(result_table(rows), HasSubstr("[training] of drop: clip_norm = 1.0, optimizer.weight_decay = 0.05\n"));
+  rows[1].own_training = {{"clip_norm", "2.0"}};
+  EXPECT_THAT(result_table(rows),
+              HasSubstr("[training] of drop (3 of 4 rows): clip_norm = 1.0, optimizer.weight_decay = 0.05\n"
+                        "[training] of drop, workers = 16: clip_norm = 2.0\n"));
   swept[0].own_training.clear();
   EXPECT_THAT(result_table(swept), Not(HasSubstr("[training]")));
 }

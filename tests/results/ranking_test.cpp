@@ -73,7 +73,7 @@ TEST(Ranking, FollowsTheMeasure) {
 }
 
 // B is a point behind at every seed; C as far on average, but not at every seed.
-TEST(Ranking, TellsWhoIsAsGoodAndWhoIsBehind) {
+TEST(Ranking, TellsWhoIsBehindAndWhoMayNotBe) {
   std::vector<FoundRun> runs;
   add(runs, "A", {}, 0.80);
   add(runs, "B", {}, 0.79, 0.0001);
@@ -81,9 +81,9 @@ TEST(Ranking, TellsWhoIsAsGoodAndWhoIsBehind) {
   const std::vector<ResultRow> rows = result_rows(runs);
   const std::vector<Ranking> found = rankings(rows, accuracy());
   EXPECT_EQ(which_when_table(found).text(),
-            "point  best  as good  behind\n"
-            "----------------------------\n"
-            "       A     C        B\n");
+            "point  best  not told apart from it  behind\n"
+            "-------------------------------------------\n"
+            "       A     C                       B\n");
   EXPECT_THAT(ranking_table(found, accuracy()).text(), HasSubstr("-1.000 ["));
 }
 
