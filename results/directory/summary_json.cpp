@@ -223,6 +223,7 @@ std::string to_json(const RunSummary& summary) {
     json["steps_by_batch"] = {{"least", by_batch->least},
                               {"times_batch", by_batch->times_batch},
                               {"mean_noise_scale", by_batch->mean_noise_scale}};
+  if (summary.mean_squared_gradient_norm) json["mean_squared_gradient_norm"] = *summary.mean_squared_gradient_norm;
   if (!summary.arrivals.empty()) json["arrivals"] = json_of(summary.arrivals);
   if (summary.samples_kept) json["samples_kept"] = json_of(*summary.samples_kept);
   if (summary.emulated_micro_batches > 0) json["overruns"] = overruns_of(summary);
@@ -288,6 +289,8 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
                                             .times_batch = by_batch.at("times_batch"),
                                             .mean_noise_scale = by_batch.at("mean_noise_scale")};
     }
+    if (json.contains("mean_squared_gradient_norm"))
+      summary.mean_squared_gradient_norm = json.at("mean_squared_gradient_norm").get<double>();
     if (json.contains("arrivals")) summary.arrivals = arrivals_of(json.at("arrivals"));
     if (json.contains("overruns")) {
       const Json& overruns = json.at("overruns");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <string_view>
 
@@ -75,6 +76,21 @@ std::optional<StepsByBatch> steps_by_batch(const TimeToTarget& target, const Rec
     if (row.quantity == "noise_scale") measured.push_back({row.step, row.value});
   const double batch = static_cast<double>(*target.samples) / static_cast<double>(*target.step);
   return steps_by_batch(measured, Step{*target.step}, batch);
+}
+
+std::optional<double> mean_squared_gradient_norm(const Recording& recording) {
+  std::map<Step, double> norms;
+  for (const Measurement& row : recording.measurements)
+    if (row.quantity == "gradient_norm") norms[row.step] = row.value;
+  double squares = 0;
+  std::int64_t kept = 0;
+  for (const StepRow& row : recording.rows) {
+    const auto before = norms.find(row.step - Step{1});
+    if (row.period != Step{1} || before == norms.end()) return {};
+    squares += static_cast<double>(row.kept) * before->second * before->second;
+    kept += row.kept;
+  }
+  return kept > 0 ? std::optional(squares / static_cast<double>(kept)) : std::nullopt;
 }
 
 std::optional<TimeToTarget> time_to_target(const EvaluationPlan& plan, const Recording& recording) {
@@ -207,6 +223,7 @@ RunSummary summarise(const Run& run, const Recording& recording, const RunTotals
   summary.largest_period = largest_period(recording);
   summary.time_to_target = time_to_target(run.evaluation, recording);
   if (summary.time_to_target) summary.steps_by_batch = steps_by_batch(*summary.time_to_target, recording);
+  summary.mean_squared_gradient_norm = mean_squared_gradient_norm(recording);
   add_progress(summary, recording);
   if (totals && !recording.diverged) {
     add_totals(summary, *totals);

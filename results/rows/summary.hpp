@@ -71,6 +71,9 @@ struct RunSummary {
   std::optional<TimeToTarget> time_to_target;  // none: the plan has no target
   std::optional<StepsByBatch>
       steps_by_batch{};  // to the target; none unless it was reached, with measured noise scales
+  // Of the models that steps began with, each weighted by the micro-batches that its step kept; none unless
+  // measurements.gradient_norm was measured at every step, and each step has a row.
+  std::optional<double> mean_squared_gradient_norm{};
 
   std::int64_t steps = 0;
   std::int64_t rounds = 0;

@@ -158,6 +158,41 @@ TEST_F(Measurements, AreTheSameWithAnyNumberOfThreads) {
   EXPECT_THAT(text(1), HasSubstr("step,time_s,quantity,value\n0,0,gradient_norm,"));
 }
 
+// One dimension of curvature 1, without noise: a step that keeps k of 12 gradients leaves 1 - 0.5 k / 12 of the
+// distance, which is the gradient's norm.
+TEST_F(Measurements, TheMeanSquaredGradientNormIsWeightedByWhatStepsKept) {
+  const Overrides dropping = {
+      "models.quadratic.dimension=1", "cluster.micro_batches=4", "delays=[{kind='exponential',mean=0.5}]",
+      "methods=[{algorithm='dropcompute',threshold_s=5}]", "measurements={every_steps=1,gradient_norm=true}"};
+  const syncopate::Run run = load(dropping).runs.front();
+  const Outcome outcome = outcome_of(run);
+  ASSERT_EQ(outcome.failure, "");
+  double norm = outcome.recording.measurements.front().value, squares = 0, kept = 0;
+  bool varies = false;
+  for (const StepRow& row : outcome.recording.rows) {
+    varies |= row.kept != outcome.recording.rows.front().kept;
+    squares += static_cast<double>(row.kept) * norm * norm;
+    kept += static_cast<double>(row.kept);
+    norm *= 1 - 0.5 * static_cast<double>(row.kept) / 12;
+  }
+  ASSERT_TRUE(varies);
+  const auto found = summarise(run, outcome).mean_squared_gradient_norm;
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(*found, squares / kept, 1e-6 * *found);
+}
+
+TEST_F(Measurements, TheMeanSquaredGradientNormNeedsAllSteps) {
+  const auto found = [&](const Overrides& overrides) {
+    const syncopate::Run run = load(overrides).runs.front();
+    return summarise(run, outcome_of(run)).mean_squared_gradient_norm;
+  };
+  EXPECT_TRUE(found({"measurements={every_steps=1,gradient_norm=true}"}));
+  EXPECT_FALSE(found({"measurements={every_steps=2,gradient_norm=true}"}));
+  EXPECT_FALSE(found({"measurements={every_steps=1,step_gradient_norm=true}"}));
+  EXPECT_FALSE(found({"measurements={every_steps=1,gradient_norm=true}",
+                      "methods=[{algorithm='local-sgd',period={rule='constant',steps=2}}]"}));
+}
+
 // All layers, in evaluation mode, where BatchNorm is a function of one sample: the trace by signs, and a network that
 // has more than one local curvature.
 TEST_F(Measurements, OfNetworksAreFinite) {

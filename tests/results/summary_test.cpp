@@ -430,6 +430,7 @@ RunSummary all_different() {
   summary.kept_per_worker = {35, 25};
   summary.dropped_per_worker = {15, 5};
   summary.staleness = {4, 2, 2};
+  summary.mean_squared_gradient_norm = 0.03125;
   summary.emulated_micro_batches = 1000;
   summary.overruns = 32;
   summary.overrun_excess_s = 0.375;
@@ -480,6 +481,7 @@ TEST(SummaryJson, EveryValueStandsUnderItsOwnName) {
                                       "communicate": [8.0, 256.0], "down": [16.0, 512.0]}},
     "kept_micro_batches_per_worker": [35, 25], "dropped_micro_batches_per_worker": [15, 5],
     "staleness": {"mean": 0.75, "max": 2, "histogram": [4, 2, 2]},
+    "mean_squared_gradient_norm": 0.03125,
     "overruns": {"micro_batches": 32, "of": 1000, "excess_s": 0.375,
                  "warning": "times are not those declared: 3.2 % of the micro-batches took longer than drawn"},
     "recorded": {"trace": {"seconds": 2.25, "events": 77}, "durations": true, "parameters": true}
