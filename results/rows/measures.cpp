@@ -1,6 +1,8 @@
 #include "results/rows/measures.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace syncopate {
@@ -18,6 +20,20 @@ Number of_target(Run run, Value value) {
   if (!run.time_to_target) return {};
   const auto found = value(*run.time_to_target);
   return found ? Number(static_cast<double>(*found)) : std::nullopt;
+}
+
+// Of the last of the bins of lengths.
+Number of_longest(Run run, std::vector<double> KeptSamples::*of_bins) {
+  if (!run.samples_kept || ((*run.samples_kept).*of_bins).empty()) return {};
+  const double value = ((*run.samples_kept).*of_bins).back();
+  return std::isfinite(value) ? Number(value) : std::nullopt;
+}
+
+Number kept_share_of_longest(Run run) {
+  if (!run.samples_kept || run.samples_kept->by_length.kept.empty()) return {};
+  const std::vector<std::int64_t>& kept = run.samples_kept->by_length.kept;
+  const std::int64_t all = std::accumulate(kept.begin(), kept.end(), std::int64_t{0});
+  return all > 0 ? Number(static_cast<double>(kept.back()) / static_cast<double>(all)) : std::nullopt;
 }
 
 Number formula_share(Run run, bool is_first) {
@@ -51,6 +67,12 @@ const std::vector<Measure>& list() {
        [](Run run) { return run.final_largest_eigenvalue; }, ComparedBy::ratio, "eigenvalues, times"},
       {"final_hessian_trace", "trace", "Of the Hessian, at the last measurement; where `[measurements]` has it.", less,
        1, [](Run run) { return run.final_hessian_trace; }, ComparedBy::ratio, "traces, times"},
+      {"longest_test_accuracy", "accuracy of the longest %",
+       "Of the last of eight bins of lengths; where `recording.samples` has it.", more, 100,
+       [](Run run) { return of_longest(run, &KeptSamples::test_accuracy); }},
+      {"longest_kept_share", "the longest among kept %",
+       "Of the samples in the model, the share of the last of these bins; where `recording.samples` has it.", neither,
+       100, kept_share_of_longest},
       {"time_to_target_s", "to target s", "Until the first evaluation that met the target.", less, 1,
        [](Run run) { return of_target(run, [](const TimeToTarget& target) { return target.time_s; }); }},
       {"steps_to_target", "steps to target", "Steps until then.", less, 1,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -254,6 +255,24 @@ TEST(Summary, TellsTheLastMeasuredCurvatureAndTheLongestPeriod) {
   const auto without = summary_from_json(to_json(summarise(plan(), four_rows(), nullptr, 8, 2)));
   ASSERT_TRUE(without);
   EXPECT_FALSE(without->final_largest_eigenvalue || without->final_hessian_trace);
+}
+
+TEST(Summary, MeasuresTheLongestSamples) {
+  RunSummary summary = summarise(plan(), four_rows(), nullptr, 8, 2);
+  EXPECT_FALSE(measure_named("longest_test_accuracy")->value(summary));
+  EXPECT_FALSE(measure_named("longest_kept_share")->value(summary));
+  KeptSamples kept;
+  kept.by_length.kept = {5, 2, 1};
+  kept.longest = {4, 8, 20};
+  summary.samples_kept = kept;
+  EXPECT_EQ(measure_named("longest_kept_share")->value(summary), 0.125);
+  EXPECT_FALSE(measure_named("longest_test_accuracy")->value(summary));  // time alone
+  summary.samples_kept->test_accuracy = {0.5, 0.75, 0.25};
+  EXPECT_EQ(measure_named("longest_test_accuracy")->value(summary), 0.25);
+  summary.samples_kept->test_accuracy.back() = std::nan("");  // no test sample is so long
+  EXPECT_FALSE(measure_named("longest_test_accuracy")->value(summary));
+  summary.samples_kept->by_length.kept = {0, 0, 0};
+  EXPECT_FALSE(measure_named("longest_kept_share")->value(summary));
 }
 
 // Its losses fall while those of the test set rise again.
