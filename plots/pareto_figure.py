@@ -2,7 +2,7 @@
 both."""
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from plots import page, style
 from plots.comparison import Comparison
@@ -14,6 +14,7 @@ from plots.regimes_figure import ACROSS, described, name_of
 from plots.sheet import Place, Sheet, shared_out
 
 COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "sent by all", style.byte_unit)}
+BUDGETS = {"time": "seconds", "bytes": "bytes"}  # what counts them: then all runs have as much
 
 SIGNS = "  ·  grey line: the Pareto front; bars: 95 % intervals"
 
@@ -25,7 +26,7 @@ def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
     gain = next((gain for gain in (ACCURACY, LOSS) if len(means(methods, gain)) > 1), None)
     if gain is None:
         return None
-    panels = [name for name in axes if name in COSTS and differ(methods, COSTS[name][0])]
+    panels = [name for name in axes if name in COSTS and differ(methods, name)]
     if not panels:
         return None
     styles = {method.name: looks[method.label] for method in methods}
@@ -43,13 +44,14 @@ def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
     """The same of points side by side, for each of the axes along which methods differ at any point; None where there is
     none. `looks`: by label, of all methods of all comparisons."""
     gain = next((gain for gain in (ACCURACY, LOSS) if all(len(means(one.methods, gain)) > 1 for one in comparisons)), None)
-    shown = [name for name in axes if name in COSTS and any(differ(one.methods, COSTS[name][0]) for one in comparisons)]
+    shown = [name for name in axes if name in COSTS and any(differ(one.methods, name) for one in comparisons)]
     if gain is None or not shown:
         return None
     names = list(dict.fromkeys(method.label for one in comparisons for method in one.methods))
     rows = [[(name, one) for one in line] for name in shown for line in shared_out(comparisons, ACROSS)]
     sheet = Sheet([[Place(names if cell is line[-1] else [], width=3.6, height=2.6) for cell in line] for line in rows], heading,
-                  described(comparisons).split("  ·  line: mean")[0] + f"  ·  {gain.title.lower()} at the end" + SIGNS)
+                  "  ·  ".join(part for part in described(comparisons).split("  ·  ")
+                               if not part.startswith(("line: mean", "band:"))) + SIGNS)
     for panel, (name, one, is_last) in zip(sheet.panels, [(*cell, cell is line[-1]) for line in rows for cell in line]):
         ends = draw_panel(panel, one.methods, {method.name: looks[method.label] for method in one.methods}, gain, *COSTS[name])
         sheet.entitle(panel, name_of(one, comparisons))
@@ -64,10 +66,11 @@ def without_lines(looks: dict[str, dict]) -> dict[str, dict]:
     return {label: {**look, "linestyle": "none"} for label, look in looks.items()}
 
 
-def differ(methods: list[Method], cost: Quantity) -> bool:
-    """By more than runs of one budget do, of which each ends with a step of its own."""
-    costs = list(means(methods, cost).values())
-    return bool(costs) and max(costs) > 1.02 * min(costs)
+def differ(methods: list[Method], cost: str) -> bool:
+    """Whether methods cost more than one another, by more than the last step of runs whose budget is that cost."""
+    if all(BUDGETS[cost] in run.config.get("budget", {}) for method in methods for run in method.runs):
+        return False
+    return len(set(means(methods, COSTS[cost][0]).values())) > 1
 
 
 def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:
@@ -86,6 +89,7 @@ def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quant
     xs = [x for x, _ in points.values()]
     if min(xs) > 0 and max(xs) / min(xs) >= 10:
         panel.set_xscale("log")
+        panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_minor_locator(NullLocator())
     for method in methods:
         if method.name not in points:
