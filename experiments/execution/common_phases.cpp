@@ -16,14 +16,32 @@
 
 namespace syncopate {
 
+namespace {
+
+std::vector<float> one_after_the_other(const std::vector<std::vector<float>>& models) {
+  std::vector<float> all;
+  for (const std::vector<float>& model : models) all.insert(all.end(), model.begin(), model.end());
+  return all;
+}
+
+// Of the model, or models one after the other, that the phase has left.
+CommonPhases::Phase end_of(const Run& run, StartingPoint end) {
+  const auto one = static_cast<std::size_t>(run.training.parameter_bytes.value()) / sizeof(float);
+  if (end.parameters.size() == one) return {.end = std::make_shared<const StartingPoint>(std::move(end))};
+  return {.failure = fmt::format("it leaves an ensemble of {} models; must leave one", end.parameters.size() / one)};
+}
+
+}  // namespace
+
 const CommonPhases::Phase& CommonPhases::phase(const Run& run, std::size_t before_run, Progress& progress) {
   const auto [place, is_new] = known_.try_emplace(run.hash);
   if (!is_new) return place->second;
   const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
   Phase phase;
   if (is_rank_0() && !options_.rerun) phase = found(directory, run);
-  if (!machinery_.mpi && !options_.rerun && !phase.end) phase = found_elsewhere(directory, run);
-  bool is_there = phase.end != nullptr;
+  if (!machinery_.mpi && !options_.rerun && !phase.end && phase.failure.empty())
+    phase = found_elsewhere(directory, run);
+  bool is_there = phase.end || !phase.failure.empty();
   if (machinery_.mpi) is_there = from_rank_0(*machinery_.mpi, std::vector<int>{is_there}).front() != 0;
   if (!is_there) phase = made(directory, run, before_run, progress);
   place->second = machinery_.mpi ? shared(std::move(phase)) : std::move(phase);
@@ -37,9 +55,8 @@ CommonPhases::Phase CommonPhases::found(const std::filesystem::path& directory, 
     const auto parameters = read_file(directory / "parameters.npy");
     const auto buffers = read_file(directory / "buffers.npy");
     if (!parameters) return {};
-    return {.end = std::make_shared<const StartingPoint>(
-                StartingPoint{.parameters = floats_from_npy(*parameters),
-                              .buffers = buffers ? floats_from_npy(*buffers) : std::vector<float>{}})};
+    return end_of(run, {.parameters = floats_from_npy(*parameters),
+                        .buffers = buffers ? floats_from_npy(*buffers) : std::vector<float>{}});
   } catch (const std::exception&) {  // what cannot be read is made anew
     return {};
   }
@@ -75,9 +92,8 @@ CommonPhases::Phase CommonPhases::made(const std::filesystem::path& directory, c
   if (summary.status != RunStatus::finished)
     phase.failure = summary.reason.empty() ? to_string(summary.status) : summary.reason;
   else
-    phase.end = std::make_shared<const StartingPoint>(StartingPoint{
-        .parameters = outcome.recording.parameters.front(),
-        .buffers = outcome.recording.buffers.empty() ? std::vector<float>{} : outcome.recording.buffers.front()});
+    phase = end_of(run, {.parameters = one_after_the_other(outcome.recording.parameters),
+                         .buffers = one_after_the_other(outcome.recording.buffers)});
   return phase;
 }
 

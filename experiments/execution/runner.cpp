@@ -263,6 +263,11 @@ void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
 bool ExperimentRunner::starts(Run& run, std::size_t index, Progress& progress) {
   const CommonPhases::Phase& phase = common_phases_.phase(*run.common_phase, index + 1, progress);
   run.training.start = phase.end;
+  if (phase.end && !run.taken.empty()) {
+    StartingPoint start = *phase.end;
+    start.taken = run.taken;
+    run.training.start = std::make_shared<const StartingPoint>(std::move(start));
+  }
   if (phase.failure.empty()) return true;
   if (!is_rank_0()) return false;
   Outcome outcome;

@@ -177,12 +177,14 @@ std::string some_of(const std::vector<std::string>& names) {
 
 // Lists are published with the names of several codes, and are shared by models; but one that fits no tensor at all
 // would exclude nothing, unseen.
-void check_excluded(Settings& optimizer, const Optimizer& made, const std::vector<std::string>& tensors) {
+void check_excluded(Settings& optimizer, const Optimizer& made, const std::vector<ParameterTensor>& tensors) {
   const std::vector<std::string>& parts = made.weight_decay().exclude;
+  std::vector<std::string> names;
+  for (const ParameterTensor& tensor : tensors) names.push_back(tensor.name);
   const auto fits = [&](const std::string& name) { return is_named(name, parts); };
-  if (parts.empty() || tensors.empty() || std::ranges::any_of(tensors, fits)) return;
+  if (parts.empty() || names.empty() || std::ranges::any_of(names, fits)) return;
   optimizer.fault("exclude", fmt::format("{} in no tensor's name; one must be in one of {}",
-                                         parts.size() == 1 ? "is" : "are all", some_of(tensors)));
+                                         parts.size() == 1 ? "is" : "are all", some_of(names)));
 }
 
 }  // namespace

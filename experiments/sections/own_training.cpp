@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "algorithms/registry.hpp"
 #include "experiments/sections/table_forms.hpp"
 #include "experiments/sections/training_section.hpp"
 #include "workers/settings/settings_document.hpp"
@@ -43,13 +44,28 @@ TomlNode only(std::initializer_list<const char*> names, const TomlNode& table) {
   return result;
 }
 
+// What is as in `usual`, but for the key that says which it is.
+void leave_out(TomlNode& table, std::string_view deciding, const TomlNode& usual) {
+  std::erase_if(table.table(), [&](const TomlNode::Member& member) {
+    return member.key != deciding && is_same(usual.find(member.key), &member.value);
+  });
+}
+
 void leave_out_defaults(TomlNode& optimizer, const ObjectivePlan& objective) {
   if (!optimizer.find("name")) return;
   const TomlNode usual = resolved_with("optimizer", only({"name"}, optimizer),
                                        [&](Settings& training) { read_optimizer(training, objective); });
-  std::erase_if(optimizer.table(), [&](const TomlNode::Member& member) {
-    return member.key != "name" && is_same(usual.find(member.key), &member.value);
+  leave_out(optimizer, "name", usual);
+}
+
+// Of a first phase.
+void leave_out_defaults_of_method(TomlNode& method) {
+  if (!method.find("algorithm")) return;
+  const TomlNode usual = resolved_with("method", only({"algorithm"}, method), [](Settings& training) {
+    Settings table = training.section("method");
+    make_algorithm(table, {});
   });
+  leave_out(method, "algorithm", usual);
 }
 
 // `common`: the file's, complete.
@@ -93,6 +109,8 @@ TomlNode training_difference(const TomlNode& common, const TomlNode& own) {
 
 TomlNode shown_difference(TomlNode difference, const TomlNode& common, const ObjectivePlan& objective) {
   if (TomlNode* optimizer = difference.find("optimizer")) leave_out_defaults(*optimizer, objective);
+  TomlNode* phase = difference.find("common");
+  if (TomlNode* method = phase ? phase->find("method") : nullptr) leave_out_defaults_of_method(*method);
   TomlNode* rate = difference.find("learning_rate");
   const TomlNode* other = common.find("learning_rate");
   if (!rate || !other) return difference;

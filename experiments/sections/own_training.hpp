@@ -18,9 +18,9 @@ TomlNode with_own_training(TomlNode training, const TomlNode& own);
 // What of a method's [training] differs from the file's, both resolved: together with the file's it is the method's.
 TomlNode training_difference(const TomlNode& common, const TomlNode& own);
 
-// The difference as it is shown. Of another optimizer: its name, and what differs from its own defaults. Of another
-// learning rate: what differs from the file's, `common` being all of its [training], and of keys that the file's does
-// not have what differs from their defaults.
+// The difference as it is shown. Of another optimizer, or of a first phase's method: its name, and what differs from
+// its own defaults. Of another learning rate: what differs from the file's, `common` being all of its [training], and
+// of keys that the file's does not have what differs from their defaults.
 TomlNode shown_difference(TomlNode difference, const TomlNode& common, const ObjectivePlan& objective);
 
 // Keys with their values, as shown to the user: "optimizer.weight_decay", "0.05".

@@ -98,43 +98,79 @@ Reading read_behind(const std::shared_ptr<const Reading>& common_phase, const To
   return *how.after_common_phase == end ? std::move(reading) : read_tables(written, how);
 }
 
-// What is wrong with the phase alone, by the keys that it has in the file; and what it has otherwise.
-void join_common_phase(Reading& reading) {
+// What is wrong with the phase alone, by the keys that it has in the file.
+void add_faults_of_common_phase(Reading& reading) {
   if (!reading.common_phase) return;
-  FaultList named = reading.faults;
-  named.add(reading.common_phase->faults, "training.", "training.common.");
-  reading.faults.add(named, "budget.", "training.common.");
-  if (!reading.faults.empty()) return;
-  TomlNode& training = *reading.resolved.find("training");
-  const TomlNode& written = *training.find("common");
-  TomlNode common;
-  for (const char* const length : {"steps", "epochs"})
-    if (const TomlNode* value = written.find(length)) common.set(length, {}, *value);
-  const TomlNode differs = training_difference(training, *reading.common_phase->resolved.find("training"));
-  for (const TomlNode::Member& member : differs.table()) common.set(member.key, {}, member.value);
-  training.set("common", {}, std::move(common));
+  FaultList faults = reading.common_phase->faults;
+  for (const auto& [alone, in_file] :
+       {std::pair{"training.", "training.common."}, std::pair{"methods.0.", "training.common.method."},
+        std::pair{"models.", "training.common.models."}, std::pair{"datasets.", "training.common.datasets."},
+        std::pair{"budget.", "training.common."}}) {
+    FaultList named = reading.faults;
+    named.add(faults, alone, in_file);
+    faults = std::move(named);
+  }
+  reading.faults = std::move(faults);
 }
 
-// What starts where the phase ends has a model of its size.
-void check_sizes(Reading& reading, const TomlNode& written) {
+void resolve_common_phase(Reading& reading) {
   if (!reading.common_phase || !reading.faults.empty()) return;
-  const auto size_of = [](const Reading& one) {
-    const ObjectivePlan& objective = one.definition.training.objective;
-    return std::pair(objective.parameters, objective.buffers);
-  };
-  const auto check = [&](const Reading& one, const std::string& whose) {
-    const auto [parameters, buffers] = size_of(one);
-    if (const auto of_phase = size_of(*reading.common_phase); of_phase != std::pair(parameters, buffers))
-      reading.faults.add(written.find("training")->find("common")->place,
-                         fmt::format("training.common; its model has {} parameters and {} statistics of "
-                                     "normalisation; must have as many as that of {}, {} and {}",
-                                     of_phase.first, of_phase.second, whose, parameters, buffers));
-  };
+  TomlNode& training = *reading.resolved.find("training");
+  training.set("common", {},
+               resolved_common_phase(*training.find("common"), reading.resolved, reading.common_phase->resolved));
+}
+
+// What of `reading` says where its methods begin.
+const TomlNode& common_table(const Reading& reading) { return *reading.resolved.find("training")->find("common"); }
+
+// Why what is trained by `own` cannot begin at the end of its common phase, by the name of the method; empty: it can.
+std::string misfit(const Reading& own, const std::string& method) {
+  const ObjectivePlan& phase = own.common_phase->definition.training.objective;
+  const ObjectivePlan& objective = own.definition.training.objective;
+  const bool is_body = takes_body_alone(common_table(own));
+  if (is_body && objective.body_tensors == 0)
+    return fmt::format("takes the body of its model; that of \"{}\" has none", method);
+  if (is_body && taken_body(phase, objective).empty())
+    return fmt::format("takes the body of its model; must be the same as that of \"{}\", tensor by tensor", method);
+  if (phase.buffers == objective.buffers && (is_body || phase.parameters == objective.parameters)) return {};
+  return fmt::format(
+      "its model has {} parameters and {} statistics of normalisation; must have as many as that of \"{}\", {} and {}",
+      phase.parameters, phase.buffers, method, objective.parameters, objective.buffers);
+}
+
+// Where a method's phase is written, its own or the file's.
+SourcePlace place_of_common_phase(const TomlNode& written, std::size_t method) {
+  const TomlNode* training = written.find("methods")->array()[method].find("training");
+  const TomlNode* common = training && training->is_table() ? training->find("common") : nullptr;
+  return (common ? common : written.find("training")->find("common"))->place;
+}
+
+// What starts where a phase ends has a model that fits.
+void check_models(Reading& reading, const TomlNode& written) {
   const std::vector<Method>& methods = reading.definition.methods;
-  for (std::size_t i = 0; i < methods.size(); ++i) {
-    const bool has_own = i < reading.own.size() && reading.own[i];
-    check(has_own ? *reading.own[i] : reading, fmt::format("\"{}\"", methods[i].label));
+  for (std::size_t i = 0; i < methods.size() && reading.faults.empty(); ++i) {
+    const Reading& own = i < reading.own.size() && reading.own[i] ? *reading.own[i] : reading;
+    if (!own.common_phase) continue;
+    const std::string wrong = misfit(own, methods[i].label);
+    if (!wrong.empty())
+      reading.faults.add(place_of_common_phase(written, i), fmt::format("training.common; {}", wrong));
   }
+}
+
+// As a method's own [training] has it.
+std::shared_ptr<Reading> read_own(const TomlNode& written, const TomlNode& table,
+                                  const std::shared_ptr<const Reading>& common_phase, DefinitionOptions how) {
+  const bool has_own_phase = table.find("common") != nullptr;
+  how.takes_common = has_own_phase || common_phase;
+  const TomlNode document = with_training_of(written, table, how.takes_common);
+  FaultList faults;
+  const auto phase = has_own_phase ? read_common_phase(document, how, faults) : common_phase;
+  auto own = std::make_shared<Reading>(read_behind(phase, document, how));
+  own->common_phase = phase;
+  if (has_own_phase) add_faults_of_common_phase(*own);
+  own->faults.add(faults);
+  resolve_common_phase(*own);
+  return own;
 }
 
 }  // namespace
@@ -145,11 +181,8 @@ Reading read_document(const TomlNode& written, const std::string& file, const Lo
   how.reads_methods = false;
   FaultList faults;
   const auto common_phase = read_common_phase(written, how, faults);
-  how.takes_common = common_phase != nullptr;
   for (const TomlNode* table : own_training_tables(written, faults)) {
-    own.push_back(table ? std::make_shared<Reading>(
-                              read_behind(common_phase, with_training_of(written, *table, how.takes_common), how))
-                        : nullptr);
+    own.push_back(table ? read_own(written, *table, common_phase, how) : nullptr);
     how.own.emplace_back(own.back(), own.back() ? &own.back()->definition : nullptr);
   }
   how.reads_methods = how.takes_common = true;
@@ -157,9 +190,10 @@ Reading read_document(const TomlNode& written, const std::string& file, const Lo
   result.own = std::move(own);
   result.common_phase = common_phase;
   result.faults.add(faults);
+  add_faults_of_common_phase(result);
+  resolve_common_phase(result);
   join_own(result);
-  join_common_phase(result);
-  check_sizes(result, written);
+  check_models(result, written);
   return result;
 }
 
@@ -194,6 +228,15 @@ void keep_what_is_trained(TomlNode& resolved) {
   }
 }
 
+// Of a document of one method: how it is trained, and where that begins.
+const Reading& own_of(const Reading& reading) {
+  return reading.own.empty() || !reading.own.front() ? reading : *reading.own.front();
+}
+
+std::shared_ptr<const Reading> phase_of(const Reading& reading) { return own_of(reading).common_phase; }
+
+bool takes_body(const Reading& reading) { return phase_of(reading) && takes_body_alone(common_table(own_of(reading))); }
+
 }  // namespace
 
 std::string course_of(const Reading& reading) {
@@ -207,7 +250,10 @@ std::string course_of(const Reading& reading) {
   keep_what_is_trained(resolved);
   resolved.erase("name");
   resolved.find("methods")->array().front().erase("label");
-  return configuration_hash(std::move(resolved)) + (reading.common_phase ? course_of(*reading.common_phase) : "");
+  std::string course = configuration_hash(std::move(resolved));
+  if (phase_of(reading)) course += course_of(*phase_of(reading));
+  if (takes_body(reading)) course += "body";
+  return course;
 }
 
 namespace {
@@ -245,12 +291,15 @@ Run make_run(const Reading& reading) {
   run.solved = solved_note(resolved.find("methods")->array().front());
   run.measurements.model.seed = run.seed;
   run.recording.parameters &= !run.training.time_only;
-  if (reading.common_phase) run.common_phase = std::make_shared<const Run>(make_run(*reading.common_phase));
+  const auto phase = phase_of(reading);
+  if (!phase) return run;
+  run.common_phase = std::make_shared<const Run>(make_run(*phase));
+  if (takes_body(reading)) run.taken = taken_body(phase->definition.training.objective, definition.training.objective);
   return run;
 }
 
 MicroBatchWork work_of(const Reading& all) {
-  const Reading& reading = all.own.empty() || !all.own.front() ? all : *all.own.front();
+  const Reading& reading = own_of(all);
   const TomlNode& training = *reading.resolved.find("training");
   const ObjectivePlan& objective = reading.definition.training.objective;
   TomlNode decisive;

@@ -23,7 +23,7 @@ struct Reading {
   FaultList faults{};
   // Methods' own, in their order: read with what [methods.training] says, without methods. Null where it says nothing.
   std::vector<std::shared_ptr<const Reading>> own{};
-  std::shared_ptr<const Reading> common_phase{};  // null where there is none
+  std::shared_ptr<const Reading> common_phase{};  // null where there is none; of a method's own: its own, or the file's
 };
 
 Reading read_document(const TomlNode& written, const std::string& file, const LoadOptions& options);

@@ -23,6 +23,7 @@ bool names_another(const TomlNode& common, const TomlNode& own) {
   const auto differs = [&](const char* key) { return own.find(key) && !is_same(common.find(key), own.find(key)); };
   constexpr std::array deciding = {"name", "schedule", "kind", "rule"};
   if (std::ranges::any_of(deciding, differs)) return true;
+  if (!common.find("label") && differs("algorithm")) return true;  // of a phase; one of [[methods]] keeps its name
   // Of randaugment; an optimizer may have a form beside its name.
   return !common.find("name") && differs("form");
 }

@@ -121,9 +121,9 @@ std::vector<FoundRun> find_runs(const fs::path& directory, bool with_trials) {
   }
   if (!faults.empty()) throw ResultsDirectoryFault(faults);
   std::set<std::string> with_common_phase;
+  const auto is_of_phase = [](const auto& leaf) { return leaf.first.starts_with("training.common."); };
   for (const FoundRun& run : runs)
-    if (std::ranges::any_of(run.configuration,
-                            [](const auto& leaf) { return leaf.first.starts_with("training.common."); }))
+    if (std::ranges::any_of(run.configuration, is_of_phase) || std::ranges::any_of(run.of_method, is_of_phase))
       with_common_phase.insert(run.summary.experiment);
   std::erase_if(runs, [&](const FoundRun& run) {
     return run.summary.method == common_phase && with_common_phase.contains(run.summary.experiment);

@@ -117,6 +117,7 @@ struct Run {
   RecordingPlan recording;  // not hashed
   std::shared_ptr<const Algorithm> algorithm;
   std::shared_ptr<const Run> common_phase{};  // a run at whose end this one starts; null: none
+  std::vector<TakenElements> taken{};         // what of its parameters; empty: all
   std::string solved{};  // what a number of the method was solved for, and gives; empty: nothing was
 
   // The step from which on all workers take the same course (Traits).

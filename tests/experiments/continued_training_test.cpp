@@ -270,9 +270,122 @@ TEST_F(ContinuedTraining, AFaultyCommonPhaseIsAFaultOfItsKeys) {
   EXPECT_THAT(faults({"training.common=7"}), HasSubstr("training.common = 7; must be a table"));
   EXPECT_THAT(faults({"training.common={steps=0}"}), HasSubstr("training.common.steps = 0"));
   EXPECT_THAT(faults({"training.common={steps=2,clip_nrm=1}"}), HasSubstr("training.common.clip_nrm"));
-  EXPECT_THAT(faults({"methods.drop.training.common={steps=2}"}), HasSubstr("must be one for all methods"));
+  EXPECT_THAT(faults({"methods.drop.training.common={clip_norm=1}"}),
+              HasSubstr("methods.1.training.common; must have steps or epochs"));
+  EXPECT_THAT(faults({"training.common={steps=2,takes='head'}"}),
+              HasSubstr("training.common.takes = \"head\"; must be one of \"all\", \"body\""));
+  EXPECT_THAT(faults({"training.common={steps=2,method='dropcompute'}"}),
+              HasSubstr("training.common.method = \"dropcompute\"; must be a table"));
+  EXPECT_THAT(faults({"training.common={steps=2,method={algorithm='dropcompute'}}"}),
+              HasSubstr("training.common.method.threshold_s; must be a number above 0"));
+  EXPECT_THAT(faults({"methods.drop.training.common={steps=2,method={algorithm='dropcomput',label='d'}}"}),
+              testing::AllOf(HasSubstr("methods.1.training.common.method.algorithm = \"dropcomput\""),
+                             HasSubstr("methods.1.training.common.method.label; must be left out")));
+  EXPECT_THAT(faults({"training.common={steps=2,models={mlp={hiden=[3]}}}"}),
+              HasSubstr("training.common.models.mlp.hiden"));
   EXPECT_THAT(faults({"training={model='none',parameters=10,common={steps=2}}"}),
               HasSubstr("must be left out: there is no model"));
+}
+
+TEST_F(ContinuedTraining, AMethodsOwnPhaseIsItsBeginning) {
+  const Overrides own = {"budget={steps=5}", "training.common.steps=7",
+                         "methods.drop.training.common.method={algorithm='dropcompute',threshold_s=0.015}"};
+  const Experiment experiment = continued(own);
+  ASSERT_EQ(run(experiment), 0);
+  ASSERT_EQ(phases().size(), 2u);
+  const Recording phase = recording_of(
+      {"methods=[{algorithm='dropcompute',threshold_s=0.015}]", "budget={steps=7}", "evaluation.every_steps=100"});
+  ASSERT_NE(phase.parameters, recording_of({"budget={steps=7}"}).parameters) << "the phase drops something";
+  const Experiment from_there = continued({"budget={steps=5}", start(phase), "training.start_steps=7"});
+  EXPECT_EQ(read(directory(experiment.runs[1]) / "parameters.npy"),
+            npy(outcome_of(from_there.runs[1]).recording.parameters));
+  EXPECT_NE(read(directory(experiment.runs[0]) / "parameters.npy"),
+            npy(outcome_of(from_there.runs[0]).recording.parameters));
+
+  const Experiment of_drop_alone = continued({"methods.drop.training.common={steps=7}"});
+  EXPECT_EQ(of_drop_alone.runs[0].common_phase, nullptr);
+  EXPECT_EQ(of_drop_alone.runs[1].common_phase->hash,
+            continued({"training.common.steps=7"}).runs[0].common_phase->hash);
+}
+
+TEST_F(ContinuedTraining, WhatAPhaseHasOtherwiseIsPartOfTheHash) {
+  const Overrides usual = {"training.model='mlp'", "models.mlp.hidden=[8]", "training.common.steps=4"};
+  const auto runs = [&](const std::string& more) {
+    Overrides keys = usual;
+    keys.push_back(more);
+    return continued(keys).runs;
+  };
+  const auto without = continued(usual).runs;
+  for (const std::string& other :
+       {"training.common.takes='body'", "training.common.method={algorithm='dropcompute',threshold_s=0.015}",
+        "training.common.datasets.gaussian-mixture.separation=2"}) {
+    EXPECT_NE(runs(other)[0].hash, without[0].hash) << other;
+    EXPECT_NE(runs(other)[0].course, without[0].course) << other;
+    const auto own = runs("methods.drop." + std::string(other));
+    EXPECT_EQ(own[0].hash, without[0].hash) << other;
+    EXPECT_NE(own[1].hash, without[1].hash) << other;
+    EXPECT_NE(own[1].course, without[1].course) << other;
+  }
+  const Experiment first = continued({usual[0], usual[1], usual[2],
+                                      "methods.drop.training.common={takes='body',method={algorithm='local-sgd',"
+                                      "period={rule='constant',steps=2}}}"});
+  write(first.resolved_toml);
+  const Experiment again = load();
+  ASSERT_EQ(again.runs.size(), first.runs.size());
+  for (const std::size_t i : {0u, 1u}) {
+    EXPECT_EQ(again.runs[i].hash, first.runs[i].hash);
+    EXPECT_EQ(again.runs[i].common_phase->hash, first.runs[i].common_phase->hash);
+  }
+}
+
+// The phase tells 5 classes apart, what follows 10. Steps this small change nothing.
+TEST_F(ContinuedTraining, ABodyIsTakenAndTheHeadIsTheMethodsOwn) {
+  const Overrides model = {"training.model='mlp'", "models.mlp.hidden=[8]", "budget={steps=1}"};
+  const std::string still = "training.learning_rate.peak=1e-30";
+  const std::string phase =
+      "training.common={steps=6,takes='body',learning_rate={schedule='constant',peak=0.1},"
+      "datasets={gaussian-mixture={classes=5}}}";
+  const auto with = [&](Overrides keys) {
+    keys.insert(keys.begin(), model.begin(), model.end());
+    return keys;
+  };
+  const Experiment experiment = continued(with({still, phase}));
+  ASSERT_EQ(run(experiment), 0);
+  const auto ended = floats_from_npy(read(phases().front().parent_path() / "parameters.npy"));
+  const auto fresh = recording_of(with({still})).parameters.front();
+  const auto taken = floats_from_npy(read(directory(experiment.runs[0]) / "parameters.npy"));
+  // (8, 32) and (10, 8) weights, then 8 and 10 biases; in the phase (5, 8) and 5.
+  ASSERT_EQ(taken.size(), 256u + 80u + 8u + 10u);
+  ASSERT_EQ(ended.size(), 256u + 40u + 8u + 5u);
+  const auto part = [](const std::vector<float>& values, std::size_t from, std::size_t size) {
+    return std::vector<float>(values.begin() + static_cast<std::ptrdiff_t>(from),
+                              values.begin() + static_cast<std::ptrdiff_t>(from + size));
+  };
+  EXPECT_EQ(part(taken, 0, 256), part(ended, 0, 256));
+  EXPECT_EQ(part(taken, 336, 8), part(ended, 296, 8));
+  EXPECT_EQ(part(taken, 256, 80), part(fresh, 256, 80));
+  EXPECT_EQ(part(taken, 344, 10), part(fresh, 344, 10));
+  EXPECT_NE(part(taken, 0, 256), part(fresh, 0, 256));
+}
+
+TEST_F(ContinuedTraining, ABodyThatIsAnotherOrNoneIsAFault) {
+  const Overrides model = {"training.model='mlp'", "models.mlp.hidden=[8]"};
+  EXPECT_THAT(faults({"training.model='linear'", "training.common={steps=2,takes='body'}"}),
+              HasSubstr("training.common; takes the body of its model; that of \"sync-sgd\" has none"));
+  EXPECT_THAT(faults({model[0], model[1], "training.common={steps=2,takes='body',models={mlp={hidden=[9]}}}"}),
+              HasSubstr("must be the same as that of"));
+  EXPECT_THAT(faults({model[0], model[1], "training.common={steps=2,datasets={gaussian-mixture={classes=5}}}"}),
+              HasSubstr("its model has 309 parameters"));
+}
+
+TEST_F(ContinuedTraining, APhaseThatLeavesAnEnsembleIsNoBeginning) {
+  const Experiment experiment =
+      continued({"training.common={steps=4,method={algorithm='branch-train-merge',merge='ensemble'}}",
+                 "budget={steps=2}", "cluster.workers=4"});
+  EXPECT_EQ(run(experiment), 1);
+  EXPECT_THAT(read(directory(experiment.runs[0]) / "summary.json"),
+              HasSubstr("it leaves an ensemble of 4 models; must leave one"));
+  EXPECT_EQ(run(experiment), 1) << "nor when it is there already";
 }
 
 }  // namespace

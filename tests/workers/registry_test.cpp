@@ -364,7 +364,7 @@ TEST_F(Registry, AModuleOfOnesOwnLoadsAndItsFaultsAreItsFiles) {
   const auto planned = planned_with(named);
   ASSERT_EQ(report, "");
   EXPECT_EQ(planned.parameters, 15);
-  EXPECT_THAT(planned.tensors, testing::ElementsAre("weight"));
+  EXPECT_THAT(planned.tensors, testing::ElementsAre(testing::Field(&ParameterTensor::name, "weight")));
   const auto objective = planned.load();
   const MicroBatch micro_batch;
   EXPECT_GT(objective->gradient(objective->initial_parameters(1).data(), nullptr, std::span(&micro_batch, 1)).loss_sum,

@@ -50,7 +50,7 @@ Network mlp_network(const SampleShape& input, std::int64_t classes, const std::v
                     double dropout) {
   Network network(input);
   for (const auto width : hidden) network.linear(width).relu().dropout(dropout);
-  return network.linear(classes).lay_out();
+  return network.begin_head().linear(classes).lay_out();
 }
 
 Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOptions& options) {
@@ -60,7 +60,7 @@ Network cnn_network(const SampleShape& input, std::int64_t classes, const CnnOpt
     if (options.batch_norm) network.batch_norm();
     network.relu().max_pool();
   }
-  return network.linear(options.dense).relu().dropout(options.dropout).linear(classes).lay_out();
+  return network.linear(options.dense).relu().dropout(options.dropout).begin_head().linear(classes).lay_out();
 }
 
 std::int64_t smallest_image(const CnnOptions& options) {

@@ -122,6 +122,12 @@ class Network {
   // The only layer of its network.
   Network& script(std::shared_ptr<const ScriptModule> module, const ScriptContents& contents, std::int64_t outputs);
 
+  // What follows is the head: what turns what the body has found into answers to one task.
+  Network& begin_head() {
+    body_parameters_ = parameters_.size();
+    return *this;
+  }
+
   // Fixes the flat layout: parameters of 2 and more dimensions first, then the others, each group in
   // the order of the layers. Call last.
   Network& lay_out();
@@ -135,6 +141,8 @@ class Network {
   // Indices into parameters(), by ascending offset.
   const std::vector<std::size_t>& flat_order() const { return flat_order_; }
   std::vector<ParameterTensor> tensors() const;  // likewise
+  // Those of parameters() that come before its head; none where there is no head.
+  std::size_t body_parameters() const { return body_parameters_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
   // What layers need besides and nobody trains.
   const std::vector<std::vector<float>>& tables() const { return tables_; }
@@ -170,6 +178,7 @@ class Network {
   std::vector<SampleShape> residual_shapes_;  // before the branches that have begun
   std::vector<Layer> layers_;
   std::vector<Parameter> parameters_;
+  std::size_t body_parameters_ = 0;
   std::vector<std::size_t> flat_order_;
   std::vector<Buffer> buffers_;
   std::vector<std::vector<float>> tables_;

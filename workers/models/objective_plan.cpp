@@ -196,7 +196,8 @@ void plan_network(const Model& model, const Network& built, const DatasetPlan& d
                   ObjectivePlan& plan) {
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
   plan.buffers = static_cast<std::int64_t>(built.buffer_floats());
-  for (const ParameterTensor& tensor : built.tensors()) plan.tensors.push_back(tensor.name);
+  plan.tensors = built.tensors();
+  plan.body_tensors = built.body_parameters();
   plan.why_no_derivative = built.why_no_derivative();
   plan.asks_for_tokens = built.task().kind != TextTask::Kind::classification;
   const auto loading = [network = built, data, how, chunk = model.chunk_samples](bool repeats_longest) {

@@ -31,10 +31,11 @@ struct ObjectivePlan {
   // What is timed in its place, where micro-batches are padded: it computes each as its longest sequence so many times.
   // Else empty.
   std::function<std::shared_ptr<const Objective>()> load_timed{};
-  bool time_only = false;              // model = "none"
-  std::int64_t parameters = 0;         // P; 0: time-only, or faults
-  std::int64_t buffers = 0;            // floats of normalisation statistics
-  std::vector<std::string> tensors{};  // their names, where these are known before it is loaded
+  bool time_only = false;                  // model = "none"
+  std::int64_t parameters = 0;             // P; 0: time-only, or faults
+  std::int64_t buffers = 0;                // floats of normalisation statistics
+  std::vector<ParameterTensor> tensors{};  // where these are known before it is loaded
+  std::size_t body_tensors = 0;            // those whose place is below this come before the model's head
   std::int64_t samples_per_micro_batch = 1;
   std::int64_t steps_per_epoch = 0;  // 0: no data set, or faults
   bool divides_data = false;         // once for the run: a partition other than shuffled

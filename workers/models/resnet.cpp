@@ -95,7 +95,7 @@ Network resnet_network(const SampleShape& input, std::int64_t classes, const Res
     for (std::int64_t i = 0; i < (options.depth - 2) / 6; ++i)
       block(network, stage * options.width, stage > 1 && i == 0 ? 2 : 1, options);
   }
-  return network.mean_pool().linear(classes, {.deviation = 0.01}).lay_out();
+  return network.mean_pool().begin_head().linear(classes, {.deviation = 0.01}).lay_out();
 }
 
 Model read_resnet(Settings& table) {

@@ -35,6 +35,7 @@ void add_branch(Network& network, const TextTransformerOptions& options, Branch 
 }
 
 void head(Network& network, std::int64_t classes, const TextTransformerOptions& options) {
+  network.begin_head();
   switch (options.task.kind) {
     case Kind::classification:
       if (options.pooling == Pooling::first)

@@ -32,7 +32,7 @@ Network vision_transformer_network(const SampleShape& input, std::int64_t classe
     attention(network, options);
     perceptron(network, options);
   }
-  return network.mean_tokens().layer_norm().linear(classes).lay_out();
+  return network.mean_tokens().layer_norm().begin_head().linear(classes).lay_out();
 }
 
 Model read_vision_transformer(Settings& table) {

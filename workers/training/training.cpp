@@ -27,11 +27,22 @@ ModelStatePtr Training::initial_state() {
   auto state = std::make_shared<ModelState>();
   state->id = new_state_id();
   const auto& start = options_.start;
-  assert(!start || start->parameters.size() == objective_->parameters());
-  state->parameters = filled_cell(start ? start->parameters : objective_->initial_parameters(options_.seed));
+  assert(!start || !start->taken.empty() || start->parameters.size() == objective_->parameters());
+  state->parameters = filled_cell(start && start->taken.empty() ? start->parameters : new_parameters());
   if (objective_->buffers() > 0)
     state->buffers = filled_cell(start && !start->buffers.empty() ? start->buffers : objective_->initial_buffers());
   return state;
+}
+
+// The model's own first ones, but for what is taken of another's.
+std::vector<float> Training::new_parameters() const {
+  std::vector<float> values = objective_->initial_parameters(options_.seed);
+  if (!options_.start) return values;
+  for (const auto& [from, to, size] : options_.start->taken) {
+    assert(from + size <= options_.start->parameters.size() && to + size <= values.size());
+    std::copy_n(&options_.start->parameters[from], size, &values[to]);
+  }
+  return values;
 }
 
 Gradient Training::share(const Gradient& gradient) {

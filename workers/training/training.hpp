@@ -188,6 +188,7 @@ class Training {
   ModelStatePtr from_averaged(const ModelStatePtr& state, const AveragePolicy& policy, const float* mean);
 
  private:
+  std::vector<float> new_parameters() const;
   struct WeightedCell {
     double weight = 1;
     CellPtr cell{};
