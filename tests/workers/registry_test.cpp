@@ -326,8 +326,8 @@ TEST_F(Registry, WhatNoTransformerOfTextsCanBeIsAFault) {
   EXPECT_THAT(report_of({"positions=10"}),
               AllOf(HasSubstr("models.text-transformer.positions = 10; must be"),
                     HasSubstr("or `cut` be true; wordnet-glosses has sequences of up to")));
-  EXPECT_THAT(report_of({"task=\"masked-lm\"", "pooling=\"mean\""}),
-              HasSubstr("pooling = \"mean\"; must be left out: only the task \"classification\" looks at it"));
+  EXPECT_THAT(report_of({"task=\"masked-lm\"", "pooling=\"men\""}),
+              HasSubstr("pooling = \"men\"; must be one of \"first\", \"mean\""));
   EXPECT_THAT(report_of({"masked_share=0.2"}), HasSubstr("only the task \"masked-lm\" looks at it"));
   EXPECT_THAT(report_of({"task=\"masked-lm\"", "mask_copies=3"}),
               HasSubstr("mask_copies = 3; must be left out: dynamic masking has no copies"));

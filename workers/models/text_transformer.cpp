@@ -66,15 +66,6 @@ std::optional<Misfit> misfit(const DatasetSize& data, const TextTransformerOptio
   return {};
 }
 
-// What a task does not look at would pass unseen, however wrong it is.
-void check_pooling(Settings& table, Kind task) {
-  if (task == Kind::classification) return;
-  if (table.has("pooling"))
-    table.fault("pooling", "must be left out: only the task \"classification\" looks at it");
-  else
-    table.leave_out("pooling");
-}
-
 TextTransformerOptions read_options(Settings& table) {
   constexpr std::int64_t deepest = 1024;
   const TextTransformerOptions usual;
@@ -92,7 +83,9 @@ TextTransformerOptions read_options(Settings& table) {
       table.integer({"positions", "Longest sequence, in tokens.", "tokens"}, 1, 1 << 20, usual.positions);
   options.norm = table.choice({"norm", "Whether sums are normalised, as in BERT, or what enters the branches."},
                               {{"post", Norm::after}, {"pre", Norm::before}}, usual.norm);
-  options.pooling = table.choice({"pooling", "What a text's class follows from: its first token, or their mean."},
+  options.pooling = table.choice({"pooling",
+                                  "What a text's class follows from: its first token, or their mean; without effect "
+                                  "on other tasks, so that a first phase may have another."},
                                  {{"first", Pooling::first}, {"mean", Pooling::mean}}, usual.pooling);
   options.dropout =
       table.number({"dropout", "Share of what is embedded, and of what branches give, that is zero in training."},
@@ -100,7 +93,7 @@ TextTransformerOptions read_options(Settings& table) {
   if (table.flag({"cut", "Whether longer sequences are cut to as many tokens as there are positions."}, false))
     options.task.longest = options.positions;
   options.task.masking = read_masking(table, options.task.kind == Kind::masked_lm, "the task \"masked-lm\"");
-  check_pooling(table, options.task.kind);
+  if (options.task.kind != Kind::classification) table.leave_out("pooling");
   return options;
 }
 
