@@ -95,8 +95,9 @@ struct Forecast {
 };
 
 // Steps that wait for the first `quorum` of N workers who all begin with them, by the order statistic of the
-// sampled law, or, of unlike workers, of sampled steps; where late work is not cancelled they do not, and it is a
-// lower bound. None where workers were not all drawn, and where messages wait for each other on shared links.
+// sampled law, or, of workers who are unlike or late together, of sampled steps; where late work is not cancelled they
+// do not, and it is a lower bound. None where workers were not all drawn, and where messages wait for each other on
+// shared links.
 struct QuorumCosts {
   double around_s = 0;         // what a step takes besides
   double communication_s = 0;  // of that

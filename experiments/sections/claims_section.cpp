@@ -207,7 +207,6 @@ std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string
   for (Settings& table : tables_of(settings)) claims.push_back(read_claim(table));
   const FaultList found = document.check();
   faults.add(found);
-  if (!found.empty()) return {};
   FaultList of_names;
   Names names(methods, runs, of_names);
   for (std::size_t i = 0; i < claims.size(); ++i) {
@@ -224,7 +223,7 @@ std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string
     names.check(claims[i], table, name);
   }
   faults.add(of_names);
-  return claims;
+  return found.empty() ? claims : std::vector<Claim>{};
 }
 
 void describe_claims(Settings& root) {

@@ -62,11 +62,12 @@ void list_seeds(TomlNode& root, std::int64_t most, FaultList& faults) {
   TomlNode* seeds = root.find("seeds");
   const auto* number = seeds ? std::get_if<std::int64_t>(&seeds->value) : nullptr;
   if (!number || *number < 1) return;
-  if (*number > most)
-    return faults.add(seeds->place,
-                      fmt::format("seeds = {}; must be at most {}, or as many as --limit allows", *number, most));
+  const bool is_too_large = *number > most;
+  if (is_too_large)
+    faults.add(seeds->place,
+               fmt::format("seeds = {}; must be at most {}, or as many as --limit allows", *number, most));
   TomlNode::Array list;
-  for (std::int64_t seed = 1; seed <= *number; ++seed) list.push_back({seed, seeds->place});
+  for (std::int64_t seed = 1; seed <= (is_too_large ? 1 : *number); ++seed) list.push_back({seed, seeds->place});
   seeds->value = std::move(list);
 }
 

@@ -160,6 +160,22 @@ TEST(QuorumPrediction, SeveralServersSendTheirSlicesSideBySide) {
   }
 }
 
+// Two servers of four workers, each late as one: the fifth gradient is there when the slower server is, after the
+// greater of two exponential times, 0.5 (1 + 1/2), and not after the fifth of eight.
+TEST(QuorumPrediction, WorkersWhoAreLateTogetherAreNotIndependent) {
+  const PredictedRun setting{.workers = 8,
+                             .micro_batches = 1,
+                             .delays = {scoped_delay(exponential_delay(0.5), {.group_size = 4})},
+                             .steps = 4000,
+                             .network_s = 0.1};
+  const BackupWorkers cancels(5, {.late = BackupOptions::Late::cancel});
+  const Prediction prediction = only(setting.predict(cancels));
+  EXPECT_EQ(prediction.formula, "order statistic, late together");
+  EXPECT_NEAR(prediction.step_time_s, 1 + 0.75 + 0.2, 3 * 0.025);  // 0.56 s / sqrt(512)
+  const auto simulated = setting.simulate(cancels);
+  EXPECT_NEAR(simulated.step_s, 1 + 0.75 + 0.2, 3 * simulated.error_s);
+}
+
 // Two of eight are slower than any other ever is: the sixth of all is the slowest of six, 1 + (1 + ... + 1/6) / 2.
 TEST(QuorumPrediction, WorkersThatAreSlowForGoodAreNeverAmongTheFirst) {
   const PredictedRun setting{.workers = 8,

@@ -71,6 +71,10 @@ TEST_F(ClaimSection, NamesWhatIsThere) {
 TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
   const std::string open = right.substr(0, right.find("below"));
   EXPECT_THAT(faults_of(open), HasSubstr("must have one of above, below, within and margin"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"nobody\""),
+              testing::AllOf(HasSubstr("must have one of above, below, within and margin"),
+                             HasSubstr("\"nobody\" must be a method of the file")))
+      << "all at once";
   EXPECT_THAT(faults_of(right + "above = 1"), HasSubstr("must have one of above, below, within and margin"));
   EXPECT_THAT(faults_of(open + "within = [2, 1]"), HasSubstr("must be two numbers, the lower one first"));
   EXPECT_THAT(faults_of(open + "margin = 0"), HasSubstr("margin = 0; must be"));

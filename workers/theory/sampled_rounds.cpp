@@ -40,14 +40,6 @@ Part part_of(std::span<const Duration> durations, std::size_t micro_batches, Dur
 
 }  // namespace
 
-SampledMean mean_of(std::span<const double> values) {
-  const auto count = static_cast<double>(values.size());
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
-  double squares = 0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return {mean, count > 1 ? std::sqrt(squares / (count - 1) / count) : 0};
-}
-
 double slowest_sum(const SampledTimes& times, int begin, int end, std::size_t first, std::size_t count) {
   double slowest_s = 0;
   for (int worker = begin; worker < end; ++worker) {

@@ -15,13 +15,6 @@
 
 namespace syncopate {
 
-// A mean over what was drawn, and its standard error.
-struct SampledMean {
-  double mean = 0;
-  double error = 0;
-};
-SampledMean mean_of(std::span<const double> values);
-
 // Where workers stop, counted from the start of each step, and of the round. A micro-batch that ends later is lost.
 struct Limits {
   double step_s = std::numeric_limits<double>::infinity();

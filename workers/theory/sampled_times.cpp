@@ -213,19 +213,26 @@ double expected_share_done(const SampledTimes& times, Step steps, double thresho
       times, [&](const MicroBatchLaw& law) { return expected_micro_batches(count, threshold_s, law) / count; });
 }
 
-double sampled_order_statistic(const SampledTimes& times, int k) {
+SampledMean mean_of(std::span<const double> values) {
+  const auto count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return {mean, count > 1 ? std::sqrt(squares / (count - 1) / count) : 0};
+}
+
+SampledMean sampled_order_statistic(const SampledTimes& times, int k) {
   const auto workers = static_cast<std::size_t>(times.workers);
   const std::size_t steps = times.drawn_steps();
   if (steps == 0) throw std::invalid_argument("not all workers were drawn");
-  std::vector<double> of_step(workers);
-  double sum = 0;
+  std::vector<double> of_step(workers), of_place;
   for (std::size_t s = 0; s < steps; ++s) {
     for (std::size_t i = 0; i < workers; ++i) of_step[i] = times.step_times[i * steps + s];
     const auto place = of_step.begin() + (k - 1);
     std::ranges::nth_element(of_step, place);
-    sum += *place;
+    of_place.push_back(*place);
   }
-  return sum / static_cast<double>(steps);
+  return mean_of(of_place);
 }
 
 }  // namespace syncopate

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "workers/delays/compute_time.hpp"
@@ -20,6 +21,13 @@ namespace syncopate {
 
 // Of each worker; they are steps of the run itself.
 inline constexpr std::int64_t most_sampled_steps = 512;
+
+// A mean over what was drawn, and its standard error.
+struct SampledMean {
+  double mean = 0;
+  double error = 0;
+};
+SampledMean mean_of(std::span<const double> values);
 
 struct SampledTimes {
   int workers = 0;
@@ -70,8 +78,8 @@ double expected_slowest_sum(const SampledTimes& times, double steps = 1);
 // Eq. 5 over all workers: the share of the micro-batches of `steps` steps that a worker has done by `threshold_s`.
 double expected_share_done(const SampledTimes& times, Step steps, double threshold_s);
 
-// The mean over the drawn steps of the k-th fastest worker's: workers may be unlike, and depend on each other. Only
-// where all workers were drawn.
-double sampled_order_statistic(const SampledTimes& times, int k);
+// The mean over the drawn steps of the k-th fastest worker's, and its standard error: workers may be unlike, and depend
+// on each other. Only where all workers were drawn.
+SampledMean sampled_order_statistic(const SampledTimes& times, int k);
 
 }  // namespace syncopate
