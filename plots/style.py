@@ -168,10 +168,26 @@ def spread(heights: list[float], distance: float) -> list[float]:
 
 
 def title(figure, heading: str, subtitle: str) -> None:
-    """Heading and subtitle above the panels, in smaller letters where they would not fit the width."""
+    """Heading and subtitle above the panels, in smaller letters where they would not fit the width; a subtitle that would
+    be too small to read stands in two lines."""
     height = figure.get_figheight()
-    for text, below_inches, look in ((heading, 0.16, {"fontsize": 15, "fontweight": "bold"}),
-                                     (subtitle, 0.5, {"fontsize": 10.5, "color": "#666666"})):
-        line = figure.text(0.012, 1 - below_inches / height, text, va="top", **look)
+    smallest = 8
+
+    def fit(line, size: float) -> float:
+        line.set_fontsize(size)
         share = line.get_window_extent(figure.canvas.get_renderer()).width / (0.976 * figure.bbox.width)
-        line.set_fontsize(look["fontsize"] / max(1, share))
+        line.set_fontsize(size / max(1, share))
+        return size / max(1, share)
+
+    fit(figure.text(0.012, 1 - 0.16 / height, heading, va="top", fontweight="bold"), 15)
+    line = figure.text(0.012, 1 - 0.5 / height, subtitle, va="top", color="#666666")
+    if fit(line, 10.5) < smallest:
+        line.set_text(in_two_lines(subtitle))
+        fit(line, smallest)
+
+
+def in_two_lines(text: str, mark: str = "  ·  ") -> str:
+    """Broken at the mark that leaves the shorter lines."""
+    parts = text.split(mark)
+    breaks = [(mark.join(parts[:n]), mark.join(parts[n:])) for n in range(1, len(parts))]
+    return "\n".join(min(breaks, key=lambda lines: max(map(len, lines)), default=(text,)))
