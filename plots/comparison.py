@@ -119,7 +119,7 @@ def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = 
     training, parts = config.get("training", {}), [comparison.experiment]
     workers = config.get("cluster", {}).get("workers")
     if workers and "workers=" not in point:
-        parts.append(f"{workers} workers")
+        parts.append(f"{workers} worker" + ("" if workers == 1 else "s"))
     if point:
         parts.append(point.replace("=", " = "))
     model, dataset = training.get("model", "none"), training.get("dataset")

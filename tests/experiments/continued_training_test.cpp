@@ -316,7 +316,7 @@ TEST_F(ContinuedTraining, WhatAPhaseHasOtherwiseIsPartOfTheHash) {
     return continued(keys).runs;
   };
   const auto without = continued(usual).runs;
-  for (const std::string& other :
+  for (const char* const other :
        {"training.common.takes='body'", "training.common.method={algorithm='dropcompute',threshold_s=0.015}",
         "training.common.datasets.gaussian-mixture.separation=2"}) {
     EXPECT_NE(runs(other)[0].hash, without[0].hash) << other;
