@@ -85,7 +85,7 @@ std::pair<double, std::string> order_statistic(int quorum, const PredictionInput
 }  // namespace
 
 Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, const PredictionInput& input) {
-  if (auto why = why_none_with_messages(input); !why.empty()) return Forecast::none(std::move(why));
+  if (const std::string why = why_none_with_messages(input); !why.empty()) return Forecast::none(why);
   const auto [computing_s, formula] = order_statistic(quorum, input);
   const double step_s = computing_s + costs.around_s;
   return {{{.formula = cancels ? formula : formula + " (lower bound)",
@@ -106,7 +106,7 @@ Forecast predict_own_pace(int gradients_per_update, const PredictionInput& input
 }
 
 Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& input) {
-  if (auto why = why_none_with_messages(input); !why.empty()) return Forecast::none(std::move(why));
+  if (const std::string why = why_none_with_messages(input); !why.empty()) return Forecast::none(why);
   // Gradients per second; N of them are a step of the experiment file.
   const auto pace = [&](const MicroBatchLaw& law) { return 1 / (input.micro_batches * law.mean + costs.exchange_s); };
   const double step_s = 1 / mean_over_workers(input.times, pace);
