@@ -83,10 +83,9 @@ TextTransformerOptions read_options(Settings& table) {
       table.integer({"positions", "Longest sequence, in tokens.", "tokens"}, 1, 1 << 20, usual.positions);
   options.norm = table.choice({"norm", "Whether sums are normalised, as in BERT, or what enters the branches."},
                               {{"post", Norm::after}, {"pre", Norm::before}}, usual.norm);
-  options.pooling = table.choice({"pooling",
-                                  "What a text's class follows from: its first token, or their mean; without effect "
-                                  "on other tasks, so that a first phase may have another."},
-                                 {{"first", Pooling::first}, {"mean", Pooling::mean}}, usual.pooling);
+  options.pooling = table.choice(
+      {"pooling", "What a text's class follows from: its first token, or their mean. No effect on other tasks."},
+      {{"first", Pooling::first}, {"mean", Pooling::mean}}, usual.pooling);
   options.dropout =
       table.number({"dropout", "Share of what is embedded, and of what branches give, that is zero in training."},
                    dropout_range, usual.dropout);
