@@ -327,7 +327,7 @@ class Contents(WithDirectory):
         for label in ("a", "b"):
             for seed in (1, 2):
                 config = write_run(self.directory / label, label, seed) / "config.toml"
-                config.write_text(config.read_text().replace("[cluster]", f'seeds = [{seed}]\nfile = "/root/x/y.csv"\n[cluster]'))
+                config.write_text(config.read_text().replace("[cluster]", f'seeds = [{seed}]\nfile = "/elsewhere/x/y.csv"\n[cluster]'))
         text = experiment_file(self.comparison()[0])
         self.assertEqual(text.count("[[methods]]"), 2)
         self.assertIn("seeds = [1, 2]", text)
