@@ -67,10 +67,12 @@ def without_lines(looks: dict[str, dict]) -> dict[str, dict]:
 
 
 def differ(methods: list[Method], cost: str) -> bool:
-    """Whether methods cost more than one another, by more than the last step of runs whose budget is that cost."""
+    """Whether methods cost more than one another, by more than the last step of runs whose budget is that cost, and by more
+    than the axis shows."""
     if all(BUDGETS[cost] in run.config.get("budget", {}) for method in methods for run in method.runs):
         return False
-    return len(set(means(methods, COSTS[cost][0]).values())) > 1
+    costs = means(methods, COSTS[cost][0]).values()
+    return max(costs, default=0) > 1.001 * min(costs, default=0)
 
 
 def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:

@@ -96,6 +96,11 @@ class Ends(WithDirectory):
         self.write("b", (0.8,), end_time_s=5.0, communicated_bytes=1)
         self.assertIsNone(self.draw(pareto_figure))
 
+    def test_costs_that_the_axis_cannot_tell_apart_are_the_same(self):
+        for label, accuracy, time_s, sent in (("a", 0.9, 5.0, 19_050_000_000), ("b", 0.8, 6.0, 19_050_000_004)):
+            self.write(label, (accuracy, accuracy), end_time_s=time_s, communicated_bytes=sent)
+        self.assertEqual(list(self.draw(pareto_figure)), ["Final test accuracy (%) against time"])
+
     def test_accounts_are_stacked_and_add_up(self):
         seconds = {"compute": 60.0, "discarded": 10.0, "wait": 20.0, "communicate": 10.0, "down": 0.0, "total": 100.0}
         self.write("a", (0.8, 0.8), worker_seconds={"summed": seconds})
