@@ -2,6 +2,8 @@
 
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/k_async.hpp"
+#include "algorithms/asynchronous/ringmaster.hpp"
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
@@ -16,9 +18,11 @@
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
+#include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"
+#include "algorithms/quorum/k_batch_sync.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/stale_sgd.hpp"
@@ -51,6 +55,14 @@ std::span<const AlgorithmRow> algorithms() {
       {"backup-all-reduce", "quorum",
        "Backup workers without a server: an all-reduce over the first N of N + b workers.", "after Chen et al. 2016",
        make_backup_all_reduce, "backups = 1", "worker 0's model"},
+      {"backup-timeout", "quorum",
+       "Synchronous SGD with a server that takes the gradients that have come when a time is over.",
+       "after Chen et al. 2016", make_backup_timeout, "timeout_s = 2.5", "the server's model"},
+      {"k-sync", "quorum", "A server steps along the first K workers' gradients, and cancels the others' work.",
+       "Dutta et al. 2018", make_k_sync, "gradients = 2", "the server's model"},
+      {"k-batch-sync", "quorum",
+       "A server steps along the first K gradients of its newest version, whoever sent them (Rennala SGD).",
+       "Dutta et al. 2018; Tyurin and Richtarik 2023", make_k_batch_sync, "gradients = 2", "the server's model"},
       {"eager-sgd", "quorum",
        "All-reduces that wait for the first worker (solo) or a random one (majority), and take who is there.",
        "Li et al. 2020 (eager-SGD)", make_eager_sgd, "activation = \"solo\"", "worker 0's model"},
@@ -64,6 +76,15 @@ std::span<const AlgorithmRow> algorithms() {
       {"softsync", "asynchronous",
        "A server steps along the mean of every floor(N / n) gradients (n-softsync), weighted by their staleness.",
        "Zhang et al. 2016 (staleness-aware)", make_softsync, "splitting = 2", "the server's model"},
+      {"k-async", "asynchronous",
+       "A server steps along the first K workers' gradients, however old; late work goes on.", "Dutta et al. 2018",
+       make_k_async, "gradients = 2", "the server's model"},
+      {"k-batch-async", "asynchronous",
+       "A server steps along the mean of every K gradients, from whichever workers, however old.", "Dutta et al. 2018",
+       make_k_batch_async, "gradients = 2", "the server's model"},
+      {"ringmaster", "asynchronous",
+       "Asynchronous SGD that cancels a gradient once the model has had R updates since its start.",
+       "Maranjyan et al. 2025", make_ringmaster, "delay_threshold = 3", "the server's model"},
       {"stale-synchronous", "asynchronous",
        "Asynchronous SGD in which workers too far ahead of the slowest wait (SSP); nothing is dropped.",
        "Ho et al. 2013", make_stale_synchronous, "slack = 1", "the server's model"},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "algorithms/asynchronous/worker_clocks.hpp"
+#include "algorithms/quorum/gradient_round.hpp"
 
 namespace syncopate {
 namespace {
@@ -25,13 +26,9 @@ class Tasks {
     parts_[index].push_back(std::move(message));
   }
   void finish_oldest(Server& server) {
-    Gradient sum;
-    for (const ReceivedMessage& part : parts_.front()) {
-      server.accept(*part);
-      sum += part->gradient;
-    }
-    server.descend(sum / (std::ssize(parts_.front()) * server.micro_batches()));
-    server.publish();
+    GradientRound round(server);
+    for (const ReceivedMessage& part : parts_.front()) round.take(*part);
+    round.step();
     parts_.pop_front();
     ++finished_;
   }

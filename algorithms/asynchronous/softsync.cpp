@@ -1,6 +1,6 @@
 #include "algorithms/asynchronous/softsync.hpp"
 
-#include <utility>
+#include "algorithms/quorum/gradient_round.hpp"
 
 namespace syncopate {
 
@@ -9,27 +9,20 @@ void Softsync::run(Worker& worker) const {
 }
 
 void Softsync::serve(Server& server) const {
-  const int per_update = server.size() / splitting_;  // c
+  const int per_update = gradients_per_update(server.size());
   server.set_gradients_per_step(per_update);
   const double rate_factor = rate_.of_update(per_update, server.size());
-  Gradient sum;
-  int count = 0;
-  const auto update = [&] {
-    server.descend(std::exchange(sum, {}) / (std::exchange(count, 0) * server.micro_batches()),
-                   {.rate_factor = rate_factor});
-    server.publish();
-  };
+  GradientRound round(server);
   server.send_model(Receivers::all);
   while (const auto message = server.receive_until_all_left()) {
-    server.accept(*message);
-    sum += message->gradient * rate_.of_gradient(server.step() - message->step);
-    if (++count == per_update) {
-      update();
+    round.take(*message, any_gradient, rate_.of_gradient(server.step() - message->step));
+    if (round.gradients() == per_update) {
+      round.step(rate_factor);
       if (!server.budget_left()) return;
     }
     server.send_model(message->from);  // at once, be it the version that this worker has had already
   }
-  if (count > 0) update();
+  if (round.gradients() > 0) round.step(rate_factor);
 }
 
 std::unique_ptr<Algorithm> make_softsync(Settings& settings, const AlgorithmContext& context) {
@@ -37,6 +30,11 @@ std::unique_ptr<Algorithm> make_softsync(Settings& settings, const AlgorithmCont
       static_cast<int>(settings.integer({"splitting", "An update takes floor(workers / splitting) gradients (n)."}, 1,
                                         Stated(context.workers, "workers")));
   return std::make_unique<Softsync>(splitting, read_update_rate(settings));
+}
+
+std::unique_ptr<Algorithm> make_k_batch_async(Settings& settings, const AlgorithmContext&) {
+  const auto gradients = settings.integer({"gradients", "How many gradients make an update (K)."}, 1, 1'000'000);
+  return std::make_unique<Softsync>(Softsync::of_gradients(static_cast<int>(gradients), read_update_rate(settings)));
 }
 
 }  // namespace syncopate

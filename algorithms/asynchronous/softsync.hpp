@@ -1,5 +1,7 @@
-// n-softsync: the server steps along the mean of every c = floor(N / n) gradients, from whichever workers.
-// Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning".
+// n-softsync: the server steps along the mean of every c = floor(N / n) gradients, from whichever workers. With c = K
+// given instead, which may be above N, it is K-batch-async SGD.
+// Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning"; K-batch-async:
+//          Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down; nobody waits for anybody.
 // Differs: one server holds all parameters. Not synchronous even for n = 1: a fast worker may give two gradients
@@ -7,6 +9,8 @@
 //          along as many gradients as there are.
 // Checks:  n = N equals asynchronous SGD bit for bit; E[staleness] = (N - 1) / c; weights act before the mean.
 #pragma once
+
+#include <optional>
 
 #include "algorithms/asynchronous/staleness_weight.hpp"
 #include "algorithms/method/algorithm.hpp"
@@ -17,19 +21,29 @@ class Softsync : public Algorithm {
  public:
   // splitting: n, in [1, N].
   explicit Softsync(int splitting, const UpdateRate& rate = {}) : splitting_(splitting), rate_(rate) {}
+  // K-batch-async: K gradients make an update.
+  static Softsync of_gradients(int gradients, const UpdateRate& rate = {}) {
+    Softsync method(1, rate);
+    method.gradients_ = gradients;
+    return method;
+  }
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
   Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true}; }
   Forecast forecast(const PredictionInput& input) const override {
-    return predict_own_pace(input.workers / splitting_, input);
+    return predict_own_pace(gradients_per_update(input.workers), input);
   }
 
  private:
+  int gradients_per_update(int workers) const { return gradients_.value_or(workers / splitting_); }  // c
+
   int splitting_;
+  std::optional<int> gradients_{};
   UpdateRate rate_;
 };
 
 std::unique_ptr<Algorithm> make_softsync(Settings& settings, const AlgorithmContext& context);
+std::unique_ptr<Algorithm> make_k_batch_async(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <deque>
 
+#include "algorithms/quorum/gradient_round.hpp"
+
 namespace syncopate {
 
 void BackupTokens::run(Worker& worker) const {
@@ -20,31 +22,26 @@ void BackupTokens::serve(Server& server) const {
     for (; !tokens.empty() && !waiting.empty(); tokens.pop_front(), waiting.pop_front())
       server.send_model(waiting.front(), tokens.front());
   };
+  GradientRound round(server);
   server.send_model(Receivers::all);  // the first step needs no token
   while (server.budget_left()) {
     hand_out_tokens();
-    Gradient sum;
-    int count = 0;
-    while (count < quorum_) {
+    while (round.gradients() < quorum_) {
       const int left = server.workers_left();
       if (static_cast<int>(waiting.size()) == left && left > 0)
         server.fail(
             fmt::format("deadlock of the token queue in step {}: {} of {} gradients have come, and all {} workers wait "
                         "for tokens; the {} that ended took theirs with them",
-                        server.step().value(), count, quorum_, left, server.size() - left));
+                        server.step().value(), round.gradients(), quorum_, left, server.size() - left));
       const auto message = server.receive();
       if (!message && server.workers_left() == 0) return;
       if (!message) continue;
-      if (server.accept(*message, {.maximum_staleness = 0})) {
-        sum += message->gradient;
-        ++count;
-      }
+      round.take(*message, {.maximum_staleness = 0});
       waiting.push_back(message->from);
       hand_out_tokens();
     }
-    server.descend(sum / (count * server.micro_batches()));
+    round.step();
     tokens.insert(tokens.end(), static_cast<std::size_t>(std::max(server.size(), quorum_)), server.step());
-    server.publish();
   }
 }
 

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
+
+#include "algorithms/quorum/gradient_round.hpp"
 
 namespace syncopate {
 
@@ -14,22 +15,19 @@ void BackupWorkers::run(Worker& worker) const {
 }
 
 void BackupWorkers::serve(Server& server) const {
+  GradientRound round(server);
   while (server.budget_left()) {
     if (cancels()) server.send_model(Receivers::all);
-    Gradient sum;
-    std::vector<Rank> accepted;
-    for (int needed = std::min(quorum_, server.workers_left()); std::ssize(accepted) < needed;) {
+    for (int needed = std::min(quorum_, server.workers_left()); round.gradients() < needed;) {
       if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
       const auto message = server.receive();
-      if (!message) needed = std::min(quorum_, server.workers_left(accepted));  // who can give a gradient to this step
-      if (!message || !server.accept(*message, {.maximum_staleness = 0})) continue;
-      sum += message->gradient;
-      accepted.push_back(message->from);
+      if (message)
+        round.take(*message, {.maximum_staleness = 0});
+      else
+        needed = std::min(quorum_, server.workers_left(round.givers()));  // who can give a gradient to this step
     }
-    if (accepted.empty()) return;  // all workers have left
-    const auto count = static_cast<int>(accepted.size());
-    server.descend(sum / (count * server.micro_batches()), {.rate_factor = rate_factor(count)});
-    server.publish();
+    if (round.gradients() == 0) return;  // all workers have left
+    round.step(rate_factor(round.gradients()));
   }
 }
 
@@ -59,6 +57,14 @@ std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const Algorit
     settings.fault("servers",
                    "must be 1 with average: worker 0, which assembles the model, does not see every version");
   return std::make_unique<BackupWorkers>(context.workers - static_cast<int>(backups), options);
+}
+
+std::unique_ptr<Algorithm> make_k_sync(Settings& settings, const AlgorithmContext& context) {
+  const auto gradients =
+      settings.integer({"gradients", "How many workers' gradients make a step (K); k-batch-sync takes any."}, 1,
+                       Stated(context.workers, "workers"));
+  return std::make_unique<BackupWorkers>(static_cast<int>(gradients),
+                                         BackupOptions{.late = BackupOptions::Late::cancel});
 }
 
 }  // namespace syncopate

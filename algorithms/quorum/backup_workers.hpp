@@ -1,5 +1,7 @@
 // Synchronous SGD with backup workers: a server averages the first N of N + b gradients of a step.
-// Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", Algorithms 3 and 4.
+// With late work cancelled it is K-sync SGD, K = N.
+// Source:  Chen et al. 2016, "Revisiting Distributed Synchronous SGD", Algorithms 3 and 4; K-sync: Dutta et al. 2018,
+//          "Slow and Stale Gradients Can Win the Race".
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N + b models down and up to N + b gradients up, P floats each, shared by the servers.
 // Differs: a late worker adopts the newest model and its step (the paper's pseudo-code is silent). Late work goes
@@ -48,5 +50,6 @@ class BackupWorkers : public Algorithm {
 };
 
 std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context);
+std::unique_ptr<Algorithm> make_k_sync(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

@@ -53,11 +53,19 @@ const std::vector<Method> methods = {
     // N tokens at the start let everybody compute once more at the first model, in vain.
     {"backup-tokens", "backups = 0", 0, 2 * N*(S + 1), 2 * N*(S + 1) * P},
     {"backup-all-reduce", "backups = 2", S, 0, S* A},
+    {"backup-timeout", "timeout_s = 1000", 0, 2 * N* S, 2 * N* S* P},
+    {"k-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
+    {"k-batch-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
+    // An update of one gradient of each worker, as for six; models go to all again. Twelve are two steps.
+    {"k-batch-sync", "gradients = 12", 0, N* S / 2 + N* S, (N * S / 2 + N * S) * P, true},
     {"eager-sgd", "activation = \"solo\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"\naverage_every = 4", S + S / 4, 0, (S + S / 4) * A},
     {"async-sgd", "", 0, M_and_G, M_and_G* P},
     {"softsync", "splitting = 3", 0, M_and_G, M_and_G* P},
+    {"k-async", "gradients = 6", 0, 2 * K, 2 * K* P},
+    {"k-batch-async", "gradients = 2", 0, M_and_G, M_and_G* P},
+    {"ringmaster", "delay_threshold = 100", 0, M_and_G, M_and_G* P},
     // With slack 0 the N - 1 first of a round wait for its end; those of the last round get no model any more.
     {"stale-synchronous", "slack = 0", 0, 2 * K, 2 * K* P},
     {"stale-synchronous", "slack = 3", 0, M_and_G, M_and_G* P},

@@ -6,9 +6,14 @@
 #include <memory>
 
 #include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/asynchronous/k_async.hpp"
+#include "algorithms/asynchronous/ringmaster.hpp"
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
+#include "algorithms/quorum/backup_timeout.hpp"
+#include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/quorum/k_batch_sync.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/network/fixed.hpp"
 #include "workers/network/parameter_server.hpp"
@@ -89,6 +94,29 @@ BENCHMARK(TimeOnlyAsyncSgdOnASharedLink)->Arg(1024)->Arg(4096)->Unit(benchmark::
 
 void TimeOnlySoftsync(benchmark::State& state) { simulate(state, Softsync(8)); }
 BENCHMARK(TimeOnlySoftsync)->Arg(4096)->Unit(benchmark::kMillisecond);
+
+// The methods of server's rounds, at 4,096 workers.
+void TimeOnlyKAsync(benchmark::State& state) { simulate(state, KAsync(1024)); }
+BENCHMARK(TimeOnlyKAsync)->Arg(4096)->Unit(benchmark::kMillisecond);
+
+void TimeOnlyKBatchAsync(benchmark::State& state) { simulate(state, Softsync::of_gradients(1024)); }
+BENCHMARK(TimeOnlyKBatchAsync)->Arg(4096)->Unit(benchmark::kMillisecond);
+
+void TimeOnlyKSync(benchmark::State& state) {
+  simulate(state, BackupWorkers(3072, {.late = BackupOptions::Late::cancel}));
+}
+BENCHMARK(TimeOnlyKSync)->Arg(4096)->Unit(benchmark::kMillisecond);
+
+void TimeOnlyKBatchSync(benchmark::State& state) { simulate(state, KBatchSync(4096)); }
+BENCHMARK(TimeOnlyKBatchSync)->Arg(4096)->Unit(benchmark::kMillisecond);
+
+void TimeOnlyBackupTimeout(benchmark::State& state) {
+  simulate(state, BackupTimeout({.timeout = from_seconds(0.002), .late = BackupOptions::Late::cancel}));
+}
+BENCHMARK(TimeOnlyBackupTimeout)->Arg(4096)->Unit(benchmark::kMillisecond);
+
+void TimeOnlyRingmaster(benchmark::State& state) { simulate(state, Ringmaster(4096)); }
+BENCHMARK(TimeOnlyRingmaster)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 void TimeOnlyStaleSynchronous(benchmark::State& state) { simulate(state, StaleSynchronous(4)); }
 BENCHMARK(TimeOnlyStaleSynchronous)->Arg(4096)->Unit(benchmark::kMillisecond);

@@ -35,6 +35,21 @@ backups = 1
 algorithm = "backup-all-reduce"
 backups = 1
 [[methods]]
+algorithm = "backup-timeout"
+timeout_s = 0.030
+[[methods]]
+label = "backup-timeout, cancelled"
+algorithm = "backup-timeout"
+timeout_s = 0.005
+counted_from = "first"
+late = "cancel"
+[[methods]]
+algorithm = "k-sync"
+gradients = 3
+[[methods]]
+algorithm = "k-batch-sync"
+gradients = 5
+[[methods]]
 label = "eager-sgd, majority"
 algorithm = "eager-sgd"
 activation = "majority"
@@ -55,6 +70,20 @@ algorithm = "async-sgd"
 [[methods]]
 algorithm = "softsync"
 splitting = 2
+[[methods]]
+algorithm = "k-async"
+gradients = 2
+[[methods]]
+algorithm = "k-batch-async"
+gradients = 6
+[[methods]]
+algorithm = "ringmaster"
+delay_threshold = 2
+[[methods]]
+label = "ringmaster, without stops"
+algorithm = "ringmaster"
+delay_threshold = 2
+late = "finish"
 [[methods]]
 algorithm = "stale-synchronous"
 slack = 2

@@ -13,6 +13,8 @@
 
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/k_async.hpp"
+#include "algorithms/asynchronous/ringmaster.hpp"
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
@@ -21,7 +23,6 @@
 #include "algorithms/gradient_coding/coded_sgd.hpp"
 #include "algorithms/gradient_coding/cyclic_repetition.hpp"
 #include "algorithms/gradient_coding/fractional_repetition.hpp"
-#include "algorithms/k_batch_sync.cpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
@@ -30,9 +31,11 @@
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
+#include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"
+#include "algorithms/quorum/k_batch_sync.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
@@ -218,6 +221,8 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
   const std::vector<std::shared_ptr<const Algorithm>> algorithms = {
       std::make_shared<AsyncSgd>(AsyncSgd::Options{}),
       std::make_shared<Softsync>(2),
+      std::make_shared<Softsync>(Softsync::of_gradients(8)),
+      std::make_shared<Ringmaster>(1000),
       std::make_shared<StaleSynchronous>(100),
       std::make_shared<BoundedDelay>(3),
       std::make_shared<SlidingWindow>(100),
@@ -234,7 +239,7 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
   }
 }
 
-// The second worked example of algorithms/README.md. Whose gradients make a step is for the clock to say.
+// Whose gradients make a step is for the clock to say.
 TEST(Parity, KBatchSyncKeepsAsMuchOnBothClusters) {
   for (const int gradients : {1, 4, 8}) {
     const KBatchSync algorithm(gradients);
@@ -244,6 +249,37 @@ TEST(Parity, KBatchSyncKeepsAsMuchOnBothClusters) {
       for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
     }
   }
+}
+
+TEST(Parity, KAsyncKeepsAsMuchOnBothClusters) {
+  for (const int gradients : {1, 2, 4}) {
+    const KAsync algorithm(gradients);
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+      EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+}
+
+// How many are stopped is for the clock to say.
+TEST(Parity, RingmasterKeepsAsMuchOnBothClustersAndNothingTooOld) {
+  for (const auto late : {Ringmaster::Late::stop, Ringmaster::Late::finish}) {
+    const Ringmaster algorithm(2, late);
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+      EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
+      EXPECT_LE(totals.staleness.size(), 2u);
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+}
+
+TEST(Parity, BackupTimeoutThatNobodyIsLateFor) {
+  expect_parity(BackupTimeout({.timeout = from_seconds(60)}));
+  expect_parity(BackupTimeout({.timeout = from_seconds(60),
+                               .counted_from = TimeoutOptions::CountedFrom::first,
+                               .late = TimeoutOptions::Late::cancel}));
 }
 
 // Three workers and two servers; worker 0 ends with the whole model.

@@ -1,11 +1,12 @@
 // K-batch-sync SGD: a server steps along any K gradients of its newest version, whoever sent them; each worker sends as
-// many as it likes. What is under way at the update is cancelled.
-// Source:  Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race".
+// many as it likes. What is under way at the update is cancelled. With K = S this is Rennala SGD.
+// Source:  Dutta et al. 2018, "Slow and Stale Gradients Can Win the Race"; Tyurin and Richtarik 2023 (Rennala SGD).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N models down, and K gradients or more up, P floats each.
-// Differs: a gradient that was sent before the update and arrives after it is dropped.
+// Differs: a gradient that was sent before the update and arrives after it is dropped. All workers compute, also where
+//          K < N; Rennala's code then stops all but K of them. Each gradient is sent by itself, no sum per worker.
 // Checks:  K = N and equal workers equal synchronous SGD bit for bit; under exponential times of mean mu a step takes
-//          K mu / N.
+//          K mu / N; constant times t_i: the first t at which the floor(t / t_i) add up to K.
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"
@@ -17,7 +18,8 @@ class KBatchSync : public Algorithm {
   explicit KBatchSync(int gradients) : gradients_(gradients) {}
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1}; }
+  Traits traits() const override { return {.servers = 1, .steps_along_fresh_mean = true}; }
+  Forecast forecast(const PredictionInput& input) const override;
 
  private:
   int gradients_;  // K

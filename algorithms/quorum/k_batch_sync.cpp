@@ -1,4 +1,7 @@
-#include "algorithms/k_batch_sync.hpp"
+#include "algorithms/quorum/k_batch_sync.hpp"
+
+#include "algorithms/quorum/arrival_prediction.hpp"
+#include "algorithms/quorum/gradient_round.hpp"
 
 namespace syncopate {
 
@@ -10,18 +13,19 @@ void KBatchSync::run(Worker& worker) const {
 
 void KBatchSync::serve(Server& server) const {
   server.set_gradients_per_step(gradients_);
+  GradientRound round(server);
   while (server.budget_left()) {
     server.send_model(Receivers::all);
-    Gradient sum;
-    while (sum.micro_batches() < gradients_ * server.micro_batches()) {
+    while (round.gradients() < gradients_) {
       const auto message = server.receive_until_all_left();
       if (!message) return;
-      if (server.accept(*message, {.maximum_staleness = 0})) sum += message->gradient;
+      round.take(*message, {.maximum_staleness = 0});
     }
-    server.descend(sum / static_cast<double>(sum.micro_batches()));
-    server.publish();
+    round.step();
   }
 }
+
+Forecast KBatchSync::forecast(const PredictionInput& input) const { return predict_arrivals(gradients_, input); }
 
 std::unique_ptr<Algorithm> make_k_batch_sync(Settings& settings, const AlgorithmContext&) {
   const auto gradients = settings.integer({"gradients", "How many gradients make a step (K)."}, 1, 1'000'000);

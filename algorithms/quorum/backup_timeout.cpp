@@ -1,0 +1,93 @@
+#include "algorithms/quorum/backup_timeout.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "algorithms/quorum/gradient_round.hpp"
+#include "workers/theory/sampled_rounds.hpp"
+
+namespace syncopate {
+
+using CountedFrom = TimeoutOptions::CountedFrom;
+
+void BackupTimeout::run(Worker& worker) const {
+  while (worker.receive_model()) {
+    auto gradient = worker.compute_step_gradient(cancels() ? Deadline::until_message() : Deadline());
+    if (gradient) worker.send_gradient(*std::move(gradient));
+  }
+}
+
+void BackupTimeout::serve(Server& server) const {
+  GradientRound round(server);
+  while (server.budget_left()) {
+    if (cancels()) server.send_model(Receivers::all);
+    gather(server, round);
+    if (round.gradients() == 0) return;  // all workers have left
+    round.step();
+  }
+}
+
+void BackupTimeout::gather(Server& server, GradientRound& round) const {
+  const bool from_start = options_.counted_from == CountedFrom::start;
+  Time end = from_start ? later(server.now(), options_.timeout) : never;
+  for (int there = server.workers_left(); round.gradients() < there;) {
+    if (!cancels()) server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
+    const bool may_end = round.gradients() > 0;
+    const auto message = server.receive(may_end ? std::max(end, server.now()) : never);
+    if (!message && may_end && server.now() >= end) return;
+    if (!message) there = server.workers_left(round.givers());
+    if (!message || !round.take(*message, {.maximum_staleness = 0})) continue;
+    if (!from_start && round.gradients() == 1) end = later(server.now(), options_.timeout);
+  }
+}
+
+// By the drawn steps. Of late work that goes on nothing is known: it makes its worker late for the next step too.
+Forecast BackupTimeout::forecast(const PredictionInput& input) const {
+  const SampledTimes& times = input.times;
+  if (!times.slowest_s) return Forecast::none(not_all_drawn);
+  if (input.network.has_shared_links()) return Forecast::none("messages wait for each other on shared links");
+  if (!cancels()) return Forecast::none("who is late for a step is late for the next one too");
+  const double message_s = input.message_s();
+  std::vector<double> kept;
+  const auto time_s = sample_rounds(times, 1, [&](std::size_t step) {
+    std::vector<double> arrivals;
+    for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker)
+      arrivals.push_back(2 * message_s + times.step_times[worker * times.drawn_steps() + step]);
+    const double first_s = *std::ranges::min_element(arrivals), timeout_s = to_seconds(options_.timeout);
+    const double end_s =
+        options_.counted_from == CountedFrom::start ? std::max(timeout_s, first_s) : first_s + timeout_s;
+    const auto in_time = std::ranges::count_if(arrivals, [&](double arrival_s) { return arrival_s <= end_s; });
+    kept.push_back(static_cast<double>(in_time) / times.workers);
+    return std::min(end_s, *std::ranges::max_element(arrivals));
+  });
+  if (!time_s) return Forecast::none("too few steps were drawn");
+  const SampledMean share = mean_of(kept);
+  return {{{.formula = "sampled time-out",
+            .step_time_s = time_s->mean,
+            .communication_s = message_s,
+            .kept = share.mean,
+            .drop_rate = 1 - share.mean,
+            .sync_step_time_s = *times.slowest_s + input.all_reduce_s(),
+            .step_error_s = time_s->error,
+            .kept_error = share.error,
+            .sync_step_error_s = times.slowest_error_s,
+            .is_sampled = true}},
+          {}};
+}
+
+std::unique_ptr<Algorithm> make_backup_timeout(Settings& settings, const AlgorithmContext&) {
+  TimeoutOptions options;
+  options.timeout = from_seconds(settings.number(
+      {"timeout_s", "After what time a step takes the gradients that have come.", "s"}, Range::at_least(0)));
+  options.counted_from = settings.choice(
+      {"counted_from", "Whether from the sending of the step's model, or from its first gradient's arrival."},
+      {{"start", CountedFrom::start}, {"first", CountedFrom::first}}, options.counted_from);
+  using Late = TimeoutOptions::Late;
+  options.late = settings.choice({"late", "Whether late work is finished, and dropped on arrival, or cancelled."},
+                                 {{"finish", Late::finish}, {"cancel", Late::cancel}}, options.late);
+  return std::make_unique<BackupTimeout>(options);
+}
+
+}  // namespace syncopate

@@ -1,0 +1,149 @@
+#include "algorithms/quorum/backup_timeout.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/predicted_run.hpp"
+#include "tests/algorithms/three_workers.hpp"
+#include "workers/delays/exponential.hpp"
+
+namespace syncopate {
+namespace {
+
+using Late = TimeoutOptions::Late;
+using CountedFrom = TimeoutOptions::CountedFrom;
+
+BackupTimeout timeout(double timeout_s, CountedFrom from, Late late) {
+  return BackupTimeout({.timeout = from_seconds(timeout_s), .counted_from = from, .late = late});
+}
+
+TEST(BackupTimeout, OfAnEndlessTimeEqualsSynchronousSgdBitForBit) {
+  SimulatedRun setup = three_workers(20);
+  setup.micro_batches = 2;
+  setup.momentum = 0.9;
+  const auto expected = setup.run(SyncSgd()).parameters;
+  for (const CountedFrom from : {CountedFrom::start, CountedFrom::first})
+    for (const Late late : {Late::finish, Late::cancel}) {
+      const auto outcome = setup.run(timeout(1e9, from, late));
+      EXPECT_EQ(outcome.parameters, expected);
+      EXPECT_EQ(sum(outcome.totals.dropped), 0);
+      EXPECT_EQ(outcome.totals.end, start_time + from_seconds(20 * (3.1 + 2.6)));  // it does not wait for the time
+    }
+}
+
+TEST(BackupTimeout, OfNoTimeEqualsBackupWorkersOfWhichOneIsTakenBitForBit) {
+  SimulatedRun setup = three_workers(20);
+  setup.momentum = 0.9;
+  for (const Late late : {Late::finish, Late::cancel}) {
+    const auto expected = setup.run(BackupWorkers(1, {.late = late}));
+    for (const CountedFrom from : {CountedFrom::start, CountedFrom::first}) {
+      const auto outcome = setup.run(timeout(0, from, late));
+      EXPECT_EQ(outcome.parameters, expected.parameters);
+      EXPECT_EQ(outcome.log, expected.log);
+      EXPECT_EQ(outcome.totals.bytes, expected.totals.bytes);
+    }
+  }
+}
+
+// Gradients arrive 1.5, 1.6 and 3.1 s after their model was sent.
+TEST(BackupTimeout, AStepTakesWhatHasComeWhenTheTimeIsOver) {
+  EXPECT_EQ(three_workers(2).run(timeout(2, CountedFrom::start, Late::cancel)).log,
+            (Log{"step 1 at 2.000 s: kept 2, dropped 0", "step 2 at 4.000 s: kept 2, dropped 0"}));
+  // One gradient at least, at whatever time.
+  EXPECT_EQ(three_workers(1).run(timeout(0.5, CountedFrom::start, Late::cancel)).log,
+            Log{"step 1 at 1.500 s: kept 1, dropped 0"});
+  // From the first: 1.5 s and the time-out.
+  EXPECT_EQ(three_workers(2).run(timeout(0.5, CountedFrom::first, Late::cancel)).log,
+            (Log{"step 1 at 2.000 s: kept 2, dropped 0", "step 2 at 4.000 s: kept 2, dropped 0"}));
+  EXPECT_EQ(three_workers(1).run(timeout(1.7, CountedFrom::first, Late::cancel)).log,
+            Log{"step 1 at 3.100 s: kept 3, dropped 0"});
+}
+
+TEST(BackupTimeout, AGradientThatArrivesJustThenCounts) {
+  EXPECT_EQ(three_workers(1).run(timeout(1.6, CountedFrom::start, Late::cancel)).log,
+            Log{"step 1 at 1.600 s: kept 2, dropped 0"});
+  EXPECT_EQ(three_workers(1).run(timeout(1.599'999'999, CountedFrom::start, Late::cancel)).log,
+            Log{"step 1 at 1.600 s: kept 1, dropped 0"});
+}
+
+// The third worker's gradient of step 0 comes at 3.1 s, within the second step. It is dropped, and its worker computes
+// at the model of step 1 until 6.2 s: late again.
+TEST(BackupTimeout, LateWorkThatGoesOnIsDroppedOnArrival) {
+  const auto outcome = three_workers(4).run(timeout(2, CountedFrom::start, Late::finish));
+  EXPECT_EQ(outcome.log, (Log{
+                             "step 1 at 2.000 s: kept 2, dropped 0",
+                             "step 2 at 4.000 s: kept 2, dropped 1",
+                             "step 3 at 6.000 s: kept 2, dropped 0",
+                             "step 4 at 8.000 s: kept 2, dropped 1",
+                         }));
+  EXPECT_EQ(outcome.totals.bytes, Bytes{(3 + 2 * 3 + 2 + 4 * 2 + 2) * 16});  // models: at first, to the two, to the
+                                                                             // late one; gradients: kept, late
+  expect_accounts_sum_to_the_time(outcome.totals);
+}
+
+TEST(BackupTimeout, TheStepIsTheMeanOverWhatHasCome) {
+  SimulatedRun setup = three_workers(1);
+  setup.rate = 0.5;
+  const auto outcome = setup.run(timeout(2, CountedFrom::start, Late::finish));
+  for (std::size_t i = 0; i < 4; ++i) {
+    const double mean = (PullObjective::target({Rank{0}, 0, 0}, i) + PullObjective::target({Rank{1}, 0, 0}, i)) / 2;
+    EXPECT_NEAR(outcome.parameters[i], 1 - 0.5 * (1 - mean), 1e-6);
+  }
+}
+
+TEST(BackupTimeout, DoesNotWaitForThoseWhoHaveLeft) {
+  for (const Late late : {Late::finish, Late::cancel}) {
+    SimulatedRun setup = three_workers(6);
+    setup.data_of = {4, 2, 1};
+    const auto outcome = setup.run(timeout(100, CountedFrom::start, late));
+    EXPECT_EQ(outcome.totals.kept, (Counts{4, 2, 1}));
+    EXPECT_LT(outcome.totals.end, start_time + from_seconds(20));
+    expect_accounts_sum_to_the_time(outcome.totals);
+  }
+}
+
+TEST(BackupTimeout, WaitsForOneWorkerWhereAllAreDown) {
+  for (const Late late : {Late::finish, Late::cancel}) {
+    SimulatedRun setup = three_workers(2);
+    setup.outages = std::make_shared<OutagePlan>(
+        1, std::vector<OutageEntry>{{.workers = {Rank{0}, Rank{1}, Rank{2}},
+                                     .when = ScheduledOutage{from_seconds(0.5), from_seconds(10)},
+                                     .loses_state = true}});
+    const auto outcome = setup.run(timeout(2, CountedFrom::start, late));
+    EXPECT_GE(outcome.rounds.at(0).end, start_time + from_seconds(11));
+    EXPECT_EQ(outcome.rounds.size(), 2u);
+    expect_accounts_sum_to_the_time(outcome.totals);
+  }
+}
+
+TEST(BackupTimeout, IsPredictedByTheDrawnSteps) {
+  for (const CountedFrom from : {CountedFrom::start, CountedFrom::first})
+    for (const double timeout_s : {1.0, 3.0, 6.0}) {
+      const PredictedRun setting{.workers = 12, .micro_batches = 1, .delays = {exponential_delay(1)}, .steps = 512};
+      const BackupTimeout method = timeout(timeout_s, from, Late::cancel);
+      const auto predictions = setting.predict(method);
+      ASSERT_EQ(predictions.size(), 1u);
+      const auto simulated = setting.simulate(method);
+      const Prediction& prediction = predictions[0];
+      EXPECT_NEAR(prediction.step_time_s, simulated.step_s, 4 * std::hypot(prediction.step_error_s, simulated.error_s));
+      EXPECT_NEAR(*prediction.drop_rate, simulated.drop_rate, 4 * prediction.kept_error + 0.01);
+      EXPECT_GT(prediction.kept, 0);
+    }
+  const PredictedRun setting{.workers = 12, .steps = 64};
+  EXPECT_NE(setting.why_not_predicted(timeout(2, CountedFrom::start, Late::finish)), "");
+}
+
+TEST(BackupTimeout, NeedsATime) {
+  EXPECT_NE(read_method("algorithm = \"backup-timeout\"").faults, "");
+  EXPECT_NE(read_method("algorithm = \"backup-timeout\"\ntimeout_s = -1").faults, "");
+  EXPECT_EQ(read_method("algorithm = \"backup-timeout\"\ntimeout_s = 0\ncounted_from = \"first\"").faults, "");
+}
+
+}  // namespace
+}  // namespace syncopate

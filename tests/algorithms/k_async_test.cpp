@@ -1,0 +1,115 @@
+#include "algorithms/asynchronous/k_async.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/asynchronous/softsync.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/duration_laws.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/predicted_run.hpp"
+#include "tests/algorithms/three_workers.hpp"
+#include "workers/delays/exponential.hpp"
+
+namespace syncopate {
+namespace {
+
+TEST(KAsync, OfAllWorkersEqualsSynchronousSgdBitForBit) {
+  SimulatedRun setup = three_workers(20);
+  setup.micro_batches = 2;
+  setup.momentum = 0.9;
+  EXPECT_EQ(setup.run(KAsync(3)).parameters, setup.run(SyncSgd()).parameters);
+}
+
+TEST(KAsync, OfOneGradientEqualsAsynchronousSgdBitForBit) {
+  SimulatedRun setup = three_workers(10);
+  setup.micro_batches = 2;
+  setup.momentum = 0.9;
+  for (const auto weight : {StalenessWeight::none, StalenessWeight::inverse}) {
+    const auto async = setup.run(AsyncSgd({.rate = {.weight = weight}}));
+    const auto k_async = setup.run(KAsync(1, {.weight = weight}));
+    EXPECT_EQ(k_async.parameters, async.parameters);
+    EXPECT_EQ(k_async.log, async.log);
+    EXPECT_EQ(k_async.totals.staleness, async.totals.staleness);
+    EXPECT_EQ(k_async.totals.bytes, async.totals.bytes);
+  }
+}
+
+// Arrivals after 1.5, 1.6 and 3.1 s. The first two make the update at 1.6 s and start again; worker 0 gives its next
+// one at 3.1 s, with worker 2's, which is one update old, and 1's comes at 3.2 s, alone until 4.6 s.
+TEST(KAsync, WhoHasDeliveredWaitsForTheUpdateAndTheOthersGoOn) {
+  SimulatedRun setup = three_workers(2);
+  setup.rate = 0.3;
+  const auto outcome = setup.run(KAsync(2));
+  EXPECT_EQ(outcome.log, (Log{"step 1 at 3.100 s: kept 4, dropped 0", "step 2 at 4.600 s: kept 2, dropped 0"}));
+  EXPECT_EQ(outcome.totals.kept, (Counts{3, 2, 1}));
+  EXPECT_EQ(outcome.totals.staleness, (Counts{4, 2}));
+  // A step is three gradients, an update two thirds of one.
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto target = [&](int worker, int own_step) { return PullObjective::target({Rank{worker}, own_step, 0}, i); };
+    constexpr double rate = 0.3 * 2 / 3;
+    const double first = 1 - rate * ((1.0 - target(0, 0)) + (1 - target(1, 0))) / 2;
+    const double second = first - rate * ((first - target(0, 1)) + (1.0 - target(2, 0))) / 2;
+    const double third = second - rate * ((first - target(1, 1)) + (second - target(0, 2))) / 2;
+    EXPECT_NEAR(outcome.parameters[i], third, 1e-5);
+  }
+  expect_accounts_sum_to_the_time(outcome.totals);
+}
+
+// Of exponential times what is under way is as good as new: an update waits for K of N that begin together. N = 16,
+// K = 12, mu = 1: H_16 - H_4 = 1.2974. With K mini-batches of any worker instead it is 12 / 16 = 0.75.
+TEST(KAsync, UnderExponentialTimesAnUpdateTakesTheOrderStatistic) {
+  constexpr int updates = 20'000;
+  const SimulatedRun setup{.workers = 16,
+                           .base_s = 1e-9,
+                           .network_s = 0,
+                           .budget = {.steps = updates * 12 / 16},
+                           .delays = {exponential_law()},
+                           .objective = nullptr};
+  const auto update_s = [&](const Algorithm& method) { return to_seconds(setup.run(method).totals.end) / updates; };
+  EXPECT_NEAR(update_s(KAsync(12)), 1.2974, 0.015);
+  EXPECT_NEAR(update_s(Softsync::of_gradients(12)), 0.75, 0.009);
+}
+
+TEST(KAsync, TakesWhatThereIsOnceFewerThanKWorkersAreLeft) {
+  SimulatedRun setup = three_workers(10);
+  setup.data_of = {2, 1, 1};
+  const auto outcome = setup.run(KAsync(2));
+  EXPECT_EQ(outcome.totals.kept, (Counts{2, 1, 1}));
+  EXPECT_EQ(outcome.samples, 4);
+  expect_accounts_sum_to_the_time(outcome.totals);
+}
+
+TEST(KAsync, IsPredictedWhereNobodyWaits) {
+  const PredictedRun setting{.workers = 4, .steps = 100};
+  EXPECT_EQ(setting.predict(KAsync(1)), setting.predict(AsyncSgd({})));
+  EXPECT_NE(setting.why_not_predicted(KAsync(2)), "");
+}
+
+TEST(KAsync, CannotWaitForMoreWorkersThanThereAre) {
+  const auto reading = read_method("algorithm = \"k-async\"\ngradients = 5");
+  EXPECT_NE(reading.faults.find("must be an integer from 1 to 4"), std::string::npos) << reading.faults;
+  EXPECT_EQ(read_method("algorithm = \"k-async\"\ngradients = 4").faults, "");
+}
+
+TEST(KBatchAsync, IsSoftsyncOfThatManyGradients) {
+  SimulatedRun setup = three_workers(12);
+  setup.momentum = 0.9;
+  const auto softsync = setup.run(Softsync(1));
+  const auto reading = read_method("algorithm = \"k-batch-async\"\ngradients = 3", {.workers = 3});
+  ASSERT_EQ(reading.faults, "");
+  EXPECT_EQ(setup.run(*reading.algorithm).parameters, softsync.parameters);
+}
+
+TEST(KBatchAsync, MayTakeMoreGradientsThanThereAreWorkers) {
+  const auto outcome = three_workers(5).run(Softsync::of_gradients(5));
+  EXPECT_EQ(outcome.publications.size(), 3u);
+  EXPECT_EQ(outcome.samples, 15);
+  EXPECT_DOUBLE_EQ(outcome.learning_rate, 0.1 * 5 / 3);
+}
+
+}  // namespace
+}  // namespace syncopate

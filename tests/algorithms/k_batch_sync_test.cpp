@@ -1,0 +1,166 @@
+#include "algorithms/quorum/k_batch_sync.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/predicted_run.hpp"
+#include "workers/delays/exponential.hpp"
+#include "workers/delays/outages.hpp"
+
+namespace syncopate {
+namespace {
+
+using Log = std::vector<std::string>;
+using Counts = std::vector<std::int64_t>;
+
+// From algorithms/README.md, which prints it.
+TEST(KBatchSync, WithEqualWorkersAndAllOfThemEqualsSynchronousSgd) {
+  const SimulatedRun setup{.workers = 4, .network_s = 0.25, .momentum = 0.9, .budget = {.steps = 20}};
+  EXPECT_EQ(setup.run(KBatchSync(4)).parameters, setup.run(SyncSgd()).parameters);
+}
+
+// Of 2 N gradients of equal workers each gives two, at one version: an update of twice as many samples.
+TEST(KBatchSync, WithTwiceAsManyGradientsAsWorkersEqualsSynchronousSgdOfTwoMicroBatches) {
+  const SimulatedRun setup{.workers = 3, .network_s = 0.25, .rate = 0.3, .budget = {.steps = 2}};
+  const auto outcome = setup.run(KBatchSync(6));  // one update
+  EXPECT_EQ(outcome.log, Log{"step 2 at 2.500 s: kept 6, dropped 0"});
+  for (std::size_t i = 0; i < 4; ++i) {
+    double mean_target = 0;
+    for (int worker = 0; worker < 3; ++worker)
+      for (int step = 0; step < 2; ++step) mean_target += PullObjective::target({Rank{worker}, step, 0}, i) / 6;
+    EXPECT_NEAR(outcome.parameters[i], 1 - 0.3 * (1 - mean_target), 1e-6);
+  }
+}
+
+// Exponential times have no memory, so that gradients come at the rate N / mu, whoever is cancelled: K of them take
+// K mu / N, and N of them, a step of the experiment file, take mu. Of 24,000 the mean has an error of 0.65 %.
+TEST(KBatchSync, AStepTakesAsLongAsKArrivalsOfAllWorkersTogether) {
+  for (const int gradients : {1, 4, 9}) {
+    const SimulatedRun setup{.workers = 6,
+                             .base_s = 1e-9,
+                             .network_s = 0,
+                             .budget = {.steps = 4000},
+                             .delays = {exponential_delay(2)},
+                             .objective = nullptr};
+    const auto outcome = setup.run(KBatchSync(gradients));
+    const double updates = 4000 * 6.0 / gradients;
+    EXPECT_NEAR(to_seconds(outcome.totals.end) / updates, gradients * 2 / 6.0, 0.02 * gradients * 2 / 6.0) << gradients;
+  }
+}
+
+// The first t at which the floor(t / t_i) add up to K: of 1 s, 1.5 s and 4 s, K = 7 are there at 4 s (4 + 2 + 1).
+TEST(KBatchSync, OfConstantTimesAStepTakesTheFirstTimeByWhichThereAreKGradients) {
+  struct Case {
+    int gradients;
+    double step_s;
+  };
+  for (const auto& [gradients, step_s] : {Case{1, 1}, Case{2, 1.5}, Case{3, 2}, Case{4, 3}, Case{5, 3}, Case{7, 4}}) {
+    const SimulatedRun setup{.workers = 3,
+                             .network_s = 0,
+                             .budget = {.steps = gradients},  // 3 updates
+                             .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.5, 3.0})},
+                             .objective = nullptr};
+    EXPECT_EQ(setup.run(KBatchSync(gradients)).totals.end, start_time + from_seconds(3 * step_s)) << gradients;
+  }
+}
+
+// Micro-batches of 1 s and 4.25 s, messages of 0.25 s. The model is there at 0.25 s; worker 0 gives both gradients,
+// which arrive at 1.5 and 2.5 s. At 2.75 s the next model cancels its third and worker 1's first.
+TEST(KBatchSync, OneWorkerMayGiveAllGradientsOfAStep) {
+  const SimulatedRun setup{
+      .workers = 2, .network_s = 0.25, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 3.25})}};
+  const auto outcome = setup.run(KBatchSync(2));
+  EXPECT_EQ(outcome.log, (Log{"step 1 at 2.500 s: kept 2, dropped 0", "step 2 at 5.000 s: kept 2, dropped 0"}));
+  EXPECT_EQ(outcome.totals.kept, (Counts{4, 0}));
+  EXPECT_EQ(outcome.totals.bytes, Bytes{2 * (2 + 2) * 16});  // per step two models and two gradients of 16 bytes
+  expect_exact_accounts(outcome);
+}
+
+// Of 1 s and 1.1 s: worker 1's gradient arrives at 1.6 s, 0.1 s after the update, and again 0.1 s after the next one,
+// which ends the experiment file's step of two gradients.
+TEST(KBatchSync, AGradientThatArrivesAfterTheUpdateIsDropped) {
+  const SimulatedRun setup{.workers = 2,
+                           .network_s = 0.25,
+                           .budget = {.steps = 1},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.1})}};
+  EXPECT_EQ(setup.run(KBatchSync(1)).log, Log{"step 1 at 3.000 s: kept 2, dropped 1"});
+}
+
+// What is cancelled has no gradient, so that its samples are not used up: worker 0 leaves after eight steps that are
+// through, however many are cancelled in between, and worker 1 goes on alone.
+TEST(KBatchSync, WorkersLeaveOnceTheirOwnDataAreUsedUp) {
+  const SimulatedRun setup{.workers = 2,
+                           .network_s = 0.25,
+                           .budget = {.steps = 6},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 3.25})},
+                           .data_of = {Step{8}, std::nullopt}};
+  EXPECT_EQ(setup.run(KBatchSync(2)).totals.kept, (Counts{8, 4}));
+}
+
+TEST(KBatchSync, EndsWhenAllWorkersHaveLeftInTheMiddleOfAStep) {
+  const SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 60}, .data_of = {Step{5}, Step{4}}};
+  const auto outcome = setup.run(KBatchSync(4));
+  EXPECT_EQ(outcome.samples, 8);  // the ninth gradient makes no step
+  expect_exact_accounts(outcome);
+}
+
+// Worker 1, down from 1 s to 11 s, takes no part; the other's gradients make all steps meanwhile.
+TEST(KBatchSync, DoesNotWaitForAWorkerThatIsDown) {
+  for (const bool loses_state : {false, true}) {
+    SimulatedRun setup{.workers = 2, .network_s = 0.25, .budget = {.steps = 4}};
+    setup.outages = std::make_shared<OutagePlan>(
+        1, std::vector<OutageEntry>{{.workers = {Rank{1}},
+                                     .when = ScheduledOutage{from_seconds(1), from_seconds(10)},
+                                     .loses_state = loses_state}});
+    const auto outcome = setup.run(KBatchSync(2));
+    EXPECT_EQ(outcome.totals.kept, (Counts{8, 0}));
+    EXPECT_EQ(outcome.totals.end, start_time + from_seconds(4 * 2.5));
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(KBatchSync, IsPredictedByTheKthArrivalOfTheDrawnSteps) {
+  for (const int gradients : {1, 5, 16, 40}) {
+    const PredictedRun setting{.workers = 16, .delays = {exponential_delay(1)}, .steps = 512};
+    const auto predictions = setting.predict(KBatchSync(gradients));
+    ASSERT_EQ(predictions.size(), 1u) << gradients;
+    const auto simulated = setting.simulate(KBatchSync(gradients));
+    EXPECT_NEAR(predictions[0].step_time_s, simulated.step_s,
+                4 * std::hypot(predictions[0].step_error_s, simulated.error_s))
+        << gradients;
+    EXPECT_LT(predictions[0].step_error_s, 0.02 * predictions[0].step_time_s) << gradients;
+    EXPECT_NEAR(simulated.communication_s, predictions[0].communication_s, 0.5 / 512);  // the first model alone
+  }
+}
+
+// Of 1 s and 1.5 s for 4 gradients as above: 3 s and two messages of 0.5 s.
+TEST(KBatchSync, OfConstantTimesThePredictionIsTheClosedForm) {
+  const PredictedRun setting{.workers = 3,
+                             .micro_batches = 1,
+                             .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.5, 3.0})},
+                             .steps = 100};
+  const auto predictions = setting.predict(KBatchSync(4));
+  ASSERT_EQ(predictions.size(), 1u);
+  EXPECT_NEAR(predictions[0].step_time_s, 3 / 4.0 * (3 + 2 * 0.5), 1e-9);
+}
+
+TEST(KBatchSync, SaysWhyThereIsNoPrediction) {
+  const PredictedRun setting{.workers = 4, .steps = 64};
+  EXPECT_EQ(setting.why_not_predicted(KBatchSync(4000)),
+            "a step takes more of each worker's gradients than a few were drawn of");
+}
+
+TEST(KBatchSync, NeedsAtLeastOneGradient) {
+  EXPECT_EQ(read_method("algorithm = \"k-batch-sync\"\ngradients = 100").faults, "");  // more than there are workers
+  EXPECT_NE(read_method("algorithm = \"k-batch-sync\"\ngradients = 0").faults, "");
+  EXPECT_NE(read_method("algorithm = \"k-batch-sync\"").faults, "");
+}
+
+}  // namespace
+}  // namespace syncopate
