@@ -81,6 +81,7 @@ void DurationsAhead::draw_sums(const ComputeTime::Steps& steps, int first, int c
 
 Duration DurationsAhead::of(const MicroBatch& micro_batch) {
   constexpr int most_ahead = 64;
+  if (micro_batches_ == 1 && micro_batch.index == 0) return of_own_step(micro_batch, 1);  // it is a whole step
   if (one_by_one_.empty()) one_by_one_ = ByRank<OneByOne>(workers_);
   OneByOne& ahead = one_by_one_[micro_batch.worker];
   const int count = static_cast<int>(ahead.times.size());

@@ -88,10 +88,10 @@ void SimulatedCluster::fetch_what_comes_next() const {
     fetch(&stage_[next[i].rank], 2);
     if (next[i].delivery) fetch(next[i].delivery, 2);
   }
-  if (next.empty() || next[0].kind != Event::Kind::deliver) return;
+  if (next.empty() || (next[0].kind != Event::Kind::deliver && next[0].kind != Event::Kind::resume)) return;
   const Rank receiver = next[0].rank;
   if (is_server(receiver)) {
-    fetch(&stage_[next[0].delivery->from].book.tally(), 1);  // where it is booked
+    if (next[0].delivery) fetch(&stage_[next[0].delivery->from].book.tally(), 1);  // where it is booked
     return;
   }
   if (const auto& fiber = stage_[receiver].fiber) fiber->prefetch();
