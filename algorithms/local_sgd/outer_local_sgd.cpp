@@ -1,5 +1,7 @@
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 
+#include "algorithms/local_sgd/local_round.hpp"
+
 namespace syncopate {
 
 void OuterLocalSgd::run(Worker& worker) const {
@@ -7,16 +9,9 @@ void OuterLocalSgd::run(Worker& worker) const {
   ModelStatePtr momentum;
   while (worker.budget_left()) {
     const ModelStatePtr last = worker.model();
-    const Step period = period_->at(worker.step(), worker.learning_rate(), worker.steps_left());
-    double rates = 0;
-    Step taken{};
-    for (; taken < period && worker.budget_left(Judged::alone); ++taken) {
-      rates += worker.learning_rate();
-      take_local_steps(worker, 1);
-    }
-    worker.average_model({.policy = policies_.average});
     // Where a budget of seconds cuts the last round short, workers may differ in it; worker 0 is who publishes.
-    const double rate = taken > 0 ? rates / static_cast<double>(taken.value()) : 0;
+    const double rate = take_round(worker, *period_);
+    worker.average_model({.policy = policies_.average});
     worker.set_model(outer_->step(worker, {.last = last, .average = worker.model(), .inner_rate = rate}, momentum));
     publish(worker, policies_);
   }
