@@ -11,12 +11,16 @@
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gradient_coding/coded_sgd.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
+#include "algorithms/local_sgd/co2.hpp"
+#include "algorithms/local_sgd/cocod_sgd.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/local_sgd/overlap_local_sgd.hpp"
+#include "algorithms/local_sgd/overlapped_outer.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
@@ -103,6 +107,20 @@ std::span<const AlgorithmRow> algorithms() {
        "Wang et al. 2020; Douillard et al. 2023", make_outer_local_sgd,
        "period = { rule = \"constant\", steps = 3 }\nouter = { name = \"slowmo\", momentum = 0.5 }",
        "the model after each outer step"},
+      {"cocod-sgd", "local SGD",
+       "Local SGD whose averages are one round late; what was done meanwhile is added to them.", "Shen et al. 2019",
+       make_cocod_sgd, "period = { rule = \"constant\", steps = 3 }", "the average that has come back, a round old"},
+      {"overlap-local-sgd", "local SGD",
+       "Local SGD in which workers are pulled to an anchor that follows their average one round late.",
+       "Wang, Liang, Joshi 2020", make_overlap_local_sgd, "mixing = 0.5\nperiod = { rule = \"constant\", steps = 3 }",
+       "the anchor"},
+      {"co2", "local SGD", "Local SGD with heavy-ball outer steps along averages that are one round late.",
+       "Sun et al. 2024", make_co2, "period = { rule = \"constant\", steps = 3 }", "the model after each outer step"},
+      {"overlapped-diloco", "local SGD",
+       "Outer steps along averages that are one round late: eager with a worker's own newest part, or delayed.",
+       "Kale, Douillard, Donchev 2025", make_overlapped_diloco,
+       "period = { rule = \"constant\", steps = 3 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.5 }",
+       "worker 0's model after each outer step"},
       {"hierarchical-sgd", "local SGD",
        "Local SGD with frequent averages within groups and rarer ones over all workers.",
        "Lin et al. 2020 (hierarchical)", make_hierarchical_sgd,

@@ -59,8 +59,14 @@ void read_buffer_policy(Settings& settings, StatePolicies& policies) {
 
 void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble) {
   if (participant.rank() != Rank{0}) return;  // nobody else is heard, and the list costs time
+  publish(participant, policies, participant.model(), std::move(ensemble));
+}
+
+void publish(Participant& participant, const StatePolicies& policies, const ModelStatePtr& model,
+             std::vector<ModelStatePtr> ensemble) {
+  if (participant.rank() != Rank{0}) return;
   participant.publish(
-      Publication{.model = participant.model(),
+      Publication{.model = model,
                   .ensemble = std::move(ensemble),
                   .recalibration = micro_batches_to_come(participant, policies.recalibration_micro_batches)});
 }

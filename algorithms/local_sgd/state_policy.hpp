@@ -28,5 +28,8 @@ void read_buffer_policy(Settings& settings, StatePolicies& policies);
 
 // Publishes the participant's model, or the ensemble, with what is to be estimated anew.
 void publish(Participant& participant, const StatePolicies& policies, std::vector<ModelStatePtr> ensemble = {});
+// The same of a model that is not the participant's own.
+void publish(Participant& participant, const StatePolicies& policies, const ModelStatePtr& model,
+             std::vector<ModelStatePtr> ensemble = {});
 
 }  // namespace syncopate

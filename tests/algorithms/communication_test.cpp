@@ -76,6 +76,15 @@ const std::vector<Method> methods = {
     {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5)
     {"outer-local-sgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"slowmo\", momentum = 0.5 }",
      S / 4, 0, S / 4 * A},
+    // One round late, as many averages.
+    {"cocod-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
+    {"cocod-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},
+    {"overlap-local-sgd", "mixing = 0.5\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
+    {"co2", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
+    {"overlapped-diloco", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }", S / 4, 0,
+     S / 4 * A},
+    {"overlapped-diloco",
+     "update = \"delayed\"\nperiod = { rule = \"constant\", steps = 5 }\nouter = { name = \"plain\" }", 3, 0, 3 * A},
     // Groups of 4 and 2 average every 2 steps, all every 6: twice 2 groups' averages, 2 (3 + 1) P, and one of all.
     {"hierarchical-sgd", "group_size = 4\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 6 }",
      S / 6 * (2 * 2 + 1), 0, S / 6 * (2 * 2 * (3 + 1) * P + A)},

@@ -28,7 +28,12 @@ const std::vector<std::string> independent = {
     "elastic-averaging\"\nbeta = 0.8\nperiod = 2",
     "decentralized-sgd\"",
     "stochastic-gradient-push\"",
-    "stale-sgd\"\nstaleness = 2\nspread = 1"};
+    "stale-sgd\"\nstaleness = 2\nspread = 1",
+    "cocod-sgd\"" + every_3,
+    "overlap-local-sgd\"\nmixing = 0.5\nmomentum = 0.5" + every_3,
+    "co2\"" + every_3,
+    "overlapped-diloco\"\nouter = { name = \"slowmo\", momentum = 0.5 }" + every_3,
+    "overlapped-diloco\"\nupdate = \"delayed\"\nouter = { name = \"plain\" }" + every_3};
 const std::vector<std::string> dependent = {"dropcompute\"\nthreshold_s = 1.2",
                                             "backup-workers\"\nbackups = 1",
                                             "backup-tokens\"\nbackups = 1",

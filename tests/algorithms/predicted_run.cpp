@@ -18,6 +18,7 @@ PredictedRun::Simulated PredictedRun::simulate(const Algorithm& algorithm) const
                            .network_s = network_s,
                            .network = network,
                            .budget = {.steps = steps},
+                           .worker_factors = factors,
                            .delays = delays,
                            .objective = nullptr,
                            .seed = seed};

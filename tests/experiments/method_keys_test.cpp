@@ -135,10 +135,15 @@ const std::vector<KeyCase> asynchronous = {
 const std::vector<std::string> periodic = {"'local-sgd'", "'outer-local-sgd',outer={name='plain'}",
                                            "'hierarchical-sgd',group_size=2,group_period=1",
                                            "'dropcompute-local-sgd',threshold_s=0.3"};
+// The same with averages one round late, which leave the optimizer's moments alone.
+const std::vector<std::string> overlapped = {"'cocod-sgd'", "'overlap-local-sgd',mixing=0.5", "'co2'",
+                                             "'overlapped-diloco',outer={name='plain'}"};
 
 std::vector<KeyCase> periods() {
   std::vector<KeyCase> cases;
-  for (const std::string& keys : periodic) {
+  std::vector<std::string> methods = periodic;
+  methods.insert(methods.end(), overlapped.begin(), overlapped.end());
+  for (const std::string& keys : methods) {
     const auto with = [&](const std::string& period) { return method(keys + ",period={" + period + "}"); };
     cases.push_back({{with("rule='constant',steps=4")}, {"methods.0.period.steps=3"}});
     cases.push_back({{with("rule='power',coefficient=0.2,minimum=2")},
@@ -195,6 +200,12 @@ std::vector<KeyCase> policies() {
     cases.push_back({with_moments_and_statistics(keys + ",buffers='recalibrate'"),
                      {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
   }
+  for (const std::string& keys : overlapped) {
+    const std::string method = keys + ",period={rule='constant',steps=3}";
+    cases.push_back({with_moments_and_statistics(method), statistics});
+    cases.push_back({with_moments_and_statistics(method + ",buffers='recalibrate'"),
+                     {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
+  }
   cases.push_back(
       {with_moments_and_statistics("'random-drop',drop_rate=0.3,from_step=0"), {"methods.0.statistics='all'"}});
   cases.push_back({with_moments_and_statistics("'branch-train-merge'"), statistics});
@@ -220,6 +231,16 @@ const std::vector<KeyCase> local = {
     {{outer("name='slowmo',momentum=0.5")}, {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
     {{outer("name='diloco',rate=0.7,momentum=0.5")},
      {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
+    {{method("'overlap-local-sgd',mixing=0.5,momentum=0.5,period={rule='constant',steps=4}")},
+     {"methods.0.mixing=0.6", "methods.0.momentum=0.3", "methods.0.momentum_units='model'"}},
+    {{method("'co2',period={rule='constant',steps=4}")},
+     {"methods.0.rate=0.5", "methods.0.momentum=0.3", "methods.0.gap=2", "methods.0.anchor='round-start'"}},
+    {{method("'overlapped-diloco',period={rule='constant',steps=4},outer={name='slowmo',momentum=0.5}")},
+     {"methods.0.update='delayed'", "methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
+    {{method("'overlapped-diloco',period={rule='constant',steps=4},outer={name='diloco',rate=0.7,momentum=0.5}")},
+     {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
+    {{method("'overlapped-diloco',period={rule='constant',steps=4},outer={name='plain'}")},
+     {"methods.0.outer.rate=0.5"}},
     {{method("'hierarchical-sgd',group_size=2,group_period=2,period={rule='constant',steps=4}")},
      {"methods.0.group_size=3", "methods.0.group_period=1"}},
     {{method("'dropcompute-local-sgd',threshold_s=0.2,period={rule='constant',steps=4}")},
@@ -262,7 +283,8 @@ const std::vector<KeyCase> gossip_and_codes = {
 const std::vector<std::string>& told() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const char* method : {"local-sgd", "outer-local-sgd", "hierarchical-sgd", "dropcompute-local-sgd"})
+    for (const char* method : {"local-sgd", "outer-local-sgd", "hierarchical-sgd", "dropcompute-local-sgd", "cocod-sgd",
+                               "overlap-local-sgd", "co2", "overlapped-diloco"})
       for (const char* rule : {"constant", "power", "post-local"})
         for (const char* key : {"share", "rounds", "found"})
           all.push_back(fmt::format("methods[{}].period[{}].solved_for.{}", method, rule, key));

@@ -47,6 +47,10 @@ const std::vector<std::string> periodic = {
     "{algorithm='local-sgd',period={rule='power',coefficient=0.3,minimum=2}}",
     "{algorithm='local-sgd',period={rule='power',coefficient=0.3,minimum=2},local_phase={peak=0.3,schedule='linear'}}",
     "{algorithm='outer-local-sgd',period={rule='constant',steps=7},outer={name='diloco',rate=0.7,momentum=0.5}}",
+    "{algorithm='cocod-sgd',period={rule='constant',steps=7}}",
+    "{algorithm='overlap-local-sgd',mixing=0.5,period={rule='post-local',switch_step=11,steps=6}}",
+    "{algorithm='co2',period={rule='power',coefficient=0.3,minimum=2}}",
+    "{algorithm='overlapped-diloco',period={rule='constant',steps=7},outer={name='plain'}}",
     "{algorithm='hierarchical-sgd',group_size=3,group_period=2,period={rule='constant',steps=7}}",
     "{algorithm='hierarchical-sgd',group_size=2,group_period=3,period={rule='power',coefficient=0.5,minimum=3},"
     "moments='average'}",

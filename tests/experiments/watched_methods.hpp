@@ -101,6 +101,28 @@ algorithm = "outer-local-sgd"
 period = { rule = "constant", steps = 4 }
 outer = { name = "slowmo", rate = 1.0, momentum = 0.5 }
 [[methods]]
+algorithm = "cocod-sgd"
+period = { rule = "constant", steps = 4 }
+[[methods]]
+algorithm = "overlap-local-sgd"
+mixing = 0.6
+momentum = 0.5
+period = { rule = "constant", steps = 4 }
+[[methods]]
+algorithm = "co2"
+period = { rule = "constant", steps = 4 }
+[[methods]]
+label = "overlapped-diloco, eager"
+algorithm = "overlapped-diloco"
+period = { rule = "constant", steps = 4 }
+outer = { name = "diloco", rate = 0.7, momentum = 0.5 }
+[[methods]]
+label = "overlapped-diloco, delayed"
+algorithm = "overlapped-diloco"
+update = "delayed"
+period = { rule = "constant", steps = 4 }
+outer = { name = "diloco", rate = 0.7, momentum = 0.5 }
+[[methods]]
 algorithm = "hierarchical-sgd"
 group_size = 2
 group_period = 2

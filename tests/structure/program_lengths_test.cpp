@@ -64,7 +64,8 @@ int lines_of(const std::string& program) {
 
 // Sources by name: all but what formulas say, and how numbers are solved for, which is part of the card.
 std::map<std::string, fs::path> sources() {
-  const std::set<std::string> of_cards = {"round_prediction", "asked_rounds", "rounds_of_rule"};
+  const std::set<std::string> of_cards = {"round_prediction", "overlapped_prediction", "asked_rounds",
+                                          "rounds_of_rule"};
   std::map<std::string, fs::path> result;
   for (const auto& entry : fs::recursive_directory_iterator(source / "algorithms")) {
     const fs::path folder = entry.path().parent_path(), name = entry.path().stem();

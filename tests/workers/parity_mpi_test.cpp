@@ -24,12 +24,16 @@
 #include "algorithms/gradient_coding/cyclic_repetition.hpp"
 #include "algorithms/gradient_coding/fractional_repetition.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
+#include "algorithms/local_sgd/co2.hpp"
+#include "algorithms/local_sgd/cocod_sgd.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/local_sgd/overlap_local_sgd.hpp"
+#include "algorithms/local_sgd/overlapped_outer.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
@@ -125,6 +129,18 @@ TEST(Parity, SynchronousElasticAveraging) { expect_parity(ElasticAveraging({.alp
 TEST(Parity, OuterOptimizers) {
   expect_parity(OuterLocalSgd(make_constant_period(Step{6}), make_slowmo(0.9, 0.5), {}));
   expect_parity(OuterLocalSgd(make_constant_period(Step{6}), make_diloco(0.7, 0.9), {}));
+}
+
+TEST(Parity, AveragesOneRoundLate) {
+  using Update = OverlappedOuterOptions::Update;
+  using Averaged = OverlappedOuterOptions::Averaged;
+  const std::shared_ptr<const SyncPeriod> every_6 = make_constant_period(Step{6});
+  const std::shared_ptr<const OuterOptimizer> diloco = make_diloco(0.7, 0.9), heavy_ball = make_heavy_ball(1, 0.5, 1);
+  expect_parity(CocodSgd(every_6, {}));
+  expect_parity(OverlapLocalSgd(every_6, {.mixing = 0.6, .momentum = 0.5}, {}));
+  expect_parity(OverlappedOuter(every_6, diloco, {.update = Update::eager}, {}));
+  expect_parity(OverlappedOuter(every_6, diloco, {.update = Update::delayed}, {}));
+  expect_parity(OverlappedOuter(every_6, heavy_ball, {Update::delayed, Averaged::models}, {}));
 }
 
 TEST(Parity, HierarchicalSgdWithGroupsOfTwoAndOfThreeAndOne) {

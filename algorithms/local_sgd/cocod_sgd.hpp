@@ -1,0 +1,26 @@
+// CoCoD-SGD: local steps go on while the last round's models are averaged; what a worker has done meanwhile is added to
+// the average.
+// Source:  Shen et al. 2019, "Faster Distributed Deep Net Training: Computation and Communication Decoupled Stochastic
+//          Gradient Descent".
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    one all-reduce of P floats per round, hidden by the next; one more vector of P floats per worker.
+// Differs: after the rule as its code has it: model = mean(s) + (model - s), with s the model that was sent. At the end
+//          of the first round a worker goes on as it is; after the last all take the average of their models. Evaluated
+//          is the average that has come back, one round old. A worker's BatchNorm statistics stay its own.
+// Checks:  one worker, or workers that compute the same, equal serial SGD; a recursion in double precision.
+#pragma once
+
+#include "algorithms/local_sgd/overlapped_rounds.hpp"
+
+namespace syncopate {
+
+class CocodSgd : public OverlappedRounds {
+ public:
+  CocodSgd(std::shared_ptr<const SyncPeriod> period, const StatePolicies& policies)
+      : OverlappedRounds(std::move(period), policies) {}
+  void run(Worker& worker) const override;
+};
+
+std::unique_ptr<Algorithm> make_cocod_sgd(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

@@ -1,0 +1,53 @@
+// Outer steps that overlap the next round: DiLoCo, or any outer optimizer, whose average is one round late. Either all
+// step along the late average (delayed), or each along its own fresh part and the others' late ones (eager).
+// Source:  Kale, Douillard, Donchev 2025, "Eager Updates for Overlapped Communication and Computation in DiLoCo".
+// Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
+// Cost:    one all-reduce of P floats per round, hidden by the next; two more vectors of P floats per worker, of eager
+//          updates three.
+// Differs: d_i is what worker i's round has added to the model; the paper's outer gradient is -d_i. That a worker's own
+//          part is fresh and the others' are late was read about the paper; the formulas here were not read in it.
+//          Delayed: a round begins at X, the same on all workers, and X <- outer(X, X + mean(d')), d' of the round
+//          before. After the first round X stays; after the last one a second outer step takes its average in, so that
+//          there are as many outer steps as rounds.
+//          Eager: X_i <- outer(X_i, X_i + mean(d') + (d_i - d_i') / N). In the first round nothing is known of others,
+//          and the step is d_i / N long. The last round's average is waited for before its step, which takes
+//          mean(d) + mean(d') - d_i' / N: all that is left. Each worker keeps an outer momentum of its own, which
+//          the sources leave open; evaluated is worker 0's model. After a plain outer optimizer all end with the same.
+//          The learning rate that SlowMo counts in is that of the averaged round, of eager updates the newest.
+//          BatchNorm statistics are as old as the average.
+// Checks:  eager updates of one worker equal the method that waits; with a plain outer optimizer they telescope to the
+//          sum of all averages; delayed by one round, a constant d gives DiLoCo's models.
+#pragma once
+
+#include "algorithms/local_sgd/outer_optimizer.hpp"
+#include "algorithms/local_sgd/overlapped_rounds.hpp"
+
+namespace syncopate {
+
+struct OverlappedOuterOptions {
+  enum class Update { delayed, eager };
+  // Of a delayed average: what the workers have added since the round began, or their models as they are. X is another
+  // by the time that these come, so that outer(X, mean(y')) also takes back what it has moved since.
+  enum class Averaged { differences, models };
+  Update update = Update::eager;
+  Averaged averaged = Averaged::differences;
+};
+
+class OverlappedOuter : public OverlappedRounds {
+ public:
+  OverlappedOuter(std::shared_ptr<const SyncPeriod> period, std::shared_ptr<const OuterOptimizer> outer,
+                  const OverlappedOuterOptions& options, const StatePolicies& policies)
+      : OverlappedRounds(std::move(period), policies), outer_(std::move(outer)), options_(options) {}
+  void run(Worker& worker) const override;
+
+ private:
+  void run_delayed(Worker& worker) const;
+  void run_eager(Worker& worker) const;
+
+  std::shared_ptr<const OuterOptimizer> outer_;
+  OverlappedOuterOptions options_;
+};
+
+std::unique_ptr<Algorithm> make_overlapped_diloco(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate

@@ -1,0 +1,76 @@
+// Outer steps that are one round late: each worker starts an average at the end of a round, takes the next round while
+// it is under way, and finishes it at that round's end. What methods of this kind have in common. With X the model that
+// all share, y_i a worker's model at the end of its round, d_i = y_i - (where the round began), and ' for what was
+// started a round before:
+//
+//   method                           late by   averaged is    the worker's next round begins at
+//   local-sgd                        0         y_i            mean(y)
+//   outer-local-sgd                  0         y_i            outer(X, mean(y))
+//   overlapped-diloco, delayed       1 round   d_i            outer(X, X + mean(d'))
+//   overlapped-diloco, eager         1 round   d_i            outer(X_i, X_i + mean(d') + (d_i - d_i') / N)
+//   co2, anchor = "round-start"      1 round   d_i            X - rate m,  m = momentum m - mean(d') / gap
+//   co2, anchor = "outer-model"      1 round   y_i            X - rate m,  m = momentum m + (X - mean(y')) / gap
+//   cocod-sgd                        1 round   y_i            mean(y') + (y_i - y_i')
+//   overlap-local-sgd                1 round   z + v_i        x_i = (1 - mixing) y_i + mixing z,  z = mean((z + v)'),
+//                                                             v_i = momentum v_i + (x_i - z)
+//
+// Units:   a delay of one round, however long the rule makes it.
+// Cost:    an all-reduce of P floats per round, as with Local SGD. A round takes max(H c, A) where workers are alike
+//          and steps have no spread: H steps of c s, and A s for the all-reduce. Without that see
+//          overlapped_prediction.hpp.
+// First:   nothing comes back at the end of the first round; each method's header says what it does then.
+// Last:    the last average is waited for, so that the last round's work is in the model that is evaluated. Until the
+//          first has come back workers have agreed on nothing but steps: a budget of other units ends after it.
+// Differs: optimizer moments stay with their workers. A worker that loses its state goes back to its copy of the
+//          last round's end, which has what the method kept then.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/overlapped_prediction.hpp"
+
+namespace syncopate {
+
+// The one average that a worker has under way at a time.
+class AverageUnderWay {
+ public:
+  AverageUnderWay(Worker& worker, const AveragePolicy& policy) : worker_(worker), policy_(policy) {}
+
+  bool is_under_way() const { return started_.has_value(); }
+  // Whether another round begins, asked at a round's end: all workers say the same.
+  bool rounds_left() const;
+  void start(const ModelStatePtr& mine, Participant::Here at = Participant::Here::current());
+  // Waits for what was started. The mean over the workers; null in time-only runs.
+  ModelStatePtr finish(Participant::Here at = Participant::Here::current());
+
+ private:
+  Worker& worker_;  // outlives it
+  AveragePolicy policy_;
+  std::optional<StartedCollective> started_{};
+  bool has_come_ = false;  // any of them
+};
+
+class OverlappedRounds : public Algorithm {
+ public:
+  Traits traits() const override { return {.follows_clock = false, .judges_alone = true, .publishes_rounds = true}; }
+  Forecast forecast(const PredictionInput& input) const override {
+    return predict_overlapped_rounds(*period_, policies_.average, input);
+  }
+  std::optional<Communicated> communication(const CommunicationInput& input) const override {
+    return communicated_in_rounds(*period_, policies_.average, input);
+  }
+
+ protected:
+  OverlappedRounds(std::shared_ptr<const SyncPeriod> period, const StatePolicies& policies)
+      : period_(std::move(period)), policies_(policies) {}
+
+  std::shared_ptr<const SyncPeriod> period_;
+  StatePolicies policies_;
+};
+
+// Reads what all these methods have: `buffers` of the published model.
+StatePolicies read_overlapped_policies(Settings& settings);
+
+}  // namespace syncopate

@@ -1,0 +1,196 @@
+// Outer steps along averages that are one round late: delayed, eager, CO2.
+#include "algorithms/local_sgd/overlapped_outer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "algorithms/local_sgd/co2.hpp"
+#include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "tests/algorithms/overlapped_recursions.hpp"
+
+namespace syncopate {
+namespace {
+
+using Update = OverlappedOuterOptions::Update;
+using Averaged = OverlappedOuterOptions::Averaged;
+using Outer = std::shared_ptr<const OuterOptimizer>;
+
+OverlappedOuter late(Outer outer, int period, const OverlappedOuterOptions& options) {
+  return {make_constant_period(period), std::move(outer), options, {}};
+}
+std::vector<Outer> outers() { return {make_plain_outer(0.8), make_slowmo(0.9, 0.6), make_diloco(0.7, 0.9)}; }
+
+void expect_near(const std::vector<float>& found, const std::vector<float>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5 * std::abs(expected[i])) << i;
+}
+
+// In double precision, the rules as torch and the papers write them.
+PulledOuter plain(double rate) {
+  return [=](double last, double average, double) { return last - rate * (last - average); };
+}
+PulledOuter slowmo(double rate, double momentum) {
+  return [=, u = 0.0](double last, double average, double inner) mutable {
+    u = momentum * u + (last - average) / inner;
+    return last - rate * inner * u;
+  };
+}
+PulledOuter diloco(double rate, double momentum) {
+  return [=, buffer = 0.0](double last, double average, double) mutable {
+    buffer = momentum * buffer + (last - average);
+    return last - rate * ((last - average) + momentum * buffer);
+  };
+}
+PulledOuter heavy_ball(double rate, double momentum, double gap) {
+  return [=, m = 0.0](double last, double average, double) mutable {
+    m = momentum * m + (last - average) / gap;
+    return last - rate * m;
+  };
+}
+
+// Rounds of 2 steps under a rate that falls at every step.
+struct Falling {
+  explicit Falling(int rounds) : run{.rounds = rounds} {
+    const int steps = rounds * Pulled::period;
+    setup.budget.steps = steps;
+    setup.learning_rate = std::make_shared<LearningRate>(
+        LearningRate::Options{.shape = LearningRate::Shape::linear, .peak = 0.2, .total_steps = steps});
+    for (int s = 0; s < steps; ++s) run.rates.push_back(0.2 * (steps - s) / steps);
+  }
+  Pulled run;
+  SimulatedRun setup{};
+};
+
+TEST(DelayedOuter, FollowsTheRecursion) {
+  struct Rule {
+    Outer outer;
+    PulledOuter expected;
+  };
+  for (const Averaged averaged : {Averaged::differences, Averaged::models})
+    for (const auto& [outer, expected] :
+         {Rule{make_plain_outer(0.8), plain(0.8)}, Rule{make_slowmo(0.9, 0.6), slowmo(0.9, 0.6)},
+          Rule{make_diloco(0.7, 0.9), diloco(0.7, 0.9)}, Rule{make_heavy_ball(0.8, 0.5, 2), heavy_ball(0.8, 0.5, 2)}}) {
+      Falling falling(5);
+      const auto outcome = falling.setup.run(late(outer, 2, {Update::delayed, averaged}));
+      Pulled& run = falling.run;
+      for (run.coordinate = 0; run.coordinate < 4; ++run.coordinate) {
+        const double model = delayed_model(run, expected, averaged == Averaged::models);
+        EXPECT_NEAR(outcome.parameters[run.coordinate], model, 1e-5 * std::abs(model));
+      }
+    }
+}
+
+TEST(EagerOuter, FollowsTheRecursion) {
+  struct Rule {
+    Outer outer;
+    PulledOuter expected;
+  };
+  for (const auto& [outer, expected] :
+       {Rule{make_plain_outer(0.8), plain(0.8)}, Rule{make_slowmo(0.9, 0.6), slowmo(0.9, 0.6)},
+        Rule{make_diloco(0.7, 0.9), diloco(0.7, 0.9)}}) {
+    Falling falling(5);
+    const auto outcome = falling.setup.run(late(outer, 2, {.update = Update::eager}));
+    Pulled& run = falling.run;
+    for (run.coordinate = 0; run.coordinate < 4; ++run.coordinate) {
+      const double model = eager_models(run, std::vector<PulledOuter>(3, expected))[0];
+      EXPECT_NEAR(outcome.parameters[run.coordinate], model, 1e-5 * std::abs(model));
+    }
+  }
+}
+
+TEST(EagerOuter, OfOneWorkerEqualsTheMethodThatWaits) {
+  const SimulatedRun setup{.workers = 1, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 11}};
+  for (const Outer& outer : outers())
+    expect_near(setup.run(late(outer, 3, {.update = Update::eager})).parameters,
+                setup.run(OuterLocalSgd(make_constant_period(3), outer, {})).parameters);
+}
+
+// Each worker's steps along its own newest part and the others' late ones sum to those along all the averages.
+TEST(EagerOuter, OfAPlainOptimizerTelescopesToTheSumOfAllAverages) {
+  const Pulled run{.workers = 4, .rounds = 6};
+  Pulled::Models x = run.initial(), before(4, 0.0);
+  double averages = 0;
+  for (int r = 0; r < run.rounds; ++r) {
+    const Pulled::Models added = difference(run.trained(x, r), x);
+    averages += mean(added);
+    for (std::size_t w = 0; w < 4; ++w) {
+      const double late = r > 0 ? mean(before) : 0;
+      x[w] += 0.8 * (late + (added[w] - before[w]) / 4);
+    }
+    before = added;
+  }
+  const double expected = 1 + 0.8 * averages;
+  for (std::size_t w = 0; w < 4; ++w)  // what is left of it: the last round's average, but for the own part
+    EXPECT_NEAR(x[w] + 0.8 * (mean(before) - before[w] / 4), expected, 1e-12);
+
+  class Kept : public OverlappedOuter {
+   public:
+    using OverlappedOuter::OverlappedOuter;
+    void run(Worker& worker) const override {
+      OverlappedOuter::run(worker);
+      models.push_back(worker.model());
+    }
+    mutable std::vector<ModelStatePtr> models;
+  };
+  const Kept method(make_constant_period(2), make_plain_outer(0.8), {.update = Update::eager}, {});
+  class Compared : public Algorithm {
+   public:
+    explicit Compared(const Kept& kept) : kept_(kept) {}
+    void run(Worker& worker) const override {
+      kept_.run(worker);
+      worker.barrier();
+      if (worker.rank() == Rank{0})
+        for (const ModelStatePtr& model : kept_.models) distances.push_back(worker.distance(model, worker.model()));
+    }
+    mutable std::vector<double> distances;
+
+   private:
+    const Kept& kept_;
+  };
+  const Compared compared(method);
+  const auto outcome = SimulatedRun{.workers = 4, .budget = {.steps = 12}}.run(compared);
+  EXPECT_NEAR(outcome.parameters[0], expected, 1e-5 * expected);
+  ASSERT_EQ(compared.distances.size(), 4u);
+  for (const double distance : compared.distances) EXPECT_LT(distance, 1e-5 * expected) << "all end with the same";
+}
+
+// The gradient of a worker is the same at each step and each model.
+struct ConstantGradient : PullObjective {
+  PartialGradient gradient(const float*, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override {
+    static const std::vector<float> ones(4, 1.0f);
+    std::vector<MicroBatch> of_first(micro_batches.begin(), micro_batches.end());
+    for (MicroBatch& micro_batch : of_first) micro_batch.step = Step{0};
+    return PullObjective::gradient(ones.data(), buffers, of_first);
+  }
+};
+
+TEST(DelayedOuter, OfConstantDifferencesEqualsTheMethodThatWaits) {
+  SimulatedRun setup{.workers = 4, .budget = {.steps = 12}};
+  setup.objective = std::make_shared<ConstantGradient>();
+  for (const Outer& outer : outers())
+    expect_near(setup.run(late(outer, 3, {.update = Update::delayed})).parameters,
+                setup.run(OuterLocalSgd(make_constant_period(3), outer, {})).parameters);
+}
+
+TEST(Co2, AnchoredAtTheRoundsStartEqualsDelayedDiLoCoWithoutMomentum) {
+  const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 12}};
+  expect_near(setup.run(late(make_heavy_ball(0.6, 0, 2), 3, {Update::delayed, Averaged::differences})).parameters,
+              setup.run(late(make_diloco(0.3, 0), 3, {Update::delayed, Averaged::differences})).parameters);
+}
+
+// Each model is the average of the round before the last, which began at the model before it: of six rounds the even
+// ones are a Local SGD, and the odd ones another, whose last average the run ends with.
+TEST(Co2, OfRateAndGapOneWithoutMomentumIsLocalSgdOneRoundLate) {
+  const Pulled run{.workers = 4, .rounds = 6};
+  double odd = 1;
+  for (const int r : {1, 3, 5}) odd = mean(run.trained(Pulled::Models(4, odd), r));
+  const auto outcome = SimulatedRun{.workers = 4, .budget = {.steps = 12}}.run(
+      late(make_heavy_ball(1, 0, 1), 2, {Update::delayed, Averaged::models}));
+  EXPECT_NEAR(outcome.parameters[0], odd, 1e-5 * odd);
+}
+
+}  // namespace
+}  // namespace syncopate
