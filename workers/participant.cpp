@@ -38,6 +38,7 @@ bool Participant::budget_left(Judged judged) const {
   if (judged != Judged::by_others && taken_ >= data_) return false;
   if (judged == Judged::alone) return budget_left_at(now());
   const Budget& budget = context_.budget;
+  if (judged == Judged::by_server) return !budget.seconds || to_seconds(now()) < *budget.seconds;
   if (budget.steps && file_step() >= *budget.steps + extra_steps_) return false;
   if (!budget.seconds && !budget.samples && !budget.bytes) return true;
   const AgreedProgress agreed = agreed_.value_or(
@@ -68,6 +69,12 @@ ModelStatePtr Participant::model() const {
   auto state = std::make_shared<ModelState>(*model_);
   state->moments = {};
   return state;
+}
+
+void Participant::set_model(const ModelStatePtr& model, StatePolicy moments) {
+  set_model(model);
+  const AveragePolicy policy{.moments = {moments, moments}, .buffers = StatePolicy::keep};
+  model_ = context_.training.average({&model_, 1}, policy).front();  // of one model: itself
 }
 
 double Participant::uniform(Step step, Drawn drawn) const {

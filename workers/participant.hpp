@@ -62,6 +62,7 @@ enum class Judged {
   together,   // all workers alike, by what they agreed on in the last collective
   alone,      // this worker by its own clock, as if all had taken as many steps: ends a long round of local steps
   by_others,  // the others, who go on when this worker's own data are used up
+  by_server,  // a server, which counts everybody's work: here its own data and the clock alone end a worker's
 };
 
 // Who draws a random number.
@@ -96,8 +97,9 @@ class Participant {
 
   // Parameters and BatchNorm statistics. Moments stay with their participant.
   ModelStatePtr model() const;
-  // Takes on another model's parameters and BatchNorm statistics; the own moments stay.
+  // Takes on another model's parameters and BatchNorm statistics; the own moments stay, or begin anew.
   void set_model(const ModelStatePtr& model) { model_ = context_.training.adopt(model_, model); }
+  void set_model(const ModelStatePtr& model, StatePolicy moments);
 
   // Sum of weight x model, for example combine({{0.5, a}, {0.5, b}}); null in time-only runs. A promise:
   // it is computed beside the run, once its terms are. BatchNorm statistics are combined likewise, or

@@ -37,11 +37,11 @@ ReceivedMessage Server::receive(Time until, Here at) {
     const Rank from = message->from;
     using Kind = Message::Kind;
     const bool is_request = message->kind == Kind::request || message->kind == Kind::request_after;
-    if (message->kind == Kind::request || (is_request && version_of_[from] < step_)) {
+    if (message->kind == Kind::request || (is_request && version_of_[from] < version_)) {
       send_model(message->from, at);
       continue;
     }
-    if (!is_listed_[from]) (version_of_[from] == step_ ? waiting_for_next_ : waiting_).push_back(from);
+    if (!is_listed_[from]) (version_of_[from] == version_ ? waiting_for_next_ : waiting_).push_back(from);
     is_listed_[from] = 1;
     if (is_request) continue;
     if (message->kind == Kind::gradient) versions_.arrive(message->step.value(), from, now());
@@ -69,10 +69,10 @@ void Server::send_counted(Rank to, Message&& message, Here at) {
   context_.cluster.send(rank_, to, std::move(message), {"send", at});
 }
 
-void Server::send_model(Rank to, Step label, Here at) {
-  version_of_[to] = step_;
+void Server::send_model(Rank to, Step label, std::vector<double>&& numbers, Here at) {
+  version_of_[to] = version_;
   sent_at_[to] = now();
-  send_counted(to, Message::of_model(label, model_), at);
+  send_counted(to, Message::of_model(label, model_, std::move(numbers)), at);
 }
 
 void Server::send_last_model(Rank to, Here at) { send_counted(to, Message::of_last_model(step_, model_), at); }
@@ -86,7 +86,7 @@ void Server::send_model(Receivers to, Here at) {
   std::sort(waiting_.begin(), waiting_.end());
   for (const Rank worker : waiting_) {
     is_listed_[worker] = 0;
-    if (version_of_[worker] == step_) continue;  // it had sent more than one gradient
+    if (version_of_[worker] == version_) continue;  // it had sent more than one gradient
     if (has_left(worker)) continue;
     send_model(worker, at);
   }
@@ -94,19 +94,20 @@ void Server::send_model(Receivers to, Here at) {
 }
 
 // A gradient is booked once: by the first of several servers.
-bool Server::accept(const Message& message, const AcceptOptions& options) {
-  const Step staleness = step_ - message.step;
+std::optional<Step> Server::accept(const Message& message, const AcceptOptions& options) {
+  const bool is_difference = message.kind == Message::Kind::difference;
+  const Step staleness = is_difference ? version_ - version_of_[message.from].value_or(Step{}) : step_ - message.step;
   const bool is_stale = options.maximum_staleness && staleness > *options.maximum_staleness;
   const bool is_old = options.maximum_age < longest_duration && now() - sent_at_[message.from] > options.maximum_age;
   if (is_stale || is_old || !options.is_needed) {
     discard(message.work());
-    return false;
+    return std::nullopt;
   }
   Work kept = message.work();
   kept.micro_batches -= options.copies;
   if (slice_.index == 0) context_.cluster.keep(rank_, kept, staleness);
   if (options.copies > 0) discard({.worker = message.from, .micro_batches = options.copies});
-  return true;
+  return staleness;
 }
 
 void Server::discard(const Work& work) {
@@ -116,7 +117,7 @@ void Server::discard(const Work& work) {
 
 void Server::note_steps(Rank worker, Step steps) {
   steps_of_all_ += steps - std::exchange(steps_of_[worker], steps);
-  step_ = Step{steps_of_all_.value() / size()};
+  version_ = step_ = Step{steps_of_all_.value() / size()};
   kept_total_ = steps_of_all_.value() * micro_batches();
   begin_versions();
 }
@@ -131,11 +132,28 @@ void Server::descend(const Gradient& gradient, const StepOptions& options) {
   const std::int64_t micro_batches = options.micro_batches.value_or(gradient.micro_batches());
   rate_factor_ = options.rate_factor;
   take_step(gradient, options, slice_);
+  ++version_;
   kept_total_ += micro_batches;
   row_.add({.kept = micro_batches, .planned = micro_batches});
   waiting_.insert(waiting_.end(), waiting_for_next_.begin(), waiting_for_next_.end());
   waiting_for_next_.clear();
   begin_versions();
+  close_row(row_before);
+}
+
+// Several workers' last rounds may hold more than the budget has steps for: samples say how much.
+void Server::descend(const ModelStatePtr& to, std::int64_t micro_batches) {
+  const Step row_before = file_step();
+  set_model(to);
+  ++version_;
+  kept_total_ += micro_batches;
+  step_ = Step{kept_total_ / (size() * this->micro_batches())};
+  if (context_.budget.steps) step_ = std::min(step_, *context_.budget.steps);
+  row_.add({.kept = micro_batches, .planned = micro_batches});
+  close_row(row_before);
+}
+
+void Server::close_row(Step row_before) {
   if (file_step() == row_before) return;
   row_.add({.step = file_step(), .period = file_step() - row_before});
   rows_.close(std::exchange(row_, {}), now(), context_.cluster.bytes_sent());

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "workers/cluster/step_rows.hpp"
@@ -47,14 +48,18 @@ class Server final : public Participant {
   // if there is one, for each that has left, once.
   ReceivedMessage receive_until_all_left(const std::function<void(Rank)>& on_leave = {}, Here at = Here::current());
 
-  // Sends the current model, labelled with its step unless another label is given.
+  // Sends the current model, labelled with its step unless another label is given, and numbers along with it.
   void send_model(Rank to, Here at = Here::current()) { send_model(to, step_, at); }
-  void send_model(Rank to, Step label, Here at = Here::current());
+  void send_model(Rank to, Step label, Here at = Here::current()) { send_model(to, label, {}, at); }
+  void send_model(Rank to, std::vector<double> numbers, Here at = Here::current()) {
+    send_model(to, step_, std::move(numbers), at);
+  }
   void send_model(Receivers to, Here at = Here::current());
 
-  // What becomes of a received gradient, which every one needs once: it is accepted, and counts as kept, unless it is
-  // staler or older than it may be, or not needed; then it is discarded. Whether it is accepted.
-  bool accept(const Message& message, const AcceptOptions& options = any_gradient);
+  // What becomes of a received gradient or difference, which every one needs once: it is accepted, and counts as kept,
+  // unless it is staler or older than it may be, or not needed; then it is discarded. Its staleness, if it is accepted:
+  // the steps of this server since the model that it was computed at, of a difference since its sender got one.
+  std::optional<Step> accept(const Message& message, const AcceptOptions& options = any_gradient);
 
   // Declares that a step uses so many gradients, where one of the experiment file uses one of each worker (not said:
   // N). Budget, schedule and reports then go by the file's steps, so that equal budgets mean equal samples. Called
@@ -62,6 +67,10 @@ class Server final : public Participant {
   void set_gradients_per_step(int gradients) { steps_per_file_step_ = static_cast<double>(size_) / gradients; }
   // One step of the global model, or of its slice. Rows of steps.csv are steps of the experiment file.
   void descend(const Gradient& gradient, const StepOptions& options = usual_step);
+  // For methods whose workers send what has come of steps of their own: a step to this model, which has been made with
+  // so many micro-batches more. The server's step() is then that of the experiment file: one for M micro-batches of
+  // each worker, up to the last of the budget.
+  void descend(const ModelStatePtr& to, std::int64_t micro_batches);
   // For methods whose workers step on their own: one of them has taken so many steps by now. The server's step is then
   // the mean of all workers', rounded down.
   void note_steps(Rank worker, Step steps);
@@ -71,12 +80,15 @@ class Server final : public Participant {
 
   void discard(const Work& work);
   void begin_versions();
+  void close_row(Step row_before);
+  void send_model(Rank to, Step label, std::vector<double>&& numbers, Here at);
   void send_counted(Rank to, Message&& message, Here at);
   void send_last_model(Rank to, Here at);
 
   Slice slice_;                             // the part of the parameters that this server holds
   int reported_left_;                       // workers of whose leaving nobody has been told
   ByRank<char> is_told_of_;                 // workers of whose leaving somebody has
+  Step version_{};                          // which `step_` is, but where it counts workers' own steps
   ByRank<std::optional<Step>> version_of_;  // of the last model sent to each worker; none: nothing was sent yet
   ByRank<Time> sent_at_;                    // when that was
   ByRank<char> is_listed_;                  // in one of the two lists

@@ -142,6 +142,8 @@ class Worker final : public Participant {
   // has sent its last model (which is adopted), or this worker's data are used up. With several servers: for a
   // slice from each, all of one version; worker 0 then publishes what nobody else holds as a whole.
   bool receive_model(Here at = Here::current());
+  // The same with one server, and the numbers that came along.
+  bool receive_model(std::vector<double>& numbers, Here at = Here::current());
   // Labels the gradient with the step of the model it was computed at. With several servers: to each its slice.
   void send_gradient(Gradient gradient, Here at = Here::current());
 
@@ -180,7 +182,7 @@ class Worker final : public Participant {
   [[gnu::noinline]] Gradient compute_step_with_outages(const Slot& slot_of);
   [[gnu::noinline]] void all_reduce_weighted(Gradient& gradient, const SumOptions& options, Here at);
   Contribution contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned = {});
-  bool receive_whole_model(Here at);
+  bool receive_whole_model(std::vector<double>* numbers, Here at);
   bool receive_slices(Here at);
   void send_slices(const Gradient& gradient, Here at);
   void start_from(Step version);

@@ -10,15 +10,22 @@ namespace syncopate {
 bool Worker::receive_model(Here at) {
   if (!data_left() || has_last_model_) return false;
   steps_are_versions_ = true;
-  return context_.cluster.servers() == 1 ? receive_whole_model(at) : receive_slices(at);
+  return context_.cluster.servers() == 1 ? receive_whole_model(nullptr, at) : receive_slices(at);
 }
 
-bool Worker::receive_whole_model(Here at) {
+bool Worker::receive_model(std::vector<double>& numbers, Here at) {
+  if (!data_left() || has_last_model_) return false;
+  steps_are_versions_ = true;
+  return receive_whole_model(&numbers, at);
+}
+
+bool Worker::receive_whole_model(std::vector<double>* numbers, Here at) {
   auto message = context_.cluster.receive(rank_, context_.cluster.server(), never, {"receive_model", at});
   if (!message) return false;
   kept_total_ = message->kept;
   if (model_) model_ = context_.training.adopt(model_, message->model);
   start_from(message->step);
+  if (numbers) *numbers = std::move(message->numbers);
   return message->kind != Message::Kind::last_model;
 }
 

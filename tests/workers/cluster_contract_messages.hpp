@@ -244,6 +244,29 @@ TEST_P(ClusterContract, AMessageIsOfTheKindThatItWasSentAs) {
   });
 }
 
+// For which a server books what it has cost its sender; the bytes are those of the difference.
+TEST_P(ClusterContract, ADifferenceSaysHowMuchHasBeenComputedForIt) {
+  const int n = participants();
+  const auto model = training.initial_state();
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    if (self.value == 1) {
+      cluster.send(self, Rank{0},
+                   Message::of_difference(5, model, {.worker = self, .micro_batches = 12, .time = from_seconds(3.5)}),
+                   here());
+    } else if (self.value == 0) {
+      const auto message = cluster.receive(self, {}, never, here());
+      ASSERT_TRUE(message);
+      EXPECT_EQ(message->kind, Message::Kind::difference);
+      EXPECT_EQ(training.values(message->model), training.values(model));
+      const Work work = message->work();
+      EXPECT_EQ(work.worker, Rank{1});
+      EXPECT_EQ(work.micro_batches, 12);
+      EXPECT_EQ(work.time, from_seconds(3.5));
+    }
+  });
+  EXPECT_EQ(totals.bytes, payload);
+}
+
 // Half of five parameters: two, and three. What lies outside a slice is nobody's business.
 TEST_P(ClusterContract, ASliceOfAGradientOrModelIsWhatItSaysAndCostsNoMore) {
   const int n = participants();

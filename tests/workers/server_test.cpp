@@ -127,6 +127,43 @@ TEST(Server, PublicationsAreInStepsOfTheExperimentFileAndCountWhatWasMovedBefore
   }
 }
 
+// Two workers of one step of two micro-batches, 2 s and messages of 0.5 s, send differences of three steps' work: four
+// of them are six steps of the file, of which the budget has five. Staleness counts the server's own steps.
+TEST(Server, AStepToAModelCountsByTheWorkInIt) {
+  const SimulatedRun setup{.workers = 2, .micro_batches = 2, .budget = {.steps = 5}};
+  std::vector<Step> steps, stale;
+  const auto work = [&](Worker& worker) {
+    while (worker.receive_model()) {
+      const Gradient gradient = worker.compute_step_gradient(Samples::in_turn);
+      worker.send(Rank{2},
+                  Message::of_difference(worker.step(), worker.model(), {worker.rank(), 6, gradient.compute_time()}));
+    }
+  };
+  const auto serve = [&](Server& server) {
+    server.send_model(Receivers::all);
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_TRUE(server.budget_left());
+      const auto message = server.receive();
+      ASSERT_TRUE(message);
+      stale.push_back(server.accept(*message).value());
+      server.descend(message->model, message->work().micro_batches);
+      steps.push_back(server.step());
+      server.publish();
+      if (i < 3) server.send_model(message->from);
+    }
+    EXPECT_FALSE(server.budget_left());
+  };
+  const auto outcome = setup.run(ServedScript(work, serve));
+  EXPECT_EQ(steps, (std::vector<Step>{1, 3, 4, 5}));
+  EXPECT_EQ(stale, (std::vector<Step>{0, 1, 1, 1}));
+  EXPECT_EQ(outcome.samples, 24);
+  ASSERT_EQ(outcome.rounds.size(), 4u);
+  expect_row(outcome.rounds[0], 1, 1, 3, 3, 6, 0, 3 * 16);
+  expect_row(outcome.rounds[1], 3, 2, 3, 0, 6, 0, 2 * 16);
+  expect_row(outcome.rounds[2], 4, 1, 6, 3, 6, 0, 2 * 16);
+  expect_row(outcome.rounds[3], 5, 1, 6, 0, 6, 0, 2 * 16);
+}
+
 // Who has a version is not sent it again, in whatever way it was sent; who is late gets the newest at once.
 TEST(Server, AModelGoesToThoseWhoWaitForItAndToNobodyTwice) {
   const SimulatedRun setup{.workers = 3, .budget = {.steps = 100}};

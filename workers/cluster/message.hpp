@@ -27,7 +27,7 @@ struct Message {
   };
 
   Step step{};            // a version of the model
-  Gradient gradient{};    // else empty
+  Gradient gradient{};    // else empty; of a difference its work alone, without values
   ModelStatePtr model{};  // or the difference; else null; null in time-only runs too
   Kind kind = Kind::note;
   Rank from{};
@@ -44,8 +44,12 @@ struct Message {
   static Message of_last_model(Step version, ModelStatePtr model, std::vector<double> numbers = {}) {
     return {.step = version, .model = std::move(model), .kind = Kind::last_model, .numbers = std::move(numbers)};
   }
-  static Message of_difference(Step version, ModelStatePtr difference) {
-    return {.step = version, .model = std::move(difference), .kind = Kind::difference};
+  // `work`: how much has been computed for it, for a server that books that (Server::accept).
+  static Message of_difference(Step version, ModelStatePtr difference, const Work& work = {}) {
+    return {.step = version,
+            .gradient = Gradient(nullptr, work.micro_batches, work.time),
+            .model = std::move(difference),
+            .kind = Kind::difference};
   }
   static Message note(Step step, std::vector<double> numbers = {}) {
     return {.step = step, .kind = Kind::note, .numbers = std::move(numbers)};
@@ -57,7 +61,7 @@ struct Message {
   bool has_model() const { return kind == Kind::model || kind == Kind::last_model || kind == Kind::difference; }
   // A gradient of no micro-batches has none.
   bool has_values() const { return has_model() || gradient.micro_batches() > 0; }
-  // Of its gradient.
+  // Of its gradient or difference.
   Work work() const { return {from, gradient.micro_batches(), gradient.compute_time()}; }
 };
 

@@ -64,7 +64,7 @@ std::shared_ptr<const FlatVector> MpiMailbox::body_of(const Message& message) {
 }
 
 void MpiMailbox::send(Rank to, const Message& message, Time sent, Bytes bytes) {
-  if (message.has_model() && message.gradient.micro_batches() > 0)
+  if (message.has_model() && !message.gradient.terms().empty())
     throw RunFailure("a message carries a gradient or a model, not both");
   const std::vector<MicroBatch> carried = training_.travelling(message.gradient);
   std::vector<std::byte> contents = bytes_of(Head{.step = message.step.value(),
@@ -96,6 +96,7 @@ std::optional<MpiMailbox::Delivery> MpiMailbox::take(std::optional<Rank> from) {
                   .slice = head.slice};
   const Duration compute{head.compute_ns};
   const bool has_body = !letter->body.empty();
+  if (head.micro_batches > 0) message.gradient = Gradient(nullptr, head.micro_batches, compute);
   if (has_body && !training_.time_only()) {
     const bool wide = head.wide && !message.has_model();
     FlatVector whole =
@@ -105,8 +106,6 @@ std::optional<MpiMailbox::Delivery> MpiMailbox::take(std::optional<Rank> from) {
     else
       message.gradient = training_.gradient_from(std::move(whole), head.micro_batches, compute, wide,
                                                  values_of<MicroBatch>(after_head.first(carried_bytes)));
-  } else if (head.micro_batches > 0) {
-    message.gradient = Gradient(nullptr, head.micro_batches, compute);
   }
   if (head.wide) message.gradient.use_double_precision();
   return Delivery{std::move(message), Time{Duration{head.sent_ns}}, Bytes{head.bytes}};
