@@ -1,5 +1,6 @@
 #include "algorithms/registry.hpp"
 
+#include "algorithms/asynchronous/async_local_sgd.hpp"
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
 #include "algorithms/asynchronous/k_async.hpp"
@@ -98,6 +99,10 @@ std::span<const AlgorithmRow> algorithms() {
       {"sliding-window", "asynchronous",
        "Asynchronous SGD in which a gradient starts once all but the last few before it are applied.",
        "after Li et al. 2014", make_sliding_window, "maximum_delay = 2", "the server's model"},
+      {"async-local-sgd", "asynchronous",
+       "A server steps along what workers' local steps come to, as it arrives: also FedBuff, delayed Nesterov, DyLU.",
+       "Liu et al. 2024; Nguyen et al. 2022", make_async_local_sgd,
+       "local_steps = 4\nupdate = { name = \"plain\", rate = 0.5 }", "the server's model"},
       {"local-sgd", "local SGD",
        "Local steps with the models averaged every H steps: constant, post-local, power rules (QSR), SWAP.",
        "Lin et al. 2020; Gu et al. 2024; Gupta et al. 2020", make_local_sgd,

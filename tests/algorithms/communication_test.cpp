@@ -72,6 +72,14 @@ const std::vector<Method> methods = {
     {"bounded-delay", "maximum_delay = 3", 0, 2 * K, 2 * K* P},
     {"sliding-window", "maximum_delay = 0", 0, 2 * K, 2 * K* P},  // one at a time
     {"sliding-window", "maximum_delay = 5", 0, M_and_G, M_and_G* P},
+    // A difference for every 4 local steps; by speed with a number along with each message.
+    {"async-local-sgd", "local_steps = 4\nupdate = { name = \"plain\", rate = 0.2 }", 0, 2 * K / 4 + N - 1,
+     (2 * K / 4 + N - 1) * P},
+    {"async-local-sgd", "local_steps = 4\nupdate = { name = \"buffered\", size = 3 }\nsteps_by_speed = \"up\"", 0,
+     2 * K / 4 + N - 1, (2 * K / 4 + N - 1) * (P + 8)},
+    // All are in the window of each round, and nobody is answered at the end.
+    {"async-local-sgd", "local_steps = 4\nupdate = { name = \"plain\", rate = 0.2 }\ngrace_s = 100", 0, 2 * K / 4,
+     2 * K / 4 * P},
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5)
     {"outer-local-sgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"slowmo\", momentum = 0.5 }",

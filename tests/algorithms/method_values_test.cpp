@@ -3,6 +3,7 @@
 // tests.
 #include <gtest/gtest.h>
 
+#include "algorithms/asynchronous/async_local_sgd.hpp"
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
 #include "algorithms/asynchronous/sliding_window.hpp"
@@ -106,6 +107,28 @@ TEST(MethodValues, OfAsynchronousMethodsArriveAsWritten) {
   expect_same_run("algorithm = \"stale-synchronous\"\nslack = 1\n" + weighted, StaleSynchronous(1, rate));
   expect_same_run("algorithm = \"bounded-delay\"\nmaximum_delay = 2", BoundedDelay(2));
   expect_same_run("algorithm = \"sliding-window\"\nmaximum_delay = 2\n" + weighted, SlidingWindow(2, rate));
+  const std::string local = "algorithm = \"async-local-sgd\"\nlocal_steps = 3\n";
+  expect_same_run(local + "update = { name = \"plain\" }", AsyncLocalSgd({.local_steps = 3}));
+  expect_same_run(
+      local + "update = { name = \"nesterov\", rate = 0.4, momentum = 0.6 }\nrate_scaling = \"1/sqrt(N)\"",
+      AsyncLocalSgd({.local_steps = 3, .update = make_nesterov_update(0.4, 0.6), .weight = {.by_workers = true}}));
+  expect_same_run(
+      local +
+          "update = { name = \"delayed-nesterov\", rate = 0.4, momentum = 0.6, every = 3, share = 0.2 }\n"
+          "maximum_staleness = 3\nmoments = \"reset\"",
+      AsyncLocalSgd({.local_steps = 3,
+                     .update = make_delayed_nesterov_update({.rate = 0.4, .momentum = 0.6, .every = 3, .share = 0.2}),
+                     .maximum_staleness = Step{3},
+                     .moments = StatePolicy::reset}));
+  expect_same_run(
+      local +
+          "update = { name = \"buffered\", size = 2, rate = 0.4, momentum = 0.6, reduce = \"sum\" }\n"
+          "staleness_exponent = 0.5\nsteps_by_speed = \"down\"\nminimum_steps = 2\ngrace_s = 0.75",
+      AsyncLocalSgd({.local_steps = 3,
+                     .steps_by_speed = DynamicSteps{.rounding = DynamicSteps::Rounding::down, .minimum = Step{2}},
+                     .update = make_buffered_update({2, 0.4, 0.6, Buffered::Reduce::sum}),
+                     .weight = {.staleness_exponent = 0.5},
+                     .grace = from_seconds(0.75)}));
 }
 
 TEST(MethodValues, OfDropComputeArriveAsWritten) {

@@ -173,6 +173,7 @@ constexpr const char* methods[] = {
     "algorithm = \"stale-synchronous\"\nslack = 1",
     "algorithm = \"bounded-delay\"\nmaximum_delay = 1",
     "algorithm = \"sliding-window\"\nmaximum_delay = 4",
+    "algorithm = \"async-local-sgd\"\nlocal_steps = 3\nupdate = { name = \"buffered\", size = 2 }\ngrace_s = 0.5",
     "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 4 }",
     "algorithm = \"hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 4 }",
     "algorithm = \"dropcompute-local-sgd\"\nperiod = { rule = \"constant\", steps = 4 }\nthreshold_s = 9",

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "algorithms/asynchronous/async_local_sgd.hpp"
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/k_async.hpp"
 #include "algorithms/asynchronous/ringmaster.hpp"
@@ -123,6 +124,12 @@ BENCHMARK(TimeOnlyStaleSynchronous)->Arg(4096)->Unit(benchmark::kMillisecond);
 
 void TimeOnlySlidingWindow(benchmark::State& state) { simulate(state, SlidingWindow(16384)); }
 BENCHMARK(TimeOnlySlidingWindow)->Arg(4096)->Unit(benchmark::kMillisecond);
+
+// Between two local steps a worker also looks whether the server has ended.
+void TimeOnlyAsyncLocalSgd(benchmark::State& state) {
+  simulate(state, AsyncLocalSgd({.local_steps = static_cast<int>(state.range(1))}));
+}
+BENCHMARK(TimeOnlyAsyncLocalSgd)->Args({4096, 1})->Args({4096, 8})->Unit(benchmark::kMillisecond);
 
 #ifdef SYNCOPATE_WITH_SIMGRID
 // How many times as many events as SimGrid handles per second, both in this run.

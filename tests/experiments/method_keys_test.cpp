@@ -129,6 +129,22 @@ const std::vector<KeyCase> asynchronous = {
     {{method("'sliding-window',maximum_delay=2")},
      {"methods.0.maximum_delay=1", "methods.0.staleness_weight='1/tau'", "methods.0.staleness_weight='1/(tau+1)'",
       "methods.0.rate_scaling='none'"}},
+    {{"training.optimizer.momentum=0.5", method("'async-local-sgd',local_steps=4,update={name='plain',rate=0.5}")},
+     {"methods.0.local_steps=3", "methods.0.update.rate=0.4", "methods.0.rate_scaling='1/sqrt(N)'",
+      "methods.0.staleness_exponent=0.5", "methods.0.maximum_staleness=1", "methods.0.grace_s=0.05",
+      "methods.0.moments='reset'", "methods.0.steps_by_speed='up'", "methods.0.steps_by_speed='down'",
+      "methods.0.update={name='buffered',size=2}"}},
+    {{method("'async-local-sgd',local_steps=4,update={name='plain',rate=0.5},steps_by_speed='down'")},
+     {"methods.0.minimum_steps=3"}},
+    {{method("'async-local-sgd',local_steps=4,update={name='nesterov',rate=0.3,momentum=0.5}")},
+     {"methods.0.update.rate=0.2", "methods.0.update.momentum=0.3",
+      "methods.0.update={name='delayed-nesterov',rate=0.3,momentum=0.5,every=2}"}},
+    {{method("'async-local-sgd',local_steps=4,update={name='delayed-nesterov',rate=0.6,momentum=0.5,every=2}")},
+     {"methods.0.update.rate=0.4", "methods.0.update.momentum=0.3", "methods.0.update.every=3",
+      "methods.0.update.share=0.3"}},
+    {{method("'async-local-sgd',local_steps=4,update={name='buffered',size=2}")},
+     {"methods.0.update.size=3", "methods.0.update.rate=0.5", "methods.0.update.momentum=0.4",
+      "methods.0.update.reduce='sum'"}},
 };
 
 // Methods that average every so often, with the keys that each needs beside its period.

@@ -94,6 +94,24 @@ maximum_delay = 2
 algorithm = "sliding-window"
 maximum_delay = 2
 [[methods]]
+label = "async-local-sgd, Nesterov"
+algorithm = "async-local-sgd"
+local_steps = 4
+update = { name = "nesterov", rate = 0.2, momentum = 0.6 }
+[[methods]]
+label = "async-local-sgd, delayed Nesterov by speed"
+algorithm = "async-local-sgd"
+local_steps = 4
+update = { name = "delayed-nesterov", rate = 0.4, momentum = 0.6, every = 3 }
+steps_by_speed = "up"
+[[methods]]
+label = "async-local-sgd, buffered in a window"
+algorithm = "async-local-sgd"
+local_steps = 4
+update = { name = "buffered", size = 2 }
+staleness_exponent = 0.5
+grace_s = 0.010
+[[methods]]
 algorithm = "local-sgd"
 period = { rule = "constant", steps = 4 }
 [[methods]]

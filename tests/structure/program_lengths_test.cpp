@@ -24,12 +24,13 @@ namespace fs = std::filesystem;
 const fs::path source = SYNCOPATE_SOURCE_DIR;
 
 // What keys choose: thresholds, and by what they are searched; compensations; periods; phases; outer optimizers; codes;
-// forms of dynamic averaging (the paper's has a program for the coordinator, too) and of overlap.
+// what servers make of differences; steps by speed; forms of dynamic averaging (the paper's has a program for the
+// coordinator, too) and of overlap.
 const std::set<std::string> rules = {
     "drop_threshold",        "automatic_threshold", "adaptive_threshold", "threshold_search", "drop_compensation",
     "extra_steps",           "recomputation",       "carry_over",         "sync_period",      "outer_optimizer",
     "fractional_repetition", "cyclic_repetition",   "stochastic_code",    "local_phase",      "gathered_averaging",
-    "model_coordinator",     "push_overlap"};
+    "model_coordinator",     "push_overlap",        "server_update",      "steps_by_speed"};
 const std::map<std::string, int> shorter = {
     {"sync_sgd", 30}, {"drop_compute", 30}, {"local_sgd", 30}, {"backup_workers", 30}, {"async_sgd", 30}};
 constexpr int most_lines = 60;

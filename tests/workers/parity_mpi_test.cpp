@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/asynchronous/async_local_sgd.hpp"
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
 #include "algorithms/asynchronous/k_async.hpp"
@@ -104,6 +105,16 @@ TEST(Parity, BackupWorkersWithoutBackups) { expect_parity(BackupWorkers(workers)
 TEST(Parity, BoundedDelayWithoutDelay) { expect_parity(BoundedDelay(0)); }
 
 TEST(Parity, ASlidingWindowInWhichTheWorkersTakeTurns) { expect_parity(SlidingWindow(0)); }
+
+// A window that waits for all, however long: who comes first then only decides the order of a sum.
+TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
+  AsyncLocalOptions options{.local_steps = 5, .grace = from_seconds(1e6)};
+  options.update = make_buffered_update({.size = workers, .rate = 0.7, .momentum = 0.6});
+  expect_parity(AsyncLocalSgd(options));
+  options.moments = StatePolicy::reset;
+  options.update = make_delayed_nesterov_update({.rate = 0.7, .momentum = 0.6, .every = workers});
+  expect_parity(AsyncLocalSgd(options));
+}
 
 TEST(Parity, DropComputeWithoutAThreshold) { expect_parity(DropCompute(longest_duration, Preempt::discard, 1.0 / 3)); }
 
@@ -242,6 +253,7 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
       std::make_shared<StaleSynchronous>(100),
       std::make_shared<BoundedDelay>(3),
       std::make_shared<SlidingWindow>(100),
+      std::make_shared<AsyncLocalSgd>(AsyncLocalOptions{.local_steps = 4}),
       std::make_shared<ElasticAveraging>(
           ElasticOptions{.exchange = ElasticOptions::Exchange::asynchronous, .alpha = 0.2, .period = 4})};
   for (const auto& algorithm : algorithms) {

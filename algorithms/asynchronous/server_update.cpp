@@ -1,0 +1,167 @@
+#include "algorithms/asynchronous/server_update.hpp"
+
+#include <array>
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+// Of the terms that there are, with the statistics of the first; null in runs without a model.
+ModelStatePtr sum_of(Server& server, std::initializer_list<WeightedState> terms) {
+  std::vector<WeightedState> present;
+  for (const WeightedState& term : terms)
+    if (term.state) present.push_back(term);
+  return present.empty() ? nullptr : server.combine(present, present.front().state);
+}
+
+// theta -= rate (weight g + share m), with the statistics that came with g.
+void step(Server& server, double rate, const WeightedState& g, const WeightedState& m, std::int64_t micro_batches) {
+  server.descend(sum_of(server, {{-rate * g.weight, g.state}, {1, server.model()}, {-rate * m.weight, m.state}}),
+                 micro_batches);
+  server.publish();
+}
+
+class Nesterov final : public ServerUpdate {
+ public:
+  Nesterov(double rate, double momentum) : rate_(rate), momentum_(momentum) {}
+
+  void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
+    step_along(server, {weight, difference.model}, difference.work().micro_batches, state);
+  }
+  void step_along(Server& server, const WeightedState& g, std::int64_t micro_batches, UpdateState& state) const {
+    if (momentum_ > 0) state.momentum = sum_of(server, {g, {momentum_, state.momentum}});
+    step(server, rate_, g, {momentum_, state.momentum}, micro_batches);
+  }
+
+ private:
+  double rate_;
+  double momentum_;  // beta
+};
+
+class Delayed final : public ServerUpdate {
+ public:
+  explicit Delayed(const DelayedNesterov& options) : options_(options) {}
+
+  void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
+    const double n = options_.every, c = options_.share, beta = options_.momentum;
+    state.sum = sum_of(server, {{weight, difference.model}, {1, state.sum}});
+    const bool is_nth = ++state.count == options_.every;
+    if (is_nth) {
+      state.momentum = sum_of(server, {{1 / n, std::exchange(state.sum, nullptr)}, {beta, state.momentum}});
+      state.count = 0;
+    }
+    const double share = is_nth ? 1 - c * n + c : c;
+    step(server, options_.rate, {weight / n, difference.model}, {share * beta, state.momentum},
+         difference.work().micro_batches);
+  }
+
+ private:
+  DelayedNesterov options_;
+};
+
+class Buffer final : public ServerUpdate {
+ public:
+  explicit Buffer(const Buffered& options) : options_(options), nesterov_(options.rate, options.momentum) {}
+
+  int differences() const override { return options_.size; }
+  void take(Server& server, const Message& difference, double weight, UpdateState& state) const override {
+    state.sum = sum_of(server, {{weight, difference.model}, {1, state.sum}});
+    state.micro_batches += difference.work().micro_batches;
+    if (++state.count == options_.size) end(server, state);
+  }
+  void end(Server& server, UpdateState& state) const override {
+    if (state.count == 0) return;
+    const double weight = options_.reduce == Buffered::Reduce::mean ? 1.0 / state.count : 1.0;
+    const std::int64_t micro_batches = std::exchange(state.micro_batches, 0);
+    nesterov_.step_along(server, {weight, std::exchange(state.sum, nullptr)}, micro_batches, state);
+    state.count = 0;
+  }
+
+ private:
+  Buffered options_;
+  Nesterov nesterov_;
+};
+
+}  // namespace
+
+// The card.
+namespace {
+
+constexpr Range below_one{.low = 0, .high = 1, .low_open = false, .high_open = true};
+constexpr Range finite_rates{.low = 0, .low_open = true, .high_open = true};
+
+double read_rate(Settings& settings, std::optional<Stated<double>> fallback = {}) {
+  return settings.number({"rate", "How far a step goes along a difference."}, finite_rates, fallback);
+}
+double read_momentum(Settings& settings, std::optional<Stated<double>> fallback = {}) {
+  return settings.number({"momentum", "Share of the last steps that the next one keeps (beta)."}, below_one, fallback);
+}
+
+std::unique_ptr<const ServerUpdate> read_plain(Settings& settings) {
+  return make_nesterov_update(read_rate(settings, 1.0), 0);
+}
+
+std::unique_ptr<const ServerUpdate> read_nesterov(Settings& settings) {
+  const double rate = read_rate(settings);
+  return make_nesterov_update(rate, read_momentum(settings));
+}
+
+std::unique_ptr<const ServerUpdate> read_delayed(Settings& settings) {
+  DelayedNesterov options;
+  options.rate = read_rate(settings);
+  options.momentum = read_momentum(settings);
+  options.every = static_cast<int>(settings.integer(
+      {"every", "The momentum takes in the mean of so many differences at once (n).", "differences"}, 1, 1'000'000));
+  options.share = settings.number({"share", "Part of the momentum in each step between (c), at most 1 / n."},
+                                  Range{.low = 0, .high = 1.0 / options.every}, 0.0);
+  return make_delayed_nesterov_update(options);
+}
+
+std::unique_ptr<const ServerUpdate> read_buffered(Settings& settings) {
+  Buffered options;
+  options.size = static_cast<int>(
+      settings.integer({"size", "How many differences make a step (K).", "differences"}, 1, 1'000'000));
+  options.rate = read_rate(settings, 1.0);
+  options.momentum = read_momentum(settings, 0.0);
+  using Reduce = Buffered::Reduce;
+  options.reduce =
+      settings.choice({"reduce", "Whether a step goes along the mean of the weighted differences, or their sum."},
+                      {{"mean", Reduce::mean}, {"sum", Reduce::sum}}, options.reduce);
+  return make_buffered_update(options);
+}
+
+constexpr std::array rows = {
+    ServerUpdateRow{"plain", "a step of `rate` along each difference", read_plain},
+    ServerUpdateRow{"nesterov", "a step with Nesterov's momentum along each difference", read_nesterov},
+    ServerUpdateRow{"delayed-nesterov", "a plain step along each difference, with momentum at every n-th (DN)",
+                    read_delayed},
+    ServerUpdateRow{"buffered", "a step along the mean of every K differences (FedBuff)", read_buffered},
+};
+
+}  // namespace
+
+std::unique_ptr<const ServerUpdate> make_nesterov_update(double rate, double momentum) {
+  return std::make_unique<Nesterov>(rate, momentum);
+}
+
+std::unique_ptr<const ServerUpdate> make_delayed_nesterov_update(const DelayedNesterov& options) {
+  return std::make_unique<Delayed>(options);
+}
+
+std::unique_ptr<const ServerUpdate> make_buffered_update(const Buffered& options) {
+  return std::make_unique<Buffer>(options);
+}
+
+std::span<const ServerUpdateRow> server_updates() { return rows; }
+
+std::unique_ptr<const ServerUpdate> make_server_update(Settings& settings) {
+  const auto* const row = settings.row({"name", "What the server makes of a difference."}, rows);
+  if (!row)  // their keys follow from it, and are no faults of their own
+    for (const std::string_view key : {"rate", "momentum", "every", "share", "size", "reduce"})
+      static_cast<void>(settings.has(key));
+  return row ? row->make(settings) : make_nesterov_update(1, 0);
+}
+
+}  // namespace syncopate
