@@ -1,33 +1,58 @@
-// Who sends to whom, where workers have no centre.
+// Who mixes models with whom, and by which weights, where workers have no centre.
+// Source:  Lian et al. 2017, "Can Decentralized Algorithms Outperform Centralized Algorithms?"; Assran et al. 2019,
+//          "Stochastic Gradient Push for Distributed Deep Learning", appendix A, for the exponential graphs.
+// Shapes:  W is N x N: x_i <- sum over j of W_ij x_j. What a worker keeps, W_ii, is what its receivers leave.
+// Checks:  |lambda_2| against closed forms, against LibTorch's eigenvalues, and against models that are mixed.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "workers/units/units.hpp"
 
 namespace syncopate {
 
-// The workers beside one on a ring, each once: none of one worker, one of two.
-std::vector<Rank> neighbours_on_ring(Rank rank, int workers);
-
-// The directed exponential graph: in step k everybody sends to the worker 2^(k mod L) ranks further, where L is the
-// number of powers of two below N. One worker alone would send to itself.
-// Source: Assran et al. 2019, "Stochastic Gradient Push for Distributed Deep Learning", appendix A.
-class ExponentialGraph {
- public:
-  explicit ExponentialGraph(int workers);
-
-  Rank receiver(Rank sender, Step step) const { return further(sender, distance(step)); }
-  Rank sender(Rank receiver, Step step) const { return further(receiver, -distance(step)); }
-  // All others to whom a worker sends in turn.
-  std::vector<Rank> receivers(Rank sender) const;
-
- private:
-  int distance(Step step) const { return powers_ == 0 ? 0 : 1 << (step.value() % powers_); }
-  Rank further(Rank from, int by) const { return Rank{(from.value + workers_ + by) % workers_}; }
-
-  int workers_;
-  int powers_;  // L
+// One other worker, and the share of the sender's model that goes to the receiver.
+struct Link {
+  Rank worker{};
+  double weight = 0;
+  bool operator==(const Link&) const = default;
 };
+
+class GossipGraph {
+ public:
+  virtual ~GossipGraph() = default;
+
+  virtual int workers() const = 0;
+  // Exchanges after which the graph begins anew; 1: it is always the same.
+  virtual int cycle() const { return 1; }
+  // In this exchange, counted from 0: none of them the worker itself, each once.
+  virtual std::vector<Link> receivers(Rank sender, Step exchange) const = 0;
+  virtual std::vector<Link> senders(Rank receiver, Step exchange) const = 0;
+
+  // |lambda_2| of W: by what the models' differences shrink per exchange. Over a cycle the geometric mean.
+  virtual double second_eigenvalue() const = 0;
+  double spectral_gap() const { return 1 - second_eigenvalue(); }
+
+  // Of push-sum, where nobody has left: the least share of its weight that a worker keeps when it sends, and the least
+  // weight that one has after an exchange.
+  virtual double least_kept() const = 0;
+  virtual double least_weight() const { return 1; }  // W is doubly stochastic
+  // All to whom a worker sends in some exchange of a cycle, in the order in which it does first.
+  std::vector<Rank> all_receivers(Rank sender) const;
+  std::int64_t messages_in(Step exchanges) const;  // of all workers
+};
+using GossipGraphPtr = std::shared_ptr<const GossipGraph>;
+
+// Graphs on which all workers are alike: they stand on a grid that is closed in each direction, and send to those that
+// are some hops further; each keeps as much as each of its receivers gets.
+GossipGraphPtr ring(int workers);                  // the one before and the one after
+GossipGraphPtr torus(int rows, int columns);       // the four beside one
+GossipGraphPtr hypercube(int workers);             // ranks that differ in one bit; a power of two workers
+GossipGraphPtr complete_graph(int workers);        // all others
+GossipGraphPtr exponential_graph(int workers);     // those 1, 2, 4, ... < N ranks further
+GossipGraphPtr one_peer_exponential(int workers);  // of these one per exchange, in turn
 
 }  // namespace syncopate

@@ -4,9 +4,10 @@
 
 namespace syncopate {
 
-double least_weight(const PushOptions& options) {
-  if (options.overlap_steps == Step{0}) return 1.0 / 8;
-  return options.overlap == PushOptions::Overlap::paper ? 1.0 / 16 : 1.0 / 1024;
+double least_weight(const PushOptions& options, const GossipGraph& graph) {
+  const double healthy = graph.least_weight() / 8;
+  if (options.overlap_steps == Step{0}) return healthy;
+  return healthy * graph.least_kept() / (options.overlap == PushOptions::Overlap::paper ? 1 : 64);
 }
 
 void exchange_as_in_paper(const Worker& worker, Step overlap, Pushes& pushes) {

@@ -7,9 +7,9 @@
 
 namespace syncopate {
 
-// A message under way holds back half of the weight, with overlap one more does. As released fast workers exchange more
-// often than the slow ones that they hear from, and have the less.
-double least_weight(const PushOptions& options);
+// An eighth of what a worker has where nobody has left. With overlap messages under way hold back what it has not kept.
+// As released fast workers exchange more often than the slow ones that they hear from, and have the less.
+double least_weight(const PushOptions& options, const GossipGraph& graph);
 
 // After the step: an exchange every max(tau, 1) steps, of which the one before the last has ended by then.
 void exchange_as_in_paper(const Worker& worker, Step overlap, Pushes& pushes);

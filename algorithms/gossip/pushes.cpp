@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -11,10 +12,12 @@ void Pushes::send() {
   begun_at_ = worker_.step();
   const Step exchange = sent_;
   ++sent_;
-  const Rank receiver = graph_.receiver(worker_.rank(), exchange);
-  if (gossip_.has_stopped(receiver)) return;
-  weight_ /= 2;
-  worker_.send(receiver, Message::of_model(exchange, worker_.model(), {weight_}));
+  const double whole = weight_;
+  for (const auto& [receiver, share] : graph_.receivers(worker_.rank(), exchange)) {
+    if (gossip_.has_stopped(receiver)) continue;
+    weight_ -= whole * share;
+    worker_.send(receiver, Message::of_model(exchange, worker_.model(), {whole * share}));
+  }
 }
 
 void Pushes::check_weight(double least) const {
@@ -25,8 +28,9 @@ void Pushes::check_weight(double least) const {
 }
 
 void Pushes::take(const Message& message) {
-  taken_.insert(message.step);
-  received_[message.step] = {message.numbers.front(), message.model};
+  const Source source{message.step, message.from};
+  taken_.insert(source);
+  received_[source] = {message.numbers.front(), message.model};
 }
 
 void Pushes::take_what_has_come() {
@@ -35,20 +39,23 @@ void Pushes::take_what_has_come() {
 
 void Pushes::take_before(Step exchange) {
   for (; next_ < exchange; ++next_)
-    while (taken_.erase(next_) == 0) {
-      const auto message = gossip_.receive_from(graph_.sender(worker_.rank(), next_));
-      if (!message) break;  // its sender has stopped
-      take(*message);
-    }
+    for (const Link& link : senders(next_))
+      while (taken_.erase({next_, link.worker}) == 0) {
+        const auto message = gossip_.receive_from(link.worker);
+        if (!message) break;  // it has stopped
+        take(*message);
+      }
 }
 
 bool Pushes::has(Step exchange) const {
-  return exchange < next_ || taken_.contains(exchange) || gossip_.has_stopped(graph_.sender(worker_.rank(), exchange));
+  return exchange < next_ || std::ranges::all_of(senders(exchange), [&](const Link& link) {
+           return taken_.contains({exchange, link.worker}) || gossip_.has_stopped(link.worker);
+         });
 }
 
 void Pushes::mix_before(Step exchange) {
   std::vector<WeightedState> terms = {{weight_, worker_.model()}};
-  while (!received_.empty() && received_.begin()->first < exchange)
+  while (!received_.empty() && received_.begin()->first.first < exchange)
     terms.push_back(std::move(received_.extract(received_.begin()).mapped()));
   if (terms.size() == 1) return;
   const WeightedState mean = gossip_.mean(std::move(terms));
@@ -57,7 +64,7 @@ void Pushes::mix_before(Step exchange) {
 }
 
 void Pushes::mix_all() {
-  if (!received_.empty()) mix_before(received_.rbegin()->first + 1);
+  if (!received_.empty()) mix_before(received_.rbegin()->first.first + 1);
 }
 
 }  // namespace syncopate

@@ -1,9 +1,11 @@
-// What a worker of push-sum sends and gets: in exchange r everybody sends half of what it has along the graph's r-th
-// step.
+// What a worker of push-sum sends and gets: in exchange r everybody sends parts of what it has along the graph's r-th
+// links, and keeps the rest.
 #pragma once
 
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "algorithms/gossip/gossip.hpp"
 #include "algorithms/gossip/graph.hpp"
@@ -13,38 +15,39 @@ namespace syncopate {
 
 class Pushes {
  public:
-  Pushes(Worker& worker, Gossip& gossip) : worker_(worker), gossip_(gossip), graph_(worker.size()) {}
+  Pushes(Worker& worker, Gossip& gossip, const GossipGraph& graph) : worker_(worker), gossip_(gossip), graph_(graph) {}
 
-  const ExponentialGraph& graph() const { return graph_; }
   double weight() const { return weight_; }    // w; the model is z = x / w
   Step exchanges() const { return sent_; }     // begun so far
   Step begun_at() const { return begun_at_; }  // the step in which the last one was
 
   // Fails where less weight is left than `least`: what is missing then is not under way, and does not come back.
   void check_weight(double least) const;
-  // Begins the next exchange: half of what is here goes to the one whose turn it is, unless that has stopped.
+  // Begins the next exchange: parts of what is here go to those whose turn it is, unless they have stopped.
   void send();
   void take_what_has_come();
   // Waits for the messages of all exchanges before this one.
   void take_before(Step exchange);
-  // Whether that of this exchange is here, or will never come.
+  // Whether those of this exchange are here, or will never come.
   bool has(Step exchange) const;
   // Makes the model the weighted mean of itself and what was taken of exchanges before this one.
   void mix_before(Step exchange);
   void mix_all();
 
  private:
+  using Source = std::pair<Step, Rank>;  // an exchange, and who sent
+  std::vector<Link> senders(Step exchange) const { return graph_.senders(worker_.rank(), exchange); }
   void take(const Message& message);
 
   Worker& worker_;
   Gossip& gossip_;
-  ExponentialGraph graph_;
+  const GossipGraph& graph_;
   double weight_ = 1;
   Step sent_{};
   Step begun_at_{};
-  Step next_{};           // to be waited for
-  std::set<Step> taken_;  // from there on: of faster workers, or without waiting
-  std::map<Step, WeightedState> received_;
+  Step next_{};             // to be waited for
+  std::set<Source> taken_;  // from there on: of faster workers, or without waiting
+  std::map<Source, WeightedState> received_;
 };
 
 }  // namespace syncopate

@@ -181,7 +181,9 @@ constexpr const char* methods[] = {
     "algorithm = \"elastic-averaging\"\nbeta = 0.8\nperiod = 2",
     "algorithm = \"gradient-coding\"\ncode = \"cyclic\"\nstragglers = 1",
     "algorithm = \"decentralized-sgd\"",
+    "algorithm = \"decentralized-sgd\"\ngraph = { kind = \"complete\" }",
     "algorithm = \"stochastic-gradient-push\"",
+    "algorithm = \"stochastic-gradient-push\"\ngraph = { kind = \"hypercube\" }",
 };
 
 TEST(OutageRuns, EveryMethodBooksEachWorkerSecondOnce) {

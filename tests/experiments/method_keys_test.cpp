@@ -274,6 +274,41 @@ const std::vector<KeyCase> local = {
      {"methods.0.beta=0.8", "methods.0.period=3", "methods.0.momentum=0.5"}},
 };
 
+// 8 workers, on whose graphs as many are neighbours as may be.
+std::vector<KeyCase> graphs() {
+  std::vector<KeyCase> cases;
+  for (const std::string name : {"'decentralized-sgd'", "'stochastic-gradient-push'"}) {
+    const auto on = [&](const std::string& graph) {
+      return std::vector<std::string>{"cluster.workers=8", "cluster.worker_factors=[1,1.3,1.1,1.8,1,1.2,1.4,1]",
+                                      method(name + ",graph={kind=" + graph + "}")};
+    };
+    std::vector<std::string> kinds;
+    for (const char* kind : {"torus", "hypercube", "exponential", "one-peer-exponential", "complete"})
+      kinds.push_back(fmt::format("methods.0.graph.kind='{}'", kind));
+    cases.push_back({on("'ring'"), kinds});
+    cases.push_back(
+        {on("'complete'"), {"methods.0.graph.kind='ring'", "methods.0.graph={kind='file',file='$/ring.csv'}"}});
+    cases.push_back({on("'torus',rows=2"), {"methods.0.graph.rows=4"}});
+    cases.push_back({on("'file',file='$/ring.csv'"),
+                     {"methods.0.graph.file='$/shuffled.csv'", "methods.0.graph.weights='given'",
+                      "methods.0.graph.directed=true"}});
+    cases.push_back({on("'file',file='$/wheel.csv',weights='metropolis'"), {"methods.0.graph.weights='given'"}});
+    cases.push_back({on("'file',file='$/ring.csv',weights='given'"), {"methods.0.graph.weights='degree'"}});
+  }
+  cases.push_back({{"cluster.workers=8", "cluster.worker_factors=[1,1.3,1.1,1.8,1,1.2,1.4,1]",
+                    method("'stochastic-gradient-push',graph={kind='file',file='$/wheel.csv'}")},
+                   {"methods.0.graph.weights='metropolis'"}});
+  return cases;
+}
+
+// A ring of 8 in one direction, with weights, through the workers in steps of so many; and with three spokes more.
+std::string links_in_steps_of(int hop, bool has_spokes = false) {
+  std::string text = "from,to,weight\n";
+  for (int i = 0; i < 8; ++i) text += fmt::format("{},{},0.125\n", i * hop % 8, (i + 1) * hop % 8);
+  for (int i = 2; has_spokes && i < 5; ++i) text += fmt::format("0,{},0.0625\n", i);
+  return text;
+}
+
 const std::vector<KeyCase> gossip_and_codes = {
     {{method("'decentralized-sgd'")}, {"methods.0.algorithm='stochastic-gradient-push'", "methods.0.evaluated='own'"}},
     {{method("'decentralized-sgd',evaluated='own'")}, {"methods.0.evaluated='average'"}},
@@ -312,6 +347,8 @@ const std::vector<std::string>& told() {
 std::vector<IdleKey> idle_keys() {
   std::vector<IdleKey> keys = {
       {"methods.label", IdleKey::Hash::differs, "names the method in tables"},
+      {"methods[decentralized-sgd].graph[file].file_hash", IdleKey::Hash::differs, "refuses a file of other content"},
+      {"methods[stochastic-gradient-push].graph[file].file_hash", IdleKey::Hash::differs, "the same"},
       {"methods[gradient-coding][cyclic].code_seed", IdleKey::Hash::differs,
        "another code of the same sum, which differs by what is rounded away"},
   };
@@ -322,8 +359,11 @@ std::vector<IdleKey> idle_keys() {
 
 TEST_F(KeyWalk, OfMethods) {
   write_images("images", 3);
-  for (const auto& cases :
-       {synchronous, old_gradients, thresholds, quorums, asynchronous, periods(), policies(), local, gossip_and_codes})
+  write("ring.csv", links_in_steps_of(1));
+  write("shuffled.csv", links_in_steps_of(3));
+  write("wheel.csv", links_in_steps_of(1, true));
+  for (const auto& cases : {synchronous, old_gradients, thresholds, quorums, asynchronous, periods(), policies(), local,
+                            gossip_and_codes, graphs()})
     walk(compared, cases, idle_keys());
   expect_completeness({"methods"});
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/methods.json");

@@ -176,6 +176,14 @@ label = "stochastic-gradient-push, released"
 algorithm = "stochastic-gradient-push"
 overlap_steps = 2
 overlap = "released"
+[[methods]]
+label = "decentralized-sgd, torus"
+algorithm = "decentralized-sgd"
+graph = { kind = "torus", rows = 2 }
+[[methods]]
+label = "stochastic-gradient-push, exponential"
+algorithm = "stochastic-gradient-push"
+graph = { kind = "exponential" }
 )";
 inline constexpr const char* methods_that_need_models = R"([[methods]]
 algorithm = "dynamic-averaging"

@@ -183,7 +183,15 @@ TEST(Parity, DropComputeWithALargerBatchThatIsMetOnAverage) {
 
 TEST(Parity, DecentralizedSgdOnARing) { expect_parity(DecentralizedSgd()); }
 
+TEST(Parity, DecentralizedSgdOnTheCompleteGraph) {
+  expect_parity(DecentralizedSgd(OwnModels::mean, complete_graph(workers)));
+}
+
 TEST(Parity, StochasticGradientPush) { expect_parity(StochasticGradientPush()); }
+
+TEST(Parity, StochasticGradientPushToSeveral) {
+  expect_parity(StochasticGradientPush({.graph = exponential_graph(workers)}));
+}
 
 // Whose messages make a step is for the clock to say, but the sum that they give is not: cyclic ones, whose weights
 // cancel, only if they travel in double precision.

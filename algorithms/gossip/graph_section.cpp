@@ -1,0 +1,112 @@
+#include "algorithms/gossip/graph_section.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "algorithms/gossip/weighted_graph.hpp"
+#include "workers/network/listed_links.hpp"
+
+namespace syncopate {
+namespace {
+
+enum class Kind { ring, torus, hypercube, exponential, one_peer_exponential, complete, file };
+
+// Weights of all pairs are held, and multiplied for the gap.
+constexpr int most_workers_of_file = 512;
+
+int largest_divisor_up_to_root(int workers) {
+  int rows = std::max(1, static_cast<int>(std::sqrt(workers)));
+  while (workers % rows != 0) --rows;
+  return rows;
+}
+
+GossipGraphPtr read_torus(Settings& table, int workers) {
+  const std::size_t faults = table.faults_so_far();
+  const int rows =
+      static_cast<int>(table.integer({"rows", "Into how many rows of equal length the workers are laid."}, 2, 1'000'000,
+                                     Stated(std::max(2, largest_divisor_up_to_root(workers)),
+                                            "the largest divisor of the number of workers up to its root")));
+  if (table.faults_so_far() > faults) return nullptr;
+  if (workers % rows == 0 && workers / rows > 1) return torus(rows, workers / rows);
+  table.fault("rows", fmt::format("must divide the number of workers, {}, into rows of at least 2", workers));
+  return nullptr;
+}
+
+GossipGraphPtr read_file_graph(Settings& table, int workers, Mixing needed) {
+  enum class Weights { degree, metropolis, given };
+  const std::size_t faults = table.faults_so_far();
+  const bool is_directed =
+      table.flag({"directed", "Whether a line links its workers one way, from `from` to `to`, or both ways."}, false);
+  const Weights weights = table.choice(
+      {"weights",
+       "1/(d + 1) by the sender's links (degree) or the larger of both workers' (metropolis), or a third column."},
+      {{"degree", Weights::degree}, {"metropolis", Weights::metropolis}, {"given", Weights::given}}, Weights::degree);
+  if (is_directed && weights == Weights::metropolis)
+    table.fault("weights", "must be \"degree\" or \"given\" where links go one way");
+  if (workers > most_workers_of_file)
+    table.fault("kind", fmt::format("file is for at most {} workers, found {}", most_workers_of_file, workers));
+  const ListedLinks what{.have_weights = weights == Weights::given, .go_one_way = is_directed};
+  auto links = read_listed_links(table, workers, what);
+  if (!links || table.faults_so_far() > faults) return nullptr;
+  if (weights != Weights::given)
+    weigh(*links, workers, weights == Weights::degree ? LinkWeights::degree : LinkWeights::metropolis);
+  auto graph = std::make_shared<WeightedGraph>(workers, *links);
+  auto why_not = graph->why_not_connected();
+  if (!why_not && needed == Mixing::column_stochastic) why_not = graph->why_not_column_stochastic();
+  if (!why_not && needed == Mixing::doubly_stochastic) {
+    why_not = graph->why_not_doubly_stochastic();
+    if (why_not && weights == Weights::degree) *why_not += "; weights = \"metropolis\" are wherever links go both ways";
+  }
+  if (why_not) table.fault("file", *why_not);
+  return why_not ? nullptr : graph;
+}
+
+}  // namespace
+
+GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, Mixing needed,
+                          std::string_view sentence) {
+  if (!settings.has("graph")) return nullptr;
+  const int workers = context.workers;
+  Settings table = settings.section({"graph", sentence});
+  const auto kind = table.choice<Kind>({"kind", "The graph: each worker's neighbours, and their weights."},
+                                       {{"ring", Kind::ring},
+                                        {"torus", Kind::torus},
+                                        {"hypercube", Kind::hypercube},
+                                        {"exponential", Kind::exponential},
+                                        {"one-peer-exponential", Kind::one_peer_exponential},
+                                        {"complete", Kind::complete},
+                                        {"file", Kind::file}});
+  if (!kind) return nullptr;
+  switch (*kind) {
+    case Kind::ring:
+      return ring(workers);
+    case Kind::torus:
+      return read_torus(table, workers);
+    case Kind::hypercube:
+      if (std::has_single_bit(static_cast<unsigned>(workers))) return hypercube(workers);
+      table.fault("kind", fmt::format("needs a power of two workers, found {}", workers));
+      return nullptr;
+    case Kind::exponential:
+      return exponential_graph(workers);
+    case Kind::one_peer_exponential:
+      return one_peer_exponential(workers);
+    case Kind::complete:
+      return complete_graph(workers);
+    case Kind::file:
+      return read_file_graph(table, workers, needed);
+  }
+  return nullptr;
+}
+
+Forecast no_formula_but_gap(const GossipGraph& graph) {
+  const double gap = graph.spectral_gap();
+  return Forecast::none(
+      fmt::format("workers wait for neighbours, who wait for theirs; the graph's spectral gap is {:.4g}", gap));
+}
+
+}  // namespace syncopate
