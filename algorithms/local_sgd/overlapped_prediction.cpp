@@ -30,9 +30,9 @@ class DrawnSums {
  private:
   double until(std::size_t worker, Step step) const {
     const auto steps = static_cast<std::size_t>(step.value());
+    const std::size_t times = steps / drawn_, rest = steps % drawn_;
     const double* const own = &sums_[worker * drawn_];
-    const double rest = steps % drawn_ == 0 ? 0 : own[steps % drawn_ - 1];
-    return static_cast<double>(steps / drawn_) * own[drawn_ - 1] + rest;
+    return static_cast<double>(times) * own[drawn_ - 1] + (rest == 0 ? 0 : own[rest - 1]);
   }
   std::size_t drawn_;
   std::vector<double> sums_;
