@@ -111,6 +111,15 @@ Forecast AsyncLocalSgd::forecast(const PredictionInput& input) const {
   return forecast;
 }
 
+// Whose differences they are is for the clock to say, but not how many: each has H steps. The last one is not answered.
+std::optional<Communicated> AsyncLocalSgd::communication(const CommunicationInput& input) const {
+  if (options_.steps_by_speed || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;
+  const std::int64_t of_update = options_.update->differences() * options_.local_steps.value();
+  const std::int64_t updates = (input.workers * input.steps.value() + of_update - 1) / of_update;
+  const std::int64_t messages = 2 * updates * options_.update->differences() + input.workers - 1;
+  return Communicated{std::min(updates, input.steps.value()), Bytes{messages * input.parameter_bytes.value()}};
+}
+
 std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const AlgorithmContext&) {
   AsyncLocalOptions options;
   options.local_steps =

@@ -45,6 +45,7 @@ class AsyncLocalSgd : public Algorithm {
   void serve(Server& server) const override;
   Traits traits() const override { return {.servers = 1, .publishes_rounds = true, .takes_data_in_turn = true}; }
   Forecast forecast(const PredictionInput& input) const override;
+  std::optional<Communicated> communication(const CommunicationInput& input) const override;
 
  private:
   AsyncLocalOptions options_;

@@ -16,6 +16,7 @@
 #include "tests/algorithms/async_local_replay.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/three_workers.hpp"
+#include "tests/workers/engine.hpp"
 
 namespace syncopate {
 namespace {
@@ -245,6 +246,21 @@ TEST(AsyncLocalSgd, StaleDifferencesAreDroppedAndTheirWorkerGetsTheNewestModel) 
   EXPECT_EQ(outcome.totals.staleness, (Counts{1, 5}));
   EXPECT_EQ(outcome.totals.dropped, (Counts{1, 0, 3}));  // with a step of each that is under way at the end
   expect_exact_accounts(outcome);
+}
+
+// Worker 0 delivers its steps 4 and 5 last, at 7.5 s; of one step of the file worker 1 its steps 0 and 1, at 2.7 s.
+TEST(AsyncLocalSgd, StatisticsAreThoseOfTheWorkerThatDeliveredLast) {
+  const std::vector<std::shared_ptr<const ServerUpdate>> updates = {
+      nesterov(0.5, 0.6), make_delayed_nesterov_update({0.5, 0.6, 2, 0.2}), make_buffered_update({2, 0.5, 0.6})};
+  for (const auto& update : updates) {
+    SimulatedRun setup = three_workers(4);
+    setup.objective = std::make_shared<PullWithStatistics>();
+    EXPECT_EQ(setup.run(AsyncLocalSgd({.local_steps = 2, .update = update})).buffers,
+              PullWithStatistics::statistics_of(std::vector{MicroBatch{Rank{0}, 5, 0}}));
+    setup.budget.steps = 1;
+    EXPECT_EQ(setup.run(AsyncLocalSgd({.local_steps = 2, .update = update})).buffers,
+              PullWithStatistics::statistics_of(std::vector{MicroBatch{Rank{1}, 1, 0}}));
+  }
 }
 
 TEST(AsyncLocalSgd, NoSampleIsComputedTwice) {

@@ -56,7 +56,11 @@ const std::vector<std::string> periodic = {
     "moments='average'}",
     "{algorithm='dropcompute-local-sgd',threshold_s=0.05,period={rule='constant',steps=7}}",
     "{algorithm='dropcompute-local-sgd',threshold_s=0.05,weights='steps',period={rule='power',coefficient=0.3,"
-    "minimum=2}}"};
+    "minimum=2}}",
+    "{algorithm='async-local-sgd',local_steps=3,update={name='plain',rate=0.3}}",
+    "{algorithm='async-local-sgd',local_steps=7,update={name='nesterov',rate=0.1,momentum=0.5}}",
+    "{algorithm='async-local-sgd',local_steps=2,update={name='buffered',size=3}}",
+    "{algorithm='async-local-sgd',local_steps=5,update={name='buffered',size=3}}"};
 
 TEST_F(PredictedCommunicationOf, MethodsInRoundsIsInClosedFormWhatTheRunSends) {
   for (const std::string& method : periodic) {
