@@ -22,6 +22,7 @@
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_outer.hpp"
+#include "algorithms/local_sgd/palsgd.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
@@ -111,6 +112,11 @@ std::span<const AlgorithmRow> algorithms() {
        "Local SGD in which an outer optimizer steps along the averages: plain, SlowMo, DiLoCo.",
        "Wang et al. 2020; Douillard et al. 2023", make_outer_local_sgd,
        "period = { rule = \"constant\", steps = 3 }\nouter = { name = \"slowmo\", momentum = 0.5 }",
+       "the model after each outer step"},
+      {"palsgd", "local SGD",
+       "DiLoCo in which some local steps are pulls towards the last outer model, and compute nothing.",
+       "Naganuma et al. 2025", make_palsgd,
+       "period = { rule = \"constant\", steps = 3 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.9 }",
        "the model after each outer step"},
       {"cocod-sgd", "local SGD",
        "Local SGD whose averages are one round late; what was done meanwhile is added to them.", "Shen et al. 2019",

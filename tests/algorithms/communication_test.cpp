@@ -85,6 +85,8 @@ const std::vector<Method> methods = {
     {"outer-local-sgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"slowmo\", momentum = 0.5 }",
      S / 4, 0, S / 4 * A},
     // One round late, as many averages.
+    {"palsgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.9 }",
+     S / 4, 0, S / 4 * A},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},
     {"overlap-local-sgd", "mixing = 0.5\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},

@@ -115,13 +115,15 @@ TEST(PalSgd, GoesOnWithAWorkerThatHasLostItsState) {
              {.workers = {Rank{1}}, .when = ScheduledOutage{from_seconds(2.5), from_seconds(3)}, .loses_state = true}});
   const auto outcome = setup.run(palsgd({.probability = 0.3}, 6));
   EXPECT_EQ(outcome.published, Step{24});
-  EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped), 3 * 24);  // what is lost counts as dropped, and is not taken again
+  EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped),
+            3 * 24);  // what is lost counts as dropped, and is not taken again
   expect_exact_accounts(outcome);
 }
 
 TEST(PalSgd, AProbabilityIsBelowOne) {
   const std::string keys =
-      "algorithm = \"palsgd\"\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"diloco\" }\n";
+      "algorithm = \"palsgd\"\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"diloco\", rate = 0.7, "
+      "momentum = 0.9 }\n";
   EXPECT_EQ(read_method(keys).faults, "");
   EXPECT_NE(read_method(keys + "pull_probability = 1.0").faults, "");
   EXPECT_NE(read_method(keys + "pull_probability = -0.1").faults, "");

@@ -148,9 +148,9 @@ const std::vector<KeyCase> asynchronous = {
 };
 
 // Methods that average every so often, with the keys that each needs beside its period.
-const std::vector<std::string> periodic = {"'local-sgd'", "'outer-local-sgd',outer={name='plain'}",
-                                           "'hierarchical-sgd',group_size=2,group_period=1",
-                                           "'dropcompute-local-sgd',threshold_s=0.3"};
+const std::vector<std::string> periodic = {
+    "'local-sgd'", "'outer-local-sgd',outer={name='plain'}", "'palsgd',outer={name='plain'}",
+    "'hierarchical-sgd',group_size=2,group_period=1", "'dropcompute-local-sgd',threshold_s=0.3"};
 // The same with averages one round late, which leave the optimizer's moments alone.
 const std::vector<std::string> overlapped = {"'cocod-sgd'", "'overlap-local-sgd',mixing=0.5", "'co2'",
                                              "'overlapped-diloco',outer={name='plain'}"};
@@ -247,6 +247,12 @@ const std::vector<KeyCase> local = {
     {{outer("name='slowmo',momentum=0.5")}, {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
     {{outer("name='diloco',rate=0.7,momentum=0.5")},
      {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
+    {{method("'palsgd',period={rule='constant',steps=4},outer={name='diloco',rate=0.7,momentum=0.5}")},
+     {"methods.0.pull_probability=0.4", "methods.0.pull_strength=0.1", "methods.0.draws='shared'",
+      "methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
+    {{method("'palsgd',period={rule='constant',steps=4},outer={name='slowmo',momentum=0.5}")},
+     {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
+    {{method("'palsgd',period={rule='constant',steps=4},outer={name='plain'}")}, {"methods.0.outer.rate=0.5"}},
     {{method("'overlap-local-sgd',mixing=0.5,momentum=0.5,period={rule='constant',steps=4}")},
      {"methods.0.mixing=0.6", "methods.0.momentum=0.3", "methods.0.momentum_units='model'"}},
     {{method("'co2',period={rule='constant',steps=4}")},
@@ -334,8 +340,8 @@ const std::vector<KeyCase> gossip_and_codes = {
 const std::vector<std::string>& told() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const char* method : {"local-sgd", "outer-local-sgd", "hierarchical-sgd", "dropcompute-local-sgd", "cocod-sgd",
-                               "overlap-local-sgd", "co2", "overlapped-diloco"})
+    for (const char* method : {"local-sgd", "outer-local-sgd", "palsgd", "hierarchical-sgd", "dropcompute-local-sgd",
+                               "cocod-sgd", "overlap-local-sgd", "co2", "overlapped-diloco"})
       for (const char* rule : {"constant", "power", "post-local"})
         for (const char* key : {"share", "rounds", "found"})
           all.push_back(fmt::format("methods[{}].period[{}].solved_for.{}", method, rule, key));

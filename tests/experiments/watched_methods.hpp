@@ -119,6 +119,10 @@ algorithm = "outer-local-sgd"
 period = { rule = "constant", steps = 4 }
 outer = { name = "slowmo", rate = 1.0, momentum = 0.5 }
 [[methods]]
+algorithm = "palsgd"
+period = { rule = "constant", steps = 4 }
+outer = { name = "diloco", rate = 0.7, momentum = 0.9 }
+[[methods]]
 algorithm = "cocod-sgd"
 period = { rule = "constant", steps = 4 }
 [[methods]]

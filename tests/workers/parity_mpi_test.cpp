@@ -35,6 +35,7 @@
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_outer.hpp"
+#include "algorithms/local_sgd/palsgd.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
@@ -140,6 +141,7 @@ TEST(Parity, SynchronousElasticAveraging) { expect_parity(ElasticAveraging({.alp
 TEST(Parity, OuterOptimizers) {
   expect_parity(OuterLocalSgd(make_constant_period(Step{6}), make_slowmo(0.9, 0.5), {}));
   expect_parity(OuterLocalSgd(make_constant_period(Step{6}), make_diloco(0.7, 0.9), {}));
+  expect_parity(PalSgd(make_constant_period(Step{6}), make_diloco(0.7, 0.9), {.probability = 0.3}));
 }
 
 TEST(Parity, AveragesOneRoundLate) {
