@@ -114,6 +114,26 @@ TEST(SpanRecorder, ALimitCutsAllWorkersAtOneTime) {
   EXPECT_THAT(lines(timeline.tracks.at(1)), ElementsAre("compute 0-25 micro-batch", "compute 25-40 micro-batch"));
 }
 
+// Two steps make a difference: of the second one, the first step alone is recorded.
+TEST(SpanRecorder, ALimitMayCutWhatIsSentAfterSeveralSteps) {
+  for (const bool is_kept : {true, false}) {
+    SpanRecorder recorder(1, 1, {.spans = 10});  // five of the worker's
+    const auto round = [&](std::int64_t begin_ns, int step) {
+      recorder.add(Rank{0}, Activity::communicate, at(begin_ns), "receive");
+      compute(recorder, Rank{0}, begin_ns + 10, step, 0);
+      compute(recorder, Rank{0}, begin_ns + 22, step + 1, 0);
+    };
+    for (int i = 0; i < 3; ++i) round(5 + 30 * i, 2 * i);
+    recorder.keep(Rank{0}, Duration{22});
+    if (is_kept) recorder.keep(Rank{0}, Duration{22});
+    if (!is_kept) recorder.keep(Rank{0}, Duration{23});  // of another
+    EXPECT_THAT(lines(recorder.finish(at(90)).tracks.at(0)),
+                ElementsAre("communicate 0-5 receive", "compute 5-15 micro-batch", "compute 15-27 micro-batch",
+                            "communicate 27-35 receive",
+                            is_kept ? "compute 35-45 micro-batch" : "discarded 35-45 micro-batch"));
+  }
+}
+
 TEST(SpanRecorder, ALimitOfTimeLetsAStepEndAndThenCutsIt) {
   SpanRecorder recorder(1, 1, {.time = Duration{15}});
   for (int i = 0; i < 4; ++i) compute(recorder, Rank{0}, 10 * (i + 1), 0, i);

@@ -29,7 +29,9 @@ void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what,
   // A gradient is recorded whole or not at all, so that its fate finds it.
   if (!track.stopped && is_full && !goes_on) stop(rank);
   if (track.stopped) {
-    if (is_micro_batch && activity == Activity::compute) track.unrecorded += end - begin;
+    // With servers as long as nothing else comes between: the rest of what a worker sends after several steps.
+    const bool goes_with = servers_ == 0 || begin == track.stopped_at + track.unrecorded;
+    if (is_micro_batch && activity == Activity::compute && goes_with) track.unrecorded += end - begin;
     return;
   }
   track.stopped_at = end;
@@ -77,6 +79,12 @@ void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
   }
   auto run = find_run(track, computed, true);
   if (!run) run = find_run(track, computed, false);
+  if (!run && track.stopped && servers_ > 0) {
+    Duration rest = computed - track.unrecorded;
+    std::size_t first = track.open.size();
+    while (rest > Duration{} && first > 0) rest -= track.spans[track.open[--first]].duration();
+    if (rest == Duration{} && first < track.open.size()) run = Run{first, track.open.size() - first};
+  }
   if (run)
     decide_run(track, *run, fate);
   else if (!track.stopped || servers_ == 0)
