@@ -37,7 +37,8 @@ Message take_local_steps(Worker& worker, Step steps) {
     work.time += gradient.compute_time();
   } while (++taken < steps && worker.budget_left(Judged::by_server) && !server_has_ended(worker));
   const ModelStatePtr end = worker.model();
-  return Message::of_difference(worker.step(), worker.combine({{1, start}, {-1, end}}, end), work);
+  const ModelStatePtr difference = end ? worker.combine({{1, start}, {-1, end}}, end) : nullptr;
+  return Message::of_difference(worker.step(), difference, work);
 }
 
 }  // namespace
@@ -68,8 +69,7 @@ void AsyncLocalSgd::serve(Server& server) const {
   while (const auto first = server.receive_until_all_left()) {
     const Time end = later(server.now(), options_.grace);
     take(*first);
-    const auto others_may_come = [&] { return server.workers_left(in_window) > std::ssize(in_window); };
-    while (server.now() < end && server.budget_left() && others_may_come())
+    while (server.now() < end && server.budget_left() && server.workers_left(in_window) > std::ssize(in_window))
       if (const auto next = server.receive(end)) take(*next);
     if (!server.budget_left()) return;
     for (const Rank worker : in_window) server.send_model(worker, steps.to_tell(worker));
