@@ -8,6 +8,7 @@
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
+#include "algorithms/gossip/ad_psgd.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gradient_coding/coded_sgd.hpp"
@@ -172,6 +173,13 @@ std::span<const AlgorithmRow> algorithms() {
        make_stochastic_gradient_push,
        {},
        "the weighted average of all models, or each of them"},
+      {"ad-psgd",
+       "gossip",
+       "Each worker averages its model with one random neighbour's at a time, and nobody waits (AD-PSGD).",
+       "Lian et al. 2018 (AD-PSGD)",
+       make_ad_psgd,
+       {},
+       "the average of all models, or each of them"},
   };
   return rows;
 }

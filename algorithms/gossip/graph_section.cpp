@@ -37,33 +37,64 @@ GossipGraphPtr read_torus(Settings& table, int workers) {
   return nullptr;
 }
 
-GossipGraphPtr read_file_graph(Settings& table, int workers, Mixing needed) {
-  enum class Weights { degree, metropolis, given };
-  const std::size_t faults = table.faults_so_far();
-  const bool is_directed =
+enum class Weights { degree, metropolis, given };
+
+struct FileKeys {
+  ListedLinks links{};
+  Weights weights = Weights::degree;
+};
+
+FileKeys read_file_keys(Settings& table) {
+  FileKeys keys;
+  keys.links.go_one_way =
       table.flag({"directed", "Whether a line links its workers one way, from `from` to `to`, or both ways."}, false);
-  const Weights weights = table.choice(
+  keys.weights = table.choice(
       {"weights",
        "1/(d + 1) by the sender's links (degree) or the larger of both workers' (metropolis), or a third column."},
       {{"degree", Weights::degree}, {"metropolis", Weights::metropolis}, {"given", Weights::given}}, Weights::degree);
-  if (is_directed && weights == Weights::metropolis)
+  keys.links.have_weights = keys.weights == Weights::given;
+  if (keys.links.go_one_way && keys.weights == Weights::metropolis)
     table.fault("weights", "must be \"degree\" or \"given\" where links go one way");
+  return keys;
+}
+
+std::optional<std::string> why_not(const WeightedGraph& graph, Mixing needed, Weights weights) {
+  if (auto why = graph.why_not_connected()) return why;
+  if (needed == Mixing::in_pairs) return std::nullopt;
+  if (needed == Mixing::column_stochastic) return graph.why_not_column_stochastic();
+  auto why = graph.why_not_doubly_stochastic();
+  if (why && weights == Weights::degree) *why += "; weights = \"metropolis\" are wherever links go both ways";
+  return why;
+}
+
+GossipGraphPtr read_file_graph(Settings& table, int workers, Mixing needed) {
+  const std::size_t faults = table.faults_so_far();
+  const FileKeys keys = needed == Mixing::in_pairs ? FileKeys() : read_file_keys(table);
   if (workers > most_workers_of_file)
     table.fault("kind", fmt::format("file is for at most {} workers, found {}", most_workers_of_file, workers));
-  const ListedLinks what{.have_weights = weights == Weights::given, .go_one_way = is_directed};
-  auto links = read_listed_links(table, workers, what);
+  auto links = read_listed_links(table, workers, keys.links);
   if (!links || table.faults_so_far() > faults) return nullptr;
-  if (weights != Weights::given)
-    weigh(*links, workers, weights == Weights::degree ? LinkWeights::degree : LinkWeights::metropolis);
+  if (keys.weights != Weights::given)
+    weigh(*links, workers, keys.weights == Weights::degree ? LinkWeights::degree : LinkWeights::metropolis);
   auto graph = std::make_shared<WeightedGraph>(workers, *links);
-  auto why_not = graph->why_not_connected();
-  if (!why_not && needed == Mixing::column_stochastic) why_not = graph->why_not_column_stochastic();
-  if (!why_not && needed == Mixing::doubly_stochastic) {
-    why_not = graph->why_not_doubly_stochastic();
-    if (why_not && weights == Weights::degree) *why_not += "; weights = \"metropolis\" are wherever links go both ways";
-  }
-  if (why_not) table.fault("file", *why_not);
-  return why_not ? nullptr : graph;
+  const auto why = why_not(*graph, needed, keys.weights);
+  if (why) table.fault("file", *why);
+  return why ? nullptr : graph;
+}
+
+// Of graphs without two sides those in pairs have no use.
+std::optional<Kind> read_kind(Settings& table, Mixing needed) {
+  const Key key{"kind", "The graph: each worker's neighbours, and their weights."};
+  if (needed == Mixing::in_pairs)
+    return table.choice<Kind>(
+        key, {{"ring", Kind::ring}, {"torus", Kind::torus}, {"hypercube", Kind::hypercube}, {"file", Kind::file}});
+  return table.choice<Kind>(key, {{"ring", Kind::ring},
+                                  {"torus", Kind::torus},
+                                  {"hypercube", Kind::hypercube},
+                                  {"exponential", Kind::exponential},
+                                  {"one-peer-exponential", Kind::one_peer_exponential},
+                                  {"complete", Kind::complete},
+                                  {"file", Kind::file}});
 }
 
 }  // namespace
@@ -73,14 +104,7 @@ GossipGraphPtr read_graph(Settings& settings, const AlgorithmContext& context, M
   if (!settings.has("graph")) return nullptr;
   const int workers = context.workers;
   Settings table = settings.section({"graph", sentence});
-  const auto kind = table.choice<Kind>({"kind", "The graph: each worker's neighbours, and their weights."},
-                                       {{"ring", Kind::ring},
-                                        {"torus", Kind::torus},
-                                        {"hypercube", Kind::hypercube},
-                                        {"exponential", Kind::exponential},
-                                        {"one-peer-exponential", Kind::one_peer_exponential},
-                                        {"complete", Kind::complete},
-                                        {"file", Kind::file}});
+  const auto kind = read_kind(table, needed);
   if (!kind) return nullptr;
   switch (*kind) {
     case Kind::ring:

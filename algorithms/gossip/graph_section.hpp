@@ -10,6 +10,7 @@ namespace syncopate {
 enum class Mixing {
   doubly_stochastic,  // the mean of all models is preserved by itself (D-PSGD)
   column_stochastic,  // weights that are mixed along correct for who has got more (push-sum)
+  in_pairs,           // its links alone, which go both ways: two workers at a time mix their halves (AD-PSGD)
 };
 
 // Null where the table is not written: the method's own graph; and after a fault. The sentence is the table's.

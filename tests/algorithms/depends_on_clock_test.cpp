@@ -51,6 +51,8 @@ const std::vector<std::string> dependent = {"dropcompute\"\nthreshold_s = 1.2",
                                             "elastic-averaging\"\nbeta = 0.8\nperiod = 2\nexchange = \"asynchronous\"",
                                             "gradient-coding\"\ncode = \"ignore-stragglers\"\nstragglers = 1",
                                             "stochastic-gradient-push\"\noverlap_steps = 2",
+                                            "ad-psgd\"",
+                                            "ad-psgd\"\noverlap_steps = 0",
                                             "stochastic-gradient-push\"\noverlap_steps = 2\noverlap = \"released\"",
                                             "dynamic-averaging\"\nthreshold = 20\ncheck_every = 2"};
 

@@ -70,6 +70,16 @@ TEST_F(GraphSettings, WorkersThatDoNotFitTheGraphAreFaults) {
   EXPECT_THAT(reading(d_psgd, "rows = 2", 4).faults, HasSubstr("graph.kind"));
 }
 
+// Whose links alone count.
+TEST_F(GraphSettings, OfGraphsForPairsTwoSidesAreNeeded) {
+  const auto faults = [](const std::string& table) { return reading("ad-psgd", table, 4).faults; };
+  EXPECT_EQ(faults(file("from,to\n1,0\n1,2\n3,1\n")), "");
+  EXPECT_THAT(faults(file("from,to\n1,0\n1,2\n0,2\n2,3\n")), HasSubstr("must have two sides"));
+  EXPECT_THAT(faults(file("from,to\n0,1\n2,3\n")), HasSubstr("must be connected"));
+  EXPECT_THAT(faults("kind = \"complete\""), HasSubstr("kind = \"complete\"; must be"));
+  EXPECT_THAT(faults(file("from,to\n1,0\n1,2\n3,1\n", ", weights = \"given\"")), HasSubstr("graph.weights"));
+}
+
 // A star: the hub has a third of itself left, and metropolis gives each link a third.
 TEST_F(GraphSettings, AFileOfLinksIsTheGraph) {
   const std::string star = "# the hub is 1\nfrom,to\n1,0\n1,2\n3,1\n";

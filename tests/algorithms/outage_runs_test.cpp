@@ -183,6 +183,8 @@ constexpr const char* methods[] = {
     "algorithm = \"decentralized-sgd\"",
     "algorithm = \"decentralized-sgd\"\ngraph = { kind = \"complete\" }",
     "algorithm = \"stochastic-gradient-push\"",
+    "algorithm = \"ad-psgd\"",
+    "algorithm = \"ad-psgd\"\noverlap_steps = 0",
     "algorithm = \"stochastic-gradient-push\"\ngraph = { kind = \"hypercube\" }",
 };
 

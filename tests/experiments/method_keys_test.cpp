@@ -301,6 +301,20 @@ std::vector<KeyCase> graphs() {
     cases.push_back({on("'file',file='$/wheel.csv',weights='metropolis'"), {"methods.0.graph.weights='given'"}});
     cases.push_back({on("'file',file='$/ring.csv',weights='given'"), {"methods.0.graph.weights='degree'"}});
   }
+  const auto in_pairs = [&](const std::string& keys) {
+    return std::vector<std::string>{"cluster.workers=8", "cluster.worker_factors=[1,1.3,1.1,1.8,1,1.2,1.4,1]",
+                                    method("'ad-psgd'" + keys)};
+  };
+  cases.push_back({in_pairs(""),
+                   {"methods.0.overlap_steps=0", "methods.0.evaluated='own'", "methods.0.graph={kind='ring'}",
+                    "methods.0.graph={kind='file',file='$/shuffled.csv'}"}});
+  cases.push_back({in_pairs(",evaluated='own'"), {"methods.0.evaluated='average'"}});
+  cases.push_back({in_pairs(",overlap_steps=0"), {"methods.0.overlap_steps=1"}});
+  cases.push_back(
+      {in_pairs(",graph={kind='ring'}"), {"methods.0.graph.kind='torus'", "methods.0.graph.kind='hypercube'"}});
+  cases.push_back({in_pairs(",graph={kind='hypercube'}"), {"methods.0.graph.kind='ring'"}});
+  cases.push_back({in_pairs(",graph={kind='torus'}"), {"methods.0.graph.rows=4"}});
+  cases.push_back({in_pairs(",graph={kind='file',file='$/ring.csv'}"), {"methods.0.graph.file='$/shuffled.csv'"}});
   cases.push_back({{"cluster.workers=8", "cluster.worker_factors=[1,1.3,1.1,1.8,1,1.2,1.4,1]",
                     method("'stochastic-gradient-push',graph={kind='file',file='$/wheel.csv'}")},
                    {"methods.0.graph.weights='metropolis'"}});
@@ -355,6 +369,7 @@ std::vector<IdleKey> idle_keys() {
       {"methods.label", IdleKey::Hash::differs, "names the method in tables"},
       {"methods[decentralized-sgd].graph[file].file_hash", IdleKey::Hash::differs, "refuses a file of other content"},
       {"methods[stochastic-gradient-push].graph[file].file_hash", IdleKey::Hash::differs, "the same"},
+      {"methods[ad-psgd].graph[file].file_hash", IdleKey::Hash::differs, "the same"},
       {"methods[gradient-coding][cyclic].code_seed", IdleKey::Hash::differs,
        "another code of the same sum, which differs by what is rounded away"},
   };

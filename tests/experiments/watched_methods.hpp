@@ -188,6 +188,8 @@ graph = { kind = "torus", rows = 2 }
 label = "stochastic-gradient-push, exponential"
 algorithm = "stochastic-gradient-push"
 graph = { kind = "exponential" }
+[[methods]]
+algorithm = "ad-psgd"
 )";
 inline constexpr const char* methods_that_need_models = R"([[methods]]
 algorithm = "dynamic-averaging"

@@ -19,6 +19,7 @@
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
+#include "algorithms/gossip/ad_psgd.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gradient_coding/coded_sgd.hpp"
@@ -284,6 +285,20 @@ TEST(Parity, KBatchSyncKeepsAsMuchOnBothClusters) {
     Parity parity;
     for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
       EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+}
+
+// Whose models are mixed when, too. In the end all have taken their steps, and nobody waits for who has left.
+TEST(Parity, AdPsgdKeepsAsMuchOnBothClusters) {
+  for (const std::optional<Step> overlap : {std::optional<Step>{}, std::optional(Step{0}), std::optional(Step{2})}) {
+    const AdPsgd algorithm({.overlap_steps = overlap});
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+      EXPECT_EQ(totals.kept, (std::vector<std::int64_t>(workers, 20 * micro_batches)));
+      EXPECT_GE(totals.messages, 2 * 2 + workers - 1);  // at the least an exchange of each active worker
+      EXPECT_EQ(totals.collectives, 0);
       for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
     }
   }

@@ -1,0 +1,78 @@
+// What workers of AD-PSGD do with each other: an active one asks a random passive neighbour for its model, and both end
+// up with half of each, one exchange at a time.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "algorithms/gossip/gossip.hpp"
+#include "algorithms/gossip/graph.hpp"
+#include "workers/worker.hpp"
+
+namespace syncopate {
+
+// The two sides of a graph on which no two of a side are linked: passive workers answer, of whom rank 0 is one, active
+// ones ask.
+class TwoSides {
+ public:
+  static TwoSides by_parity(int workers) { return TwoSides(workers); }  // all pairs of an even rank and an odd one
+  // None where the graph has no two such sides.
+  static std::optional<TwoSides> of(const GossipGraph& graph);
+
+  bool is_active(Rank worker) const { return lists_.empty() ? worker.value % 2 == 1 : lists_[at(worker)].is_active; }
+  // Of the other side, linked with it, in the order of the ranks.
+  int partners(Rank worker) const;
+  Rank partner(Rank worker, int number) const;
+  std::vector<Rank> all_partners(Rank worker) const;
+
+ private:
+  struct Listed {
+    bool is_active = false;
+    std::vector<Rank> partners{};
+  };
+  explicit TwoSides(int workers) : workers_(workers) {}
+  static std::size_t at(Rank worker) { return static_cast<std::size_t>(worker.value); }
+
+  int workers_;
+  std::vector<Listed> lists_;  // by rank; none: by parity
+};
+
+// With s and m the models of an active and a passive worker when each sends its own, the one adds (m - s) / 2 to what
+// it has by then, the other (s - m) / 2: the mean of all models stays, whatever else the two do meanwhile.
+class PairExchanges {
+ public:
+  PairExchanges(Worker& worker, Gossip& gossip, const TwoSides& sides)
+      : worker_(worker), gossip_(gossip), sides_(sides), is_active_(sides.is_active(worker.rank())) {}
+
+  // Begins a step: the model that gradients are taken at stays the worker's, what is mixed meanwhile goes beside it. An
+  // active worker that waits for no answer asks somebody.
+  void begin_step();
+  // Answers those who have asked, and takes in the answer if it has come.
+  void take_what_has_come();
+  // Waits for an answer that was asked for this many steps ago or more: none is left before the step under way ends.
+  void wait_for_older_than(Step steps);
+  // The mixed model becomes the worker's.
+  void end_step() { worker_.set_model(mixed_); }
+  // Waits for the answer under way, if there is one, after the last step.
+  void end();
+
+ private:
+  struct Asked {
+    Rank partner{};
+    Step step{};
+    ModelStatePtr sent{};
+  };
+  void ask();
+  std::optional<Rank> draw_partner() const;
+  void await_answer();
+  void meet(const Message& message);
+
+  Worker& worker_;
+  Gossip& gossip_;
+  const TwoSides& sides_;
+  bool is_active_;
+  std::optional<Asked> asked_;
+  ModelStatePtr mixed_;
+};
+
+}  // namespace syncopate
