@@ -1,6 +1,5 @@
 #include "algorithms/gossip/decentralized_sgd.hpp"
 
-#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -9,50 +8,23 @@
 namespace syncopate {
 namespace {
 
-// A worker's place in the graph. Who has stopped is no neighbour any more.
-class Neighbours {
- public:
-  Neighbours(const GossipGraph& graph, Rank self) : graph_(graph), self_(self) {}
-
-  std::vector<Rank> receivers(Step step) const {
-    std::vector<Rank> there;
-    for (const Link& link : graph_.receivers(self_, step))
-      if (!stopped_.contains(link.worker)) there.push_back(link.worker);
-    return there;
-  }
-  std::vector<Link> senders(Step step) const {
-    std::vector<Link> there = graph_.senders(self_, step);
-    std::erase_if(there, [&](const Link& link) { return stopped_.contains(link.worker); });
-    return there;
-  }
-  std::vector<Rank> listeners() const {
-    std::vector<Rank> there = graph_.all_receivers(self_);
-    std::erase_if(there, [&](Rank worker) { return stopped_.contains(worker); });
-    return there;
-  }
-  void stopped(Rank worker) { stopped_.insert(worker); }
-
- private:
-  const GossipGraph& graph_;
-  Rank self_;
-  std::set<Rank> stopped_;
-};
-
 // The weighted mean of the own model and those that the neighbours have sent; the weight of those who have stopped is
 // the worker's own.
-void mix(Worker& worker, Gossip& gossip, Neighbours& neighbours) {
-  const std::vector<Link> senders = neighbours.senders(worker.step());
-  if (senders.empty()) return;
+void mix(Worker& worker, Gossip& gossip, const std::vector<Link>& senders, std::set<Rank>& stopped) {
   std::vector<WeightedState> terms;
   double taken = 0;
+  bool was_anybody_there = false;
   for (const auto& [sender, weight] : senders) {
+    if (stopped.contains(sender)) continue;
+    was_anybody_there = true;
     if (const auto message = gossip.receive_from(sender)) {
       terms.push_back({weight, message->model});
       taken += weight;
     } else {
-      neighbours.stopped(sender);
+      stopped.insert(sender);
     }
   }
+  if (!was_anybody_there) return;
   terms.push_back({1 - taken, worker.model()});
   worker.set_model(worker.combine(terms));
 }
@@ -62,17 +34,20 @@ void mix(Worker& worker, Gossip& gossip, Neighbours& neighbours) {
 void DecentralizedSgd::run(Worker& worker) const {
   const GossipGraphPtr graph = graph_of(worker.size());
   Gossip gossip(worker, evaluated_);
-  Neighbours neighbours(*graph, worker.rank());
+  const LinksOfWorker links(*graph, worker.rank());
+  std::set<Rank> stopped;  // neighbours no more
   while (worker.budget_left()) {
-    for (const Rank receiver : neighbours.receivers(worker.step()))
-      worker.send(receiver, Message::of_model(worker.step(), worker.model()));
+    for (const Link& link : links.receivers(worker.step()))
+      if (!stopped.contains(link.worker)) worker.send(link.worker, Message::of_model(worker.step(), worker.model()));
     const Gradient gradient = worker.compute_step_gradient();
-    mix(worker, gossip, neighbours);
+    mix(worker, gossip, links.senders(worker.step()), stopped);
     worker.descend(gradient / worker.micro_batches());
     worker.report_steps();
     gossip.publish_own();
   }
-  gossip.stop(neighbours.listeners(), {});
+  std::vector<Rank> listeners = graph->all_receivers(worker.rank());
+  std::erase_if(listeners, [&](Rank listener) { return stopped.contains(listener); });
+  gossip.stop(listeners, {});
 }
 
 Forecast DecentralizedSgd::forecast(const PredictionInput& input) const {

@@ -123,6 +123,13 @@ std::vector<Rank> GossipGraph::all_receivers(Rank sender) const {
   return all;
 }
 
+LinksOfWorker::LinksOfWorker(const GossipGraph& graph, Rank self) {
+  for (Step exchange; exchange < Step{graph.cycle()}; ++exchange) {
+    receivers_.push_back(graph.receivers(self, exchange));
+    senders_.push_back(graph.senders(self, exchange));
+  }
+}
+
 std::int64_t GossipGraph::messages_in(Step exchanges) const {
   std::int64_t messages = 0;
   for (int turn = 0; turn < cycle(); ++turn) {

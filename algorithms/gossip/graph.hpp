@@ -5,6 +5,7 @@
 // Checks:  |lambda_2| against closed forms, against LibTorch's eigenvalues, and against models that are mixed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -45,6 +46,20 @@ class GossipGraph {
   std::int64_t messages_in(Step exchanges) const;  // of all workers
 };
 using GossipGraphPtr = std::shared_ptr<const GossipGraph>;
+
+// Those of one worker, looked up once.
+class LinksOfWorker {
+ public:
+  LinksOfWorker(const GossipGraph& graph, Rank self);
+
+  const std::vector<Link>& receivers(Step exchange) const { return receivers_[turn(exchange)]; }
+  const std::vector<Link>& senders(Step exchange) const { return senders_[turn(exchange)]; }
+
+ private:
+  std::size_t turn(Step exchange) const { return static_cast<std::size_t>(exchange.value()) % receivers_.size(); }
+
+  std::vector<std::vector<Link>> receivers_, senders_;  // by turn of a cycle
+};
 
 // Graphs on which all workers are alike: they stand on a grid that is closed in each direction, and send to those that
 // are some hops further; each keeps as much as each of its receivers gets.

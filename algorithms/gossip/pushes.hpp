@@ -15,7 +15,8 @@ namespace syncopate {
 
 class Pushes {
  public:
-  Pushes(Worker& worker, Gossip& gossip, const GossipGraph& graph) : worker_(worker), gossip_(gossip), graph_(graph) {}
+  Pushes(Worker& worker, Gossip& gossip, const GossipGraph& graph)
+      : worker_(worker), gossip_(gossip), links_(graph, worker.rank()) {}
 
   double weight() const { return weight_; }    // w; the model is z = x / w
   Step exchanges() const { return sent_; }     // begun so far
@@ -36,12 +37,11 @@ class Pushes {
 
  private:
   using Source = std::pair<Step, Rank>;  // an exchange, and who sent
-  std::vector<Link> senders(Step exchange) const { return graph_.senders(worker_.rank(), exchange); }
   void take(const Message& message);
 
   Worker& worker_;
   Gossip& gossip_;
-  const GossipGraph& graph_;
+  LinksOfWorker links_;
   double weight_ = 1;
   Step sent_{};
   Step begun_at_{};

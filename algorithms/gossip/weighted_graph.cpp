@@ -31,6 +31,8 @@ WeightedGraph::WeightedGraph(int workers, const std::vector<WeightedLink>& links
   }
   for (auto* const side : {&receivers_, &senders_})
     for (std::vector<Link>& of_one : *side) std::ranges::sort(of_one, {}, &Link::worker);
+  for (const Rank worker : Ranks(workers)) least_kept_ = std::min(least_kept_, 1 - given_by(worker));
+  least_weight_ = find_least_weight();
 }
 
 double WeightedGraph::given_by(Rank sender) const { return sum_of(receivers_[at(sender)]); }
@@ -46,24 +48,29 @@ Matrix WeightedGraph::matrix() const {
 
 double WeightedGraph::second_eigenvalue() const { return syncopate::second_eigenvalue(matrix()); }
 
-double WeightedGraph::least_kept() const {
-  double least = 1;
-  for (const Rank worker : Ranks(workers())) least = std::min(least, 1 - given_by(worker));
-  return least;
-}
-
-// From weights of 1 they go to W's fixed point; as many exchanges as four times there and back take the least of them.
-double WeightedGraph::least_weight() const {
+// From weights of 1 they go to W's fixed point, and on the way below it at most in the first few exchanges.
+double WeightedGraph::find_least_weight() const {
+  constexpr double settled = 1e-9;
   std::vector<double> weights(receivers_.size(), 1.0);
   double least = 1;
   for (int exchange = 0; exchange < 8 * workers(); ++exchange) {
     std::vector<double> next(weights.size());
     for (const Rank from : Ranks(workers())) {
-      next[at(from)] += weights[at(from)] * (1 - given_by(from));
-      for (const Link& link : receivers_[at(from)]) next[at(link.worker)] += weights[at(from)] * link.weight;
+      double kept = weights[at(from)];
+      for (const Link& link : receivers_[at(from)]) {
+        const double given = weights[at(from)] * link.weight;
+        next[at(link.worker)] += given;
+        kept -= given;
+      }
+      next[at(from)] += kept;
     }
+    double change = 0;
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      least = std::min(least, next[i]);
+      change = std::max(change, std::abs(next[i] - weights[i]));
+    }
+    if (change < settled) break;
     weights = std::move(next);
-    least = std::min(least, *std::ranges::min_element(weights));
   }
   return least;
 }

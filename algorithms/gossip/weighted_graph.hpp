@@ -20,8 +20,8 @@ class WeightedGraph final : public GossipGraph {
   std::vector<Link> receivers(Rank sender, Step) const override { return receivers_[at(sender)]; }
   std::vector<Link> senders(Rank receiver, Step) const override { return senders_[at(receiver)]; }
   double second_eigenvalue() const override;
-  double least_kept() const override;
-  double least_weight() const override;
+  double least_kept() const override { return least_kept_; }
+  double least_weight() const override { return least_weight_; }
 
   // What is wrong with it, or nothing. Of each of the two the first.
   std::optional<std::string> why_not_connected() const;
@@ -33,10 +33,13 @@ class WeightedGraph final : public GossipGraph {
  private:
   static std::size_t at(Rank rank) { return static_cast<std::size_t>(rank.value); }
   double given_by(Rank sender) const;
+  double find_least_weight() const;
   Matrix matrix() const;
   std::vector<char> reached(bool backwards) const;
 
   std::vector<std::vector<Link>> receivers_, senders_;
+  double least_kept_ = 1;
+  double least_weight_ = 1;
 };
 
 // Weights of links that have none. Both are doubly stochastic where all have as many neighbours, Metropolis' wherever

@@ -77,19 +77,19 @@ TEST(GossipOnGraphs, WithoutGradientsModelsComeTogetherAtTheRateOfTheSpectralGap
     GossipGraphPtr graph;
     int from, to;  // exchanges, whole cycles apart
   };
-  for (const auto& [graph, from, to] :
+  for (const Case& c :
        {Case{ring(8), 20, 24}, Case{torus(4, 4), 10, 14}, Case{torus(3, 4), 10, 14}, Case{hypercube(8), 10, 12},
         Case{exponential_graph(8), 14, 16}, Case{exponential_graph(6), 8, 10}, Case{one_peer_exponential(12), 4, 8}}) {
-    const int workers = graph->workers();
-    const double expected = std::pow(1 - graph->spectral_gap(), to - from);
+    const int workers = c.graph->workers();
+    const double expected = std::pow(1 - c.graph->spectral_gap(), c.to - c.from);
     const auto ratio = [&](const Algorithm& method, int first) {
-      const SimulatedRun before{.workers = workers, .budget = {.steps = from + first}};
-      const SimulatedRun after{.workers = workers, .budget = {.steps = to + first}};
+      const SimulatedRun before{.workers = workers, .budget = {.steps = c.from + first}};
+      const SimulatedRun after{.workers = workers, .budget = {.steps = c.to + first}};
       return spread(run_kicked(after, method)) / spread(run_kicked(before, method));
     };
-    const double tolerance = (graph->cycle() > 1 ? 0.25 : 0.03) * expected;
-    EXPECT_NEAR(ratio(mixing_on(graph), 1), expected, tolerance) << workers;
-    EXPECT_NEAR(ratio(pushing_on(graph), 0), expected, tolerance) << workers;
+    const double tolerance = (c.graph->cycle() > 1 ? 0.25 : 0.03) * expected;
+    EXPECT_NEAR(ratio(mixing_on(c.graph), 1), expected, tolerance) << workers;
+    EXPECT_NEAR(ratio(pushing_on(c.graph), 0), expected, tolerance) << workers;
   }
 }
 
