@@ -92,8 +92,8 @@ TEST(Pages, WhatTheyNameIsThere) {
   EXPECT_GT(seen, 80u);
 }
 
-// How many claims are reproduced, of how many: by claims.json of the experiments whose names go on with one of these, or
-// with none of them.
+// How many claims are reproduced, of how many: by claims.json of the experiments whose names go on with one of these,
+// or with none of them.
 std::string kept_verdicts(const std::vector<std::string>& papers, bool others = false) {
   int reproduced = 0, all = 0;
   for (const auto& folder : fs::directory_iterator(source / "results/paper")) {
