@@ -1,4 +1,5 @@
 // The table `graph`, as it is written, and what is wrong with one.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
