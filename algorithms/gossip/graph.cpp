@@ -180,7 +180,7 @@ GossipGraphPtr exponential_graph(int workers) {
 GossipGraphPtr one_peer_exponential(int workers) {
   std::vector<std::vector<Place>> hops;
   for (Place& hop : powers_of_two_below(workers)) hops.push_back({std::move(hop)});
-  if (hops.empty()) hops.push_back({});  // one worker
+  if (hops.empty()) hops.emplace_back();  // one worker
   return std::make_shared<HopGraph>(Place{workers}, std::move(hops));
 }
 
