@@ -10,7 +10,7 @@ namespace {
 
 // The weighted mean of the own model and those that the neighbours have sent; the weight of those who have stopped is
 // the worker's own.
-void mix(Worker& worker, Gossip& gossip, const std::vector<Link>& senders, std::set<Rank>& stopped) {
+void mix(Worker& worker, Gossip& gossip, const std::vector<Neighbour>& senders, std::set<Rank>& stopped) {
   std::vector<WeightedState> terms;
   double taken = 0;
   bool was_anybody_there = false;
@@ -37,7 +37,7 @@ void DecentralizedSgd::run(Worker& worker) const {
   const LinksOfWorker links(*graph, worker.rank());
   std::set<Rank> stopped;  // neighbours no more
   while (worker.budget_left()) {
-    for (const Link& link : links.receivers(worker.step()))
+    for (const Neighbour& link : links.receivers(worker.step()))
       if (!stopped.contains(link.worker)) worker.send(link.worker, Message::of_model(worker.step(), worker.model()));
     const Gradient gradient = worker.compute_step_gradient();
     mix(worker, gossip, links.senders(worker.step()), stopped);

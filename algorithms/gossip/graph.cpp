@@ -24,16 +24,16 @@ class HopGraph final : public GossipGraph {
     return product;
   }
   int cycle() const override { return static_cast<int>(hops_.size()); }
-  std::vector<Link> receivers(Rank sender, Step exchange) const override {
+  std::vector<Neighbour> receivers(Rank sender, Step exchange) const override {
     const auto& hops = hops_in(exchange);
-    std::vector<Link> result;
+    std::vector<Neighbour> result;
     for (const Place& hop : hops) result.push_back({further(sender, hop, 1), weight(hops)});
     return result;
   }
   // In such an order that on a ring the worker before one comes first here too.
-  std::vector<Link> senders(Rank receiver, Step exchange) const override {
+  std::vector<Neighbour> senders(Rank receiver, Step exchange) const override {
     const auto& hops = hops_in(exchange);
-    std::vector<Link> result;
+    std::vector<Neighbour> result;
     for (auto hop = hops.rbegin(); hop != hops.rend(); ++hop)
       result.push_back({further(receiver, *hop, -1), weight(hops)});
     return result;
@@ -99,13 +99,13 @@ class CompleteGraph final : public GossipGraph {
   explicit CompleteGraph(int workers) : workers_(workers) {}
 
   int workers() const override { return workers_; }
-  std::vector<Link> receivers(Rank self, Step) const override {
-    std::vector<Link> others;
+  std::vector<Neighbour> receivers(Rank self, Step) const override {
+    std::vector<Neighbour> others;
     for (const Rank other : Ranks(workers_))
       if (other != self) others.push_back({other, 1.0 / workers_});
     return others;
   }
-  std::vector<Link> senders(Rank self, Step exchange) const override { return receivers(self, exchange); }
+  std::vector<Neighbour> senders(Rank self, Step exchange) const override { return receivers(self, exchange); }
   double second_eigenvalue() const override { return 0; }
   double least_kept() const override { return 1.0 / workers_; }
 
@@ -118,7 +118,7 @@ class CompleteGraph final : public GossipGraph {
 std::vector<Rank> GossipGraph::all_receivers(Rank sender) const {
   std::vector<Rank> all;
   for (Step exchange; exchange < Step{cycle()}; ++exchange)
-    for (const Link& link : receivers(sender, exchange))
+    for (const Neighbour& link : receivers(sender, exchange))
       if (std::ranges::find(all, link.worker) == all.end()) all.push_back(link.worker);
   return all;
 }

@@ -16,10 +16,10 @@
 namespace syncopate {
 
 // One other worker, and the share of the sender's model that goes to the receiver.
-struct Link {
+struct Neighbour {
   Rank worker{};
   double weight = 0;
-  bool operator==(const Link&) const = default;
+  bool operator==(const Neighbour&) const = default;
 };
 
 class GossipGraph {
@@ -30,8 +30,8 @@ class GossipGraph {
   // Exchanges after which the graph begins anew; 1: it is always the same.
   virtual int cycle() const { return 1; }
   // In this exchange, counted from 0: none of them the worker itself, each once.
-  virtual std::vector<Link> receivers(Rank sender, Step exchange) const = 0;
-  virtual std::vector<Link> senders(Rank receiver, Step exchange) const = 0;
+  virtual std::vector<Neighbour> receivers(Rank sender, Step exchange) const = 0;
+  virtual std::vector<Neighbour> senders(Rank receiver, Step exchange) const = 0;
 
   // |lambda_2| of W: by what the models' differences shrink per exchange. Over a cycle the geometric mean.
   virtual double second_eigenvalue() const = 0;
@@ -52,13 +52,13 @@ class LinksOfWorker {
  public:
   LinksOfWorker(const GossipGraph& graph, Rank self);
 
-  const std::vector<Link>& receivers(Step exchange) const { return receivers_[turn(exchange)]; }
-  const std::vector<Link>& senders(Step exchange) const { return senders_[turn(exchange)]; }
+  const std::vector<Neighbour>& receivers(Step exchange) const { return receivers_[turn(exchange)]; }
+  const std::vector<Neighbour>& senders(Step exchange) const { return senders_[turn(exchange)]; }
 
  private:
   std::size_t turn(Step exchange) const { return static_cast<std::size_t>(exchange.value()) % receivers_.size(); }
 
-  std::vector<std::vector<Link>> receivers_, senders_;  // by turn of a cycle
+  std::vector<std::vector<Neighbour>> receivers_, senders_;  // by turn of a cycle
 };
 
 // Graphs on which all workers are alike: they stand on a grid that is closed in each direction, and send to those that

@@ -39,7 +39,7 @@ void Pushes::take_what_has_come() {
 
 void Pushes::take_before(Step exchange) {
   for (; next_ < exchange; ++next_)
-    for (const Link& link : links_.senders(next_))
+    for (const Neighbour& link : links_.senders(next_))
       while (taken_.erase({next_, link.worker}) == 0) {
         const auto message = gossip_.receive_from(link.worker);
         if (!message) break;  // it has stopped
@@ -48,7 +48,7 @@ void Pushes::take_before(Step exchange) {
 }
 
 bool Pushes::has(Step exchange) const {
-  return exchange < next_ || std::ranges::all_of(links_.senders(exchange), [&](const Link& link) {
+  return exchange < next_ || std::ranges::all_of(links_.senders(exchange), [&](const Neighbour& link) {
            return taken_.contains({exchange, link.worker}) || gossip_.has_stopped(link.worker);
          });
 }

@@ -15,9 +15,9 @@ namespace {
 // What weights with six decimals miss a sum by. It falls to what the worker keeps.
 constexpr double rounding = 1e-5;
 
-double sum_of(const std::vector<Link>& links) {
+double sum_of(const std::vector<Neighbour>& links) {
   double sum = 0;
-  for (const Link& link : links) sum += link.weight;
+  for (const Neighbour& link : links) sum += link.weight;
   return sum;
 }
 
@@ -30,7 +30,7 @@ WeightedGraph::WeightedGraph(int workers, const std::vector<WeightedLink>& links
     senders_[static_cast<std::size_t>(to)].push_back({Rank{from}, weight});
   }
   for (auto* const side : {&receivers_, &senders_})
-    for (std::vector<Link>& of_one : *side) std::ranges::sort(of_one, {}, &Link::worker);
+    for (std::vector<Neighbour>& of_one : *side) std::ranges::sort(of_one, {}, &Neighbour::worker);
   for (const Rank worker : Ranks(workers)) least_kept_ = std::min(least_kept_, 1 - given_by(worker));
   least_weight_ = find_least_weight();
 }
@@ -41,7 +41,7 @@ Matrix WeightedGraph::matrix() const {
   Matrix matrix(workers(), workers());
   for (const Rank from : Ranks(workers())) {
     matrix(from.value, from.value) = 1 - given_by(from);
-    for (const Link& link : receivers_[at(from)]) matrix(link.worker.value, from.value) = link.weight;
+    for (const Neighbour& link : receivers_[at(from)]) matrix(link.worker.value, from.value) = link.weight;
   }
   return matrix;
 }
@@ -57,7 +57,7 @@ double WeightedGraph::find_least_weight() const {
     std::vector<double> next(weights.size());
     for (const Rank from : Ranks(workers())) {
       double kept = weights[at(from)];
-      for (const Link& link : receivers_[at(from)]) {
+      for (const Neighbour& link : receivers_[at(from)]) {
         const double given = weights[at(from)] * link.weight;
         next[at(link.worker)] += given;
         kept -= given;
@@ -82,7 +82,7 @@ std::vector<char> WeightedGraph::reached(bool backwards) const {
   while (!next.empty()) {
     const Rank worker = next.back();
     next.pop_back();
-    for (const Link& link : (backwards ? senders_ : receivers_)[at(worker)])
+    for (const Neighbour& link : (backwards ? senders_ : receivers_)[at(worker)])
       if (!std::exchange(reached[at(link.worker)], true)) next.push_back(link.worker);
   }
   return reached;

@@ -17,8 +17,8 @@ class WeightedGraph final : public GossipGraph {
   WeightedGraph(int workers, const std::vector<WeightedLink>& links);
 
   int workers() const override { return static_cast<int>(receivers_.size()); }
-  std::vector<Link> receivers(Rank sender, Step) const override { return receivers_[at(sender)]; }
-  std::vector<Link> senders(Rank receiver, Step) const override { return senders_[at(receiver)]; }
+  std::vector<Neighbour> receivers(Rank sender, Step) const override { return receivers_[at(sender)]; }
+  std::vector<Neighbour> senders(Rank receiver, Step) const override { return senders_[at(receiver)]; }
   double second_eigenvalue() const override;
   double least_kept() const override { return least_kept_; }
   double least_weight() const override { return least_weight_; }
@@ -37,7 +37,7 @@ class WeightedGraph final : public GossipGraph {
   Matrix matrix() const;
   std::vector<char> reached(bool backwards) const;
 
-  std::vector<std::vector<Link>> receivers_, senders_;
+  std::vector<std::vector<Neighbour>> receivers_, senders_;
   double least_kept_ = 1;
   double least_weight_ = 1;
 };

@@ -16,9 +16,9 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-std::vector<Rank> others(const std::vector<Link>& links) {
+std::vector<Rank> others(const std::vector<Neighbour>& links) {
   std::vector<Rank> ranks;
-  for (const Link& link : links) ranks.push_back(link.worker);
+  for (const Neighbour& link : links) ranks.push_back(link.worker);
   return ranks;
 }
 
@@ -83,10 +83,10 @@ TEST(GossipGraph, SendersAndReceiversAreTheSameLinks) {
           for (const auto& [receiver, weight] : graph->receivers(sender, exchange)) {
             EXPECT_NE(receiver, sender);
             given += weight;
-            const std::vector<Link> back = graph->senders(receiver, exchange);
-            EXPECT_EQ(std::ranges::count(back, Link{sender, weight}), 1);
+            const std::vector<Neighbour> back = graph->senders(receiver, exchange);
+            EXPECT_EQ(std::ranges::count(back, Neighbour{sender, weight}), 1);
           }
-          for (const Link& link : graph->senders(sender, exchange)) taken += link.weight;
+          for (const Neighbour& link : graph->senders(sender, exchange)) taken += link.weight;
           EXPECT_NEAR(given, taken, 1e-12);
           EXPECT_LE(given, 1 - graph->least_kept() + 1e-12);
         }
