@@ -1,24 +1,22 @@
 // Asynchronous decentralised SGD (AD-PSGD): a worker mixes its model half and half with one random neighbour at a time,
-// and steps along a gradient that was taken at an earlier model of its own. Nobody waits for anybody. Source:  Lian et
-// al. 2018, "Asynchronous Decentralized Parallel Stochastic Gradient Descent". Shapes:  gradient, parameters: (P,) flat
-// float32. Cost:    per exchange one model each way, at most one exchange per step of an active worker; N - 1 models at
-// the very
+// and steps along a gradient that was taken at an earlier model of its own. Nobody waits for anybody.
+// Source:  Lian et al. 2018, "Asynchronous Decentralized Parallel Stochastic Gradient Descent".
+// Shapes:  gradient, parameters: (P,) flat float32.
+// Cost:    per exchange one model each way, at most one exchange per step of an active worker; N - 1 models at the very
 //          end, for what is evaluated.
 // Differs: a partner answers between two of its micro-batches, and not in their middle, as a communication thread of
-// its
-//          own does in released codes: the more micro-batches a step has, the sooner. An active worker goes on with its
-//          steps meanwhile, and asks anew once it has its answer; `overlap_steps` bounds for how many steps, and with 0
-//          the mixing comes before the step is taken, as in the paper's X W - gamma g. That makes what it has by then
-//          older: half of the difference of the two models that were sent is added to it, which is the paper's average
-//          where nothing has changed, and keeps the mean of all models in any case. Active workers ask and passive ones
-//          answer, so that no two wait for each other: by default the odd and the even ranks (as in
+//          its own does in released codes: the more micro-batches a step has, the sooner. An active worker goes on with
+//          its steps meanwhile, and asks anew once it has its answer; `overlap_steps` bounds for how many steps, and
+//          with 0 the mixing comes before the step is taken, as in the paper's X W - gamma g. That makes what it has by
+//          then older: half of the difference of the two models that were sent is added to it, which is the paper's
+//          average where nothing has changed, and keeps the mean of all models in any case. Active workers ask and
+//          passive ones answer, so that no two wait for each other: by default the odd and the even ranks (as in
 //          facebookresearch/stochastic_gradient_push; that the paper has such a graph we have not established), all
 //          pairs of which are neighbours, or those of a graph with two sides. An exchange with a worker that has left
 //          is none; one that is down answers when it is up. The paper's own proof, step and weights could not be read.
 // Checks:  one worker equals SGD bit for bit; two equal workers whose exchanges end within a step equal D-PSGD; the
-// mean of
-//          all models is preserved under any delays; messages and times of equal workers; the last worker's sum of
-//          steps is the run's time.
+//          mean of all models is preserved under any delays; messages and times of equal workers; the last worker's sum
+//          of steps is the run's time.
 #pragma once
 
 #include <memory>
