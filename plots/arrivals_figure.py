@@ -1,5 +1,5 @@
 """When the k-th gradient of a round arrives (Chen et al. 2016, Figures 3 and 4): its time against k, and the share of the
-rounds in which it has come by then."""
+rounds in which it has come by then, of the method whose rounds have the most gradients."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,12 +22,12 @@ def arrivals_figure(methods: list[Method], looks: dict[str, dict], heading: str,
     if not tables:
         return None
     styles = {method.name: looks[method.label] for method in methods}
-    first = next(iter(tables))
-    beside = list(shown_ks(tables[first]).values())
+    widest = max(tables, key=lambda name: tables[name]["k"].max())
+    beside = list(shown_ks(tables[widest]).values())
     sheet = Sheet([[Place(list(tables), width=PANEL), Place(beside, width=PANEL)]], heading, subtitle)
     scale, unit = style.time_unit(max(quantiles(table).loc[:, 0.9].max() for table in tables.values()))
     draw_means(sheet, sheet.panels[0], tables, styles, scale, unit)
-    draw_shares(sheet, sheet.panels[1], first, tables[first], scale, unit)
+    draw_shares(sheet, sheet.panels[1], widest, tables[widest], scale, unit)
     return sheet.finish()
 
 

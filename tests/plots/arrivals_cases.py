@@ -50,6 +50,12 @@ class Arrivals(WithDirectory):
         self.assertEqual([text.get_text() for text in shares.get_legend().get_texts()],
                          [f"k = {k}" for k in (1, 50, 90, 97, 98, 99, 100)])
 
+    def test_the_shares_are_those_of_the_method_with_the_most_gradients(self):
+        write_arrivals(write_run(self.directory / "a", "a", 1), [[1, 2]])
+        write_arrivals(write_run(self.directory / "b", "b", 1), [[1, 2, 3, 4]])
+        _, shares = self.draw().axes
+        self.assertEqual([text.get_text() for text in shares.get_legend().get_texts()], [f"k = {k}" for k in (1, 2, 3, 4)])
+
     def test_runs_that_have_recorded_none_are_left_out(self):
         write_arrivals(write_run(self.directory / "a", "a", 1), [[1, 2]])
         write_run(self.directory / "b", "b", 1)
