@@ -186,6 +186,9 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
       line.compare.arguments.insert(line.compare.arguments.end(), {"--profile", profile});
     line.overrides.emplace_back(compare_override);
   }
+  if (!line.accepted.empty() && !std::filesystem::is_directory(line.accepted))
+    throw ConfigurationFault(fmt::format(
+        "--accept: {}: no such directory; expected one above experiments that have been judged", line.accepted));
   task.experiment = loaded(line, session);
   if (line.command == "compare" && task.experiment->tuning)
     throw ConfigurationFault(fmt::format(

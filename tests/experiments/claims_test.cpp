@@ -147,6 +147,15 @@ TEST_F(ClaimsProgram, AcceptsWhatTheSameRunsHaveShown) {
   EXPECT_EQ(syncopate(accepting + "seeds=2 --rerun").status, 2);
 }
 
+TEST_F(ClaimsProgram, AcceptsFromADirectoryAlone) {
+  for (const std::string nowhere : {"nowhere", file.c_str()}) {
+    const ProgramOutcome run = syncopate("run " + file + " --results fresh --accept " + nowhere);
+    EXPECT_EQ(run.status, 2);
+    EXPECT_THAT(run.err, HasSubstr(nowhere + ": no such directory"));
+    EXPECT_FALSE(std::filesystem::exists(directory / "fresh"));
+  }
+}
+
 TEST_F(ClaimsProgram, OfAnExperimentInSeveralDirectoriesTheFirstCounts) {
   syncopate("run " + file + " seeds=2 --results first");
   syncopate("run " + file + " seeds=2 'claim.0.within=[1,2]' --results second");
