@@ -23,6 +23,47 @@ TEST_P(ClusterContract, NumbersAreSummedAlongWithTheGradient) {
   EXPECT_EQ(totals.bytes, all_reduce_bytes(n, payload + 4 * 3) + all_reduce_bytes(n, payload + 4));
 }
 
+TEST_P(ClusterContract, PacketsAreSummedOrGatheredByRank) {
+  const int n = participants();
+  const auto packet_of = [](Rank self) {
+    const std::vector<float> words = {static_cast<float>(self.value + 1), -2};
+    return Packet{.words = filled_cell(words), .size = Bytes{8}};
+  };
+  const auto values_of = [&](const Packet& packet) {
+    training.executor().wait(packet.words->producer);
+    const auto words = packet.words->value.span();
+    return std::vector<float>(words.begin(), words.end());
+  };
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    for (const auto kind :
+         {Collective::Kind::sum_first_packets, Collective::Kind::sum_packets, Collective::Kind::gather_packets}) {
+      const bool ends = kind != Collective::Kind::sum_first_packets;
+      Collective what{.kind = kind, .gradient = Gradient(nullptr, self.value + 1), .packet = packet_of(self)};
+      if (ends) what.numbers = {0.5};
+      const Contribution part = ends ? Contribution{.kept = 1, .planned = 1} : Contribution{};
+      const CollectiveResult result = cluster.perform(self, std::move(what), part, here());
+      ASSERT_TRUE(result.packets);
+      const int ranks = n * (n + 1) / 2;
+      EXPECT_EQ(result.gradient.micro_batches(), ranks);
+      if (ends) {
+        EXPECT_EQ(result.numbers->front(), 0.5 * n);
+      }
+      if (kind == Collective::Kind::gather_packets) {
+        ASSERT_EQ(result.packets->size(), static_cast<std::size_t>(n));
+        for (int rank = 0; rank < n; ++rank)
+          EXPECT_EQ(values_of((*result.packets)[static_cast<std::size_t>(rank)]),
+                    (std::vector<float>{static_cast<float>(rank + 1), -2}));
+      } else {
+        ASSERT_EQ(result.packets->size(), 1u);
+        EXPECT_EQ(values_of(result.packets->front()),
+                  (std::vector<float>{static_cast<float>(ranks), static_cast<float>(-2 * n)}));
+      }
+    }
+  });
+  EXPECT_EQ(totals.bytes, all_reduce_bytes(n, Bytes{8}) + all_reduce_bytes(n, Bytes{8 + 4}) +
+                              all_gather_bytes(n, Bytes{n * (8 + 4)}));
+}
+
 // In float32 the small gradients would be lost beside the large ones that cancel.
 TEST_P(ClusterContract, AWideGradientIsSummedInDoublePrecision) {
   const int n = participants();

@@ -35,7 +35,7 @@ Collective Collective::all_gather(std::span<const double> numbers) {
   return {.kind = Kind::all_gather, .numbers = {numbers.begin(), numbers.end()}};
 }
 
-Bytes payload_of(const Collective& collective, const Training& training) {
+Bytes payload_of(const Collective& collective, const Training& training, int members) {
   const auto numbers = static_cast<Bytes::Rep>(collective.numbers.size());
   const Bytes parameters = training.parameter_bytes();
   switch (collective.kind) {
@@ -48,6 +48,11 @@ Bytes payload_of(const Collective& collective, const Training& training) {
     }
     case Collective::Kind::broadcast:
       return parameters;
+    case Collective::Kind::sum_packets:
+    case Collective::Kind::sum_first_packets:
+      return collective.packet.size + Bytes{4 * numbers};
+    case Collective::Kind::gather_packets:
+      return Bytes{members * (collective.packet.size.value() + 4 * numbers)};
     case Collective::Kind::all_gather:
       return Bytes{8 * numbers};
     case Collective::Kind::barrier:

@@ -63,6 +63,15 @@ struct AgreedProgress {
 // One copy for all who gathered it.
 using SharedNumbers = std::shared_ptr<const std::vector<double>>;
 
+// What a worker brings to an exchange of a compressed sum: words of four bytes, a promise like a gradient.
+struct Packet {
+  CellPtr words{};                    // null in time-only runs
+  Bytes size{};                       // of the words; what else is in them travels as it does in a dense sum
+  std::vector<MicroBatch> carried{};  // what has flowed into it, where somebody wants to know
+};
+// Everybody's by rank, or their sum alone. One copy for all who get it.
+using SharedPackets = std::shared_ptr<const std::vector<Packet>>;
+
 // What a worker brings to a collective, and how it describes it. All who take part give the same terms.
 struct Collective {
   enum class Kind : std::int32_t {
@@ -75,11 +84,17 @@ struct Collective {
     broadcast,
     all_gather,
     barrier,
+    // Exchanges of a compressed sum. All bring packets of one size; of the gradient only what it counts is summed.
+    sum_packets,     // as numbers, in single precision
+    gather_packets,  // as they are
+    // As sum_packets, before another exchange that ends the sum.
+    sum_first_packets,
   };
   Kind kind = Kind::barrier;
   Gradient gradient{};            // all-reduces: the sum comes back. Of a slice; what lies outside it is undefined then
   ModelStatePtr model{};          // average: the mean comes back; broadcast: the root's parameters and buffers
-  std::vector<double> numbers{};  // as many on each worker. all_reduce: summed along; all_gather: by rank
+  Packet packet{};                // of an exchange: all packets, or their sum, come back
+  std::vector<double> numbers{};  // as many on each worker. all_gather: by rank; sums of gradients: summed along
   AveragePolicy policy{};
   double weight = 1;
   std::optional<int> group_size{};  // see Averaging; averages alone can be one over groups
@@ -103,6 +118,9 @@ struct Collective {
     std::int64_t numbers = 0;
     bool operator==(const Terms&) const = default;
   };
+  bool is_exchange() const {
+    return kind == Kind::sum_packets || kind == Kind::gather_packets || kind == Kind::sum_first_packets;
+  }
   Terms terms() const { return {kind, policy, root, slice, std::ssize(numbers)}; }
 };
 // "all_gather with 3 numbers".
@@ -127,14 +145,21 @@ constexpr KindOfCollective properties_of(Collective::Kind kind) {
       return {"broadcast_model", Operation::broadcast, false, false};
     case Collective::Kind::all_gather:
       return {"all_gather", Operation::all_gather, false, false};
+    case Collective::Kind::sum_packets:
+      return {"sum_packets", Operation::all_reduce, true, true};
+    case Collective::Kind::gather_packets:
+      return {"gather_packets", Operation::all_gather, true, true};
+    case Collective::Kind::sum_first_packets:
+      return {"sum_first_packets", Operation::all_reduce, false, false};
     case Collective::Kind::barrier:
       break;
   }
   return {"barrier", Operation::all_reduce, false, false};
 }
 
-// What the network moves of it. An all-gather has everybody's numbers.
-Bytes payload_of(const Collective& collective, const Training& training);
+// What the network moves of it. An all-gather has everybody's numbers; of packets that are gathered there are as many
+// as members.
+Bytes payload_of(const Collective& collective, const Training& training, int members = 1);
 
 // The workers that take part where `self` does.
 struct Members {
@@ -185,6 +210,7 @@ struct CollectiveResult {
   Gradient gradient{};
   ModelStatePtr model{};
   SharedNumbers numbers{};  // null: there were none
+  SharedPackets packets{};  // null: it was no exchange
   std::vector<PartialSum> sums{};
   AgreedProgress agreement{};  // that of a group is on its time alone
 };

@@ -88,7 +88,11 @@ std::vector<ParameterTensor> Network::tensors() const {
   std::vector<ParameterTensor> tensors;
   for (const auto p : flat_order_)
     tensors.push_back(
-        {.name = parameters_[p].name, .offset = parameters_[p].offset, .size = parameters_[p].size, .place = p});
+        {.name = parameters_[p].name,
+         .offset = parameters_[p].offset,
+         .size = parameters_[p].size,
+         .place = p,
+         .rows = parameters_[p].shape.size() > 1 ? static_cast<std::size_t>(parameters_[p].shape[0]) : 0});
   return tensors;
 }
 

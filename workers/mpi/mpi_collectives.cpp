@@ -159,11 +159,11 @@ void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& col
   }
 
   Collective& what = collective.what;
-  Collective all{.kind = what.kind, .policy = what.policy, .slice = what.slice};
+  Collective all{.kind = what.kind, .packet = what.packet, .policy = what.policy, .slice = what.slice};
   all.numbers.resize(what.numbers.size() * (what.kind == Kind::all_gather ? arrivals.size() : 1));
   const Bytes moved = collective_bytes({.operation = properties_of(what.kind).operation,
                                         .members = count,
-                                        .payload = payload_of(all, stage_.options.training)});
+                                        .payload = payload_of(all, stage_.options.training, count)});
   if (assembly.is_group) {
     // The first member counts it for the group, as its own bytes: the other workers do not know of it.
     collective.agreement = {.time = last_arrival(arrivals)};

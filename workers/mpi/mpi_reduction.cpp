@@ -44,13 +44,15 @@ MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& 
   numbers_ = what_.numbers;
   if (what_.kind == Kind::all_gather) numbers_.resize(what_.numbers.size() * static_cast<std::size_t>(size_));
   if (has_values(what_)) write();
-  if (what_.kind == Kind::all_reduce && !numbers_.empty()) add(std::span(numbers_));
+  if ((what_.kind == Kind::all_reduce || what_.is_exchange()) && !numbers_.empty()) add(std::span(numbers_));
 }
 
 void MpiReduction::write() {
   if (training_.time_only()) {
-    Collective without_numbers{.kind = what_.kind, .policy = what_.policy, .slice = what_.slice};
+    Collective without_numbers{
+        .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
     values_ = zeros_of(payload_of(without_numbers, training_));
+    if (what_.kind == Kind::gather_packets) return begin_gathering();
     return add(values_.span());
   }
   switch (what_.kind) {
@@ -70,12 +72,23 @@ void MpiReduction::write() {
       values_ = FlatVector(training_.averaged_size(broadcast_policy));
       if (is_root_) training_.write_averaged(what_.model, broadcast_policy, values_.data());
       return add(values_.span());
+    case Kind::sum_packets:
+    case Kind::sum_first_packets:
+    case Kind::gather_packets: {
+      training_.executor().wait(what_.packet.words->producer);
+      values_ = copy_of(what_.packet.words->value);  // its worker may still read its own
+      carried_ = what_.packet.carried;
+      return what_.kind == Kind::gather_packets ? begin_gathering() : add(values_.span());
+    }
     case Kind::partial_all_reduce:  // goes by letters
     case Kind::all_gather:
     case Kind::barrier:
       return;
   }
 }
+
+// All packets are of one size.
+void MpiReduction::begin_gathering() { gathered_ = FlatVector(values_.size() * static_cast<std::size_t>(size_)); }
 
 // The whole, or a slice of the parameters, the first one with all that follows them.
 void MpiReduction::add_slice() {
@@ -111,6 +124,10 @@ void MpiReduction::run() {
     const int count = mpi_count(what_.numbers.size());
     MPI_Allgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_);
   }
+  if (!gathered_.empty()) {
+    const int count = mpi_count(values_.size());
+    MPI_Allgather(values_.data(), count, MPI_UINT32_T, gathered_.data(), count, MPI_UINT32_T, ranks_);
+  }
   for (const Part& part : parts_)
     if (what_.kind == Kind::broadcast)
       MPI_Bcast(part.data, mpi_count(part.count), part.type, what_.root.value, ranks_);
@@ -123,6 +140,10 @@ void MpiReduction::begin() {
   if (what_.kind == Kind::all_gather) {
     const int count = mpi_count(what_.numbers.size());
     MPI_Iallgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_, next());
+  }
+  if (!gathered_.empty()) {
+    const int count = mpi_count(values_.size());
+    MPI_Iallgather(values_.data(), count, MPI_UINT32_T, gathered_.data(), count, MPI_UINT32_T, ranks_, next());
   }
   for (const Part& part : parts_)
     if (what_.kind == Kind::broadcast)
@@ -141,6 +162,10 @@ CollectiveResult MpiReduction::result() {
   CollectiveResult result;
   if (what_.kind == Kind::all_reduce) result.gradient = sum();
   if (what_.kind == Kind::average) result.model = mean();
+  if (what_.is_exchange()) {
+    result.gradient = Gradient(nullptr, agreed_.micro_batches);
+    result.packets = packets();
+  }
   if (what_.kind == Kind::broadcast)
     result.model = is_root_ || training_.time_only()
                        ? std::move(what_.model)
@@ -158,6 +183,28 @@ Gradient MpiReduction::sum() {
   if (agreed_.wide) total.use_double_precision();
   total.mark_reduced();
   return total;
+}
+
+// What has flowed into the others' packets is theirs to tell.
+SharedPackets MpiReduction::packets() {
+  if (training_.time_only()) return nullptr;
+  std::vector<Packet> packets;
+  const auto add_packet = [&](FlatVector&& words, std::vector<MicroBatch> carried) {
+    auto cell = std::make_shared<Cell>();
+    cell->value = std::move(words);
+    packets.push_back({.words = std::move(cell), .size = what_.packet.size, .carried = std::move(carried)});
+  };
+  if (what_.kind != Kind::gather_packets) {
+    add_packet(std::move(values_), std::move(carried_));
+    return std::make_shared<const std::vector<Packet>>(std::move(packets));
+  }
+  for (int rank = 0; rank < size_; ++rank) {
+    FlatVector words(values_.size());
+    std::ranges::copy(gathered_.span().subspan(static_cast<std::size_t>(rank) * words.size(), words.size()),
+                      words.data());
+    add_packet(std::move(words), rank == 0 ? std::move(carried_) : std::vector<MicroBatch>());
+  }
+  return std::make_shared<const std::vector<Packet>>(std::move(packets));
 }
 
 ModelStatePtr MpiReduction::mean() {

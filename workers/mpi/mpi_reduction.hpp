@@ -54,10 +54,12 @@ class MpiReduction {
   void add(std::span<float> values) { parts_.push_back({values.data(), values.size(), MPI_FLOAT}); }
   void add(std::span<double> values) { parts_.push_back({values.data(), values.size(), MPI_DOUBLE}); }
   void add_slice();
+  void begin_gathering();
   void widen();
   Gradient sum();
   void scale(double factor);
   ModelStatePtr mean();
+  SharedPackets packets();
 
   Training& training_;
   Collective what_;
@@ -67,6 +69,7 @@ class MpiReduction {
   bool is_root_ = false;
   FlatVector values_;
   std::vector<MicroBatch> carried_;  // this rank's, where somebody wants to know
+  FlatVector gathered_;              // everybody's packets
   std::vector<double> exact_;        // of a wide sum
   std::vector<double> numbers_;      // summed, or everybody's
   std::vector<Part> parts_;          // of the buffers: what is reduced

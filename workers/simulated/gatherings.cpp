@@ -133,6 +133,15 @@ void Gatherings::join(Gathering& gathering, const Assembly& assembly, Rank rank,
       gathering.states[member] = std::move(what.model);
       gathering.weights[member] = what.weight;
       break;
+    case Kind::sum_packets:
+    case Kind::gather_packets:
+    case Kind::sum_first_packets:
+      gathering.brought.resize(members);
+      sum.gradient += std::move(what.gradient);
+      for (std::size_t i = 0; i < count; ++i) sum.numbers[i] += what.numbers[i];
+      sum.packet.size = what.packet.size;
+      gathering.brought[member] = std::move(what.packet);
+      break;
     case Kind::partial_all_reduce:  // PartialSums'
     case Kind::barrier:
       break;
@@ -165,7 +174,7 @@ void Gatherings::begin_next(Assembly& assembly) {
   const bool is_of_all = &assembly == &all_;
   const CollectiveCall call{.operation = properties_of(next->what.kind).operation,
                             .members = count,
-                            .payload = payload_of(next->what, stage_.options.training),
+                            .payload = payload_of(next->what, stage_.options.training, count),
                             .first = first,
                             .number = is_of_all ? traffic_.next_collective() : assembly.begun++};
   assembly.under_way = true;
@@ -217,6 +226,24 @@ void Gatherings::form_result(Gathering& gathering) {
   what.gradient.mark_reduced();
   if (!what.numbers.empty()) gathering.numbers = std::make_shared<const std::vector<double>>(std::move(what.numbers));
   if (what.kind == Kind::average) gathering.states = mean_of(gathering);
+  if (what.is_exchange()) gathering.packets = exchanged(gathering);
+}
+
+// All packets, or their sum. None where nothing is computed.
+SharedPackets Gatherings::exchanged(Gathering& gathering) const {
+  Training& training = stage_.options.training;
+  std::vector<Packet> packets = std::exchange(gathering.brought, {});
+  if (training.time_only()) return nullptr;
+  if (gathering.what.kind == Kind::gather_packets)
+    return std::make_shared<const std::vector<Packet>>(std::move(packets));
+  Packet sum{.words = {}, .size = gathering.what.packet.size};
+  std::vector<CellPtr> words;
+  for (Packet& packet : packets) {
+    sum.carried.insert(sum.carried.end(), packet.carried.begin(), packet.carried.end());
+    words.push_back(std::move(packet.words));
+  }
+  sum.words = training.sum_of(std::move(words));
+  return std::make_shared<const std::vector<Packet>>(1, std::move(sum));
 }
 
 // Weights that are all equal, 0 too, are none.
@@ -259,7 +286,10 @@ inline void Gatherings::wait_for_end(Rank rank, const Gathering& gathering, cons
 
 CollectiveResult Gatherings::take_result(Assembly& assembly, Gathering& gathering, Rank rank) {
   const Collective& what = gathering.what;
-  CollectiveResult result{.gradient = what.gradient, .numbers = gathering.numbers, .agreement = gathering.agreed};
+  CollectiveResult result{.gradient = what.gradient,
+                          .numbers = gathering.numbers,
+                          .packets = gathering.packets,
+                          .agreement = gathering.agreed};
   const std::size_t member = assembly.members.place_of(rank);
   if (what.kind == Kind::average) result.model = std::move(gathering.states[member]);
   if (what.kind == Kind::broadcast)
@@ -278,6 +308,7 @@ void Gatherings::release(Gathering& gathering) {
   gathering.what = {};
   gathering.states.clear();
   gathering.numbers = nullptr;
+  gathering.packets = nullptr;
 }
 
 void Gatherings::tell_of_leave(Rank left) {

@@ -34,6 +34,8 @@ struct Gathering {
   std::vector<ModelStatePtr> states;            // by place among the members: brought, then what comes back
   std::vector<double> weights;                  // likewise
   SharedNumbers numbers;
+  std::vector<Packet> brought;  // to an exchange, by place among the members
+  SharedPackets packets;
   AgreedProgress agreed;
 };
 
@@ -109,6 +111,7 @@ class Gatherings {
   [[gnu::noinline]] void record_arrivals(const Gathering& gathering);
   CollectiveResult take_result(Assembly& assembly, Gathering& gathering, Rank rank);
   std::vector<ModelStatePtr> mean_of(const Gathering& gathering) const;
+  SharedPackets exchanged(Gathering& gathering) const;
   void fail_if_awaited(Assembly& assembly, Rank left);
   [[noreturn]] void fail_for_who_left(const Place& place) const;
 

@@ -178,7 +178,8 @@ StartedCollective LockstepCluster::start(Rank, Collective&& what, const Contribu
   if (what.kind == Kind::partial_all_reduce) fail_for_unlike(place);
   if (what.group_size) fail_for_unlike({.operation = "average in groups", .at = place.at});
   if (started_) fail_for_unlike({.operation = "two collectives under way", .at = place.at});
-  const AgreedProgress agreement = meet(what, what.kind == Kind::broadcast ? nullptr : &contribution, place);
+  const bool has_part = what.kind != Kind::broadcast && what.kind != Kind::sum_first_packets;
+  const AgreedProgress agreement = meet(what, has_part ? &contribution : nullptr, place);
   started_ = {.gradient = std::move(what.gradient), .model = nullptr, .agreement = agreement};
   started_->gradient.mark_reduced();
   return {what.kind, std::nullopt, collectives_, contribution.step};
@@ -194,7 +195,7 @@ AgreedProgress LockstepCluster::meet(const Collective& what, const Contribution*
   if (any_lost_) fail_for_lost(place);
   const CollectiveCall call{.operation = properties_of(what.kind).operation,
                             .members = options_.workers,
-                            .payload = payload_of(what, options_.training),
+                            .payload = payload_of(what, options_.training, options_.workers),
                             .number = collectives_++};
   const Duration until_arrival = *std::ranges::max_element(spent_);
   const Time end = later(met_at_ + until_arrival, options_.network.collective(call));

@@ -62,6 +62,20 @@ CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::s
   return cell;
 }
 
+CellPtr Training::sum_of(std::vector<CellPtr> cells) {
+  std::vector<std::shared_ptr<Task>> prerequisites;
+  for (const CellPtr& cell : cells) prerequisites.push_back(cell->producer);
+  auto sum = std::make_shared<Cell>();
+  const auto fill = [sum, cells = std::move(cells)] {
+    std::vector<WeightedVector> terms;
+    for (const CellPtr& cell : cells) terms.push_back({1, std::as_const(cell->value).data()});
+    sum->value = FlatVector(cells.front()->value.size());
+    write_weighted_sum(sum->value.data(), terms, sum->value.size());
+  };
+  sum->producer = executor_.submit(fill, prerequisites);
+  return sum;
+}
+
 ModelStatePtr Training::assemble(const ModelStatePtr& self, std::span<const ModelStatePtr> slices) {
   if (!objective_) return nullptr;
   assert(!slices.empty());

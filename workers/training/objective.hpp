@@ -57,6 +57,7 @@ struct ParameterTensor {
   std::size_t offset = 0;
   std::size_t size = 0;
   std::size_t place = 0;  // among all, in the order in which the model uses them; equal ones: that of the offsets
+  std::size_t rows = 0;   // its first dimension, where it has several; 0: it is no matrix
 };
 
 // Thread-safety: all member functions are const and may be called from several threads at once;

@@ -195,4 +195,36 @@ Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, 
   return Gradient(std::move(sum), micro_batches, compute_time);
 }
 
+std::shared_ptr<Task> Training::submit_on(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
+                                          std::function<void(const GradientSum&, double)> work) {
+  double scale = 1;
+  const auto sum = fix_sum(gradient, *objective_, scale);
+  submit_chunks(sum, objective_, executor_);
+  prerequisites.insert(prerequisites.end(), sum->tasks.begin(), sum->tasks.end());
+  return executor_.submit([sum, scale, work = std::move(work)] { work(*sum, scale); }, prerequisites);
+}
+
+Gradient Training::promised(std::int64_t micro_batches, std::vector<MicroBatch> carried,
+                            std::span<const std::shared_ptr<Task>> prerequisites,
+                            std::function<void(float* out)> fill) {
+  auto sum = std::make_shared<GradientSum>();
+  sum->submitted = true;
+  sum->micro_batches = micro_batches;
+  sum->carried = std::move(carried);
+  sum->chunks.emplace_back();
+  const auto evaluate = [sum = std::weak_ptr(sum), size = objective_->parameters(), all = gradient_size(),
+                         fill = std::move(fill)] {
+    const auto filled = sum.lock();
+    if (!filled) return;  // nobody asks for it any more
+    auto owner = std::make_shared<FlatVector>(all);
+    fill(owner->data());
+    const float* const values = std::as_const(*owner).data();
+    PartialGradient& result = filled->chunks.front().result;
+    result.segments.push_back({.offset = 0, .size = size, .data = values, .owner = owner});
+    result.buffers_sum.assign(values + size, values + all);
+  };
+  sum->tasks.push_back(executor_.submit(evaluate, prerequisites));
+  return Gradient(sum, micro_batches);
+}
+
 }  // namespace syncopate

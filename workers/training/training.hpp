@@ -181,6 +181,16 @@ class Training {
   // Of a sum that this process passes on without a descent of its own.
   void tell_kept(std::span<const MicroBatch> micro_batches) const;
 
+  // For who goes on computing with gradients and gives back others, all as promises. `work` gets the evaluated sum and
+  // its factor, once the prerequisites are done too. Not in time-only runs.
+  std::shared_ptr<Task> submit_on(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
+                                  std::function<void(const GradientSum& sum, double scale)> work);
+  // A shared sum whose gradient_size() values `fill` writes. Its loss is not known.
+  Gradient promised(std::int64_t micro_batches, std::vector<MicroBatch> carried,
+                    std::span<const std::shared_ptr<Task>> prerequisites, std::function<void(float* out)> fill);
+  // The sum of cells of equal size, in double precision.
+  CellPtr sum_of(std::vector<CellPtr> cells);
+
   // The part of a state that `policy` averages: parameters, averaged moments, averaged buffers, in
   // this order; and the state that has their mean, everything else by the policy.
   std::size_t averaged_size(const AveragePolicy& policy) const;
