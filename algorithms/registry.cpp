@@ -191,6 +191,9 @@ std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmCon
   auto algorithm = row ? row->make(settings, context) : nullptr;
   const auto average = read_moving_average(settings, algorithm && algorithm->traits().publishes_rounds);
   if (algorithm) algorithm->average_publications(average);
+  const auto compression =
+      read_compression(settings, algorithm && algorithm->traits().sums_gradients, context.time_only);
+  if (algorithm) algorithm->compress(compression);
   return algorithm;
 }
 

@@ -28,20 +28,23 @@ struct Budget {
   std::optional<Bytes> bytes{};
 };
 
+class Compressor;
+
 // What all participants of a run share. The references outlive the run.
 struct RunContext {
   Cluster& cluster;
   Training& training;
   const LearningRate& learning_rate;
   Budget budget{};
-  int micro_batches = 1;                          // M: micro-batches per optimizer step and worker
-  std::int64_t samples_per_micro_batch = 1;       // for the samples budget and the reports
-  RunObserver* observer = nullptr;                // may be null
-  RunRecord* record = nullptr;                    // may be null
-  ModelStatePtr initial_model{};                  // where all start; null in time-only runs
-  std::uint64_t seed = 0;                         // of methods' own random choices
-  std::vector<std::optional<Step>> data_of{};     // steps after which a worker has used up its data; empty: never
-  std::optional<MovingAverageOptions> average{};  // of what is published; none: that itself
+  int micro_batches = 1;                           // M: micro-batches per optimizer step and worker
+  std::int64_t samples_per_micro_batch = 1;        // for the samples budget and the reports
+  RunObserver* observer = nullptr;                 // may be null
+  RunRecord* record = nullptr;                     // may be null
+  ModelStatePtr initial_model{};                   // where all start; null in time-only runs
+  std::uint64_t seed = 0;                          // of methods' own random choices
+  std::vector<std::optional<Step>> data_of{};      // steps after which a worker has used up its data; empty: never
+  std::optional<MovingAverageOptions> average{};   // of what is published; none: that itself
+  std::shared_ptr<const Compressor> compressor{};  // of sums of gradients; null: they are dense
   std::shared_ptr<DerivedOnce> derived = std::make_shared<DerivedOnce>();  // of the workers of this process
 };
 

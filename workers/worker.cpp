@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "workers/compression/compressed_sum.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -26,7 +28,10 @@ std::int64_t data_of(const RunContext& context, Rank rank) {
 Worker::Worker(const RunContext& context, Rank rank)
     : Participant(context, rank), may_lose_state_(context.cluster.may_lose_state(rank)) {
   data_ = data_of(context, rank);
+  if (context.compressor) compressed_sum_ = std::make_unique<CompressedSum>(context.compressor, context.training, rank);
 }
+
+Worker::~Worker() = default;
 
 void Worker::extend_budget(Step extra, bool stretch) {
   if (!context_.budget.steps) return;

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -28,6 +29,7 @@ namespace syncopate {
 
 template <typename Value>
 class LostWithState;
+class CompressedSum;
 
 // Which samples a step's micro-batches have, and whose durations they take.
 enum class Samples {
@@ -71,6 +73,7 @@ inline constexpr ReceiveOptions next_message{};
 class Worker final : public Participant {
  public:
   Worker(const RunContext& context, Rank rank);
+  ~Worker();
 
   // Lets the run go on for `extra` steps more than the budget says; nothing if it is not counted in steps.
   // With `stretch` the schedule of the learning rate is stretched to the new length, else it stays at its end.
@@ -107,6 +110,7 @@ class Worker final : public Participant {
 
   // Sums over all workers; afterwards all hold the same gradient, whose micro_batches() are those of all. The step
   // along it that follows belongs to the sum's row of steps.csv.
+  // Where the run compresses, what comes back is what the others can make of everybody's packets (workers/compression).
   void all_reduce_sum(Gradient& gradient, const SumOptions& options = usual_sum, Here at = Here::current());
 
   // The mean of all models, or of a group's, weighted by `how.weight` (equal if all are 0). Whether budget is left
@@ -180,6 +184,7 @@ class Worker final : public Participant {
   void ask_server_for_model(Here at);
   template <typename Slot>
   [[gnu::noinline]] Gradient compute_step_with_outages(const Slot& slot_of);
+  [[gnu::noinline]] void all_reduce_compressed(Gradient& gradient, const SumOptions& options, Here at);
   [[gnu::noinline]] void all_reduce_weighted(Gradient& gradient, const SumOptions& options, Here at);
   Contribution contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned = {});
   bool receive_whole_model(std::vector<double>* numbers, Here at);
@@ -199,7 +204,9 @@ class Worker final : public Participant {
   std::int64_t kept_before_ = 0;     // by the agreement before
   int idle_rounds_ = 0;              // collectives in a row that added nothing
   int states_lost_ = 0;
-  std::optional<Recovery> recovery_;  // where state may be lost: from the first local step on
+  std::unique_ptr<CompressedSum> compressed_sum_;  // null: sums are dense
+  int compressed_at_loss_ = 0;                     // states lost by the last sum
+  std::optional<Recovery> recovery_;               // where state may be lost: from the first local step on
 };
 
 }  // namespace syncopate

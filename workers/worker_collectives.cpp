@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "workers/compression/compressed_sum.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {
@@ -19,6 +20,7 @@ Contribution Worker::contribution_with(const Gradient& gradient, std::optional<s
 }
 
 void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here at) {
+  if (compressed_sum_) return all_reduce_compressed(gradient, options, at);
   if (options.counted == Counted::by_tensor) return all_reduce_weighted(gradient, options, at);
   const Contribution contribution = contribution_with(gradient, options.planned);
   // Which the network carries; the sum knows how many it counts.
@@ -37,6 +39,41 @@ void Worker::all_reduce_weighted(Gradient& gradient, const SumOptions& options, 
   std::vector<double> counts = context_.training.contributions(gradient);
   agreed_ = context_.cluster.all_reduce_sum(rank_, gradient, counts, contribution, {"all_reduce_sum", at});
   context_.training.weigh_tensors(gradient, counts);
+  check_progress();
+  recovery_.reset();
+}
+
+// A packet of each worker instead of its gradient, or, where a second exchange follows the first, two.
+void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options, Here at) {
+  if (options.counted == Counted::by_tensor) fail("a sum whose tensors count apart cannot be compressed");
+  if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_sum_->forget();
+  const Contribution contribution = contribution_with(gradient, options.planned);
+  const Place place{"all_reduce_sum", at};
+  const double count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
+  Collective what{.gradient = Gradient(nullptr, gradient.micro_batches(), gradient.compute_time())};
+  what.packet = compressed_sum_->first_packet(gradient, step_, learning_rate());
+  CompressedSum::Exchanged exchanged{.step = step_};
+  if (compressed_sum_->exchanges().size() > 1) {
+    const std::vector<MicroBatch> carried = what.packet.carried;
+    Collective first{.kind = Collective::Kind::sum_first_packets, .packet = std::move(what.packet)};
+    const SharedPackets sum = context_.cluster.perform(rank_, std::move(first), {}, place).packets;
+    if (sum) exchanged.between = *context_.derived->get<CellPtr>(sum, [&] { return compressed_sum_->between(sum); });
+    what.packet = compressed_sum_->second_packet(carried, exchanged.between);
+  }
+  const bool is_sum = compressed_sum_->exchanges().back().operation == Operation::all_reduce;
+  what.kind = is_sum ? Collective::Kind::sum_packets : Collective::Kind::gather_packets;
+  if (options.counted != Counted::none || options.with_statistics) what.numbers = {count};
+  CollectiveResult result = context_.cluster.perform(rank_, std::move(what), contribution, place);
+  agreed_ = result.agreement;
+  gradient = std::move(result.gradient);
+  if (result.packets) {
+    exchanged.packets = result.packets;
+    exchanged.micro_batches = gradient.micro_batches();
+    gradient = *context_.derived->get<Gradient>(result.packets, [&] { return compressed_sum_->sum(exchanged, size_); });
+    compressed_sum_->end(exchanged, size_);
+  }
+  gradient.mark_reduced();
+  if (options.with_statistics) context_.training.set_statistics(gradient, std::llround(result.numbers->front()));
   check_progress();
   recovery_.reset();
 }

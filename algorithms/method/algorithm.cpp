@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "workers/compression/compressor.hpp"
+
 namespace syncopate {
 
 void Algorithm::serve(Server&) const { throw std::logic_error("this algorithm has no server"); }
@@ -9,6 +11,8 @@ void Algorithm::serve(Server&) const { throw std::logic_error("this algorithm ha
 RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& given) {
   RunContext context = given;
   context.average = algorithm.average();
+  if (algorithm.compression())
+    context.compressor = make_compressor(*algorithm.compression(), given.training, given.seed);
   const Cluster::Program work = [&](Rank rank) {
     Worker worker(context, rank);
     algorithm.run(worker);

@@ -7,6 +7,7 @@
 #include "algorithms/method/communication.hpp"
 #include "algorithms/method/prediction.hpp"
 #include "algorithms/method/traits.hpp"
+#include "workers/compression/options.hpp"
 #include "workers/server.hpp"
 #include "workers/settings/settings.hpp"
 #include "workers/worker.hpp"
@@ -31,8 +32,13 @@ class Algorithm {
   void average_publications(const std::optional<MovingAverageOptions>& average) { average_ = average; }
   const std::optional<MovingAverageOptions>& average() const { return average_; }
 
+  // How its sums of gradients are compressed, where its traits say that it has such (table `compression`).
+  void compress(const std::optional<CompressionOptions>& compression) { compression_ = compression; }
+  const std::optional<CompressionOptions>& compression() const { return compression_; }
+
  private:
   std::optional<MovingAverageOptions> average_;
+  std::optional<CompressionOptions> compression_;
 };
 
 // What an algorithm may need to know to check its settings.

@@ -6,7 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "workers/compression/options.hpp"
+#include "workers/network/network.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/training.hpp"
 #include "workers/units/units.hpp"
@@ -26,15 +29,23 @@ struct CommunicationInput {
   int moments = 0;  // vectors of the optimizer's state
   Step steps{};
   const LearningRate& learning_rate;
+  std::vector<Exchange> exchanges{};  // of a compressed sum of gradients; none: it is dense
 
   static Bytes all_reduce(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
-  Bytes of_gradient() const { return all_reduce(workers, parameter_bytes); }
+  Bytes of_gradient() const {
+    if (exchanges.empty()) return all_reduce(workers, parameter_bytes);
+    Bytes sum{};
+    for (const Exchange& exchange : exchanges)
+      sum +=
+          collective_bytes({.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)});
+    return sum;
+  }
   Bytes payload_of(const AveragePolicy& policy) const {
     return Bytes{policy.averaged_vectors(moments) * parameter_bytes.value()};
   }
   Bytes of_average(const AveragePolicy& policy) const { return all_reduce(workers, payload_of(policy)); }
   CommunicationInput at_rate(const LearningRate& rate) const {
-    return {workers, parameter_bytes, moments, steps, rate};
+    return {workers, parameter_bytes, moments, steps, rate, exchanges};
   }
 };
 

@@ -8,7 +8,16 @@
 
 namespace syncopate {
 
-double PredictionInput::all_reduce_s() const { return to_seconds(network.all_reduce(workers, parameter_bytes)); }
+double PredictionInput::all_reduce_s() const {
+  if (exchanges.empty()) return dense_all_reduce_s();
+  Duration sum{};
+  for (const Exchange& exchange : exchanges)
+    sum +=
+        network.collective({.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)});
+  return to_seconds(sum);
+}
+
+double PredictionInput::dense_all_reduce_s() const { return to_seconds(network.all_reduce(workers, parameter_bytes)); }
 
 double PredictionInput::average_s(const AveragePolicy& policy) const {
   return to_seconds(network.all_reduce(workers, averaged_bytes(policy)));
@@ -93,7 +102,7 @@ Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, cons
             .communication_s = costs.communication_s,
             .kept = static_cast<double>(quorum) / input.workers,
             .drop_rate = {},
-            .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
+            .sync_step_time_s = *input.times.slowest_s + input.dense_all_reduce_s(),
             .sync_step_error_s = input.times.slowest_error_s}},
           {}};
 }
@@ -115,7 +124,7 @@ Forecast predict_own_pace(const OwnPaceCosts& costs, const PredictionInput& inpu
             .communication_s = costs.communication_s,
             .kept = 1,
             .drop_rate = 0,
-            .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
+            .sync_step_time_s = *input.times.slowest_s + input.dense_all_reduce_s(),
             .sync_step_error_s = input.times.slowest_error_s}},
           {}};
 }

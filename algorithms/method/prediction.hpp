@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "workers/compression/options.hpp"
 #include "workers/network/network.hpp"
 #include "workers/participant.hpp"
 #include "workers/theory/sampled_times.hpp"
@@ -27,15 +28,18 @@ struct PredictionInput {
   Budget budget{};
   std::int64_t samples_per_micro_batch = 1;
   const LearningRate& learning_rate;
+  std::vector<Exchange> exchanges{};  // of a compressed sum of gradients; none: it is dense
 
-  double all_reduce_s() const;                          // of a gradient
+  double all_reduce_s() const;                          // of a gradient, compressed or not
+  double dense_all_reduce_s() const;                    // of a whole one
   double average_s(const AveragePolicy& policy) const;  // of models
   Bytes averaged_bytes(const AveragePolicy& policy) const;
   double message_s(int servers = 1) const;  // a model from a server, or a gradient to it; of several, a slice each
   std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
   // The same, by another schedule, which outlives the result.
   PredictionInput at_rate(const LearningRate& rate) const {
-    return {workers, micro_batches, times, network, parameter_bytes, moments, budget, samples_per_micro_batch, rate};
+    return {workers, micro_batches,           times, network,  parameter_bytes, moments,
+            budget,  samples_per_micro_batch, rate,  exchanges};
   }
 };
 

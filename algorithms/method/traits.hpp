@@ -35,6 +35,8 @@ struct Traits {
   // Whether each worker takes the micro-batches of its data one after the other, however many a step has: what it was
   // offered are then the first ones, as many as its account has. (Not where outages take what was computed.)
   bool takes_data_in_turn = false;
+  // Whether each step is along one all-reduced sum of all workers' gradients, which may be compressed.
+  bool sums_gradients = false;
 
   // same_course_from under this budget.
   std::optional<Step> same_course_under(const Budget& budget) const {

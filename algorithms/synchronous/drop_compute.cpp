@@ -48,7 +48,8 @@ Traits DropCompute::traits() const {
   return {.settles_after = rule.begins_after,
           .same_course_from = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt,
           .steps_along_fresh_mean = true,
-          .takes_data_in_turn = !options_.compensation->computes_dropped()};
+          .takes_data_in_turn = !options_.compensation->computes_dropped(),
+          .sums_gradients = options_.preempt != Preempt::layer};
 }
 
 namespace {
@@ -74,7 +75,7 @@ Prediction of_run(const ThresholdForecast& forecast, const SampledRounds& cut, c
           .communication_s = serial_s,
           .kept = kept,
           .drop_rate = 1 - kept,
-          .sync_step_time_s = slowest.step_s + serial_s,
+          .sync_step_time_s = slowest.step_s + input.dense_all_reduce_s(),
           .step_error_s = share * slowest.error_s + (1 - share) * cut.time_s.error,
           .kept_error = (1 - share) * cut.kept.error,
           .sync_step_error_s = slowest.error_s,

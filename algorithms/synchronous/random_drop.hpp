@@ -22,7 +22,9 @@ class RandomDrop : public Algorithm {
       : rate_(rate), from_step_(from_step), statistics_(statistics) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false, .steps_along_fresh_mean = true}; }
+  Traits traits() const override {
+    return {.follows_clock = false, .steps_along_fresh_mean = true, .sums_gradients = true};
+  }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -19,12 +19,13 @@ Forecast SyncSgd::forecast(const PredictionInput& input) const {
   std::vector<Prediction> predictions;
   for (const SlowestWorker& slowest : slowest_workers(input)) {
     const double step_s = slowest.step_s + communication_s;
+    const double dense_s = slowest.step_s + input.dense_all_reduce_s();
     predictions.push_back({.formula = slowest.formula,
                            .step_time_s = step_s,
                            .communication_s = communication_s,
                            .kept = 1,
                            .drop_rate = 0,
-                           .sync_step_time_s = step_s,
+                           .sync_step_time_s = dense_s,
                            .step_error_s = slowest.error_s,
                            .sync_step_error_s = slowest.error_s,
                            .is_sampled = slowest.is_sampled});

@@ -14,7 +14,11 @@ class SyncSgd : public Algorithm {
  public:
   void run(Worker& worker) const override;
   Traits traits() const override {
-    return {.is_baseline = true, .follows_clock = false, .same_course_from = 0, .steps_along_fresh_mean = true};
+    return {.is_baseline = true,
+            .follows_clock = false,
+            .same_course_from = 0,
+            .steps_along_fresh_mean = true,
+            .sums_gradients = true};
   }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;

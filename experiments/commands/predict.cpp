@@ -51,6 +51,7 @@ std::vector<Step> shared_out(const std::vector<Run>& runs) {
 
 std::string why_not_simulated(const Run& run, Step steps) {
   if (run.algorithm->traits().follows_values) return "needs training";
+  if (run.algorithm->compression() && run.algorithm->compression()->needs_tensors()) return needs_tensors;
   if (run.algorithm->traits().settles_after > 0 && work_of(run, steps) > most_work_of_one)
     return "too long to simulate";
   return "";
@@ -61,12 +62,16 @@ std::optional<PredictedCommunication> communication_of(const Run& run, const std
   if (simulated && simulated->whole) return PredictedCommunication{simulated->rounds, simulated->bytes, true};
   const Budget& budget = run.budget;
   const bool ends_by_steps = budget.steps && !budget.samples && !budget.seconds && !budget.bytes;
-  if (ends_by_steps && run.cluster.data_of.empty() && !run.cluster.outages) {
-    const auto known = run.algorithm->communication({.workers = run.cluster.workers,
-                                                     .parameter_bytes = run.training.parameter_bytes,
-                                                     .moments = run.training.optimizer->moments(),
-                                                     .steps = *budget.steps,
-                                                     .learning_rate = *run.training.learning_rate});
+  const auto& compression = run.algorithm->compression();
+  const bool is_known = !compression || !compression->needs_tensors();
+  if (ends_by_steps && is_known && run.cluster.data_of.empty() && !run.cluster.outages) {
+    const auto known =
+        run.algorithm->communication({.workers = run.cluster.workers,
+                                      .parameter_bytes = run.training.parameter_bytes,
+                                      .moments = run.training.optimizer->moments(),
+                                      .steps = *budget.steps,
+                                      .learning_rate = *run.training.learning_rate,
+                                      .exchanges = exchanges_of(compression, run.training.parameter_bytes)});
     if (known)
       return PredictedCommunication{static_cast<double>(known->rounds), static_cast<double>(known->bytes.value()),
                                     true};

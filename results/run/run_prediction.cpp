@@ -20,6 +20,8 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
   if (run.cluster.outages) return {.all = {}, .why_none = "outages change who is waited for"};
   if (run.cluster.pauses) return {.all = {}, .why_none = "sleeps and trailing work overlap with what comes next"};
   if (run.algorithm->traits().follows_values) return {.all = {}, .why_none = "its course depends on what is computed"};
+  const auto& compression = run.algorithm->compression();
+  if (compression && compression->needs_tensors()) return {.all = {}, .why_none = needs_tensors};
   if (!times)
     return {.all = {},
             .why_none = run.cluster.compute_time->has_finite_mean() ? "the trace is too short for a sample of its steps"
@@ -32,7 +34,8 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
                               .moments = run.training.optimizer->moments(),
                               .budget = run.budget,
                               .samples_per_micro_batch = run.training.samples_per_micro_batch,
-                              .learning_rate = *run.training.learning_rate};
+                              .learning_rate = *run.training.learning_rate,
+                              .exchanges = exchanges_of(compression, run.training.parameter_bytes)};
   FormulaTimes result;
   Forecast forecast = run.algorithm->forecast(input);
   for (Prediction& prediction : forecast.predictions) {

@@ -36,7 +36,15 @@ struct Method {
 
 const std::vector<Method> methods = {
     {"sync-sgd", "", S, 0, S* A},
+    // Four values: one of them with its place; one; a word of signs and a mean, also of votes; a norm and a word.
+    {"sync-sgd", "compression = { name = \"top-k\", ratio = 0.25 }", S, 0, S*(N - 1) * N * 8},
+    {"sync-sgd", "compression = { name = \"random-k\", ratio = 0.25 }", S, 0, S * 2 * (N - 1) * 4},
+    {"sync-sgd", "compression = { name = \"sign\" }", S, 0, S*(N - 1) * N * 8},
+    {"sync-sgd", "compression = { name = \"majority\" }", S, 0, S*(N - 1) * N * 8},
+    {"sync-sgd", "compression = { name = \"qsgd\" }", S, 0, S*(N - 1) * N * 8},
     {"dropcompute", "threshold_s = 1.5", S, 0, S* A},
+    {"dropcompute", "threshold_s = 1.5\nnormalisation = \"computed\"\ncompression = { name = \"top-k\", ratio = 0.25 }",
+     S, 0, S*(N - 1) * N*(8 + 4)},
     {"dropcompute", "threshold_s = 1.5\nnormalisation = \"computed\"", S, 0, S * 2 * (N - 1) * (P + 4)},  // and a count
     // After two steps of warm-up, all gather the times of three steps' micro-batches and the mean step.
     {"dropcompute", "threshold = { rule = \"automatic\", warmup_steps = 2, calibration_steps = 3 }", S + 1, 0,

@@ -62,6 +62,30 @@ const std::vector<KeyCase> synchronous = {
      {"methods.0.drop_rate=0.5", "methods.0.from_step=2", "methods.0.from_epoch=1"}},
 };
 
+// Two matrices, of 16 x 12 and 10 x 16, of which powersgd compresses both at a rate of 2, one at 6.5.
+const std::vector<std::string> of_matrices = {"training.model='mlp'", "models.mlp.hidden=[16]",
+                                              "datasets.gaussian-mixture.dimension=12",
+                                              "datasets.gaussian-mixture.classes=10"};
+
+KeyCase of_compression(const std::string& keys, std::vector<std::string> changes) {
+  KeyCase result{{method("'sync-sgd',compression={" + keys + "}")}, {}};
+  result.given.insert(result.given.end(), of_matrices.begin(), of_matrices.end());
+  for (const std::string& change : changes) result.changes.push_back("methods.0.compression." + change);
+  return result;
+}
+
+const std::vector<KeyCase> compressed = {
+    of_compression("name='top-k',ratio=0.2",
+                   {"name='random-k'", "ratio=0.5", "scope='tensor'", "error_feedback=false", "residual='step'"}),
+    of_compression("name='dgc',ratio=0.2", {"ratio=0.5", "scope='tensor'", "momentum=0.5", "masking=false"}),
+    of_compression("name='random-k',ratio=0.2", {"ratio=0.5", "error_feedback=false", "residual='step'"}),
+    of_compression("name='sign'", {"scope='tensor'", "error_feedback=false", "residual='step'"}),
+    of_compression("name='majority'", {"momentum=0.9"}),
+    of_compression("name='qsgd',levels=7", {"levels=3", "bucket=16"}),
+    of_compression("name='powersgd',rank=1", {"rank=2", "least_rate=6.5", "warm_start=false", "error_feedback=false",
+                                              "residual='step'", "removed='mean'"}),
+};
+
 const std::vector<KeyCase> old_gradients = {
     {{method("'stale-sgd',staleness=3")},
      {"methods.0.staleness=2", "methods.0.spread=2", "methods.0.ramp_epochs=1", "methods.0.ramp_steps=2"}},
@@ -383,8 +407,8 @@ TEST_F(KeyWalk, OfMethods) {
   write("ring.csv", links_in_steps_of(1));
   write("shuffled.csv", links_in_steps_of(3));
   write("wheel.csv", links_in_steps_of(1, true));
-  for (const auto& cases : {synchronous, old_gradients, thresholds, quorums, asynchronous, periods(), policies(), local,
-                            gossip_and_codes, graphs()})
+  for (const auto& cases : {synchronous, compressed, old_gradients, thresholds, quorums, asynchronous, periods(),
+                            policies(), local, gossip_and_codes, graphs()})
     walk(compared, cases, idle_keys());
   expect_completeness({"methods"});
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/methods.json");

@@ -40,6 +40,9 @@ class PredictedCommunicationOf : public ExperimentFile {
 
 const std::vector<std::string> periodic = {
     "{algorithm='sync-sgd'}",
+    "{algorithm='sync-sgd',compression={name='top-k',ratio=0.1}}",
+    "{algorithm='sync-sgd',compression={name='random-k',ratio=0.1}}",
+    "{algorithm='sync-sgd',compression={name='qsgd',levels=7}}",
     "{algorithm='local-sgd',period={rule='constant',steps=7}}",
     "{algorithm='local-sgd',period={rule='constant',steps=7},moments='average'}",
     "{algorithm='local-sgd',period={rule='post-local',switch_step=11,steps=6},moments='average'}",
@@ -66,11 +69,13 @@ TEST_F(PredictedCommunicationOf, MethodsInRoundsIsInClosedFormWhatTheRunSends) {
   for (const std::string& method : periodic) {
     SCOPED_TRACE(method);
     const syncopate::Run run = with(method).runs.at(0);
-    const auto known = run.algorithm->communication({.workers = run.cluster.workers,
-                                                     .parameter_bytes = run.training.parameter_bytes,
-                                                     .moments = run.training.optimizer->moments(),
-                                                     .steps = *run.budget.steps,
-                                                     .learning_rate = *run.training.learning_rate});
+    const auto known = run.algorithm->communication(
+        {.workers = run.cluster.workers,
+         .parameter_bytes = run.training.parameter_bytes,
+         .moments = run.training.optimizer->moments(),
+         .steps = *run.budget.steps,
+         .learning_rate = *run.training.learning_rate,
+         .exchanges = exchanges_of(run.algorithm->compression(), run.training.parameter_bytes)});
     ASSERT_TRUE(known);
     const Outcome outcome = outcome_of(run);
     ASSERT_EQ(outcome.failure, "");

@@ -6,6 +6,30 @@ namespace syncopate::watched {
 inline constexpr const char* methods = R"([[methods]]
 algorithm = "sync-sgd"
 [[methods]]
+label = "sync-sgd, top-k"
+algorithm = "sync-sgd"
+compression = { name = "top-k", ratio = 0.2 }
+[[methods]]
+label = "sync-sgd, DGC"
+algorithm = "sync-sgd"
+compression = { name = "dgc", ratio = 0.2 }
+[[methods]]
+label = "sync-sgd, random-k"
+algorithm = "sync-sgd"
+compression = { name = "random-k", ratio = 0.2 }
+[[methods]]
+label = "sync-sgd, sign"
+algorithm = "sync-sgd"
+compression = { name = "sign" }
+[[methods]]
+label = "sync-sgd, majority"
+algorithm = "sync-sgd"
+compression = { name = "majority" }
+[[methods]]
+label = "sync-sgd, QSGD"
+algorithm = "sync-sgd"
+compression = { name = "qsgd", levels = 7 }
+[[methods]]
 label = "dropcompute, fixed"
 algorithm = "dropcompute"
 threshold_s = 0.030

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "algorithms/method/algorithm.hpp"
+#include "workers/compression/compressor.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
@@ -26,6 +27,15 @@ struct Outcome {
   RunTotals totals;
 };
 
+// Its parameters are a matrix, for compressors that want one.
+class MatrixQuadratic : public Quadratic {
+ public:
+  using Quadratic::Quadratic;
+  std::vector<ParameterTensor> tensors() const override {
+    return {{.name = "matrix", .offset = 0, .size = parameters(), .place = 0, .rows = 20}};
+  }
+};
+
 // The last row that a server has reported, in steps of the experiment file.
 struct LastRow : RunObserver {
   Step step{};
@@ -38,7 +48,7 @@ struct LastRow : RunObserver {
 struct Parity {
   explicit Parity(double base_s = 1e-6, double latency_s = 50e-6,
                   std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}))
-      : training(std::make_shared<Quadratic>(QuadraticOptions{.dimension = 1000}, 3), std::move(optimizer), {},
+      : training(std::make_shared<MatrixQuadratic>(QuadraticOptions{.dimension = 1000}, 3), std::move(optimizer), {},
                  executor),
         compute_time(11, base_s, {}, {exponential_delay(0.020)}),
         network(make_fixed_network(latency_s)) {}
@@ -53,13 +63,15 @@ struct Parity {
 
   Outcome run(Cluster& cluster, const Algorithm& algorithm) {
     LastRow last;
-    const RunContext context{.cluster = cluster,
-                             .training = training,
-                             .learning_rate = learning_rate,
-                             .budget = {.steps = Step{20}, .seconds = {}, .samples = {}, .bytes = {}},
-                             .micro_batches = micro_batches,
-                             .observer = &last,
-                             .initial_model = training.initial_state()};
+    const RunContext context{
+        .cluster = cluster,
+        .training = training,
+        .learning_rate = learning_rate,
+        .budget = {.steps = Step{20}, .seconds = {}, .samples = {}, .bytes = {}},
+        .micro_batches = micro_batches,
+        .observer = &last,
+        .initial_model = training.initial_state(),
+        .compressor = algorithm.compression() ? make_compressor(*algorithm.compression(), training, 0) : nullptr};
     Outcome outcome;
     const auto program = [&](Rank self) {
       Worker worker(context, self);

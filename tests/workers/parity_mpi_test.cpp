@@ -86,6 +86,18 @@ void expect_parity(const Algorithm& algorithm,
 
 TEST(Parity, SynchronousSgd) { expect_parity(SyncSgd()); }
 
+TEST(Parity, CompressedSums) {
+  using Kind = CompressionOptions::Kind;
+  for (const Kind kind :
+       {Kind::top_k, Kind::dgc, Kind::random_k, Kind::sign, Kind::qsgd, Kind::majority, Kind::power}) {
+    CompressionOptions options{.kind = kind, .ratio = 0.1};
+    options.error_feedback = kind != Kind::qsgd && kind != Kind::majority;
+    SyncSgd method;
+    method.compress(options);
+    expect_parity(method, make_sgd({.momentum = kind == Kind::majority ? 0 : 0.9}));
+  }
+}
+
 TEST(Parity, LocalSgdWithAConstantPeriod) { expect_parity(LocalSgd(make_constant_period(Step{5}), {})); }
 
 TEST(Parity, LocalSgdWithTheQuadraticRuleAndAveragedMomentum) {

@@ -34,6 +34,7 @@ enum class Purpose : std::uint8_t {
   module_draws = 20,       // what a user's own module draws in a forward pass
   masking = 21,            // which tokens of texts are hidden
   measurement = 25,        // directions in which a model is measured
+  compression = 26,        // what a compressor rounds, or leaves out
 };
 
 // One stream of uniform numbers: everything but the index.

@@ -1,0 +1,97 @@
+// The table `compression`: what it reads, what it refuses, what formulas make of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/simulated_run.hpp"
+#include "workers/network/ring.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+
+std::string faults_of(const std::string& compression, const std::string& method = "algorithm = \"sync-sgd\"",
+                      bool time_only = false) {
+  return read_method(method + "\ncompression = " + compression, {.workers = 4, .time_only = time_only}).faults;
+}
+
+TEST(CompressionSettings, WithoutTheTableNothingIsCompressed) {
+  const auto reading = read_method("algorithm = \"sync-sgd\"");
+  EXPECT_FALSE(reading.algorithm->compression());
+  EXPECT_THAT(reading.resolved, testing::Not(HasSubstr("compression")));
+}
+
+TEST(CompressionSettings, AreReadWithTheirDefaults) {
+  const auto reading = read_method("algorithm = \"sync-sgd\"\ncompression = { name = \"powersgd\", rank = 4 }");
+  ASSERT_EQ(reading.faults, "");
+  const CompressionOptions& options = *reading.algorithm->compression();
+  EXPECT_EQ(options.kind, CompressionOptions::Kind::power);
+  EXPECT_EQ(options.rank, 4);
+  EXPECT_TRUE(options.warm_start);
+  EXPECT_TRUE(options.error_feedback);
+  for (const char* key : {"least_rate", "warm_start", "error_feedback", "residual", "removed"})
+    EXPECT_THAT(reading.resolved, HasSubstr(key));
+}
+
+TEST(CompressionSettings, AreRefusedWithTheirPlace) {
+  EXPECT_EQ(faults_of("{ name = \"top-k\", ratio = 0.01 }"), "");
+  EXPECT_THAT(faults_of("{ name = \"top-k\", ratio = 0 }"), HasSubstr("test.toml:2:"));
+  EXPECT_THAT(faults_of("{ name = \"top-k\", ratio = 1.5 }"), HasSubstr("ratio = 1.5"));
+  EXPECT_THAT(faults_of("{ name = \"random-k\" }"), HasSubstr("ratio"));
+  EXPECT_THAT(faults_of("{ name = \"topk\", ratio = 0.1 }"), HasSubstr("top-k"));
+  EXPECT_THAT(faults_of("{ name = \"powersgd\", rank = 0 }"), HasSubstr("rank = 0"));
+  EXPECT_THAT(faults_of("{ name = \"qsgd\", levels = 128 }"), HasSubstr("levels = 128"));
+  EXPECT_THAT(faults_of("{ name = \"majority\", error_feedback = true }"), HasSubstr("error_feedback"));
+  EXPECT_THAT(faults_of("{ name = \"majority\", momentum = 1 }"), HasSubstr("momentum"));
+}
+
+TEST(CompressionSettings, AreForMethodsThatSumGradients) {
+  const std::string top_k = "{ name = \"top-k\", ratio = 0.1 }";
+  for (const char* method : {"algorithm = \"async-sgd\"", "algorithm = \"decentralized-sgd\"",
+                             "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }",
+                             "algorithm = \"dropcompute\"\nthreshold_s = 2\npreempt = \"layer\""})
+    EXPECT_THAT(faults_of(top_k, method), HasSubstr("no step along one sum")) << method;
+  for (const char* method : {"algorithm = \"stale-sgd\"\nstaleness = 2", "algorithm = \"random-drop\"\ndrop_rate = 0.1",
+                             "algorithm = \"dropcompute\"\nthreshold_s = 2"})
+    EXPECT_EQ(faults_of(top_k, method), "") << method;
+}
+
+TEST(CompressionSettings, ByTensorsNeedAModel) {
+  EXPECT_THAT(faults_of("{ name = \"powersgd\" }", "algorithm = \"sync-sgd\"", true), HasSubstr("needs a model"));
+  EXPECT_THAT(faults_of("{ name = \"sign\", scope = \"tensor\" }", "algorithm = \"sync-sgd\"", true),
+              HasSubstr("needs a model"));
+  EXPECT_EQ(faults_of("{ name = \"sign\" }", "algorithm = \"sync-sgd\"", true), "");
+}
+
+// Rounds, bytes and step times by formula, against a run whose micro-batches all take 1 s.
+TEST(CompressionSettings, FormulasAreThoseOfRuns) {
+  constexpr std::int64_t steps = 5;
+  for (const char* compression : {"{ name = \"top-k\", ratio = 0.5 }", "{ name = \"random-k\", ratio = 0.25 }",
+                                  "{ name = \"sign\" }", "{ name = \"qsgd\" }"}) {
+    const auto reading = read_method(std::string("algorithm = \"sync-sgd\"\ncompression = ") + compression);
+    ASSERT_EQ(reading.faults, "");
+    const std::shared_ptr<const NetworkModel> network = make_ring_network(0.01, 1000);
+    const auto outcome =
+        SimulatedRun{.workers = 4, .network = network, .budget = {.steps = steps}}.run(*reading.algorithm);
+    const auto exchanges = exchanges_of(reading.algorithm->compression(), Bytes{16});
+    const LearningRate rate(LearningRate::Options{.peak = 0.1});
+    const CommunicationInput input{
+        .workers = 4, .parameter_bytes = Bytes{16}, .steps = steps, .learning_rate = rate, .exchanges = exchanges};
+    EXPECT_EQ(reading.algorithm->communication(input), (Communicated{steps, outcome.totals.bytes})) << compression;
+    const SampledTimes times;
+    const PredictionInput prediction{.workers = 4,
+                                     .times = times,
+                                     .network = *network,
+                                     .parameter_bytes = Bytes{16},
+                                     .learning_rate = rate,
+                                     .exchanges = exchanges};
+    EXPECT_NEAR(prediction.all_reduce_s(), to_seconds(outcome.totals.end) / steps - 1, 1e-8) << compression;
+    EXPECT_NE(prediction.all_reduce_s(), prediction.dense_all_reduce_s()) << compression;
+  }
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,58 @@
+// One worker's part in compressed sums: its residual, and its packets, all of them promises like gradients. The
+// exchanges themselves are Worker's.
+//
+// A residual belongs to its worker. What becomes of it:
+// - A worker all or some of whose micro-batches a step has dropped takes part all the same: it sends of its residual.
+//   What was dropped is lost, and is in no residual.
+// - A worker that loses its state in an outage loses its residual with it, and begins with none: the model lacks what
+//   the residual held. What all hold in common (PowerSGD's factor) it gets with the newest model.
+// - A sum fails as a whole where a worker has left; nobody is late in it. So nothing that was sent is rejected.
+// Compressing takes no time on the virtual clock; under MPI it takes what it takes, between computing and sending.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "workers/cluster/collective.hpp"
+#include "workers/compression/compressor.hpp"
+#include "workers/training/training.hpp"
+
+namespace syncopate {
+
+class CompressedSum {
+ public:
+  CompressedSum(std::shared_ptr<const Compressor> compressor, Training& training, Rank worker)
+      : compressor_(std::move(compressor)), training_(training), worker_(worker) {}
+
+  const std::vector<Exchange>& exchanges() const { return compressor_->exchanges(); }
+
+  // The packet of the first exchange, from a gradient that a step with this rate follows.
+  Packet first_packet(const Gradient& gradient, Step step, double rate);
+  // What all make of the first exchange's sum where another follows, and the packet of that.
+  CellPtr between(const SharedPackets& first) const;
+  Packet second_packet(std::vector<MicroBatch> carried, const CellPtr& between);
+
+  // What all step along, once the last exchange is over; the same for all, so that one worker of a process asks for it.
+  struct Exchanged {
+    SharedPackets packets{};
+    CellPtr between{};  // null: there was one exchange
+    std::int64_t micro_batches = 0;
+    Step step{};
+  };
+  Gradient sum(const Exchanged& exchanged, int workers) const;
+  // Each worker, after the last exchange.
+  void end(const Exchanged& exchanged, int workers);
+
+  // Its state is lost.
+  void forget() { memory_ = nullptr; }
+
+ private:
+  std::shared_ptr<const Compressor> compressor_;
+  Training& training_;
+  Rank worker_;
+  CellPtr memory_;        // the residual, or the average of gradients; null: zeros
+  double rate_ = 0;       // of the last step
+  SharedPackets common_;  // of the last exchange of two
+};
+
+}  // namespace syncopate

@@ -1,0 +1,123 @@
+#include "workers/compression/quantisers.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "workers/compression/packet_sizes.hpp"
+#include "workers/compression/signs.hpp"
+#include "workers/random/random.hpp"
+#include "workers/training/flat_arithmetic.hpp"
+
+namespace syncopate {
+
+ScaledSign::ScaledSign(const CompressionOptions& options, std::vector<Part> parts, std::uint64_t seed)
+    : Compressor(options, seed), parts_(std::move(parts)) {
+  std::size_t words = 0;
+  for (const Part& part : parts_) words += packet_words(options, part.size);
+  exchanges_ = {{Operation::all_gather, bytes_of_words(words)}};
+}
+
+// Per part: the mean magnitude, then the signs.
+void ScaledSign::encode(Rank, Step, const float*, std::span<float> p, float* packet) const {
+  std::vector<std::uint32_t> words;
+  for (const Part& part : parts_) {
+    float* const values = p.data() + part.offset;
+    const auto scale = static_cast<float>(sum_of_magnitudes(values, part.size) / static_cast<double>(part.size));
+    words.resize(words_of_bits(part.size));
+    pack_signs(values, part.size, words.data());
+    take_out_signs(values, scale, part.size);
+    *packet = scale;
+    std::memcpy(packet + 1, words.data(), 4 * words.size());
+    packet += 1 + words.size();
+  }
+}
+
+void ScaledSign::decode(const Received& received, std::span<float> sum) const {
+  std::vector<std::uint32_t> words;
+  for (const float* packet : received.packets)
+    for (const Part& part : parts_) {
+      words.resize(words_of_bits(part.size));
+      std::memcpy(words.data(), packet + 1, 4 * words.size());
+      add_signs(words.data(), *packet, part.size, sum.data() + part.offset);
+      packet += 1 + words.size();
+    }
+}
+
+MajorityVote::MajorityVote(const CompressionOptions& options, const std::vector<Part>& parts, std::uint64_t seed)
+    : Compressor(options, seed) {
+  exchanges_ = {exchange_of_whole(options, parts.front().size)};
+}
+
+// What is in p stays: it is no residual.
+void MajorityVote::encode(Rank, Step, const float*, std::span<float> p, float* packet) const {
+  *packet = std::isfinite(sum_of_magnitudes(p.data(), p.size())) ? 1 : std::numeric_limits<float>::quiet_NaN();
+  std::vector<std::uint32_t> words(words_of_bits(p.size()));
+  pack_signs(p.data(), p.size(), words.data());
+  std::memcpy(packet + 1, words.data(), 4 * words.size());
+}
+
+// Times the number of micro-batches, by which a method divides.
+void MajorityVote::decode(const Received& received, std::span<float> sum) const {
+  std::vector<std::uint32_t> words(words_of_bits(sum.size()));
+  for (const float* packet : received.packets) {
+    std::memcpy(words.data(), packet + 1, 4 * words.size());
+    add_signs(words.data(), *packet, sum.size(), sum.data());
+  }
+  write_signs(sum.data(), static_cast<float>(received.micro_batches), sum.size());
+}
+
+Qsgd::Qsgd(const CompressionOptions& options, const std::vector<Part>& parts, std::uint64_t seed)
+    : Compressor(options, seed) {
+  exchanges_ = {exchange_of_whole(options, parts.front().size)};
+}
+
+std::size_t Qsgd::buckets(std::size_t size) const {
+  const auto bucket = static_cast<std::size_t>(options_.bucket);
+  return (size + bucket - 1) / bucket;
+}
+
+// The norms, then the levels from -s to s, which s is added to. A norm that is not finite makes its bucket so.
+void Qsgd::encode(Rank worker, Step step, const float*, std::span<float> p, float* packet) const {
+  const auto bucket = static_cast<std::size_t>(options_.bucket);
+  const std::size_t bits = bits_of_levels(options_.levels), per_word = 32 / bits;
+  const RandomStream stream{
+      .seed = seed_, .purpose = Purpose::compression, .stream = 1, .worker = worker, .step = step};
+  std::vector<std::uint32_t> words(words_of_bits(p.size() * bits));
+  std::vector<double> uniform(bucket);
+  for (std::size_t at = 0; at < p.size(); at += bucket) {
+    const std::size_t size = std::min(bucket, p.size() - at);
+    const double norm = std::sqrt(sum_of_squares(p.data() + at, size));
+    *packet++ = static_cast<float>(norm);
+    const bool has_levels = norm > 0 && std::isfinite(norm);
+    const double factor = has_levels ? options_.levels / norm : 0;
+    stream.fill_uniform(static_cast<std::uint32_t>(at), std::span(uniform).first(size));
+    for (std::size_t i = 0; i < size; ++i) {
+      const double value = has_levels ? p[at + i] : 0;
+      const int level = std::min(options_.levels, static_cast<int>(factor * std::abs(value) + uniform[i]));
+      const auto shifted = static_cast<std::uint32_t>(options_.levels + (value < 0 ? -level : level));
+      words[(at + i) / per_word] |= shifted << (bits * ((at + i) % per_word));
+    }
+  }
+  std::memcpy(packet, words.data(), 4 * words.size());
+}
+
+void Qsgd::decode(const Received& received, std::span<float> sum) const {
+  const auto bucket = static_cast<std::size_t>(options_.bucket);
+  const std::size_t bits = bits_of_levels(options_.levels), per_word = 32 / bits;
+  const std::uint32_t mask = (1u << bits) - 1;
+  std::vector<std::uint32_t> words(words_of_bits(sum.size() * bits));
+  for (const float* packet : received.packets) {
+    std::memcpy(words.data(), packet + buckets(sum.size()), 4 * words.size());
+    for (std::size_t at = 0; at < sum.size(); at += bucket) {
+      const float factor = *packet++ / static_cast<float>(options_.levels);
+      for (std::size_t i = at; i < std::min(at + bucket, sum.size()); ++i) {
+        const std::uint32_t shifted = (words[i / per_word] >> (bits * (i % per_word))) & mask;
+        sum[i] += factor * static_cast<float>(static_cast<int>(shifted) - options_.levels);
+      }
+    }
+  }
+}
+
+}  // namespace syncopate
