@@ -76,18 +76,22 @@ void write_left(const LowRank& shape, const float* matrix, const float* right, f
   }
 }
 
+// From the last row to the first: those that the product before has ended with, and the one after begins with, are then
+// in the nearer caches.
 void write_right(const LowRank& shape, const float* matrix, const float* left, float* right) {
   const auto& [n, m, r] = shape;
   std::fill_n(right, r * m, 0.0f);
-  std::size_t i = 0;
-  for (; i + at_once <= n; i += at_once)
+  std::size_t end = n;
+  for (; end % at_once != 0; --end)
+    for (std::size_t c = 0; c < r; ++c) add_one(right + c * m, left[(end - 1) * r + c], matrix + (end - 1) * m, m);
+  for (; end > 0; end -= at_once) {
+    const std::size_t i = end - at_once;
+    const float* const row = matrix + i * m;
     for (std::size_t c = 0; c < r; ++c) {
       const float factors[] = {left[i * r + c], left[(i + 1) * r + c], left[(i + 2) * r + c], left[(i + 3) * r + c]};
-      const float* const row = matrix + i * m;
       add_four(right + c * m, factors, row, row + m, row + 2 * m, row + 3 * m, m);
     }
-  for (; i < n; ++i)
-    for (std::size_t c = 0; c < r; ++c) add_one(right + c * m, left[i * r + c], matrix + i * m, m);
+  }
 }
 
 void add_product(const LowRank& shape, float factor, const float* left, const float* right, float* matrix) {
