@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "workers/compression/packet_sizes.hpp"
 #include "workers/compression/signs.hpp"
@@ -78,45 +79,77 @@ std::size_t Qsgd::buckets(std::size_t size) const {
   return (size + bucket - 1) / bucket;
 }
 
-// The norms, then the levels from -s to s, which s is added to. A norm that is not finite makes its bucket so.
+namespace {
+
+// Calls `use` with the number of bits as a constant, by which places in words need no division.
+template <typename Use>
+void with_bits(std::size_t bits, const Use& use) {
+  if (bits == 2) return use(std::integral_constant<std::size_t, 2>());
+  if (bits == 4) return use(std::integral_constant<std::size_t, 4>());
+  use(std::integral_constant<std::size_t, 8>());
+}
+
+// Levels from -s to s, which s is added to.
+template <std::size_t bits>
+void write_levels(std::span<const float> values, std::span<const double> uniform, double factor, int most,
+                  std::size_t at, std::vector<std::uint32_t>& words) {
+  constexpr std::size_t per_word = 32 / bits;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double value = factor > 0 ? values[i] : 0;
+    const int level = std::min(most, static_cast<int>(factor * std::abs(value) + uniform[i]));
+    const auto shifted = static_cast<std::uint32_t>(most + (value < 0 ? -level : level));
+    words[(at + i) / per_word] |= shifted << (bits * ((at + i) % per_word));
+  }
+}
+
+template <std::size_t bits>
+void add_levels(const std::vector<std::uint32_t>& words, float factor, int most, std::size_t begin,
+                std::span<float> sum) {
+  constexpr std::size_t per_word = 32 / bits;
+  constexpr std::uint32_t mask = (1u << bits) - 1;
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const std::size_t at = begin + i;
+    const std::uint32_t shifted = (words[at / per_word] >> (bits * (at % per_word))) & mask;
+    sum[i] += factor * static_cast<float>(static_cast<int>(shifted) - most);
+  }
+}
+
+}  // namespace
+
+// The norms, then the levels. A norm that is not finite makes its bucket so.
 void Qsgd::encode(Rank worker, Step step, const float*, std::span<float> p, float* packet) const {
   const auto bucket = static_cast<std::size_t>(options_.bucket);
-  const std::size_t bits = bits_of_levels(options_.levels), per_word = 32 / bits;
+  const std::size_t bits = bits_of_levels(options_.levels);
   const RandomStream stream{
       .seed = seed_, .purpose = Purpose::compression, .stream = 1, .worker = worker, .step = step};
   std::vector<std::uint32_t> words(words_of_bits(p.size() * bits));
   std::vector<double> uniform(bucket);
-  for (std::size_t at = 0; at < p.size(); at += bucket) {
-    const std::size_t size = std::min(bucket, p.size() - at);
-    const double norm = std::sqrt(sum_of_squares(p.data() + at, size));
-    *packet++ = static_cast<float>(norm);
-    const bool has_levels = norm > 0 && std::isfinite(norm);
-    const double factor = has_levels ? options_.levels / norm : 0;
-    stream.fill_uniform(static_cast<std::uint32_t>(at), std::span(uniform).first(size));
-    for (std::size_t i = 0; i < size; ++i) {
-      const double value = has_levels ? p[at + i] : 0;
-      const int level = std::min(options_.levels, static_cast<int>(factor * std::abs(value) + uniform[i]));
-      const auto shifted = static_cast<std::uint32_t>(options_.levels + (value < 0 ? -level : level));
-      words[(at + i) / per_word] |= shifted << (bits * ((at + i) % per_word));
+  with_bits(bits, [&](auto bits_of_each) {
+    for (std::size_t at = 0; at < p.size(); at += bucket) {
+      const std::size_t size = std::min(bucket, p.size() - at);
+      const double norm = std::sqrt(sum_of_squares(p.data() + at, size));
+      *packet++ = static_cast<float>(norm);
+      const double factor = norm > 0 && std::isfinite(norm) ? options_.levels / norm : 0;
+      stream.fill_uniform(static_cast<std::uint32_t>(at), std::span(uniform).first(size));
+      write_levels<bits_of_each()>(p.subspan(at, size), uniform, factor, options_.levels, at, words);
     }
-  }
+  });
   std::memcpy(packet, words.data(), 4 * words.size());
 }
 
 void Qsgd::decode(const Received& received, std::span<float> sum) const {
   const auto bucket = static_cast<std::size_t>(options_.bucket);
-  const std::size_t bits = bits_of_levels(options_.levels), per_word = 32 / bits;
-  const std::uint32_t mask = (1u << bits) - 1;
+  const std::size_t bits = bits_of_levels(options_.levels);
   std::vector<std::uint32_t> words(words_of_bits(sum.size() * bits));
   for (const float* packet : received.packets) {
     std::memcpy(words.data(), packet + buckets(sum.size()), 4 * words.size());
-    for (std::size_t at = 0; at < sum.size(); at += bucket) {
-      const float factor = *packet++ / static_cast<float>(options_.levels);
-      for (std::size_t i = at; i < std::min(at + bucket, sum.size()); ++i) {
-        const std::uint32_t shifted = (words[i / per_word] >> (bits * (i % per_word))) & mask;
-        sum[i] += factor * static_cast<float>(static_cast<int>(shifted) - options_.levels);
+    with_bits(bits, [&](auto bits_of_each) {
+      for (std::size_t at = 0; at < sum.size(); at += bucket) {
+        const float factor = *packet++ / static_cast<float>(options_.levels);
+        const std::size_t size = std::min(bucket, sum.size() - at);
+        add_levels<bits_of_each()>(words, factor, options_.levels, at, sum.subspan(at, size));
       }
-    }
+    });
   }
 }
 
