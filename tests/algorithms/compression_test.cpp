@@ -284,6 +284,28 @@ TEST(Compression, ALostStateTakesItsResidualAlong) {
   }
 }
 
+// Nobody waits for who has left: the run ends with the reason that a dense one gives.
+TEST(Compression, AWorkerThatHasLeftIsMissedAsInADenseSum) {
+  const auto why = [](const Algorithm& method) -> std::string {
+    const SimulatedRun setup{.workers = 3,
+                             .network = make_ring_network(0, 1e12),
+                             .budget = {.steps = 5},
+                             .data_of = {std::nullopt, Step{2}, std::nullopt},
+                             .objective = noise_at_first(300, 10, {{"m", 0, 300, 0, 10}})};
+    try {
+      setup.run(method);
+    } catch (const RunFailure& failure) {
+      return failure.what();
+    }
+    return "";
+  };
+  const std::string of_dense = why(SyncSgd());
+  EXPECT_THAT(of_dense, testing::HasSubstr("worker 1 left at 2.000000 s"));
+  const auto who = [](const std::string& text) { return text.substr(0, text.find(',')); };
+  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::power})
+    EXPECT_EQ(who(why(compressed(of(kind)))), who(of_dense)) << static_cast<int>(kind);
+}
+
 // Micro-batches of 1 s, 2 s on worker 2; ring: 2 (N - 1) (L + P / (N B)), all-gather (N - 1) (L + p / B).
 TEST(Compression, ExchangesTakeWhatTheNetworkSays) {
   const std::size_t size = 300;
