@@ -4,6 +4,7 @@ from plots.accounts_figure import accounts_figure
 from plots.arrivals_figure import arrivals_figure
 from plots.bars_figure import bars_figure
 from plots.choice import same
+from plots.claims_figure import claims_figure
 from plots.comparison import Comparison, heading, subtitle
 from plots.curves_figure import curves_figure
 from plots.distributions_figure import distributions_figure
@@ -13,7 +14,7 @@ from plots.lengths_figure import lengths_figure
 from plots.measurements_figure import measurements_figure
 from plots.pareto_figure import pareto_figure, pareto_panels
 from plots.plan import Planned, mixed
-from plots.published import read_published
+from plots.published import claims_of, read_published
 from plots.regimes_figure import regimes_figure
 from plots.request import AXES_OF, Request
 from plots.rounds_figure import rounds_figure
@@ -32,7 +33,7 @@ SIMPLE = {"rounds": rounds_figure, "measurements": measurements_figure, "arrival
 class Drawing:
     def __init__(self, comparisons: list[Comparison], request: Request):
         self.request = request
-        self.published = read_published(comparisons)
+        self.published, self.claims = read_published(comparisons), claims_of(comparisons)
         experiments = dict.fromkeys(comparison.experiment for comparison in comparisons)
         self.looks = {experiment: looks_of([comparison for comparison in comparisons if comparison.experiment == experiment])
                       for experiment in experiments}
@@ -40,8 +41,11 @@ class Drawing:
     def draw(self, planned: Planned):
         """The figure; None where the tables have nothing for it."""
         shown, axes = planned.shown, self.request.axes
+        if planned.kind == "claims":
+            return claims_figure(self.claims[shown.experiment], heading(shown), f"{shown.experiment}  ·  mean and its interval")
         if planned.kind == "sweep":
-            return sweep_figure(shown, self.looks_of_lines(shown), self.request.every_formula, self.published[shown.experiment])
+            return sweep_figure(shown, self.looks_of_lines(shown), self.request.every_formula,
+                                self.published[shown.experiment], self.claims[shown.experiment])
         if planned.kind == "sweeps":
             return sweeps_figure(shown, looks_of_all(shown), self.published)
         if planned.kind == "heat":

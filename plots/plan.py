@@ -12,10 +12,11 @@ from plots.sweeps import Sweep, find_sweeps
 from plots.traces import TRACE
 from plots.variation import as_words
 
+CLAIMS = "claims.json"  # beside the runs
 ARRIVALS = "arrivals.csv.gz"  # when gradients came, if a run has recorded it
 OF_POINTS = ["curves", "rounds", "measurements", "arrivals", "kept", "lengths", "timeline"]
 OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # of points of a sweep only where asked for: it has its own figure
-KINDS = ["sweep", "sweeps", "heat", "regimes", "paretos", *OF_POINTS, *OF_ENDS]
+KINDS = ["claims", "sweep", "sweeps", "heat", "regimes", "paretos", *OF_POINTS, *OF_ENDS]
 MOST_REGIMES = 12  # in one picture
 
 
@@ -36,8 +37,11 @@ def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = 
         return Planned(kind, shown, file_name(kind, shown.experiment if several else "", along, as_words(point)))
 
     sweeps = find_sweeps(comparisons)
+    experiments = {comparison.experiment: comparison for comparison in comparisons if has_claims(comparison)}
+    claims = [Planned("claims", one, file_name("claims", experiment if several else ""))
+              for experiment, one in experiments.items()]
     of_place = Counter((sweep.experiment, *sweep.others.items()) for sweep in sweeps)
-    plan = [planned("sweep", sweep, sweep.others,
+    plan = claims + [planned("sweep", sweep, sweep.others,
                     sweep.key.rsplit(".", 1)[-1] if of_place[sweep.experiment, *sweep.others.items()] > 1 else "")
             for sweep in sweeps]
     plan += [Planned("sweeps", members, file_name("sweeps", experiment, key if len(keys) > 1 else ""))
@@ -50,6 +54,10 @@ def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = 
     plan += [planned(kind, comparison, comparison.point) for comparison in comparisons
              for kind in [*kinds_of(comparison), *(OF_ENDS if asked or comparison.experiment not in swept else [])]]
     return [figure for figure in plan if figure.kind in kinds]
+
+
+def has_claims(comparison: Comparison) -> bool:
+    return any((directory / CLAIMS).exists() for directory in {run.directory.parent.parent for run in comparison.runs})
 
 
 def alike(sweeps: list[Sweep]) -> dict[tuple[str, str], list[Sweep]]:

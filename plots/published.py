@@ -33,27 +33,40 @@ class Published:
 def read_published(comparisons: list[Comparison]) -> dict[str, list[Published]]:
     """By experiment. A figure that is no plain number ("about 5", a difference, a range) cannot be placed: it is left out.
     Claims that cannot be read, such as those of another version, are no reason to draw nothing: a message says so."""
+    return {experiment: [one for claim in claims if (one := published(claim)) is not None]
+            for experiment, claims in claims_of(comparisons).items()}
+
+
+def claims_of(comparisons: list[Comparison]) -> dict[str, list[dict]]:
+    """By experiment, as their files have them."""
     found = {}
     for experiment in dict.fromkeys(comparison.experiment for comparison in comparisons):
         runs = [run for comparison in comparisons if comparison.experiment == experiment for run in comparison.runs]
         try:
-            claims = read_claims(sorted({run.directory.parent.parent for run in runs}))
+            found[experiment] = read_claims(sorted({run.directory.parent.parent for run in runs}))
         except ResultsFault as fault:
             say(f"figures have no marks of papers: {fault}")
-            claims = []
-        found[experiment] = [one for claim in claims if (one := published(claim)) is not None]
+            found[experiment] = []
     return found
 
 
 def published(claim: dict) -> Published | None:
     paper = claim.get("paper") or {}
-    value = value_of(paper.get("figure", ""), claim.get("as"))
+    value = claimed_value(claim) if claim.get("as") in ("value", "ratio") else None
+    if value is None:
+        value = value_of(paper.get("figure", ""), claim.get("as"))
     if paper.get("certainty") not in SURE or value is None or claim.get("order") or claim.get("over"):
         return None
     return Published(printable(claim["method"]), claim["measure"],
                      printable(claim.get("against") or "") if claim["as"] == "ratio" else "",
                      {key: str(where) for key, where in (claim.get("where") or {}).items()}, value,
                      printable(paper.get("source", "")))
+
+
+def claimed_value(claim: dict) -> float | None:
+    """The paper's figure as a number of what is claimed, if the claim says one."""
+    value = (claim.get("paper") or {}).get("value")
+    return None if value is None else float(value)
 
 
 def value_of(figure: str, effect: str | None) -> float | None:

@@ -70,6 +70,18 @@ BYTES = Quantity("Sent by all (bytes)", "communicated_bytes", lambda run: number
 END_TIME = Quantity("Time of the run (s)", "end_time_s", lambda run: number(run.summary.get("end_time_s")), best=min)
 
 
+def claimed_quantity(claim: dict) -> Quantity:
+    """What a claim is about, as far as summaries hold it."""
+    measure, times = claim["measure"], float((claim.get("shown") or {}).get("times", 1))
+    of_target = {"steps_to_target": "step", "samples_to_target": "samples"}.get(measure)
+
+    def value(run: Run) -> float:
+        return times * number((run.summary.get("time_to_target") or {}).get(of_target) if of_target else run.summary.get(measure))
+
+    title = measure.removesuffix("_s").replace("_", " ").capitalize()
+    return Quantity(title + (" (%)" if times == 100 else ""), measure, value, times=times)
+
+
 def best_of(points: dict[float, float], quantity: Quantity) -> float | None:
     """Where the quantity is best; None where it has no best, fewer than two points, or the same value everywhere."""
     there = {x: y for x, y in points.items() if isfinite(y)}

@@ -41,10 +41,12 @@ def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
     methods = {label.removesuffix(MPI): algorithm for label, algorithm in algorithms.items()}
     first = {algorithm: label for label, algorithm in reversed(methods.items())}
     colours = {first[algorithm]: colour for algorithm, colour in ALGORITHMS.items() if algorithm in first}
-    palette = [*OTHERS, *ALGORITHMS.values()]
-    left = [colour for colour in palette if colour not in colours.values()] + palette * (len(methods) // len(palette) + 1)
-    colours.update(zip((label for label in methods if label not in colours), left))
     places = {label: place for place, label in enumerate(methods)}
+    taken = {(colour, places[label] % len(DASHES)) for label, colour in colours.items()}
+    for label in methods:
+        if label not in colours:
+            colours[label] = next_colour(list(colours.values()), places[label] % len(DASHES), taken)
+            taken.add((colours[label], places[label] % len(DASHES)))
     styles = {}
     for label in algorithms:
         place = places[label.removesuffix(MPI)]
@@ -52,6 +54,13 @@ def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
         styles[label] = {"color": colours[label.removesuffix(MPI)], "linestyle": DASHES[dash % len(DASHES)],
                          "marker": MARKERS[place % len(MARKERS)]}
     return styles
+
+
+def next_colour(given: list[str], dash: int, taken: set[tuple[str, int]]) -> str:
+    """The one that fewest methods have, of those that no other has with this line."""
+    palette = [*OTHERS, *ALGORITHMS.values()]
+    free = [colour for colour in palette if (colour, dash) not in taken] or palette
+    return min(free, key=given.count)
 
 
 def marked_here_and_there(look: dict) -> dict:

@@ -10,7 +10,7 @@ from plots.comparison import heading, subtitle
 from plots.methods import Method, seeds_text
 from plots.published import LOOK, Published
 from plots.quantities import (ACCURACY, BYTES, DROPPED, LOSS, SPEED, SPEED_OF_ONE, SPEED_UP, STEP_TIME, TIME_TO_TARGET,
-                              Quantity)
+                              Quantity, claimed_quantity)
 from plots.runs import Run
 from plots.sheet import Place, Sheet, shared_out
 from plots.sweep_lines import (LEAST_ASSUMED, dashes_of, draw_quantity, key_label, looks_of_lines, scale_axes, size_text_of,
@@ -21,13 +21,15 @@ from plots.variation import as_words
 ACROSS = 4  # panels side by side on a screen
 
 
-def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = False, published: list[Published] = ()):
+def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = False, published: list[Published] = (),
+                 claims: list[dict] = ()):
     """Panels of what the summaries hold against the key's value. `looks`: by label. `every_formula`: draws all formulas
-    of a method, not only the one that assumes least. `published`: what papers say."""
+    of a method, not only the one that assumes least. `published`: what papers say. `claims`: of the experiment, whose
+    measures are shown, too."""
     names = shown_names(sweep)
     styles = looks_of_lines(sweep, names, looks)
     dashes, colours = dashes_of(sweep.runs, every_formula), defaultdict(set)
-    quantities = shown_quantities(sweep)
+    quantities = shown_quantities(sweep, claims)
     rows = shared_out(quantities, ACROSS)
     sheet = Sheet([[Place(list(styles) if quantity is row[-1] else []) for quantity in row] for row in rows], "", "")
     sources = []
@@ -56,8 +58,8 @@ def methods_of(sweep: Sweep) -> list[Method]:
     return [method for line in sweep.lines for method in (line.everywhere, *line.methods.values()) if method]
 
 
-def shown_quantities(sweep: Sweep) -> list[Quantity]:
-    """Of which there is something to see."""
+def shown_quantities(sweep: Sweep, claims: list[dict] = ()) -> list[Quantity]:
+    """Of which there is something to see; what the claims are about comes first."""
     scales_workers = sweep.key == "cluster.workers"
     wanted = [SPEED, SPEED_OF_ONE if scales_workers else STEP_TIME, SPEED_UP, DROPPED, ACCURACY, LOSS, TIME_TO_TARGET, BYTES]
     shown = [quantity for quantity in wanted
@@ -67,7 +69,14 @@ def shown_quantities(sweep: Sweep) -> list[Quantity]:
         shown.remove(LOSS)
     if BYTES in shown and (scales_workers or not has_model(sweep) or not differ(sweep, BYTES)):
         shown.remove(BYTES)
-    return shown
+    return about(sweep, claims, [quantity.measure for quantity in wanted]) + shown
+
+
+def about(sweep: Sweep, claims: list[dict], known: list[str]) -> list[Quantity]:
+    """Of the measures of claims that no other panel has."""
+    found = {claim["measure"]: claimed_quantity(claim) for claim in claims
+             if claim["measure"] not in known}
+    return [quantity for quantity in found.values() if any(values_of(sweep, line, quantity) for line in sweep.lines)]
 
 
 def has_model(sweep: Sweep) -> bool:
@@ -78,16 +87,6 @@ def differ(sweep: Sweep, quantity: Quantity) -> bool:
     """Along the key, for some method."""
     return any(len({round(np.mean(of_seeds), 9) for of_seeds in values_of(sweep, line, quantity).values()}) > 1
                for line in sweep.lines)
-
-
-
-
-
-
-
-
-
-
 
 
 def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colours: dict[str, set[str]],
@@ -128,8 +127,3 @@ def shown_names(sweep: Sweep) -> dict[str, str]:
         seeds = seeds_text(of_line[-1]) if len(of_line) == 1 else f"{of_line[0]} to {of_line[-1]} seeds"
         names[label] = label if of_line == [most] else f"{label} ({seeds})"
     return names
-
-
-
-
-

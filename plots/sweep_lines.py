@@ -17,6 +17,7 @@ from plots.runs import Run
 from plots.sweeps import Line, Sweep
 
 THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))]  # of formulas, the last first
+ALIKE = 1e-4  # of values: shown as one
 LEAST_ASSUMED = ""  # stands for whichever of a method's formulas that is, at each point of the sweep
 
 
@@ -195,7 +196,7 @@ def scale_axes(panel, xs: list[float], values: list[float], names: dict[float, s
         panel.yaxis.set_minor_locator(NullLocator())
         if max(values) / min(values) < 100:
             panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    elif values and max(values) == min(values):  # lest an axis speak of a difference in the tenth digit
+    elif values and max(values) - min(values) <= ALIKE * max(map(abs, values)):  # lest an axis speak of differences in late digits
         panel.set_ylim(values[0] - 0.1 * (abs(values[0]) or 1), values[0] + 0.1 * (abs(values[0]) or 1))
     panel.yaxis.set_major_formatter(style.SHORT)
     panel.yaxis.set_minor_formatter(NullFormatter())

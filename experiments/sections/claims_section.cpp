@@ -8,6 +8,7 @@
 
 #include "results/claims/equal_loss.hpp"
 #include "results/rows/measures.hpp"
+#include "results/run/run_label.hpp"
 #include "workers/settings/nearest_name.hpp"
 #include "workers/settings/settings_document.hpp"
 
@@ -48,14 +49,23 @@ std::optional<PublishedFigure> read_published(Settings& table) {
       {"certainty", "Whether the paper's text says it, code or logs that come with it, or it is derived from these."},
       {{"stated", "stated"}, {"code", "code"}, {"derived", "derived"}});
   published.certainty = certainty.value_or("");
+  published.value = paper.optional_number(
+      {"value", "The figure as a number of what is claimed, in the measure's unit: drawn beside ours."}, Range::any());
   return published;
 }
 
 void check_effect(Settings& table, const Claim& claim) {
-  if (claim.against.empty() && claim.effect != Effect::value)
-    table.fault("as", "needs another method: must stand beside against");
-  if (!claim.against.empty() && claim.effect == Effect::value)
-    table.fault("against", "must be left out where as = \"value\", which is of one method");
+  const bool is_of_two = claim.effect == Effect::difference || claim.effect == Effect::ratio;
+  if (claim.against.empty() && is_of_two) table.fault("as", "needs another method: must stand beside against");
+  if (!claim.against.empty() && !is_of_two)
+    table.fault("against", "must be left out where as = \"value\" or \"best\", which are of one method");
+  if (claim.effect == Effect::best) {
+    const Measure* measure = measure_named(claim.measure);
+    if (claim.over.empty()) table.fault("as", "\"best\" is a value of a swept key: must stand beside over");
+    if (!measure || measure->better == Better::neither)
+      table.fault("measure", "must be one of which less or more is better, where as = \"best\"");
+    if (claim.per_doubling) table.fault("per_doubling", "is about a slope: must be left out where as = \"best\"");
+  }
   if (is_equal_loss(claim.measure) && claim.against.empty())
     table.fault("measure", "is up to another method's loss: must stand beside against");
 }
@@ -71,7 +81,7 @@ void check_criterion(Settings& table, const Claim& claim) {
   }
   if (given != 1)
     table.fault("sentence", "must have one of above, below, within and margin: what counts as reproduced");
-  if (criterion.margin && claim.effect == Effect::value && claim.over.empty())
+  if (criterion.margin && (claim.effect == Effect::best || (claim.effect == Effect::value && claim.over.empty())))
     table.fault("margin", "is about a difference: must stand beside against");
 }
 
@@ -92,10 +102,13 @@ Claim read_claim(Settings& table) {
     claim.against = table.text({"against", "Label of the method that it is compared with, seed by seed."}, "");
     if (claim.against.empty()) table.leave_out("against");
     claim.effect = table.choice<Effect>(
-        {"as", "What is claimed: the method's own measure, or it less the other's, or divided by it, of each seed."},
-        {{"value", Effect::value}, {"difference", Effect::difference}, {"ratio", Effect::ratio}},
+        {"as", "What is claimed: the own measure, it less the other's or divided by it, or where over it is best."},
+        {{"value", Effect::value},
+         {"difference", Effect::difference},
+         {"ratio", Effect::ratio},
+         {"best", Effect::best}},
         claim.against.empty() ? Effect::value : Effect::difference, "difference, or value without against");
-    claim.over = table.text({"over", "A swept key of numbers: the slope over it is what is claimed."}, "");
+    claim.over = table.text({"over", "A swept key of numbers: the slope over it, or its best value, is claimed."}, "");
     if (claim.over.empty()) table.leave_out("over");
     if (!claim.over.empty())
       claim.per_doubling = table.flag({"per_doubling", "The slope is per doubling of the key, not per 1."}, false);
@@ -124,24 +137,34 @@ std::string text_of(const TomlNode& value) {
 // What the runs know, for the checks of names.
 class Names {
  public:
-  Names(std::span<const std::string> methods, std::span<const Run> runs, FaultList& faults)
-      : methods_(methods.begin(), methods.end()), runs_(runs), faults_(faults) {
-    for (const Run& run : runs)
+  Names(std::span<const std::string> methods, std::span<const Run> runs, const WhyNot& why_not, FaultList& faults)
+      : methods_(methods.begin(), methods.end()), runs_(runs), why_not_(why_not), faults_(faults) {
+    for (const Run& run : runs) {
+      rows_.insert(run_label(run.method, run.sweep));
       for (const auto& [key, value] : run.sweep) swept_[key].insert(value);
+    }
   }
 
   void check(const Claim& claim, const TomlNode& written, const std::string& name) {
-    for (const std::string& method : claim.order) check_method(method, written, name, "order");
-    if (!claim.method.empty()) check_method(claim.method, written, name, "method");
-    if (!claim.against.empty()) check_method(claim.against, written, name, "against");
+    for (const std::string& method : claim.order) check_method(method, claim, written, name, "order");
+    if (!claim.method.empty()) check_method(claim.method, claim, written, name, "method");
+    if (!claim.against.empty() && !rows_.contains(claim.against))
+      check_method(claim.against, claim, written, name, "against");
     if (!claim.over.empty()) check_key(claim.over, *written.find("over"), name + ".over");
     for (const auto& [key, value] : claim.where) check_value(key, value, written, name);
     if (faults_.empty()) check_points(claim, written, name);
   }
 
  private:
-  void check_method(const std::string& method, const TomlNode& written, const std::string& name, const char* key) {
-    if (std::ranges::find(methods_, method) != methods_.end()) return;
+  void check_method(const std::string& method, const Claim& claim, const TomlNode& written, const std::string& name,
+                    const char* key) {
+    if (std::ranges::find(methods_, method) != methods_.end()) {
+      const std::string why = why_not_(claim.measure, method);
+      if (!why.empty())
+        faults_.add(written.find("measure")->place,
+                    fmt::format("{}.measure = \"{}\"; \"{}\" has none: it {}", name, claim.measure, method, why));
+      return;
+    }
     faults_.add(written.find(key)->place,
                 fmt::format("{}.{}; \"{}\" must be a method of the file, one of {}{}", name, key, method,
                             fmt::join(methods_, ", "), suggestion(method, methods_)));
@@ -189,6 +212,8 @@ class Names {
 
   std::vector<std::string> methods_;
   std::span<const Run> runs_;
+  const WhyNot& why_not_;
+  std::set<std::string> rows_;  // of tables: methods at points of the sweep
   std::map<std::string, std::set<std::string>> swept_;
   FaultList& faults_;
 };
@@ -196,7 +221,7 @@ class Names {
 }  // namespace
 
 std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs,
-                               FaultList& faults) {
+                               const WhyNot& why_not, FaultList& faults) {
   const TomlNode* written = root.find("claim");
   if (!written) return {};
   TomlNode alone;
@@ -208,7 +233,7 @@ std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string
   const FaultList found = document.check();
   faults.add(found);
   FaultList of_names;
-  Names names(methods, runs, of_names);
+  Names names(methods, runs, why_not, of_names);
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const TomlNode& table = written->array()[i];
     const TomlNode* where = table.find("where");

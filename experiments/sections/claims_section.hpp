@@ -1,6 +1,7 @@
 // [[claim]]: what somebody says that the experiment shows, and what counts as having shown it.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,10 +14,13 @@
 
 namespace syncopate {
 
-// Checked against the experiment's runs: methods, swept keys and their values, measures, and that a claim without
-// `everywhere` or `over` means one point. Faults are added.
+// Why no run of the method will ever have the measure, as "needs evaluation.target_accuracy"; empty: some will.
+using WhyNot = std::function<std::string(const std::string& measure, const std::string& method)>;
+
+// Checked against the experiment's runs: methods, swept keys and their values, measures, which some run of the method
+// must have, and that a claim without `everywhere` or `over` means one point. Faults are added.
 std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs,
-                               FaultList& faults);
+                               const WhyNot& why_not, FaultList& faults);
 
 // For the lists of keys.
 void describe_claims(Settings& root);

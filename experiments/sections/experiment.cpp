@@ -15,6 +15,7 @@
 #include "experiments/sections/configuration_hash.hpp"
 #include "experiments/sections/definition.hpp"
 #include "experiments/sections/expansion.hpp"
+#include "experiments/sections/measurable.hpp"
 #include "experiments/sections/planned_tuning.hpp"
 #include "experiments/sections/reading.hpp"
 #include "experiments/sections/solved_numbers.hpp"
@@ -100,6 +101,20 @@ void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& ax
                   (sweep ? sweep->place : root.place).text(), points, methods, seeds, runs, most));
 }
 
+// A measure that the method has at one point at least will be there.
+WhyNot why_not_measured_in(const std::vector<Reading>& points) {
+  return [&points](const std::string& measure, const std::string& method) {
+    std::string why;
+    for (const Reading& point : points)
+      for (const Method& one : point.definition.methods) {
+        if (one.label != method) continue;
+        why = why_not_measured(measure, point.definition.of(one));
+        if (why.empty()) return why;
+      }
+    return why;
+  };
+}
+
 }  // namespace
 
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
@@ -159,7 +174,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
     meant.push_back(inline_toml(*root.find("tune")));
   }
   experiment.digest = digest_of_hashes(meant);
-  experiment.claims = read_claims(root, experiment.methods, experiment.runs, faults);
+  experiment.claims = read_claims(root, experiment.methods, experiment.runs, why_not_measured_in(readings), faults);
   throw_if_any(faults);
   return experiment;
 } catch (const std::bad_alloc&) {

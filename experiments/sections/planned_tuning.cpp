@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "experiments/sections/measurable.hpp"
 #include "experiments/sections/reading.hpp"
 #include "results/rows/measures.hpp"
 #include "workers/settings/nearest_name.hpp"
@@ -54,44 +55,22 @@ std::vector<Setting> settings_of(const std::vector<TunedAxis>& axes) {
   return settings;
 }
 
-// What is known of the trials when they are planned.
-struct Trained {
-  bool is_model = false;
-  bool has_accuracy = false;
-  bool has_validation = false;
-  bool has_target = false;
-  bool targets_validation = false;
-};
-
-Trained trained_by(const Reading& reading) {
-  const Definition& definition = reading.definition.of(reading.definition.methods.front());
-  const EvaluationPlan& evaluation = definition.evaluation;
-  return {.is_model = !definition.training.plan.time_only,
-          .has_accuracy = definition.training.objective.has_accuracy,
-          .has_validation = definition.training.objective.validation_samples > 0,
-          .has_target = evaluation.target_accuracy || evaluation.target_loss,
-          .targets_validation = evaluation.targets_validation};
-}
-
 // Why settings cannot be judged by it; empty: they can.
-std::string why_not_judged_by(const std::string& name, const Trained& trained) {
-  const Measure& measure = *measure_named(name);
-  const auto has = [&name](const char* part) { return name.find(part) != std::string::npos; };
-  if (measure.better == Better::neither) return "must be one of which less or more is better";
-  if (has("test_")) return "must be none of the test set, on which the best settings are evaluated";
-  if (has("validation") && !trained.has_validation)
-    return "needs a validation split: must stand beside training.validation_samples";
-  if (has("train_loss") && !trained.is_model) return "must be one that a run without a model has";
-  if (has("to_target") && !trained.has_target) return "needs evaluation.target_accuracy or target_loss";
-  if (has("to_target") && !trained.targets_validation)
+std::string why_not_judged_by(const std::string& name, const Definition& trained) {
+  if (measure_named(name)->better == Better::neither) return "must be one of which less or more is better";
+  if (name.find("test_") != std::string::npos)
+    return "must be none of the test set, on which the best settings are evaluated";
+  const std::string why = why_not_measured(name, trained);
+  if (!why.empty()) return why;
+  if (name.find("to_target") != std::string::npos && !trained.evaluation.targets_validation)
     return "must go by the validation split: evaluation.target_of = \"validation\"";
   return "";
 }
 
 // Empty after a fault.
-std::string measure_of_tuning(const TuneSection& tune, const std::vector<Trained>& methods, FaultList& faults) {
-  const auto all = [&methods](bool Trained::*what) {
-    return std::ranges::all_of(methods, [what](const Trained& one) { return one.*what; });
+std::string measure_of_tuning(const TuneSection& tune, const std::vector<Definition>& methods, FaultList& faults) {
+  const auto all_have = [&methods](const char* measure) {
+    return std::ranges::all_of(methods, [&](const Definition& one) { return why_not_measured(measure, one).empty(); });
   };
   if (!tune.measure.empty()) {
     std::vector<std::string> known;
@@ -99,23 +78,23 @@ std::string measure_of_tuning(const TuneSection& tune, const std::vector<Trained
     std::string why;
     if (!measure_named(tune.measure))
       why = fmt::format("must be one of {}{}", fmt::join(known, ", "), suggestion(tune.measure, known));
-    for (const Trained& one : methods)
+    for (const Definition& one : methods)
       if (why.empty()) why = why_not_judged_by(tune.measure, one);
     if (why.empty()) return tune.measure;
     faults.add(tune.place, fmt::format("tune.measure = \"{}\"; {}", tune.measure, why));
     return {};
   }
-  if (!all(&Trained::is_model)) {
+  if (!all_have("final_train_loss")) {
     faults.add(tune.place, "tune.measure is missing; must be named where no model is trained, such as step_time_s");
     return {};
   }
-  if (!all(&Trained::has_validation)) {
+  if (!all_have("final_validation_loss")) {
     faults.add(tune.place,
                "tune; judges by the validation split: must stand beside training.validation_samples, or name a measure "
                "that needs none");
     return {};
   }
-  return all(&Trained::has_accuracy) ? "final_validation_accuracy" : "final_validation_loss";
+  return all_have("final_validation_accuracy") ? "final_validation_accuracy" : "final_validation_loss";
 }
 
 // The groups of all methods at the points at which they are tuned.
@@ -132,7 +111,7 @@ class Groups {
 
   std::vector<TuningGroup> groups{};
   std::vector<std::size_t> points{};  // of each
-  std::vector<Trained> trained{};
+  std::vector<Definition> trained{};
 
   std::size_t of(std::size_t point, std::size_t method) const {
     return found_.at({numbers_.at(tuning_point(all_.points[point], tune_)), method});
@@ -156,7 +135,8 @@ class Groups {
                       all_.file, all_.options);
     faults.add(one.faults);
     if (!one.faults.empty()) return {};
-    if (groups.size() < all_.methods && trained.size() <= groups.size()) trained.push_back(trained_by(one));
+    if (groups.size() < all_.methods && trained.size() <= groups.size())
+      trained.push_back(one.definition.of(one.definition.methods.front()));
     return fmt::format("{} {}", method, course_of(one));
   }
 

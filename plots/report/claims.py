@@ -48,7 +48,7 @@ def claims_row(claims: list[dict]) -> str:
         verdict, reason = claim["verdict"], claim.get("reason")
         why = f'<small>{escaped(reason)}</small>' if reason else ""
         lines.append(f'<tr><th scope="row">{escaped(claim["sentence"])}<small>{escaped(judged_by(claim))}</small></th>'
-                     f'<td>{paper_text(claim.get("paper"))}</td><td>{points_text(claim["points"])}</td>'
+                     f'<td>{paper_text(claim.get("paper"))}</td><td>{points_text(claim)}</td>'
                      f'<td><span class="verdict {VERDICTS[verdict]}">{verdict}</span>{why}</td></tr>')
     return "".join(lines)
 
@@ -64,11 +64,19 @@ def judged_by(claim: dict) -> str:
         what += f", slope {'per doubling of' if claim.get('per_doubling') else 'over'} {over}"
     if where := claim.get("where"):
         what += ", at " + ", ".join(f"{key} = {value}" for key, value in where.items())
-    return f"{what}: {', '.join(f'{name} {bound_text(bound)}' for name, bound in claim['criterion'].items())}"
+    times, unit = shown_in(claim)
+    bounds = ", ".join(f"{name} {bound_text(bound, times)}" for name, bound in claim["criterion"].items())
+    return f"{what}: {bounds} {unit}".rstrip()
 
 
-def bound_text(bound) -> str:
-    return " to ".join(f"{end:g}" for end in bound) if isinstance(bound, list) else f"{bound:g}"
+def shown_in(claim: dict) -> tuple[float, str]:
+    """What its numbers are multiplied with to be shown, and the unit then: 100 and "points", of a difference of shares."""
+    shown = claim.get("shown") or {}
+    return float(shown.get("times", 1)), str(shown.get("unit", ""))
+
+
+def bound_text(bound, times: float) -> str:
+    return " to ".join(f"{times * end:.6g}" for end in bound) if isinstance(bound, list) else f"{times * bound:.6g}"
 
 
 def paper_text(paper: dict | None) -> str:
@@ -77,23 +85,25 @@ def paper_text(paper: dict | None) -> str:
     return f'{escaped(paper["figure"])}<small>{escaped(paper["source"])}; {escaped(paper["certainty"])}</small>'
 
 
-def points_text(points: list[dict]) -> str:
+def points_text(claim: dict) -> str:
+    points, (times, unit) = claim["points"], shown_in(claim)
     if not points:
         return "–"
     shown, more = points, ""
     if len(points) > SHOWN_POINTS:
         shown = [min(points, key=lambda point: point["mean"]), max(points, key=lambda point: point["mean"])]
         more = f"<small>the lowest and the highest of {len(points)} points</small>"
-    return "".join(point_text(point) for point in shown) + more
+    return "".join(point_text(point, times, unit) for point in shown) + more
 
 
-def point_text(point: dict) -> str:
+def point_text(point: dict, times: float = 1, unit: str = "") -> str:
     """The mean, its interval and the number of seeds, with two digits of half the interval, or four of the mean."""
-    mean, interval = float(point["mean"]), point["interval"]
+    mean, interval = times * float(point["mean"]), point["interval"] and [times * end for end in point["interval"]]
     half = (interval[1] - interval[0]) / 2 if interval else 0
     width = half or abs(mean) / 100
     digits = min(max(1 - floor(log10(width)), 0), 6) if width > 0 and isfinite(width) else 0
     bounds = f"[{interval[0]:.{digits}f}, {interval[1]:.{digits}f}], " if interval else ""
+    of_unit = f" {escaped(unit)}" if unit else ""
     label = f"<small>{escaped(point['label'])}</small>" if point["label"] else ""
-    return f"<div>{label}{mean:.{digits}f}<small>{bounds}n = {int(point['n'])}</small></div>".replace(" -", " \u2212").replace(
+    return f"<div>{label}{mean:.{digits}f}{of_unit}<small>{bounds}n = {int(point['n'])}</small></div>".replace(" -", " \u2212").replace(
         "[-", "[\u2212").replace(">-", ">\u2212")

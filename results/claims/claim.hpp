@@ -16,6 +16,7 @@ enum class Effect {
   value,       // the measure of one method
   difference,  // its own less the other method's
   ratio,       // its own divided by the other method's
+  best,        // the value of the key `over` at which the measure is best
 };
 
 // One of these.
@@ -30,9 +31,10 @@ struct Criterion {
 
 // What the claim is checked against.
 struct PublishedFigure {
-  std::string figure;     // "18 %"
-  std::string source;     // "Giladi et al. 2023, abstract"
-  std::string certainty;  // how well that is established
+  std::string figure;             // "18 %"
+  std::string source;             // "Giladi et al. 2023, abstract"
+  std::string certainty;          // how well that is established
+  std::optional<double> value{};  // the same as a number of what is claimed, to be drawn beside ours
 
   bool operator==(const PublishedFigure&) const = default;
 };
@@ -46,7 +48,7 @@ struct Claim {
   std::vector<std::string> order{};            // methods by ascending measure: each next one is above the one before
   std::map<std::string, std::string> where{};  // values of what is swept, which choose points
   bool everywhere = false;                     // at every point that `where` leaves; else there must be one
-  std::string over{};                          // a swept key: the slope of the effect over it
+  std::string over{};                          // a swept key: the slope of the effect over it, or its best value
   bool per_doubling = false;                   // per doubling of the key, not per 1
   Criterion criterion{};
   std::optional<PublishedFigure> published{};

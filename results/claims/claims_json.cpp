@@ -3,6 +3,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "results/claims/shown_effect.hpp"
 #include "results/formats/optional_json.hpp"
 
 namespace syncopate {
@@ -11,11 +12,17 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 const char* word_of(Effect effect) {
-  return effect == Effect::value ? "value" : effect == Effect::difference ? "difference" : "ratio";
+  return effect == Effect::value        ? "value"
+         : effect == Effect::difference ? "difference"
+         : effect == Effect::ratio      ? "ratio"
+                                        : "best";
 }
 
 Effect effect_of(const std::string& word) {
-  return word == "ratio" ? Effect::ratio : word == "difference" ? Effect::difference : Effect::value;
+  return word == "ratio"        ? Effect::ratio
+         : word == "difference" ? Effect::difference
+         : word == "best"       ? Effect::best
+                                : Effect::value;
 }
 
 Verdict verdict_named(const std::string& word) {
@@ -63,10 +70,14 @@ Json json_of(const ClaimResult& result) {
     json["per_doubling"] = claim.per_doubling;
   }
   json["criterion"] = criterion_json(claim.criterion);
-  if (claim.published)
+  if (claim.published) {
     json["paper"] = {{"figure", claim.published->figure},
                      {"source", claim.published->source},
                      {"certainty", claim.published->certainty}};
+    if (claim.published->value) json["paper"]["value"] = *claim.published->value;
+  }
+  const ShownEffect shown = shown_effect(claim);  // for programs that show it: it follows from the claim
+  json["shown"] = {{"times", shown.times}, {"unit", shown.unit}};
   json["verdict"] = to_string(result.verdict);
   json["reason"] = result.reason;
   json["points"] = Json::array();
@@ -99,7 +110,8 @@ ClaimResult result_of(const Json& json) {
                      .margin = number_at(criterion, "margin")};
   if (json.contains("paper")) {
     const Json& paper = json.at("paper");
-    claim.published = PublishedFigure{paper.at("figure"), paper.at("source"), paper.at("certainty")};
+    claim.published =
+        PublishedFigure{paper.at("figure"), paper.at("source"), paper.at("certainty"), number_at(paper, "value")};
   }
   result.verdict = verdict_named(json.at("verdict"));
   result.reason = json.at("reason");

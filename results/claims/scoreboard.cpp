@@ -6,10 +6,19 @@
 #include <array>
 #include <cmath>
 
+#include "results/claims/shown_effect.hpp"
 #include "workers/process/printable.hpp"
 
 namespace syncopate {
 namespace {
+
+// As the measure is shown: a share in percent.
+JudgedPoint shown(JudgedPoint point, const ShownEffect& effect) {
+  point.mean *= effect.times;
+  if (point.interval)
+    point.interval = Interval{point.interval->low * effect.times, point.interval->high * effect.times};
+  return point;
+}
 
 // Two digits of the interval's half width, or four of the number.
 int decimals(const JudgedPoint& point) {
@@ -19,12 +28,14 @@ int decimals(const JudgedPoint& point) {
   return std::clamp(1 - static_cast<int>(std::floor(std::log10(shown))), 0, 6);
 }
 
-std::string figure_of(const JudgedPoint& point) {
+std::string figure_of(const JudgedPoint& judged, const ShownEffect& effect) {
+  const JudgedPoint point = shown(judged, effect);
   const int digits = decimals(point);
-  const std::string mean = fmt::format("{:.{}f}", point.mean, digits);
-  if (!point.interval) return fmt::format("{}, n = {}", mean, point.n);
-  return fmt::format("{} [{:.{}f}, {:.{}f}], n = {}", mean, point.interval->low, digits, point.interval->high, digits,
-                     point.n);
+  std::string figure = fmt::format("{:.{}f}", point.mean, digits);
+  if (!effect.unit.empty()) figure += " " + effect.unit;
+  if (point.interval)
+    figure += fmt::format(" [{:.{}f}, {:.{}f}]", point.interval->low, digits, point.interval->high, digits);
+  return fmt::format("{}, n = {}", figure, point.n);
 }
 
 std::string paper_of(const Claim& claim) {
@@ -32,13 +43,23 @@ std::string paper_of(const Claim& claim) {
   return fmt::format("{} ({}; {})", claim.published->figure, claim.published->source, claim.published->certainty);
 }
 
+// The interval and what was wanted say it.
+bool goes_without_saying(const ClaimResult& result) { return result.reason.empty() || result.reason == both_answers; }
+
+std::string verdict_text(const ClaimResult& result) {
+  const std::string verdict = to_string(result.verdict);
+  return goes_without_saying(result) ? verdict : fmt::format("{}: {}", verdict, result.reason);
+}
+
 }  // namespace
 
 std::string our_figure(const ClaimResult& result) {
   if (result.points.empty()) return "-";
-  if (result.points.size() == 1) return figure_of(result.points.front());
+  const ShownEffect effect = shown_effect(result.claim);
+  if (result.points.size() == 1) return figure_of(result.points.front(), effect);
   const auto [lowest, highest] = std::ranges::minmax_element(result.points, {}, &JudgedPoint::mean);
-  return fmt::format("{} to {}, {} points", figure_of(*lowest), figure_of(*highest), result.points.size());
+  return fmt::format("{} to {}, {} points", figure_of(*lowest, effect), figure_of(*highest, effect),
+                     result.points.size());
 }
 
 std::string scoreboard_text(std::span<const JudgedClaims> experiments) {
@@ -49,8 +70,10 @@ std::string scoreboard_text(std::span<const JudgedClaims> experiments) {
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n", printable(experiment.experiment));
     for (const ClaimResult& result : experiment.results) {
       text += fmt::format("{:<{}}{}\n", to_string(result.verdict), width, printable(result.claim.sentence));
-      if (result.claim.published) text += fmt::format("{}paper: {}\n", indent, printable(paper_of(result.claim)));
-      text += fmt::format("{}ours:  {}\n", indent, our_figure(result));
+      if (result.claim.published) text += fmt::format("{}paper:  {}\n", indent, printable(paper_of(result.claim)));
+      text += fmt::format("{}wanted: {}: {}\n", indent, printable(subject_of(result.claim)), wanted_by(result.claim));
+      text += fmt::format("{}ours:   {}\n", indent, our_figure(result));
+      if (!goes_without_saying(result)) text += fmt::format("{}reason: {}\n", indent, printable(result.reason));
     }
   }
   return text;
@@ -58,29 +81,24 @@ std::string scoreboard_text(std::span<const JudgedClaims> experiments) {
 
 TextTable scoreboard_table(std::span<const JudgedClaims> experiments) {
   TextTable table;
-  for (const char* const heading : {"experiment", "claim", "paper", "ours", "verdict"})
+  for (const char* const heading : {"experiment", "claim", "wanted", "paper", "ours", "verdict"})
     table.add_column(heading, Align::left);
   for (const JudgedClaims& experiment : experiments)
     for (const ClaimResult& result : experiment.results)
-      table.add_row({experiment.experiment, result.claim.sentence, paper_of(result.claim), our_figure(result),
-                     to_string(result.verdict)});
+      table.add_row({experiment.experiment, result.claim.sentence, wanted_by(result.claim), paper_of(result.claim),
+                     our_figure(result), verdict_text(result)});
   return table;
 }
 
 std::string scoreboard_notes(std::span<const JudgedClaims> experiments) {
   std::array<int, 3> counts{};
-  std::string reasons;
   for (const JudgedClaims& experiment : experiments)
-    for (const ClaimResult& result : experiment.results) {
-      ++counts[static_cast<std::size_t>(result.verdict)];
-      if (!result.reason.empty())
-        reasons += fmt::format("{}: \"{}\": {}: {}\n", experiment.experiment, result.claim.sentence,
-                               to_string(result.verdict), result.reason);
-    }
+    for (const ClaimResult& result : experiment.results) ++counts[static_cast<std::size_t>(result.verdict)];
   return fmt::format(
-      "{} reproduced, {} not reproduced, {} inconclusive. In brackets: the 95 % interval of the mean over n "
-      "seeds (90 % where a margin is claimed).\n{}",
-      counts[0], counts[1], counts[2], reasons);
+      "{} reproduced, {} not reproduced, {} inconclusive. In brackets: the 95 % interval of the mean over n seeds (90 "
+      "% "
+      "where a margin is claimed); where it holds both answers, or another reason is given, a claim is inconclusive.\n",
+      counts[0], counts[1], counts[2]);
 }
 
 }  // namespace syncopate

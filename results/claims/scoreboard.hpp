@@ -9,18 +9,18 @@
 
 namespace syncopate {
 
-// Our number with its interval and the seeds: "1.18 [1.17, 1.19], n = 3"; of several points the lowest and the highest
-// mean, and how many there are.
+// Our number with its unit, its interval and the seeds: "1.8 points [1.7, 1.9], n = 3"; of several points the lowest
+// and the highest mean, and how many there are.
 std::string our_figure(const ClaimResult& result);
 
-// For a terminal, experiment by experiment: verdict and claim, and on a second line what the paper says and what we
-// measured.
+// For a terminal, experiment by experiment: verdict and claim, and below it what the paper says, what counts as
+// reproduced, and what we measured.
 std::string scoreboard_text(std::span<const JudgedClaims> experiments);
 
-// The same as a table, for pages: experiment, claim, paper, ours, verdict.
+// The same as a table, for pages: experiment, claim, wanted, paper, ours, verdict.
 TextTable scoreboard_table(std::span<const JudgedClaims> experiments);
 
-// "12 reproduced, 1 not reproduced, 3 inconclusive", and why those are; a line each.
+// "12 reproduced, 1 not reproduced, 3 inconclusive", and what brackets mean.
 std::string scoreboard_notes(std::span<const JudgedClaims> experiments);
 
 }  // namespace syncopate

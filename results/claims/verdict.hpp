@@ -39,6 +39,9 @@ Verdict verdict_of(const Criterion& criterion, Effect effect, const std::optiona
 // 0.9 for a margin (two one-sided tests at 5 %), else 0.95.
 double confidence_of(const Criterion& criterion);
 
+// The reason where nothing else is in the way.
+inline constexpr const char* both_answers = "the interval holds both answers";
+
 // Of the rows of one experiment. Several points: reproduced where all are, not reproduced where one is not. A method, a
 // point or a number that is not there makes the claim inconclusive, with the reason. Throws std::runtime_error where a
 // run's evaluations cannot be read.

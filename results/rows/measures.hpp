@@ -19,6 +19,7 @@ enum class ComparedBy { difference, ratio, speed_up };
 struct Measure {
   const char* name;         // final_test_accuracy
   const char* heading;      // "accuracy %", with the unit in which it is shown
+  const char* unit;         // "%"; empty: it is a plain number
   const char* description;  // a sentence
   Better better = Better::neither;
   double shown_times = 1;                                         // 100: a share that is shown in percent

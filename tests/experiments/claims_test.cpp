@@ -88,6 +88,44 @@ TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
               HasSubstr("must hold at least two methods"));
 }
 
+// Somebody would wait for the runs, and then read that they have no such number.
+TEST_F(ClaimSection, IsAboutWhatTheRunsWillHave) {
+  const auto about = [&](const std::string& measure, const std::string& rest = "") {
+    return faults_of("sentence = \"s\"\nmethod = \"drop\"\nbelow = 1\nmeasure = \"" + measure + "\"\n", rest);
+  };
+  EXPECT_THAT(
+      about("time_to_target_s"),
+      HasSubstr("claim.0.measure = \"time_to_target_s\"; \"drop\" has none: it needs evaluation.target_accuracy"));
+  EXPECT_EQ(about("time_to_target_s", "[evaluation]\ntarget_accuracy = 0.5\n"), "");
+  EXPECT_THAT(about("final_validation_accuracy"), HasSubstr("needs a validation split"));
+  EXPECT_THAT(about("final_largest_eigenvalue"), HasSubstr("needs measurements.largest_eigenvalue"));
+  EXPECT_THAT(about("final_hessian_trace"), HasSubstr("needs measurements.hessian_trace"));
+  EXPECT_THAT(about("mean_squared_gradient_norm"), HasSubstr("needs measurements.gradient_norm at every step"));
+  EXPECT_THAT(about("longest_kept_share"), HasSubstr("needs recording.samples"));
+  EXPECT_EQ(about("final_test_accuracy"), "");
+}
+
+TEST_F(ClaimSection, IsAboutTheBestValueOfAKey) {
+  const std::string best = "sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nas = \"best\"\n";
+  EXPECT_EQ(faults_of(best + "over = \"cluster.workers\"\nwithin = [1, 3]\n", sweep), "");
+  EXPECT_THAT(faults_of(best + "above = 1\n"), HasSubstr("is a value of a swept key: must stand beside over"));
+  EXPECT_THAT(faults_of(best + "over = \"cluster.workers\"\nmargin = 1\n", sweep), HasSubstr("is about a difference"));
+  EXPECT_THAT(faults_of(best + "over = \"cluster.workers\"\nper_doubling = true\nabove = 1\n", sweep),
+              HasSubstr("is about a slope"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"steps\"\nmethod = \"drop\"\nas = \"best\"\nover = "
+                        "\"cluster.workers\"\nabove = 1\n",
+                        sweep),
+              HasSubstr("must be one of which less or more is better"));
+}
+
+TEST_F(ClaimSection, ComparesWithARowOfTheTable) {
+  const std::string at_two =
+      "sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nbelow = 0\nwhere = { "
+      "\"cluster.workers\" = 4 }\nagainst = ";
+  EXPECT_EQ(faults_of(at_two + "\"drop, workers = 2\"\n", sweep), "");
+  EXPECT_THAT(faults_of(at_two + "\"drop, workers = 3\"\n", sweep), HasSubstr("must be a method of the file"));
+}
+
 // What is not confirmed must not stand as the paper's figure: there is no word for it.
 TEST_F(ClaimSection, ShowsFiguresThatAreKnown) {
   const std::string paper = "paper = { figure = \"1\", source = \"x\", certainty = \"";
@@ -123,7 +161,10 @@ within = [0.0099, 0.0101]
 TEST_F(ClaimsProgram, JudgesAtTheEndOfARun) {
   const ProgramOutcome run = syncopate("run " + file + " seeds=2");
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("\ntime\nreproduced      A step takes a micro-batch\n                ours:  0.0100"));
+  EXPECT_THAT(
+      run.out,
+      HasSubstr("\ntime\nreproduced      A step takes a micro-batch\n                wanted: step_time_s, sync-sgd: a "
+                "value from 0.0099 to 0.0101 s\n                ours:   0.01000 s"));
   EXPECT_THAT(run.out, HasSubstr("1 reproduced, 0 not reproduced, 0 inconclusive."));
   const ProgramOutcome claims = syncopate("claims");
   EXPECT_EQ(claims.status, 0) << claims.err;
@@ -131,7 +172,8 @@ TEST_F(ClaimsProgram, JudgesAtTheEndOfARun) {
                                          claims.out.substr(claims.out.find("\n\n") + 1)));
   EXPECT_THAT(
       syncopate("claims --markdown").out,
-      testing::StartsWith("| experiment | claim | paper | ours | verdict |\n|---|---|---|---|---|\n| time | A step"));
+      testing::StartsWith(
+          "| experiment | claim | wanted | paper | ours | verdict |\n|---|---|---|---|---|---|\n| time | A step"));
 }
 
 TEST_F(ClaimsProgram, AcceptsWhatTheSameRunsHaveShown) {

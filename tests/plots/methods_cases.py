@@ -95,6 +95,10 @@ class Methods(WithDirectory):
         styles = line_styles({f"m{number}": "dropcompute" for number in range(30)})
         self.assertEqual(len({(str(look["linestyle"]), look["marker"]) for look in styles.values()}), 30)
 
+    def test_colour_and_line_tell_thirty_methods_apart_where_there_are_no_markers(self):
+        styles = line_styles({f"m{number}": "backup-workers" for number in range(30)})
+        self.assertEqual(len({(str(look["linestyle"]), look["color"]) for look in styles.values()}), 30)
+
     def test_a_method_on_a_wall_clock_has_the_same_colour_dashed(self):
         styles = line_styles({"m": "dropcompute", "m (MPI)": "dropcompute"})
         self.assertEqual(styles["m"]["color"], styles["m (MPI)"]["color"])

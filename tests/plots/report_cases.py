@@ -195,6 +195,12 @@ class Claims(WithDirectory):
                       self.table_of(**{"as": "value", "over": "n", "per_doubling": True, "where": {}, "criterion": {"within": [1, 2]}}))
         self.assertIn("step_time_s, m less a, at", self.table_of(**{"as": "difference"}))
 
+    def test_shares_are_shown_in_points(self):
+        table = self.table_of(shown={"times": 100, "unit": "points"}, criterion={"margin": 0.003}, points=[
+            {"label": "", "n": 3, "mean": 0.004, "interval": [0.002, 0.006], "verdict": "reproduced"}])
+        self.assertIn("0.40 points<small>[0.20, 0.60], n = 3", table)
+        self.assertIn("margin 0.3 points", table)
+
     def test_of_many_points_the_lowest_and_the_highest_are_shown(self):
         points = [{"label": f"workers = {n}", "n": 1, "mean": -n, "interval": None} for n in range(2, 9)]
         table = self.table_of(points=points)

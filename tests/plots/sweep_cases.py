@@ -77,6 +77,25 @@ class Sweeps(WithDirectory):
         self.assertEqual(dashes, {16: THIN[0], 8: THIN[1], 4: THIN[2]})
         self.assertIn([16] * 2, self.thin_lines(panel))  # from 16 workers on
 
+    def test_what_claims_are_about_has_a_panel_of_its_own(self):
+        for run in write_sweep(self.directory, SIZES).glob("*/seed=*"):
+            change(run / "summary.json", time_to_target={"step": 40, "samples": 800, "time_s": 2.0}, odd_share=0.25)
+        sweep, = find_sweeps(comparisons_below(self.directory))
+        looks = line_styles({line.label: "" for line in sweep.lines})
+        claims = [{"measure": "steps_to_target"}, {"measure": "step_time_s"}, {"measure": "nobody_has_it"},
+                  {"measure": "odd_share", "shown": {"times": 100, "unit": "%"}}]
+        panels = {panel.get_title(loc="left"): panel for panel in sweep_figure(sweep, looks, claims=claims).axes}
+        self.assertEqual(list(panels)[:2], ["Steps to target", "Odd share (%)"])
+        self.assertEqual(list(panels["Odd share (%)"].lines[0].get_ydata()), [25] * len(SIZES))
+        self.assertNotIn("Nobody has it", panels)
+
+    def test_an_axis_does_not_speak_of_late_digits(self):
+        for seed, run in enumerate(write_sweep(self.directory, SIZES).glob("*/seed=*")):
+            change(run / "summary.json", final_test_accuracy=0.5 * (1 + 1e-7 * seed))
+        low, high = self.draw()["Final test accuracy (%)"].get_ylim()
+        self.assertAlmostEqual(low, 45, places=2)
+        self.assertAlmostEqual(high, 55, places=2)
+
     def test_the_option_asks_for_every_formula(self):
         self.write_formulas(lambda workers: [{"formula": "first", "step_time_s": 2, "kept": 1},
                                              {"formula": "last", "step_time_s": 0.5, "kept": 1}])

@@ -14,6 +14,7 @@
 
 #include "results/claims/claims_json.hpp"
 #include "results/claims/scoreboard.hpp"
+#include "results/claims/shown_effect.hpp"
 
 namespace syncopate {
 namespace {
@@ -140,6 +141,53 @@ TEST_F(Claims, AreOfOrders) {
   EXPECT_EQ(judged(claim).verdict, Verdict::not_reproduced);
 }
 
+// Seeds 0 and 1 are fastest with 16 workers, seed 2 with 32.
+TEST_F(Claims, AreOfBestValues) {
+  add("A", "8", {3, 3, 3});
+  add("A", "16", {1, 2, 2.5});
+  add("A", "32", {2, 2, 2});
+  Claim claim{.sentence = "s", .measure = "step_time_s", .method = "A", .against = {}, .effect = Effect::best};
+  claim.over = "cluster.workers";
+  claim.criterion = {.within = Interval{8, 32}};
+  const JudgedPoint& point = judged(claim).points.at(0);
+  EXPECT_DOUBLE_EQ(point.mean, (16 + 16 + 32) / 3.0);
+  claim.measure = "micro_batches_per_s";  // more is better; nothing was kept, so that all are alike: the lowest
+  EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 8);
+  claim.measure = "time_to_target_s";
+  EXPECT_EQ(judged(claim).reason, "\"A, workers = 8\", seed 0: has no time_to_target_s");
+  for (FoundRun& run : runs_) run.summary.time_to_target = TimeToTarget{0.9, {}, {}, {}, {}};
+  EXPECT_EQ(judged(claim).reason, "no seed has a best value of cluster.workers");
+  for (FoundRun& run : runs_)
+    if (run.configuration.at("cluster.workers") == "32") run.summary.time_to_target->time_s = 1;
+  EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 32) << "what never got there is not the best";
+}
+
+TEST(Wanted, IsSaidInTheUnitThatIsShown) {
+  Claim claim = ratio("final_test_accuracy");
+  claim.effect = Effect::difference;
+  claim.criterion = {.margin = 0.003};
+  EXPECT_EQ(wanted_by(claim), "a difference within 0.3 of 0 points");
+  EXPECT_EQ(subject_of(claim), "final_test_accuracy, B less A");
+  claim.effect = Effect::ratio;
+  EXPECT_EQ(wanted_by(claim), "a ratio within 0.003 of 1");
+  claim = {.sentence = "s", .measure = "drop_rate", .method = "B", .against = {}};
+  claim.criterion = {.within = Interval{0.1, 0.2}};
+  EXPECT_EQ(wanted_by(claim), "a value from 10 to 20 %");
+  claim.over = "cluster.workers";
+  claim.per_doubling = true;
+  claim.criterion = {.below = 0.0};
+  EXPECT_EQ(wanted_by(claim), "a slope per doubling below 0 %");
+  EXPECT_EQ(subject_of(claim), "drop_rate, B, over cluster.workers");
+}
+
+TEST_F(Claims, AreShownInTheirUnits) {
+  add("A", "8", {1, 1});
+  for (FoundRun& run : runs_) run.summary.final_test_accuracy = run.summary.seed == 0 ? 0.88 : 0.9;
+  Claim claim{.sentence = "s", .measure = "final_test_accuracy", .method = "A", .against = {}};
+  claim.criterion = {.above = 0.8};
+  EXPECT_THAT(our_figure(judged(claim)), testing::StartsWith("89 % ["));
+}
+
 TEST_F(Claims, SayWhyTheyCannotBeJudged) {
   add("A", "8", {1});
   Claim claim = ratio();
@@ -181,13 +229,13 @@ TEST_F(Claims, AreReadBackFromTheirFile) {
   Claim claim = ratio();
   claim.criterion = {.within = Interval{0, 1}};
   claim.where = {{"cluster.workers", "8"}};
-  claim.published = PublishedFigure{"half", "Table 1", "stated"};
+  claim.published = PublishedFigure{"half", "Table 1", "stated", 0.5};
   const JudgedClaims judged_claims{.experiment = "e", .description = "d", .results = {judged(claim)}};
   const auto read = claims_from_json(to_json(judged_claims));
   ASSERT_TRUE(read);
   EXPECT_EQ(to_json(*read), to_json(judged_claims));
   EXPECT_EQ(scoreboard_text(std::vector{*read}), scoreboard_text(std::vector{judged_claims}));
-  EXPECT_THAT(scoreboard_text(std::vector{*read}), HasSubstr("paper: half (Table 1; stated)\n"));
+  EXPECT_THAT(scoreboard_text(std::vector{*read}), HasSubstr("paper:  half (Table 1; stated)\n"));
   EXPECT_FALSE(claims_from_json("{}"));
   EXPECT_FALSE(claims_from_json("[1"));
 }

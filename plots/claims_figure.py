@@ -1,0 +1,116 @@
+"""The claims of an experiment, one below the other: our mean with its interval, where it was wanted to lie, and the paper's
+figure. Each has an axis of its own, since claims have different units."""
+
+import textwrap
+
+import matplotlib.pyplot as plt
+
+from plots import page, style
+from plots.published import LOOK, SURE, claimed_value
+from plots.report.claims import shown_in
+from plots.sheet import Place, Sheet
+
+ROW = 0.17  # inches of a point of a claim
+MOST_POINTS = 12  # of a claim that are drawn
+LETTERS, COLUMN_LETTERS = 72, 62  # of a sentence in one line
+LABEL = 0.066  # inches of a letter of a point's label
+MARKS = {"reproduced": ("o", style.INK), "not reproduced": ("X", style.INK), "inconclusive": ("o", "white")}
+WANTED = {"color": "#009E73", "alpha": 0.16, "linewidth": 0}
+
+
+def claims_figure(claims: list[dict], heading: str, subtitle: str):
+    """`claims`: as claims.json has them. None where none has been judged by a number."""
+    shown = [claim for claim in claims if claim["points"]]
+    if not shown:
+        return None
+    across = 2 if len(shown) > 4 and not page.current.is_column else 1
+    rows = [shown[begin:begin + across] for begin in range(0, len(shown), across)]
+    lefts = [0.3 + LABEL * max(len(point["label"]) for claim in shown[column::across] for point in points_of(claim))
+             for column in range(across)]  # so that axes stand below each other
+    sheet = Sheet([[Place(width=5.2, left=left, height=0.3 + ROW * len(points_of(claim))) for claim, left in zip(row, lefts)]
+                   for row in rows], heading, subtitle)
+    for panel, claim in zip(sheet.panels, shown):
+        draw_claim(panel, claim)
+        panel.set_title(textwrap.fill(claim["sentence"], COLUMN_LETTERS if page.current.is_column else LETTERS), loc="left",
+                        fontsize="small" if page.current.is_column else "medium")
+    sheet.entries = legend_of(shown)
+    return sheet.finish()
+
+
+def points_of(claim: dict) -> list[dict]:
+    """Of many the lowest and the highest."""
+    points = claim["points"]
+    if len(points) <= MOST_POINTS:
+        return points
+    return [min(points, key=lambda point: point["mean"]), max(points, key=lambda point: point["mean"])]
+
+
+def draw_claim(panel, claim: dict) -> None:
+    times, unit = shown_in(claim)
+    points, paper = points_of(claim), claimed_value(claim)
+    ends = [times * end for point in points for end in (point["interval"] or [point["mean"]])]
+    bounds = [times * bound for bound in wanted(claim) if bound is not None]
+    everything = [*ends, *bounds, *([times * paper] if paper is not None else [])]
+    room = 0.08 * (max(everything) - min(everything)) or 0.1 * abs(everything[0]) or 1
+    left, right = min(everything) - room, max(everything) + room
+    low, high = (None if bound is None else times * bound for bound in wanted(claim))
+    panel.axvspan(left if low is None else low, right if high is None else high, **WANTED, gid="wanted")
+    for row, point in enumerate(points):
+        marker, face = MARKS[point["verdict"]]
+        if point["interval"]:
+            panel.plot([times * end for end in point["interval"]], [row, row], color=style.INK, gid="interval",
+                       linewidth=0.8 * page.current.line, solid_capstyle="butt")
+        panel.plot(times * point["mean"], row, marker, color=style.INK, markerfacecolor=face, markeredgecolor=style.INK,
+                   markeredgewidth=1, markersize=1.2 * page.current.marker, gid="mean", zorder=4)
+    if paper is not None:
+        panel.plot(times * paper, (len(points) - 1) / 2, color=style.INK, **star(claim), markersize=2 * page.current.marker,
+                   gid="paper")
+    panel.set_xlim(left, right)
+    panel.set_ylim(len(points) - 0.3, -0.7)
+    panel.set_yticks(range(len(points)), ["" if page.current.is_column else point["label"] for point in points], fontsize="x-small")
+    panel.tick_params(axis="y", length=0)
+    panel.grid(axis="y", visible=False)
+    panel.spines["left"].set_visible(False)
+    panel.xaxis.set_major_formatter(style.SHORT)
+    panel.xaxis.set_major_locator(plt.MaxNLocator(page.current.ticks))
+    panel.set_xlabel(axis_text(claim, unit), labelpad=1)
+
+
+def wanted(claim: dict) -> tuple[float | None, float | None]:
+    """The bounds between which the interval was to lie; None: none on that side. The neighbours of an order are to differ."""
+    criterion = claim["criterion"]
+    if claim.get("order"):
+        return 0, None
+    if "within" in criterion:
+        return tuple(criterion["within"])
+    if "margin" in criterion:
+        none = 1 if claim["as"] == "ratio" and not claim.get("over") else 0
+        return none - criterion["margin"], none + criterion["margin"]
+    return criterion.get("above"), criterion.get("below")
+
+
+def axis_text(claim: dict, unit: str) -> str:
+    kind = {"difference": "difference", "ratio": "ratio", "best": f"best {claim.get('over', '').rsplit('.', 1)[-1]}"}.get(
+        "difference" if claim.get("order") else claim["as"], "")
+    if claim.get("over") and claim["as"] != "best":
+        kind = "slope per doubling" if claim.get("per_doubling") else f"slope over {claim['over'].rsplit('.', 1)[-1]}"
+    measure = claim["measure"].removesuffix("_s").replace("_", " ")
+    return ", ".join(part for part in (measure, kind) if part) + (f" ({unit})" if unit else "")
+
+
+def star(claim: dict) -> dict:
+    """Hollow where the paper does not state the number itself."""
+    return LOOK if claim["paper"].get("certainty") in SURE else {**LOOK, "markerfacecolor": "white", "markeredgewidth": 1}
+
+
+def legend_of(claims: list[dict]) -> list:
+    size = {"markersize": 1.4 * page.current.marker}
+    verdicts = {point["verdict"] for claim in claims for point in points_of(claim)}
+    entries = [plt.Line2D([], [], linestyle="none", marker=marker, color=style.INK, markerfacecolor=face,
+                          markeredgecolor=style.INK, markeredgewidth=1, label=f"ours: {verdict}", **size)
+               for verdict, (marker, face) in MARKS.items() if verdict in verdicts]
+    entries.append(plt.Rectangle((0, 0), 1, 1, label="where it was wanted", **WANTED))
+    said = {claim["paper"]["certainty"] in SURE: claim for claim in claims if claimed_value(claim) is not None}
+    return entries + [plt.Line2D([], [], color=style.INK, **star(claim), **size,
+                                 label="the paper" if sure else "by the paper's code, or derived from it")
+                      for sure, claim in sorted(said.items(), reverse=True, key=lambda item: item[0])]

@@ -1,0 +1,176 @@
+#include "results/claims/effects.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "results/claims/equal_loss.hpp"
+#include "results/rows/measures.hpp"
+
+namespace syncopate {
+namespace {
+
+std::optional<double> measured(const Claim& claim, const ResultRow& row, std::size_t run) {
+  const Measure* measure = measure_named(claim.measure);
+  return measure ? measure->value(row.runs[run]) : std::nullopt;
+}
+
+bool missed_its_target(const Claim& claim, const ResultRow& row, std::size_t run) {
+  return claim.measure.find("_to_target") != std::string::npos && row.runs[run].time_to_target.has_value();
+}
+
+double number_of(const Claim& claim, const ResultRow& row, std::size_t run) {
+  if (const auto value = measured(claim, row, run)) return *value;
+  const bool is_censored = missed_its_target(claim, row, run);
+  throw Inconclusive(fmt::format("\"{}\", seed {}: {}", row.label, row.runs[run].seed,
+                                 is_censored ? "did not reach the target" : "has no " + claim.measure));
+}
+
+double effect_of(Effect effect, double own, double other) {
+  if (effect == Effect::ratio && other == 0) throw Inconclusive("a ratio to 0");
+  return effect == Effect::value ? own : effect == Effect::difference ? own - other : own / other;
+}
+
+using Point = std::pair<const double, double>;
+
+// What no number of a run that got there can be.
+double worst(const Measure& measure) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return measure.better == Better::less ? infinity : -infinity;
+}
+
+std::optional<double> as_number(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+// What the row has there, as it is swept or configured; empty if nothing.
+std::string value_at(const ResultRow& row, const std::string& key) {
+  for (const auto& [swept, value] : row.runs.front().sweep)
+    if (swept == key) return value;
+  const auto found = row.point.find(key);
+  return found == row.point.end() ? "" : found->second;
+}
+
+bool is_same_value(const std::string& a, const std::string& b) {
+  const auto x = as_number(a), y = as_number(b);
+  return a == b || (x && y && *x == *y) || "\"" + a + "\"" == b;
+}
+
+// A method that a key does not concern has no value there, and is at every point.
+bool is_at(const ResultRow& row, const std::map<std::string, std::string>& where) {
+  return std::ranges::all_of(where, [&](const auto& wanted) {
+    const std::string value = value_at(row, wanted.first);
+    return value.empty() || is_same_value(value, wanted.second);
+  });
+}
+
+double at_key(const Claim& claim, const ResultRow& row) {
+  if (const auto at = as_number(value_at(row, claim.over))) return *at;
+  throw Inconclusive(fmt::format("\"{}\" has no number at {}", row.label, claim.over));
+}
+
+}  // namespace
+
+BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
+  BySeed found;
+  for (std::size_t run = 0; run < row.runs.size(); ++run) {
+    const std::uint64_t seed = row.runs[run].seed;
+    if (!other) {
+      found[seed] = number_of(claim, row, run);
+      continue;
+    }
+    const auto paired = std::ranges::find(other->runs, seed, &RunSummary::seed);
+    if (paired == other->runs.end()) continue;
+    const auto other_run = static_cast<std::size_t>(paired - other->runs.begin());
+    if (is_equal_loss(claim.measure)) {
+      const auto pair = to_equal_loss(claim.measure, row, run, *other, other_run);
+      if (!pair)
+        throw Inconclusive(
+            fmt::format("\"{}\", seed {}: did not reach the loss of \"{}\"", row.label, seed, other->label));
+      found[seed] = effect_of(claim.effect, pair->own, pair->other);
+    } else {
+      const double own = number_of(claim, row, run);
+      found[seed] = effect_of(claim.effect, own, number_of(claim, *other, other_run));
+    }
+  }
+  if (found.empty())
+    throw Inconclusive(other ? fmt::format("\"{}\" and \"{}\" have no seed in common", row.label, other->label)
+                             : fmt::format("\"{}\" has no finished run", row.label));
+  return found;
+}
+
+std::vector<const ResultRow*> rows_of(const Claim& claim, const std::string& method, std::span<const ResultRow> rows) {
+  std::vector<const ResultRow*> found;
+  for (const ResultRow& row : rows)
+    if ((row.method == method || row.label == method) && !row.on_wall_clock && is_at(row, claim.where))
+      found.push_back(&row);
+  if (found.empty()) throw Inconclusive(fmt::format("there is no finished run of \"{}\"", method));
+  return found;
+}
+
+const ResultRow* other_of(const Claim& claim, const ResultRow& row, std::span<const ResultRow> rows) {
+  if (claim.against.empty()) return nullptr;
+  try {
+    const ResultRow* other = row_to_compare_with(rows, row, claim.against);
+    if (other) return other;
+  } catch (const std::invalid_argument& fault) {
+    throw Inconclusive(fault.what());
+  }
+  throw Inconclusive(
+      fmt::format("there is no finished run of \"{}\" to compare \"{}\" with", claim.against, row.label));
+}
+
+BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std::span<const ResultRow> rows) {
+  std::map<std::uint64_t, std::vector<std::pair<double, double>>> points;
+  for (const ResultRow* row : own) {
+    const double at = at_key(claim, *row);
+    if (claim.per_doubling && at <= 0) throw Inconclusive(fmt::format("{} = {} has no logarithm", claim.over, at));
+    for (const auto& [seed, value] : effects(claim, *row, other_of(claim, *row, rows)))
+      points[seed].emplace_back(claim.per_doubling ? std::log2(at) : at, value);
+  }
+  BySeed found;
+  for (const auto& [seed, of_seed] : points) {
+    if (of_seed.size() < own.size()) continue;  // a point that this seed lacks
+    double x = 0, y = 0, xx = 0, xy = 0;
+    for (const auto& [at, value] : of_seed) {
+      x += at / static_cast<double>(of_seed.size());
+      y += value / static_cast<double>(of_seed.size());
+    }
+    for (const auto& [at, value] : of_seed) {
+      xx += (at - x) * (at - x);
+      xy += (at - x) * (value - y);
+    }
+    if (xx > 0) found[seed] = xy / xx;
+  }
+  if (found.empty()) throw Inconclusive(fmt::format("there are no two points of {}", claim.over));
+  return found;
+}
+
+BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own) {
+  const Measure& measure = *measure_named(claim.measure);
+  std::map<std::uint64_t, std::map<double, double>> points;  // of each seed the numbers by value of the key
+  for (const ResultRow* row : own)
+    for (std::size_t run = 0; run < row->runs.size(); ++run) {
+      std::map<double, double>& of_seed = points[row->runs[run].seed];
+      const bool is_last = missed_its_target(claim, *row, run) && !measured(claim, *row, run);
+      of_seed[at_key(claim, *row)] = is_last ? worst(measure) : number_of(claim, *row, run);
+    }
+  BySeed found;
+  for (const auto& [seed, of_seed] : points) {
+    if (of_seed.size() < own.size()) continue;  // a point that this seed lacks
+    const auto best = measure.better == Better::less ? std::ranges::min_element(of_seed, {}, &Point::second)
+                                                     : std::ranges::max_element(of_seed, {}, &Point::second);
+    if (std::isfinite(best->second)) found[seed] = best->first;
+  }
+  if (found.empty()) throw Inconclusive(fmt::format("no seed has a best value of {}", claim.over));
+  return found;
+}
+
+}  // namespace syncopate

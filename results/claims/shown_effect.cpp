@@ -1,0 +1,59 @@
+#include "results/claims/shown_effect.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "results/rows/measures.hpp"
+
+namespace syncopate {
+namespace {
+
+bool is_difference(const Claim& claim) { return claim.effect == Effect::difference || !claim.order.empty(); }
+
+std::string with_unit(const std::string& bounds, const std::string& unit) {
+  return unit.empty() ? bounds : bounds + " " + unit;
+}
+
+std::string kind_of(const Claim& claim) {
+  if (claim.effect == Effect::best) return "the best value";
+  if (claim.per_doubling) return "a slope per doubling";
+  if (!claim.over.empty()) return "a slope";
+  if (is_difference(claim)) return "a difference";
+  return claim.effect == Effect::ratio ? "a ratio" : "a value";
+}
+
+}  // namespace
+
+ShownEffect shown_effect(const Claim& claim) {
+  if (claim.effect == Effect::ratio || claim.effect == Effect::best) return {};
+  const Measure* measure = measure_named(claim.measure);
+  if (!measure) return {.unit = claim.measure == steps_to_equal_loss ? "steps" : "s"};
+  const std::string unit = measure->unit;
+  return {.times = measure->shown_times, .unit = unit == "%" && is_difference(claim) ? "points" : unit};
+}
+
+std::string subject_of(const Claim& claim) {
+  if (!claim.order.empty()) return fmt::format("{}, {}", claim.measure, fmt::join(claim.order, " < "));
+  std::string subject = fmt::format("{}, {}", claim.measure, claim.method);
+  if (claim.effect == Effect::difference) subject += " less " + claim.against;
+  if (claim.effect == Effect::ratio) subject += " divided by " + claim.against;
+  return claim.over.empty() ? subject : subject + ", over " + claim.over;
+}
+
+std::string wanted_by(const Claim& claim) {
+  const auto [times, unit] = shown_effect(claim);
+  const auto shown = [times](double number) { return fmt::format("{:.6g}", number * times); };
+  if (!claim.order.empty()) return "differences above 0";
+  const Criterion& wanted = claim.criterion;
+  std::string bounds;
+  if (wanted.above) bounds = "above " + shown(*wanted.above);
+  if (wanted.below) bounds = "below " + shown(*wanted.below);
+  if (wanted.within) bounds = fmt::format("from {} to {}", shown(wanted.within->low), shown(wanted.within->high));
+  if (wanted.margin) {
+    const bool is_ratio = claim.effect == Effect::ratio && claim.over.empty();
+    bounds = fmt::format("within {} of {}", shown(*wanted.margin), is_ratio ? 1 : 0);
+  }
+  return fmt::format("{} {}", kind_of(claim), with_unit(bounds, unit));
+}
+
+}  // namespace syncopate

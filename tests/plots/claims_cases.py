@@ -1,0 +1,78 @@
+"""The figure of an experiment's claims."""
+
+import json
+
+import matplotlib.pyplot as plt
+from synthetic_results import write_run
+from with_results import WithDirectory, comparisons_below
+
+from plots.claims_figure import claims_figure
+from plots.plan import KINDS, plan_figures
+
+CLAIM = {"sentence": "B is more accurate.", "measure": "final_test_accuracy", "method": "b", "against": "a", "as": "difference",
+         "criterion": {"above": 0.005}, "shown": {"times": 100, "unit": "points"}, "verdict": "reproduced", "reason": "",
+         "paper": {"figure": "two points", "source": "Table 1", "certainty": "stated", "value": 0.02},
+         "points": [{"label": "", "n": 3, "mean": 0.01, "interval": [0.008, 0.012], "verdict": "reproduced"}]}
+
+
+class Claims(WithDirectory):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(plt.close, "all")
+
+    def panel_of(self, **changes):
+        return claims_figure([CLAIM | changes], "h", "s").axes[0]
+
+    @staticmethod
+    def marks(panel, kind):
+        return [list(line.get_xdata()) for line in panel.lines if line.get_gid() == kind]
+
+    @staticmethod
+    def wanted_region(panel):
+        shape, = (patch for patch in panel.patches if patch.get_gid() == "wanted")
+        return shape.get_extents().transformed(panel.transData.inverted()).intervalx
+
+    def test_ours_stands_beside_what_was_wanted_and_the_paper(self):
+        panel = self.panel_of()
+        self.assertEqual(self.marks(panel, "mean"), [[1]])
+        self.assertEqual([[round(end, 9) for end in line] for line in self.marks(panel, "interval")], [[0.8, 1.2]])
+        self.assertEqual(self.marks(panel, "paper"), [[2]])
+        self.assertAlmostEqual(self.wanted_region(panel)[0], 0.5)
+        self.assertAlmostEqual(self.wanted_region(panel)[1], panel.get_xlim()[1])
+        self.assertEqual(panel.get_xlabel(), "final test accuracy, difference (points)")
+
+    def test_a_margin_lies_about_no_effect(self):
+        ratio = {"as": "ratio", "shown": {"times": 1, "unit": ""}, "criterion": {"margin": 0.1}}
+        for changes, expected in ((ratio, (0.9, 1.1)), ({"criterion": {"margin": 0.01}}, (-1, 1)),
+                                  ({"criterion": {"within": [0.01, 0.03]}}, (1, 3))):
+            for ours, wanted in zip(self.wanted_region(self.panel_of(**changes)), expected):
+                self.assertAlmostEqual(ours, wanted)
+
+    def test_a_figure_that_the_paper_does_not_state_is_hollow(self):
+        def face(certainty):
+            line, = (line for line in self.panel_of(paper=CLAIM["paper"] | {"certainty": certainty}).lines
+                     if line.get_gid() == "paper")
+            return line.get_markerfacecolor()
+        self.assertEqual(face("derived"), "white")
+        self.assertNotEqual(face("stated"), "white")
+        self.assertEqual(self.marks(self.panel_of(paper={"figure": "rises", "source": "x", "certainty": "stated"}), "paper"), [])
+
+    def test_verdicts_differ_without_colours(self):
+        looks = set()
+        for verdict in ("reproduced", "not reproduced", "inconclusive"):
+            panel = self.panel_of(points=[CLAIM["points"][0] | {"verdict": verdict}])
+            line, = (line for line in panel.lines if line.get_gid() == "mean")
+            looks.add((line.get_marker(), line.get_markerfacecolor()))
+        self.assertEqual(len(looks), 3)
+
+    def test_there_is_none_of_what_could_not_be_judged(self):
+        self.assertIsNone(claims_figure([CLAIM | {"points": []}], "h", "s"))
+
+    def test_each_experiment_has_one(self):
+        run = write_run(self.directory / "m", "m", 1)
+        self.assertNotIn("claims", [planned.kind for planned in plan_figures(comparisons_below(self.directory), KINDS)])
+        (run.parent.parent / "claims.json").write_text(json.dumps({"schema_version": 2, "claims": [CLAIM]}))
+        self.assertIn("claims", [planned.kind for planned in plan_figures(comparisons_below(self.directory), KINDS)])
+        status, message = self.status_and_message(self.directory, "--only", "claims", "--format", "svg")
+        self.assertEqual(status, 0, message)
+        self.assertIn("B is more accurate.", (self.directory / "plots" / "claims.svg").read_text())
