@@ -23,7 +23,7 @@ def accounts_figure(methods: list[Method], looks: dict[str, dict], heading: str,
                   heading, subtitle.split("  ·  line: mean")[0])
     longest = max(found["total"] for found in seconds.values())
     scale, unit = next(((size, name) for size, name in UNITS if longest >= 3 * size), UNITS[-1])
-    for number, (panel, title) in enumerate(zip(sheet.panels, (f"Worker-seconds ({unit})", "Shares (%)"))):
+    for number, (panel, title) in enumerate(zip(sheet.panels, (f"Time of all workers together ({unit})", "Shares (%)"))):
         for row, found in enumerate(seconds.values()):
             draw_bar(panel, row, found, scale if number == 0 else found["total"] / 100)
         sheet.entitle(panel, title)

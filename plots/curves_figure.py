@@ -117,4 +117,5 @@ def limit_values(line, curves: list[dict[str, Curve]], row: Row, target: float |
         below = row.rising  # where the lines, at their ends, have left room
         line[0].annotate(f"target {shown}", (1, target), xycoords=("axes fraction", "data"),
                          xytext=(-2, -3 if below else 3), textcoords="offset points", ha="right",
-                         va="top" if below else "bottom", fontsize="small", color="#666666")
+                         va="top" if below else "bottom", fontsize="small", color="#666666", zorder=7,
+                         bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8})

@@ -1,23 +1,28 @@
 """How long iterations take, and, where micro-batches were recorded, a worker's computation in one (Giladi et al. 2023,
 Figure 2): the share of them in equal intervals of time."""
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from plots import page, style
+from plots.comparison import Comparison
 from plots.methods import Method
 from plots.runs import read_table
 from plots.sheet import Place, Sheet
 
 DURATIONS = "durations.csv.gz"
 INTERVALS = 60
+DASHED = {"linestyle": (0, (2, 1.5)), "linewidth": 1, "alpha": 0.8}
 FEWEST = 50  # of which a distribution is worth a picture
 ITERATIONS, WORKERS = "Iterations: time per optimizer step", "Workers: a step's computation"
 
 
-def distributions_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str):
-    """The figure, or None where there are too few iterations. `looks`: by label."""
+def distributions_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
+                         other: Comparison | None = None):
+    """The figure, or None where there are too few iterations. `looks`: by label. `other`: another variant, whose methods are
+    dashed on the same axes."""
     styles = {method.name: looks[method.label] for method in methods}
     panels = {title: lines for title, of in ((WORKERS, worker_times), (ITERATIONS, iteration_times))
               if (lines := {method.name: times for method in methods if len(times := of(method)) >= FEWEST})}
@@ -26,11 +31,19 @@ def distributions_figure(methods: list[Method], looks: dict[str, dict], heading:
     sheet = Sheet([[Place(list(styles) if title == ITERATIONS else [], width=5.2) for title in panels]], heading,
                   subtitle.split("  ·  line: mean")[0] + "  ·  all seeds together; above: the means")
     for panel, (title, lines) in zip(sheet.panels, panels.items()):
-        ends = draw_panel(panel, lines, styles)
+        dashed = {method.name: times for method in (other.methods if other else [])
+                  if method.name in lines and len(times := of_title(title)(method)) >= FEWEST}
+        ends = draw_panel(panel, lines, styles, dashed)
         sheet.entitle(panel, title)
         if title == ITERATIONS:
             sheet.name_lines(panel, ends, styles)
+    if other:
+        sheet.entries.append(plt.Line2D([], [], color=style.INK, **DASHED, label=f"dashed: {other.point['variant']}"))
     return sheet.finish()
+
+
+def of_title(title: str):
+    return worker_times if title == WORKERS else iteration_times
 
 
 def iteration_times(method: Method) -> np.ndarray:
@@ -47,16 +60,19 @@ def worker_times(method: Method) -> np.ndarray:
     return pd.concat(sums).to_numpy(float) if sums else np.array([])
 
 
-def draw_panel(panel, lines: dict[str, np.ndarray], styles) -> dict[str, tuple[float, float]]:
+def draw_panel(panel, lines: dict[str, np.ndarray], styles, dashed: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
     """Outlines of histograms with common intervals, up to where nearly all is; returns where they end."""
-    longest = max(np.quantile(times, 0.995) for times in lines.values())
-    shortest = min(times.min() for times in lines.values())
+    longest = max(np.quantile(times, 0.995) for times in [*lines.values(), *dashed.values()])
+    shortest = min(times.min() for times in [*lines.values(), *dashed.values()])
     scale, unit = style.time_unit(longest)
     span = max(longest - shortest, 0.02 * longest) or 1.0  # all alike: around that
     edges = np.linspace(max(0.0, shortest - 0.05 * span), shortest + 1.001 * span, INTERVALS + 1) / scale
     ends, highest, middles = {}, [], (edges[1:] + edges[:-1]) / 2
     for name, times in lines.items():
         shares = 100 * np.histogram(times / scale, edges)[0] / len(times)
+        if name in dashed:
+            panel.plot(middles, 100 * np.histogram(dashed[name] / scale, edges)[0] / len(dashed[name]),
+                       color=styles[name]["color"], **DASHED, drawstyle="steps-mid", gid="other")
         panel.plot(middles, shares, **style.marked_here_and_there(styles[name]), drawstyle="steps-mid", gid="method")
         panel.plot(times.mean() / scale, 0.965, color=styles[name]["color"], marker=styles[name].get("marker", "o"),
                    markersize=1.4 * page.current.marker, transform=panel.get_xaxis_transform(), linestyle="none", gid="mean",

@@ -13,7 +13,7 @@ from plots.kept_figure import kept_figure
 from plots.lengths_figure import lengths_figure
 from plots.measurements_figure import measurements_figure
 from plots.pareto_figure import pareto_figure, pareto_panels
-from plots.plan import Planned, mixed
+from plots.plan import Planned, mixed, variant_beside
 from plots.published import claims_of, read_published
 from plots.regimes_figure import regimes_figure
 from plots.request import AXES_OF, Request
@@ -26,13 +26,12 @@ from plots.timeline_figure import timeline_figure
 from plots.variation import as_words
 
 SIMPLE = {"rounds": rounds_figure, "measurements": measurements_figure, "arrivals": arrivals_figure, "kept": kept_figure,
-          "lengths": lengths_figure, "timeline": timeline_figure, "accounts": accounts_figure,
-          "distributions": distributions_figure}
+          "lengths": lengths_figure, "timeline": timeline_figure, "accounts": accounts_figure}
 
 
 class Drawing:
     def __init__(self, comparisons: list[Comparison], request: Request):
-        self.request = request
+        self.request, self.comparisons = request, comparisons
         self.published, self.claims = read_published(comparisons), claims_of(comparisons)
         experiments = dict.fromkeys(comparison.experiment for comparison in comparisons)
         self.looks = {experiment: looks_of([comparison for comparison in comparisons if comparison.experiment == experiment])
@@ -66,6 +65,8 @@ class Drawing:
         if planned.kind == "bars":
             return bars_figure(*about, [one for one in self.published[shown.experiment]
                                         if all(same(shown.point.get(key, ""), value) for key, value in one.where.items())])
+        if planned.kind == "distributions":
+            return distributions_figure(*about, variant_beside(shown, self.comparisons))
         return SIMPLE[planned.kind](*about)
 
     def looks_of_lines(self, sweep: Sweep) -> dict[str, dict]:

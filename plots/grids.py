@@ -7,9 +7,11 @@ import numpy as np
 
 from plots.comparison import Comparison
 from plots.methods import BASELINE, OWN, Method, settings
-from plots.quantities import ACCURACY, LOSS, SPEED, SPEED_UP, Quantity
+from plots.quantities import ACCURACY, BYTES, LOSS, SPEED, SPEED_UP, Quantity
 from plots.sweeps import FEWEST_POINTS, number_of
 from plots.variation import flat
+
+FEWEST_ROWS = 2  # of a map
 
 
 @dataclass
@@ -52,9 +54,15 @@ class Grid:
         speed = SPEED_UP if has_others and places <= set(self.baselines) else SPEED
         return next((one for one in (ACCURACY, LOSS) if any(np.isfinite(one.value(run)) for run in runs)), speed)
 
-    def values(self, label: str) -> np.ndarray:
+    @property
+    def quantities(self) -> list[Quantity]:
+        """And what is sent, where that depends on the place."""
+        sent = [value for label in self.labels for value in self.values(label, BYTES).ravel() if np.isfinite(value)]
+        return [self.quantity] + [BYTES] * (self.quantity in (ACCURACY, LOSS) and len({round(value) for value in sent}) > 1)
+
+    def values(self, label: str, quantity: Quantity | None = None) -> np.ndarray:
         """[y, x]: the mean over the seeds; nan where a run is missing, or a seed has no such number."""
-        places, quantity = self.methods[label], self.quantity
+        places, quantity = self.methods[label], quantity or self.quantity
         return np.array([[self.mean(places[x, y], (x, y), quantity) if (x, y) in places else np.nan for x in self.xs]
                          for y in self.ys])
 
@@ -67,7 +75,7 @@ class Grid:
 
 
 def find_grids(comparisons: list[Comparison]) -> list[Grid]:
-    """Of each method along its two keys with the most values, three at least; methods with the same keys together."""
+    """Of each method along its two keys with the most values, three and two at least; methods with the same keys together."""
     entries = defaultdict(list)
     for comparison in comparisons:
         for method in comparison.methods:
@@ -88,18 +96,18 @@ def find_grids(comparisons: list[Comparison]) -> list[Grid]:
             if baseline := next((other for other in comparison.methods if other.algorithm == BASELINE), None):
                 grid.baselines[x, y] = baseline
             grid.x_names[x], grid.y_names[y] = place[x_key], place[y_key]
-    return [grid for grid in grids.values() if min(len(grid.xs), len(grid.ys)) >= FEWEST_POINTS
+    return [grid for grid in grids.values() if len(grid.xs) >= FEWEST_POINTS and len(grid.ys) >= FEWEST_ROWS
             and any(np.isfinite(grid.values(label)).any() for label in grid.labels)]
 
 
 def numbers_of(places: list[tuple]) -> dict[str, dict[str, float]]:
-    """By key the number behind each of its values, where all are numbers, three at least, and no earlier key goes with it."""
+    """By key the number behind each of its values, where all are numbers, two at least, and no earlier key goes with it."""
     found: dict[str, dict[str, float]] = {}
     for key in dict.fromkeys(key for place, _, _ in places for key in place):
         if not all(key in place for place, _, _ in places):
             continue
         numbers = {place[key]: number_of(place[key], setting(key, method)) for place, _, method in places}
-        if (None not in numbers.values() and len(set(numbers.values())) >= FEWEST_POINTS
+        if (None not in numbers.values() and len(set(numbers.values())) >= FEWEST_ROWS
                 and not any(together(places, key, earlier) for earlier in found)):
             found[key] = numbers
     return found

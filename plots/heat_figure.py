@@ -19,21 +19,30 @@ MOST_NUMBERS = 64  # places of a map whose values are written into them
 
 
 def heat_figure(grid: Grid):
-    quantity = grid.quantity
-    values = {label: grid.values(label) for label in grid.labels}
-    low, high = (reduce([reduce(found[np.isfinite(found)]) for found in values.values()]) for reduce in (np.min, np.max))
-    rows = shared_out(list(values), ACROSS)
-    sheet = Sheet([[Place(width=max(3.6, 0.62 * len(grid.xs)), height=max(2.4, 0.4 * len(grid.ys)), left=0.95 if n == 0 else 0.85)
+    quantities = grid.quantities
+    values = {(label, quantity): grid.values(label, quantity) for quantity in quantities for label in grid.labels}
+    rows = [row for quantity in quantities for row in shared_out([(label, quantity) for label in grid.labels], ACROSS)]
+    if len(grid.labels) == 1:
+        rows = shared_out(list(values), ACROSS)
+    narrowest = 3.6 if len(rows[0]) > 1 else 5.6  # with room for the subtitle
+    sheet = Sheet([[Place(width=max(narrowest, 0.62 * len(grid.xs)), height=max(2.4, 0.4 * len(grid.ys)), left=0.95 if n == 0 else 0.85)
                     for n, _ in enumerate(row)] for row in rows], heading(grid.where),
                   subtitle(grid.where, as_words({grid.x_key: span(grid.x_names), grid.y_key: span(grid.y_names), **grid.others}, ", ")).split("  ·  line: mean")[0]
-                  + f"  ·  {quantity.title}; mean of all seeds, framed: the best")
-    for panel, (label, found) in zip(sheet.panels, values.items()):
-        draw_map(panel, grid, found, low, high)
-        sheet.entitle(panel, label)
+                  + "  ·  mean of all seeds, framed: the best")
+    for panel, (label, quantity) in zip(sheet.panels, [cell for row in rows for cell in row]):
+        draw_map(panel, grid, quantity, values[label, quantity], *range_of([values[other, quantity] for other in grid.labels]))
+        sheet.entitle(panel, f"{label}: {quantity.title}")
     return sheet.finish()
 
 
-def draw_map(panel, grid: Grid, found: np.ndarray, low: float, high: float) -> None:
+def range_of(maps: list[np.ndarray]) -> tuple[float, float]:
+    """Of all that share their colours."""
+    low, high = (reduce([reduce(found[np.isfinite(found)]) for found in maps if np.isfinite(found).any()])
+                 for reduce in (np.min, np.max))
+    return low, high
+
+
+def draw_map(panel, grid: Grid, quantity: Quantity, found: np.ndarray, low: float, high: float) -> None:
     image = panel.imshow(found, cmap=COLOURS, vmin=low, vmax=high, aspect="auto", origin="lower")
     panel.set_xticks(range(len(grid.xs)), [printable(size_text_of(grid.x_names[x])) for x in grid.xs])
     panel.set_yticks(range(len(grid.ys)), [printable(size_text_of(grid.y_names[y])) for y in grid.ys])
@@ -44,7 +53,7 @@ def draw_map(panel, grid: Grid, found: np.ndarray, low: float, high: float) -> N
         write_numbers(panel, image, found)
     elif not page.current.is_column:
         panel.figure.colorbar(image, cax=panel.inset_axes([1.01, 0, 0.03, 1]), format=style.SHORT).ax.tick_params(labelsize="small")
-    mark_best(panel, grid.quantity, found)
+    mark_best(panel, quantity, found)
 
 
 def write_numbers(panel, image, found: np.ndarray) -> None:

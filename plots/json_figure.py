@@ -5,7 +5,7 @@ from pathlib import Path
 
 from plots.page import use_page
 from plots.predictions_figure import predictions_figure
-from plots.runs import ResultsFault
+from plots.runs import ResultsFault, in_words
 from plots.saving import save
 from plots.thresholds_figure import checked_thresholds, thresholds_figure
 
@@ -23,5 +23,5 @@ def read_json(path: Path):
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as fault:
-        raise ResultsFault(f"{path}: {type(fault).__name__}: {fault}; expected what `syncopate thresholds SOURCE --json "
+        raise ResultsFault(f"{path}: {in_words(fault)}; expected what `syncopate thresholds SOURCE --json "
                            f"{path}` writes, or `syncopate predict FILE --json` prints") from None

@@ -17,6 +17,14 @@ ARRIVALS = "arrivals.csv.gz"  # when gradients came, if a run has recorded it
 OF_POINTS = ["curves", "rounds", "measurements", "arrivals", "kept", "lengths", "timeline"]
 OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # of points of a sweep only where asked for: it has its own figure
 KINDS = ["claims", "sweep", "sweeps", "heat", "regimes", "paretos", *OF_POINTS, *OF_ENDS]
+NEEDS = {
+    "claims": "claims that have been judged", "sweep": "a swept number with at least three values",
+    "sweeps": "a number that is swept at several values of something else",
+    "heat": "two swept numbers, with three and two values at least", "regimes": "variants, or several experiments",
+    "paretos": "variants, or several experiments, with evaluations", "curves": "evaluations", "rounds": "a period that changes",
+    "measurements": "[measurements]", "arrivals": "recording.arrivals", "kept": "recording.samples",
+    "lengths": "recording.samples of texts", "timeline": "recording.trace", "bars": "two methods", "pareto": "evaluations",
+    "accounts": "steps", "distributions": "at least 50 steps"}
 MOST_REGIMES = 12  # in one picture
 
 
@@ -52,8 +60,19 @@ def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = 
              for kind in ("regimes", "paretos") for members in regimes(comparisons, sweeps)]
     swept = {sweep.experiment for sweep in sweeps if is_of_configuration(sweep)}
     plan += [planned(kind, comparison, comparison.point) for comparison in comparisons
-             for kind in [*kinds_of(comparison), *(OF_ENDS if asked or comparison.experiment not in swept else [])]]
+             for kind in [*kinds_of(comparison), *(OF_ENDS if asked or comparison.experiment not in swept else [])]
+             if kind != "distributions" or variant_beside(comparison, comparisons, before=True) is None]
     return [figure for figure in plan if figure.kind in kinds]
+
+
+def variant_beside(comparison: Comparison, comparisons: list[Comparison], before: bool = False) -> Comparison | None:
+    """Of two variants the other one, if it comes after this one, or before it: one picture shows both."""
+    def without(one: Comparison) -> tuple:
+        return one.experiment, {key: value for key, value in one.point.items() if key != "variant"}
+    pair = [one for one in comparisons if "variant" in one.point and without(one) == without(comparison)]
+    if len(pair) != 2 or comparison not in pair:
+        return None
+    return pair[0] if before and pair[1] is comparison else pair[1] if not before and pair[0] is comparison else None
 
 
 def has_claims(comparison: Comparison) -> bool:

@@ -14,7 +14,7 @@ from plots import progress
 from plots.choice import choose, choose_methods
 from plots.comparison import Comparison, compare, heading, subtitle
 from plots.interruptible import aside
-from plots.plan import KINDS, Planned, plan_figures
+from plots.plan import KINDS, NEEDS, Planned, plan_figures
 from plots.progress import followed, say
 from plots.request import Request, read_request
 from plots.runs import ResultsFault, find_run_directories, read_documents, read_tables
@@ -108,8 +108,13 @@ def plot(request: Request) -> list[Path]:
     written = write_figures(draw_figures(plan, comparisons, request), request.directory / "plots", request.formats)
     if not written:
         raise ResultsFault(f"{request.directory}: its runs have nothing for figures of the kinds "
-                           f"{', '.join(request.kinds)}; expected evaluations or steps")
+                           f"{', '.join(request.kinds)}; expected {expected_by(request.kinds)}")
     return written
+
+
+def expected_by(kinds: tuple[str, ...]) -> str:
+    """What runs must have for figures of these kinds."""
+    return "; ".join(f"{kind}: {NEEDS[kind]}" for kind in kinds) if len(kinds) < len(KINDS) else "evaluations or steps"
 
 
 def refusal(request: Request, plan: list[Planned], comparisons: list[Comparison]) -> str:

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 from plots import page, style
 from plots.printable import printable
 from plots.quantities import SPEED_UP
-from plots.runs import ResultsFault
+from plots.runs import ResultsFault, in_words
 from plots.sheet import Place, Sheet
 from plots.sweep_lines import THIN, key_label, ring, scale_axes, trivially_best
 from plots.variation import as_words, is_number
@@ -23,6 +23,7 @@ class Line:
     """A method at the values of the key, by simulation and by the formula that assumes least; empty where it has none.
     One whose runs the key does not concern has a single point, at no value."""
 
+    algorithm: str = ""
     simulated: dict[float | None, dict] = field(default_factory=dict)
     formula: dict[float | None, dict] = field(default_factory=dict)
 
@@ -44,15 +45,15 @@ def read_lines(report: dict, path: Path) -> tuple[str, dict[str, Line]]:
         lines = {}
         for sweep, one in points:
             others = as_words({key: value for key, value in sweep.items() if key != along}, ", ")
-            line = lines.setdefault(printable(f"{one['method']}, {others}" if others else one["method"]), Line())
+            line = lines.setdefault(printable(f"{one['method']}, {others}" if others else one["method"]),
+                                    Line(str(one.get("algorithm") or "")))
             x = float(sweep[along]) if along in sweep else None
             if one["simulated"]:
                 line.simulated[x] = numbers_of(one["simulated"])
             if one["formulas"]:
                 line.formula[x] = numbers_of(one["formulas"][-1])
     except (ValueError, KeyError, TypeError, AttributeError) as fault:
-        raise ResultsFault(f"{path}: {type(fault).__name__}: {fault}; expected what `syncopate predict FILE --json` "
-                           "prints") from None
+        raise ResultsFault(f"{path}: {in_words(fault)}; expected what `syncopate predict FILE --json` prints") from None
     lines = {name: line for name, line in lines.items() if line.simulated or line.formula}
     if not lines:
         raise ResultsFault(f"{path}: none of its methods has a prediction; nothing can be drawn")
@@ -65,7 +66,7 @@ def numbers_of(said: dict) -> dict[str, float | None]:
 
 def predictions_figure(report: dict, path: Path):
     along, lines = read_lines(report, path)
-    looks = style.line_styles({name: "" for name in lines})
+    looks = style.line_styles({name: line.algorithm for name, line in lines.items()})
     thin = {"linestyle": THIN[0], "linewidth": 0.58 * page.current.line}
     against = list(dict.fromkeys(one["against"] for one in report["predictions"] if one.get("against")))
     sheet = Sheet([[Place(), Place(list(lines))]], f"Predictions for {printable(str(report['experiment']))}",

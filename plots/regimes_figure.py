@@ -114,6 +114,7 @@ def described(comparisons: list[Comparison], key: str = "") -> str:
     if len({one.experiment for one in comparisons}) > 1:
         parts[0] = f"{len(comparisons)} experiments"
     varies = {key, *(key for one in comparisons for key in one.point)}
-    common = as_words(in_common(comparisons), ", ").replace("=", " = ")
+    shared = {name: value for name, value in in_common(comparisons).items() if name != key}
+    common = as_words(shared, ", ").replace("=", " = ")
     return "  ·  ".join([*(part for part in parts if "workers" not in part or "cluster.workers" not in varies),
                          *([common] if common else [])])

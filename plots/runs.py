@@ -28,6 +28,19 @@ MEASUREMENTS = ["step", "time_s", "value"]
 STEPS = ["step", "time_s", "duration_s", "kept_micro_batches", "dropped_micro_batches", "period_steps", "bytes"]
 
 
+def in_words(fault: Exception) -> str:
+    """Without names that mean something to Python's users alone."""
+    if isinstance(fault, KeyError):
+        return f"it lacks {fault}"
+    if isinstance(fault, json.JSONDecodeError):
+        return f"it is no JSON: line {fault.lineno}, column {fault.colno}: {fault.msg}"
+    if isinstance(fault, OSError):
+        return fault.strerror or str(fault)
+    if isinstance(fault, (TypeError, AttributeError, IndexError)):
+        return "something in it is of another kind than it should be"
+    return str(fault)
+
+
 class ResultsFault(Exception):
     """What is wrong with a results directory: the path, what was found, what was expected."""
 

@@ -131,7 +131,9 @@ def label_lines(axes, ends: dict[str, tuple[float, float]], styles: dict[str, di
     for label, height in zip(order, spread(heights, distance)):
         x, y = to_axes.transform(ends[label])
         look = {"transform": axes.transAxes, "clip_on": False, "scalex": False, "scaley": False}
-        axes.plot([x, begin], [min(max(y, 0), 1), height], **look, color=styles[label]["color"], linewidth=0.7, alpha=0.6)
+        # Dotted where the line ends early, lest it seem to go on.
+        axes.plot([x, begin], [min(max(y, 0), 1), height], **look, color=styles[label]["color"], linewidth=0.7, alpha=0.6,
+                  linestyle="solid" if x > 0.93 else (0, (1, 3)))
         axes.plot([begin, (begin + end) / 2, end], [height] * 3, **look, **styles[label], markevery=[1])
         axes.text(end + 0.015, height, label, transform=axes.transAxes, color=styles[label]["color"], va="center",
                   fontweight="bold", clip_on=False)

@@ -7,13 +7,13 @@ import numpy as np
 
 from plots import page, style
 from plots.comparison import heading, subtitle
-from plots.methods import Method, seeds_text
+from plots.methods import Method, method_label, seeds_text
 from plots.published import LOOK, Published
 from plots.quantities import (ACCURACY, BYTES, DROPPED, LOSS, SPEED, SPEED_OF_ONE, SPEED_UP, STEP_TIME, TIME_TO_TARGET,
                               Quantity, claimed_quantity)
 from plots.runs import Run
 from plots.sheet import Place, Sheet, shared_out
-from plots.sweep_lines import (LEAST_ASSUMED, dashes_of, draw_quantity, key_label, looks_of_lines, scale_axes, size_text_of,
+from plots.sweep_lines import (LEAST_ASSUMED, MISSED, dashes_of, draw_quantity, key_label, looks_of_lines, scale_axes, size_text_of,
                                values_of)
 from plots.sweeps import Sweep
 from plots.variation import as_words
@@ -99,6 +99,9 @@ def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colou
     if "linear" in kinds:
         entries.append(({"linestyle": style.DASHES[1], "color": style.FAINT, "linewidth": 0.58 * page.current.line},
                         "linear scaling: nobody waits"))
+    if "missed" in kinds:
+        entries.append(({**MISSED, "markeredgecolor": style.INK, "markersize": 1.2 * page.current.marker},
+                        "target not reached by all seeds"))
     if "best" in kinds:
         entries.append(({"linestyle": "none", "marker": "o", "color": "none", "markeredgecolor": style.INK,
                          "markeredgewidth": 1.2, "markersize": 1.6 * page.current.marker}, "best point"))
@@ -108,12 +111,20 @@ def explain_marks(sheet: Sheet, runs: list[Run], dashes: dict[str, tuple], colou
 
 
 def formula_text(name: str, runs: list[Run]) -> str:
-    """The formula's name; for the one that assumes least, the names of all that do so at some point
-    of the sweep."""
+    """The formula's name; for the one that assumes least, the names of all that do so at some point of the sweep, method
+    by method where they differ."""
     if name != LEAST_ASSUMED:
         return name
-    names = dict.fromkeys(run.summary["predicted"][-1]["formula"] for run in runs if run.summary.get("predicted"))
-    return "by formula: " + ", ".join(names)
+    names = defaultdict(dict)
+    for run in runs:
+        if run.summary.get("predicted"):
+            names[method_label(run)][run.summary["predicted"][-1]["formula"]] = True
+    methods = defaultdict(list)
+    for method, of_method in names.items():
+        methods[" or ".join(of_method)].append(method)
+    if len(methods) == 1:
+        return "by formula: " + next(iter(methods))
+    return "by formula: " + "; ".join(f"{', '.join(of_text)}: {text}" for text, of_text in methods.items())
 
 
 def shown_names(sweep: Sweep) -> dict[str, str]:

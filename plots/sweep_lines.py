@@ -17,6 +17,7 @@ from plots.runs import Run
 from plots.sweeps import Line, Sweep
 
 THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))]  # of formulas, the last first
+MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # the target, by a seed at least
 ALIKE = 1e-4  # of values: shown as one
 LEAST_ASSUMED = ""  # stands for whichever of a method's formulas that is, at each point of the sweep
 
@@ -36,12 +37,24 @@ def draw_quantity(axis, sweep: Sweep, quantity: Quantity, names: dict[str, str],
     """`names`: of lines, by their labels; `styles`: by name; `dashes`: of formulas."""
     drawn = Drawn()
     for line in sweep.lines:
-        if values := values_of(sweep, line, quantity):
+        values, missed = without_missed(sweep, line, quantity, values_of(sweep, line, quantity))
+        if missed:
+            axis.plot(missed, [0.97] * len(missed), transform=axis.get_xaxis_transform(), gid="missed",
+                      **MISSED, markeredgecolor=styles[names[line.label]]["color"], markersize=1.2 * page.current.marker)
+        if values:
             draw_method(axis, sweep, line, quantity, values, names[line.label], styles, dashes, published, drawn)
     if sweep.key == "cluster.workers" and quantity.linear:
         drawn.values += draw_linear(axis, sweep, quantity)
     drawn.values = [value for value in drawn.values if np.isfinite(value)]
     return drawn
+
+
+def without_missed(sweep: Sweep, line: Line, quantity: Quantity, values: dict) -> tuple[dict, list[float]]:
+    """The values, and where a seed did not reach the target: a mean of the others would flatter the method."""
+    if "_to_target" not in quantity.measure:
+        return values, []
+    missed = [x for x in sweep.xs if len(values.get(x, [])) < len(line.runs(x))]
+    return {x: of_seeds for x, of_seeds in values.items() if x not in missed}, missed
 
 
 def looks_of_lines(sweep: Sweep, names: dict[str, str], looks: dict[str, dict]) -> dict[str, dict]:
@@ -133,8 +146,9 @@ def draw_linear(axis, sweep: Sweep, quantity: Quantity) -> list[float]:
     its values."""
     fewest = sweep.xs[0]
     there = [line for line in sweep.lines if line.runs(fewest)]
-    first = next((line for line in there if algorithm_of(line) == BASELINE), there[0])
-    one = float(np.mean([samples_per_s(run) / busy_share(run) for run in first.runs(fewest)])) / fewest
+    # Without synchronous SGD the fastest stands for it: others leave work out, or wait.
+    chosen = [line for line in there if algorithm_of(line) == BASELINE] or there
+    one = max(float(np.mean([samples_per_s(run) / busy_share(run) for run in line.runs(fewest)])) for line in chosen) / fewest
     values = [quantity.linear(x, one) for x in sweep.xs]
     axis.plot(sweep.xs, values, color=style.FAINT, linewidth=0.58 * page.current.line, linestyle=style.DASHES[1], gid="linear",
               zorder=1)

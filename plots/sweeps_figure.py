@@ -1,6 +1,7 @@
 """The same sweep in several experiments, or at several points of what else varies: a panel each, of the quantity that says
 most."""
 
+from plots import page
 from plots.comparison import heading
 from plots.published import Published
 from plots.quantities import ACCURACY, LOSS, SPEED_OF_ONE, SPEED_UP, STEP_TIME, Quantity
@@ -33,6 +34,8 @@ def sweeps_figure(sweeps: list[Sweep], looks: dict[str, dict], published: dict[s
         sources += drawn.sources
         scale_axes(panel, sweep.xs, drawn.values, sweep.names)
         panel.set_xlabel(key_label(sweep.key))
+        if page.current.is_column or any(sweep is row[0] for row in rows):
+            panel.set_ylabel(quantity.title.split(":")[0])
         sheet.entitle(panel, name_of(sweep.where, places, without=sweep.key))
         if any(sweep is row[-1] for row in rows):
             sheet.name_lines(panel, drawn.ends, styles)

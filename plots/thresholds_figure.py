@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from plots import page, style
-from plots.runs import ResultsFault
+from plots.runs import ResultsFault, in_words
 from plots.sheet import Place, Sheet
 
 LOOKS = {"S_eff": {"color": "#D55E00", "marker": "o"}, "S_eff by Eq. 6": {"color": "#D55E00", "linestyle": style.DASHES[2]},
@@ -23,7 +23,7 @@ def checked_thresholds(report: dict, path: Path) -> dict:
         report["source"], report["workers"], report["steps"], report["micro_batches"], float(report["serial_s"])
         report["by"]["throughput"]["best"]
     except (ValueError, KeyError, TypeError, IndexError) as fault:
-        raise ResultsFault(f"{path}: {type(fault).__name__}: {fault}; expected what `syncopate thresholds SOURCE --json "
+        raise ResultsFault(f"{path}: {in_words(fault)}; expected what `syncopate thresholds SOURCE --json "
                            f"{path}` writes") from None
     return report
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from plots.runs import ResultsFault
+from plots.runs import ResultsFault, in_words
 
 TRACE = "trace.json.gz"
 
@@ -39,4 +39,4 @@ def read_trace(path: Path) -> Trace:
         return Trace(spans.sort_values(["thread", "begin_s"], kind="stable"), names, int(about["workers"]),
                      float(about["until_s"]), bool(about["capped"]))
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as fault:
-        raise ResultsFault(f"{path}: {type(fault).__name__}: {fault}; {expected}") from None
+        raise ResultsFault(f"{path}: {in_words(fault)}; {expected}") from None

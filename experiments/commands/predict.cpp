@@ -17,6 +17,7 @@
 #include "algorithms/registry.hpp"
 #include "workers/process/run_failure.hpp"
 #include "workers/settings/nearest_name.hpp"
+#include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
 namespace {
@@ -80,9 +81,15 @@ std::optional<PredictedCommunication> communication_of(const Run& run, const std
   return PredictedCommunication{simulated->rounds, simulated->bytes, false};
 }
 
+std::string algorithm_of(const Run& run) {
+  const TomlNode configuration = parse_toml(run.resolved_toml, run.experiment);
+  return std::get<std::string>(configuration.find("methods")->array().front().find("algorithm")->value);
+}
+
 PredictedMethod simulated(const Run& run, Step steps) {
   PredictedMethod method;
   method.method = run.method;
+  method.algorithm = algorithm_of(run);
   method.sweep = run.sweep;
   method.seed = run.seed;
   method.planned_steps = planned_steps(run);

@@ -116,6 +116,7 @@ Json json_of(const PredictedMethod& method) {
   Json formulas = Json::array();
   for (const FormulaTime& formula : method.formulas) formulas.push_back(json_with_errors(formula));
   return {{"method", method.method},
+          {"algorithm", method.algorithm},
           {"sweep", method.sweep},
           {"seed", method.seed},
           {"planned_steps", method.planned_steps ? Json(method.planned_steps->value()) : Json(nullptr)},

@@ -29,6 +29,7 @@ struct PredictedTarget {
 
 struct PredictedMethod {
   std::string method;
+  std::string algorithm{};  // as the file names it
   std::vector<std::pair<std::string, std::string>> sweep;
   std::uint64_t seed = 0;
   std::optional<Step> planned_steps;  // of the budget

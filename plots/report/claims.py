@@ -7,7 +7,7 @@ from math import floor, isfinite, log10
 from pathlib import Path
 
 from plots.report.markup import escaped
-from plots.runs import ResultsFault
+from plots.runs import ResultsFault, in_words
 
 FILE, SCHEMA_VERSION = "claims.json", 2
 VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # and the class of its badge
@@ -28,7 +28,7 @@ def read_claims(directories: Iterable[Path]) -> list[dict]:
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as fault:
-            raise ResultsFault(f"{path}: {type(fault).__name__}: {fault}; {expected}") from None
+            raise ResultsFault(f"{path}: {in_words(fault)}; {expected}") from None
         claims += document["claims"]
     return claims
 

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from plots.runs import ResultsFault
+from plots.runs import ResultsFault, in_words
 
 FLIPS_CAN_TELL = 6  # seeds with which a sign-flip test can reach 5 %
 
@@ -65,7 +65,7 @@ def rows_of(text: str, experiment: str) -> list[Row]:
             row = rows.setdefault(line["row"], Row(line["row"], line["method"], {}))
             row.measures[line["measure"]] = measured(line)
     except (KeyError, TypeError, ValueError) as fault:
-        raise ResultsFault(f"syncopate table: {type(fault).__name__}: {fault}; expected the CSV of this version of the "
+        raise ResultsFault(f"syncopate table: {in_words(fault)}; expected the CSV of this version of the "
                            "program: ./dev build makes it") from None
     return list(rows.values())
 

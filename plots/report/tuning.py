@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from plots.report.markup import escaped
-from plots.runs import ResultsFault
+from plots.runs import ResultsFault, in_words
 from plots.variation import as_words
 
 FILES, SCHEMA_VERSION = ("tuning.json", "tuning-mpi.json"), 1
@@ -24,7 +24,7 @@ def read_tunings(directories: Iterable[Path]) -> list[dict]:
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as fault:
-            raise ResultsFault(f"{path}: {type(fault).__name__}: {fault}; expected the trials of schema version "
+            raise ResultsFault(f"{path}: {in_words(fault)}; expected the trials of schema version "
                                f"{SCHEMA_VERSION} that `run` writes; the experiment's next start does") from None
         tunings.append(document)
     return tunings

@@ -13,6 +13,7 @@ from plots.distributions_figure import distributions_figure
 from plots.intervals import mean_and_half, quantile
 from plots.pareto import front
 from plots.pareto_figure import pareto_figure
+from plots.plan import plan_figures, variant_beside
 from plots.published import Published
 from plots.style import line_styles
 from plots.timeline_figure import ACTIVITIES
@@ -110,7 +111,7 @@ class Ends(WithDirectory):
                         if round(bar.get_y() + bar.get_height() / 2) == row] for row in (0, 1)}
         self.assertEqual(shares[0], [("compute", 0, 60), ("discarded", 60, 10), ("wait", 70, 20), ("communicate", 90, 10)])
         self.assertEqual([width for _, _, width in shares[1]], [80, 5, 10, 5])
-        whole = [bar.get_x() + bar.get_width() for bar in panels["Worker-seconds (min)"].patches if bar.get_gid() == "communicate"]
+        whole = [bar.get_x() + bar.get_width() for bar in panels["Time of all workers together (min)"].patches if bar.get_gid() == "communicate"]
         np.testing.assert_allclose(whole, [100 / 60, 200 / 60])
         self.assertNotIn("down", {bar.get_gid() for panel in panels.values() for bar in panel.patches})
 
@@ -139,6 +140,23 @@ class Ends(WithDirectory):
         for line in lines:
             self.assertGreater(sum(line.get_ydata()), 98)  # up to the 99.5th percentile
             self.assertLessEqual(sum(line.get_ydata()), 100 + 1e-9)
+
+    def test_a_second_variant_is_dashed_on_the_same_axes(self):
+        for variant in ("noisy", "normal"):
+            run = write_run(self.directory / variant, "a", 1)
+            config = run / "config.toml"
+            config.write_text(config.read_text() + f"\n[network]\nname = \"{variant}\"\n")
+            change(run / "summary.json", sweep=[["variant", variant]])
+        comparisons = comparisons_below(self.directory)
+        self.assertEqual([one.point["variant"] for one in comparisons], ["noisy", "normal"])
+        figures = [planned for planned in plan_figures(comparisons, ["distributions"], asked=True)]
+        self.assertEqual(len(figures), 1)
+        first, other = comparisons
+        figure = distributions_figure(first.methods, line_styles({"a": ""}), "h", "s", variant_beside(first, comparisons))
+        self.assertIs(variant_beside(first, comparisons), other)
+        kinds = [line.get_gid() for line in figure.axes[0].lines]
+        self.assertEqual((kinds.count("method"), kinds.count("other")), (1, 1))
+        self.assertIn("dashed: normal", [text.get_text() for legend in figure.legends for text in legend.get_texts()])
 
     def test_recorded_micro_batches_are_summed_up_by_worker_and_step(self):
         run = write_run(self.directory / "a", "a", 1)

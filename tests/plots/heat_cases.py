@@ -1,5 +1,7 @@
 """Maps of two swept numbers."""
 
+import shutil
+
 import matplotlib.pyplot as plt
 import numpy as np
 from synthetic_results import write_run
@@ -37,7 +39,7 @@ class Heat(WithDirectory):
         np.testing.assert_allclose(grid.values("DropCompute"), expected)
         panel, = heat_figure(grid).axes
         self.assertEqual((panel.get_title(loc="left"), panel.get_xlabel(), panel.get_ylabel()),
-                         ("DropCompute", "threshold (s)", "workers"))
+                         ("DropCompute: Samples per second", "threshold (s)", "workers"))
         self.assertEqual([text.get_text() for text in panel.get_xticklabels()], [str(one) for one in THRESHOLDS])
         np.testing.assert_allclose(panel.images[0].get_array(), expected)
         self.assertEqual(len(panel.texts), 12)
@@ -55,6 +57,28 @@ class Heat(WithDirectory):
                      for threshold_s in THRESHOLDS] for workers in WORKERS]
         self.assertEqual(grid.labels, ["DropCompute"])
         np.testing.assert_allclose(grid.values("DropCompute"), expected)
+
+    def test_three_values_by_two_are_a_map(self):
+        comparisons = [one for one in comparisons_below(self.directory) if one.point.get("cluster.workers") != "32"]
+        grid, = find_grids(comparisons)
+        self.assertEqual(grid.values("DropCompute").shape, (2, 4))
+
+    def test_bytes_have_a_map_beside_accuracy_where_they_differ(self):
+        for run in (self.directory / "e").glob("*/seed=*"):
+            place = run.parent.name.split()
+            change(run / "summary.json", final_test_accuracy=0.5,
+                   communicated_bytes=int(1000 * float(place[1])) if len(place) == 2 else 1)
+        grid, = find_grids(comparisons_below(self.directory))
+        titles = [panel.get_title(loc="left") for panel in heat_figure(grid).axes]
+        self.assertEqual(titles, ["DropCompute: Final test accuracy (%)", "DropCompute: Sent by all (bytes)"])
+        np.testing.assert_allclose(heat_figure(grid).axes[1].images[0].get_array()[0], [100, 200, 300, 400])
+
+    def test_the_message_says_what_a_map_needs(self):
+        for run in (self.directory / "e").glob("* 0.[234]"):
+            shutil.rmtree(run)
+        status, message = self.status_and_message(self.directory, "--only", "heat")
+        self.assertEqual(status, 2)
+        self.assertIn("heat: two swept numbers, with three and two values at least", message)
 
     def test_it_is_among_the_figures(self):
         self.assertEqual(self.status_and_message(self.directory, "--only", "heat"), (0, ""))

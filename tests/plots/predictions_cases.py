@@ -8,6 +8,7 @@ from with_results import WithDirectory
 
 from plots.json_figure import read_json
 from plots.predictions_figure import predictions_figure
+from plots.style import ALGORITHMS
 
 
 def prediction(method, sweep, simulated, formula):
@@ -64,6 +65,24 @@ class Predictions(WithDirectory):
             one["simulated"]["effective_speedup"] = 1.2
         self.assertEqual(self.lines(self.axes(content)[0], "best"), [])
         self.assertEqual(self.lines(self.axes(report("cluster.workers"))[0], "best"), [])
+
+    def test_methods_have_the_colours_of_other_figures(self):
+        content = report()
+        for one in content["predictions"]:
+            one["algorithm"] = {"a": "dropcompute", "b": "local-sgd"}.get(one["method"], "sync-sgd")
+        colours = [line.get_color() for line in self.axes(content)[0].lines if line.get_gid() == "simulation"]
+        self.assertEqual(colours, [ALGORITHMS["sync-sgd"], ALGORITHMS["dropcompute"], ALGORITHMS["local-sgd"]])
+
+    def test_faults_do_not_speak_python(self):
+        for content, said in (({"predictions": [{}]}, "it lacks 'sweep'"), ({"predictions": 3}, "of another kind"),
+                              ({}, "it lacks")):
+            status, message = self.status_and_message(self.write(content))
+            self.assertEqual(status, 2)
+            self.assertIn(said, message)
+            self.assertNotIn("Error", message)
+        path = self.directory / "out.json"
+        path.write_text("{")
+        self.assertIn("it is no JSON: line 1", self.status_and_message(path)[1])
 
     def test_it_is_drawn_for_a_column_of_a_paper(self):
         path = self.write(report())

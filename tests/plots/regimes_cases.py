@@ -123,6 +123,8 @@ class Regimes(WithDirectory):
             line, = [line for line in panel.lines if line.get_gid() == "method"]
             np.testing.assert_allclose(line.get_xydata(), [(n, 50 + peak * n / 8) for n in (8, 16, 32, 64)])
         self.assertIn("sweeps", [planned.name for planned in plan_figures(comparisons, KINDS)])
+        self.assertEqual([panel.get_ylabel() for panel in figure.axes], ["Final test accuracy (%)", "", ""])
+        self.assertNotIn("workers", [text.get_text() for text in figure.texts][1])
 
     def test_rows_are_as_equal_as_may_be(self):
         self.assertEqual([[len(row) for row in shared_out(list(range(count)), 3)] for count in (1, 3, 4, 5, 7)],

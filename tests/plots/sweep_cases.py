@@ -54,7 +54,7 @@ class Sweeps(WithDirectory):
         self.assertEqual(self.thin_lines(of_one), [[12] * 3] * 2)
         self.assertEqual(self.thin_lines(of_one, "linear"), [[200] * 3])
         self.assertEqual(self.thin_lines(panels["Dropped micro-batches (%)"]), [[25] * 3] * 2)
-        self.assertEqual(self.legend(speed), ["by formula: sampled E[T], law", "linear scaling: nobody waits"])
+        self.assertEqual(self.legend(speed), ["by formula: sampled E[T] or law", "linear scaling: nobody waits"])
 
     def test_every_formula_is_drawn_on_request_each_with_its_own_dashes(self):
         self.write_formulas(lambda workers: [{"formula": "Eq. 4", "step_time_s": 2, "kept": 1},
@@ -76,6 +76,36 @@ class Sweeps(WithDirectory):
                   if line.get_gid() == "formula"}
         self.assertEqual(dashes, {16: THIN[0], 8: THIN[1], 4: THIN[2]})
         self.assertIn([16] * 2, self.thin_lines(panel))  # from 16 workers on
+
+    def test_the_legend_says_whose_formula_is_which(self):
+        for run in write_sweep(self.directory, SIZES).glob("*/seed=*"):
+            name = "law" if "DropCompute" in (run / "config.toml").read_text() else "Eq. 4"
+            change(run / "summary.json", samples=4000, kept_micro_batches=1000,
+                   predicted=[{"formula": name, "step_time_s": 1, "kept": 1}])
+        text = self.legend(self.draw()["Samples per second"])[0]
+        self.assertRegex(text, r"by formula: .*: (law|Eq. 4); .*: (law|Eq. 4)$")
+
+    def test_a_target_that_a_seed_missed_is_marked(self):
+        runs = sorted(write_sweep(self.directory, SIZES).glob("*/seed=*"))
+        for run in runs:
+            reached = "workers=32" not in str(run.parent)
+            change(run / "summary.json", time_to_target={"time_s": 2.0} if reached else {})
+        panel = self.draw()["Time to target (s)"]
+        marks = [list(line.get_xdata()) for line in panel.lines if line.get_gid() == "missed"]
+        self.assertEqual(marks, [[32]] * 2)
+        self.assertIn("target not reached by all seeds", self.legend(panel))
+        for line in panel.lines:
+            if line.get_gid() == "method":
+                self.assertEqual(list(line.get_xdata()), [8, 16])
+
+    def test_linear_scaling_starts_from_the_fastest_where_nobody_is_synchronous(self):
+        for run in write_sweep(self.directory, SIZES).glob("*/seed=*"):
+            config = run / "config.toml"
+            config.write_text(config.read_text().replace('"sync-sgd"', '"async-sgd"'))
+            is_fast = "DropCompute" in config.read_text()
+            change(run / "summary.json", samples_per_virtual_s=800 if is_fast else 400, worker_seconds=None)
+        linear, = self.thin_lines(self.draw()["Samples per second"], "linear")
+        self.assertEqual(linear[0], 800)
 
     def test_what_claims_are_about_has_a_panel_of_its_own(self):
         for run in write_sweep(self.directory, SIZES).glob("*/seed=*"):
