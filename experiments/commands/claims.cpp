@@ -40,7 +40,13 @@ std::string claims_of(const ClaimsOptions& options) {
   std::string faults;
   std::set<std::string> names;
   std::vector<std::string> directories = options.directories;
-  if (directories.empty()) directories.emplace_back("results/runs");
+  if (directories.empty()) {
+    if (!fs::is_directory("results/runs") && fs::is_directory("results/paper"))
+      throw ConfigurationFault(
+          "results/runs: no such directory, since nothing has been run here; results/paper has verdicts that are kept: "
+          "`syncopate claims results/paper`");
+    directories.emplace_back("results/runs");
+  }
   for (const std::string& directory : directories)
     for (const fs::path& file : files_below(directory)) {
       std::optional<JudgedClaims> claims = claims_from_json(read_file(file).value_or(""));

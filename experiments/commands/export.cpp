@@ -26,6 +26,9 @@ Export prepare_export(const ExportOptions& options) {
   } catch (const std::runtime_error& fault) {
     throw ConfigurationFault(fault.what());
   }
+  std::error_code problem;
+  std::filesystem::create_directories(folder, problem);
+  if (problem) throw ConfigurationFault(fmt::format("{}: cannot be made: {}", folder.string(), problem.message()));
   for (const std::string& file : {result.runs_file, result.evaluations_file})
     if (const std::string why = why_not_replaceable(file); !why.empty())
       throw ConfigurationFault(fmt::format("{}: cannot be written: {}", file, why));

@@ -135,7 +135,10 @@ Experiment loaded(const CommandLine& line, const MpiSession& session) {
                                                                  .mpi = &session});
   LoadOptions options{.finite_means = predicts, .most_runs = line.most_runs, .profiles = line.profiles};
   if (line.command != "check") options.measure = [meter](const MicroBatchWork& work) { return meter->time(work); };
-  return load_experiment(line.file, line.overrides, options);
+  if (line.command != "check") return load_experiment(line.file, line.overrides, options);
+  Experiment experiment = load_experiment(line.file, line.overrides, options);
+  check_profiles(line.file, options);
+  return experiment;
 }
 
 // What the command line asks for, read and checked, so that it can be done.

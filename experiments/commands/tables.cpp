@@ -85,6 +85,21 @@ std::vector<PairedRow> paired(const std::vector<ResultRow>& rows, const TablesOp
   }
 }
 
+// What was asked for and nobody has.
+std::string missing_of(const std::vector<PairedRow>& rows, const std::vector<std::string>& asked) {
+  std::string text;
+  for (const std::string& name : asked) {
+    const auto has = [&name](const PairedRow& row) {
+      return std::ranges::any_of(row.measures, [&](const PairedMeasure& one) { return name == one.measure->name; });
+    };
+    if (std::ranges::none_of(rows, has))
+      text += fmt::format("{}: {}\n", name,
+                          name.find("_to_target") != std::string::npos ? "no run reached the target, or has one"
+                                                                       : "no two runs of a seed have it");
+  }
+  return text;
+}
+
 std::string ranked(const std::vector<ResultRow>& rows, const Measure& measure, TableFormat format, std::size_t width) {
   try {
     const std::vector<Ranking> found = rankings(rows, measure);
@@ -137,6 +152,8 @@ void add_rows_of_csv(std::string& text, const std::string& experiment, const std
 
 std::string tables_of(const TablesOptions& options, std::size_t width) {
   const std::vector<const Measure*> measures = chosen_measures(options.measures);
+  if (!options.measures.empty() && options.against.empty())
+    throw ConfigurationFault("--measure: chooses what --against compares: must stand beside it; --rank takes its own");
   const Measure* const rank = options.rank.empty() ? nullptr : known_measure("--rank", options.rank);
   if (rank && options.format == TableFormat::csv)
     throw ConfigurationFault("--rank: as CSV a table has all measures of all rows, and no ranking");
@@ -171,8 +188,9 @@ std::string tables_of(const TablesOptions& options, std::size_t width) {
     if (options.against.empty()) continue;
     const std::vector<PairedRow> compared = paired(rows, options, measures);
     const TextTable table = paired_table(compared);
-    text += "\n" + written(table, table, options.format, most) +
-            written_notes(paired_notes(compared, options.against), options.format);
+    text +=
+        "\n" + written(table, table, options.format, most) +
+        written_notes(paired_notes(compared, options.against) + missing_of(compared, options.measures), options.format);
   }
   return text;
 }

@@ -251,6 +251,17 @@ std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string
   return found.empty() ? claims : std::vector<Claim>{};
 }
 
+void check_claims_alone(const TomlNode& root, FaultList& faults) {
+  const TomlNode* written = root.find("claim");
+  if (!written) return;
+  TomlNode alone;
+  alone.set("claim", written->place, *written);
+  SettingsDocument document(std::move(alone));
+  Settings settings = document.root();
+  for (Settings& table : tables_of(settings)) read_claim(table);
+  faults.add(document.check());
+}
+
 void describe_claims(Settings& root) {
   for (Settings& table : tables_of(root)) read_claim(table);
 }

@@ -22,6 +22,9 @@ using WhyNot = std::function<std::string(const std::string& measure, const std::
 std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs,
                                const WhyNot& why_not, FaultList& faults);
 
+// What is wrong with the claims themselves, whatever the runs are. Faults are added.
+void check_claims_alone(const TomlNode& root, FaultList& faults);
+
 // For the lists of keys.
 void describe_claims(Settings& root);
 

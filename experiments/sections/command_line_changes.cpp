@@ -41,12 +41,15 @@ std::vector<std::string_view> parts_of(std::string_view text) {
 
 struct CommandLineList {
   std::string key;
-  TomlNode values;
+  TomlNode values;  // a list, or a range
 };
 
-// Of "key=a,b,c"; nothing where the value is one value.
+// Of "key=a,b,c", or of a range; nothing where the value is one value.
 std::optional<CommandLineList> list_of(const std::string& change) {
   Override parsed = parse_override(change);
+  const auto has = [&parsed](const char* key) { return parsed.value.find(key) != nullptr; };
+  if (parsed.value.is_table() && has("from") && has("to") && (has("step") || has("factor")))
+    return CommandLineList{parsed.key, std::move(parsed.value)};
   const auto* text = std::get_if<std::string>(&parsed.value.value);
   // A text in quotes has been read as TOML, and has its place.
   if (!text || parsed.value.place.source == command_line_source) return {};

@@ -59,17 +59,16 @@ std::uint64_t elements(const TomlNode& root, std::string_view key) {
 }
 
 // seeds = 5 means 1 to 5.
-void list_seeds(TomlNode& root, std::int64_t most, FaultList& faults) {
+// Of more than `most` so many are listed: check_number_of_runs, which knows how many there are to be, refuses them.
+std::uint64_t list_seeds(TomlNode& root, std::int64_t most) {
   TomlNode* seeds = root.find("seeds");
   const auto* number = seeds ? std::get_if<std::int64_t>(&seeds->value) : nullptr;
-  if (!number || *number < 1) return;
-  const bool is_too_large = *number > most;
-  if (is_too_large)
-    faults.add(seeds->place,
-               fmt::format("seeds = {}; must be at most {}, or as many as --limit allows", *number, most));
+  if (!number || *number < 1) return elements(root, "seeds");
+  const std::int64_t count = *number;
   TomlNode::Array list;
-  for (std::int64_t seed = 1; seed <= (is_too_large ? 1 : *number); ++seed) list.push_back({seed, seeds->place});
+  for (std::int64_t seed = 1; seed <= std::min(count, most); ++seed) list.push_back({seed, seeds->place});
   seeds->value = std::move(list);
+  return static_cast<std::uint64_t>(count);
 }
 
 // The file without its variants, at the first values of what is swept: what `check` prints reads back to itself.
@@ -82,11 +81,14 @@ Reading read_without_variants(TomlNode root, const std::vector<SweepAxis>& axes,
   return reading;
 }
 
+std::string counted(std::uint64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 // Each point of a sweep is read with all methods, and each run once more.
 void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& axes,
-                          const std::optional<TuneSection>& tune, std::int64_t most) {
-  const std::uint64_t points = number_of_points(axes), methods = elements(root, "methods"),
-                      seeds = elements(root, "seeds");
+                          const std::optional<TuneSection>& tune, std::uint64_t seeds, std::int64_t most) {
+  const std::uint64_t points = number_of_points(axes), methods = elements(root, "methods");
   const std::uint64_t runs = saturated_product(saturated_product(points, methods), seeds);
   const std::uint64_t trials = tune ? number_of_trials(*tune, axes) : 0;
   if (runs <= static_cast<std::uint64_t>(most) && trials > static_cast<std::uint64_t>(most) - runs)
@@ -95,10 +97,10 @@ void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& ax
                     tune->place.text(), trials, runs, most));
   if (runs <= static_cast<std::uint64_t>(most)) return;
   const TomlNode* sweep = root.find("sweep");
-  throw ConfigurationFault(
-      fmt::format("{}: {} points of a sweep x {} methods x {} seeds are {} runs; must be at most {}, or as many as "
-                  "--limit allows",
-                  (sweep ? sweep->place : root.place).text(), points, methods, seeds, runs, most));
+  throw ConfigurationFault(fmt::format("{}: {}{} x {} are {} runs; must be at most {}, or as many as --limit allows",
+                                       (sweep ? sweep->place : root.place).text(),
+                                       points > 1 ? fmt::format("{} points of a sweep x ", points) : "",
+                                       counted(methods, "method"), counted(seeds, "seed"), runs, most));
 }
 
 // A measure that the method has at one point at least will be there.
@@ -123,11 +125,11 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   FaultList faults;
   apply_profiles(root, options.profiles, faults);
   apply_command_line(root, overrides, faults);
-  list_seeds(root, options.most_runs, faults);
+  const std::uint64_t seeds = list_seeds(root, options.most_runs);
   const std::vector<SweepAxis> axes = read_sweep(root, faults);
   const std::optional<TuneSection> tune = read_tune(root, axes, faults);
   if (root.find("tune") && !tune && faults.empty()) root.erase("tune");  // the command line says it all
-  check_number_of_runs(root, axes, tune, options.most_runs);
+  check_number_of_runs(root, axes, tune, seeds, options.most_runs);
 
   // All points are read with all methods first, so that their faults come together and with the places
   // that the methods have in the file.
@@ -144,6 +146,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   }
   if (root.find("variants") && !axes.empty())
     readings.push_back(read_without_variants(root, axes, file, options, faults));
+  if (!faults.empty()) check_claims_alone(root, faults);  // lest they come one by one
   throw_if_any(faults);
 
   const Definition& first = readings.front().definition;
@@ -179,6 +182,24 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   return experiment;
 } catch (const std::bad_alloc&) {
   throw std::runtime_error(fmt::format("{}: the memory does not suffice to read it and expand its runs", file));
+}
+
+void check_profiles(const std::string& file, const LoadOptions& options) {
+  const TomlNode root = load_document(file);
+  const TomlNode* profiles = root.find("profiles");
+  if (!profiles || !profiles->is_table()) return;
+  std::string faults;
+  for (const TomlNode::Member& profile : profiles->table()) {
+    if (std::ranges::find(options.profiles, profile.key) != options.profiles.end()) continue;
+    LoadOptions with_it = options;
+    with_it.profiles = {profile.key};
+    try {
+      load_experiment(file, {}, with_it);
+    } catch (const ConfigurationFault& fault) {
+      faults += fmt::format("{}with --profile {}:\n{}", faults.empty() ? "" : "\n", profile.key, fault.what());
+    }
+  }
+  if (!faults.empty()) throw ConfigurationFault(faults);
 }
 
 }  // namespace syncopate

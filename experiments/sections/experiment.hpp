@@ -72,4 +72,7 @@ struct LoadOptions {
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
                            const LoadOptions& options = {});
 
+// Whether the file can be read under each of its profiles that the options do not apply. Throws ConfigurationFault.
+void check_profiles(const std::string& file, const LoadOptions& options);
+
 }  // namespace syncopate

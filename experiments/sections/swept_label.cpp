@@ -27,11 +27,14 @@ void add_leaves(const TomlNode& node, const std::string& member, const std::stri
   };
   if (node.is_table()) {
     for (const TomlNode::Member& child : node.table()) add_child(toml_key(child.key), child.value);
+  } else if (node.is_array_of_tables() && node.array().size() == 1 && path.empty()) {
+    add_leaves(node.array().front(), member, path, leaves);  // one delay alone needs no number
   } else if (node.is_array_of_tables()) {
     for (std::size_t i = 0; i < node.array().size(); ++i) add_child(std::to_string(i), node.array()[i]);
   } else {
     const auto* text = std::get_if<std::string>(&node.value);
-    leaves.push_back({member, path, text ? *text : inline_toml(node)});
+    const bool is_nothing = node.is_array() && node.array().empty();
+    leaves.push_back({member, path, text ? *text : is_nothing ? "none" : inline_toml(node)});
   }
 }
 

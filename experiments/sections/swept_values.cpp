@@ -117,8 +117,10 @@ std::optional<SweptValues> read_swept_values(const TomlNode& node, const std::st
     } catch (const RangeFault& problem) {
       fault(node.place, node, problem.what());
     }
-  } else if (!node.is_array() || node.array().empty()) {
+  } else if (!node.is_array()) {
     fault(node.place, node, "must be a list of values");
+  } else if (node.array().empty()) {
+    fault(node.place, node, "must hold a value");
   } else {
     for (const TomlNode& element : node.array()) {
       const TomlNode* name = name_of(element);

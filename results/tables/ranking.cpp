@@ -65,9 +65,15 @@ Ranking ranking_of(const Point& point, const std::vector<const ResultRow*>& rows
   Ranking ranking{.point = run_label("", point), .rows = {}};
   ranking.point.erase(0, ranking.point.find_first_not_of(", "));
   const std::optional<double> horizon_s = horizon_of(rows, measure);
+  std::size_t reached = 0;
   for (const ResultRow* row : rows)
-    if (const std::vector<double> values = values_of(*row, measure, horizon_s); !values.empty())
+    if (const std::vector<double> values = values_of(*row, measure, horizon_s); !values.empty()) {
       ranking.rows.push_back({.row = row, .mean = statistics(values).mean});
+      if (!horizon_s) continue;
+      ranking.rows.back().reached = restricted_times(times_of(*row), *horizon_s).reached;
+      reached += static_cast<std::size_t>(std::ranges::count_if(times_of(*row), &TimeToReach::is_reached));
+    }
+  if (horizon_s && reached == 0) ranking.rows.clear();
   const double sign = measure.better == Better::more ? -1 : 1;
   std::ranges::stable_sort(ranking.rows, {}, [&](const RankedRow& ranked) { return sign * ranked.mean; });
   for (std::size_t i = 1; i < ranking.rows.size(); ++i)
@@ -80,6 +86,14 @@ std::vector<std::string> names(const std::vector<RankedRow>& rows, bool behind) 
   for (std::size_t i = 1; i < rows.size(); ++i)
     if (rows[i].is_behind() == behind) names.push_back(name_of(*rows[i].row));
   return names;
+}
+
+constexpr const char* nobody = "nobody reached the target";
+
+std::string mean_text(const RankedRow& ranked, const Measure& measure) {
+  std::string text = fmt::format("{:.4g}", measure.shown_times * ranked.mean);
+  if (ranked.reached) text += fmt::format(" ({}/{})", *ranked.reached, ranked.row->runs.size());
+  return text;
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -110,6 +124,8 @@ std::vector<Ranking> rankings(std::span<const ResultRow> rows, const Measure& me
                          [&](const ResultRow* row) { return is_part(common_point(*row), point); });
     result.push_back(ranking_of(point, here, measure));
   }
+  if (std::ranges::all_of(result, [](const Ranking& ranking) { return ranking.rows.empty(); }))
+    throw std::invalid_argument("no run reached the target");
   return result;
 }
 
@@ -121,16 +137,18 @@ TextTable ranking_table(std::span<const Ranking> rankings, const Measure& measur
   table.add_column(measure.heading, Align::right);
   table.add_column("less the best's", Align::right);
   table.add_column("n", Align::right);
-  for (const Ranking& ranking : rankings)
+  for (const Ranking& ranking : rankings) {
+    if (ranking.rows.empty()) table.add_row({ranking.point, "-", nobody, "-", "", "-"});
     for (std::size_t i = 0; i < ranking.rows.size(); ++i) {
       const RankedRow& ranked = ranking.rows[i];
       table.add_row({i == 0 ? ranking.point : "", std::to_string(i + 1), name_of(*ranked.row),
-                     fmt::format("{:.4g}", measure.shown_times * ranked.mean),
+                     mean_text(ranked, measure),
                      i == 0           ? ""
                      : ranked.to_best ? difference_text(*ranked.to_best)
                                       : "-",
                      std::to_string(ranked.row->runs.size())});
     }
+  }
   return table;
 }
 
@@ -141,18 +159,28 @@ TextTable which_when_table(std::span<const Ranking> rankings) {
   table.add_column("not told apart from it", Align::left);
   table.add_column("behind", Align::left);
   for (const Ranking& ranking : rankings)
-    table.add_row({ranking.point, name_of(*ranking.rows.front().row), joined(names(ranking.rows, false)),
-                   joined(names(ranking.rows, true))});
+    if (ranking.rows.empty())
+      table.add_row({ranking.point, nobody, "-", "-"});
+    else
+      table.add_row({ranking.point, name_of(*ranking.rows.front().row), joined(names(ranking.rows, false)),
+                     joined(names(ranking.rows, true))});
   return table;
 }
 
 std::string ranking_notes(const Measure& measure) {
-  return fmt::format(
-      "By {}, {} is better. In brackets: the 95 % interval of the mean difference over common seeds (Student's t).\n"
-      "*, and \"behind\": it excludes that both are alike, and so does the sign-flip test, where 6 seeds or more let "
-      "it;\n"
-      "else the two are not told apart. That the best was chosen by the same runs is not in the intervals.\n",
-      measure.name, measure.better == Better::more ? "more" : "less");
+  const std::string restricted = std::string_view(measure.name) == "time_to_target_s"
+                                     ? "Times to the target are restricted means, up to when all runs of a point are "
+                                       "known; (k/n): k of n runs reached it.\n"
+                                     : "";
+  return restricted +
+         fmt::format(
+             "By {}, {} is better. In brackets: the 95 % interval of the mean difference over common seeds (Student's "
+             "t).\n"
+             "*, and \"behind\": it excludes that both are alike, and so does the sign-flip test, where 6 seeds or "
+             "more let "
+             "it;\n"
+             "else the two are not told apart. That the best was chosen by the same runs is not in the intervals.\n",
+             measure.name, measure.better == Better::more ? "more" : "less");
 }
 
 }  // namespace syncopate

@@ -16,6 +16,7 @@ namespace syncopate {
 struct RankedRow {
   const ResultRow* row = nullptr;
   double mean = 0;                         // of times to the target: restricted, up to when all runs here are known
+  std::optional<std::size_t> reached{};    // of times to the target: how many runs reached it by then
   std::optional<PairedMeasure> to_best{};  // none of the best itself, and without common seeds
 
   // Whether the best is significantly better (PairedDifference); without common seeds nobody knows.
@@ -24,12 +25,13 @@ struct RankedRow {
 
 struct Ranking {
   std::string point;            // values of what is swept for all, "heavy tail, 10 Gbit/s"; empty where nothing is
-  std::vector<RankedRow> rows;  // the best first
+  std::vector<RankedRow> rows;  // the best first; none where nobody reached the target
 };
 
 // Of rows that have the measure, in the order in which points are first met. What is swept for a method alone makes
 // further rows at the same point, and a method that something swept does not concern is at all of its values. Throws
-// std::invalid_argument: of the measure neither more nor less is better, or no row has it.
+// std::invalid_argument: of the measure neither more nor less is better, or no row has it,
+// or no run reached the target.
 std::vector<Ranking> rankings(std::span<const ResultRow> rows, const Measure& measure);
 
 TextTable ranking_table(std::span<const Ranking> rankings, const Measure& measure);

@@ -246,13 +246,15 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
     for (TextTable* table : {&result.wide, &result.narrow}) table->add_column(column.heading, Align::right);
   }
   for (TextTable* table : {&result.wide, &result.narrow}) table->add_column("n", Align::right);
-  bool censored = false;
+  bool censored = false, deviates = false;
   for (const auto& [label, seeds] : rows) {
     std::vector<std::string> cells{label};
     for (const Column* column : shown) {
       cells.push_back(cell(*column, seeds));
       censored |= cells.back().front() == '>';
     }
+    deviates |=
+        std::ranges::any_of(cells, [](const std::string& one) { return one.find(" +- ") != std::string::npos; });
     cells.push_back(std::to_string(seeds.size()));
     result.wide.add_row(cells);
     for (std::size_t index = 1; index < cells.size(); ++index) squeeze(cells[index]);
@@ -261,6 +263,7 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
   if (std::ranges::any_of(shown, [](const Column* column) { return column->of_seeds == step_time_text; }))
     result.notes += formulas_text(runs);
   result.notes += own_training_text(rows);
+  if (deviates) result.notes += "+-: standard deviation over n seeds.\n";
   if (censored) result.notes += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
   return result;
 }

@@ -55,6 +55,18 @@ TEST_F(Bounds, TheLimitCountsRunsAndCanBeMoved) {
   };
   EXPECT_EQ(loads(12), 12u);  // 3 points x 2 methods x 2 seeds
   EXPECT_EQ(loads(11), 0u);
+  const auto refusal = [&](const std::vector<std::string>& overrides) {
+    try {
+      load_experiment(file, overrides, {.most_runs = 1});
+    } catch (const ConfigurationFault& fault) {
+      return std::string(fault.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal({"seeds=2", "sweep.\"budget.epochs\"=[1,2,3]"}),
+              HasSubstr("3 points of a sweep x 2 methods x 2 seeds are 12 runs; must be at most 1"));
+  EXPECT_THAT(refusal({"seeds=[1]"}), HasSubstr(": 2 methods x 1 seed are 2 runs; must be at most 1"));
+  EXPECT_THAT(faults({"seeds=1000000000000"}), HasSubstr("1000000000000 seeds"));
 }
 
 TEST_F(Bounds, ANumberOfRunsBeyondAllIntegersIsAsLargeAsPossible) {

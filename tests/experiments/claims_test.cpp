@@ -141,6 +141,13 @@ TEST_F(ClaimSection, MeansOnePointUnlessItSaysOtherwise) {
   EXPECT_EQ(faults_of(right + "where = { \"cluster.workers\" = 2 }", sweep), "");
 }
 
+// Faults of methods and of claims come together.
+TEST_F(ClaimSection, TellsItsFaultsBesideThoseOfTheFile) {
+  EXPECT_THAT(
+      faults_of("sentence = \"s\"\nmeasure = \"step_time\"\nmethod = \"drop\"\nbelow = 1\n", "[clusterr]\nx = 1\n"),
+      AllOf(HasSubstr("clusterr"), HasSubstr("did you mean \"step_time_s\"?")));
+}
+
 class ClaimsProgram : public ProgramTest {
  protected:
   void SetUp() override {

@@ -74,7 +74,8 @@ TEST_F(SweepLanguage, ARangeThatMeansNothingIsAFault) {
   EXPECT_THAT(refusal("{from=1,to=\"x\",step=2}"), HasSubstr("to must be a number"));
   EXPECT_THAT(refusal("{from=1,to=4,stepp=2}"), HasSubstr("stepp; unknown key; must be one of from, to, step, factor"));
   EXPECT_THAT(refusal("{from=1,to=1e9,step=1}"), HasSubstr("must hold at most 1000000 values"));
-  EXPECT_THAT(refusal("[]"), HasSubstr("sweep.\"cluster.micro_batches\" = []; must be a list of values"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("sweep.\"cluster.micro_batches\" = []; must hold a value"));
+  EXPECT_THAT(refusal("3"), HasSubstr("must be a list of values"));
 }
 
 TEST_F(SweepLanguage, ValuesMayHaveNames) {
@@ -256,6 +257,22 @@ TEST_F(SweepLanguage, AProfileThatIsNotThereIsAFault) {
   EXPECT_THAT(faults({}), HasSubstr("profiles.full.methods.dorp"));  // also where nobody asks for it
 }
 
+TEST_F(SweepLanguage, ProfilesThatAreNotAskedForCanBeChecked) {
+  const auto checked = [&] {
+    try {
+      check_profiles(file, {});
+    } catch (const ConfigurationFault& fault) {
+      return std::string(fault.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(checked(), "");
+  add("[profiles.full]\nseedz = 4\n[profiles.tiny]\ncluster.workers = 0\n[profiles.right]\ncluster.workers = 1");
+  EXPECT_NO_THROW(load());  // which does not take them
+  EXPECT_THAT(checked(), AllOf(HasSubstr("with --profile full:\n"), HasSubstr("seedz = 4; unknown key"),
+                               HasSubstr("with --profile tiny:\n"), Not(HasSubstr("right"))));
+}
+
 TEST_F(SweepLanguage, ANumberOfSeedsMeansTheFirstOnes) {
   EXPECT_THAT(load({"seeds=3"}).seeds, ElementsAre(1, 2, 3));
   EXPECT_THAT(load({"seeds=4,9"}).seeds, ElementsAre(4, 9));
@@ -274,6 +291,12 @@ TEST_F(SweepLanguage, TheCommandLineSweepsByCommas) {
   EXPECT_THAT(faults({"cluster.micro_batches=1,,4"}), HasSubstr("an element of the list is empty"));
   EXPECT_THAT(faults({"description=a, b"}), HasSubstr("a text with commas stands in quotes"));
   EXPECT_EQ(load({"description=\"a, b\""}).description, "a, b");
+}
+
+TEST_F(SweepLanguage, TheCommandLineSweepsOverARange) {
+  EXPECT_EQ(load({"cluster.micro_batches={ from = 1, to = 4, factor = 2 }"}).runs.size(),
+            load({"cluster.micro_batches=1,2,4"}).runs.size());
+  EXPECT_THAT(faults({"cluster.micro_batches={ from = 1, to = 4, step = 0 }"}), HasSubstr("step must not be 0"));
 }
 
 TEST_F(SweepLanguage, TheCommandLineRemovesKeys) {

@@ -24,6 +24,12 @@ TEST(SweptLabel, OfTablesIsTheirKindWhereTheseDiffer) {
 }
 
 // The four of experiments/examples/stragglers.toml.
+TEST(SweptLabel, OfOneDelayAloneIsItsKindAndOfNoneIsNone) {
+  EXPECT_THAT(labels_of("[[{kind=\"exponential\", mean=0.005}], []]"), ElementsAre("exponential", "none"));
+  EXPECT_THAT(labels_of("[[{kind=\"exponential\", mean=1}], [{kind=\"exponential\", mean=2}]]"),
+              ElementsAre("exponential; mean = 1", "exponential; mean = 2"));
+}
+
 TEST(SweptLabel, OfTablesOfOneKindIsWhatTheyDifferBy) {
   const std::string bursts = "bursts = { mean_on_steps = 5, mean_off_steps = 35 }";
   EXPECT_THAT(
@@ -41,7 +47,8 @@ TEST(SweptLabel, OfTablesWithinTablesIsWhatTheseDifferBy) {
 TEST(SweptLabel, OfTablesWithoutKindIsWhatTheyDifferBy) {
   EXPECT_THAT(labels_of("[{peak=0.1, final=0}, {peak=0.2, final=0}, {peak=0.2, final=0.1}]"),
               ElementsAre("peak = 0.1; final = 0", "peak = 0.2; final = 0", "peak = 0.2; final = 0.1"));
-  EXPECT_THAT(labels_of("[[{value=1, x=0}], [{value=2, x=0}]]"), ElementsAre("0.value = 1", "0.value = 2"));
+  EXPECT_THAT(labels_of("[[{value=1, x=0}], [{value=2, x=0}]]"), ElementsAre("value = 1", "value = 2"));
+  EXPECT_THAT(labels_of("[[{value=1}, {value=3}], [{value=2}, {value=3}]]"), ElementsAre("0.value = 1", "0.value = 2"));
   EXPECT_THAT(labels_of("[{peak=0.1}]"), ElementsAre("peak = 0.1"));
 }
 

@@ -80,6 +80,11 @@ TEST_F(Table, ComparesWhatIsAskedFor) {
   const Outcome misspelt = syncopate("table " + results + " --measure end_tim_s");
   EXPECT_EQ(misspelt.status, 2);
   EXPECT_THAT(misspelt.err, HasSubstr("did you mean \"end_time_s\"?"));
+  const Outcome alone = syncopate("table " + results + " --measure end_time_s");
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.err, HasSubstr("--measure: chooses what --against compares: must stand beside it"));
+  EXPECT_THAT(syncopate("table " + results + " --against A --measure final_validation_loss").out,
+              HasSubstr("final_validation_loss: no two runs of a seed have it"));
 }
 
 TEST_F(Table, SaysWhatIsWrong) {
@@ -118,9 +123,11 @@ TEST_F(Table, IsExportedWholeOrNotAtAll) {
   EXPECT_EQ(std::count(runs.begin(), runs.end(), '\n'), 7);  // a heading, 2 methods x 3 seeds
   EXPECT_THAT(read(results + "/evaluations.csv"), HasSubstr("\ntwo,\"B, faster\",2,virtual,"));
   EXPECT_EQ(syncopate("export " + results).status, 0);  // over itself
-  const Outcome nowhere = syncopate("export " + results + " --to nowhere");
+  EXPECT_EQ(syncopate("export " + results + " --to new/folder").status, 0);
+  EXPECT_EQ(read("new/folder/runs.csv"), runs);
+  const Outcome nowhere = syncopate("export " + results + " --to new/folder/runs.csv/below");
   EXPECT_EQ(nowhere.status, 2);
-  EXPECT_THAT(nowhere.err, HasSubstr("nowhere/runs.csv: cannot be written: nowhere: no such directory"));
+  EXPECT_THAT(nowhere.err, HasSubstr("new/folder/runs.csv/below: cannot be made: "));
   EXPECT_EQ(syncopate("export nowhere").status, 2);
 }
 

@@ -121,6 +121,23 @@ TEST(Ranking, RestrictsTimesToTheTarget) {
   EXPECT_DOUBLE_EQ(found[0].rows[0].mean, 50);
   EXPECT_NEAR(found[0].rows[1].mean, (50 + 100 + 100) / 3.0, 1e-9);
   EXPECT_DOUBLE_EQ(found[0].rows[2].mean, 100);
+  EXPECT_THAT(ranking_table(found, *measure_named("time_to_target_s")).text(),
+              testing::AllOf(HasSubstr("50 (3/3)"), HasSubstr("83.33 (1/3)"), HasSubstr("100 (0/3)")));
+}
+
+TEST(Ranking, HasNoBestWhereNobodyReachedTheTarget) {
+  std::vector<FoundRun> runs;
+  for (const char* variant : {"calm", "rough"}) add(runs, "A", {{"variant", variant}}, 0.8);
+  for (FoundRun& found : runs) found.summary.time_to_target.emplace();
+  const Measure& measure = *measure_named("time_to_target_s");
+  EXPECT_THAT([&] { rankings(result_rows(runs), measure); },
+              testing::ThrowsMessage<std::invalid_argument>("no run reached the target"));
+  for (FoundRun& found : runs)
+    if (found.summary.sweep[0].second == "calm") found.summary.time_to_target->time_s = 50;
+  const std::vector<ResultRow> rows = result_rows(runs);
+  const std::vector<Ranking> found = rankings(rows, measure);
+  EXPECT_THAT(ranking_table(found, measure).text(), HasSubstr("nobody reached the target"));
+  EXPECT_THAT(which_when_table(found).text(), testing::ContainsRegex("rough +nobody reached the target"));
 }
 
 }  // namespace
