@@ -96,7 +96,7 @@ void check_number_of_runs(const TomlNode& root, const std::vector<SweepAxis>& ax
         fmt::format("{}: tune; {} trials beside {} runs; must be together at most {}, or as many as --limit allows",
                     tune->place.text(), trials, runs, most));
   if (runs <= static_cast<std::uint64_t>(most)) return;
-  const TomlNode* sweep = root.find("sweep");
+  const TomlNode* sweep = root.find("sweep") ? root.find("sweep") : root.find("seeds");
   throw ConfigurationFault(fmt::format("{}: {}{} x {} are {} runs; must be at most {}, or as many as --limit allows",
                                        (sweep ? sweep->place : root.place).text(),
                                        points > 1 ? fmt::format("{} points of a sweep x ", points) : "",

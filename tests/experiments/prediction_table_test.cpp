@@ -20,6 +20,7 @@ using testing::HasSubstr;
 PredictedMethod by_simulation_and_two_formulas() {
   PredictedMethod method;
   method.method = "m";
+  method.algorithm = "dropcompute";
   method.sweep = {{"cluster.workers", "2"}};
   method.seed = 3;
   method.planned_steps = Step{60};
@@ -83,7 +84,7 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
   error = "above";
   EXPECT_EQ(json, nlohmann::json::parse(R"({
     "experiment": "e", "predictions": [
-      {"method": "m", "sweep": [["cluster.workers", "2"]], "seed": 3, "planned_steps": 60,
+      {"method": "m", "algorithm": "dropcompute", "sweep": [["cluster.workers", "2"]], "seed": 3, "planned_steps": 60,
        "rounds": 60, "communicated_bytes": 123456, "communication_is_exact": true,
        "to_target": {"batch": 12.5, "steps": 40.5, "time_s": 20.25, "is_bound": true}, "solved": "period.steps = 9 makes 60 rounds", "against": "\"x\"",
        "simulated": {"steps": 20, "whole": false, "step_time_s": 0.5, "step_time_standard_error_s": 0.0625,
@@ -101,7 +102,7 @@ TEST(PredictionTable, EveryValueOfTheJsonStandsUnderItsOwnName) {
           "sync_step_time_s": 5.0, "effective_speedup": 1.25,
           "effective_speedup_standard_error": null, "total_time_s": null}],
        "no_formula": null},
-      {"method": "n", "sweep": [], "seed": 4, "planned_steps": null, "to_target": null, "simulated": null,
+      {"method": "n", "algorithm": "", "sweep": [], "seed": 4, "planned_steps": null, "to_target": null, "simulated": null,
        "rounds": null, "communicated_bytes": null, "communication_is_exact": null, "solved": null, "against": null,
        "not_simulated": "needs training\nand more", "formulas": [], "no_formula": "a reason"}]})"));
 }

@@ -136,7 +136,7 @@ TEST_F(TuneTable, TunesKeysThatAreThere) {
   EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peek\" = [2, 4]\n"), HasSubstr("unknown key"));
   EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peak\" = [0.1, -1]\n"),
               HasSubstr("learning_rate.peak = -1; must be"));
-  EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peak\" = []\n"), HasSubstr("must be a list of values"));
+  EXPECT_THAT(faults_of("seeds = [11]\n\"training.learning_rate.peak\" = []\n"), HasSubstr("must hold a value"));
   EXPECT_THAT(faults_of("seeds = [11]\n\"methods.drop.label\" = [\"a\"]\n"), HasSubstr("says which method it is"));
   EXPECT_THAT(faults_of("seeds = [11]\n"), HasSubstr("tune; must have keys with the values"));
   EXPECT_THAT(faults_of("sees = [11]\n"), HasSubstr("sees"));

@@ -112,14 +112,15 @@ TEST(ResultTable, HasARowPerMethodAndSweepPointInTheOrderOfTheRuns) {
   runs[2].sweep = {{"methods.drop.threshold_s", "0.07"}};
   runs[3].sweep = {{"methods.drop.threshold_s", "0.08"}};
   const auto lines = lines_of(result_table(runs));
-  ASSERT_EQ(lines.size(), 7u) << "a header of two lines, a rule, three rows, and what > means";
+  ASSERT_EQ(lines.size(), 8u) << "a header of two lines, a rule, three rows, what +- means and what > means";
   // 95 of 100 micro-batches kept; 600,000 samples in 60 s and in 4 s; deviation of the accuracy 2 / sqrt(2).
   EXPECT_THAT(words_of(lines[3]), ElementsAre("sync", "89.0", "+-", "1.4", "0.5000", "60.00", "20.00", "5.000", "12.3G",
                                               "9.38k", "10k", "150k", "2"));
   EXPECT_THAT(words_of(lines[4]), ElementsAre("drop,", "threshold_s", "=", "0.07", "89.00", "0.5000", "60.00", ">",
                                               "60.00", "(0/1)", "5.000", "12.3G", "9.38k", "10k", "150k", "1"));
   EXPECT_THAT(lines[5], HasSubstr("threshold_s = 0.08"));
-  EXPECT_THAT(lines[6], StartsWith("> T (k/n)"));
+  EXPECT_EQ(lines[6], "+-: standard deviation over n seeds.");
+  EXPECT_THAT(lines[7], StartsWith("> T (k/n)"));
   EXPECT_EQ(lines[3].size(), lines[4].size());
   EXPECT_EQ(lines[2], std::string(lines[3].size(), '-'));
 }
