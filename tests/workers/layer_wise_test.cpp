@@ -89,8 +89,9 @@ std::vector<Optimized> all_optimizers(const std::vector<std::string>& exclude) {
 
 std::vector<reference::Tensor> reference_tensors(const Layered& objective, const std::string& excluded) {
   std::vector<reference::Tensor> tensors;
-  for (const auto& [name, offset, size, place] : objective.tensors())
-    tensors.push_back({offset, offset + size, offset >= objective.weights() || name.starts_with(excluded)});
+  for (const ParameterTensor& tensor : objective.tensors())
+    tensors.push_back({tensor.offset, tensor.offset + tensor.size,
+                       tensor.offset >= objective.weights() || tensor.name.starts_with(excluded)});
   return tensors;
 }
 
