@@ -41,8 +41,8 @@ std::string subject_of(const Claim& claim) {
 }
 
 std::string wanted_by(const Claim& claim) {
-  const auto [times, unit] = shown_effect(claim);
-  const auto shown = [times](double number) { return fmt::format("{:.6g}", number * times); };
+  const ShownEffect effect = shown_effect(claim);
+  const auto shown = [&effect](double number) { return fmt::format("{:.6g}", number * effect.times); };
   if (!claim.order.empty()) return "differences above 0";
   const Criterion& wanted = claim.criterion;
   std::string bounds;
@@ -53,7 +53,7 @@ std::string wanted_by(const Claim& claim) {
     const bool is_ratio = claim.effect == Effect::ratio && claim.over.empty();
     bounds = fmt::format("within {} of {}", shown(*wanted.margin), is_ratio ? 1 : 0);
   }
-  return fmt::format("{} {}", kind_of(claim), with_unit(bounds, unit));
+  return fmt::format("{} {}", kind_of(claim), with_unit(bounds, effect.unit));
 }
 
 }  // namespace syncopate
