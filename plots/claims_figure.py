@@ -12,8 +12,9 @@ from plots.sheet import Place, Sheet
 
 ROW = 0.17  # inches of a point of a claim
 MOST_POINTS = 12  # of a claim that are drawn
-LETTERS, COLUMN_LETTERS = 72, 62  # of a sentence in one line
+LETTERS, COLUMN_LETTERS = 66, 60  # of a sentence in one line
 LABEL = 0.066  # inches of a letter of a point's label
+COUNTED = {"steps", "rounds"}  # units without parts
 MARKS = {"reproduced": ("o", style.INK), "not reproduced": ("X", style.INK), "inconclusive": ("o", "white")}
 WANTED = {"color": "#009E73", "alpha": 0.16, "linewidth": 0}
 
@@ -31,7 +32,8 @@ def claims_figure(claims: list[dict], heading: str, subtitle: str):
                    for row in rows], heading, subtitle)
     for panel, claim in zip(sheet.panels, shown):
         draw_claim(panel, claim)
-        panel.set_title(textwrap.fill(claim["sentence"], COLUMN_LETTERS if page.current.is_column else LETTERS), loc="left",
+        sentence = claim["sentence"].replace(" %", "\u00a0%")  # which stay in one line
+        panel.set_title(textwrap.fill(sentence, COLUMN_LETTERS if page.current.is_column else LETTERS), loc="left",
                         fontsize="small" if page.current.is_column else "medium")
     sheet.entries = legend_of(shown)
     return sheet.finish()
@@ -63,7 +65,8 @@ def draw_claim(panel, claim: dict) -> None:
         panel.plot(times * point["mean"], row, marker, color=style.INK, markerfacecolor=face, markeredgecolor=style.INK,
                    markeredgewidth=1, markersize=1.2 * page.current.marker, gid="mean", zorder=4)
     if paper is not None:
-        panel.plot(times * paper, (len(points) - 1) / 2, color=style.INK, **star(claim), markersize=2 * page.current.marker,
+        middle = (len(points) - 1) / 2  # between two rows, or else just above one: our own mean is to be seen beside it
+        panel.plot(times * paper, middle if middle % 1 else middle - 0.4, color=style.INK, **star(claim), markersize=2 * page.current.marker,
                    gid="paper")
     panel.set_xlim(left, right)
     panel.set_ylim(len(points) - 0.3, -0.7)
@@ -71,8 +74,10 @@ def draw_claim(panel, claim: dict) -> None:
     panel.tick_params(axis="y", length=0)
     panel.grid(axis="y", visible=False)
     panel.spines["left"].set_visible(False)
+    panel.xaxis.set_major_locator(plt.MaxNLocator(page.current.ticks, integer=unit in COUNTED and right - left >= 1))
     panel.xaxis.set_major_formatter(style.SHORT)
-    panel.xaxis.set_major_locator(plt.MaxNLocator(page.current.ticks))
+    if len({style.short_number(tick) for tick in panel.get_xticks()}) < len(panel.get_xticks()):
+        panel.xaxis.set_major_formatter(lambda tick, _: f"{tick:,.7g}")
     panel.set_xlabel(axis_text(claim, unit), labelpad=1)
 
 
@@ -94,8 +99,14 @@ def axis_text(claim: dict, unit: str) -> str:
         "difference" if claim.get("order") else claim["as"], "")
     if claim.get("over") and claim["as"] != "best":
         kind = "slope per doubling" if claim.get("per_doubling") else f"slope over {claim['over'].rsplit('.', 1)[-1]}"
-    measure = claim["measure"].removesuffix("_s").replace("_", " ")
-    return ", ".join(part for part in (measure, kind) if part) + (f" ({unit})" if unit else "")
+    measure = measure_text(claim["measure"])
+    return ", ".join(part for part in (measure, kind) if part) + (f" ({unit})" if unit and unit != measure else "")
+
+
+def measure_text(measure: str) -> str:
+    """In words, without the unit of a time, which is said apart: "micro-batches per second" and "time to target"."""
+    text = measure.replace("_per_s", "_per_second").removesuffix("_s").replace("_", " ")
+    return text.replace("micro batch", "micro-batch").replace("hessian", "Hessian")
 
 
 def star(claim: dict) -> dict:

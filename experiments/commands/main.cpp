@@ -136,9 +136,15 @@ Experiment loaded(const CommandLine& line, const MpiSession& session) {
   LoadOptions options{.finite_means = predicts, .most_runs = line.most_runs, .profiles = line.profiles};
   if (line.command != "check") options.measure = [meter](const MicroBatchWork& work) { return meter->time(work); };
   if (line.command != "check") return load_experiment(line.file, line.overrides, options);
-  Experiment experiment = load_experiment(line.file, line.overrides, options);
-  check_profiles(line.file, options);
-  return experiment;
+  std::optional<Experiment> experiment;
+  std::string faults;
+  try {
+    experiment = load_experiment(line.file, line.overrides, options);
+  } catch (const ConfigurationFault& fault) {
+    faults = fault.what();
+  }
+  check_profiles(line.file, options, faults);
+  return *std::move(experiment);
 }
 
 // What the command line asks for, read and checked, so that it can be done.

@@ -12,7 +12,8 @@ namespace {
 
 constexpr double set_up_s = 1;         // less than this, and what libraries do first may be most of it
 constexpr double long_enough_s = 0.3;  // of the steps by which two samples differ
-constexpr double at_most_s = 3;        // of all samples that are told apart so far
+constexpr double clear_share = 0.25;   // of the smaller sample, most of which may be evaluations, that vary
+constexpr double at_most_s = 10;       // of all samples that are told apart so far
 
 struct Sample {
   double share = 0;  // of the budget
@@ -121,7 +122,8 @@ std::optional<KnownCost> measured_cost(const Run& run, const Machinery& machiner
       spent_s += sample->cost.host_s;
       before = last;
       last = sets_up ? std::nullopt : sample;
-      const bool differ = before && last->cost.host_s - before->cost.host_s > long_enough_s;
+      const bool differ = before && last->cost.host_s - before->cost.host_s >
+                                        std::max(long_enough_s, clear_share * before->cost.host_s);
       if (differ || (before && spent_s > at_most_s)) break;
     }
     if (!before || !last || static_cast<double>(last->steps) < last->share * static_cast<double>(shortest)) return {};

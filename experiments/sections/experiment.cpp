@@ -1,12 +1,14 @@
 #include "experiments/sections/experiment.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <new>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -117,6 +119,21 @@ WhyNot why_not_measured_in(const std::vector<Reading>& points) {
   };
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// The lines of a text that another one does not have.
+std::string lines_without(const std::string& text, const std::string& other) {
+  const std::vector<std::string> known = lines_of(other);
+  std::vector<std::string> lines = lines_of(text);
+  std::erase_if(lines, [&known](const std::string& line) { return std::ranges::find(known, line) != known.end(); });
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
 }  // namespace
 
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
@@ -184,19 +201,20 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   throw std::runtime_error(fmt::format("{}: the memory does not suffice to read it and expand its runs", file));
 }
 
-void check_profiles(const std::string& file, const LoadOptions& options) {
+void check_profiles(const std::string& file, const LoadOptions& options, const std::string& faults_without) {
   const TomlNode root = load_document(file);
-  const TomlNode* profiles = root.find("profiles");
-  if (!profiles || !profiles->is_table()) return;
-  std::string faults;
-  for (const TomlNode::Member& profile : profiles->table()) {
+  const TomlNode* written = root.find("profiles");
+  const TomlNode profiles = written && written->is_table() ? *written : TomlNode{};
+  std::string faults = faults_without;
+  for (const TomlNode::Member& profile : profiles.table()) {
     if (std::ranges::find(options.profiles, profile.key) != options.profiles.end()) continue;
     LoadOptions with_it = options;
     with_it.profiles = {profile.key};
     try {
       load_experiment(file, {}, with_it);
     } catch (const ConfigurationFault& fault) {
-      faults += fmt::format("{}with --profile {}:\n{}", faults.empty() ? "" : "\n", profile.key, fault.what());
+      if (const std::string its_own = lines_without(fault.what(), faults_without); !its_own.empty())
+        faults += fmt::format("{}with --profile {}:\n{}", faults.empty() ? "" : "\n", profile.key, its_own);
     }
   }
   if (!faults.empty()) throw ConfigurationFault(faults);

@@ -29,7 +29,8 @@ ShownEffect shown_effect(const Claim& claim) {
   const Measure* measure = measure_named(claim.measure);
   if (!measure) return {.unit = claim.measure == steps_to_equal_loss ? "steps" : "s"};
   const std::string unit = measure->unit;
-  return {.times = measure->shown_times, .unit = unit == "%" && is_difference(claim) ? "points" : unit};
+  const bool is_change = is_difference(claim) || !claim.over.empty();  // a slope is one, too
+  return {.times = measure->shown_times, .unit = unit == "%" && is_change ? "points" : unit};
 }
 
 std::string subject_of(const Claim& claim) {

@@ -135,14 +135,19 @@ bool Progress::due() {
   return true;
 }
 
-// By the pace so far. Where it was said beforehand what runs take, that counts as much as the first ten seconds, so
-// that there is an estimate from the beginning, which becomes one by what is done.
+// By the pace so far, in seconds per second planned. Where it was said beforehand what runs take, that counts as much
+// as ten seconds, so that there is an estimate from the beginning, which becomes one by what is done. They are ten of
+// those planned where the work goes faster, and ten of the host's where it goes slower: a plan that is far too short
+// would else weigh more than minutes of work.
 std::string Progress::remaining_text(double share) const {
   constexpr double weight_of_plan_s = 10;
   const double plan_s = expected_s_.empty() ? 0 : std::min(all_, weight_of_plan_s);
-  const double done = done_ + share * work();
+  const double done = done_ + share * work(), spent = seconds_since(start_);
   if (done + plan_s <= 0) return "?";
-  return clock_text((seconds_since(start_) + plan_s) / (done + plan_s) * (all_ - done));
+  const bool is_slower = plan_s > 0 && done > 0 && spent > done;
+  const double pace =
+      is_slower ? (spent * spent / done + plan_s) / (spent + plan_s) : (spent + plan_s) / (done + plan_s);
+  return clock_text(pace * (all_ - done));
 }
 
 std::string Progress::noun() const { return is_common_phase_ ? "before run" : run_->is_trial ? "trial" : "run"; }

@@ -18,6 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
+using testing::StartsWith;
 
 class SweepLanguage : public ExperimentFile {
  protected:
@@ -258,9 +259,9 @@ TEST_F(SweepLanguage, AProfileThatIsNotThereIsAFault) {
 }
 
 TEST_F(SweepLanguage, ProfilesThatAreNotAskedForCanBeChecked) {
-  const auto checked = [&] {
+  const auto checked = [&](const std::string& without = {}) {
     try {
-      check_profiles(file, {});
+      check_profiles(file, {}, without);
     } catch (const ConfigurationFault& fault) {
       return std::string(fault.what());
     }
@@ -271,6 +272,11 @@ TEST_F(SweepLanguage, ProfilesThatAreNotAskedForCanBeChecked) {
   EXPECT_NO_THROW(load());  // which does not take them
   EXPECT_THAT(checked(), AllOf(HasSubstr("with --profile full:\n"), HasSubstr("seedz = 4; unknown key"),
                                HasSubstr("with --profile tiny:\n"), Not(HasSubstr("right"))));
+  add("[clustre]\nworkers = 2\n[profiles.full]\nseedz = 4");
+  const std::string of_file = faults({});  // which each profile has as well, and which are said once
+  const std::string all = checked(of_file);
+  EXPECT_THAT(all, AllOf(StartsWith(of_file), HasSubstr("with --profile full:\n")));
+  EXPECT_EQ(all.find("clustre"), all.rfind("clustre"));
 }
 
 TEST_F(SweepLanguage, ANumberOfSeedsMeansTheFirstOnes) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
 #include <optional>
 #include <thread>
@@ -97,6 +98,23 @@ TEST(Progress, WhatIsLeftFollowsWhatWasExpected) {
   progress.show({});
   // 590 s of work are done in no time: the ten seconds that the plan counts for are spread over them.
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("1:30 left"));
+}
+
+// A plan of a second, of which a hundredth has taken a fifth: about four seconds are left, not the planned one.
+TEST(Progress, APlanThatIsFarTooShortDoesNotOutweighWhatIsSeen) {
+  syncopate::Run small, large;
+  small.budget = large.budget = budget(Step{100});
+  small.hash = "small";
+  large.hash = "large";
+  testing::internal::CaptureStderr();
+  Progress progress(Progress::Style::terminal, 2, 2);
+  progress.expect({{"small", 0.01}, {"large", 0.99}});
+  progress.begin_run(1, small);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  progress.end_run({});
+  progress.begin_run(2, large);
+  progress.show({});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::ContainsRegex("0:(0[3-9]|[1-5][0-9]) left"));
 }
 
 TEST(Progress, TrialsShowWhatTheyAreJudgedBy) {

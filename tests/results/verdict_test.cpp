@@ -176,7 +176,7 @@ TEST(Wanted, IsSaidInTheUnitThatIsShown) {
   claim.over = "cluster.workers";
   claim.per_doubling = true;
   claim.criterion = {.below = 0.0};
-  EXPECT_EQ(wanted_by(claim), "a slope per doubling below 0 %");
+  EXPECT_EQ(wanted_by(claim), "a slope per doubling below 0 points");
   EXPECT_EQ(subject_of(claim), "drop_rate, B, over cluster.workers");
 }
 
