@@ -72,8 +72,8 @@ struct LoadOptions {
 Experiment load_experiment(const std::string& file, const std::vector<std::string>& overrides,
                            const LoadOptions& options = {});
 
-// Whether the file can be read under each of its profiles that the options do not apply. Throws ConfigurationFault, with
-// the faults of the file without them first, if it has any, and of each profile those that it alone has.
+// Whether the file can be read under each of its profiles that the options do not apply. Throws ConfigurationFault,
+// with the faults of the file without them first, if it has any, and of each profile those that it alone has.
 void check_profiles(const std::string& file, const LoadOptions& options, const std::string& faults_without = {});
 
 }  // namespace syncopate
