@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <utility>
 
 #include "results/tables/progress.hpp"
 #include "workers/process/interrupt.hpp"
@@ -43,14 +44,14 @@ double share_of(const Budget& budget, const RunSummary& summary) {
   return share;
 }
 
-// The first steps of the run, up to about this share of its budget; nothing if they fail.
+// The first steps of the run, up to about this share of its budget, of which there may be none; nothing if they fail.
 std::optional<Sample> sample_of(const Run& run, double share, const Machinery& machinery) {
   Run part = run;
   cut(part.budget, share);
   Progress progress(Progress::Style::silent, 1, 1);
   const Outcome outcome = execute(part, machinery, progress, [](const Outcome&) {});
   const RunSummary summary = summarise(part, outcome);
-  if (summary.status != RunStatus::finished || summary.steps == 0) return {};
+  if (summary.status != RunStatus::finished) return {};
   double bytes = 0;
   for (const auto& [name, contents] : files_of(part, outcome, summary, machinery))
     bytes += static_cast<double>(contents.size());
@@ -75,7 +76,7 @@ double measurement_s(const Run& run, double share, const Machinery& machinery) {
   Run without = run;
   without.measurements = {};
   const auto with_it = sample_of(run, share, machinery), without_it = sample_of(without, share, machinery);
-  if (!with_it || !without_it) return 0;
+  if (!with_it || !without_it || with_it->steps == 0) return 0;
   const auto measured = 1 + with_it->steps / run.measurements.every_steps.value();
   return std::max(0.0, with_it->cost.host_s - without_it->cost.host_s) / static_cast<double>(measured);
 }
@@ -113,12 +114,13 @@ std::optional<KnownCost> measured_cost(const Run& run, const Machinery& machiner
     unmeasured.measurements = {};
     std::optional<Sample> before, last;
     double spent_s = 0;
+    bool is_first = true;
     const double first = planned ? 1.0 / static_cast<double>(planned->value()) : smallest_share;
     for (double share = first; share <= 0.25; share *= 4) {
       const std::optional<Sample> sample = sample_of(unmeasured, share, machinery);
       if (!sample) return {};
-      if (last && sample->steps <= last->steps) continue;
-      const bool sets_up = share == first && sample->cost.host_s < set_up_s;
+      if (sample->steps <= (last ? last->steps : 0)) continue;
+      const bool sets_up = std::exchange(is_first, false) && sample->cost.host_s < set_up_s;
       spent_s += sample->cost.host_s;
       before = last;
       last = sets_up ? std::nullopt : sample;

@@ -161,6 +161,10 @@ TEST_F(MeasuredCost, IsMeasuredUnderAnyBudget) {
   ASSERT_TRUE(cost);
   EXPECT_NEAR(static_cast<double>(cost->steps), 10'000, 20);
   EXPECT_NEAR(cost->micro_batches, 40'000, 80);
+  run.budget.seconds = 5'000;  // the first samples are shorter than a step
+  const auto of_fewer = measured_cost(run, {.threads = 1});
+  ASSERT_TRUE(of_fewer);
+  EXPECT_NEAR(static_cast<double>(of_fewer->steps), 2'000, 20);
   run.budget.seconds = 100;
   EXPECT_FALSE(measured_cost(run, {.threads = 1})) << "of 40 steps the first tell nothing";
 }
