@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "algorithms/local_sgd/outer_optimizer.hpp"
 #include "algorithms/local_sgd/sync_period.hpp"
@@ -42,14 +44,15 @@ std::vector<ListedName> algorithm_names() {
   return names;
 }
 
-// Whether it is there with this word, and, if asked for, with it or some others alone.
-bool exists_with(const KeyDescription& key, const NameGroup& group, std::string_view name) {
-  if (key.conditions.empty()) return !group.own_keys_only;
-  return std::ranges::any_of(key.conditions, [&](const std::vector<Condition>& all) {
+// The key as it is there with this word, and, if asked for, with it or some others alone; nothing if it is not.
+std::optional<KeyDescription> key_with(KeyDescription key, const NameGroup& group, std::string_view name) {
+  if (key.conditions.empty()) return group.own_keys_only ? std::nullopt : std::optional(std::move(key));
+  std::erase_if(key.conditions, [&](const std::vector<Condition>& all) {
     const auto own = std::ranges::find(all, group.place, &Condition::key);
-    if (own == all.end()) return !group.own_keys_only;
-    return std::ranges::find(own->words, name) != own->words.end();
+    if (own == all.end()) return group.own_keys_only;
+    return std::ranges::find(own->words, name) == own->words.end();
   });
+  return key.conditions.empty() ? std::nullopt : std::optional(std::move(key));
 }
 
 }  // namespace
@@ -94,7 +97,8 @@ std::vector<KeyDescription> keys_of(const std::vector<KeyDescription>& all, cons
   const std::string prefix = prefix_of(group, name);
   std::vector<KeyDescription> keys;
   for (const KeyDescription& key : all)
-    if (key.path.starts_with(prefix) && key.path != group.place && exists_with(key, group, name)) keys.push_back(key);
+    if (key.path.starts_with(prefix) && key.path != group.place)
+      if (auto with_it = key_with(key, group, name)) keys.push_back(*std::move(with_it));
   return keys;
 }
 

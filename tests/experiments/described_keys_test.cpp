@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <filesystem>
 #include <set>
 
 #include "algorithms/registry.hpp"
+#include "experiments/commands/listed_names.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "experiments/sections/file_keys.hpp"
 #include "workers/settings/key_path.hpp"
@@ -48,6 +50,23 @@ TEST(DescribedKeys, SayWhereTheyAreFoundOnceForEachMeaning) {
   std::set<std::pair<std::string, std::vector<std::vector<Condition>>>> seen;
   for (const KeyDescription& key : keys_of_file())
     EXPECT_TRUE(seen.emplace(key.path, key.conditions).second) << key.path << " is described twice for one case";
+}
+
+// Only methods whose sums can be compressed have the keys for it.
+TEST(DescribedKeys, OfAMethodAreThoseThatItTakes) {
+  for (const NameGroup& group : name_groups()) {
+    if (group.place != "methods.algorithm") continue;
+    const auto has_compression = [&](const char* method) {
+      const auto keys = keys_of(group, method);
+      return std::ranges::any_of(keys, [](const KeyDescription& key) { return key.path == "methods.compression"; });
+    };
+    EXPECT_TRUE(has_compression("sync-sgd"));
+    EXPECT_TRUE(has_compression("dropcompute"));
+    EXPECT_FALSE(has_compression("k-sync"));
+    EXPECT_FALSE(has_compression("ad-psgd"));
+    return;
+  }
+  FAIL() << "no group of methods";
 }
 
 // A key's path without the numbers of entries; the workers of cluster.trace.like are names of its user's.

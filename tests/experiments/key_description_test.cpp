@@ -26,6 +26,19 @@ std::vector<std::string> paths(const std::vector<KeyDescription>& keys) {
   return result;
 }
 
+// A question about a key that only some words lead to: the key is there with these words alone.
+TEST(KeyDescription, IsWhereItsQuestionIsAsked) {
+  const auto keys = describe([](Settings& root) {
+    const Late late = root.choice({"late", "What becomes of it."}, {{"finish", Late::finish}, {"cancel", Late::cancel}},
+                                  Late::finish);
+    if (late == Late::finish && root.has({"after"})) root.integer({"after", "How many."}, 0, 9);
+  });
+  const KeyDescription after = key_at(keys, "after");
+  EXPECT_FALSE(after.required);
+  ASSERT_EQ(after.conditions.size(), 1u);
+  EXPECT_THAT(after.conditions.front(), ElementsAre(Condition{"late", {"finish"}}));
+}
+
 TEST(KeyDescription, HasWhatTheReaderSaysOfEachKey) {
   const auto keys = describe([](Settings& root) {
     root.number({"threshold_s", "After what time.", "s"}, Range::positive());

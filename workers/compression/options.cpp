@@ -100,6 +100,15 @@ void read_keys(Settings& table, CompressionOptions& options) {
 }  // namespace
 
 std::optional<CompressionOptions> read_compression(Settings& method, bool sums_gradients, bool time_only) {
+  if (!sums_gradients) {  // which is not described as a key of this method
+    const std::vector<std::string> written = method.keys();
+    if (std::ranges::find(written, "compression") == written.end()) return std::nullopt;
+    method.keep_as_written({"compression"});
+    method.fault("compression",
+                 "must not be given: this method has no step along one sum of all workers' whole gradients, which is "
+                 "what is compressed");
+    return std::nullopt;
+  }
   if (!method.has("compression")) return std::nullopt;
   Settings table = method.section({"compression", "How the sum of gradients is compressed.", {}, "it is not"});
   const auto* const row = table.row({"name", "What is sent instead of the gradient."}, rows);
@@ -107,11 +116,7 @@ std::optional<CompressionOptions> read_compression(Settings& method, bool sums_g
   CompressionOptions options;
   options.kind = row->kind;
   read_keys(table, options);
-  if (!sums_gradients)
-    method.fault("compression",
-                 "must not be given: this method has no step along one sum of all workers' whole gradients, which is "
-                 "what is compressed");
-  else if (time_only && options.needs_tensors())
+  if (time_only && options.needs_tensors())
     method.fault("compression", "needs a model: the size of a packet depends on its tensors");
   return options;
 }

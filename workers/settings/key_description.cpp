@@ -103,6 +103,7 @@ class Readings {
       Way way;
       for (const auto& [question, word] : readings_[i].told) way[question].insert(word);
       for (const Fork& fork : forks_) narrow(way, fork, i, key);
+      narrow_to_askers(way, i);
       (way.erase(descriptions_[key].path + "?") > 0 ? where_written : always).push_back(std::move(way));
     }
     return {joined(std::move(always)), joined(std::move(where_written))};
@@ -124,6 +125,25 @@ class Readings {
     for (std::size_t word = 0; word < fork.readings.size(); ++word)
       if (readings_[fork.readings[word]].keys.contains(key)) words.insert(fork.question.words[word]);
     if (words.size() < fork.question.words.size()) way[fork.question.key] = std::move(words);
+  }
+
+  // What was told was an answer to a question that its parent has asked, and that others may not ask which differ from
+  // the parent by one word. Not by whether a key is written: who has asked about one may just need no other.
+  void narrow_to_askers(Way& way, std::size_t reading) const {
+    for (; reading != 0; reading = readings_[reading].parent) {
+      const Reading& parent = readings_[readings_[reading].parent];
+      for (const Exploration::Question& question : parent.asked) {
+        if (parent.told.contains(question.key) || !readings_[reading].told.contains(question.key)) continue;
+        for (const Fork& fork : forks_) {
+          if (fork.readings[fork.question.usual] != readings_[reading].parent || fork.question.key.ends_with('?'))
+            continue;
+          std::set<std::string> words;
+          for (std::size_t word = 0; word < fork.readings.size(); ++word)
+            if (readings_[fork.readings[word]].asks(question)) words.insert(fork.question.words[word]);
+          if (words.size() < fork.question.words.size()) way[fork.question.key] = std::move(words);
+        }
+      }
+    }
   }
 
   // Ways that differ by the words of one question are one.

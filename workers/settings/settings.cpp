@@ -299,7 +299,7 @@ std::vector<Settings> Settings::sections(const Key& described) {
 }
 
 void Settings::keep_as_written(const Key& key) {
-  node_->describe_table(key, KeyDescription::Kind::table);
+  if (!key.sentence.empty()) node_->describe_table(key, KeyDescription::Kind::table);
   Node::Entry& entry = node_->entry(key.name);
   if (const TomlNode* written = node_->find(key.name)) entry.value = *written;
 }

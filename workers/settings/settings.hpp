@@ -86,7 +86,8 @@ class Settings {
   // An array of tables; absent: none.
   std::vector<Settings> sections(const Key& key);
 
-  // Makes a table known and copies it as it is written; for parts that no Settings reads.
+  // Makes a table known and copies it as it is written; for parts that no Settings reads. Without a sentence it is not
+  // described: it must not be given here.
   void keep_as_written(const Key& key);
 
   // Reports a fault that concerns several keys or needs knowledge the readers lack, at the key's place
