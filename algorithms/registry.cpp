@@ -8,6 +8,7 @@
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
+#include "algorithms/asynchronous/throttle.hpp"
 #include "algorithms/gossip/ad_psgd.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
@@ -28,6 +29,7 @@
 #include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/quorum/dynamic_backup.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
@@ -70,6 +72,13 @@ std::span<const AlgorithmRow> algorithms() {
       {"k-batch-sync", "quorum",
        "A server steps along the first K gradients of its newest version, whoever sent them (Rennala SGD).",
        "Dutta et al. 2018; Tyurin and Richtarik 2023", make_k_batch_sync, "gradients = 2", "the server's model"},
+      {"dynamic-backup",
+       "quorum",
+       "Backup workers whose number follows from what gradients are expected to gain per time (after DBW).",
+       "after Xu, Neglia, Sebastianelli 2020",
+       make_dynamic_backup,
+       {},
+       "the server's model"},
       {"eager-sgd", "quorum",
        "All-reduces that wait for the first worker (solo) or a random one (majority), and take who is there.",
        "Li et al. 2020 (eager-SGD)", make_eager_sgd, "activation = \"solo\"", "worker 0's model"},
@@ -92,6 +101,9 @@ std::span<const AlgorithmRow> algorithms() {
       {"ringmaster", "asynchronous",
        "Asynchronous SGD that cancels a gradient once the model has had R updates since its start.",
        "Maranjyan et al. 2025", make_ringmaster, "delay_threshold = 3", "the server's model"},
+      {"throttle", "asynchronous",
+       "Asynchronous SGD in which a worker's further gradients of a round weigh less and less (THROTTLE).",
+       "Otsuka et al. (THROTTLE)", make_throttle, "divisor = 2", "the server's model"},
       {"stale-synchronous", "asynchronous",
        "Asynchronous SGD in which workers too far ahead of the slowest wait (SSP); nothing is dropped.",
        "Ho et al. 2013", make_stale_synchronous, "slack = 1", "the server's model"},

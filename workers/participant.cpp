@@ -77,6 +77,11 @@ void Participant::set_model(const ModelStatePtr& model, StatePolicy moments) {
   model_ = context_.training.average({&model_, 1}, policy).front();  // of one model: itself
 }
 
+double Participant::norm(Gradient& gradient) const {
+  if (!context_.training.time_only()) gradient = context_.training.share(gradient);
+  return context_.training.norm(gradient);
+}
+
 double Participant::uniform(Step step, Drawn drawn) const {
   const bool is_own = drawn == Drawn::alone;
   return RandomStream{.seed = context_.seed,

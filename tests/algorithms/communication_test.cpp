@@ -75,6 +75,7 @@ const std::vector<Method> methods = {
     {"k-batch-async", "gradients = 2", 0, M_and_G, M_and_G* P},
     {"ringmaster", "delay_threshold = 100", 0, M_and_G, M_and_G* P},
     // With slack 0 the N - 1 first of a round wait for its end; those of the last round get no model any more.
+    {"throttle", "divisor = 3", 0, M_and_G, M_and_G* P},
     {"stale-synchronous", "slack = 0", 0, 2 * K, 2 * K* P},
     {"stale-synchronous", "slack = 3", 0, M_and_G, M_and_G* P},
     {"bounded-delay", "maximum_delay = 3", 0, 2 * K, 2 * K* P},

@@ -109,6 +109,9 @@ algorithm = "ringmaster"
 delay_threshold = 2
 late = "finish"
 [[methods]]
+algorithm = "throttle"
+divisor = 2
+[[methods]]
 algorithm = "stale-synchronous"
 slack = 2
 [[methods]]
@@ -216,6 +219,8 @@ graph = { kind = "exponential" }
 algorithm = "ad-psgd"
 )";
 inline constexpr const char* methods_that_need_models = R"([[methods]]
+algorithm = "dynamic-backup"
+[[methods]]
 algorithm = "dynamic-averaging"
 threshold = 0.5
 check_every = 2

@@ -19,6 +19,7 @@
 #include "algorithms/asynchronous/sliding_window.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/asynchronous/stale_synchronous.hpp"
+#include "algorithms/asynchronous/throttle.hpp"
 #include "algorithms/gossip/ad_psgd.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
@@ -41,6 +42,7 @@
 #include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/quorum/dynamic_backup.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
@@ -273,6 +275,7 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
       std::make_shared<Softsync>(2),
       std::make_shared<Softsync>(Softsync::of_gradients(8)),
       std::make_shared<Ringmaster>(1000),
+      std::make_shared<Throttle>(ThrottleOptions{.divisor = 4}),
       std::make_shared<StaleSynchronous>(100),
       std::make_shared<BoundedDelay>(3),
       std::make_shared<SlidingWindow>(100),
@@ -339,6 +342,8 @@ TEST(Parity, RingmasterKeepsAsMuchOnBothClustersAndNothingTooOld) {
     }
   }
 }
+
+TEST(Parity, DynamicBackupThatWaitsForAll) { expect_parity(DynamicBackup({.fewest = workers})); }
 
 TEST(Parity, BackupTimeoutThatNobodyIsLateFor) {
   expect_parity(BackupTimeout({.timeout = from_seconds(60)}));

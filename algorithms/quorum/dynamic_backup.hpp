@@ -1,0 +1,44 @@
+// Dynamic backup workers, a rule after DBW: synchronous SGD with a server that waits for another number of gradients in
+// each step, that by which it expects to gain most per time.
+// Source:  after Xu, Neglia and Sebastianelli 2020, "Dynamic Backup Workers for Parallel Machine Learning". Its
+// abstract
+//          alone is established: the number of backup workers follows, at each iteration, from an estimated gain per
+//          time. Everything else here is this project's own.
+// Shapes:  gradient, parameters: (P,) flat float32.   Units: times in seconds on the server's clock.
+// Cost:    per step N models down and up to N gradients up, P floats each, as backup workers; the server takes the norm
+// of
+//          each gradient, so that the simulated cluster cannot compute ahead of it.
+// Differs: the first step waits for all. From then on: squared norm and variance of the gradient come from the spread
+// of
+//          those that were taken, the arrival of the k-th from all that come, late ones included; each is a moving mean
+//          over steps (`memory`). The gain is the bound of expected_gain.hpp with a given product of rate and
+//          smoothness, where the paper is said to estimate it from losses, and to fall back to more gradients when the
+//          loss rises. Late work goes on and is dropped on arrival.
+// Checks:  with a number that may not change it is backup workers, to rounding; the arithmetic in expected_gain.hpp;
+// the
+//          more noise the gradients have beside their size, the more are waited for.
+#pragma once
+
+#include "algorithms/method/algorithm.hpp"
+#include "algorithms/quorum/observed_gradients.hpp"
+
+namespace syncopate {
+
+class DynamicBackup : public Algorithm {
+ public:
+  explicit DynamicBackup(const DynamicBackupOptions& options) : options_(options) {}
+
+  void run(Worker& worker) const override;
+  void serve(Server& server) const override;
+  Traits traits() const override { return {.servers = 1, .follows_values = true, .steps_along_fresh_mean = true}; }
+  Forecast forecast(const PredictionInput&) const override {
+    return Forecast::none("how many gradients a step waits for follows from the gradients");
+  }
+
+ private:
+  DynamicBackupOptions options_;
+};
+
+std::unique_ptr<Algorithm> make_dynamic_backup(Settings& settings, const AlgorithmContext& context);
+
+}  // namespace syncopate
