@@ -32,6 +32,7 @@
 #include "algorithms/quorum/dynamic_backup.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
+#include "algorithms/quorum/mindflayer.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/stale_sgd.hpp"
@@ -72,6 +73,9 @@ std::span<const AlgorithmRow> algorithms() {
       {"k-batch-sync", "quorum",
        "A server steps along the first K gradients of its newest version, whoever sent them (Rennala SGD).",
        "Dutta et al. 2018; Tyurin and Richtarik 2023", make_k_batch_sync, "gradients = 2", "the server's model"},
+      {"mindflayer", "quorum",
+       "K-batch-sync with a time limit per gradient: a step is made of trials, done in time or not (MindFlayer).",
+       "MindFlayer SGD (UAI 2025)", make_mindflayer, "trials = 3\nlimit_s = 2.5", "the server's model"},
       {"dynamic-backup",
        "quorum",
        "Backup workers whose number follows from what gradients are expected to gain per time (after DBW).",

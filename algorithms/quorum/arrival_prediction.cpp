@@ -12,15 +12,16 @@
 namespace syncopate {
 namespace {
 
-// The K-th end of a step, of those that each worker does one after the other from drawn step `first` on; none where
-// some worker would begin one more than `count` before that.
-std::optional<double> kth_end(const SampledTimes& times, std::size_t gradients, std::size_t first, std::size_t count) {
+// The K-th end of a step, done or given up at the limit, of those that each worker does one after the other from drawn
+// step `first` on; none where some worker would begin one more than `count` before that.
+std::optional<double> kth_end(const SampledTimes& times, double limit_s, std::size_t gradients, std::size_t first,
+                              std::size_t count) {
   std::vector<double> ends;
   double all_known_until = std::numeric_limits<double>::infinity();
   for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker) {
     double end_s = 0;
     for (const double step_s : std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count))
-      ends.push_back(end_s += step_s);
+      ends.push_back(end_s += std::min(step_s, limit_s));
     all_known_until = std::min(all_known_until, end_s);
   }
   if (ends.size() < gradients) return std::nullopt;
@@ -31,11 +32,11 @@ std::optional<double> kth_end(const SampledTimes& times, std::size_t gradients, 
 }
 
 // Rounds of no more drawn steps of each worker than it takes to know all of their K-th ends.
-std::optional<SampledMean> sample_kth_end(const SampledTimes& times, std::size_t gradients) {
+std::optional<SampledMean> sample_kth_end(const SampledTimes& times, double limit_s, std::size_t gradients) {
   for (std::size_t count = 1; count <= times.drawn_steps(); count *= 2) {
     bool all_known = true;
     const auto mean = sample_rounds(times, static_cast<std::int64_t>(count), [&](std::size_t first) {
-      const auto end_s = kth_end(times, gradients, first, count);
+      const auto end_s = kth_end(times, limit_s, gradients, first, count);
       all_known = all_known && end_s;
       return end_s.value_or(0);
     });
@@ -46,10 +47,10 @@ std::optional<SampledMean> sample_kth_end(const SampledTimes& times, std::size_t
 
 }  // namespace
 
-Forecast predict_arrivals(int gradients, const PredictionInput& input) {
+Forecast predict_arrivals(int gradients, const PredictionInput& input, double limit_s) {
   if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
   if (input.network.has_shared_links()) return Forecast::none("messages wait for each other on shared links");
-  const auto computing = sample_kth_end(input.times, static_cast<std::size_t>(gradients));
+  const auto computing = sample_kth_end(input.times, limit_s, static_cast<std::size_t>(gradients));
   if (!computing) return Forecast::none("a step takes more of each worker's gradients than a few were drawn of");
   const double updates = static_cast<double>(input.workers) / gradients;  // in a step of the experiment file
   return {{{.formula = "sampled K-th arrival",

@@ -5,12 +5,16 @@
 // Checks:  closed forms for exponential and for constant times; simulation.
 #pragma once
 
+#include <limits>
+
 #include "algorithms/method/prediction.hpp"
 
 namespace syncopate {
 
 // By the drawn steps of all workers, which are put together to rounds. None where they are too few for that, or
 // messages wait for each other on shared links.
-Forecast predict_arrivals(int gradients, const PredictionInput& input);
+// limit_s: where workers give up a gradient and begin the next, which is one of the K all the same.
+Forecast predict_arrivals(int gradients, const PredictionInput& input,
+                          double limit_s = std::numeric_limits<double>::infinity());
 
 }  // namespace syncopate

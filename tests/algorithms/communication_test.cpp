@@ -66,6 +66,7 @@ const std::vector<Method> methods = {
     {"k-batch-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
     // An update of one gradient of each worker, as for six; models go to all again. Twelve are two steps.
     {"k-batch-sync", "gradients = 12", 0, N* S / 2 + N* S, (N * S / 2 + N * S) * P, true},
+    {"mindflayer", "trials = 6\nlimit_s = 1000", 0, 2 * N* S, 2 * N* S* P},
     {"eager-sgd", "activation = \"solo\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"\naverage_every = 4", S + S / 4, 0, (S + S / 4) * A},

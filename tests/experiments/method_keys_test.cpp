@@ -121,6 +121,8 @@ const std::vector<KeyCase> quorums = {
     {{method("'backup-all-reduce',backups=1")}, {"methods.0.backups=2"}},
     {{method("'backup-timeout',timeout_s=0.03")},
      {"methods.0.timeout_s=0.02", "methods.0.counted_from='first'", "methods.0.late='cancel'"}},
+    {{method("'mindflayer',trials=5,limit_s=0.025")},
+     {"methods.0.trials=4", "methods.0.limit_s=0.022", "methods.0.correction=1.5"}},
     {{method("'dynamic-backup'")},
      {"methods.0.fewest=3", "methods.0.most=2", "methods.0.rate_times_smoothness=0.5", "methods.0.memory=0.2"}},
     {{method("'k-sync',gradients=3")}, {"methods.0.gradients=2"}},

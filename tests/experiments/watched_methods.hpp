@@ -74,6 +74,10 @@ gradients = 3
 algorithm = "k-batch-sync"
 gradients = 5
 [[methods]]
+algorithm = "mindflayer"
+trials = 6
+limit_s = 0.025
+[[methods]]
 label = "eager-sgd, majority"
 algorithm = "eager-sgd"
 activation = "majority"

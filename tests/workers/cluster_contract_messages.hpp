@@ -370,4 +370,33 @@ TEST_P(ClusterContract, AMessageEndsAMicroBatchThatWaitsForNoMore) {
   }
 }
 
+// Worker 0 sends to the others after the second of their three micro-batches has been given up, and before the third
+// is.
+TEST_P(ClusterContract, AMessageOrATimeEndsAMicroBatchWhicheverIsFirst) {
+  const int n = participants();
+  base_s = 0.4;
+  run(n, [&](Cluster& cluster, Rank self) {
+    const Time begin = cluster.barrier(self, here()).time;
+    if (self.value == 0) {
+      idle_until(cluster, self, begin + from_seconds(0.7));
+      for (int w = 1; w < n; ++w) cluster.send(self, Rank{w}, {.step = 1}, here());
+      return;
+    }
+    const auto compute_until = [&](int index, double at_s) {
+      return compute(cluster, self, {self, 0, index}, Deadline::until_message_or(begin + from_seconds(at_s)));
+    };
+    const auto whole = compute_until(0, 100);
+    ASSERT_TRUE(whole);
+    EXPECT_EQ(training.values(*whole), KnownObjective::gradient_of({self, 0, 0}));
+    EXPECT_FALSE(compute_until(1, 0.55)) << "would end at 0.8 s";
+    EXPECT_GE(cluster.now(self), begin + from_seconds(0.55));
+    EXPECT_LT(cluster.now(self), begin + from_seconds(0.7)) << "before the message";
+    EXPECT_FALSE(cluster.receive(self, {}, cluster.now(self), here()));
+    EXPECT_FALSE(compute_until(2, 100));
+    EXPECT_GE(cluster.now(self), begin + from_seconds(0.7));
+    EXPECT_LT(cluster.now(self), begin + from_seconds(0.95)) << "it would have ended then";
+    EXPECT_TRUE(cluster.receive(self, {}, never, here()));
+  });
+}
+
 }  // namespace syncopate

@@ -45,6 +45,7 @@
 #include "algorithms/quorum/dynamic_backup.hpp"
 #include "algorithms/quorum/eager_sgd.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
+#include "algorithms/quorum/mindflayer.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
@@ -302,6 +303,15 @@ TEST(Parity, KBatchSyncKeepsAsMuchOnBothClusters) {
       EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
       for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
     }
+  }
+}
+
+TEST(Parity, MindflayerKeepsAsMuchOnBothClustersWhereAllIsDoneInTime) {
+  const Mindflayer algorithm({.trials = 6, .limit = from_seconds(60)});
+  Parity parity;
+  for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+    EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
+    for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
   }
 }
 

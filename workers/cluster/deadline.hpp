@@ -38,10 +38,16 @@ struct Deadline {
     deadline.at_message = true;
     return deadline;
   }
+  // That, or this time, whichever is first.
+  static Deadline until_message_or(Time at) {
+    Deadline deadline(at);
+    deadline.at_message = true;
+    return deadline;
+  }
   Time at;
   Preempt preempt;
   double forward_share;     // of a micro-batch's duration, for Preempt::backward and Preempt::layer
-  bool at_message = false;  // what is in flight is lost then, whatever `preempt` says
+  bool at_message = false;  // what is in flight is lost then, whatever `preempt` says, and has been dropped
 };
 
 // When a micro-batch that starts at `start` and would take `duration` ends, and whether it counts.

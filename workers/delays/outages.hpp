@@ -104,8 +104,9 @@ struct Passage {
   Duration worked{};            // in those that are not down
   Time end{};
   bool kept = false;
-  bool lost_state = false;  // an outage took it; the worker is up again at the end
-  double backward = 0;      // else, if it is not kept: what counts of its backward pass (see backward_share)
+  bool lost_state = false;    // an outage took it; the worker is up again at the end
+  bool is_timed_out = false;  // nor was it, though a message might have ended it before its deadline has
+  double backward = 0;        // else, if it is not kept: what counts of its backward pass (see backward_share)
 };
 // `outages` may be null. A micro-batch that never ends meets none, unless a deadline ends it. Throws RunFailure where
 // it meets most_met of them.

@@ -57,6 +57,7 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   if (is_endless) sleep_for_ever();  // nobody is left who could send
   const Duration spent = book_passage(slot, passage, passage.kept);
   has_lost_state_ = passage.lost_state;
+  if (deadline.at_message && !passage.kept && !passage.lost_state) stage_.clock.book().cancel();
   if (!passage.kept) return stage_.options.training.cut_gradient(std::move(sum), passage.backward);
   stage_.clock.book().compute(1, spent);
   const bool is_through = passage.end <= stage_.clock.booked();  // not cut short by the servers' end

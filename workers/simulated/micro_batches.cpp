@@ -37,7 +37,7 @@ std::optional<Gradient> MicroBatches::compute(Rank rank, const ModelStatePtr& at
   if (!outages_.empty())
     if (const auto passage = meet_outages(rank, slot, samples, deadline))
       return pass_through(rank, at, slot, samples, *passage);
-  if (deadline.at_message) return compute_until_message(rank, at, slot, samples);
+  if (deadline.at_message) return compute_until_message(rank, at, slot, samples, deadline);
   if (each_is_seen_) pauses_.end(rank);
   SimulatedParticipant& participant = stage_[rank];
   Book& book = participant.book;
@@ -81,19 +81,22 @@ Gradient MicroBatches::compute_each(Rank rank, const ModelStatePtr& at, const Mi
   return sum;
 }
 
+// A message that is there when the time is up has ended it.
 std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
-                                                            const MicroBatch& samples) {
+                                                            const MicroBatch& samples, const Deadline& deadline) {
   SimulatedParticipant& participant = stage_[rank];
   Book& book = participant.book;
   const Duration duration = duration_of(slot, samples);
+  const MicroBatchEnd end = end_of_micro_batch(book.now(), duration, deadline);
+  const Duration spent = end.at - book.now();
   if (participant.inbox.empty()) {
     participant.computing = participant.interruptible = true;
-    participant.lost = duration >= longest_duration;
+    participant.lost = spent >= longest_duration;
     const Place place{"a micro-batch", SourceLine::current()};
     if (participant.lost)
       Stage::suspend(participant, place);
     else
-      stage_.suspend_until(rank, later(book.now(), duration), place);
+      stage_.suspend_until(rank, end.at, place);
     participant.computing = participant.interruptible = participant.lost = false;
   }
   if (!participant.inbox.empty()) {
@@ -101,11 +104,15 @@ std::optional<Gradient> MicroBatches::compute_until_message(Rank rank, const Mod
     book.cancel();
     return std::nullopt;
   }
-  stage_.check_clock(rank, later(book.now(), duration));
-  book.pass(Activity::compute, later(book.now(), duration), label_of(slot));
-  book.compute(1, duration);
-  stage_.record_duration(rank, slot, duration);
-  return Gradient(at, samples, duration);
+  stage_.check_clock(rank, end.at);
+  book.pass(end.kept ? Activity::compute : Activity::discarded, end.at, label_of(slot));
+  if (!end.kept) {
+    if (spent > Duration{}) book.cancel();
+    return std::nullopt;
+  }
+  book.compute(1, spent);
+  stage_.record_duration(rank, slot, spent);
+  return Gradient(at, samples, spent);
 }
 
 // Micro-batches that meet outages. Nothing where no outage begins before the micro-batch would end.
@@ -136,6 +143,7 @@ std::optional<Gradient> MicroBatches::pass_through(Rank rank, const ModelStatePt
   }
   progress.has_lost_state = passage.lost_state;
   stage_.poll_interrupt();
+  if (passage.is_timed_out) book.cancel();
   if (!passage.kept) return cut(at, samples, passage.backward);
   book.compute(1, passage.worked);
   stage_.record_duration(rank, slot, passage.worked);
@@ -160,6 +168,7 @@ Passage MicroBatches::wait_for_message(Rank rank, const Passage& planned) {
   }
   passage.kept = planned.kept;
   passage.lost_state = planned.lost_state;
+  passage.is_timed_out = !planned.kept && !planned.lost_state;
   return passage;
 }
 

@@ -29,7 +29,7 @@ class MicroBatches {
  private:
   [[gnu::noinline]] Gradient compute_each(Rank rank, const ModelStatePtr& at, const MicroBatch& first, int count);
   std::optional<Gradient> compute_until_message(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,
-                                                const MicroBatch& samples);
+                                                const MicroBatch& samples, const Deadline& deadline);
   std::optional<Passage> meet_outages(Rank rank, const MicroBatch& slot, const MicroBatch& samples,
                                       const Deadline& deadline);
   std::optional<Gradient> pass_through(Rank rank, const ModelStatePtr& at, const MicroBatch& slot,

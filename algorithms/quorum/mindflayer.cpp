@@ -1,0 +1,84 @@
+#include "algorithms/quorum/mindflayer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "algorithms/quorum/arrival_prediction.hpp"
+
+namespace syncopate {
+namespace {
+
+// Without this a limit below every worker's time would let a run go on for ever.
+constexpr std::int64_t failed_in_a_row_per_worker = 1000;
+
+}  // namespace
+
+void Mindflayer::run(Worker& worker) const {
+  while (worker.receive_model())
+    while (true) {
+      const auto deadline = Deadline::until_message_or(later(worker.now(), options_.limit));
+      if (auto gradient = worker.compute_step_gradient(deadline, Samples::in_turn))
+        worker.send_gradient(*std::move(gradient));
+      else if (worker.now() >= deadline.at)
+        worker.send(Rank{worker.size()}, Message::note(worker.step()));
+      else
+        break;  // the next model is there
+    }
+}
+
+void Mindflayer::serve(Server& server) const {
+  server.set_gradients_per_step(options_.trials);
+  std::int64_t failed_in_a_row = 0;
+  while (server.budget_left()) {
+    server.send_model(Receivers::all);
+    Gradient sum;
+    int trials = 0;
+    do {
+      const auto trial = server.receive_until_all_left();
+      if (!trial) return;
+      const bool succeeded = trial->kind == Message::Kind::gradient;
+      if (succeeded && server.accept(*trial, {.maximum_staleness = 0})) sum += trial->gradient;
+      if (trial->step == server.step()) ++trials;
+      failed_in_a_row = succeeded ? 0 : failed_in_a_row + 1;
+      if (failed_in_a_row > failed_in_a_row_per_worker * server.size())
+        server.fail(fmt::format("none of the last {} trials was done by limit_s ({:g} s)", failed_in_a_row,
+                                to_seconds(options_.limit)));
+    } while (trials < options_.trials || sum.micro_batches() == 0);
+    server.descend(sum * (options_.correction / (trials * server.micro_batches())));
+    server.publish();
+  }
+}
+
+// As K-batch-sync's, of trials that end at the limit.
+Forecast Mindflayer::forecast(const PredictionInput& input) const {
+  const double limit_s = to_seconds(options_.limit);
+  Forecast forecast = predict_arrivals(options_.trials, input, limit_s);
+  const auto& drawn = input.times.step_times;
+  if (drawn.empty()) return forecast;
+  const auto done = std::ranges::count_if(drawn, [limit_s](double step_s) { return step_s < limit_s; });
+  const double share = static_cast<double>(done) / static_cast<double>(drawn.size());
+  if (done == 0) return Forecast::none("no drawn gradient is done by limit_s");
+  for (Prediction& prediction : forecast.predictions) {
+    prediction.formula = "sampled S-th trial";
+    prediction.kept = share;  // what is cancelled at a step's end is dropped as well
+  }
+  return forecast;
+}
+
+std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmContext&) {
+  MindflayerOptions options;
+  options.trials = static_cast<int>(settings.integer(
+      {"trials", "How many trials make a step (S), whether they come to a gradient or not."}, 1, 1'000'000));
+  options.limit = from_seconds(
+      settings.number({"limit_s", "After what time a gradient is given up; inf: never, as with k-batch-sync.", "s"},
+                      Range::positive()));
+  options.correction = settings.number(
+      {"correction", "What the sum of the gradients over all trials is multiplied by; 1 / (share done): unbiased."},
+      Range::positive(), options.correction);
+  return std::make_unique<Mindflayer>(options);
+}
+
+}  // namespace syncopate
