@@ -76,7 +76,7 @@ gradients = 5
 [[methods]]
 algorithm = "mindflayer"
 trials = 6
-limit_s = 0.025
+limit_s = 0.055
 [[methods]]
 label = "eager-sgd, majority"
 algorithm = "eager-sgd"

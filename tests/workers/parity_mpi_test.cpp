@@ -307,7 +307,7 @@ TEST(Parity, KBatchSyncKeepsAsMuchOnBothClusters) {
 }
 
 TEST(Parity, MindflayerKeepsAsMuchOnBothClustersWhereAllIsDoneInTime) {
-  const Mindflayer algorithm({.trials = 6, .limit = from_seconds(60)});
+  const Mindflayer algorithm({.trials = 5, .limit = from_seconds(60)});
   Parity parity;
   for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
     EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
