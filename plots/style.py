@@ -36,17 +36,16 @@ use_page("screen")
 def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
     """A look for each label of a method, given its algorithm. The first method of a known algorithm has that
     algorithm's colour in all figures; the others take what the palette has left. Line and marker are those of the
-    method's place, so that no two of 30 have both in common. "X (MPI)" has the colour and the marker of "X", and
-    another line."""
+    method's place. No two of the first 30 have the same line in the same colour, nor the same marker, so that figures
+    of points alone tell them apart, too. "X (MPI)" has the colour and the marker of "X", and another line."""
     methods = {label.removesuffix(MPI): algorithm for label, algorithm in algorithms.items()}
     first = {algorithm: label for label, algorithm in reversed(methods.items())}
     colours = {first[algorithm]: colour for algorithm, colour in ALGORITHMS.items() if algorithm in first}
     places = {label: place for place, label in enumerate(methods)}
-    taken = {(colour, places[label] % len(DASHES)) for label, colour in colours.items()}
     for label in methods:
         if label not in colours:
-            colours[label] = next_colour(list(colours.values()), places[label] % len(DASHES), taken)
-            taken.add((colours[label], places[label] % len(DASHES)))
+            alike = [colours[other] for other in colours if looks_alike(places[label], places[other])]
+            colours[label] = next_colour(list(colours.values()), alike)
     styles = {}
     for label in algorithms:
         place = places[label.removesuffix(MPI)]
@@ -56,10 +55,14 @@ def line_styles(algorithms: dict[str, str]) -> dict[str, dict]:
     return styles
 
 
-def next_colour(given: list[str], dash: int, taken: set[tuple[str, int]]) -> str:
-    """The one that fewest methods have, of those that no other has with this line."""
+def looks_alike(place: int, other: int) -> bool:
+    return (place - other) % len(DASHES) == 0 or (place - other) % len(MARKERS) == 0
+
+
+def next_colour(given: list[str], alike: list[str]) -> str:
+    """The one that fewest methods have, of those that no other has with this line or this marker."""
     palette = [*OTHERS, *ALGORITHMS.values()]
-    free = [colour for colour in palette if (colour, dash) not in taken] or palette
+    free = [colour for colour in palette if colour not in alike] or palette
     return min(free, key=given.count)
 
 

@@ -4,8 +4,7 @@
 //          messages do not.
 // Cost:    8 bytes along with each model (how many steps) and each difference (how long they took).
 // Differs: rounded up, and at least 1, by default, as in HALoS' code, which other authors wrote. How the paper rounds
-// is
-//          not established; the authors' published toy rounds down, with 5 steps at least, in a branch that is never
+//          is not established; the authors' published toy rounds down, with 5 steps at least, in a branch that is never
 //          reached. HALoS is told the speeds. Here they are measured: steps over seconds of all that a worker has
 //          delivered so far, also of one that has left. Until its first difference a worker takes H. Where times vary,
 //          nobody is quite as fast as the fastest, so that rounded down nearly all take one step less than by their

@@ -1,16 +1,15 @@
 // THROTTLE: asynchronous SGD in which a worker's further gradients of a round weigh less and less. A worker's first one
 // in a round has the weight 1 / N, and each further one 1 / q of the one before. The round ends once all have given
-// one. Source:  Otsuka et al., "THROTTLE". Only its abstract is established: the weights 1 / N, then 1 / q, 1 / q^2,
-// and that a
-//          round begins anew when all workers have reported.
+// one.
+// Source:  Otsuka et al., "THROTTLE". Only its abstract is established: the weights 1 / N, then 1 / q, 1 / q^2, and
+//          that a round begins anew when all workers have reported.
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per gradient P floats up and P down, as asynchronous SGD; nobody waits for anybody.
 // Differs: our reading, by which q = 1 is asynchronous SGD and an endless q counts each worker once a round, as
-// synchronous
-//          SGD does: 1 / q is relative to the first gradient's weight (`repeats` = "of-first", the default). With
-//          "alone" it is the whole weight, however many workers there are. Each gradient is a step, computed at the
-//          model that its worker has; what begins anew with a round are the counts alone, and work under way goes on.
-//          Workers that have left are not waited for. A repeat of an endless q is dropped.
+//          synchronous SGD does: 1 / q is relative to the first gradient's weight (`repeats` = "of-first", the
+//          default). With "alone" it is the whole weight, however many workers there are. Each gradient is a step,
+//          computed at the model that its worker has; what begins anew with a round are the counts alone, and work
+//          under way goes on. Workers that have left are not waited for. A repeat of an endless q is dropped.
 // Checks:  q = 1 is asynchronous SGD bit for bit; equal constant times leave no repeats, whatever q is; a hand-worked
 //          timeline with its weights; an endless q takes one gradient of each worker per round.
 #pragma once

@@ -2,8 +2,7 @@
 // towards the model of the last synchronisation, which costs neither a gradient nor communication. After H steps an
 // outer optimizer steps along the average, as in DiLoCo.
 // Source:  Naganuma et al. 2025, "Pseudo-Asynchronous Local SGD: Robust and Efficient Data-Parallel Training"; the
-// rules
-//          after its authors' code.
+//          rules after its authors' code.
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per H steps; one more vector of P floats per worker. A pulled step takes no time.
 // Differs: theta <- theta - (eta / p) lambda (theta - Theta) pulls all tensors, where the code pulls the first of each

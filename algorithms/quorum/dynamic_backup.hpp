@@ -1,22 +1,18 @@
 // Dynamic backup workers, a rule after DBW: synchronous SGD with a server that waits for another number of gradients in
 // each step, that by which it expects to gain most per time.
 // Source:  after Xu, Neglia and Sebastianelli 2020, "Dynamic Backup Workers for Parallel Machine Learning". Its
-// abstract
-//          alone is established: the number of backup workers follows, at each iteration, from an estimated gain per
-//          time. Everything else here is this project's own.
+//          abstract alone is established: the number of backup workers follows, at each iteration, from an estimated
+//          gain per time. Everything else here is this project's own.
 // Shapes:  gradient, parameters: (P,) flat float32.   Units: times in seconds on the server's clock.
 // Cost:    per step N models down and up to N gradients up, P floats each, as backup workers; the server takes the norm
-// of
-//          each gradient, so that the simulated cluster cannot compute ahead of it.
+//          of each gradient, so that the simulated cluster cannot compute ahead of it.
 // Differs: the first step waits for all. From then on: squared norm and variance of the gradient come from the spread
-// of
-//          those that were taken, the arrival of the k-th from all that come, late ones included; each is a moving mean
-//          over steps (`memory`). The gain is the bound of expected_gain.hpp with a given product of rate and
+//          of those that were taken, the arrival of the k-th from all that come, late ones included; each is a moving
+//          mean over steps (`memory`). The gain is the bound of expected_gain.hpp with a given product of rate and
 //          smoothness, where the paper is said to estimate it from losses, and to fall back to more gradients when the
 //          loss rises. Late work goes on and is dropped on arrival.
 // Checks:  with a number that may not change it is backup workers, to rounding; the arithmetic in expected_gain.hpp;
-// the
-//          more noise the gradients have beside their size, the more are waited for.
+//          the more noise the gradients have beside their size, the more are waited for.
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"

@@ -1,10 +1,9 @@
 // What a step along the mean of k workers' gradients is expected to gain, and the number of gradients by which it gains
 // most per time.
 // Source:  after Xu, Neglia and Sebastianelli 2020, "Dynamic Backup Workers for Parallel Machine Learning", of which
-// the
-//          abstract alone is established. The bound is that of a smooth loss: along a mean of k gradients of variance
-//          V, at rate eta, with a smoothness of L, the loss falls by at least (eta - L eta^2 / 2) |grad F|^2 - (L eta^2
-//          / 2) V / k.
+//          the abstract alone is established. The bound is that of a smooth loss: along a mean of k gradients of
+//          variance V, at rate eta, with a smoothness of L, the loss falls by at least (eta - L eta^2 / 2) |grad F|^2 -
+//          (L eta^2 / 2) V / k.
 // Shapes:  scalars; times (N,).   Units: times in seconds; squared norms as the gradients'.
 // Checks:  unbiased on drawn gradients; no variance asks for one gradient, equal times for all; brute force otherwise.
 #pragma once

@@ -1,8 +1,9 @@
 // What a server has seen of workers' gradients: how large and how noisy they are, and when the k-th of a step comes;
-// and how many are worth waiting for. Source:  after Xu, Neglia and Sebastianelli 2020 (dynamic_backup.hpp says what of
-// it is established). Shapes:  scalars; times (N,).   Units: times in seconds on the server's clock. Differs: moving
-// means over steps. Of the k-th arrival of a version also where its step was over by then. A later one is
-//          never taken to come sooner than an earlier one.
+// and how many are worth waiting for.
+// Source:  after Xu, Neglia and Sebastianelli 2020 (dynamic_backup.hpp says what of it is established).
+// Shapes:  scalars; times (N,).   Units: times in seconds on the server's clock.
+// Differs: moving means over steps. Of the k-th arrival of a version also where its step was over by then. A later one
+//          is never taken to come sooner than an earlier one.
 #pragma once
 
 #include <cstddef>

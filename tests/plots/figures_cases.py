@@ -39,6 +39,12 @@ class Drawing(WithDirectory):
             self.assertEqual(len(heights), 1)
         self.assertFalse([line for panel in panels[4:] for line in panel.lines if line.get_gid() == "target"])
 
+    def test_no_two_of_thirty_methods_share_line_or_marker_in_one_colour(self):
+        styles = line_styles({f"method {place}": algorithm for place, algorithm in
+                              enumerate(["sync-sgd", "other", "dropcompute", *["other"] * 26, "local-sgd"])})
+        for part in ("linestyle", "marker"):
+            self.assertEqual(len({(look["color"], look[part]) for look in styles.values()}), 30)
+
     def test_curves_stand_against_the_axes_that_are_asked_for_in_their_order(self):
         comparison, = comparisons_below(write_experiment(self.directory, seeds=2))
         styles = line_styles({method.label: method.algorithm for method in comparison.methods})

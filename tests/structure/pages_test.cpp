@@ -42,6 +42,20 @@ TEST(Pages, TheFrontPageCanBeReadAsText) {
   for (std::string line; std::getline(page, line);) EXPECT_LE(line.size(), 120u) << line;
 }
 
+// The format leaves comments as they are wrapped by hand.
+TEST(Pages, CommentsOfHeadersHaveAtMost120Columns) {
+  int headers = 0;
+  for (const std::string& folder : folders)
+    for (const auto& entry : fs::recursive_directory_iterator(source / folder)) {
+      if (entry.path().extension() != ".hpp") continue;
+      ++headers;
+      std::istringstream text(text_of(entry.path()));
+      for (std::string line; std::getline(text, line);)
+        if (line.starts_with("//")) EXPECT_LE(line.size(), 120u) << entry.path() << ": " << line;
+    }
+  EXPECT_GT(headers, 300);
+}
+
 TEST(Pages, EachFolderHasOne) {
   for (const std::string& folder : folders) EXPECT_TRUE(fs::exists(source / folder / "README.md")) << folder;
 }

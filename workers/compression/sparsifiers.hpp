@@ -24,9 +24,9 @@ class TopK : public Compressor {
 };
 
 // Top-k with momentum correction: u = m u + g and p = p + u, of which the largest are sent; with masking what is sent
-// is 0 in u too. The optimizer steps along the mean of what was sent, and needs no momentum of its own. Source:  Lin,
-// Han, Mao, Wang, Dally 2018, "Deep Gradient Compression". Differs: exact top-k, theirs from a sampled threshold; of
-// all tensors, theirs sends those of one dimension whole; the
+// is 0 in u too. The optimizer steps along the mean of what was sent, and needs no momentum of its own.
+// Source:  Lin, Han, Mao, Wang, Dally 2018, "Deep Gradient Compression".
+// Differs: exact top-k, theirs from a sampled threshold; of all tensors, theirs sends those of one dimension whole; the
 //          ratio is that of the file from the first step, without their warm-up; no clipping, no Nesterov.
 class DeepGradientCompression : public TopK {
  public:

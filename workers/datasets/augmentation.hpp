@@ -1,7 +1,7 @@
 // Training images that are changed at random each time they are met, as bytes, before they are normalised: so what
 // comes in from beyond the border is black, not the mean. In this order: a crop of the image in a frame of zeros; a
-// flip; a rotation with a zoom; RandAugment. Source: crop and flip as for CIFAR in He et al. 2016, section 4.2;
-// rand_augment.hpp.
+// flip; a rotation with a zoom; RandAugment.
+// Source:  crop and flip as for CIFAR in He et al. 2016, section 4.2; rand_augment.hpp.
 //
 // What is drawn is a function of (seed, sample, epoch): methods and numbers of workers that are compared meet the same
 // images. Evaluations meet the stored ones.

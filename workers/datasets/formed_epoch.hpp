@@ -1,6 +1,7 @@
 // An epoch's samples, formed into micro-batches by their lengths.
 // Source:  packing in order of arrival, as next-fit bin packing; bucketing as torchtext's and fairseq's batch
-// iterators. Shapes:  order (n,) sample numbers; lengths (n,) by sample number.
+//          iterators.
+// Shapes:  order (n,) sample numbers; lengths (n,) by sample number.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Images moved, sheared, turned and scaled: pixel (x, y) of the result is taken from (x', y') of the image, black where
-// that is outside. Source: an affine transform as in the Python Imaging Library (Pillow), with its rounding.
+// that is outside.
+// Source:  an affine transform as in the Python Imaging Library (Pillow), with its rounding.
 #pragma once
 
 #include <cstdint>

@@ -5,9 +5,9 @@
 //                   weights, and a bias.
 //   causal-lm:      attention sees no later tokens; words by the embedding's own weights.
 // Post-norm normalises what is embedded, and each sum; pre-norm what enters each branch, and what leaves the last
-// block. Source:  Devlin et al. 2019, "BERT" (post-norm; the first two tasks); Radford et al. 2019, "GPT-2" (pre-norm;
-// the
-//          last one). Weights are drawn from the normal law of deviation 0.02, biases are zero.
+// block. Weights are drawn from the normal law of deviation 0.02, biases are zero.
+// Source:  Devlin et al. 2019, "BERT" (post-norm; the first two tasks); Radford et al. 2019, "GPT-2" (pre-norm; the
+//          last one).
 // Dropout takes its share of what is embedded, of what each branch gives, and of what a text's class is read from.
 // Differs: no segments, for a sequence is one text; normalisations add 1e-5 to variances, BERT's code 1e-12; dropout
 //          leaves attention's weights alone, of which BERT and GPT-2 drop the same share.

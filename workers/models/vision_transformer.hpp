@@ -1,9 +1,9 @@
 // The simple vision transformer: patches, normalised, projected and normalised again, plus fixed positions; blocks of
 // attention and of a perceptron with exact GELU, each normalised first and added; the mean over the patches,
 // normalised; a dense layer. No class token; dropout is an option that the source does not have; queries, keys, values
-// and what heads give are projected without biases. Source: Beyer et al. 2022, "Better plain ViT baselines for
-// ImageNet-1k"; layers as in vit-pytorch's SimpleViT. Differs: older versions of that code lack the two normalisations
-// around the patches' projection.
+// and what heads give are projected without biases.
+// Source:  Beyer et al. 2022, "Better plain ViT baselines for ImageNet-1k"; layers as in vit-pytorch's SimpleViT.
+// Differs: older versions of that code lack the two normalisations around the patches' projection.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // WordNet's definitions, with its lexicographer files as 45 categories: a real text of natural lengths. Debian's
-// package wordnet-base has the files. Source: Fellbaum (ed.) 1998, "WordNet: an electronic lexical database"; formats:
-// wndb(5WN), lexnames(5WN).
+// package wordnet-base has the files.
+// Source:  Fellbaum (ed.) 1998, "WordNet: an electronic lexical database"; formats: wndb(5WN), lexnames(5WN).
 #pragma once
 
 #include <array>

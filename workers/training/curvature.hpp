@@ -4,8 +4,7 @@
 // Cost:    a product of the Hessian and a vector per iteration or draw, at most `most_products` each; twice as many
 //          where the eigenvalue of the largest magnitude is negative.
 // Differs: power iteration finds the largest magnitude. Where that is a negative eigenvalue, the Hessian is shifted by
-// it
-//          and the iteration repeated, so that what is returned is the largest one.
+//          it and the iteration repeated, so that what is returned is the largest one.
 // Checks:  diagonal matrices; a linear softmax regression's Hessian, put together in double precision; gradient descent
 //          is stable exactly below 2 / the largest eigenvalue.
 #pragma once
