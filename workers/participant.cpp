@@ -14,8 +14,8 @@ Participant::Participant(const RunContext& context, Rank rank)
   if (context.average && is_heard()) average_ = std::make_unique<MovingAverage>(*context.average, model());
 }
 
-Step Participant::file_step() const {
-  const Step planned = step_ - added_steps_;
+Step Participant::file_step(Step ahead) const {
+  const Step planned = step_ + ahead - added_steps_;
   if (steps_per_file_step_ == 1) return planned;
   // The small addend keeps a whole number whole that the division has left just below.
   return Step{static_cast<Step::Rep>(std::floor(static_cast<double>(planned.value()) / steps_per_file_step_ + 1e-9))};
@@ -26,11 +26,11 @@ void Participant::follow(const LearningRate& learning_rate, Step from) {
   if (step_ == Step{0} && is_heard()) context_.observer->on_first_rate(this->learning_rate());
 }
 
-double Participant::learning_rate() const {
-  if (own_schedule_ && file_step() >= own_schedule_->from)
-    return own_schedule_->learning_rate.at(file_step() - own_schedule_->from);
-  if (schedule_stretch_ == 1) return context_.learning_rate.at(file_step());
-  const double position = static_cast<double>(file_step().value()) / schedule_stretch_;
+double Participant::learning_rate(Step ahead) const {
+  const Step step = file_step(ahead);
+  if (own_schedule_ && step >= own_schedule_->from) return own_schedule_->learning_rate.at(step - own_schedule_->from);
+  if (schedule_stretch_ == 1) return context_.learning_rate.at(step);
+  const double position = static_cast<double>(step.value()) / schedule_stretch_;
   return context_.learning_rate.at(Step{static_cast<Step::Rep>(position)});
 }
 

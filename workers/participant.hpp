@@ -88,7 +88,8 @@ class Participant {
 
   Time now() const { return context_.cluster.now(rank_); }
   Step step() const { return step_; }  // optimizer steps done, which is also the version of the model
-  double learning_rate() const;        // that the schedule gives to the next step
+  // That the schedule gives to the next step, or to the one after so many more.
+  double learning_rate(Step ahead = {}) const;
   // From this step on the schedule is this one, by the steps since then.
   void follow(const LearningRate& learning_rate, Step from);
 
@@ -109,6 +110,13 @@ class Participant {
   // taken from `buffers_of`.
   ModelStatePtr combine(const std::vector<WeightedState>& terms, const ModelStatePtr& buffers_of = nullptr) const {
     return context_.training.combine(terms, buffers_of);
+  }
+  // How many numbers a model has; of runs without one, as many as their file says.
+  std::int64_t parameters() const { return context_.training.parameter_bytes().value() / 4; }
+  // `whole` with a slice of its parameters from `part`, and its BatchNorm statistics too if it is the first one; null in
+  // time-only runs.
+  ModelStatePtr with_slice(const ModelStatePtr& whole, const ModelStatePtr& part, Slice slice) const {
+    return context_.training.with_slice(whole, part, slice);
   }
   // Between two models' parameters, for rules that look at what was computed: it waits for the arithmetic, and is NaN
   // in time-only runs.
@@ -152,8 +160,8 @@ class Participant {
   }
   // Whether it is left at this time, judged alone.
   bool budget_left_at(Time time) const;
-  // Steps done, in steps of the experiment file, rounded down.
-  Step file_step() const;
+  // Steps done, or so many more, in steps of the experiment file, rounded down.
+  Step file_step(Step ahead = {}) const;
   // One optimizer step along `gradient`, or that of a slice of the model.
   void take_step(const Gradient& gradient, const StepOptions& options, Slice slice = {});
 

@@ -133,6 +133,27 @@ TEST_P(ClusterContract, ASliceIsAveragedAloneAndTheRestStays) {
   EXPECT_EQ(totals.bytes, all_reduce_bytes(n, Bytes{4 * (2 + 2)}) + all_reduce_bytes(n, Bytes{4 * 3}));
 }
 
+TEST_P(ClusterContract, ASliceIsAveragedAlikeWhereNobodyNeedsTheRest) {
+  const int n = participants();
+  run(n, [&](Cluster& cluster, Rank self) {
+    const float mean_rank = static_cast<float>(n + 1) / 2;
+    for (const int index : {0, 1}) {
+      auto started = cluster.start(
+          self, Collective::average(stepped(cluster, self), {.slice = {index, 2}, .rest_is_needed = false}), {},
+          here());
+      const ModelStatePtr state = cluster.finish(self, std::move(started), here()).model;
+      const std::vector<float> found = training.values(state);
+      for (int j = index == 0 ? 0 : 2; j < (index == 0 ? 2 : 5); ++j) {
+        const float expected = 100.0f - static_cast<float>(rate) * mean_rank * static_cast<float>(j + 1);
+        EXPECT_NEAR(found[static_cast<std::size_t>(j)], expected, 1e-4f) << j;
+      }
+      if (index == 0) {
+        expect_near(buffers(state), {mean_rank, 0});
+      }
+    }
+  });
+}
+
 TEST_P(ClusterContract, ASliceOfAGradientIsSummed) {
   const int n = participants();
   const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {

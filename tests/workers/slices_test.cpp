@@ -136,6 +136,32 @@ TEST(Slices, BuffersAreThoseOfTheFirstSlice) {
   EXPECT_EQ(engine.training.assemble(start, servers)->buffers, servers[0]->buffers);
 }
 
+TEST(Slices, OfAnotherModelStandInOne) {
+  Engine engine(0);
+  const auto start = engine.training.initial_state();
+  const auto whole = engine.at_target(start, 10), part = engine.at_target(start, 20);
+  const auto second = engine.training.with_slice(whole, part, {1, 2});
+  EXPECT_THAT(engine.training.values(second), testing::ElementsAre(10, 11, 22, 23));
+  EXPECT_EQ(second->moments, whole->moments);
+  EXPECT_EQ(second->buffers, whole->buffers);
+  EXPECT_EQ(engine.training.with_slice(whole, part, {1, 2}), second);
+  EXPECT_THAT(engine.training.values(engine.training.with_slice(whole, part, {0, 2})),
+              testing::ElementsAre(20, 21, 12, 13));
+  EXPECT_THAT(engine.training.values(engine.training.with_slice(whole, part, {1, 4})),
+              testing::ElementsAre(10, 21, 12, 13));
+  EXPECT_EQ(engine.training.with_slice(whole, part, {0, 1})->parameters, part->parameters);
+  EXPECT_EQ(engine.training.with_slice(whole, whole, {1, 2}), whole);
+}
+
+TEST(Slices, OfSeveralModelsAreAveragedAlone) {
+  Engine engine(0);
+  const auto start = engine.training.initial_state();
+  const std::vector<ModelStatePtr> states = {engine.at_target(start, 10), engine.at_target(start, 20)};
+  const auto means = engine.training.average(states, {}, {}, {1, 2});
+  EXPECT_THAT(engine.training.values(means[0]), testing::ElementsAre(10, 11, 17, 18));
+  EXPECT_EQ(means[0]->parameters, means[1]->parameters);
+}
+
 TEST(Slices, EqualModelsNeedNoCopy) {
   Engine engine;
   const auto start = engine.training.initial_state();

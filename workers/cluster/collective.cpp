@@ -24,7 +24,8 @@ Collective Collective::average(ModelStatePtr model, const Averaging& averaging) 
           .policy = averaging.policy,
           .weight = averaging.weight,
           .group_size = averaging.group_size,
-          .slice = averaging.slice};
+          .slice = averaging.slice,
+          .rest_is_needed = averaging.rest_is_needed};
 }
 
 Collective Collective::broadcast(ModelStatePtr model, Rank root) {

@@ -51,6 +51,9 @@ struct Averaging {
   // Of the parameters; the rest of each model stays as it was brought. The first slice has the buffers with it. The
   // moments of less than the whole are kept.
   Slice slice{};
+  // Of a slice: that nobody looks at the rest of what comes back, so that it may be anything. One model is then made for
+  // all workers, and not one for each.
+  bool rest_is_needed = true;
 };
 
 // Totals after a collective, the same on every participant, so that all decide alike.
@@ -100,6 +103,7 @@ struct Collective {
   std::optional<int> group_size{};  // see Averaging; averages alone can be one over groups
   Rank root{};                      // of a broadcast
   Slice slice{};                    // of an all-reduce or average
+  bool rest_is_needed = true;       // see Averaging
   Activation activation{};          // of a partial all-reduce, this and:
   LateGradient late{};
 

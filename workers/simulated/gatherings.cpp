@@ -114,6 +114,7 @@ void Gatherings::join(Gathering& gathering, const Assembly& assembly, Rank rank,
     sum.group_size = what.group_size;
     sum.root = what.root;
     sum.slice = what.slice;
+    sum.rest_is_needed = what.rest_is_needed;
     sum.numbers.resize(what.numbers.size() * (what.kind == Kind::all_gather ? members : 1));
   }
   const std::size_t count = sum.numbers.size() / (what.kind == Kind::all_gather ? members : 1);
@@ -252,8 +253,8 @@ std::vector<ModelStatePtr> Gatherings::mean_of(const Gathering& gathering) const
   const auto& weights = gathering.weights;
   const bool equal = std::ranges::all_of(weights, [&](double w) { return w == weights.front(); });
   Training& training = stage_.options.training;
-  auto means = training.average(gathering.states, policy, equal ? std::span<const double>() : weights);
-  if (slice.count == 1 || training.time_only()) return means;
+  auto means = training.average(gathering.states, policy, equal ? std::span<const double>() : weights, slice);
+  if (slice.count == 1 || training.time_only() || !gathering.what.rest_is_needed) return means;
   for (std::size_t i = 0; i < means.size(); ++i) {
     std::vector<ModelStatePtr> slices(static_cast<std::size_t>(slice.count), gathering.states[i]);
     slices[static_cast<std::size_t>(slice.index)] = means[i];

@@ -86,6 +86,35 @@ ModelStatePtr Training::assemble(const ModelStatePtr& self, std::span<const Mode
   return state;
 }
 
+ModelStatePtr Training::with_slice(const ModelStatePtr& whole, const ModelStatePtr& part, Slice slice) {
+  if (!objective_) return nullptr;
+  const CellPtr& buffers = slice.index == 0 ? part->buffers : whole->buffers;
+  if (whole->parameters == part->parameters && whole->buffers == buffers) return whole;
+  Memo<const ModelState>::Key key{{whole->id, slice.index}, {part->id, slice.count}};
+  const auto known = mixed_.find(key);
+  if (known && !known->parameters->stepped_from) return known;
+
+  auto state = std::make_shared<ModelState>(*whole);
+  state->id = new_state_id();
+  state->buffers = buffers;
+  const std::size_t size = objective_->parameters();
+  const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
+  const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
+  const std::shared_ptr<Task> prerequisites[] = {whole->parameters->producer, part->parameters->producer};
+  const auto copy = [around = whole->parameters, inside = part->parameters, begin, end](float* out, std::size_t from,
+                                                                                        std::size_t to) {
+    const std::size_t first = std::clamp(begin, from, to), last = std::clamp(end, from, to);
+    const float* const outer = std::as_const(around->value).data();
+    std::copy(outer + from, outer + first, out + from);
+    std::copy_n(std::as_const(inside->value).data() + first, last - first, out + first);
+    std::copy(outer + last, outer + to, out + last);
+  };
+  const bool is_all = begin == 0 && end == size;
+  state->parameters = is_all ? part->parameters : submit_cell(size, prerequisites, copy);
+  mixed_.remember(std::move(key), state);
+  return state;
+}
+
 CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   Memo<Cell>::Key key;
   auto parts = std::make_shared<std::vector<CellPtr>>();

@@ -28,12 +28,12 @@ bool all_equal(const auto& values) {
 }  // namespace
 
 std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> states, const AveragePolicy& policy,
-                                             std::span<const double> weights) {
+                                             std::span<const double> weights, Slice slice) {
   if (!objective_) return std::vector<ModelStatePtr>(states.size());
   assert(weights.empty() || weights.size() == states.size());
   const bool weighted = !weights.empty() && !all_equal(weights);
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  const auto mean_of = [&](std::size_t size, auto cell_of) -> CellPtr {
+  const auto mean_of = [&](std::size_t size, auto cell_of, Slice of = {}) -> CellPtr {
     std::vector<CellPtr> inputs;
     std::vector<WeightedCell> terms;
     for (std::size_t i = 0; i < states.size(); ++i) {
@@ -43,10 +43,11 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
     }
     // Equal cells have their own value as mean: nothing to compute, and no rounding.
     if (all_equal(inputs)) return inputs.front();
-    return weighted ? submit_combination(terms, size) : submit_mean(std::move(inputs), size);
+    return weighted ? submit_combination(terms, size) : submit_mean(std::move(inputs), size, of);
   };
   const std::size_t size = objective_->parameters();
-  const CellPtr parameters = mean_of(size, [](const ModelState& s) { return s.parameters; });
+  const CellPtr parameters = mean_of(
+      size, [](const ModelState& s) { return s.parameters; }, slice);
   std::array<CellPtr, 2> moments;
   for (std::size_t i = 0; i < moments.size(); ++i)
     if (policy.moments[i] == StatePolicy::average)
@@ -75,12 +76,19 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
   return result;
 }
 
-// Element-wise mean, summed in the order of the workers.
-CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size) {
+// Element-wise mean, summed in the order of the workers; outside the slice the first one's.
+CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size, Slice slice) {
   std::vector<std::shared_ptr<Task>> prerequisites;
   for (const auto& cell : inputs) prerequisites.push_back(producer(cell));
   const auto held = std::make_shared<const std::vector<CellPtr>>(std::move(inputs));
-  return submit_cell(size, prerequisites, [held](float* out, std::size_t from, std::size_t to) {
+  const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
+  const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
+  return submit_cell(size, prerequisites, [held, begin, end](float* out, std::size_t from, std::size_t to) {
+    if (from < begin || to > end) {
+      std::copy(held->front()->value.data() + from, held->front()->value.data() + to, out + from);
+      from = std::clamp(begin, from, to);
+      to = std::clamp(end, from, to);
+    }
     constexpr std::size_t block = 2048;  // the running sum stays in the first-level cache
     const float factor = 1.0f / static_cast<float>(held->size());
     for (std::size_t at = from; at < to; at += block) {

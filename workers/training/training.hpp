@@ -121,8 +121,9 @@ class Training {
 
   // The mean of the parameters; one new state per old one, the same object where all is equal.
   // weights: one per state, divided by their sum here; empty, or all the same: equal.
+  // Of a slice of the parameters: the rest of them are those of one of the states.
   std::vector<ModelStatePtr> average(std::span<const ModelStatePtr> states, const AveragePolicy& policy,
-                                     std::span<const double> weights = {});
+                                     std::span<const double> weights = {}, Slice slice = {});
 
   // Sum of weight x parameters, and likewise of the buffers, or, if it is given, the buffers of another
   // state (weights below 0 or above 1 can make a variance negative). Moments are those of the first term.
@@ -131,6 +132,10 @@ class Training {
   // The whole model out of its slices: slice i of slices.size() from state i; buffers of state 0; moments
   // of `self`. Equal inputs give the same parameters.
   ModelStatePtr assemble(const ModelStatePtr& self, std::span<const ModelStatePtr> slices);
+
+  // `whole` with a slice of its parameters from `part`, and the buffers too if it is the first one; moments of `whole`.
+  // Equal inputs give the same object.
+  ModelStatePtr with_slice(const ModelStatePtr& whole, const ModelStatePtr& part, Slice slice);
 
   // The state with its BatchNorm statistics estimated anew: the mean over the micro-batches of each one's.
   ModelStatePtr recalibrated(const ModelStatePtr& state, std::span<const MicroBatch> micro_batches);
@@ -208,7 +213,7 @@ class Training {
   ModelStatePtr submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale, double learning_rate,
                             bool exclusive, Slice slice);
   // Inputs of `size` floats; a null cell stands for zeros.
-  CellPtr submit_mean(std::vector<CellPtr> inputs, std::size_t size);
+  CellPtr submit_mean(std::vector<CellPtr> inputs, std::size_t size, Slice slice = {});
   CellPtr submit_combination(std::span<const WeightedCell> terms, std::size_t size);
   CellPtr submit_assembly(std::span<const ModelStatePtr> slices);
   // A cell of `size` floats; `work` writes its elements [from, to) to out + from, range by range.
@@ -228,6 +233,7 @@ class Training {
   Bytes declared_bytes_{};
   Memo<const ModelState> combined_;  // by terms
   Memo<Cell> assembled_;             // by slices
+  Memo<const ModelState> mixed_;     // of two models: by these and the slice
 };
 
 }  // namespace syncopate
