@@ -25,6 +25,7 @@
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_outer.hpp"
 #include "algorithms/local_sgd/palsgd.hpp"
+#include "algorithms/local_sgd/streaming_diloco.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
@@ -149,6 +150,13 @@ std::span<const AlgorithmRow> algorithms() {
        "Kale, Douillard, Donchev 2025", make_overlapped_diloco,
        "period = { rule = \"constant\", steps = 3 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.5 }",
        "worker 0's model after each outer step"},
+      {"streaming-diloco", "local SGD",
+       "DiLoCo by fragments of the model in turn, each averaged while the workers take steps (Streaming DiLoCo).",
+       "Douillard et al. 2025", make_streaming_diloco,
+       "fragments = 2\ndelay = 1\nperiod = { rule = \"constant\", steps = 3 }\nouter = { name = \"diloco\", rate = "
+       "0.7, "
+       "momentum = 0.5 }",
+       "the model of each fragment's last outer step"},
       {"hierarchical-sgd", "local SGD",
        "Local SGD with frequent averages within groups and rarer ones over all workers.",
        "Lin et al. 2020 (hierarchical)", make_hierarchical_sgd,

@@ -12,6 +12,7 @@ Step Fragments::offset(int fragment, Step round) const {
   return Step{turn * whole + (turn * rest + count_ - 1) / count_};
 }
 
+// The card.
 // A run without a model need not say how large one would be.
 void Fragments::check(const Participant& participant) const {
   const std::int64_t parameters = participant.parameters();

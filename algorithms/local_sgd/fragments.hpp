@@ -3,7 +3,7 @@
 // Shapes:  fragment p of P: the parameters from floor(p d / P) to floor((p + 1) d / P) of the flat vector of d, one at
 //          least. BatchNorm statistics go with the first.   Units: offsets in local steps, 1 to H.
 // Cost:    a collective on a fragment moves 1 / P of the model.
-// Differs: the papers' fragments are whole layers, three transformer blocks each, next to each other or strided over the
+// Differs: the papers' fragments are whole layers, three transformer blocks each, side by side or strided over the
 //          depth. Here they are equal slices, whose borders may lie within a tensor, so that each takes the same time;
 //          the flat vector has the tensors that weight decay acts on first. All parameters are averaged alike, so that
 //          where the borders lie changes when a parameter is synchronised, and nothing else.
@@ -27,8 +27,8 @@ class Fragments {
 
   int count() const { return count_; }
   Slice slice(int fragment) const { return {.index = fragment, .count = count_}; }
-  // After how many steps of a round of so many the fragment's turn is: ceil((p + 1) H / P), so that the last one's is at
-  // the end. With more fragments than steps several have the same.
+  // After how many steps of a round of so many the fragment's turn is: ceil((p + 1) H / P), so that the last one's is
+  // at the end. With more fragments than steps several have the same.
   Step offset(int fragment, Step round) const;
   // Fails where the model has fewer parameters than fragments.
   void check(const Participant& participant) const;

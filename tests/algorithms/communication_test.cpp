@@ -105,6 +105,12 @@ const std::vector<Method> methods = {
      S / 4 * A},
     {"overlapped-diloco",
      "update = \"delayed\"\nperiod = { rule = \"constant\", steps = 5 }\nouter = { name = \"plain\" }", 3, 0, 3 * A},
+    // Of three rounds each has an average of every fragment, together as much as one of the whole.
+    {"streaming-diloco",
+     "fragments = 4\ndelay = 2\nperiod = { rule = \"constant\", steps = 5 }\nouter = { name = \"plain\" }", 3 * 4, 0,
+     3 * A},
+    {"streaming-diloco", "fragments = 3\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }",
+     S / 4 * 3, 0, S / 4 * A},
     // Groups of 4 and 2 average every 2 steps, all every 6: twice 2 groups' averages, 2 (3 + 1) P, and one of all.
     {"hierarchical-sgd", "group_size = 4\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 6 }",
      S / 6 * (2 * 2 + 1), 0, S / 6 * (2 * 2 * (3 + 1) * P + A)},

@@ -182,7 +182,8 @@ const std::vector<std::string> periodic = {
     "'hierarchical-sgd',group_size=2,group_period=1", "'dropcompute-local-sgd',threshold_s=0.3"};
 // The same with averages one round late, which leave the optimizer's moments alone.
 const std::vector<std::string> overlapped = {"'cocod-sgd'", "'overlap-local-sgd',mixing=0.5", "'co2'",
-                                             "'overlapped-diloco',outer={name='plain'}"};
+                                             "'overlapped-diloco',outer={name='plain'}",
+                                             "'streaming-diloco',fragments=2,outer={name='plain'}"};
 
 std::vector<KeyCase> periods() {
   std::vector<KeyCase> cases;
@@ -292,6 +293,14 @@ const std::vector<KeyCase> local = {
      {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
     {{method("'overlapped-diloco',period={rule='constant',steps=4},outer={name='plain'}")},
      {"methods.0.outer.rate=0.5"}},
+    {{method("'streaming-diloco',fragments=2,period={rule='constant',steps=4},outer={name='diloco',rate=0.7,momentum=0."
+             "5}")},
+     {"methods.0.fragments=3", "methods.0.delay=1", "methods.0.mixing=0.5", "methods.0.outer.rate=0.5",
+      "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
+    {{method("'streaming-diloco',fragments=2,period={rule='constant',steps=4},outer={name='slowmo',momentum=0.5}")},
+     {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
+    {{method("'streaming-diloco',fragments=2,period={rule='constant',steps=4},outer={name='plain'}")},
+     {"methods.0.outer.rate=0.5"}},
     {{method("'hierarchical-sgd',group_size=2,group_period=2,period={rule='constant',steps=4}")},
      {"methods.0.group_size=3", "methods.0.group_period=1"}},
     {{method("'dropcompute-local-sgd',threshold_s=0.2,period={rule='constant',steps=4}")},
@@ -384,7 +393,7 @@ const std::vector<std::string>& told() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
     for (const char* method : {"local-sgd", "outer-local-sgd", "palsgd", "hierarchical-sgd", "dropcompute-local-sgd",
-                               "cocod-sgd", "overlap-local-sgd", "co2", "overlapped-diloco"})
+                               "cocod-sgd", "overlap-local-sgd", "co2", "overlapped-diloco", "streaming-diloco"})
       for (const char* rule : {"constant", "power", "post-local"})
         for (const char* key : {"share", "rounds", "found"})
           all.push_back(fmt::format("methods[{}].period[{}].solved_for.{}", method, rule, key));

@@ -176,6 +176,13 @@ update = "delayed"
 period = { rule = "constant", steps = 4 }
 outer = { name = "diloco", rate = 0.7, momentum = 0.5 }
 [[methods]]
+algorithm = "streaming-diloco"
+fragments = 2
+delay = 1
+mixing = 0.5
+period = { rule = "constant", steps = 4 }
+outer = { name = "diloco", rate = 0.7, momentum = 0.5 }
+[[methods]]
 algorithm = "hierarchical-sgd"
 group_size = 2
 group_period = 2

@@ -66,8 +66,8 @@ int lines_of(const std::string& program) {
 // Sources by name: all but what formulas say, and how numbers are solved for, which is part of the card; and but graphs
 // and the files that they come from, which are data that methods run on.
 std::map<std::string, fs::path> sources() {
-  const std::set<std::string> of_cards = {"round_prediction", "overlapped_prediction", "asked_rounds",
-                                          "rounds_of_rule"};
+  const std::set<std::string> of_cards = {"round_prediction", "overlapped_prediction", "streaming_prediction",
+                                          "asked_rounds", "rounds_of_rule"};
   const std::set<std::string> of_graphs = {"graph", "graph_section", "weighted_graph", "two_sides"};
   std::map<std::string, fs::path> result;
   for (const auto& entry : fs::recursive_directory_iterator(source / "algorithms")) {

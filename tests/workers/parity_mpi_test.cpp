@@ -38,6 +38,7 @@
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_outer.hpp"
 #include "algorithms/local_sgd/palsgd.hpp"
+#include "algorithms/local_sgd/streaming_diloco.hpp"
 #include "algorithms/quorum/backup_all_reduce.hpp"
 #include "algorithms/quorum/backup_timeout.hpp"
 #include "algorithms/quorum/backup_tokens.hpp"
@@ -170,6 +171,14 @@ TEST(Parity, AveragesOneRoundLate) {
   expect_parity(OverlappedOuter(every_6, diloco, {.update = Update::eager}, {}));
   expect_parity(OverlappedOuter(every_6, diloco, {.update = Update::delayed}, {}));
   expect_parity(OverlappedOuter(every_6, heavy_ball, {Update::delayed, Averaged::models}, {}));
+}
+
+TEST(Parity, FragmentsThatAreAveragedInTurn) {
+  const std::shared_ptr<const SyncPeriod> every_6 = make_constant_period(Step{6});
+  const std::shared_ptr<const OuterOptimizer> diloco = make_diloco(0.7, 0.9), slowmo = make_slowmo(0.9, 0.5);
+  expect_parity(StreamingDiloco(every_6, diloco, {Fragments(3), Step{0}, 0}, {}));
+  expect_parity(StreamingDiloco(every_6, diloco, {Fragments(2), Step{2}, 0.5}, {}));
+  expect_parity(StreamingDiloco(every_6, slowmo, {Fragments(4), Step{5}, 0}, {}));
 }
 
 TEST(Parity, HierarchicalSgdWithGroupsOfTwoAndOfThreeAndOne) {
