@@ -1,7 +1,5 @@
 #include "algorithms/local_sgd/cocod_sgd.hpp"
 
-#include "algorithms/local_sgd/local_round.hpp"
-
 namespace syncopate {
 
 void CocodSgd::run(Worker& worker) const {
@@ -9,7 +7,7 @@ void CocodSgd::run(Worker& worker) const {
   AverageUnderWay average(worker, policies_.average);
   ModelStatePtr sent;
   while (average.rounds_left()) {
-    take_round(worker, *period_);
+    average.take_round(*period_);
     if (average.is_under_way()) {
       const ModelStatePtr mean = average.finish(), own = worker.model();
       publish(worker, policies_, mean);

@@ -2,8 +2,6 @@
 
 #include <vector>
 
-#include "algorithms/local_sgd/local_round.hpp"
-
 namespace syncopate {
 
 void OverlapLocalSgd::run(Worker& worker) const {
@@ -12,7 +10,7 @@ void OverlapLocalSgd::run(Worker& worker) const {
   ModelStatePtr anchor = worker.model(), velocity;
   double rate_before = 0;
   while (average.rounds_left()) {
-    const double kept = kept_momentum(take_round(worker, *period_), rate_before);
+    const double kept = kept_momentum(average.take_round(*period_), rate_before);
     if (average.is_under_way()) anchor = average.finish();
     const ModelStatePtr own = worker.model();
     worker.set_model(worker.combine({{1 - options_.mixing, own}, {options_.mixing, anchor}}, own));

@@ -2,8 +2,6 @@
 
 #include <vector>
 
-#include "algorithms/local_sgd/local_round.hpp"
-
 namespace syncopate {
 
 void OverlappedOuter::run(Worker& worker) const {
@@ -23,7 +21,7 @@ void OverlappedOuter::run_delayed(Worker& worker) const {
   };
   while (average.rounds_left()) {
     const ModelStatePtr begin = worker.model();
-    const double rate = take_round(worker, *period_);
+    const double rate = average.take_round(*period_);
     const ModelStatePtr end = worker.model();
     worker.set_model(begin);
     if (average.is_under_way()) step_along(average.finish());
@@ -41,7 +39,7 @@ void OverlappedOuter::run_eager(Worker& worker) const {
   ModelStatePtr momentum, before;
   while (average.rounds_left()) {
     const ModelStatePtr begin = worker.model();
-    const double rate = take_round(worker, *period_);
+    const double rate = average.take_round(*period_);
     const ModelStatePtr end = worker.model(), added = worker.combine({{1, end}, {-1, begin}}, end);
     std::vector<WeightedState> target = {{1, begin}};
     ModelStatePtr mean;

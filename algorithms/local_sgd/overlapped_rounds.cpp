@@ -6,7 +6,17 @@ namespace syncopate {
 
 bool AverageUnderWay::rounds_left() const {
   const bool is_first = started_ && !has_come_;
-  return is_first ? worker_.steps_left() > Step{0} : worker_.budget_left();
+  return steps_.steps_left() && (is_first || worker_.budget_left());
+}
+
+double AverageUnderWay::take_round(const SyncPeriod& period) {
+  double rates = 0;
+  Step taken{};
+  steps_.take_until(steps_.planned() + steps_.round(period), [&](double rate) {
+    rates += rate;
+    ++taken;
+  });
+  return taken > 0 ? rates / static_cast<double>(taken.value()) : 0;
 }
 
 void AverageUnderWay::start(const ModelStatePtr& mine, Participant::Here at) {

@@ -30,17 +30,21 @@
 
 #include "algorithms/local_sgd/local_sgd.hpp"
 #include "algorithms/local_sgd/overlapped_prediction.hpp"
+#include "algorithms/local_sgd/planned_steps.hpp"
 
 namespace syncopate {
 
 // The one average that a worker has under way at a time.
 class AverageUnderWay {
  public:
-  AverageUnderWay(Worker& worker, const AveragePolicy& policy) : worker_(worker), policy_(policy) {}
+  AverageUnderWay(Worker& worker, const AveragePolicy& policy) : worker_(worker), policy_(policy), steps_(worker) {}
 
   bool is_under_way() const { return started_.has_value(); }
   // Whether another round begins, asked at a round's end: all workers say the same.
   bool rounds_left() const;
+  // Takes the rule's next round on this worker alone, less of it where the budget or its own data end. The mean
+  // learning rate of its steps; 0 of none.
+  double take_round(const SyncPeriod& period);
   void start(const ModelStatePtr& mine, Participant::Here at = Participant::Here::current());
   // Waits for what was started. The mean over the workers; null in time-only runs.
   ModelStatePtr finish(Participant::Here at = Participant::Here::current());
@@ -48,6 +52,7 @@ class AverageUnderWay {
  private:
   Worker& worker_;  // outlives it
   AveragePolicy policy_;
+  PlannedSteps steps_;
   std::optional<StartedCollective> started_{};
   bool has_come_ = false;  // any of them
 };

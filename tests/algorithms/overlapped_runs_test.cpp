@@ -112,10 +112,13 @@ TEST(OverlappedRuns, EndTogetherUnderEveryBudget) {
   for (const std::int64_t averages : {1, 2, 5}) budgets.push_back({.bytes = Bytes{averages * 2 * 2 * 16}});
   budgets.push_back({.steps = 1});
   budgets.push_back({.steps = 7, .seconds = 6.0});
-  SimulatedRun setup{.delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.4, 1.3})}};
+  budgets.push_back({.steps = 4, .seconds = 4.5});  // which worker 0 has taken when the others' time is over
   for (std::size_t b = 0; b < budgets.size(); ++b)
     for (const double network_s : {0.5, 5.0})
       for (const auto& [name, algorithm, model] : methods()) {
+        const bool is_last = b + 1 == budgets.size();
+        SimulatedRun setup{.delays = {std::make_shared<DelayOfWorker>(is_last ? std::vector{0.0, 0.9, 0.9}
+                                                                              : std::vector{0.0, 0.4, 1.3})}};
         SCOPED_TRACE(testing::Message() << name << ", budget " << b << ", network " << network_s);
         setup.budget = budgets[b];
         setup.network_s = network_s;
