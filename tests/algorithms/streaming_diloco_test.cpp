@@ -9,6 +9,7 @@
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/fragment_recursion.hpp"
 #include "tests/algorithms/method_settings.hpp"
+#include "tests/workers/engine.hpp"
 
 namespace syncopate {
 namespace {
@@ -144,6 +145,16 @@ TEST(StreamingDiloco, FollowsTheRecursion) {
           EXPECT_EQ(outcome.published, Step{steps});
           expect_exact_accounts(outcome);
         }
+}
+
+// A worker's statistics after step s, from 0, are its rank and 8 s. The first fragment's last turn is after step 5, where
+// there is one alone after step 7.
+TEST(StreamingDiloco, BatchNormStatisticsAreThoseOfTheFirstFragmentsTurn) {
+  SimulatedRun setup{.workers = 3, .budget = {.steps = 8}};
+  setup.objective = std::make_shared<PullWithStatistics>();
+  for (const int delay : {0, 3})
+    EXPECT_EQ(setup.run(streaming(4, {.fragments = 2, .delay = delay})).buffers, (std::vector<float>{1, 40}));
+  EXPECT_EQ(setup.run(streaming(4, {.fragments = 1, .delay = 0})).buffers, (std::vector<float>{1, 56}));
 }
 
 // Steps of 1, 1.25 and 2 s; turns after steps 2, 4, 6, 8, each average taken in after one step more. Worker 2 comes to

@@ -143,6 +143,23 @@ TEST(StreamingRuns, EndTogetherWhereTheRateDecidesHowLongRoundsAre) {
     }
 }
 
+// Without a delay all take the same course, also where several fragments have their turn after the same step.
+TEST(StreamingRuns, WithoutADelayTakeAsLongOnOneProgramForAllWorkers) {
+  for (const auto& [period, fragments] : {std::pair{4, 2}, std::pair{2, 3}, std::pair{5, 4}}) {
+    const StreamingDiloco method = streaming(period, fragments, 0);
+    EXPECT_EQ(method.traits().same_course_from, Step{0});
+    EXPECT_EQ(streaming(period, fragments, 1).traits().same_course_from, std::nullopt);
+    SimulatedRun setup{.budget = {.steps = 13},
+                       .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.4, 1.3})}};
+    setup.objective = nullptr;
+    const auto on_fibers = setup.run(method);
+    setup.in_lockstep = true;
+    const auto on_one = setup.run(method);
+    EXPECT_EQ(on_one.log, on_fibers.log);
+    EXPECT_EQ(on_one.totals.end, on_fibers.totals.end);
+  }
+}
+
 TEST(StreamingRuns, BeginAfterSynchronousStepsWhereTheRuleSaysSo) {
   const SimulatedRun setup{.budget = {.steps = 7}};
   const auto reading = read_method(
