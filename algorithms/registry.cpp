@@ -34,6 +34,7 @@
 #include "algorithms/quorum/eager_sgd.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
 #include "algorithms/quorum/mindflayer.hpp"
+#include "algorithms/quorum/stsyn.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/stale_sgd.hpp"
@@ -77,6 +78,9 @@ std::span<const AlgorithmRow> algorithms() {
       {"mindflayer", "quorum",
        "K-batch-sync with a time limit per gradient: a step is made of trials, done in time or not (MindFlayer).",
        "MindFlayer SGD (UAI 2025)", make_mindflayer, "trials = 3\nlimit_s = 2.5", "the server's model"},
+      {"stsyn", "quorum",
+       "Local SGD whose round ends when K workers have done U steps; nobody stops before, and what all did counts.",
+       "Zhu, Zhang, Wang 2024 (STSyn)", make_stsyn, "quorum = 2\nlocal_steps = 3", "the server's model"},
       {"dynamic-backup",
        "quorum",
        "Backup workers whose number follows from what gradients are expected to gain per time (after DBW).",

@@ -29,8 +29,9 @@ bool Worker::receive_whole_model(std::vector<double>* numbers, Here at) {
   return message->kind != Message::Kind::last_model;
 }
 
-// The same version twice: the next micro-batches of the step.
+// The same version twice: the next micro-batches of the step. Local steps from here on begin at this model.
 void Worker::start_from(Step version) {
+  recovery_.reset();
   if (version != step_) next_micro_batch_ = 0;
   step_ = version;
 }
