@@ -12,6 +12,7 @@
 #include "algorithms/gossip/ad_psgd.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
+#include "algorithms/gossip/wagma_sgd.hpp"
 #include "algorithms/gradient_coding/coded_sgd.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
 #include "algorithms/local_sgd/co2.hpp"
@@ -208,6 +209,10 @@ std::span<const AlgorithmRow> algorithms() {
        make_ad_psgd,
        {},
        "the average of all models, or each of them"},
+      {"wagma-sgd", "gossip",
+       "Each worker averages its model within a group that changes; who is late is in it with an older one "
+       "(WAGMA-SGD).",
+       "Li et al. 2021 (WAGMA-SGD)", make_wagma_sgd, "group_size = 2", "the average of all models, or each of them"},
   };
   return rows;
 }

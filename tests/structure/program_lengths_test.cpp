@@ -24,14 +24,14 @@ namespace fs = std::filesystem;
 const fs::path source = SYNCOPATE_SOURCE_DIR;
 
 // What keys choose: thresholds, and by what they are searched; compensations; periods; phases; outer optimizers; codes;
-// what servers make of differences, of unequal steps too; steps by speed; how pairs meet; forms of dynamic
+// what servers make of differences, of unequal steps too; steps by speed; how pairs and groups meet; forms of dynamic
 // averaging (the paper's has a program for the coordinator, too) and of overlap.
 const std::set<std::string> rules = {
     "drop_threshold",        "automatic_threshold", "adaptive_threshold", "threshold_search", "drop_compensation",
     "extra_steps",           "recomputation",       "carry_over",         "sync_period",      "outer_optimizer",
     "fractional_repetition", "cyclic_repetition",   "stochastic_code",    "local_phase",      "gathered_averaging",
     "model_coordinator",     "push_overlap",        "server_update",      "steps_by_speed",   "pair_exchanges",
-    "uneven_mean"};
+    "group_averages",        "uneven_mean"};
 const std::map<std::string, int> shorter = {
     {"sync_sgd", 30}, {"drop_compute", 30}, {"local_sgd", 30}, {"backup_workers", 30}, {"async_sgd", 30}};
 constexpr int most_lines = 60;
@@ -69,7 +69,7 @@ int lines_of(const std::string& program) {
 std::map<std::string, fs::path> sources() {
   const std::set<std::string> of_cards = {"round_prediction", "overlapped_prediction", "streaming_prediction",
                                           "asked_rounds", "rounds_of_rule"};
-  const std::set<std::string> of_graphs = {"graph", "graph_section", "weighted_graph", "two_sides"};
+  const std::set<std::string> of_graphs = {"graph", "graph_section", "weighted_graph", "two_sides", "rotating_groups"};
   std::map<std::string, fs::path> result;
   for (const auto& entry : fs::recursive_directory_iterator(source / "algorithms")) {
     const fs::path folder = entry.path().parent_path(), name = entry.path().stem();
