@@ -98,10 +98,10 @@ std::unique_ptr<Algorithm> make_wagma_sgd(Settings& settings, const AlgorithmCon
   options.global_every =
       settings.integer({"global_every", "Every how many steps all wait for all and average (tau); 0: never.", "steps"},
                        0, most_steps, options.global_every.value());
-  options.divisor = settings.choice({"divisor",
-                                     "The sum of S models is divided by S in time, by S + 1 with a late own model "
-                                     "(paper); always by S + 1 (released)."},
-                                    {{"paper", Divisor::paper}, {"released", Divisor::released}}, options.divisor);
+  options.divisor = settings.choice(
+      {"divisor",
+       "By what the sum of S models is divided: S in time and S + 1 late (paper), or always S + 1 (released)."},
+      {{"paper", Divisor::paper}, {"released", Divisor::released}}, options.divisor);
   options.order = settings.choice(
       {"order", "Whether models are averaged after the step, or before it, its gradient being taken before both."},
       {{"step-first", Order::step_first}, {"average-first", Order::average_first}}, options.order);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -71,39 +72,34 @@ void Stsyn::serve(Server& server) const {
 // The card.
 namespace {
 
-// What one round takes until the K-th worker has done U steps, and how many steps all have done when they hear of it.
+// What one round takes until the K-th worker has done U steps, and how many steps of all are in the mean.
 struct Round {
   double computing_s = 0;
   double steps = 0;
 };
 
-// Of the drawn steps from `first` on; none where they may not suffice.
+// Of `count` drawn steps of each worker, from `first` on; none where that may be too few.
 std::optional<Round> round_of(const SampledTimes& times, const StsynOptions& options, double news_s, std::size_t first,
                               std::size_t count) {
-  const auto enough = static_cast<std::size_t>(options.local_steps.value());
-  const auto most = static_cast<std::size_t>(options.most_steps.value());
-  const auto steps_of = [&](std::size_t worker) {
-    return std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count);
-  };
-  std::vector<double> ends;
-  for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker) {
-    double end_s = 0;
-    for (const double step_s : steps_of(worker).first(enough)) end_s += step_s;
-    ends.push_back(end_s);
+  std::vector<std::vector<double>> ends(static_cast<std::size_t>(times.workers), std::vector<double>(count));
+  std::vector<double> told;
+  for (std::size_t worker = 0; worker < ends.size(); ++worker) {
+    const auto steps = std::span(times.step_times).subspan(worker * times.drawn_steps() + first, count);
+    std::partial_sum(steps.begin(), steps.end(), ends[worker].begin());
+    told.push_back(ends[worker][static_cast<std::size_t>(options.local_steps.value() - 1)]);
   }
-  std::ranges::nth_element(ends, ends.begin() + options.quorum - 1);
-  Round round{.computing_s = ends[static_cast<std::size_t>(options.quorum - 1)]};
-  for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker) {
-    double end_s = 0;
-    std::size_t done = 0;
-    for (const double step_s : steps_of(worker)) {
-      end_s += step_s;
-      if (end_s > round.computing_s + news_s || done == most) break;
-      ++done;
-    }
-    if (done == count && done < most) return std::nullopt;
-    round.steps += static_cast<double>(done);
+  const auto kth = told.begin() + options.quorum - 1;
+  std::ranges::nth_element(told, kth);
+  Round round{.computing_s = *kth};
+  double most_done = 0;
+  for (const std::vector<double>& own : ends) {
+    const Step done = std::ranges::upper_bound(own, *kth + news_s) - own.begin();
+    if (done == Step{std::ssize(own)} && done < options.most_steps) return std::nullopt;
+    const auto taken = static_cast<double>(std::min(done, options.most_steps).value());
+    round.steps += taken;
+    most_done = std::max(most_done, taken);
   }
+  if (options.mean.leaves_out_most && times.workers > 1) round.steps -= most_done;
   return round;
 }
 
@@ -152,8 +148,8 @@ std::unique_ptr<Algorithm> make_stsyn(Settings& settings, const AlgorithmContext
   constexpr std::int64_t most = 1'000'000'000;
   StsynOptions options;
   options.quorum =
-      static_cast<int>(settings.integer({"quorum", "How many workers with all their local steps end a round (K).", ""},
-                                        1, Stated<std::int64_t>(context.workers, "the number of workers")));
+      static_cast<int>(settings.integer({"quorum", "How many workers with all their local steps end a round (K)."}, 1,
+                                        Stated(context.workers, "workers")));
   options.local_steps =
       settings.integer({"local_steps", "How many local steps these have done (U).", "steps"}, 1, most);
   if (const auto cap = settings.optional_integer(

@@ -67,6 +67,8 @@ const std::vector<Method> methods = {
     // An update of one gradient of each worker, as for six; models go to all again. Twelve are two steps.
     {"k-batch-sync", "gradients = 12", 0, N* S / 2 + N* S, (N * S / 2 + N * S) * P, true},
     {"mindflayer", "trials = 6\nlimit_s = 1000", 0, 2 * N* S, 2 * N* S* P},
+    // Per round of 4 steps: models, news of the steps, news of the end, differences.
+    {"stsyn", "quorum = 6\nlocal_steps = 4", 0, S / 4 * 4 * N, S / 4 * 2 * N* P},
     {"eager-sgd", "activation = \"solo\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"\naverage_every = 4", S + S / 4, 0, (S + S / 4) * A},
@@ -138,6 +140,10 @@ const std::vector<Method> methods = {
     {"decentralized-sgd", "", 0, 2 * N* S + N - 1, 2 * N* S* P + ends},
     {"stochastic-gradient-push", "", 0, N* S + N - 1, N* S*(P + 8) + ends},
     {"stochastic-gradient-push", "overlap_steps = 3", 0, N* S / 3 + N - 1, N* S / 3 * (P + 8) + ends},
+    // A model up and a mean with a number down after each step but the last, and the last models.
+    {"wagma-sgd", "group_size = 3", 0, N*(2 * S - 1), N*((S - 1) * (2 * P + 8) + P)},
+    {"wagma-sgd", "group_size = 2\nglobal_every = 2\norder = \"average-first\"", 0, N*(2 * S - 1),
+     N*((S - 1) * (2 * P + 8) + P)},
 };
 
 RunTotals totals_of(const Method& method, const std::shared_ptr<const NetworkModel>& network, const std::string& text) {

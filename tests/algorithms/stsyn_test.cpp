@@ -190,10 +190,12 @@ TEST(Stsyn, RoundsOfExponentialTimesAreOrderStatisticsOfTheirSums) {
 }
 
 TEST(Stsyn, TakesAsLongAsPredicted) {
-  for (const Step cap : {StsynOptions::no_cap, Step{6}}) {
+  for (const bool leaves_out_most : {false, true}) {
+    const Step cap = leaves_out_most ? Step{6} : StsynOptions::no_cap;
     const PredictedRun run{
         .workers = 8, .micro_batches = 1, .delays = {exponential_delay(1)}, .steps = 4000, .network_s = 0.1};
-    const Stsyn algorithm({.quorum = 5, .local_steps = 4, .most_steps = cap});
+    const Stsyn algorithm(
+        {.quorum = 5, .local_steps = 4, .most_steps = cap, .mean = {.leaves_out_most = leaves_out_most}});
     const auto predictions = run.predict(algorithm);
     ASSERT_EQ(predictions.size(), 1u);
     const auto simulated = run.simulate(algorithm);

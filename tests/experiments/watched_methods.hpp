@@ -74,6 +74,10 @@ gradients = 3
 algorithm = "k-batch-sync"
 gradients = 5
 [[methods]]
+algorithm = "stsyn"
+quorum = 3
+local_steps = 3
+[[methods]]
 algorithm = "mindflayer"
 trials = 6
 limit_s = 0.055
@@ -228,6 +232,10 @@ algorithm = "stochastic-gradient-push"
 graph = { kind = "exponential" }
 [[methods]]
 algorithm = "ad-psgd"
+[[methods]]
+algorithm = "wagma-sgd"
+group_size = 2
+global_every = 4
 )";
 inline constexpr const char* methods_that_need_models = R"([[methods]]
 algorithm = "dynamic-backup"

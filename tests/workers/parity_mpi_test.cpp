@@ -23,6 +23,7 @@
 #include "algorithms/gossip/ad_psgd.hpp"
 #include "algorithms/gossip/decentralized_sgd.hpp"
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
+#include "algorithms/gossip/wagma_sgd.hpp"
 #include "algorithms/gradient_coding/coded_sgd.hpp"
 #include "algorithms/gradient_coding/cyclic_repetition.hpp"
 #include "algorithms/gradient_coding/fractional_repetition.hpp"
@@ -47,6 +48,7 @@
 #include "algorithms/quorum/eager_sgd.hpp"
 #include "algorithms/quorum/k_batch_sync.hpp"
 #include "algorithms/quorum/mindflayer.hpp"
+#include "algorithms/quorum/stsyn.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
@@ -291,10 +293,12 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
       std::make_shared<SlidingWindow>(100),
       std::make_shared<AsyncLocalSgd>(AsyncLocalOptions{.local_steps = 4}),
       std::make_shared<ElasticAveraging>(
-          ElasticOptions{.exchange = ElasticOptions::Exchange::asynchronous, .alpha = 0.2, .period = 4})};
+          ElasticOptions{.exchange = ElasticOptions::Exchange::asynchronous, .alpha = 0.2, .period = 4}),
+      std::make_shared<WagmaSgd>(WagmaOptions{.group_size = 2, .global_every = 6})};
   for (const auto& algorithm : algorithms) {
     Parity parity;
-    parity.server_takes_steps = !dynamic_cast<const ElasticAveraging*>(algorithm.get());
+    parity.server_takes_steps = !dynamic_cast<const ElasticAveraging*>(algorithm.get()) &&
+                                !dynamic_cast<const WagmaSgd*>(algorithm.get());
     const RunTotals expected = parity.simulated(*algorithm).totals, found = parity.mpi(*algorithm).totals;
     EXPECT_EQ(found.bytes, expected.bytes);
     EXPECT_EQ(found.messages, expected.messages);
@@ -322,6 +326,35 @@ TEST(Parity, MindflayerKeepsAsMuchOnBothClustersWhereAllIsDoneInTime) {
     EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
     for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
   }
+}
+
+// With all workers, and no step beyond U, no clock has a say in it.
+TEST(Parity, StsynOfAllWorkersThatStopAfterTheirSteps) {
+  expect_parity(Stsyn({.quorum = workers, .local_steps = 5, .most_steps = 5}));
+}
+
+// Who has done how much is for the clock to say; the budget is one of what all have done.
+TEST(Parity, StsynComesToTheEndOfItsBudgetOnBothClusters) {
+  for (const int quorum : {1, 3}) {
+    const Stsyn algorithm({.quorum = quorum, .local_steps = 4});
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+      EXPECT_GE(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
+      EXPECT_EQ(totals.collectives, 0);
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+}
+
+// Where all rounds are global nobody is late.
+TEST(Parity, WagmaSgdOfGlobalRounds) {
+  const WagmaSgd algorithm({.group_size = 2, .global_every = 1});
+  Parity parity;
+  parity.server_takes_steps = false;
+  const Outcome expected = parity.simulated(algorithm), found = parity.mpi(algorithm);
+  ASSERT_EQ(found.parameters.size(), expected.parameters.size());
+  for (std::size_t i = 0; i < expected.parameters.size(); ++i)
+    EXPECT_NEAR(found.parameters[i], expected.parameters[i], 1e-5) << i;
 }
 
 // Whose models are mixed when, too. In the end all have taken their steps, and nobody waits for who has left.
