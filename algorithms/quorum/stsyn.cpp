@@ -19,12 +19,13 @@ Message brought_by(const Worker& worker, const ModelStatePtr& start, const Work&
   return Message::of_difference(worker.step(), worker.combine({{1, start}, {-1, worker.model()}}), done);
 }
 
-// What all have to bring, by rank; nobody who has told of U steps meanwhile is missed.
+// What all have to bring, by rank. News of U steps, which end the round no more, may come in between.
 std::vector<Message> collect(Server& server) {
   std::vector<Rank> heard;
   std::vector<Message> brought;
-  while (std::ssize(heard) < server.workers_left(heard)) {
+  for (int expected = server.workers_left(); std::ssize(heard) < expected;) {
     const auto message = server.receive();
+    if (!message) expected = server.workers_left(heard);
     if (!message || (message->kind == Message::Kind::note && message->step > Step{0})) continue;
     heard.push_back(message->from);
     if (message->kind == Message::Kind::difference) brought.push_back(std::move(*message));
