@@ -58,6 +58,7 @@ AlgorithmContext algorithm_context(const Definition& definition) {
           .micro_batches = cluster.plan.micro_batches,
           .time_only = training.plan.time_only,
           .plain_sgd = training.plan.optimizer->moments() == 0 && training.plan.optimizer->weight_decay().rate == 0,
+          .moment_decays = training.plan.optimizer->decays(),
           .learning_rate_warmup = training.plan.learning_rate->warmup(),
           .steps_per_epoch = training.epoch.steps,
           .has_epochs = training.epoch.steps || training.epoch.is_faulty,

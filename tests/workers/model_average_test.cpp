@@ -101,6 +101,34 @@ TEST(ModelAverage, EachMomentFollowsItsOwnPolicyAsBytes) {
     }
 }
 
+// Parameters that are kept: each worker goes on with its own, and they are not sent.
+TEST(ModelAverage, MomentsMayBeAveragedAlone) {
+  for (const StatePolicy first : all_policies)
+    for (const StatePolicy second : all_policies) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(first) << static_cast<int>(second));
+      AdamEngine engine;
+      const AveragePolicy policy{
+          .moments = {first, second}, .buffers = StatePolicy::keep, .parameters = StatePolicy::keep};
+      const auto averaged = engine.training.average(engine.states, policy);
+      const std::size_t size = engine.training.averaged_size(policy);
+      EXPECT_EQ(size, 3u * ((first == StatePolicy::average) + (second == StatePolicy::average)));
+      EXPECT_EQ(size, 3u * static_cast<std::size_t>(policy.averaged_vectors(2)));
+      std::vector<float> mean(size), other(size);
+      engine.training.write_averaged(engine.states[0], policy, mean.data());
+      engine.training.write_averaged(engine.states[1], policy, other.data());
+      for (std::size_t i = 0; i < size; ++i) mean[i] = (mean[i] + other[i]) / 2;
+      for (int worker = 0; worker < 2; ++worker) {
+        const auto& old = engine.states[static_cast<std::size_t>(worker)];
+        const auto& state = averaged[static_cast<std::size_t>(worker)];
+        engine.expect(state, policy, worker);
+        EXPECT_EQ(engine.training.values(state), engine.training.values(old));
+        const auto read = engine.training.from_averaged(old, policy, mean.data());
+        engine.expect(read, policy, worker);
+        EXPECT_EQ(engine.training.values(read), engine.training.values(old));
+      }
+    }
+}
+
 // Two workers whose statistics are (2, 1) and (6, 8), with a momentum, so that statistics stand behind it in the bytes.
 struct StatisticsEngine : Engine {
   StatisticsEngine() : Engine(std::make_shared<PullWithStatistics>(4, 4), make_sgd({.momentum = 0.9})) {

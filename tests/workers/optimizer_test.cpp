@@ -13,6 +13,9 @@
 #include <vector>
 
 #include "tests/workers/optimizer_cases.hpp"
+#include "workers/training/lamb.hpp"
+#include "workers/training/lans.hpp"
+#include "workers/training/lars.hpp"
 
 namespace syncopate {
 namespace {
@@ -142,6 +145,18 @@ TEST(Optimizer, MomentsAreAsManyAsTheMethodNeeds) {
   EXPECT_EQ(make_sgd({})->moments(), 0);
   EXPECT_EQ(make_sgd({.momentum = 0.5})->moments(), 1);
   EXPECT_EQ(make_adamw({})->moments(), 2);
+}
+
+TEST(Optimizer, SaysWhatAStepKeepsOfEachMoment) {
+  using Decays = std::vector<double>;
+  EXPECT_EQ(make_sgd({})->decays(), Decays{});
+  EXPECT_EQ(make_sgd({.momentum = 0.5})->decays(), Decays{0.5});
+  EXPECT_EQ(make_lars({.momentum = 0.8})->decays(), Decays{0.8});
+  EXPECT_EQ(make_adamw({.beta1 = 0.8, .beta2 = 0.95})->decays(), (Decays{0.8, 0.95}));
+  EXPECT_EQ(make_lamb({.beta1 = 0.8, .beta2 = 0.95})->decays(), (Decays{0.8, 0.95}));
+  EXPECT_EQ(make_lans({.beta1 = 0.8, .beta2 = 0.95})->decays(), (Decays{0.8, 0.95}));
+  EXPECT_EQ(make_rmsprop({.rho = 0.7, .momentum = 0.6})->decays(), (Decays{0.6, 0.7}));  // v, then ms
+  EXPECT_EQ(make_rmsprop({.rho = 0.7, .momentum = 0})->decays(), Decays{0.7});
 }
 
 TEST(Optimizer, RejectsOptionsWithoutAMeaning) {

@@ -66,10 +66,10 @@ std::string describe(const Collective::Terms& terms) {
   using Kind = Collective::Kind;
   std::string text = properties_of(terms.kind).name;
   if (terms.kind == Kind::broadcast) text += fmt::format(" from worker {}", terms.root.value);
-  const auto& [moments, buffers] = terms.policy;
+  const auto& [moments, buffers, parameters] = terms.policy;
   if (terms.kind == Kind::average)
-    text += fmt::format(" (policy {}{}{})", static_cast<int>(moments[0]), static_cast<int>(moments[1]),
-                        static_cast<int>(buffers));
+    text += fmt::format(" (policy {}{}{}{})", static_cast<int>(moments[0]), static_cast<int>(moments[1]),
+                        static_cast<int>(buffers), static_cast<int>(parameters));
   if (terms.numbers > 0) text += fmt::format(" with {} numbers", terms.numbers);
   if (terms.slice.count > 1) text += fmt::format(" of slice {} of {}", terms.slice.index, terms.slice.count);
   return text;

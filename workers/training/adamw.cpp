@@ -61,6 +61,7 @@ class AdamW final : public Optimizer {
   explicit AdamW(const AdamWOptions& options) : options_(options) {}
 
   int moments() const override { return 2; }
+  std::vector<double> decays() const override { return {options_.beta1, options_.beta2}; }
   const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
   void update(const OptimizerBlock& block, const StepContext& context) const override {

@@ -58,6 +58,7 @@ class Lamb final : public Optimizer {
   explicit Lamb(const LambOptions& options) : options_(options) {}
 
   int moments() const override { return 2; }
+  std::vector<double> decays() const override { return {options_.beta1, options_.beta2}; }
   const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
   int passes() const override { return clips() ? 2 : 1; }

@@ -74,6 +74,7 @@ class Lans final : public Optimizer {
   explicit Lans(const LansOptions& options) : options_(options) {}
 
   int moments() const override { return 2; }
+  std::vector<double> decays() const override { return {options_.beta1, options_.beta2}; }
   const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
   int passes() const override { return 2; }

@@ -38,6 +38,7 @@ class Lars final : public Optimizer {
   explicit Lars(const LarsOptions& options) : options_(options) {}
 
   int moments() const override { return 1; }
+  std::vector<double> decays() const override { return {options_.momentum}; }
   const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
   int passes() const override { return 1; }

@@ -46,8 +46,11 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
     return weighted ? submit_combination(terms, size) : submit_mean(std::move(inputs), size, of);
   };
   const std::size_t size = objective_->parameters();
-  const CellPtr parameters = mean_of(
-      size, [](const ModelState& s) { return s.parameters; }, slice);
+  const bool has_new_parameters = policy.parameters == StatePolicy::average;
+  CellPtr parameters;
+  if (has_new_parameters)
+    parameters = mean_of(
+        size, [](const ModelState& s) { return s.parameters; }, slice);
   std::array<CellPtr, 2> moments;
   for (std::size_t i = 0; i < moments.size(); ++i)
     if (policy.moments[i] == StatePolicy::average)
@@ -63,13 +66,13 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
   for (const auto& old : states) {
     auto state = std::make_shared<ModelState>(*old);
     state->id = new_state_id();
-    state->parameters = parameters;
+    if (has_new_parameters) state->parameters = parameters;
     for (std::size_t i = 0; i < moments.size(); ++i)
       if (policy.moments[i] != StatePolicy::keep) state->moments[i] = moments[i];
     if (restarts) state->optimizer_steps = 0;
     if (policy.buffers != StatePolicy::keep) state->buffers = buffers;
-    const bool equals_previous = !result.empty() && state->moments == result.back()->moments &&
-                                 state->buffers == result.back()->buffers &&
+    const bool equals_previous = !result.empty() && state->parameters == result.back()->parameters &&
+                                 state->moments == result.back()->moments && state->buffers == result.back()->buffers &&
                                  state->optimizer_steps == result.back()->optimizer_steps;
     result.push_back(equals_previous ? result.back() : std::move(state));
   }
@@ -120,7 +123,7 @@ void Training::write_averaged(const ModelStatePtr& state, const AveragePolicy& p
       std::fill_n(out, size, 0.0f);
     out += size;
   };
-  write(state->parameters, objective_->parameters());
+  if (policy.parameters == StatePolicy::average) write(state->parameters, objective_->parameters());
   for (int i = 0; i < optimizer_->moments(); ++i)
     if (averages(policy, i)) write(state->moments[static_cast<std::size_t>(i)], objective_->parameters());
   if (policy.buffers == StatePolicy::average) write(state->buffers, objective_->buffers());
@@ -135,7 +138,7 @@ ModelStatePtr Training::from_averaged(const ModelStatePtr& old, const AveragePol
   };
   auto state = std::make_shared<ModelState>(*old);
   state->id = new_state_id();
-  state->parameters = read(objective_->parameters());
+  if (policy.parameters == StatePolicy::average) state->parameters = read(objective_->parameters());
   for (int i = 0; i < optimizer_->moments(); ++i)
     if (averages(policy, i)) state->moments[static_cast<std::size_t>(i)] = read(objective_->parameters());
   for (std::size_t i = 0; i < policy.moments.size(); ++i)

@@ -68,6 +68,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual int moments() const = 0;  // 0, 1 or 2 vectors of state
+  // What a step keeps of each of these: momentum, or beta1 and beta2.
+  virtual std::vector<double> decays() const = 0;
   virtual void update(const OptimizerBlock& block, const StepContext& context) const = 0;
   virtual const WeightDecay& weight_decay() const = 0;
 

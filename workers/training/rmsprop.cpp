@@ -65,6 +65,9 @@ class RmsProp final : public Optimizer {
   explicit RmsProp(const RmsPropOptions& options) : options_(options) {}
 
   int moments() const override { return options_.momentum == 0 ? 1 : 2; }
+  std::vector<double> decays() const override {
+    return options_.momentum == 0 ? std::vector{options_.rho} : std::vector{options_.momentum, options_.rho};
+  }
   const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
   void update(const OptimizerBlock& block, const StepContext& context) const override {

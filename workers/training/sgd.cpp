@@ -72,6 +72,9 @@ class Sgd final : public Optimizer {
   explicit Sgd(const SgdOptions& options) : options_(options) {}
 
   int moments() const override { return options_.momentum == 0 ? 0 : 1; }
+  std::vector<double> decays() const override {
+    return options_.momentum == 0 ? std::vector<double>() : std::vector{options_.momentum};
+  }
   const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
   void update(const OptimizerBlock& block, const StepContext& context) const override {

@@ -24,17 +24,19 @@
 
 namespace syncopate {
 
-// What happens at a synchronisation to everything that is not a parameter.
+// What happens at a synchronisation to a part of the state.
 enum class StatePolicy { keep, average, reset };
 struct AveragePolicy {
   // SGD's momentum is the first; Adam has two. The step count of Adam's bias correction starts anew when
   // every moment is reset.
   std::array<StatePolicy, 2> moments = {StatePolicy::keep, StatePolicy::keep};
-  StatePolicy buffers = StatePolicy::average;  // BatchNorm statistics; reset: to their initial values
+  StatePolicy buffers = StatePolicy::average;     // BatchNorm statistics; reset: to their initial values
+  StatePolicy parameters = StatePolicy::average;  // or kept, where moments are averaged alone
 
   // How many vectors as long as the parameters it averages: these, and of so many moments those that are averaged.
   int averaged_vectors(int optimizer_moments) const {
-    return 1 + static_cast<int>(std::count(moments.begin(), moments.begin() + optimizer_moments, StatePolicy::average));
+    return (parameters == StatePolicy::average ? 1 : 0) +
+           static_cast<int>(std::count(moments.begin(), moments.begin() + optimizer_moments, StatePolicy::average));
   }
   bool operator==(const AveragePolicy&) const = default;
 };
@@ -119,7 +121,7 @@ class Training {
   std::vector<double> contributions(const Gradient& gradient) const;
   void weigh_tensors(const Gradient& shared, std::span<const double> contributions) const;
 
-  // The mean of the parameters; one new state per old one, the same object where all is equal.
+  // The mean of what the policy averages; one new state per old one, the same object where all is equal.
   // weights: one per state, divided by their sum here; empty, or all the same: equal.
   // Of a slice of the parameters: the rest of them are those of one of the states.
   std::vector<ModelStatePtr> average(std::span<const ModelStatePtr> states, const AveragePolicy& policy,
