@@ -39,8 +39,8 @@ Group group_of(int first, int count, std::int64_t averages, Step group_period, S
 }
 
 // The sum over the whole run of what its rounds take; none where their lengths are not known beforehand.
-std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const TimeOfRound& round,
-                                        const PredictionInput& input) {
+std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const RoundFormulas& formulas,
+                                        const TimeOfRound& round, const PredictionInput& input) {
   constexpr int most_rounds = 1'000'000;
   constexpr double no_limit = 1e15;
   const double samples_per_step =
@@ -65,8 +65,9 @@ std::optional<Prediction> sum_of_rounds(const SyncPeriod& period, const TimeOfRo
       one.time_s += input.all_reduce_s() - one.communication_s;
       one.communication_s = input.all_reduce_s();
     }
-    sum.step_time_s += one.time_s;
-    sum.communication_s += one.communication_s;
+    const double further_s = formulas.further_communication_s ? formulas.further_communication_s(done + length) : 0.0;
+    sum.step_time_s += one.time_s + further_s;
+    sum.communication_s += one.communication_s + further_s;
     sum.kept += one.kept * static_cast<double>(length.value());
     sum.step_error_s += one.error_s;  // of one sample, so that errors may all go the same way
     sum.kept_error += one.kept_error * static_cast<double>(length.value());
@@ -107,13 +108,13 @@ std::vector<Prediction> predictions_of(const SyncPeriod& period, const RoundForm
                                        const PredictionInput& input) {
   std::vector<Prediction> predictions;
   if (input.times.has_variance)
-    if (auto normal = sum_of_rounds(period, formulas.by_normal_sums, input)) {
+    if (auto normal = sum_of_rounds(period, formulas, formulas.by_normal_sums, input)) {
       normal->formula = formulas.of_normal_sums;
       normal->sync_step_time_s = expected_slowest_sum(input.times) + input.all_reduce_s();
       predictions.push_back(*normal);
     }
   if (!input.times.slowest_s) return predictions;
-  auto sampled = sum_of_rounds(period, formulas.by_sampled_sums, input);
+  auto sampled = sum_of_rounds(period, formulas, formulas.by_sampled_sums, input);
   if (!sampled || (!predictions.empty() && !misses(predictions.front(), *sampled))) return predictions;
   sampled->formula = formulas.of_sampled_sums;
   sampled->is_sampled = true;

@@ -34,6 +34,8 @@ struct RoundFormulas {
   TimeOfRound by_normal_sums;
   std::string of_sampled_sums;
   TimeOfRound by_sampled_sums;
+  // Of the round that ends after so many steps, beside what rounds of its length take; empty: nothing.
+  std::function<double(Step done)> further_communication_s{};
 };
 
 // Rounds as long as the rule makes them over the whole run. None where their lengths are not known beforehand.

@@ -1,0 +1,289 @@
+#include "algorithms/local_sgd/des_loc.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/predicted_run.hpp"
+#include "workers/delays/outages.hpp"
+#include "workers/network/ring.hpp"
+#include "workers/process/run_failure.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr Step never = MomentSchedule::never;
+
+SimulatedRun with_adamw(SimulatedRun setup = {}) {
+  setup.optimizer = make_adamw({.beta1 = 0.8, .beta2 = 0.9});
+  return setup;
+}
+
+LocalSgd local_sgd(int period, StatePolicy moments) {
+  return LocalSgd(make_constant_period(period), {.average = {.moments = {moments, moments}}});
+}
+
+TEST(DesLoc, WithOnePeriodForAllEqualsLocalAdamBitForBit) {
+  for (const int steps : {20, 22}) {
+    const SimulatedRun setup = with_adamw({.workers = 4, .micro_batches = 2, .rate = 0.05, .budget = {.steps = steps}});
+    const auto local_adam = setup.run(local_sgd(4, StatePolicy::average));
+    const auto des_loc = setup.run(DesLoc(4, {Step{4}, Step{4}}));
+    EXPECT_EQ(des_loc.parameters, local_adam.parameters);
+    EXPECT_EQ(des_loc.log, local_adam.log);
+    if (steps == 20) {
+      EXPECT_EQ(des_loc.totals.bytes, local_adam.totals.bytes);
+    }
+  }
+}
+
+TEST(DesLoc, WithoutPeriodsForMomentsEqualsLocalSgdThatKeepsThemBitForBit) {
+  const SimulatedRun setup = with_adamw({.workers = 4, .micro_batches = 2, .rate = 0.05, .budget = {.steps = 22}});
+  const auto local = setup.run(local_sgd(4, StatePolicy::keep));
+  const auto des_loc = setup.run(DesLoc(4, {never, never}));
+  EXPECT_EQ(des_loc.parameters, local.parameters);
+  EXPECT_EQ(des_loc.log, local.log);
+  EXPECT_EQ(des_loc.totals.bytes, local.totals.bytes);
+}
+
+// In double precision, a step as it is published: means take the places of the moments before their update, and that
+// of the parameters their place before the step. The gradient is that at the mean.
+TEST(DesLoc, IsTheRecursionWithAMeanBeforeEachUpdate) {
+  constexpr int workers = 3, steps = 31;
+  constexpr double rate = 0.05, beta1 = 0.8, beta2 = 0.9, epsilon = 1e-8;
+  using Periods = std::array<int, 3>;
+  for (const Periods& periods : {Periods{4, 12, 24}, Periods{4, 3, 6}, Periods{6, 2, 5}, Periods{1, 7, 2}}) {
+    SimulatedRun setup{.workers = workers, .rate = rate, .budget = {.steps = steps}};
+    setup.optimizer = make_adamw({.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .weight_decay = {.rate = 0}});
+    const auto outcome = setup.run(DesLoc(periods[0], {Step{periods[1]}, Step{periods[2]}}));
+    for (std::size_t i = 0; i < 4; ++i) {
+      std::array<double, workers> x{1, 1, 1}, u{}, v{};
+      const auto mean = [](const std::array<double, workers>& values) {
+        return (values[0] + values[1] + values[2]) / workers;
+      };
+      for (int t = 0; t < steps; ++t) {
+        if (t % periods[0] == 0) x.fill(mean(x));
+        if (t % periods[1] == 0) u.fill(mean(u));
+        if (t % periods[2] == 0) v.fill(mean(v));
+        for (int m = 0; m < workers; ++m) {
+          const double gradient = x[m] - PullObjective::target({Rank{m}, t, 0}, i);
+          u[m] = beta1 * u[m] + (1 - beta1) * gradient;
+          v[m] = beta2 * v[m] + (1 - beta2) * gradient * gradient;
+          x[m] -=
+              rate * u[m] / (1 - std::pow(beta1, t + 1)) / (std::sqrt(v[m] / (1 - std::pow(beta2, t + 1))) + epsilon);
+        }
+      }
+      EXPECT_NEAR(outcome.parameters[i], mean(x), 2e-5 * std::abs(mean(x))) << periods[0] << ' ' << periods[1];
+    }
+  }
+}
+
+TEST(DesLoc, OfSgdsMomentumIsTheRecursionToo) {
+  constexpr int workers = 3, steps = 20, K_x = 4, K_u = 3;
+  const SimulatedRun setup{.workers = workers, .momentum = 0.5, .rate = 0.1, .budget = {.steps = steps}};
+  const auto outcome = setup.run(DesLoc(K_x, {Step{K_u}, never}));
+  for (std::size_t i = 0; i < 4; ++i) {
+    std::array<double, workers> x{1, 1, 1}, u{};
+    for (int t = 0; t < steps; ++t) {
+      if (t % K_x == 0) x.fill((x[0] + x[1] + x[2]) / 3);
+      if (t % K_u == 0) u.fill((u[0] + u[1] + u[2]) / 3);
+      for (int m = 0; m < workers; ++m) {
+        u[m] = 0.5 * u[m] + x[m] - PullObjective::target({Rank{m}, t, 0}, i);
+        x[m] -= 0.1 * u[m];
+      }
+    }
+    EXPECT_NEAR(outcome.parameters[i], (x[0] + x[1] + x[2]) / 3, 1e-5 * std::abs(x[0]));
+  }
+}
+
+// Steps of 1, 1.25 and 2 s; a collective takes 0.5 s. Momentum alone after steps 3 and 9, with the parameters after 6.
+TEST(DesLoc, MeetsAfterEachStepThatAPeriodFallsOn) {
+  const SimulatedRun setup{.momentum = 0.5,
+                           .budget = {.steps = 9},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
+  const auto outcome = setup.run(DesLoc(2, {Step{3}, never}));
+  EXPECT_THAT(outcome.log, ElementsAre("step 2 at 4.500 s: kept 6, dropped 0", "step 3 at 7.000 s: kept 3, dropped 0",
+                                       "step 4 at 9.500 s: kept 3, dropped 0", "step 6 at 14.000 s: kept 6, dropped 0",
+                                       "step 8 at 18.500 s: kept 6, dropped 0",
+                                       "step 9 at 21.000 s: kept 3, dropped 0"));  // the last: both
+  // Of 16 bytes each vector: x, u, x, x and u, x, x and u; an all-reduce over 3 is 2 x 2 times that.
+  EXPECT_EQ(outcome.totals.bytes, Bytes{2 * 2 * 16 * (1 + 1 + 1 + 2 + 1 + 2)});
+  EXPECT_EQ(outcome.publications.size(), 5u);  // not where momentum met alone
+  expect_exact_accounts(outcome);
+}
+
+// Workers end their round at 10, 10.25 and 11 s, before the momentum's third meeting, which is the run's last; the
+// parameters follow.
+TEST(DesLoc, AveragesTheParametersWhereAClockEndsARoundOfMoments) {
+  const SimulatedRun setup{.momentum = 0.5,
+                           .budget = {.seconds = 10},
+                           .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
+  const auto outcome = setup.run(DesLoc(100, {Step{2}, never}));
+  EXPECT_THAT(outcome.log,
+              ElementsAre("step 2 at 4.500 s: kept 6, dropped 0", "step 4 at 9.000 s: kept 6, dropped 0",
+                          "step 5 at 11.500 s: kept 3, dropped 0", "step 5 at 12.000 s: kept 0, dropped 0"));
+  EXPECT_EQ(outcome.published, Step{5});
+  expect_exact_accounts(outcome);
+}
+
+// Bytes per step in all-reduces of a gradient: 1 / K_x + 1 / K_u + 1 / K_v, with 3 and 6 times K_x 1.5 / K_x, half of
+// Local Adam's 3 / K_x.
+TEST(DesLoc, SendsHalfOfWhatLocalAdamDoes) {
+  constexpr int workers = 6, K_x = 16, steps = 6 * K_x * 4;
+  constexpr std::int64_t all_reduce = 2 * (workers - 1) * 16;  // of 16 bytes
+  SimulatedRun setup = with_adamw({.workers = workers, .budget = {.steps = steps}});
+  setup.objective = nullptr;
+  const auto bytes_of = [&](const Algorithm& method) { return setup.run(method).totals.bytes.value(); };
+  const auto des_loc = bytes_of(DesLoc(K_x, {Step{3 * K_x}, Step{6 * K_x}}));
+  EXPECT_EQ(2 * K_x * des_loc, 3 * steps * all_reduce);  // 1.5 / K_x per step
+  EXPECT_EQ(2 * des_loc, bytes_of(local_sgd(K_x, StatePolicy::average)));
+  EXPECT_EQ(bytes_of(DesLoc(8, {Step{24}, Step{64}})),
+            steps / 8 * all_reduce + steps / 24 * all_reduce + steps / 64 * all_reduce);
+}
+
+TEST(DesLoc, SaysWhatItCommunicates) {
+  const LearningRate rate(LearningRate::Options{.peak = 0.1});
+  using Periods = std::array<int, 3>;
+  for (const Periods& periods : {Periods{4, 12, 24}, Periods{4, 3, 6}, Periods{6, 2, 5}, Periods{7, 7, 7}})
+    for (const int steps : {48, 50, 55}) {
+      SimulatedRun setup = with_adamw({.workers = 5, .budget = {.steps = steps}});
+      setup.objective = nullptr;
+      const DesLoc method(periods[0], {Step{periods[1]}, Step{periods[2]}});
+      const auto known = method.communication(
+          {.workers = 5, .parameter_bytes = Bytes{16}, .moments = 2, .steps = steps, .learning_rate = rate});
+      const auto outcome = setup.run(method);
+      ASSERT_TRUE(known);
+      EXPECT_EQ(known->bytes, outcome.totals.bytes);
+      EXPECT_EQ(known->rounds, std::ssize(outcome.rounds));
+    }
+}
+
+// Moments make the payload of some meetings larger: what that takes on a ring is in the prediction.
+TEST(DesLoc, IsPredictedByItsRoundsAndWhatTheyAverage) {
+  using Periods = std::array<int, 3>;
+  for (const Periods& periods : {Periods{16, 48, 96}, Periods{16, 24, 40}}) {
+    PredictedRun setting{.workers = 8, .micro_batches = 2, .steps = 16 * 120, .moments = 2};
+    setting.network = make_ring_network(0.05, 16);
+    const DesLoc method(periods[0], {Step{periods[1]}, Step{periods[2]}});
+    const auto predictions = setting.predict(method);
+    ASSERT_FALSE(predictions.empty());
+    SimulatedRun setup{.workers = 8,
+                       .micro_batches = 2,
+                       .network = setting.network,
+                       .budget = {.steps = setting.steps},
+                       .delays = setting.delays,
+                       .objective = nullptr};
+    setup.optimizer = make_adamw({});
+    const auto outcome = setup.run(method);
+    const double step_s = to_seconds(outcome.totals.end) / setting.steps;
+    double communication_s = 0;
+    for (const Account& account : outcome.totals.accounts)
+      communication_s += to_seconds(start_time + account[Activity::communicate]) / 8 / setting.steps;
+    EXPECT_NEAR(predictions[0].step_time_s, step_s, 0.01 * step_s);
+    EXPECT_NEAR(predictions[0].communication_s, communication_s, 1e-6);
+  }
+}
+
+TEST(DesLoc, TakesAsLongOnOneProgramForAllWorkers) {
+  SimulatedRun setup = with_adamw({.workers = 5, .budget = {.steps = 40}, .delays = {noise}});
+  setup.objective = nullptr;
+  const DesLoc method(4, {Step{3}, Step{10}});
+  const auto on_fibers = setup.run(method);
+  setup.in_lockstep = true;
+  EXPECT_EQ(setup.run(method).log, on_fibers.log);
+}
+
+TEST(DesLoc, GoesOnWithAWorkerThatHasLostItsState) {
+  SimulatedRun setup = with_adamw({.workers = 3, .budget = {.steps = 24}});
+  setup.outages = std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{
+             {.workers = {Rank{1}}, .when = ScheduledOutage{from_seconds(8.3), from_seconds(3)}, .loses_state = true}});
+  for (const Step first : {Step{12}, Step{5}}) {
+    const auto outcome = setup.run(DesLoc(4, {first, Step{24}}));
+    EXPECT_EQ(outcome.published, Step{24});
+    EXPECT_GT(sum(outcome.totals.dropped), 0);  // local steps since the last meeting
+    EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped), 3 * 24);
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(DesLoc, EndsWithAReasonWhereAWorkerLeaves) {
+  const SimulatedRun setup = with_adamw({.workers = 3, .budget = {.steps = 24}, .data_of = {{}, Step{6}, {}}});
+  EXPECT_THROW(setup.run(DesLoc(4, {Step{3}, Step{6}})), RunFailure);
+}
+
+TEST(MomentSchedule, MeetsWhereAPeriodFalls) {
+  const MomentSchedule schedule(4, {Step{6}, Step{9}});
+  std::vector<std::int64_t> steps;
+  for (Step done{}; done < 20;) steps.push_back((done += schedule.at(done, 0, Step{20} - done)).value());
+  EXPECT_THAT(steps, ElementsAre(4, 6, 8, 9, 12, 16, 18, 20));
+  const auto vectors = [&](int step) { return schedule.due(step, 20).averaged_vectors(2); };
+  EXPECT_EQ(vectors(8), 1);
+  EXPECT_EQ(vectors(12), 2);
+  EXPECT_EQ(vectors(18), 2);
+  EXPECT_EQ(schedule.due(18, 20).parameters, StatePolicy::keep);
+  EXPECT_EQ(schedule.due(18, 20).buffers, StatePolicy::keep);
+  EXPECT_EQ(schedule.due(18, 18).parameters, StatePolicy::average);
+  EXPECT_THROW(MomentSchedule(0, {Step{1}, Step{1}}), std::invalid_argument);
+}
+
+TEST(MomentSchedule, HalfOfAMomentIsLeftAfterItsHalfLife) {
+  for (const double beta : {0.9, 0.95, 0.99, 0.999}) EXPECT_NEAR(std::pow(beta, half_life(beta)), 0.5, 1e-12);
+  EXPECT_NEAR(half_life(0.9), 6.6, 0.05);
+  EXPECT_NEAR(half_life(0.95), 13.5, 0.05);
+  EXPECT_NEAR(half_life(0.99), 69, 0.05);
+  EXPECT_NEAR(half_life(0.999), 693, 0.5);
+}
+
+// Which periods a file gives shows in what is sent over 2,772 steps by 2 workers: 2 x 16 bytes per vector.
+std::int64_t vectors_sent(const std::string& keys, const std::vector<double>& decays) {
+  const auto reading = read_method("algorithm = \"des-loc\"\n" + keys, {.workers = 2, .moment_decays = decays});
+  EXPECT_EQ(reading.faults, "") << keys;
+  const LearningRate rate(LearningRate::Options{.peak = 0.1});
+  return reading.algorithm
+             ->communication({.workers = 2,
+                              .parameter_bytes = Bytes{16},
+                              .moments = static_cast<int>(decays.size()),
+                              .steps = 2772,
+                              .learning_rate = rate})
+             ->bytes.value() /
+         32;
+}
+
+TEST(DesLoc, ReadsItsPeriods) {
+  const std::vector<double> adam = {0.9, 0.999}, sgd = {0.9};
+  EXPECT_EQ(vectors_sent("period = 4", adam), 2772 / 4 + 2772 / 12 + 2772 / 24);
+  EXPECT_EQ(vectors_sent("period = 4", sgd), 2772 / 4 + 2772 / 12);
+  EXPECT_EQ(vectors_sent("period = 4", {}), 2772 / 4);
+  EXPECT_EQ(vectors_sent("period = 4\nmoment_periods = \"half-life\"", adam), 2772 / 4 + 2772 / 7 + 2772 / 693);
+  EXPECT_EQ(vectors_sent("period = 4\nmoment_periods = \"half-life\"", {0.0, 0.0}), 2772 / 4 + 2772 + 2772);
+  EXPECT_EQ(vectors_sent("period = 4\nmoment_periods = \"never\"", adam), 2772 / 4);
+  EXPECT_EQ(vectors_sent("period = 4\nmoment_periods = \"never\"\nsecond_moment_period = 11", adam),
+            2772 / 4 + 2772 / 11);
+  EXPECT_EQ(vectors_sent("period = 4\nfirst_moment_period = 9", adam), 2772 / 4 + 2772 / 9 + 2772 / 24);
+}
+
+TEST(DesLoc, FaultsNameTheKey) {
+  const auto faults = [](const std::string& keys, const std::vector<double>& decays) {
+    return read_method("algorithm = \"des-loc\"\n" + keys, {.workers = 4, .moment_decays = decays}).faults;
+  };
+  EXPECT_THAT(faults("", {0.9, 0.999}), HasSubstr("period"));
+  EXPECT_THAT(faults("period = 0", {0.9, 0.999}), HasSubstr("period = 0"));
+  EXPECT_THAT(faults("period = 4\nsecond_moment_period = 8", {0.9}), HasSubstr("no second moment"));
+  EXPECT_THAT(faults("period = 4\nfirst_moment_period = 8", {}), HasSubstr("no moments"));
+  EXPECT_THAT(faults("period = 4\nfirst_moment_period = 0", {0.9}), HasSubstr("first_moment_period = 0"));
+  EXPECT_THAT(faults("period = 4\nmoment_periods = \"half\"", {0.9}), HasSubstr("half-life"));
+}
+
+}  // namespace
+}  // namespace syncopate
