@@ -82,6 +82,11 @@ double Participant::norm(Gradient& gradient) const {
   return context_.training.norm(gradient);
 }
 
+double Participant::loss(Gradient& gradient) const {
+  if (!context_.training.time_only()) gradient = context_.training.share(gradient);
+  return context_.training.loss(gradient);
+}
+
 double Participant::uniform(Step step, Drawn drawn) const {
   const bool is_own = drawn == Drawn::alone;
   return RandomStream{.seed = context_.seed,

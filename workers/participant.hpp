@@ -123,6 +123,8 @@ class Participant {
   double distance(const ModelStatePtr& a, const ModelStatePtr& b) const { return context_.training.distance(a, b); }
   // L2 norm of a gradient, likewise. What is computed for it serves all that is done with the gradient from here on.
   double norm(Gradient& gradient) const;
+  // Mean loss of the micro-batches that a gradient of one's own is of, likewise.
+  double loss(Gradient& gradient) const;
 
   // A uniform number in (0, 1) for this step, the same on both clusters.
   double uniform(Step step, Drawn drawn = Drawn::alone) const;

@@ -31,7 +31,7 @@ const std::set<std::string> rules = {
     "extra_steps",           "recomputation",       "carry_over",         "sync_period",      "outer_optimizer",
     "fractional_repetition", "cyclic_repetition",   "stochastic_code",    "local_phase",      "gathered_averaging",
     "model_coordinator",     "push_overlap",        "server_update",      "steps_by_speed",   "pair_exchanges",
-    "group_averages",        "uneven_mean"};
+    "group_averages",        "uneven_mean",         "loss_period"};
 const std::map<std::string, int> shorter = {
     {"sync_sgd", 30}, {"drop_compute", 30}, {"local_sgd", 30}, {"backup_workers", 30}, {"async_sgd", 30}};
 constexpr int most_lines = 60;

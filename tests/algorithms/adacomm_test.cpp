@@ -1,0 +1,243 @@
+#include "algorithms/local_sgd/adacomm.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/predicted_run.hpp"
+#include "workers/delays/outages.hpp"
+#include "workers/models/quadratic.hpp"
+#include "workers/process/run_failure.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using NotBelow = LossPeriod::NotBelow;
+
+std::vector<std::int64_t> steps_of(const SimulatedRun::Outcome& outcome) {
+  std::vector<std::int64_t> steps;
+  for (const StepRow& round : outcome.rounds) steps.push_back(round.step.value());
+  return steps;
+}
+
+// Gradients that move models, whose loss does not change.
+struct ConstantLoss : PullObjective {
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override {
+    PartialGradient result = PullObjective::gradient(parameters, buffers, micro_batches);
+    result.loss_sum = 0.7 * static_cast<double>(micro_batches.size());
+    return result;
+  }
+};
+
+TEST(AdaComm, OfAConstantLossEqualsLocalSgdWithTheFirstPeriodBitForBit) {
+  SimulatedRun setup{.workers = 4, .micro_batches = 2, .momentum = 0.9, .rate = 0.05, .budget = {.steps = 22}};
+  setup.objective = std::make_shared<ConstantLoss>();
+  const auto expected = setup.run(LocalSgd(make_constant_period(4), {}));
+  for (const bool follows_rate : {false, true})
+    for (const NotBelow not_below : {NotBelow::take, NotBelow::keep}) {
+      const LossPeriod::Options period{.initial = 4, .follows_rate = follows_rate, .not_below = not_below};
+      for (const AdaCommOptions& options :
+           {AdaCommOptions{.period = period}, AdaCommOptions{.period = period, .interval_steps = 5},
+            AdaCommOptions{.period = period, .interval_s = 6.0}}) {
+        const auto found = setup.run(AdaComm(options));
+        EXPECT_EQ(found.parameters, expected.parameters);
+        EXPECT_EQ(steps_of(found), steps_of(expected));
+      }
+    }
+}
+
+TEST(AdaComm, ByTheRateIsAsIfTheLossRose) {
+  SimulatedRun setup{.budget = {.steps = 30}};
+  setup.objective = std::make_shared<ConstantLoss>();
+  setup.learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
+      .shape = LearningRate::Shape::step, .peak = 0.4, .decay_steps = {Step{8}, Step{16}}, .decay_factor = 0.25});
+  const LossPeriod::Options period{.initial = 4, .follows_rate = true};
+  EXPECT_THAT(steps_of(setup.run(AdaComm({.period = period}))), ElementsAre(4, 8, 16, 30));  // 4, 4, 8, 16
+}
+
+// 1/2 |theta - theta*|^2 without noise at a rate of 0.1: after n steps the root of the loss is 0.9^n of what it was.
+SimulatedRun bowl(Budget budget) {
+  SimulatedRun setup{
+      .rate = 0.1, .budget = budget, .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 0.25, 1.0})}};
+  setup.objective = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 4, .condition = 1, .noise = 0}, 3);
+  return setup;
+}
+
+// The last step before the average after n is at 0.9^(n - 1): 4 x that is 2.92, 2.13, 1.55, 1.26, 1.02, 0.82, ... The
+// slowest takes 2 s a step, an average and a gathering 0.5 s each; nothing is gathered after the last average.
+TEST(AdaComm, ShortensItsRoundsAsTheLossFalls) {
+  const auto outcome = bowl({.steps = 18}).run(AdaComm({.period = {.initial = 4}}));
+  EXPECT_THAT(outcome.log,
+              ElementsAre("step 4 at 8.500 s: kept 12, dropped 0", "step 7 at 15.500 s: kept 9, dropped 0",
+                          "step 10 at 22.500 s: kept 9, dropped 0", "step 12 at 27.500 s: kept 6, dropped 0",
+                          "step 14 at 32.500 s: kept 6, dropped 0", "step 16 at 37.500 s: kept 6, dropped 0",
+                          "step 17 at 40.500 s: kept 3, dropped 0", "step 18 at 43.500 s: kept 3, dropped 0"));
+  // 8 averages of 16 bytes, and 7 gatherings of a number, the first of two: N (N - 1) x 8 bytes each.
+  EXPECT_EQ(outcome.totals.bytes, Bytes{8 * 2 * 2 * 16 + (7 + 1) * 3 * 2 * 8});
+  EXPECT_EQ(outcome.totals.collectives, 8 + 7);
+  expect_exact_accounts(outcome);
+}
+
+// Averages end at 8.5, 17.5 and 26.5 s, gatherings 0.5 s later: the third is the first after 20 s, when the root of the
+// loss is 0.9^11, so that 2 steps follow. The first after 40 s is that after step 18, at 42 s.
+TEST(AdaComm, ByTimeLooksAtTheLossAfterEachInterval) {
+  const auto outcome = bowl({.steps = 20}).run(AdaComm({.period = {.initial = 4}, .interval_s = 20.0}));
+  EXPECT_THAT(outcome.log,
+              ElementsAre("step 4 at 8.500 s: kept 12, dropped 0", "step 8 at 17.500 s: kept 12, dropped 0",
+                          "step 12 at 26.500 s: kept 12, dropped 0", "step 14 at 31.500 s: kept 6, dropped 0",
+                          "step 16 at 36.500 s: kept 6, dropped 0", "step 18 at 41.500 s: kept 6, dropped 0",
+                          "step 19 at 44.500 s: kept 3, dropped 0", "step 20 at 47.500 s: kept 3, dropped 0"));
+  // With the time along: 7 gatherings of two numbers, the first of three.
+  EXPECT_EQ(outcome.totals.bytes, Bytes{8 * 2 * 2 * 16 + (7 * 2 + 1) * 3 * 2 * 8});
+}
+
+// Nothing is gathered after steps 4, 10 and 14; 0.9^7 x 4 = 1.91, 0.9^11 x 4 = 1.26, 0.9^17 x 4 = 0.67.
+TEST(AdaComm, ByStepsGathersOncePerInterval) {
+  const auto outcome = bowl({.steps = 20}).run(AdaComm({.period = {.initial = 4}, .interval_steps = 6}));
+  EXPECT_THAT(outcome.log,
+              ElementsAre("step 4 at 8.500 s: kept 12, dropped 0", "step 8 at 17.000 s: kept 12, dropped 0",
+                          "step 10 at 22.000 s: kept 6, dropped 0", "step 12 at 26.500 s: kept 6, dropped 0",
+                          "step 14 at 31.500 s: kept 6, dropped 0", "step 16 at 36.000 s: kept 6, dropped 0",
+                          "step 18 at 40.500 s: kept 6, dropped 0", "step 19 at 43.500 s: kept 3, dropped 0",
+                          "step 20 at 46.000 s: kept 3, dropped 0"));
+  EXPECT_EQ(outcome.totals.bytes, Bytes{9 * 2 * 2 * 16 + (3 + 1) * 3 * 2 * 8});
+}
+
+// Losses go up and down with the targets. In double precision; what is rounded up is never near a whole number, so that
+// float32 cannot turn it.
+TEST(AdaComm, IsTheRecursionOfItsLosses) {
+  constexpr int workers = 3, micro_batches = 2, steps = 160, tau_0 = 5;
+  constexpr double rate = 0.05;
+  for (const LossPeriod::Form form : {LossPeriod::Form::adacomm, LossPeriod::Form::paddle})
+    for (const NotBelow not_below : {NotBelow::take, NotBelow::keep, NotBelow::shrink}) {
+      SCOPED_TRACE(testing::Message() << static_cast<int>(form) << static_cast<int>(not_below));
+      std::vector<std::vector<double>> theta(workers, std::vector<double>(4, 1.0));
+      double F_0 = 0;
+      int tau = form == LossPeriod::Form::paddle ? 3 : tau_0;  // ceil(sqrt(5))
+      std::vector<std::int64_t> averages;
+      for (int done = 0; done < steps;) {
+        double F = 0;
+        const int end = std::min(done + tau, steps);
+        for (; done < end; ++done) {
+          F = 0;
+          for (int k = 0; k < workers; ++k)
+            for (std::size_t i = 0; i < 4; ++i) {
+              double gradient = 0;
+              for (int m = 0; m < micro_batches; ++m) {
+                const double distance = theta[k][i] - PullObjective::target({Rank{k}, done, m}, i);
+                gradient += distance / micro_batches;
+                F += distance * distance / 2 / micro_batches / workers;
+              }
+              theta[k][i] -= rate * gradient;
+            }
+          if (done == 0) F_0 = F;
+        }
+        averages.push_back(done);
+        const std::vector<double> first = theta[0];
+        for (std::size_t i = 0; i < 4; ++i) {
+          const double mean = (first[i] + theta[1][i] + theta[2][i]) / 3;
+          for (auto& one : theta) one[i] = mean;
+        }
+        const double exact = form == LossPeriod::Form::paddle ? std::sqrt(tau_0 * F / F_0) : std::sqrt(F / F_0) * tau_0;
+        ASSERT_GT(std::abs(exact - std::round(exact)), 1e-4);
+        const int next = static_cast<int>(std::ceil(exact));
+        if (next < tau || not_below == NotBelow::take)
+          tau = next;
+        else if (not_below == NotBelow::shrink)
+          tau = (tau + 1) / 2;
+      }
+      const SimulatedRun setup{
+          .workers = workers, .micro_batches = micro_batches, .rate = rate, .budget = {.steps = steps}};
+      const auto outcome = setup.run(AdaComm({.period = {.initial = tau_0, .form = form, .not_below = not_below}}));
+      EXPECT_EQ(steps_of(outcome), averages);
+      EXPECT_GT(averages.size(), 5u);
+      for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(outcome.parameters[i], theta[0][i], 1e-5 * std::abs(theta[0][i]));
+    }
+}
+
+TEST(AdaComm, EndsWithABudgetOfSecondsOrSamples) {
+  // Rounds of 4 steps end at 8.5 s and, after a gathering, with the clock: workers stop at 13, 14 and 13 s.
+  const AdaComm method({.period = {.initial = 4, .minimum = 4}});
+  EXPECT_THAT(bowl({.seconds = 13}).run(method).log,
+              ElementsAre("step 4 at 8.500 s: kept 12, dropped 0", "step 8 at 14.500 s: kept 10, dropped 0"));
+  EXPECT_EQ(bowl({.samples = 24}).run(method).samples, 24);
+}
+
+TEST(AdaComm, GoesOnWithAWorkerThatHasLostItsState) {
+  for (const double at_s : {2.3, 6.3}) {  // before F_0 is known, and after
+    SimulatedRun setup = bowl({.steps = 18});
+    setup.delays = {};
+    setup.outages = std::make_shared<OutagePlan>(
+        1,
+        std::vector<OutageEntry>{
+            {.workers = {Rank{1}}, .when = ScheduledOutage{from_seconds(at_s), from_seconds(1)}, .loses_state = true}});
+    const auto outcome = setup.run(AdaComm({.period = {.initial = 4}}));
+    EXPECT_EQ(outcome.published, Step{18});
+    EXPECT_EQ(sum(outcome.totals.kept) + sum(outcome.totals.dropped), 3 * 18);
+    EXPECT_LT(outcome.rounds.back().period, Step{4});  // the loss is known to the others
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(AdaComm, EndsWithAReasonWhereAWorkerLeaves) {
+  SimulatedRun setup = bowl({.steps = 18});
+  setup.data_of = {{}, Step{5}, {}};
+  EXPECT_THROW(setup.run(AdaComm({.period = {.initial = 4}})), RunFailure);
+}
+
+TEST(AdaComm, GoesOnWhereTheModelHasDiverged) {
+  const SimulatedRun setup{.rate = 1000, .budget = {.steps = 40}};
+  const auto outcome = setup.run(AdaComm({.period = {.initial = 2, .maximum = Step{8}}}));
+  EXPECT_EQ(steps_of(outcome).back(), 40);
+  EXPECT_FALSE(std::isfinite(outcome.parameters[0]));
+}
+
+TEST(AdaComm, HasNoFormula) {
+  EXPECT_THAT(PredictedRun{}.why_not_predicted(AdaComm({.period = {.initial = 4}})), HasSubstr("loss"));
+}
+
+TEST(AdaComm, FaultsNameTheKey) {
+  const auto read = [](const std::string& keys, const AlgorithmContext& context = {.workers = 4}) {
+    return read_method("algorithm = \"adacomm\"\n" + keys, context).faults;
+  };
+  EXPECT_EQ(read("initial_period = 4"), "");
+  EXPECT_EQ(read("initial_period = 4\nnot_below = \"shrink\"\nshrinkage = 0.7\ninterval_s = 60"), "");
+  EXPECT_THAT(read(""), HasSubstr("initial_period"));
+  EXPECT_THAT(read("initial_period = 0"), HasSubstr("initial_period = 0"));
+  EXPECT_THAT(read("initial_period = 4\nshrinkage = 0.5"), HasSubstr("shrinkage"));
+  EXPECT_THAT(read("initial_period = 4\nnot_below = \"shrink\"\nshrinkage = 1.0"), HasSubstr("shrinkage = 1"));
+  EXPECT_THAT(read("initial_period = 4\nminimum = 5\nmaximum = 4"), HasSubstr("maximum = 4"));
+  EXPECT_THAT(read("initial_period = 4\ninterval_s = 0"), HasSubstr("interval_s = 0"));
+  EXPECT_THAT(read("initial_period = 4\ninterval_steps = 10\ninterval_s = 5"), HasSubstr("interval_s = 5"));
+  EXPECT_THAT(read("initial_period = 4\nformula = \"theirs\""), AllOf(HasSubstr("formula"), HasSubstr("paddle")));
+  EXPECT_THAT(read("initial_period = 4", {.workers = 4, .time_only = true}), HasSubstr("needs a model"));
+  const AlgorithmContext warmed{.workers = 4, .learning_rate_warmup = 10};
+  EXPECT_EQ(read("initial_period = 4", warmed), "");
+  EXPECT_THAT(read("initial_period = 4\nfollow_rate = true", warmed), HasSubstr("warm-up"));
+  EXPECT_THAT(read("initial_period = 4\nformula = \"paddle\"", warmed), HasSubstr("warm-up"));
+  EXPECT_EQ(read("initial_period = 4\nformula = \"paddle\"\nfollow_rate = false", warmed), "");
+}
+
+TEST(AdaComm, InPaddlesFormFollowsTheRateUpTo16Steps) {
+  const std::string paddle = "algorithm = \"adacomm\"\ninitial_period = 400\nformula = \"paddle\"\n";
+  SimulatedRun setup{.budget = {.steps = 50}};
+  setup.objective = std::make_shared<ConstantLoss>();
+  EXPECT_THAT(steps_of(setup.run(*read_method(paddle).algorithm)), ElementsAre(16, 32, 48, 50));  // not 20
+  EXPECT_THAT(steps_of(setup.run(*read_method(paddle + "maximum = 30").algorithm)), ElementsAre(20, 40, 50));
+}
+
+}  // namespace
+}  // namespace syncopate
