@@ -14,9 +14,11 @@
 #include "algorithms/gossip/stochastic_gradient_push.hpp"
 #include "algorithms/gossip/wagma_sgd.hpp"
 #include "algorithms/gradient_coding/coded_sgd.hpp"
+#include "algorithms/local_sgd/adacomm.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
 #include "algorithms/local_sgd/co2.hpp"
 #include "algorithms/local_sgd/cocod_sgd.hpp"
+#include "algorithms/local_sgd/des_loc.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
@@ -131,6 +133,11 @@ std::span<const AlgorithmRow> algorithms() {
        "Local steps with the models averaged every H steps: constant, post-local, power rules (QSR), SWAP.",
        "Lin et al. 2020; Gu et al. 2024; Gupta et al. 2020", make_local_sgd,
        "period = { rule = \"constant\", steps = 3 }", "the average that ends each round"},
+      {"adacomm", "local SGD", "Local SGD whose rounds become shorter as the training loss falls (AdaComm).",
+       "Wang and Joshi 2019", make_adacomm, "initial_period = 3", "the average that ends each round"},
+      {"des-loc", "local SGD",
+       "Local SGD in which the optimizer's moments have periods of their own, longer than the parameters' (DES-LOC).",
+       "Iacob et al. 2026", make_des_loc, "period = 3", "the average of the parameters"},
       {"outer-local-sgd", "local SGD",
        "Local SGD in which an outer optimizer steps along the averages: plain, SlowMo, DiLoCo.",
        "Wang et al. 2020; Douillard et al. 2023", make_outer_local_sgd,

@@ -94,6 +94,11 @@ const std::vector<Method> methods = {
      2 * K / 4 * P},
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5)
+    // A gathering of a loss after each average but the last, the first time of two.
+    {"adacomm", "initial_period = 4\nminimum = 4\nmaximum = 4", S / 4 + S / 4 - 1, 0,
+     S / 4 * A + S / 4 * (N - 1) * N * 8, false, true},
+    {"adacomm", "initial_period = 4\ninterval_steps = 100", S / 4, 0, S / 4 * A, false, true},
+    {"des-loc", "period = 4", S / 4, 0, S / 4 * A},  // without moments
     {"outer-local-sgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"slowmo\", momentum = 0.5 }",
      S / 4, 0, S / 4 * A},
     // One round late, as many averages.

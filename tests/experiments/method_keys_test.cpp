@@ -234,7 +234,8 @@ std::vector<std::string> with_moments_and_statistics(const std::string& keys) {
 
 std::vector<KeyCase> policies() {
   std::vector<KeyCase> cases;
-  std::vector<std::string> methods = {"'dynamic-averaging',threshold=0.0001,check_every=2,checks='gathered'"};
+  std::vector<std::string> methods = {"'dynamic-averaging',threshold=0.0001,check_every=2,checks='gathered'",
+                                      "'adacomm',initial_period=3"};
   for (const std::string& keys : periodic) methods.push_back(keys + ",period={rule='constant',steps=3}");
   const std::vector<std::string> statistics = {"methods.0.buffers='keep'", "methods.0.buffers='reset'",
                                                "methods.0.buffers='recalibrate'"};
@@ -249,8 +250,10 @@ std::vector<KeyCase> policies() {
     cases.push_back({with_moments_and_statistics(keys + ",buffers='recalibrate'"),
                      {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
   }
-  for (const std::string& keys : overlapped) {
-    const std::string method = keys + ",period={rule='constant',steps=3}";
+  std::vector<std::string> with_statistics_alone = {"'des-loc',period=3"};
+  for (const std::string& keys : overlapped)
+    with_statistics_alone.push_back(keys + ",period={rule='constant',steps=3}");
+  for (const std::string& method : with_statistics_alone) {
     cases.push_back({with_moments_and_statistics(method), statistics});
     cases.push_back({with_moments_and_statistics(method + ",buffers='recalibrate'"),
                      {"methods.0.recalibration_micro_batches=4", "methods.0.buffers='average'"}});
@@ -276,6 +279,19 @@ const std::vector<KeyCase> local = {
      {"methods.0.local_phase.micro_batches=3", "methods.0.local_phase.sampling='own-order'",
       "methods.0.local_phase.peak=0.1", "methods.0.local_phase.schedule='cosine'",
       "methods.0.local_phase.schedule='constant'", "methods.0.local_phase.final=0.01"}},
+    {{method("'adacomm',initial_period=8")},
+     {"methods.0.initial_period=6", "methods.0.formula='paddle'", "methods.0.follow_rate=true", "methods.0.minimum=7",
+      "methods.0.maximum=3", "methods.0.interval_steps=12", "methods.0.interval_s=0.3"}},
+    {{method("'adacomm',initial_period=3,follow_rate=true")},
+     {"methods.0.not_below='keep'", "methods.0.not_below='shrink'"}},
+    {{method("'adacomm',initial_period=3,follow_rate=true,not_below='shrink'")},
+     {"methods.0.shrinkage=0.8", "methods.0.not_below='take'"}},
+    {{method("'adacomm',initial_period=30,formula='paddle'")}, {"methods.0.formula='adacomm'"}},
+    {{method("'des-loc',period=3"), "training.optimizer={name='adamw'}"},
+     {"methods.0.period=2", "methods.0.moment_periods='half-life'", "methods.0.moment_periods='never'",
+      "methods.0.first_moment_period=5", "methods.0.second_moment_period=5"}},
+    {{method("'des-loc',period=3,moment_periods='never'"), "training.optimizer={name='adamw'}"},
+     {"methods.0.moment_periods='multiples'"}},
     {{outer("name='plain'")}, {"methods.0.outer.rate=0.5"}},
     {{outer("name='slowmo',momentum=0.5")}, {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
     {{outer("name='diloco',rate=0.7,momentum=0.5")},

@@ -49,6 +49,8 @@ const std::vector<std::string> periodic = {
     "{algorithm='local-sgd',period={rule='swap',switch_step=13}}",
     "{algorithm='local-sgd',period={rule='power',coefficient=0.3,minimum=2}}",
     "{algorithm='local-sgd',period={rule='power',coefficient=0.3,minimum=2},local_phase={peak=0.3,schedule='linear'}}",
+    "{algorithm='des-loc',period=7}",
+    "{algorithm='des-loc',period=7,first_moment_period=5}",
     "{algorithm='outer-local-sgd',period={rule='constant',steps=7},outer={name='diloco',rate=0.7,momentum=0.5}}",
     "{algorithm='cocod-sgd',period={rule='constant',steps=7}}",
     "{algorithm='overlap-local-sgd',mixing=0.5,period={rule='post-local',switch_step=11,steps=6}}",

@@ -150,6 +150,10 @@ grace_s = 0.010
 algorithm = "local-sgd"
 period = { rule = "constant", steps = 4 }
 [[methods]]
+algorithm = "des-loc"
+period = 3
+moment_periods = "half-life"
+[[methods]]
 algorithm = "outer-local-sgd"
 period = { rule = "constant", steps = 4 }
 outer = { name = "slowmo", rate = 1.0, momentum = 0.5 }
@@ -239,6 +243,9 @@ global_every = 4
 )";
 inline constexpr const char* methods_that_need_models = R"([[methods]]
 algorithm = "dynamic-backup"
+[[methods]]
+algorithm = "adacomm"
+initial_period = 8
 [[methods]]
 algorithm = "dynamic-averaging"
 threshold = 0.5

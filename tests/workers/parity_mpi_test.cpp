@@ -27,9 +27,11 @@
 #include "algorithms/gradient_coding/coded_sgd.hpp"
 #include "algorithms/gradient_coding/cyclic_repetition.hpp"
 #include "algorithms/gradient_coding/fractional_repetition.hpp"
+#include "algorithms/local_sgd/adacomm.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
 #include "algorithms/local_sgd/co2.hpp"
 #include "algorithms/local_sgd/cocod_sgd.hpp"
+#include "algorithms/local_sgd/des_loc.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
@@ -109,6 +111,19 @@ TEST(Parity, LocalSgdWithAConstantPeriod) { expect_parity(LocalSgd(make_constant
 TEST(Parity, LocalSgdWithTheQuadraticRuleAndAveragedMomentum) {
   expect_parity(LocalSgd(make_power_period({.power = 2, .coefficient = 0.05, .minimum = Step{2}}),
                          {.average = {.moments = {StatePolicy::average, StatePolicy::average}}}));
+}
+
+// Moments alone, with the parameters, and both at once.
+TEST(Parity, MomentsWithPeriodsOfTheirOwn) {
+  expect_parity(DesLoc(4, {Step{12}, Step{24}}), make_adamw({}));
+  expect_parity(DesLoc(4, {Step{3}, Step{6}}), make_adamw({}));
+  expect_parity(DesLoc(6, {Step{4}, MomentSchedule::never}));
+}
+
+TEST(Parity, PeriodsByTheLoss) {
+  expect_parity(AdaComm({.period = {.initial = 6}}));
+  expect_parity(AdaComm({.period = {.initial = 6}, .interval_steps = 8}));
+  expect_parity(AdaComm({.period = {.initial = 9, .form = LossPeriod::Form::paddle, .follows_rate = true}}));
 }
 
 // Norms of tensors, of gradients that ranks have reduced and of workers' own, and a mean square that starts at 1.
