@@ -74,6 +74,10 @@ enum class Drawn {
   together,  // all participants: the same number, for choices that are agreed beforehand
 };
 
+// Says that a number is asked for of each tensor of a model by itself.
+struct EachTensor {};
+inline constexpr EachTensor each_tensor{};
+
 class Participant {
  public:
   using Here = SourceLine;  // where in the algorithm, for explanations of a deadlock
@@ -118,9 +122,19 @@ class Participant {
   ModelStatePtr with_slice(const ModelStatePtr& whole, const ModelStatePtr& part, Slice slice) const {
     return context_.training.with_slice(whole, part, slice);
   }
+  // (1 - share) x from + share x to, with a share for each tensor in the order of the flat vector, or one for all:
+  // exactly the one at 0 and the other at 1. BatchNorm statistics are those of `to`, or, where all shares are 0, of
+  // `from`.
+  ModelStatePtr combine(const ModelStatePtr& from, const ModelStatePtr& to, std::span<const double> shares) const {
+    return context_.training.combine_tensors(from, to, shares);
+  }
   // Between two models' parameters, for rules that look at what was computed: it waits for the arithmetic, and is NaN
   // in time-only runs.
   double distance(const ModelStatePtr& a, const ModelStatePtr& b) const { return context_.training.distance(a, b); }
+  // The same of each tensor, in the order of the flat vector; in time-only runs there are none.
+  std::vector<double> distance(const ModelStatePtr& a, const ModelStatePtr& b, EachTensor) const {
+    return context_.training.distances(a, b);
+  }
   // L2 norm of a gradient, likewise. What is computed for it serves all that is done with the gradient from here on.
   double norm(Gradient& gradient) const;
   // Mean loss of the micro-batches that a gradient of one's own is of, likewise.

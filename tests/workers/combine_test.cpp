@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/workers/engine.hpp"
+#include "tests/workers/layered_pull_objective.hpp"
 
 namespace syncopate {
 namespace {
@@ -62,6 +63,55 @@ TEST(Combine, EqualInputsGiveTheSameState) {
   EXPECT_NE(combine(engine, {{0.5, a}, {0.25, b}}), mixed);
   EXPECT_NE(combine(engine, {{0.5, b}, {0.5, a}}), mixed);  // the moments of b
   EXPECT_NE(combine(engine, {{0.5, a}, {0.5, engine.training.adopt(start, b)}}), mixed);
+}
+
+// Four tensors of 2, 4, 1 and 1 elements.
+struct Layered {
+  Engine engine{std::make_shared<LayeredPullObjective>(), make_sgd({})};
+  ModelStatePtr start = engine.training.initial_state();
+  ModelStatePtr a = engine.at_target(start, 10);  // 10 11 12 13 14 10 11 12
+  ModelStatePtr b = engine.at_target(start, 30);  // 20 more
+
+  ModelStatePtr combine(const std::vector<double>& shares) { return engine.training.combine_tensors(a, b, shares); }
+};
+
+TEST(Combine, EachTensorHasAShareOfItsOwn) {
+  Layered of;
+  EXPECT_THAT(of.engine.training.values(of.combine({0.25, 0, 1, 4})), ElementsAre(15, 16, 12, 13, 14, 10, 31, 92));
+  EXPECT_THAT(of.engine.training.values(of.combine({0.5})), ElementsAre(20, 21, 22, 23, 24, 20, 21, 22));
+  EXPECT_EQ(of.combine({1, 1, 1, 1}), of.b);
+  EXPECT_EQ(of.combine({0, 0, 0, 0}), of.a);
+  EXPECT_EQ(of.combine({0}), of.a);
+  const auto mixed = of.combine({0.25, 0, 1, 4});
+  EXPECT_EQ(of.combine({0.25, 0, 1, 4}), mixed);
+  EXPECT_NE(of.combine({0.25, 0, 1, 3}), mixed);
+  const auto adopted = of.engine.training.adopt(of.start, of.a);  // the same parameters
+  EXPECT_EQ(of.engine.training.combine_tensors(of.a, adopted, std::vector(4, 0.3)), adopted);
+}
+
+TEST(Combine, ATensorOfShareZeroHasNothingOfTheOther) {
+  Layered of;
+  const auto nowhere = of.engine.training.descend(of.start, of.engine.promise(of.start, 0), NAN);
+  const std::vector<double> shares = {0, 1, 0, 0};
+  const auto values = of.engine.training.values(of.engine.training.combine_tensors(of.a, nowhere, shares));
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(std::isnan(values[i]), i >= 2 && i < 6);
+}
+
+TEST(Combine, DistancesAreThoseOfEachTensor) {
+  Layered of;
+  const auto distances = of.engine.training.distances(of.a, of.combine({0.25, 0, 1, 4}));
+  ASSERT_EQ(distances.size(), 4u);
+  EXPECT_DOUBLE_EQ(distances[0], 5 * std::sqrt(2));
+  EXPECT_THAT(std::vector(distances.begin() + 1, distances.end()), ElementsAre(0, 20, 80));
+}
+
+// What is no parameter comes from the second, unless nothing of it is wanted.
+TEST(Combine, BuffersGoWithThatOfWhichThereIsAShare) {
+  Engine engine(std::make_shared<PullWithStatistics>(), make_sgd({}));
+  const auto start = engine.training.initial_state();
+  const auto moved = engine.at_target(start, 7);
+  EXPECT_EQ(engine.training.combine_tensors(start, moved, std::vector{0.5})->buffers, moved->buffers);
+  EXPECT_EQ(engine.training.combine_tensors(start, moved, std::vector{0.0})->buffers, start->buffers);
 }
 
 TEST(Combine, AResultThatNobodyHoldsIsFreed) {

@@ -1,8 +1,10 @@
 // Linear combinations of states, and whole models out of slices.
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/training.hpp"
@@ -60,6 +62,45 @@ CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::s
   };
   cell->producer = executor_.submit(fill, prerequisites);
   return cell;
+}
+
+ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelStatePtr& to,
+                                        std::span<const double> shares) {
+  if (!objective_) return nullptr;
+  const auto all_are = [&](double share) { return std::ranges::all_of(shares, [&](double s) { return s == share; }); };
+  if (all_are(0)) return from;
+  if (from->parameters == to->parameters || all_are(1)) return to;
+  Memo<const ModelState>::Key key{{from->id, 1.0}, {to->id, 1.0}};  // those of `combine` begin with a weight of 0
+  for (const double share : shares) key.emplace_back(0, share);
+  const auto known = combined_.find(key);
+  if (known && !known->parameters->stepped_from) return known;
+
+  auto state = std::make_shared<ModelState>(*to);
+  state->id = new_state_id();
+  state->parameters = std::make_shared<Cell>();
+  const std::size_t size = objective_->parameters();
+  auto tensors = objective_->tensors();
+  if (shares.size() == 1) tensors = {{.name = "all", .offset = 0, .size = size, .place = 0}};
+  assert(shares.size() == tensors.size());
+  const auto fill = [cell = state->parameters, a = from->parameters, b = to->parameters, tensors = std::move(tensors),
+                     shares = std::vector(shares.begin(), shares.end()), size] {
+    cell->value = FlatVector(size);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const std::size_t at = tensors[i].offset, count = tensors[i].size;
+      const float* const x = std::as_const(a->value).data() + at;
+      const float* const y = std::as_const(b->value).data() + at;
+      float* const out = cell->value.data() + at;
+      // Of what is not a number a share of 0 would be none either.
+      if (shares[i] == 0 || shares[i] == 1)
+        std::copy_n(shares[i] == 0 ? x : y, count, out);
+      else
+        write_weighted_sum(out, std::array<WeightedVector, 2>{{{1 - shares[i], x}, {shares[i], y}}}, count);
+    }
+  };
+  state->parameters->producer =
+      executor_.submit(fill, std::vector{from->parameters->producer, to->parameters->producer});
+  combined_.remember(std::move(key), state);
+  return state;
 }
 
 CellPtr Training::sum_of(std::vector<CellPtr> cells) {

@@ -134,6 +134,23 @@ double Training::distance(const ModelStatePtr& a, const ModelStatePtr& b) {
   return std::sqrt(sum_of_squares);
 }
 
+std::vector<double> Training::distances(const ModelStatePtr& a, const ModelStatePtr& b) {
+  if (!objective_) return {};
+  for (const auto& state : {a, b}) executor_.wait(state->parameters->producer);
+  const float* const x = a->parameters->value.data();
+  const float* const y = b->parameters->value.data();
+  std::vector<double> distances;
+  for (const ParameterTensor& tensor : objective_->tensors()) {
+    double sum_of_squares = 0;
+    for (std::size_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
+      const double difference = static_cast<double>(x[i]) - y[i];
+      sum_of_squares += difference * difference;
+    }
+    distances.push_back(std::sqrt(sum_of_squares));
+  }
+  return distances;
+}
+
 double Training::norm(const Gradient& gradient) {
   if (!objective_) return std::numeric_limits<double>::quiet_NaN();
   double sum_of_squares = 0;

@@ -131,6 +131,11 @@ class Training {
   // state (weights below 0 or above 1 can make a variance negative). Moments are those of the first term.
   ModelStatePtr combine(std::span<const WeightedState> terms, const ModelStatePtr& buffers_of = nullptr);
 
+  // (1 - share) x `from` + share x `to`, with a share for each tensor in the order of the flat vector, or one for all:
+  // exactly the one at 0 and the other at 1. What is no parameter is that of `to`, or, where all shares are 0, of
+  // `from`.
+  ModelStatePtr combine_tensors(const ModelStatePtr& from, const ModelStatePtr& to, std::span<const double> shares);
+
   // The whole model out of its slices: slice i of slices.size() from state i; buffers of state 0; moments
   // of `self`. Equal inputs give the same parameters.
   ModelStatePtr assemble(const ModelStatePtr& self, std::span<const ModelStatePtr> slices);
@@ -144,6 +149,8 @@ class Training {
 
   // L2 distance of the parameters; waits for the arithmetic. NaN in time-only runs.
   double distance(const ModelStatePtr& a, const ModelStatePtr& b);
+  // The same of each tensor, in the order of the flat vector; in time-only runs there are none.
+  std::vector<double> distances(const ModelStatePtr& a, const ModelStatePtr& b);
 
   // Calls `done` from an executor thread with the root of the mean squared L2 distance of the models' parameters from
   // their weighted mean.
