@@ -21,6 +21,7 @@
 #include "algorithms/local_sgd/des_loc.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
+#include "algorithms/local_sgd/edit.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
@@ -147,6 +148,11 @@ std::span<const AlgorithmRow> algorithms() {
        "DiLoCo in which some local steps are pulls towards the last outer model, and compute nothing.",
        "Naganuma et al. 2025", make_palsgd,
        "period = { rule = \"constant\", steps = 3 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.9 }",
+       "the model after each outer step"},
+      {"edit", "local SGD",
+       "DiLoCo whose workers weigh by their norms, outliers left out; rounds end by steps (EDiT) or time (A-EDiT).",
+       "Cheng et al. 2025", make_edit,
+       "period = { rule = \"constant\", steps = 3 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.8 }",
        "the model after each outer step"},
       {"cocod-sgd", "local SGD",
        "Local SGD whose averages are one round late; what was done meanwhile is added to them.", "Shen et al. 2019",

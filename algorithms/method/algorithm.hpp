@@ -59,6 +59,7 @@ struct AlgorithmContext {
   double shortest_micro_batch_s = 0;            // no worker's micro-batch is shorter
   bool budget_ends_alone = true;                // false: it counts bytes alone, and never ends for who sends nothing
   const LearningRate* learning_rate = nullptr;  // the run's, which outlives the reading; null: none is known
+  std::optional<int> tensors{};                 // of the model; none: without one, or not known before it is loaded
 };
 
 // Runs the algorithm on all participants of the context's cluster.

@@ -54,6 +54,7 @@ AlgorithmContext algorithm_context(const Definition& definition) {
   const ClusterSection& cluster = definition.cluster;
   const TrainingSection& training = definition.training;
   const Budget& budget = definition.budget;
+  const int tensors = static_cast<int>(training.objective.tensors.size());
   return {.workers = cluster.workers_known ? cluster.plan.workers : most_workers,
           .micro_batches = cluster.plan.micro_batches,
           .time_only = training.plan.time_only,
@@ -69,7 +70,8 @@ AlgorithmContext algorithm_context(const Definition& definition) {
           .shortest_micro_batch_s =
               definition.is_clean && !cluster.plan.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
           .budget_ends_alone = !budget.bytes || definition.steps.is_counted || budget.seconds || budget.samples,
-          .learning_rate = training.plan.learning_rate.get()};
+          .learning_rate = training.plan.learning_rate.get(),
+          .tensors = tensors > 0 ? std::optional(tensors) : std::nullopt};
 }
 
 std::vector<Method> read_methods(Settings& root, const Definition& definition,

@@ -104,6 +104,16 @@ const std::vector<Method> methods = {
     // One round late, as many averages.
     {"palsgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.9 }",
      S / 4, 0, S / 4 * A},
+    // Before each average a norm of each worker, where weights or rounds go by steps four numbers more; without a model
+    // there is one module. By time a round ends with the fourth step.
+    {"edit", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }", 2 * S / 4, 0,
+     S / 4 * (A + (N - 1) * N * 8)},
+    {"edit", "step_share = 0.5\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }", 2 * S / 4,
+     0, S / 4 * (A + (N - 1) * N * 5 * 8)},
+    {"edit", "sync_seconds = 8\nouter = { name = \"plain\" }", 2 * S / 4, 0, S / 4 * (A + (N - 1) * N * 5 * 8)},
+    // 12 steps by 4 s, 24 by the second meeting.
+    {"edit", "sync_seconds = 4\nminimum_steps = 20\nouter = { name = \"plain\" }", 3 * S / 4, 0,
+     S / 4 * (A + 2 * (N - 1) * N * 5 * 8)},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},
     {"overlap-local-sgd", "mixing = 0.5\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},

@@ -180,9 +180,12 @@ const std::vector<KeyCase> asynchronous = {
 };
 
 // Methods that average every so often, with the keys that each needs beside its period.
-const std::vector<std::string> periodic = {
-    "'local-sgd'", "'outer-local-sgd',outer={name='plain'}", "'palsgd',outer={name='plain'}",
-    "'hierarchical-sgd',group_size=2,group_period=1", "'dropcompute-local-sgd',threshold_s=0.3"};
+const std::vector<std::string> periodic = {"'local-sgd'",
+                                           "'outer-local-sgd',outer={name='plain'}",
+                                           "'palsgd',outer={name='plain'}",
+                                           "'edit',outer={name='plain'}",
+                                           "'hierarchical-sgd',group_size=2,group_period=1",
+                                           "'dropcompute-local-sgd',threshold_s=0.3"};
 // The same with averages one round late, which leave the optimizer's moments alone.
 const std::vector<std::string> overlapped = {"'cocod-sgd'", "'overlap-local-sgd',mixing=0.5", "'co2'",
                                              "'overlapped-diloco',outer={name='plain'}",
@@ -302,6 +305,18 @@ const std::vector<KeyCase> local = {
     {{method("'palsgd',period={rule='constant',steps=4},outer={name='slowmo',momentum=0.5}")},
      {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
     {{method("'palsgd',period={rule='constant',steps=4},outer={name='plain'}")}, {"methods.0.outer.rate=0.5"}},
+    {{method("'edit',period={rule='constant',steps=2},outer={name='diloco',rate=0.7,momentum=0.5},outlier_factor=0.85,"
+             "outlier_warmup=4,outlier_smoothing=0.3,clip_norm=0.05")},
+     {"methods.0.outlier_factor=5", "methods.0.outlier_warmup=6", "methods.0.outlier_smoothing=0.7",
+      "methods.0.temperature=0.05", "methods.0.step_share=0.5", "methods.0.clip_norm=0.02", "methods.0.scope='model'",
+      "methods.0.clip_scope='model'", "methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3",
+      "methods.0.outer.name='slowmo'"}},
+    {{method("'edit',period={rule='constant',steps=4},outer={name='slowmo',momentum=0.5}")},
+     {"methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
+    {{method("'edit',period={rule='constant',steps=4},outer={name='plain'}")}, {"methods.0.outer.rate=0.5"}},
+    {{method("'edit',sync_seconds=0.12,outer={name='plain'}")},
+     {"methods.0.sync_seconds=0.08", "methods.0.counted_from='arrival'", "methods.0.minimum_steps=20",
+      "methods.0.warmup_steps=4", "methods.0.step_share=0.5"}},
     {{method("'overlap-local-sgd',mixing=0.5,momentum=0.5,period={rule='constant',steps=4}")},
      {"methods.0.mixing=0.6", "methods.0.momentum=0.3", "methods.0.momentum_units='model'"}},
     {{method("'co2',period={rule='constant',steps=4}")},
@@ -414,8 +429,9 @@ const std::vector<KeyCase> gossip_and_codes = {
 const std::vector<std::string>& told() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const char* method : {"local-sgd", "outer-local-sgd", "palsgd", "hierarchical-sgd", "dropcompute-local-sgd",
-                               "cocod-sgd", "overlap-local-sgd", "co2", "overlapped-diloco", "streaming-diloco"})
+    for (const char* method :
+         {"local-sgd", "outer-local-sgd", "palsgd", "edit", "hierarchical-sgd", "dropcompute-local-sgd", "cocod-sgd",
+          "overlap-local-sgd", "co2", "overlapped-diloco", "streaming-diloco"})
       for (const char* rule : {"constant", "power", "post-local"})
         for (const char* key : {"share", "rounds", "found"})
           all.push_back(fmt::format("methods[{}].period[{}].solved_for.{}", method, rule, key));

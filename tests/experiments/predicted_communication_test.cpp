@@ -52,6 +52,9 @@ const std::vector<std::string> periodic = {
     "{algorithm='des-loc',period=7}",
     "{algorithm='des-loc',period=7,first_moment_period=5}",
     "{algorithm='outer-local-sgd',period={rule='constant',steps=7},outer={name='diloco',rate=0.7,momentum=0.5}}",
+    "{algorithm='edit',period={rule='constant',steps=7},outer={name='plain'}}",
+    "{algorithm='edit',period={rule='post-local',switch_step=11,steps=6},outer={name='plain'},scope='model',step_share="
+    "0.2}",
     "{algorithm='cocod-sgd',period={rule='constant',steps=7}}",
     "{algorithm='overlap-local-sgd',mixing=0.5,period={rule='post-local',switch_step=11,steps=6}}",
     "{algorithm='co2',period={rule='power',coefficient=0.3,minimum=2}}",

@@ -162,6 +162,21 @@ algorithm = "palsgd"
 period = { rule = "constant", steps = 4 }
 outer = { name = "diloco", rate = 0.7, momentum = 0.9 }
 [[methods]]
+label = "edit, by steps"
+algorithm = "edit"
+period = { rule = "constant", steps = 4 }
+outer = { name = "diloco", rate = 0.7, momentum = 0.8 }
+outlier_factor = 1.0
+outlier_warmup = 2
+outlier_smoothing = 0.5
+clip_norm = 0.5
+[[methods]]
+label = "edit, by time"
+algorithm = "edit"
+sync_seconds = 0.120
+outer = { name = "diloco", rate = 0.7, momentum = 0.8 }
+scope = "model"
+[[methods]]
 algorithm = "cocod-sgd"
 period = { rule = "constant", steps = 4 }
 [[methods]]

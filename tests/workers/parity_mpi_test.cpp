@@ -34,6 +34,7 @@
 #include "algorithms/local_sgd/des_loc.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
+#include "algorithms/local_sgd/edit.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
 #include "algorithms/local_sgd/local_sgd.hpp"
@@ -176,6 +177,37 @@ TEST(Parity, OuterOptimizers) {
   expect_parity(OuterLocalSgd(make_constant_period(Step{6}), make_slowmo(0.9, 0.5), {}));
   expect_parity(OuterLocalSgd(make_constant_period(Step{6}), make_diloco(0.7, 0.9), {}));
   expect_parity(PalSgd(make_constant_period(Step{6}), make_diloco(0.7, 0.9), {.probability = 0.3}));
+}
+
+// The norms are those of a model in single precision, so that outliers must not be close to the threshold.
+TEST(Parity, PenalisedPseudoGradients) {
+  for (const auto scope : {EditOptions::Scope::tensor, EditOptions::Scope::model}) {
+    EditOptions options{.scope = scope,
+                        .penalty = {.outlier_factor = 1.5,
+                                    .outlier_warmup = 2,
+                                    .outlier_smoothing = 0.5,
+                                    .temperature = 2,
+                                    .clip_norm = 3},
+                        .period = make_constant_period(Step{3}),
+                        .outer = make_diloco(0.7, 0.8)};
+    expect_parity(Edit(options));
+    options.period = nullptr;  // by a time that does not pass: one round
+    options.timed.length = longest_duration;
+    options.timed.warmup_steps = Step{4};
+    options.penalty.step_share = 0.5;
+    expect_parity(Edit(options));
+  }
+}
+
+// Who has done how many steps by then is for the clock to say.
+TEST(Parity, EditByTimeOffersAsMuchOnBothClusters) {
+  const Edit algorithm({.timed = {.length = from_seconds(0.15)}, .outer = make_diloco(0.7, 0.8)});
+  Parity parity;
+  for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+    for (std::size_t i = 0; i < workers; ++i) EXPECT_EQ(totals.kept[i] + totals.dropped[i], 20 * micro_batches);
+    EXPECT_GE(totals.collectives, 2 * 2);
+    for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+  }
 }
 
 TEST(Parity, AveragesOneRoundLate) {
