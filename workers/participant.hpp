@@ -88,6 +88,7 @@ class Participant {
 
   Rank rank() const { return rank_; }
   int size() const { return size_; }                            // N, the number of workers
+  Rank server() const;                                          // a worker's; a region's server has the global one
   int micro_batches() const { return context_.micro_batches; }  // M
 
   Time now() const { return context_.cluster.now(rank_); }
@@ -143,14 +144,14 @@ class Participant {
   // A uniform number in (0, 1) for this step, the same on both clusters.
   double uniform(Step step, Drawn drawn = Drawn::alone) const;
 
-  // Whether a worker has ended, as far as is known here.
-  bool has_left(Rank worker) const { return context_.cluster.has_left(rank_, worker); }
+  // Whether a participant has ended, as far as is known here.
+  bool has_left(Rank other) const { return context_.cluster.has_left(rank_, other); }
 
-  // Messages between any two participants. A server's rank comes after the workers': Rank{size()}.
+  // Messages between any two participants.
   void send(Rank to, Message&& message, Here at = Here::current());
 
   // "This is the global model now": the observer decides whether to evaluate. Only the publication of worker 0, or of
-  // the one server, counts, so that every worker may run the same line. Where the run asks for it, what is evaluated is
+  // the one server or the global one, counts, so that every worker may run the same line. Where the run asks for it, what is evaluated is
   // the moving average of what is published (not of an ensemble).
   void publish() { publish(model_); }
   void publish(const ModelStatePtr& model) {
@@ -172,7 +173,7 @@ class Participant {
   // Whether its publications are those of the global model.
   bool is_heard() const {
     const bool is_server = rank_.value == size_;
-    return context_.observer && (rank_.value == 0 || (is_server && context_.cluster.servers() == 1));
+    return context_.observer && (rank_.value == 0 || (is_server && !context_.cluster.servers().hold_slices()));
   }
   // Whether it is left at this time, judged alone.
   bool budget_left_at(Time time) const;
@@ -205,5 +206,7 @@ class Participant {
   std::int64_t kept_total_ = 0;  // without collectives: micro-batches descended along
   Contribution since_sync_{};    // a worker's
 };
+
+inline Rank Participant::server() const { return context_.cluster.servers().server_of(rank_, size_); }
 
 }  // namespace syncopate

@@ -5,24 +5,39 @@
 
 namespace syncopate {
 
+namespace {
+
+Slice slice_of(const Cluster& cluster, Rank rank) {
+  const Servers servers = cluster.servers();
+  return servers.hold_slices() ? Slice{.index = rank.value - cluster.workers(), .count = servers} : Slice();
+}
+
+// The first after whom nobody is anybody's server.
+int end_of_served(const Cluster& cluster) {
+  const Servers servers = cluster.servers();
+  return cluster.workers() + (servers.regions > 0 ? servers.count : 0);
+}
+
+}  // namespace
+
 Server::Server(const RunContext& context, Rank rank)
     : Participant(context, rank),
-      slice_{.index = rank.value - context.cluster.workers(), .count = context.cluster.servers()},
-      reported_left_(size()),
-      is_told_of_(size(), 0),
-      version_of_(size()),
-      sent_at_(size(), start_time),
-      is_listed_(size(), 1),
+      slice_(slice_of(context.cluster, rank)),
+      reported_left_(context.cluster.servers().number_served_by(rank, size())),
+      is_told_of_(end_of_served(context.cluster), 0),
+      version_of_(end_of_served(context.cluster)),
+      sent_at_(end_of_served(context.cluster), start_time),
+      is_listed_(end_of_served(context.cluster), 1),
       steps_of_(size()),
-      rows_(slice_.index == 0 ? context.observer : nullptr),
-      versions_(slice_.index == 0 ? arrivals_of(context.record) : nullptr, start_time) {
-  for (const Rank worker : Ranks(size())) waiting_.push_back(worker);
+      rows_(rank == context.cluster.server() ? context.observer : nullptr),
+      versions_(rank == context.cluster.server() ? arrivals_of(context.record) : nullptr, start_time) {
+  for (const Rank worker : served()) waiting_.push_back(worker);
 }
 
 void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program) {
   Server server(context, rank);
   program(server);
-  if (context.cluster.servers() > 1) server.send_last_model(Rank{0}, Server::Here::current());
+  if (context.cluster.servers().hold_slices()) server.send_last_model(Rank{0}, Server::Here::current());
 }
 
 int Server::workers_left(std::span<const Rank> also) const {
@@ -52,14 +67,18 @@ ReceivedMessage Server::receive(Time until, Here at) {
 ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& on_leave, Here at) {
   while (true) {
     const int left = workers_left();
-    for (const Rank worker : Ranks(on_leave && left < reported_left_ ? size() : 0)) {
-      if (is_told_of_[worker] || !has_left(worker)) continue;
-      is_told_of_[worker] = 1;
-      --reported_left_;
-      on_leave(worker);
+    if (on_leave && left < reported_left_) {
+      for (const Rank worker : served()) {
+        if (is_told_of_[worker] || !has_left(worker)) continue;
+        is_told_of_[worker] = 1;
+        --reported_left_;
+        on_leave(worker);
+      }
     }
-    if (auto message = receive(never, at)) return message;
-    if (left == 0) return nullptr;
+    // Where servers have servers, others than those whom it serves may go on for long.
+    const bool are_alone = context_.cluster.servers().regions > 0 && left == 0;
+    if (auto message = receive(are_alone ? now() : never, at)) return message;
+    if (left == 0 || has_left(server())) return nullptr;
   }
 }
 
@@ -77,10 +96,10 @@ void Server::send_model(Rank to, Step label, std::vector<double>&& numbers, Here
 
 void Server::send_last_model(Rank to, Here at) { send_counted(to, Message::of_last_model(step_, model_), at); }
 
-void Server::send_model(Receivers to, Here at) {
+void Server::send_model(Receivers to, const std::vector<double>& numbers, Here at) {
   if (to == Receivers::all) {
-    for (const Rank worker : Ranks(size()))
-      if (!has_left(worker)) send_model(worker, at);
+    for (const Rank worker : served())
+      if (!has_left(worker)) send_model(worker, numbers, at);
     return;
   }
   std::sort(waiting_.begin(), waiting_.end());
@@ -88,13 +107,17 @@ void Server::send_model(Receivers to, Here at) {
     is_listed_[worker] = 0;
     if (version_of_[worker] == version_) continue;  // it had sent more than one gradient
     if (has_left(worker)) continue;
-    send_model(worker, at);
+    send_model(worker, numbers, at);
   }
   waiting_.clear();
 }
 
 // A gradient is booked once: by the first of several servers.
 std::optional<Step> Server::accept(const Message& message, const AcceptOptions& options) {
+  if (message.kind == Message::Kind::model) {  // of the global server
+    count_work(std::max(kept_total_, message.kept));
+    return Step{0};
+  }
   const bool is_difference = message.kind == Message::Kind::difference;
   const Step staleness = is_difference ? version_ - version_of_[message.from].value_or(Step{}) : step_ - message.step;
   const bool is_stale = options.maximum_staleness && staleness > *options.maximum_staleness;
@@ -146,11 +169,15 @@ void Server::descend(const ModelStatePtr& to, std::int64_t micro_batches) {
   const Step row_before = file_step();
   set_model(to);
   ++version_;
-  kept_total_ += micro_batches;
-  step_ = Step{kept_total_ / (size() * this->micro_batches())};
-  if (context_.budget.steps) step_ = std::min(step_, *context_.budget.steps);
+  count_work(kept_total_ + micro_batches);
   row_.add({.kept = micro_batches, .planned = micro_batches});
   close_row(row_before);
+}
+
+void Server::count_work(std::int64_t micro_batches) {
+  kept_total_ = micro_batches;
+  step_ = Step{kept_total_ / (size() * this->micro_batches())};
+  if (context_.budget.steps) step_ = std::min(step_, *context_.budget.steps);
 }
 
 void Server::close_row(Step row_before) {

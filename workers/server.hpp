@@ -1,5 +1,10 @@
 // A parameter server: holds the model, or with several servers a slice of it, and steps along the
 // gradients that workers send. It decides which to keep.
+//
+// Servers of servers (Servers::of_regions): the workers of each region have a server of their own, which holds a whole
+// model, takes what they send, and hears of the other regions through the global server, the first one. The global
+// server serves the regions' servers. Its model is the one that is evaluated, and rows of steps.csv are of what it
+// knows of. Each server judges the budget by what it knows.
 #pragma once
 
 #include <cstdint>
@@ -36,16 +41,17 @@ class Server final : public Participant {
  public:
   Server(const RunContext& context, Rank rank);
 
-  // Workers that have not ended, and those of `also` that have. A method that waits for a number of gradients waits for
-  // no more than these, `also` being those whose gradients it has.
+  // Workers whose server this is that have not ended, and those of `also` that have. A method that waits for a number of
+  // gradients waits for no more than these, `also` being those whose gradients it has. The global server's are the
+  // regions' servers.
   int workers_left(std::span<const Rank> also = {}) const;
 
   // The next message to arrive; nothing if, instead, a worker has left: look at workers_left() again. Requests for a
   // model are answered in here: at once, or with the next version (Receivers::waiting) where the present one is on its
   // way already.
   ReceivedMessage receive(Time until = never, Here at = Here::current());
-  // The next message to arrive; nothing once all workers have left and nothing is under way. Calls `on_leave`,
-  // if there is one, for each that has left, once.
+  // The next message to arrive; nothing once all whom it serves have left and nothing is under way from them, or its
+  // own server has ended. Calls `on_leave`, if there is one, for each that has left, once.
   ReceivedMessage receive_until_all_left(const std::function<void(Rank)>& on_leave = {}, Here at = Here::current());
 
   // Sends the current model, labelled with its step unless another label is given, and numbers along with it.
@@ -54,11 +60,13 @@ class Server final : public Participant {
   void send_model(Rank to, std::vector<double> numbers, Here at = Here::current()) {
     send_model(to, step_, std::move(numbers), at);
   }
-  void send_model(Receivers to, Here at = Here::current());
+  void send_model(Receivers to, Here at = Here::current()) { send_model(to, {}, at); }
+  void send_model(Receivers to, const std::vector<double>& numbers, Here at = Here::current());
 
   // What becomes of a received gradient or difference, which every one needs once: it is accepted, and counts as kept,
   // unless it is staler or older than it may be, or not needed; then it is discarded. Its staleness, if it is accepted:
   // the steps of this server since the model that it was computed at, of a difference since its sender got one.
+  // Of the model that a region's server gets from the global one: this one knows of as much work of everybody's then.
   std::optional<Step> accept(const Message& message, const AcceptOptions& options = any_gradient);
 
   // Declares that a step uses so many gradients, where one of the experiment file uses one of each worker (not said:
@@ -80,14 +88,16 @@ class Server final : public Participant {
 
   void discard(const Work& work);
   void begin_versions();
+  Ranks served() const { return context_.cluster.servers().served_by(rank_, size_); }
   void close_row(Step row_before);
+  void count_work(std::int64_t micro_batches);
   void send_model(Rank to, Step label, std::vector<double>&& numbers, Here at);
   void send_counted(Rank to, Message&& message, Here at);
   void send_last_model(Rank to, Here at);
 
   Slice slice_;                             // the part of the parameters that this server holds
-  int reported_left_;                       // workers of whose leaving nobody has been told
-  ByRank<char> is_told_of_;                 // workers of whose leaving somebody has
+  int reported_left_;                       // of whom it serves: of whose leaving nobody has been told
+  ByRank<char> is_told_of_;                 // of whose leaving somebody has
   Step version_{};                          // which `step_` is, but where it counts workers' own steps
   ByRank<std::optional<Step>> version_of_;  // of the last model sent to each worker; none: nothing was sent yet
   ByRank<Time> sent_at_;                    // when that was
@@ -101,8 +111,8 @@ class Server final : public Participant {
   NumberedRounds versions_;  // for the record of arrivals
 };
 
-// Runs a server's program to its end. Of several servers each then sends worker 0 its slice of the last model, since
-// nobody else holds the whole.
+// Runs a server's program to its end. Of servers that hold slices each then sends worker 0 its slice of the last model,
+// since nobody else holds the whole.
 void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program);
 
 }  // namespace syncopate

@@ -63,7 +63,8 @@ std::optional<Gradient> Worker::compute_slot(const MicroBatch& slot, const Micro
 template <typename Slot>
 Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
   Gradient sum;
-  const bool restarts_step = context_.cluster.servers() == 1;
+  const Servers servers = context_.cluster.servers();
+  const bool restarts_step = servers > 0 && !servers.hold_slices();
   Attempts attempts{.of = slot_of(0), .is_step = restarts_step};
   for (int m = 0; m < micro_batches();) {
     const MicroBatch slot = slot_of(m);

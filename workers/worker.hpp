@@ -8,8 +8,8 @@
 //   the moments that the worker had then, since these are what a copy made at that time holds (and where all step
 //   along sums, what every other worker holds). Its local steps since then are lost: they count as dropped and their
 //   time as discarded. They are not taken again, so that nobody waits for them.
-// - with one server, where a whole step's gradient is computed without a deadline: the server's. The worker asks
-//   for it, which costs a message each way, and computes the whole step at it.
+// - with a server that holds the whole model, where a whole step's gradient is computed without a deadline: the
+//   server's. The worker asks for it, which costs a message each way, and computes the whole step at it.
 // - where a method declares it, that one;
 // - else the model that it received last, or, where steps end in report_steps, that of its last step.
 #pragma once
@@ -146,7 +146,7 @@ class Worker final : public Participant {
   // has sent its last model (which is adopted), or this worker's data are used up. With several servers: for a
   // slice from each, all of one version; worker 0 then publishes what nobody else holds as a whole.
   bool receive_model(Here at = Here::current());
-  // The same with one server, and the numbers that came along.
+  // The same from a server that holds the whole model, and the numbers that came along.
   bool receive_model(std::vector<double>& numbers, Here at = Here::current());
   // Labels the gradient with the step of the model it was computed at. With several servers: to each its slice.
   void send_gradient(Gradient gradient, Here at = Here::current());

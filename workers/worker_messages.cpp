@@ -10,7 +10,7 @@ namespace syncopate {
 bool Worker::receive_model(Here at) {
   if (!data_left() || has_last_model_) return false;
   steps_are_versions_ = true;
-  return context_.cluster.servers() == 1 ? receive_whole_model(nullptr, at) : receive_slices(at);
+  return context_.cluster.servers().hold_slices() ? receive_slices(at) : receive_whole_model(nullptr, at);
 }
 
 bool Worker::receive_model(std::vector<double>& numbers, Here at) {
@@ -20,7 +20,7 @@ bool Worker::receive_model(std::vector<double>& numbers, Here at) {
 }
 
 bool Worker::receive_whole_model(std::vector<double>* numbers, Here at) {
-  auto message = context_.cluster.receive(rank_, context_.cluster.server(), never, {"receive_model", at});
+  auto message = context_.cluster.receive(rank_, server(), never, {"receive_model", at});
   if (!message) return false;
   kept_total_ = message->kept;
   if (model_) model_ = context_.training.adopt(model_, message->model);
@@ -72,8 +72,8 @@ bool Worker::receive_slices(Here at) {
 }
 
 void Worker::send_gradient(Gradient gradient, Here at) {
-  if (context_.cluster.servers() > 1) return send_slices(gradient, at);
-  send(context_.cluster.server(), Message::of_gradient(step_, std::move(gradient)), at);
+  if (context_.cluster.servers().hold_slices()) return send_slices(gradient, at);
+  send(server(), Message::of_gradient(step_, std::move(gradient)), at);
 }
 
 void Worker::send_slices(const Gradient& gradient, Here at) {
@@ -93,8 +93,8 @@ ReceivedMessage Worker::receive(const ReceiveOptions& which, Here at) {
 // The server answers with its model as it is then (Server::receive). Where steps are versions of the model,
 // the worker's is that one's; the micro-batches of the step keep their numbers.
 void Worker::ask_server_for_model(Here at) {
-  send(context_.cluster.server(), Message::request(), at);
-  const auto message = context_.cluster.receive(rank_, context_.cluster.server(), never, {"ask_server_for_model", at});
+  send(server(), Message::request(), at);
+  const auto message = context_.cluster.receive(rank_, server(), never, {"ask_server_for_model", at});
   if (!message) return;  // it has ended, and takes no gradient any more
   has_last_model_ |= message->kind == Message::Kind::last_model;
   kept_total_ = message->kept;

@@ -21,8 +21,8 @@
 #include <memory>
 #include <optional>
 
+#include "algorithms/asynchronous/difference_rounds.hpp"
 #include "algorithms/asynchronous/server_update.hpp"
-#include "algorithms/asynchronous/steps_by_speed.hpp"
 #include "algorithms/method/algorithm.hpp"
 
 namespace syncopate {
@@ -48,6 +48,8 @@ class AsyncLocalSgd : public Algorithm {
   std::optional<Communicated> communication(const CommunicationInput& input) const override;
 
  private:
+  DifferenceRounds rounds() const { return {options_.local_steps, options_.steps_by_speed, options_.moments}; }
+
   AsyncLocalOptions options_;
 };
 

@@ -10,8 +10,8 @@
 namespace syncopate {
 
 struct Traits {
-  // How many parameter servers it needs; each runs Algorithm::serve.
-  int servers = 0;
+  // The parameter servers that it needs; each runs Algorithm::serve.
+  Servers servers{};
   // Others are compared with it: speed-ups are against its pace.
   bool is_baseline = false;
   // Whether it decides anything by what is computed (losses, norms, distances), so that time alone says nothing of it.

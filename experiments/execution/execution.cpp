@@ -36,8 +36,11 @@ namespace {
 
 using HostClock = std::chrono::steady_clock;
 
-// The rank that publishes the model: the server's, but worker 0 where several servers hold parts of it.
-int publishing_rank(const Run& run) { return run.algorithm->traits().servers == 1 ? run.cluster.workers : 0; }
+// The rank that publishes the model: the first server's, but worker 0 where several servers hold parts of it.
+int publishing_rank(const Run& run) {
+  const Servers servers = run.algorithm->traits().servers;
+  return servers > 0 && !servers.hold_slices() ? run.cluster.workers : 0;
+}
 // The rank that closes rows of steps.csv: the first server's where there is one.
 int booking_rank(const Run& run) { return run.algorithm->traits().servers > 0 ? run.cluster.workers : 0; }
 

@@ -8,7 +8,7 @@ Participants participants(const Experiment& experiment) {
   Participants result;
   for (const Run& run : experiment.runs) {
     result.workers = std::max(result.workers, run.cluster.workers);
-    result.servers = std::max(result.servers, run.algorithm->traits().servers);
+    result.servers = std::max<int>(result.servers, run.algorithm->traits().servers);
   }
   return result;
 }

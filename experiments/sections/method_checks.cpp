@@ -10,12 +10,18 @@
 namespace syncopate {
 namespace {
 
-// Where there is not one server, the model that is evaluated is worker 0's.
+// Whether servers hold the model, each of them all of it.
+bool has_servers_of_whole_models(const Method& method) {
+  const Servers servers = method.algorithm->traits().servers;
+  return servers > 0 && !servers.hold_slices();
+}
+
+// Where no server holds the model, that which is evaluated is worker 0's.
 void check_who_leaves(Settings& root, const Definition& definition) {
   const auto& data_of = definition.cluster.plan.data_of;
   if (data_of.empty() || !data_of.front()) return;
   for (const Method& method : definition.methods) {
-    if (!method.algorithm || method.algorithm->traits().servers == 1) continue;
+    if (!method.algorithm || has_servers_of_whole_models(method)) continue;
     root.section("cluster").fault(
         "leave", fmt::format("must not name worker 0, whose model is the one that \"{}\" has evaluated", method.label));
     return;
@@ -46,7 +52,7 @@ void fault_of_training(Settings& root, const Definition& definition, const Metho
 // Each of several servers has the norm of its own part alone, and no tensor as a whole.
 void check_norms(Settings& root, const Definition& definition) {
   for (const Method& method : definition.methods) {
-    if (!method.algorithm || method.algorithm->traits().servers <= 1) continue;
+    if (!method.algorithm || !method.algorithm->traits().servers.hold_slices()) continue;
     const TrainingPlan& plan = definition.of(method).training.plan;
     if (plan.clip_norm > 0)
       return fault_of_training(
@@ -64,7 +70,7 @@ void check_outages(Settings& root, const Definition& definition) {
   const ClusterSection& cluster = definition.cluster;
   if (!cluster.plan.outages) return;
   for (const Method& method : definition.methods)
-    if (method.algorithm && method.algorithm->traits().servers == 1)
+    if (method.algorithm && has_servers_of_whole_models(method))
       return check_outages_of_steps(root, *cluster.plan.outages, cluster.plan.micro_batches,
                                     cluster.usual_micro_batch_s, method.label);
 }

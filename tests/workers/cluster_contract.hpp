@@ -120,7 +120,7 @@ struct SeenRounds : RunObserver {
 // What a test wants of a cluster.
 struct ContractSetup {
   int workers = 1;
-  int servers = 0;
+  Servers servers{};
   const ComputeTime& compute_time;
   Training& training;
   RunObserver* observer = nullptr;
@@ -152,10 +152,10 @@ class ClusterContract : public testing::TestWithParam<ClusterKind> {
   Duration hesitation() const { return GetParam().hesitation; }
 
   // Runs on `workers` workers, and on `servers` servers if `serve` is given. Micro-batches take `base_s`.
-  RunTotals run(int workers, const Program& work, const Program& serve = nullptr, int servers = 1) {
+  RunTotals run(int workers, const Program& work, const Program& serve = nullptr, Servers servers = 1) {
     const ComputeTime compute_time(7, base_s, {}, delays);
     const auto cluster = GetParam().make({.workers = workers,
-                                          .servers = serve ? servers : 0,
+                                          .servers = serve ? servers : Servers(),
                                           .compute_time = compute_time,
                                           .training = is_time_only ? time_only : training,
                                           .observer = observer,

@@ -41,6 +41,9 @@ INSTANTIATE_TEST_SUITE_P(Mpi, BookingContract, testing::ValuesIn([] { return std
 INSTANTIATE_TEST_SUITE_P(Mpi, TwoServersContract, testing::ValuesIn([] {
                            return mpi().participants < 3 ? std::vector<ClusterKind>{} : std::vector{mpi()};
                          }()));
+INSTANTIATE_TEST_SUITE_P(Mpi, RegionsContract, testing::ValuesIn([] {
+                           return mpi().participants < 3 ? std::vector<ClusterKind>{} : std::vector{mpi()};
+                         }()));
 INSTANTIATE_TEST_SUITE_P(Mpi, PartialContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 INSTANTIATE_TEST_SUITE_P(Mpi, RecordContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));
 INSTANTIATE_TEST_SUITE_P(Mpi, OutageContract, testing::ValuesIn([] { return std::vector{mpi()}; }()));

@@ -279,4 +279,67 @@ TEST_P(ClusterContract, WhatTheEndCutsOffIsNotTakenFromWhatWasKept) {
   }
 }
 
+// For three participants or more: a region's server, the global one and a worker; with five or more two regions.
+class RegionsContract : public ClusterContract {
+ protected:
+  int regions() { return participants() < 5 ? 1 : 2; }
+  int workers_of_region() { return (participants() - 1 - regions()) / regions(); }
+  int workers() { return workers_of_region() * regions(); }
+  Servers servers() { return Servers::of_regions(regions()); }
+};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RegionsContract);
+
+// The global server knows of all that was sent, from the regions' servers, who have it from their workers.
+TEST_P(RegionsContract, ServersHaveToDoWithTheirOwnWorkersAndWithTheGlobalOne) {
+  const RunTotals totals = run(
+      workers(),
+      [&](Cluster& cluster, Rank self) {
+        const Rank own = servers().server_of(self, workers());
+        cluster.send(self, own, {.numbers = {1}}, here());
+        EXPECT_TRUE(cluster.receive(self, own, never, here()));
+        EXPECT_FALSE(cluster.receive(self, own, never, here())) << "it has ended";
+      },
+      [&](Cluster& cluster, Rank self) {
+        EXPECT_EQ(cluster.servers().regions, regions());
+        const Rank global = cluster.server();
+        if (self == global) {
+          EXPECT_EQ(cluster.workers_left(self), regions());
+          for (int r = 0; r < regions();)
+            if (const auto message = cluster.receive(self, {}, never, here())) {
+              EXPECT_GT(message->from, global);
+              ++r;
+            }
+          EXPECT_EQ(cluster.bytes_sent(), Bytes{8 * (workers() + regions())});
+          for (int r = 0; r < regions(); ++r) cluster.send(self, cluster.server(1 + r), {}, here());
+          return;
+        }
+        EXPECT_EQ(cluster.workers_left(self), workers_of_region());
+        for (int w = 0; w < workers_of_region(); ++w) {
+          const auto message = cluster.receive(self, {}, never, here());
+          ASSERT_TRUE(message);
+          EXPECT_EQ(servers().server_of(message->from, workers()), self);
+        }
+        cluster.send(self, global, {.numbers = {1}}, here());
+        EXPECT_TRUE(cluster.receive(self, global, never, here()));
+        for (const Rank worker : servers().served_by(self, workers())) cluster.send(self, worker, {}, here());
+        while (!cluster.has_left(self, global)) EXPECT_FALSE(cluster.receive(self, {}, never, here()));
+      },
+      servers());
+  EXPECT_EQ(totals.bytes, Bytes{8 * (workers() + regions())});
+  EXPECT_EQ(totals.messages, 2 * workers() + 2 * regions());
+}
+
+TEST_P(RegionsContract, TheGlobalServerIsToldOfTheRegionsServersThatLeave) {
+  run(
+      workers(), [](Cluster&, Rank) {},
+      [&](Cluster& cluster, Rank self) {
+        while (cluster.workers_left(self) > 0) EXPECT_FALSE(cluster.receive(self, {}, never, here()));
+        EXPECT_FALSE(cluster.receive(self, {}, cluster.now(self), here()));
+        if (self != cluster.server()) return;
+        for (int r = 0; r < regions(); ++r) EXPECT_TRUE(cluster.has_left(self, cluster.server(1 + r)));
+        EXPECT_FALSE(cluster.receive(self, {}, never, here())) << "nobody is left";
+      },
+      servers());
+}
+
 }  // namespace syncopate

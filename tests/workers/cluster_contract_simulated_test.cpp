@@ -34,6 +34,8 @@ INSTANTIATE_TEST_SUITE_P(Simulated, ClusterContract, numbers_of_participants, na
 INSTANTIATE_TEST_SUITE_P(Simulated, BookingContract, numbers_of_participants, name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, TwoServersContract, testing::Values(simulated(3), simulated(5), simulated(17)),
                          name_of);
+INSTANTIATE_TEST_SUITE_P(Simulated, RegionsContract, testing::Values(simulated(3), simulated(5), simulated(17)),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, PartialContract, numbers_of_participants, name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, RecordContract, numbers_of_participants, name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, OutageContract, numbers_of_participants, name_of);

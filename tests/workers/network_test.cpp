@@ -244,6 +244,26 @@ TEST(Network, AServerOfParametersStandsOnAServerOfItsOwnHoweverFullTheOthersAre)
     }
 }
 
+// Twelve workers on servers of four. Ranks 13 and on are the servers of as many regions, rank 12 the global one.
+TEST(Network, ARegionsServerStandsAmongItsWorkersAndTheGlobalOneByItself) {
+  constexpr Bytes payload{1'000'000};
+  const auto network = make_two_level_network(12, {.group_size = 4, .inside = {0, inf}, .between = us_and_gb});
+  for (const int regions : {1, 2, 3, 6, 12}) {
+    const int of_region = 12 / regions;
+    const auto place = [&](int rank) {
+      if (rank < 12) return rank / 4;
+      return rank == 12 ? -1 : (rank - 13) * of_region / 4;  // of its first worker
+    };
+    for (int a = 0; a < 13 + regions; ++a)
+      for (int b = 0; b < 13 + regions; ++b)
+        EXPECT_EQ(network->message({.from = Rank{a}, .to = Rank{b}, .payload = payload, .regions = regions}),
+                  place(a) == place(b) ? Duration{0} : Duration{1'050'000})
+            << a << " and " << b << " in " << regions << " regions";
+    for (int worker = 0; worker < 12 && of_region <= 4; ++worker)
+      EXPECT_EQ(place(worker), place(13 + worker / of_region)) << "regions that fit into groups";
+  }
+}
+
 TEST(Network, ParameterServersCollectivesGoThroughItsLinkTwice) {
   const auto star = make_parameter_server_network(4, us_and_gb);
   constexpr Bytes payload{1'000'000};  // a millisecond

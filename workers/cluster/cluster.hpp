@@ -15,6 +15,7 @@
 #include "workers/cluster/place.hpp"
 #include "workers/cluster/run_observer.hpp"
 #include "workers/cluster/run_totals.hpp"
+#include "workers/cluster/servers.hpp"
 #include "workers/cluster/work.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/process/run_failure.hpp"
@@ -31,7 +32,7 @@ class Cluster {
   virtual ~Cluster() = default;
 
   virtual int workers() const = 0;
-  virtual int servers() const = 0;
+  virtual Servers servers() const = 0;
   // The rank of a server, where a method has one or several.
   Rank server(int shard = 0) const { return Rank{workers() + shard}; }
   bool is_server(Rank rank) const { return rank.value >= workers(); }
@@ -45,10 +46,11 @@ class Cluster {
   // The calls below are made from within the programs, each by participant `self`.
   virtual Time now(Rank self) const = 0;
 
-  // Workers that have not ended, as far as is known here.
+  // Workers that have not ended, as far as is known here; to a region's server its own, to the global one the regions'
+  // servers.
   virtual int workers_left(Rank self) = 0;
-  // Whether a worker has, as far as is known here.
-  virtual bool has_left(Rank self, Rank worker) const = 0;
+  // Whether a participant has, as far as is known here.
+  virtual bool has_left(Rank self, Rank other) const = 0;
 
   // The gradient of the micro-batch `samples`, or nothing if the deadline stopped it, or if an outage took the
   // worker's state (see has_lost_state). `slot` decides how long it takes; the two differ where a worker computes
@@ -99,7 +101,8 @@ class Cluster {
 
   // Messages arrive in (time, sequence) order. Sending does not block. receive gives the first one, of
   // `from` alone if that is given; nothing once `until` has passed, or when nobody is left who could send,
-  // or, to a server, when a worker has left since it last asked or was told.
+  // or, to a server, when a worker has left since it last asked or was told. Where servers have servers, the same of
+  // these.
   virtual void send(Rank self, Rank to, Message&& message, Place place) = 0;
   virtual ReceivedMessage receive(Rank self, std::optional<Rank> from, Time until, Place place) = 0;
 

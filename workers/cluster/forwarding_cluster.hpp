@@ -10,7 +10,7 @@ namespace syncopate {
 class ForwardingCluster : public Cluster {
  public:
   int workers() const override { return wrapped().workers(); }
-  int servers() const override { return wrapped().servers(); }
+  Servers servers() const override { return wrapped().servers(); }
   RunTotals run(const Program& work, const Program& serve) override { return wrapped().run(work, serve); }
   Time now(Rank self) const override { return wrapped().now(self); }
   int workers_left(Rank self) override { return wrapped().workers_left(self); }

@@ -10,12 +10,12 @@ MpiCluster::MpiCluster(const Options& options) : process_(std::make_unique<Proce
 MpiCluster::~MpiCluster() = default;
 
 int MpiCluster::workers() const { return process_->options().workers; }
-int MpiCluster::servers() const { return process_->options().servers; }
+Servers MpiCluster::servers() const { return process_->options().servers; }
 RunTotals MpiCluster::run(const Program& work, const Program& serve) { return process_->run(work, serve); }
 Time MpiCluster::now(Rank) const { return process_->parts().stage.now(); }
 Bytes MpiCluster::bytes_sent() const { return process_->parts().stage.bytes_sent(); }
 int MpiCluster::workers_left(Rank) { return process_->parts().mail.workers_left(); }
-bool MpiCluster::has_left(Rank, Rank worker) const { return process_->parts().mail.has_left(worker); }
+bool MpiCluster::has_left(Rank, Rank other) const { return process_->parts().mail.has_left(other); }
 
 std::optional<Gradient> MpiCluster::compute_gradient(Rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                      const MicroBatch& samples, const Deadline& deadline) {

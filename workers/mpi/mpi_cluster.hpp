@@ -29,7 +29,7 @@ class MpiCluster : public Cluster {
  public:
   struct Options {
     int workers = 1;
-    int servers = 0;
+    Servers servers{};
     const ComputeTime& compute_time;
     Pace pace = Pace::inject;         // time-only runs compute nothing and so always emulate
     Training& training;               // its executor should have no threads: a rank computes at once
@@ -47,7 +47,7 @@ class MpiCluster : public Cluster {
   ~MpiCluster() override;
 
   int workers() const override;
-  int servers() const override;
+  Servers servers() const override;
 
   // Collective: every rank of the communicator calls it, idle ones too. The totals are complete on
   // every rank. An exception of a program does not come back: it ends all ranks through

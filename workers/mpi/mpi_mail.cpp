@@ -9,21 +9,36 @@ namespace syncopate {
 
 using News = MpiPost::News;
 
-// To the program a worker has left once there is nothing more to receive from it.
-bool MpiMail::has_left(Rank worker) const {
-  return stage_.has_ended(worker) && !stage_.post.is_arriving(MpiPost::Kind::message, worker);
+// To the program somebody has left once there is nothing more to receive from there.
+bool MpiMail::has_left(Rank other) const {
+  return stage_.has_ended(other) && !stage_.post.is_arriving(MpiPost::Kind::message, other);
 }
 
-int MpiMail::workers_gone() const {
+int MpiMail::gone(Ranks ranks) const {
   int gone = 0;
-  for (const Rank worker : stage_.workers()) gone += has_left(worker) ? 1 : 0;
+  for (const Rank rank : ranks) gone += has_left(rank) ? 1 : 0;
   return gone;
 }
 
 int MpiMail::workers_left() {
   waiting_.progress();
-  workers_gone_told_ = workers_gone();
-  return stage_.options.workers - workers_gone_told_;
+  gone_told_ = gone(stage_.told_of());
+  const Servers servers = stage_.options.servers;
+  const int workers = stage_.options.workers;
+  return servers.number_served_by(stage_.self, workers) - gone(servers.served_by(stage_.self, workers));
+}
+
+// What this rank knows to have been sent, except what the receiver itself tells or has sent. A worker adds what it has
+// got from other servers; a region's server tells the global one of its workers.
+Bytes MpiMail::known_bytes(Rank receiver) const {
+  Bytes known = stage_.sent_bytes;
+  for (const Rank server : stage_.servers())
+    if (stage_.is_worker() && server != receiver) known += bytes_received_[server];
+  const int workers = stage_.options.workers;
+  const Servers servers = stage_.options.servers;
+  if (stage_.is_server() && receiver != stage_.self && receiver == servers.server_of(stage_.self, workers))
+    for (const Rank worker : servers.served_by(stage_.self, workers)) known += stage_.bytes_told[worker];
+  return known;
 }
 
 void MpiMail::send(Rank to, Message&& message) {
@@ -39,22 +54,19 @@ void MpiMail::send(Rank to, Message&& message) {
     bytes_to_servers_ += bytes;
   else
     ++messages_;
-  Bytes known = stage_.sent_bytes;
-  for (int server = stage_.options.workers; stage_.is_worker() && server < stage_.participants(); ++server)
-    if (server != to.value) known += bytes_received_[Rank{server}];
   // What is sent to somebody who has ended is sent all the same, as far as the counts are concerned.
   if (to == stage_.self || !stage_.post.has_announced(News::ended, to))
-    mailbox_.send(to, message, stage_.clock.booked(), known);
+    mailbox_.send(to, message, stage_.clock.booked(), known_bytes(to));
   stage_.clock.book(Activity::communicate, {"send"});
 }
 
-// Workers of a method with servers hear from nobody else once these have ended; servers only answer.
+// Workers of a method with servers hear from nobody else once these have ended; servers only answer, but to each other.
 bool MpiMail::nobody_can_send(std::optional<Rank> from) const {
   if (stage_.post.is_arriving(MpiPost::Kind::message, from)) return false;
   if (stage_.servers_are_gone()) return true;
   if (from) return *from != stage_.self && stage_.post.has_announced(News::ended, *from);
-  if (stage_.is_server()) return workers_gone() == stage_.options.workers;
   const int participants = stage_.participants();
+  if (stage_.is_server()) return gone(stage_.told_of()) == stage_.number_told_of();
   return stage_.post.count_announced(News::ended, 0, participants) == participants - 1;
 }
 
@@ -67,12 +79,12 @@ ReceivedMessage MpiMail::receive(std::optional<Rank> from, Time until, const Pla
       [&] {
         delivery = mailbox_.take(from);
         if (delivery || stage_.now() >= until) return true;
-        const bool has_news = stage_.is_server() && workers_gone() > workers_gone_told_;
+        const bool has_news = stage_.is_server() && gone(stage_.told_of()) > gone_told_;
         return nobody_can_send(from) || (has_news && !stage_.post.is_arriving(MpiPost::Kind::message, from));
       },
       until);
   if (!delivery) {
-    workers_gone_told_ = workers_gone();
+    gone_told_ = gone(stage_.told_of());
     stage_.clock.book(Activity::wait, {"receive"});
     return nullptr;
   }

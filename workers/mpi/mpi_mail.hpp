@@ -21,7 +21,7 @@ class MpiMail {
   void send(Rank to, Message&& message);
   ReceivedMessage receive(std::optional<Rank> from, Time until, const Place& place);
   int workers_left();
-  bool has_left(Rank worker) const;
+  bool has_left(Rank other) const;
 
   bool nobody_can_send(std::optional<Rank> from) const;
 
@@ -36,7 +36,8 @@ class MpiMail {
   }
 
  private:
-  int workers_gone() const;
+  int gone(Ranks ranks) const;
+  Bytes known_bytes(Rank receiver) const;
 
   MpiStage& stage_;
   MpiWaiting& waiting_;
@@ -45,7 +46,7 @@ class MpiMail {
   Bytes bytes_to_servers_{};      // of what this rank has sent: as a worker
   Bytes bytes_from_workers_{};    // taken as a server
   std::int64_t messages_ = 0;
-  int workers_gone_told_ = 0;  // a server: of workers that have ended
+  int gone_told_ = 0;  // a server: of those that have ended
 };
 
 }  // namespace syncopate

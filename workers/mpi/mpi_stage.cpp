@@ -24,7 +24,7 @@ MpiStage::MpiStage(const MpiCluster::Options& given, MpiCommunicators& given_com
 
 std::string MpiStage::name_of(Rank rank) const {
   if (rank.value < options.workers) return fmt::format("worker {}", rank.value);
-  return options.servers == 1 ? "the server" : fmt::format("server {}", rank.value - options.workers);
+  return options.servers.name_of(rank, options.workers);
 }
 
 bool MpiStage::has_ended(Rank worker) const {

@@ -30,6 +30,9 @@ class MpiStage {
   int participants() const { return options.workers + options.servers; }
   Ranks workers() const { return Ranks(options.workers); }
   Ranks servers() const { return Ranks(Rank{options.workers}, options.servers); }
+  // Those whose leaving a server is told of: workers, and where servers have servers all.
+  Ranks told_of() const { return Ranks(options.servers.regions > 0 ? participants() : options.workers); }
+  int number_told_of() const { return options.servers.regions > 0 ? participants() - 1 : options.workers; }
   std::string name_of(Rank rank) const;
 
   Time now() const { return clock.now(); }

@@ -19,12 +19,13 @@ struct CollectiveCall {
   std::optional<std::int64_t> number{};  // of the collective, where costs vary at random; none: the mean cost
 };
 
-// One message between two workers, or between a worker and a server.
+// One message between two workers, a worker and a server, or two servers.
 struct MessageCall {
   Rank from{};
   Rank to{};
   Bytes payload{};
   std::optional<std::int64_t> number{};  // of the sender's messages, where costs vary at random; none: the mean cost
+  int regions = 0;                       // whose servers stand among their workers (Servers::of_regions); 0: none
 };
 
 // One shared link on the way: it serves in the order in which transfers come to it, one at a time.

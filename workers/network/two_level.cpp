@@ -38,14 +38,16 @@ class TwoLevelNetwork final : public NetworkModel {
   }
 
   Duration message(const MessageCall& call) const override {
-    const Link& link = server_of(call.from) == server_of(call.to) ? inside_ : between_;
+    const Link& link = server_of(call.from, call.regions) == server_of(call.to, call.regions) ? inside_ : between_;
     return from_seconds(link.message_s(call.payload));
   }
 
  private:
-  int server_of(Rank rank) const {
-    if (rank.value < workers_) return rank.value / group_size_;
-    return (workers_ - 1) / group_size_ + 1 + rank.value - workers_;
+  int server_of(Rank rank, int regions = 0) const {
+    const int index = rank.value - workers_;  // of a server of parameters
+    if (index < 0) return rank.value / group_size_;
+    if (regions > 0 && index > 0) return (index - 1) * (workers_ / regions) / group_size_;
+    return (workers_ - 1) / group_size_ + 1 + index;
   }
 
   // The most members on one server, of the ranks from `first` to `last`.

@@ -8,7 +8,8 @@
 //          broadcast   r (l + P / b) + ceil(log2 S) (L + P / B)
 //          message     l + P / b inside a server, else L + P / B
 //          The leaders' part is that of a ring or of a binomial tree of S members (ring.hpp, tree.hpp); servers with
-//          fewer members than the fullest one wait for it. A parameter server stands on a server of its own.
+//          fewer members than the fullest one wait for it. A parameter server stands on a server of its own, but a
+//          region's (Servers::of_regions) on that of the region's first worker.
 #pragma once
 
 #include <memory>

@@ -32,7 +32,7 @@ class LockstepCluster : public Cluster {
   explicit LockstepCluster(const SimulatedOptions& options, ProgressSoFar so_far = {});
 
   int workers() const override { return options_.workers; }
-  int servers() const override { return 0; }
+  Servers servers() const override { return 0; }
   RunTotals run(const Program& work, const Program& serve) override;
   RunTotals totals() const;
   Time now(Rank) const override { return met_at_ + spent_.front(); }

@@ -15,8 +15,8 @@ void Mail::fail_for_rank(Rank from, Rank to, const Place& place) const {
 ReceivedMessage Mail::receive(Rank self, std::optional<Rank> from, Time until, const Place& place) {
   SimulatedParticipant& receiver = stage_[self];
   if (auto message = take_first(receiver, from)) return message;
-  if (stage_.is_server(self) && receiver.leaves_told != stage_.leaves) {
-    receiver.leaves_told = stage_.leaves;
+  if (stage_.is_server(self) && receiver.leaves_told != stage_.leaves_to_tell()) {
+    receiver.leaves_told = stage_.leaves_to_tell();
     return nullptr;
   }
   if (nobody_can_send_to(self, from)) return nullptr;
@@ -30,7 +30,7 @@ ReceivedMessage Mail::receive(Rank self, std::optional<Rank> from, Time until, c
     stage_.suspend_until(self, std::max(until, receiver.book.now()), place);
   receiver.receiving = Receiving::nothing;
   if (from) --stage_[*from].awaited;
-  receiver.leaves_told = stage_.leaves;
+  receiver.leaves_told = stage_.leaves_to_tell();
   return take_first(receiver, from);
 }
 
@@ -91,7 +91,7 @@ void Mail::tell_of_leave(Rank left) {
 void Mail::wake_if_in_vain(Rank rank) {
   SimulatedParticipant& participant = stage_[rank];
   if (participant.receiving == Receiving::nothing) return;
-  const bool has_news = stage_.is_server(rank) && participant.leaves_told != stage_.leaves;
+  const bool has_news = stage_.is_server(rank) && participant.leaves_told != stage_.leaves_to_tell();
   const auto from = participant.receiving == Receiving::of_one ? std::optional(participant.from) : std::nullopt;
   if (!has_news && !nobody_can_send_to(rank, from)) return;
   if (stage_.now() > participant.book.now()) {

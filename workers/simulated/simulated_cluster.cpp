@@ -18,7 +18,9 @@ SimulatedCluster::SimulatedCluster(const SimulatedOptions& options)
       gatherings_(stage_, traffic_, pauses_),
       partial_sums_(stage_, traffic_, pauses_),
       mail_(stage_, traffic_, durations_),
-      open_rows_(stage_) {}
+      open_rows_(stage_) {
+  if (servers().regions > 0) served_left_ = ByRank<int>(stage_.size());
+}
 
 // The programs that have not ended hold what the parts have given them.
 SimulatedCluster::~SimulatedCluster() { stage_.clear(); }
@@ -133,6 +135,7 @@ void SimulatedCluster::handle(const Event& event) {
 
 void SimulatedCluster::leave(Rank rank) {
   stage_[rank].left = true;
+  if (!served_left_.empty()) ++served_left_[servers().server_of(rank, workers())];
   if (is_server(rank)) {
     ++stage_.servers_left;
   } else {
@@ -144,8 +147,9 @@ void SimulatedCluster::leave(Rank rank) {
 }
 
 int SimulatedCluster::workers_left(Rank rank) {
-  stage_[rank].leaves_told = stage_.leaves;
-  return workers() - stage_.leaves;
+  stage_[rank].leaves_told = stage_.leaves_to_tell();
+  if (served_left_.empty()) return workers() - stage_.leaves;
+  return servers().number_served_by(rank, workers()) - served_left_[rank];
 }
 
 void SimulatedCluster::report_steps(Rank rank, const Contribution& contribution) {

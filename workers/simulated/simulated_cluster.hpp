@@ -30,11 +30,11 @@ class SimulatedCluster : public Cluster {
   ~SimulatedCluster() override;
 
   int workers() const override { return stage_.options.workers; }
-  int servers() const override { return stage_.options.servers; }
+  Servers servers() const override { return stage_.options.servers; }
   RunTotals run(const Program& work, const Program& serve) override;
   Time now(Rank self) const override { return stage_[self].book.now(); }
   int workers_left(Rank self) override;
-  bool has_left(Rank, Rank worker) const override { return stage_[worker].left; }
+  bool has_left(Rank, Rank other) const override { return stage_[other].left; }
   // Asked by a worker that has just come out of a collective of all.
   ProgressSoFar progress() const { return gatherings_.progress(); }
 
@@ -93,6 +93,7 @@ class SimulatedCluster : public Cluster {
   Mail mail_;
   OpenRows open_rows_;
   std::vector<std::int64_t> staleness_;
+  ByRank<int> served_left_;  // where servers have servers: by server, of those whose server it is; else empty
 };
 
 }  // namespace syncopate

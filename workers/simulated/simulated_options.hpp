@@ -3,6 +3,7 @@
 
 #include "workers/cluster/run_observer.hpp"
 #include "workers/cluster/run_record.hpp"
+#include "workers/cluster/servers.hpp"
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/outages.hpp"
 #include "workers/delays/pauses.hpp"
@@ -13,7 +14,7 @@ namespace syncopate {
 
 struct SimulatedOptions {
   int workers = 1;
-  int servers = 0;
+  Servers servers{};
   int micro_batches = 1;  // usual number per step: so many durations are drawn at once
   const ComputeTime& compute_time;
   const NetworkModel& network;

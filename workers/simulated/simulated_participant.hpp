@@ -42,7 +42,7 @@ struct alignas(64) SimulatedParticipant {
   Inbox<Delivery> inbox;           // in (time, number) order
   int in_flight = 0;               // messages sent to it, not yet arrived
   int awaited = 0;                 // who waits for a message from here alone
-  int leaves_told = 0;             // a server: of workers that have left
+  int leaves_told = 0;             // a server: of those that have left
   int started = 0;                 // collectives of all workers
   Book book;
   std::uint64_t wake = 0;  // number of the event that ends its present wait; 0: none

@@ -17,7 +17,7 @@ Stage::Stage(const SimulatedOptions& given)
 
 std::string Stage::name(Rank rank) const {
   if (!is_server(rank)) return fmt::format("worker {}", rank.value);
-  return options.servers == 1 ? "the server" : fmt::format("server {}", rank.value - options.workers);
+  return options.servers.name_of(rank, options.workers);
 }
 
 void Stage::fail_for_end_of_clock(Rank rank) const { throw RunFailure(explain_end_of_clock(name(rank))); }

@@ -7,7 +7,9 @@
 namespace syncopate {
 
 Traffic::Traffic(Stage& stage)
-    : stage_(stage), is_plain_(!stage.options.network.has_shared_links() && !stage.options.network.varies()) {
+    : stage_(stage),
+      regions_(stage.options.servers.regions),
+      is_plain_(!stage.options.network.has_shared_links() && !stage.options.network.varies()) {
   if (!is_plain_) senders_ = ByRank<Sender>(stage.size());
 }
 
@@ -23,7 +25,7 @@ void Traffic::begin_collective(Time at, const CollectiveCall& call, Event::Kind 
 // Where the network is not plain: messages may wait on links, and their costs may vary.
 void Traffic::send_in_order(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
   Sender& sender = senders_[from];
-  const MessageCall call{.from = from, .to = to, .payload = bytes, .number = sender.sent++};
+  const MessageCall call{.from = from, .to = to, .payload = bytes, .number = sender.sent++, .regions = regions_};
   Route route = stage_.options.network.route(call);
   if (route.empty()) {
     const Time arrival = in_order(from, to, 0, later(delivery->sent, stage_.options.network.message(call)));

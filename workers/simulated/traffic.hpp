@@ -25,7 +25,9 @@ class Traffic {
   void send(Rank from, Rank to, Bytes bytes, Delivery* delivery) {
     if (!is_plain_) return send_in_order(from, to, bytes, delivery);
     SimulatedParticipant& sender = stage_[from];
-    Time arrival = later(delivery->sent, stage_.options.network.message({.from = from, .to = to, .payload = bytes}));
+    Time arrival =
+        later(delivery->sent,
+              stage_.options.network.message({.from = from, .to = to, .payload = bytes, .regions = regions_}));
     // A message without values does not overtake those that its sender has sent before it.
     if (!delivery->has_values()) arrival = std::max(arrival, sender.last_arrival);
     sender.last_arrival = std::max(sender.last_arrival, arrival);
@@ -59,6 +61,7 @@ class Traffic {
   void cross(Time at, Crossing crossing);
 
   Stage& stage_;
+  const int regions_;
   const bool is_plain_;                          // the cost of a message depends on nothing but its ends and size
   ByRank<Sender> senders_;                       // none where the network is plain
   std::vector<Time> link_free_;                  // by link: the end of what it has taken on

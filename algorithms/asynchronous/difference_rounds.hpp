@@ -1,0 +1,34 @@
+// Rounds of asynchronous local training: a worker takes its server's newest model, takes local steps, and sends the
+// difference start - end, again and again, and waits for nobody. What the server makes of it is the method's.
+// Source:  Liu et al. 2024, "Asynchronous Local-SGD Training for Language Modeling".
+// Shapes:  model, difference: (P,) flat float32.   Units: seconds on the worker's own clock.
+// Cost:    per round P floats up and P down; of DyLU 8 bytes more each way.
+// Differs: what becomes of moments, schedules, lost states and used-up data: async_local_sgd.hpp.
+// Checks:  those of asynchronous Local SGD.
+#pragma once
+
+#include <optional>
+
+#include "algorithms/asynchronous/steps_by_speed.hpp"
+#include "algorithms/method/algorithm.hpp"
+
+namespace syncopate {
+
+struct DifferenceRounds {
+  Step local_steps{1};                           // H
+  std::optional<DynamicSteps> steps_by_speed{};  // none: all take H
+  StatePolicy moments = StatePolicy::keep;       // of a worker's optimizer, at each round's start; or reset
+};
+
+// A worker's whole life.
+void run_rounds(Worker& worker, const DifferenceRounds& rounds);
+
+// Its pace, where a message to or from its server takes so long: a cycle is H local steps, the difference and the next
+// model.
+Forecast predict_rounds(const DifferenceRounds& rounds, double message_s, const PredictionInput& input);
+
+// The keys `local_steps`, then `steps_by_speed` and `minimum_steps`; and the key `moments`.
+DifferenceRounds read_difference_rounds(Settings& settings);
+StatePolicy read_moments_of_rounds(Settings& settings);
+
+}  // namespace syncopate
