@@ -3,6 +3,7 @@
 #include "algorithms/asynchronous/async_local_sgd.hpp"
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/halos.hpp"
 #include "algorithms/asynchronous/k_async.hpp"
 #include "algorithms/asynchronous/ringmaster.hpp"
 #include "algorithms/asynchronous/sliding_window.hpp"
@@ -130,6 +131,12 @@ std::span<const AlgorithmRow> algorithms() {
        "A server steps along what workers' local steps come to, as it arrives: also FedBuff, delayed Nesterov, DyLU.",
        "Liu et al. 2024; Nguyen et al. 2022", make_async_local_sgd,
        "local_steps = 4\nupdate = { name = \"plain\", rate = 0.5 }", "the server's model"},
+      {"halos", "asynchronous",
+       "Asynchronous Local SGD in regions: a local server each, and a global one that they meet now and then (HALoS).",
+       "Kim et al. 2025 (HALoS)", make_halos,
+       "regions = 2\nlocal_steps = 2\nlocal_update = { name = \"plain\", rate = 0.5 }\nglobal_update = { name = "
+       "\"plain\" }\nmerge_every = 2\nmixing = 0.5",
+       "the global server's model"},
       {"local-sgd", "local SGD",
        "Local steps with the models averaged every H steps: constant, post-local, power rules (QSR), SWAP.",
        "Lin et al. 2020; Gu et al. 2024; Gupta et al. 2020", make_local_sgd,

@@ -92,6 +92,15 @@ const std::vector<Method> methods = {
     // All are in the window of each round, and nobody is answered at the end.
     {"async-local-sgd", "local_steps = 4\nupdate = { name = \"plain\", rate = 0.2 }\ngrace_s = 100", 0, 2 * K / 4,
      2 * K / 4 * P},
+    // An update for each difference and an answer, but of the last one none; and one for all three of each region.
+    {"halos",
+     "regions = 6\nlocal_steps = 4\nlocal_update = { name = \"plain\" }\nglobal_update = { name = \"plain\" }\n"
+     "merge_every = 1\nmixing = 0.5",
+     0, 4 * K / 4 + N - 1, (4 * K / 4 + N - 1) * P},
+    {"halos",
+     "regions = 2\nlocal_steps = 4\nlocal_update = { name = \"plain\" }\nglobal_update = { name = \"plain\" }\n"
+     "merge_every = 3\nmixing = 0.5",
+     0, 2 * K / 4 + N + 2 * K / 12 - 1, (2 * K / 4 + N + 2 * K / 12 - 1) * P},
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"local-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},  // ceil(12 / 5)
     // A gathering of a loss after each average but the last, the first time of two.

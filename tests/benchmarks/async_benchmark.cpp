@@ -7,6 +7,7 @@
 
 #include "algorithms/asynchronous/async_local_sgd.hpp"
 #include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/asynchronous/halos.hpp"
 #include "algorithms/asynchronous/k_async.hpp"
 #include "algorithms/asynchronous/ringmaster.hpp"
 #include "algorithms/asynchronous/sliding_window.hpp"
@@ -38,7 +39,7 @@ std::int64_t simulate(int workers, const Algorithm& algorithm, const NetworkMode
   training.set_parameter_bytes(1'000'000);
   const LearningRate rate(LearningRate::Options{.peak = 0.01});
   SimulatedCluster cluster({.workers = workers,
-                            .servers = 1,
+                            .servers = algorithm.traits().servers,
                             .micro_batches = 1,
                             .compute_time = compute_time,
                             .network = network,
@@ -130,6 +131,13 @@ void TimeOnlyAsyncLocalSgd(benchmark::State& state) {
   simulate(state, AsyncLocalSgd({.local_steps = static_cast<int>(state.range(1))}));
 }
 BENCHMARK(TimeOnlyAsyncLocalSgd)->Args({4096, 1})->Args({4096, 8})->Unit(benchmark::kMillisecond);
+
+// The same in four regions, which meet now and then.
+void TimeOnlyHalos(benchmark::State& state) {
+  const DifferenceRounds rounds{.local_steps = static_cast<int>(state.range(1))};
+  simulate(state, Halos({.regions = 4, .rounds = rounds, .merge_every = 1024, .mixing = 0.25}));
+}
+BENCHMARK(TimeOnlyHalos)->Args({4096, 1})->Args({4096, 8})->Unit(benchmark::kMillisecond);
 
 #ifdef SYNCOPATE_WITH_SIMGRID
 // How many times as many events as SimGrid handles per second, both in this run.

@@ -179,6 +179,11 @@ TEST_F(ExperimentFile, WhoseModelIsEvaluatedMustNotLeave) {
   };
   EXPECT_EQ(with_servers("1"), "");
   EXPECT_THAT(with_servers("2"), HasSubstr("must not name worker 0"));
+  // Of servers of servers each has.
+  EXPECT_EQ(faults({"cluster.leave=[{workers=[0], after_steps=5}]",
+                    "methods=[{algorithm=\"halos\",regions=2,local_steps=2,merge_every=2,mixing=0.5,"
+                    "local_update={name=\"plain\"},global_update={name=\"plain\"}}]"}),
+            "");
 }
 
 TEST_F(ExperimentFile, WhoLeavesMustBeAWorkerAndLeaveOnce) {

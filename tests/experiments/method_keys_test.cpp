@@ -177,6 +177,30 @@ const std::vector<KeyCase> asynchronous = {
     {{method("'async-local-sgd',local_steps=4,update={name='buffered',size=2}")},
      {"methods.0.update.size=3", "methods.0.update.rate=0.5", "methods.0.update.momentum=0.4",
       "methods.0.update.reduce='sum'"}},
+    {{"training.optimizer.momentum=0.5",
+      method("'halos',regions=2,local_steps=2,merge_every=2,mixing=0.5,local_update={name='plain',rate=0.5},"
+             "global_update={name='plain',rate=0.8}")},
+     {"methods.0.regions=4", "methods.0.local_steps=3", "methods.0.merge_every=1", "methods.0.mixing=0.2",
+      "methods.0.local_update.rate=0.4", "methods.0.global_update.rate=0.5", "methods.0.moments='reset'",
+      "methods.0.steps_by_speed='up'", "methods.0.steps_by_speed='down'",
+      "methods.0.local_update={name='buffered',size=2}", "methods.0.global_update={name='buffered',size=2}"}},
+    {{method("'halos',regions=2,local_steps=4,merge_every=2,mixing=0.5,local_update={name='plain',rate=0.5},"
+             "global_update={name='plain',rate=0.8},steps_by_speed='down'")},
+     {"methods.0.minimum_steps=3"}},
+    {{method("'halos',regions=2,local_steps=2,merge_every=2,mixing=0.5,local_update={name='nesterov',rate=0.5,"
+             "momentum=0.5},global_update={name='nesterov',rate=0.8,momentum=0.3}")},
+     {"methods.0.local_update.rate=0.4", "methods.0.local_update.momentum=0.3", "methods.0.global_update.rate=0.5",
+      "methods.0.global_update.momentum=0.2"}},
+    {{method("'halos',regions=2,local_steps=2,merge_every=2,mixing=0.5,local_update={name='delayed-nesterov',rate=0.5,"
+             "momentum=0.5,every=2},global_update={name='delayed-nesterov',rate=0.8,momentum=0.3,every=2}")},
+     {"methods.0.local_update.rate=0.4", "methods.0.local_update.momentum=0.3", "methods.0.local_update.every=3",
+      "methods.0.local_update.share=0.3", "methods.0.global_update.rate=0.5", "methods.0.global_update.momentum=0.2",
+      "methods.0.global_update.every=1", "methods.0.global_update.share=0.3"}},
+    {{method("'halos',regions=2,local_steps=2,merge_every=2,mixing=0.5,local_update={name='buffered',size=2},"
+             "global_update={name='buffered',size=2}")},
+     {"methods.0.local_update.size=1", "methods.0.local_update.rate=0.5", "methods.0.local_update.momentum=0.4",
+      "methods.0.local_update.reduce='sum'", "methods.0.global_update.size=1", "methods.0.global_update.rate=0.5",
+      "methods.0.global_update.momentum=0.4", "methods.0.global_update.reduce='sum'"}},
 };
 
 // Methods that average every so often, with the keys that each needs beside its period.

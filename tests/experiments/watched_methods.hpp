@@ -147,6 +147,14 @@ update = { name = "buffered", size = 2 }
 staleness_exponent = 0.5
 grace_s = 0.010
 [[methods]]
+algorithm = "halos"
+regions = 2
+local_steps = 2
+local_update = { name = "delayed-nesterov", rate = 0.8, momentum = 0.6, every = 2 }
+global_update = { name = "nesterov", rate = 0.6, momentum = 0.5 }
+merge_every = 2
+mixing = 0.25
+[[methods]]
 algorithm = "local-sgd"
 period = { rule = "constant", steps = 4 }
 [[methods]]

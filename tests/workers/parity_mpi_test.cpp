@@ -14,6 +14,7 @@
 #include "algorithms/asynchronous/async_local_sgd.hpp"
 #include "algorithms/asynchronous/async_sgd.hpp"
 #include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/halos.hpp"
 #include "algorithms/asynchronous/k_async.hpp"
 #include "algorithms/asynchronous/ringmaster.hpp"
 #include "algorithms/asynchronous/sliding_window.hpp"
@@ -150,6 +151,72 @@ TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
   options.moments = StatePolicy::reset;
   options.update = make_delayed_nesterov_update({.rate = 0.7, .momentum = 0.6, .every = workers});
   expect_parity(AsyncLocalSgd(options));
+}
+
+// One region of a worker: nothing depends on who comes first.
+TEST(Parity, HalosOfOneWorker) {
+  for (const double mixing : {0.0, 0.25, 1.0}) {
+    const Halos algorithm({.rounds = {.local_steps = 2},
+                           .local_update = make_delayed_nesterov_update({.rate = 0.8, .momentum = 0.6, .every = 2}),
+                           .global_update = make_nesterov_update(0.7, 0.5),
+                           .merge_every = 2,
+                           .mixing = mixing});
+    Parity parity;
+    const Servers servers = algorithm.traits().servers;
+    SimulatedCluster simulated({.workers = 1,
+                                .servers = servers,
+                                .micro_batches = micro_batches,
+                                .compute_time = parity.compute_time,
+                                .network = *parity.network,
+                                .training = parity.training});
+    const Outcome expected = parity.run(simulated, algorithm);
+    MpiCluster mpi({.workers = 1,
+                    .servers = servers,
+                    .compute_time = parity.compute_time,
+                    .training = parity.training,
+                    .session = *session});
+    const Outcome found = parity.run(mpi, algorithm);
+    EXPECT_EQ(found.totals.bytes, expected.totals.bytes);
+    EXPECT_EQ(found.totals.messages, expected.totals.messages);
+    EXPECT_EQ(found.totals.kept, expected.totals.kept);
+    EXPECT_EQ(found.totals.staleness, expected.totals.staleness);
+    EXPECT_EQ(expected.parameters.empty(), session->rank() == 0 || session->rank() > 2);
+    ASSERT_EQ(found.parameters.size(), expected.parameters.size());
+    for (std::size_t i = 0; i < found.parameters.size(); ++i)
+      ASSERT_NEAR(found.parameters[i], expected.parameters[i], 1e-5 * (1 + std::abs(expected.parameters[i])));
+  }
+}
+
+// Two regions of a worker each, and one of three: who comes first is for the clock to say, but everything is told.
+TEST(Parity, HalosKeepsItsBudgetOnBothClusters) {
+  for (const int regions : {1, 2}) {
+    const int workers_here = regions == 1 ? 3 : 2;
+    const Halos algorithm({.regions = regions, .rounds = {.local_steps = 2}, .merge_every = 2, .mixing = 0.5});
+    Parity parity;
+    const Servers servers = algorithm.traits().servers;
+    SimulatedCluster simulated({.workers = workers_here,
+                                .servers = servers,
+                                .micro_batches = micro_batches,
+                                .compute_time = parity.compute_time,
+                                .network = *parity.network,
+                                .training = parity.training});
+    const RunTotals expected = parity.run(simulated, algorithm).totals;
+    MpiCluster mpi({.workers = workers_here,
+                    .servers = servers,
+                    .compute_time = parity.compute_time,
+                    .training = parity.training,
+                    .session = *session});
+    const RunTotals found = parity.run(mpi, algorithm).totals;
+    for (const RunTotals& totals : {expected, found}) {
+      const std::int64_t kept = std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0});
+      const std::int64_t budget = 20 * workers_here * micro_batches;
+      EXPECT_GE(kept, budget);
+      EXPECT_LT(kept, 2 * budget);
+      const Bytes model = parity.training.parameter_bytes();
+      EXPECT_EQ(totals.bytes, Bytes{totals.messages * model.value()});
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
 }
 
 TEST(Parity, DropComputeWithoutAThreshold) { expect_parity(DropCompute(longest_duration, Preempt::discard, 1.0 / 3)); }

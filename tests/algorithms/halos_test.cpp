@@ -1,0 +1,364 @@
+#include "algorithms/asynchronous/halos.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algorithms/asynchronous/async_local_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/halos_replay.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/predicted_run.hpp"
+#include "tests/algorithms/three_workers.hpp"
+#include "tests/workers/engine.hpp"
+#include "workers/network/two_level.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::DoubleNear;
+using testing::FloatNear;
+using testing::Pointwise;
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+
+// A quarter of a second inside a region, so much between them, whatever the size.
+std::shared_ptr<const NetworkModel> regions_of(int region_size, int workers, double between_s) {
+  return make_two_level_network(workers,
+                                {.group_size = region_size, .inside = {0.25, inf}, .between = {between_s, inf}});
+}
+
+// Steps of 1, 1.1 and 2.6 s, in regions of so many.
+SimulatedRun three_in_regions(int region_size, double between_s, int steps) {
+  SimulatedRun setup = three_workers(steps);
+  setup.network = regions_of(region_size, 3, between_s);
+  return setup;
+}
+
+std::vector<double> times_of(const SimulatedRun::Outcome& outcome) {
+  std::vector<double> times_s;
+  for (const Publication& publication : outcome.publications) times_s.push_back(to_seconds(publication.time));
+  return times_s;
+}
+
+// What the global server observes costs nothing, where messages between regions do not.
+TEST(Halos, OfOneRegionWithoutMixingIsAsynchronousLocalSgd) {
+  SimulatedRun setup = three_workers(12);
+  setup.momentum = 0.9;
+  setup.rate = 0.01;
+  const std::shared_ptr<const ServerUpdate> update =
+      make_delayed_nesterov_update({.rate = 0.8, .momentum = 0.6, .every = 4, .share = 0.2});
+  for (const Step local_steps : {1, 3}) {
+    const auto expected = setup.run(AsyncLocalSgd({.local_steps = local_steps, .update = update}));
+    SimulatedRun in_region = setup;
+    in_region.network = regions_of(3, 3, 0);
+    const auto outcome = in_region.run(
+        Halos({.rounds = {.local_steps = local_steps}, .local_update = update, .merge_every = 1, .mixing = 0}));
+    EXPECT_THAT(outcome.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
+    EXPECT_EQ(outcome.log, expected.log);
+    EXPECT_EQ(times_of(outcome), times_of(expected));
+    EXPECT_EQ(outcome.totals.kept, expected.totals.kept);
+    EXPECT_EQ(outcome.totals.staleness, expected.totals.staleness);
+    // The local server has answered the last difference by the time that the global one ends.
+    const Time answered = outcome.publications.back().time + from_seconds(0.25);
+    EXPECT_EQ(outcome.totals.end, std::max(expected.totals.end, answered));
+    EXPECT_EQ(outcome.samples, expected.samples);
+    EXPECT_EQ(outcome.published, expected.published);
+  }
+}
+
+// Its schedule and its moments, too: all that the local server does not know is nothing.
+TEST(Halos, OfOneRegionThatTakesUpTheGlobalModelAtOnceIsAsynchronousLocalSgd) {
+  SimulatedRun setup = three_in_regions(3, 0, 12);
+  setup.momentum = 0.5;
+  setup.learning_rate = std::make_shared<LearningRate>(
+      LearningRate::Options{.shape = LearningRate::Shape::linear, .peak = 0.2, .total_steps = Step{12}});
+  const std::shared_ptr<const ServerUpdate> update = make_nesterov_update(0.5, 0.6);
+  SimulatedRun alone = setup;
+  alone.network = nullptr;
+  alone.network_s = 0.25;
+  const auto expected = alone.run(AsyncLocalSgd({.local_steps = 2, .update = update}));
+  const auto outcome = setup.run(Halos({.rounds = {.local_steps = 2}, .local_update = update}));
+  EXPECT_THAT(outcome.parameters, Pointwise(FloatNear(2e-5f), expected.parameters));
+  EXPECT_EQ(times_of(outcome), times_of(expected));
+  EXPECT_EQ(outcome.learning_rate, expected.learning_rate);
+}
+
+// Three regions of a worker each, whose differences come every 1.5, 1.6 and 3.1 s; 2 s between regions. Updates of
+// region 0 are sent at 3 s (answered at 7) and 9 s, of region 1 at 3.2 (7.2) and 9.6 s, of region 2 at 6.2 s (10.2). What
+// comes between counts with the next update.
+TEST(Halos, ALocalServerSendsWhatKDifferencesSinceItsLastMergeHaveComeTo) {
+  const SimulatedRun setup = three_in_regions(1, 2, 4);
+  const auto outcome = setup.run(Halos({.regions = 3, .merge_every = 2, .mixing = 0.5}));
+  EXPECT_EQ(outcome.log, (Log{
+                             "step 1 at 5.200 s: kept 4, dropped 0",  // 5.0, 5.2
+                             "step 2 at 8.200 s: kept 2, dropped 0",
+                             "step 3 at 11.000 s: kept 4, dropped 0",  // at 4.5, 6.0, 7.5 and 9.0
+                             "step 4 at 11.600 s: kept 4, dropped 0",
+                         }));
+  EXPECT_THAT(times_of(outcome), Pointwise(DoubleNear(1e-9), {5.0, 5.2, 8.2, 11.0, 11.6}));
+  EXPECT_EQ(outcome.samples, 14);
+  // Local servers learn that the global one has ended at 13 s, after its answer of 11 s, and take in what comes until
+  // then; worker 1's model of 12.8 s is still under way.
+  EXPECT_EQ(outcome.totals.end, Time{from_seconds(13.05)});
+  EXPECT_EQ(outcome.totals.kept, (Counts{8, 8, 4}));
+  EXPECT_EQ(outcome.totals.staleness, Counts{20});  // each alone with its server
+  // Inside a model for the start and for each of 20 differences; between regions five updates and four answers.
+  EXPECT_EQ(outcome.totals.messages, 3 + 2 * 20 + 5 + 4);
+  EXPECT_EQ(outcome.totals.bytes, Bytes{(3 + 2 * 20 + 5 + 4) * 16});
+  EXPECT_EQ(outcome.totals.dropped, (Counts{1, 1, 1}));  // begun, worker 1's at the very end
+  expect_exact_accounts(outcome);
+}
+
+HalosReplay replayed(const SimulatedRun& setup, double between_s, std::vector<double> step_s) {
+  return {.step_s = std::move(step_s),
+          .inside_s = 0.25,
+          .between_s = between_s,
+          .rate = setup.rate,
+          .momentum = setup.momentum,
+          .steps = static_cast<int>(setup.budget.steps->value())};
+}
+
+TEST(Halos, FollowsARecursionInDoublePrecision) {
+  struct Case {
+    int regions, merge_every;
+    Step local_steps;
+    double mixing, between_s;
+    DelayedNesterov local, global;
+  };
+  const std::vector<Case> cases = {
+      {1, 3, 2, 0.25, 0.9, {1.6, 0.9, 4, 0}, {0.5, 0.5, 2, 0}},
+      {2, 2, 1, 0.5, 3.3, {0.8, 0.6, 2, 0.25}, {0.3, 0.5, 2, 0.5}},
+      {2, 4, 3, 0.25, 7.7, {3.2, 0.9, 16, 0}, {0.3, 0.5, 2, 0}},  // the published rates
+      {3, 1, 2, 1, 0.13, {1, 0, 1, 0}, {1, 0, 1, 0}},
+      {6, 2, 2, 0.7, 1.7, {0.7, 0.5, 1, 0}, {0.9, 0.3, 1, 0}},
+  };
+  const std::vector<double> step_s = {1, 1.13, 2.61, 1.77, 1.393, 3.071};
+  for (const Case& of : cases) {
+    SCOPED_TRACE(testing::Message() << of.regions << " regions");
+    SimulatedRun setup{.workers = 6,
+                       .network = regions_of(6 / of.regions, 6, of.between_s),
+                       .momentum = 0.4,
+                       .rate = 0.05,
+                       .budget = {.steps = 40},
+                       .worker_factors = step_s};
+    if (of.regions == 1) setup.network = regions_of(6, 6, of.between_s);
+    const auto outcome = setup.run(Halos({.regions = of.regions,
+                                          .rounds = {.local_steps = of.local_steps},
+                                          .local_update = make_delayed_nesterov_update(of.local),
+                                          .global_update = make_delayed_nesterov_update(of.global),
+                                          .merge_every = of.merge_every,
+                                          .mixing = of.mixing}));
+    HalosReplay replay = replayed(setup, of.between_s, step_s);
+    replay.regions = of.regions;
+    replay.local_steps = static_cast<int>(of.local_steps.value());
+    replay.merge_every = of.merge_every;
+    replay.mixing = of.mixing;
+    replay.local = {of.local.rate, of.local.momentum, of.local.every, of.local.share};
+    replay.global = {of.global.rate, of.global.momentum, of.global.every, of.global.share};
+    const auto updates = replay.updates();
+    ASSERT_EQ(outcome.publications.size(), updates.size());
+    for (std::size_t i = 0; i < updates.size(); ++i)
+      EXPECT_NEAR(times_of(outcome)[i], updates[i].time_s, 1e-6) << "update " << i;
+    EXPECT_NEAR(outcome.parameters[0] / updates.back().theta, 1, 1e-4);
+    expect_exact_accounts(outcome);
+  }
+}
+
+TEST(Halos, DropsNothingThatALocalServerHasTakenIn) {
+  const auto outcome = three_in_regions(1, 2, 30).run(Halos({.regions = 3, .merge_every = 4, .mixing = 0.5}));
+  EXPECT_GE(sum(outcome.totals.kept), outcome.samples);
+  std::int64_t differences = 0;
+  for (const std::int64_t count : outcome.totals.staleness) differences += count;
+  EXPECT_EQ(differences, sum(outcome.totals.kept));
+}
+
+// With a server of its own each region has the statistics of who delivered last; models that are mixed mix theirs.
+TEST(Halos, StatisticsAreThoseOfTheRegionThatDeliveredLast) {
+  SimulatedRun setup = three_in_regions(1, 2, 1);
+  setup.objective = std::make_shared<PullWithStatistics>();
+  // One step of the file is two updates of two differences each; the second is region 1's, sent at 3.2 s.
+  EXPECT_EQ(setup.run(Halos({.regions = 3, .merge_every = 2})).buffers,
+            PullWithStatistics::statistics_of(std::vector{MicroBatch{Rank{1}, 1, 0}}));
+}
+
+// Four workers in two regions, steps of 1 and 3 s, 2 and 6 s. Whoever is fastest in its region takes H = 4 steps, the
+// other as many as a third of that comes to, rounded up: 2.
+TEST(Halos, StepsBySpeedGoByTheFastestOfTheRegion) {
+  SimulatedRun setup{
+      .workers = 4, .network = regions_of(2, 4, 1), .budget = {.seconds = 600}, .worker_factors = {1, 3, 2, 6}};
+  const Halos method({.regions = 2, .rounds = {.local_steps = 4, .steps_by_speed = DynamicSteps{}}, .merge_every = 3});
+  const auto outcome = setup.run(method);
+  const auto kept_after = [&](double round_s, std::int64_t steps, double first_s) {  // rounds after a first one of four
+    return 4 + steps * static_cast<std::int64_t>((600 - first_s) / round_s);
+  };
+  EXPECT_NEAR(outcome.totals.kept[0], kept_after(4.5, 4, 4.5), 4);
+  EXPECT_NEAR(outcome.totals.kept[1], kept_after(6.5, 2, 12.5), 4);
+  EXPECT_NEAR(outcome.totals.kept[2], kept_after(8.5, 4, 8.5), 4);
+  EXPECT_NEAR(outcome.totals.kept[3], kept_after(12.5, 2, 24.5), 4);
+  expect_exact_accounts(outcome);
+}
+
+// The published speeds, four regions of four workers.
+const std::vector<double> speeds = {.232, .907, .828, .347, .574, .531, .722, .194,
+                                    .852, .132, .896, .107, .827, .515, .527, .788};
+
+// Golden: without communication they take mean(v) / min(v) = 5.24 times the steps of synchronous SGD.
+TEST(Halos, HasTheSpeedUpOverSynchronousSgdOfThePapersSpeeds) {
+  std::vector<double> factors;
+  for (const double speed : speeds) factors.push_back(1 / speed);
+  const PredictedRun published{
+      .workers = 16, .micro_batches = 1, .factors = factors, .delays = {}, .steps = 4000, .network_s = 0};
+  HalosOptions options{.regions = 4, .rounds = {.local_steps = 8}, .merge_every = 32, .mixing = 0.25};
+  for (const bool dynamic : {false, true}) {
+    if (dynamic) options.rounds.steps_by_speed = DynamicSteps{};
+    const auto predictions = published.predict(Halos(options));
+    ASSERT_EQ(predictions.size(), 1u);
+    EXPECT_NEAR(predictions[0].effective_speedup(), 5.24, 0.005);
+    EXPECT_DOUBLE_EQ(predictions[0].mean_staleness.value_or(NAN), 3);
+    EXPECT_NEAR(1 / speeds[11] / published.simulate(Halos(options)).step_s, 5.24, 0.06);
+  }
+}
+
+TEST(Halos, IsPredictedByTheLinksInsideItsRegions) {
+  PredictedRun setting{.workers = 12, .micro_batches = 2, .steps = 6000};
+  setting.network = regions_of(4, 12, 40);
+  const Halos method({.regions = 3, .rounds = {.local_steps = 5}, .merge_every = 4, .mixing = 0.5});
+  const auto predictions = setting.predict(method);
+  ASSERT_EQ(predictions.size(), 1u);
+  const auto simulated = setting.simulate(method);
+  EXPECT_NEAR(predictions[0].step_time_s, (5 * 2 * 1.5 + 0.5) / 5, 1e-9);
+  EXPECT_NEAR(predictions[0].step_time_s / simulated.step_s, 1, 0.02);
+  EXPECT_NEAR(predictions[0].communication_s / simulated.communication_s, 1, 0.02);
+}
+
+std::shared_ptr<const OutagePlan> outage(int worker, double at_s, double duration_s, bool loses_state) {
+  return std::make_shared<OutagePlan>(
+      1, std::vector<OutageEntry>{{.workers = {Rank{worker}},
+                                   .when = ScheduledOutage{from_seconds(at_s), from_seconds(duration_s)},
+                                   .loses_state = loses_state}});
+}
+
+// Four workers in two regions; the first region has data for three steps of each.
+TEST(HalosEnds, ARegionWhoseWorkersHaveAllLeftSendsWhatItHasAndTheOthersGoOn) {
+  for (const double between_s : {0.0, 2.0, 50.0}) {
+    SimulatedRun setup{.workers = 4, .network = regions_of(2, 4, between_s), .budget = {.steps = 12}};
+    setup.worker_factors = {1, 1.1, 1.3, 1.7};
+    setup.data_of = {3, 3, std::nullopt, std::nullopt};
+    for (const int merge_every : {1, 4, 100}) {
+      const auto outcome =
+          setup.run(Halos({.regions = 2, .rounds = {.local_steps = 2}, .merge_every = merge_every, .mixing = 0.5}));
+      EXPECT_EQ(outcome.totals.kept[0], 3) << merge_every;  // two, and one
+      EXPECT_EQ(outcome.totals.kept[1], 3) << merge_every;
+      EXPECT_EQ(outcome.published, Step{12});
+      EXPECT_GE(sum(outcome.totals.kept), 48);
+      expect_exact_accounts(outcome);
+    }
+  }
+}
+
+// A worker leaves after its first step; its region's other one goes on alone.
+TEST(HalosEnds, ARegionGoesOnWithItsLastWorker) {
+  SimulatedRun setup = three_in_regions(3, 1, 8);
+  setup.workers = 4;
+  setup.network = regions_of(2, 4, 1);
+  setup.delays.clear();
+  setup.data_of = {1, std::nullopt, std::nullopt, std::nullopt};
+  const auto outcome = setup.run(Halos({.regions = 2, .merge_every = 2, .mixing = 0.5}));
+  EXPECT_EQ(outcome.totals.kept[0], 1);
+  EXPECT_GT(outcome.totals.kept[1], 6);
+  EXPECT_EQ(outcome.published, Step{8});
+  expect_exact_accounts(outcome);
+}
+
+// All that was computed has been told, also what came while an answer was due: the last updates bring it.
+TEST(HalosEnds, AllDataUsedUpAreAllSamples) {
+  for (const double between_s : {0.0, 3.0, 100.0})
+    for (const int merge_every : {1, 3, 1000}) {
+      SimulatedRun setup = three_in_regions(1, between_s, 1000);
+      setup.data_of = {7, 5, 2};
+      const auto outcome = setup.run(Halos({.regions = 3, .merge_every = merge_every, .mixing = 0.5}));
+      EXPECT_EQ(outcome.totals.kept, (Counts{7, 5, 2}));
+      EXPECT_EQ(outcome.totals.dropped, (Counts{0, 0, 0}));
+      if (between_s == 0 || merge_every == 1000) EXPECT_EQ(outcome.samples, 14);
+      expect_exact_accounts(outcome);
+    }
+}
+
+// Worker 1 is down from 1 to 61 s; the others of its region and the other region do not wait.
+TEST(HalosEnds, NobodyWaitsForAWorkerThatIsDown) {
+  for (const bool loses_state : {false, true}) {
+    SimulatedRun setup{.workers = 4, .network = regions_of(2, 4, 2), .budget = {.steps = 10}};
+    setup.outages = outage(1, 1, 60, loses_state);
+    const auto outcome = setup.run(Halos({.regions = 2, .rounds = {.local_steps = 2}, .merge_every = 2}));
+    EXPECT_EQ(outcome.totals.kept[1], 0);
+    EXPECT_LT(to_seconds(outcome.totals.end), 61);
+    EXPECT_EQ(outcome.published, Step{10});
+    expect_exact_accounts(outcome);
+  }
+}
+
+// Region 1 alone: the model comes at 0.25 s; the first of two steps and a quarter are lost at 1.5 s; up again at 1.75 s
+// worker 1 asks its own server, and has the model at 2.25 s, before anything has come from the global one.
+TEST(HalosEnds, ALostStateBeginsAnewFromTheRegionsModel) {
+  SimulatedRun setup{.workers = 2, .network = regions_of(1, 2, 30), .budget = {.steps = 4}};
+  setup.outages = outage(1, 1.5, 0.25, true);
+  const auto outcome = setup.run(Halos({.regions = 2, .rounds = {.local_steps = 2}, .merge_every = 2}));
+  // Worker 0 comes at 2.5 and 5 s, its update at 35 s; worker 1 at 4.5 and 7 s: 37 s. Steps of the file: 2 and 4.
+  EXPECT_THAT(times_of(outcome), Pointwise(DoubleNear(1e-9), {35, 37}));
+  EXPECT_EQ(outcome.totals.accounts[1][Activity::down], from_seconds(0.25));
+  EXPECT_EQ(outcome.published, Step{4});
+  expect_exact_accounts(outcome);
+}
+
+TEST(HalosEnds, ABudgetOfSecondsEndsEachServerByItsClock) {
+  SimulatedRun setup = three_in_regions(1, 2, 1);
+  setup.budget = {.seconds = 20};
+  const auto outcome = setup.run(Halos({.regions = 3, .merge_every = 2, .mixing = 0.5}));
+  // The first differences after 20 s come at 21, 20.8 and 21.7 s. The first one makes an update, which the global server
+  // takes in at 23 s.
+  EXPECT_EQ(outcome.totals.end, Time{from_seconds(23)});
+  EXPECT_EQ(outcome.totals.kept, (Counts{14, 13, 7}));
+  expect_exact_accounts(outcome);
+}
+
+TEST(HalosEnds, ABudgetOfBytesOrSamplesEndsAtTheGlobalServer) {
+  SimulatedRun setup = three_in_regions(1, 2, 1);
+  setup.budget = {.samples = 100};
+  const auto samples = setup.run(Halos({.regions = 3, .merge_every = 2, .mixing = 0.5}));
+  EXPECT_GE(samples.samples, 100);
+  EXPECT_LT(samples.samples, 110);
+  setup.budget = {.bytes = Bytes{5000}};
+  const auto bytes = setup.run(Halos({.regions = 3, .merge_every = 2, .mixing = 0.5}));
+  EXPECT_GE(bytes.totals.bytes, Bytes{5000});
+  expect_exact_accounts(bytes);
+}
+
+TEST(HalosSettings, WrongOnesAreFaultsWithTheirPlace) {
+  const auto faults = [](const std::string& keys) {
+    return read_method("algorithm = \"halos\"\nlocal_steps = 4\n" + keys, {.workers = 4}).faults;
+  };
+  const std::string updates = "local_update = { name = \"plain\" }\nglobal_update = { name = \"plain\" }\n";
+  const std::string rest = updates + "merge_every = 2\nmixing = 0.5\n";
+  EXPECT_EQ(faults("regions = 2\n" + rest), "");
+  EXPECT_EQ(faults("regions = 4\n" + rest), "");
+  EXPECT_THAT(faults("regions = 3\n" + rest),
+              testing::HasSubstr("test.toml:3:11: regions = 3; must divide the number of workers, 4"));
+  EXPECT_NE(faults("regions = 0\n" + rest), "");
+  EXPECT_NE(faults("regions = 5\n" + rest), "");
+  EXPECT_NE(faults(rest), "");
+  EXPECT_NE(faults("regions = 2\n" + updates + "merge_every = 0\nmixing = 0.5"), "");
+  EXPECT_NE(faults("regions = 2\n" + updates + "merge_every = 2\nmixing = 1.5"), "");
+  EXPECT_NE(faults("regions = 2\n" + updates + "merge_every = 2\nmixing = -0.1"), "");
+  EXPECT_NE(faults("regions = 2\nmerge_every = 2\nmixing = 0.5\nlocal_update = { name = \"plain\" }"), "");
+  EXPECT_NE(faults("regions = 2\n" + rest + "moments = \"average\""), "");
+}
+
+}  // namespace
+}  // namespace syncopate
