@@ -64,6 +64,43 @@ TEST_P(ClusterContract, PacketsAreSummedOrGatheredByRank) {
                               all_gather_bytes(n, Bytes{n * (8 + 4)}));
 }
 
+// Before another exchange: one worker's packet to all, and of each packet a chunk to everybody.
+TEST_P(ClusterContract, PacketsAreBroadcastOrExchangedInChunks) {
+  const int n = participants();
+  const auto values_of = [&](const Packet& packet) {
+    training.executor().wait(packet.words->producer);
+    const auto words = packet.words->value.span();
+    return std::vector<float>(words.begin(), words.end());
+  };
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    const Rank root{n - 1};
+    Collective from_root{.kind = Collective::Kind::broadcast_packet, .packet = {.size = Bytes{8}}, .root = root};
+    if (self == root) from_root.packet.words = filled_cell(std::vector<float>{7, -3});
+    const CollectiveResult sent = cluster.perform(self, std::move(from_root), {}, here());
+    ASSERT_TRUE(sent.packets);
+    ASSERT_EQ(sent.packets->size(), 1u);
+    EXPECT_EQ(values_of(sent.packets->front()), (std::vector<float>{7, -3}));
+
+    std::vector<float> words;  // two for each worker
+    for (int to = 0; to < n; ++to)
+      words.insert(words.end(), {static_cast<float>(self.value), static_cast<float>(100 + to)});
+    Collective chunks{.kind = Collective::Kind::exchange_chunks,
+                      .packet = {.words = filled_cell(words), .size = Bytes{8 * n}}};
+    const CollectiveResult exchanged = cluster.perform(self, std::move(chunks), {}, here());
+    ASSERT_TRUE(exchanged.packets);
+    ASSERT_EQ(exchanged.packets->size(), static_cast<std::size_t>(n));
+    for (int from = 0; from < n; ++from) {
+      const auto values = values_of((*exchanged.packets)[static_cast<std::size_t>(from)]);
+      const auto at = 2 * static_cast<std::size_t>(exchanged.chunk);
+      ASSERT_GE(values.size(), at + 2);
+      EXPECT_EQ(values[at], static_cast<float>(from));
+      EXPECT_EQ(values[at + 1], static_cast<float>(100 + self.value));
+    }
+  });
+  EXPECT_EQ(totals.bytes, broadcast_bytes(n, Bytes{8}) + all_to_all_bytes(n, Bytes{8 * n}));
+  EXPECT_EQ(totals.collectives, 2);
+}
+
 // In float32 the small gradients would be lost beside the large ones that cancel.
 TEST_P(ClusterContract, AWideGradientIsSummedInDoublePrecision) {
   const int n = participants();

@@ -24,6 +24,13 @@ namespace {
 constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr Link us_and_gb{50e-6, 1e9};
 
+constexpr Operation every_operation[] = {Operation::all_reduce, Operation::all_gather, Operation::broadcast,
+                                         Operation::all_to_all};
+
+Duration all_to_all(const NetworkModel& network, int members, Bytes payload) {
+  return network.collective({.operation = Operation::all_to_all, .members = members, .payload = payload});
+}
+
 Duration broadcast(const NetworkModel& network, int members, Bytes payload) {
   return network.collective({.operation = Operation::broadcast, .members = members, .payload = payload});
 }
@@ -64,7 +71,7 @@ TEST(Network, OneWorkerAloneSendsNothing) {
   for (const auto& network : {make_ring_network(1, 1), make_tree_network(1, 1),
                               make_two_level_network(4, {.group_size = 2, .inside = {1, 1}, .between = {1, 1}}),
                               make_parameter_server_network(1, {1, 1})})
-    for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::broadcast})
+    for (const Operation operation : every_operation)
       EXPECT_EQ(network->collective({.operation = operation, .members = 1, .payload = Bytes{1000}}), Duration{0});
 }
 
@@ -107,6 +114,38 @@ Schedule ring(int members, int passes) {
   return schedule;
 }
 
+// Each to each other one, round by round to the next place.
+Schedule all_to_all_on_ring(int members) {
+  Schedule schedule;
+  for (int distance = 1; distance < members; ++distance) {
+    auto& round = schedule.emplace_back();
+    for (int rank = 0; rank < members; ++rank) round.push_back({rank, (rank + distance) % members, 1});
+  }
+  return schedule;
+}
+
+// Every part is followed on its way, digit by digit of how far it has to go.
+Schedule all_to_all_by_digits(int members) {
+  struct OnItsWay {
+    int at, to, far;
+  };
+  std::vector<OnItsWay> parts;
+  for (int from = 0; from < members; ++from)
+    for (int to = 0; to < members; ++to) parts.push_back({from, to, (to - from + members) % members});
+  Schedule schedule;
+  for (int digit = 1; digit < members; digit *= 2) {
+    auto& round = schedule.emplace_back();
+    for (int rank = 0; rank < members; ++rank) round.push_back({rank, (rank + digit) % members, 0});
+    for (OnItsWay& part : parts) {
+      if (!(part.far & digit)) continue;
+      ++round[static_cast<std::size_t>(part.at)].parts;
+      part.at = (part.at + digit) % members;
+    }
+  }
+  for (const OnItsWay& part : parts) EXPECT_EQ(part.at, part.to);
+  return schedule;
+}
+
 double seconds(const Schedule& schedule, const Link& link, int members, double payload) {
   double time = 0;
   for (const auto& round : schedule) {
@@ -145,6 +184,10 @@ TEST(Network, RingAndTreeTakeAndMoveWhatTheirTransfersDo) {
     expect_equal(broadcast(*tree, n, payload), seconds(broadcast_on_tree(n), us_and_gb, n, p));
     expect_equal(on_ring->all_reduce(n, payload), seconds(ring(n, 2), us_and_gb, n, p));
     expect_equal(on_ring->all_gather(n, payload), seconds(ring(n, 1), us_and_gb, n, p));
+    expect_equal(all_to_all(*tree, n, payload), seconds(all_to_all_by_digits(n), us_and_gb, n, p));
+    expect_equal(all_to_all(*on_ring, n, payload), seconds(all_to_all_on_ring(n), us_and_gb, n, p));
+    EXPECT_NEAR(bytes_moved(all_to_all_on_ring(n), n, p), static_cast<double>(all_to_all_bytes(n, payload).value()),
+                1e-3);
     for (const Schedule& schedule : {to_root, ring(n, 2)})
       EXPECT_NEAR(bytes_moved(schedule, n, p), static_cast<double>(all_reduce_bytes(n, payload).value()), 1e-3);
     EXPECT_NEAR(bytes_moved(ring(n, 1), n, p), static_cast<double>(all_gather_bytes(n, payload).value()), 1e-3);
@@ -167,6 +210,8 @@ TEST(Network, TwoLevelsReduceInsideExchangeBetweenAndBroadcastInside) {
   EXPECT_EQ(broadcast(*ring, 12, payload), Duration{2 * 455'000 + 2 * 9'050'000});
   // Gathering: 3 of 12 parts up inside, 2 rounds of 4 of 12 parts between, all of it down inside.
   EXPECT_EQ(ring->all_gather(12, payload), Duration{2 * 5'000 + 112'500 + 2 * (50'000 + 3'000'000) + 2 * 455'000});
+  // Vectors to the leaders, three times 450 us; two thirds of the leader's 4 vectors between, and as much back inside.
+  EXPECT_EQ(all_to_all(*ring, 12, payload), Duration{2 * (2 * 5'000 + 1'350'000) + 2 * (50'000 + 12'000'000)});
   // Ranks 4 .. 7 are one server: nothing goes between. Ranks 2 .. 5 are two halves; 3 .. 8 one, four and one.
   const auto of = [&](int first, int members) {
     return ring->collective({.members = members, .payload = payload, .first = Rank{first}});
@@ -220,6 +265,10 @@ TEST(Network, TwoLevelsWaitForTheServerWithTheMostMembers) {
           constexpr double rounding = 2e-9;
           EXPECT_NEAR(collective_s(Operation::all_reduce),
                       2 * up_and_down_s + to_seconds(between->all_reduce(servers, payload)), rounding);
+          EXPECT_NEAR(collective_s(Operation::all_to_all),
+                      2 * (rounds * 5e-6 + (fullest - 1.0) * p / 20e9) +
+                          to_seconds(all_to_all(*between, servers, Bytes{fullest * payload.value()})),
+                      rounding);
           EXPECT_NEAR(collective_s(Operation::broadcast),
                       up_and_down_s + to_seconds(broadcast(*between, servers, payload)), rounding);
           EXPECT_NEAR(collective_s(Operation::all_gather), gathered_s + to_seconds(between->all_gather(servers, parts)),
@@ -270,6 +319,7 @@ TEST(Network, ParameterServersCollectivesGoThroughItsLinkTwice) {
   EXPECT_EQ(star->all_reduce(4, payload), Duration{2 * 50'000 + 8 * 1'000'000});
   EXPECT_EQ(star->all_gather(4, payload), Duration{2 * 50'000 + 5 * 1'000'000});
   EXPECT_EQ(broadcast(*star, 4, payload), Duration{2 * 50'000 + 4 * 1'000'000});
+  EXPECT_EQ(all_to_all(*star, 4, payload), Duration{2 * 50'000 + 8 * 1'000'000});
   EXPECT_EQ(star->message({.from = Rank{0}, .to = Rank{4}, .payload = payload}), Duration{1'050'000});
   EXPECT_EQ(star->message({.from = Rank{0}, .to = Rank{1}, .payload = payload}), Duration{2'100'000});
 }
@@ -304,7 +354,7 @@ TEST(Network, EveryParameterServerHasItsOwnLink) {
   EXPECT_EQ(links(1, 2), (std::vector{all[0], all[1]}));
   EXPECT_EQ(links(5, 6), (std::vector{all[3], all[4]}));
   EXPECT_EQ(links(6, 4), (std::vector{all[5], all[0]}));
-  for (const Operation operation : {Operation::all_reduce, Operation::all_gather, Operation::broadcast})
+  for (const Operation operation : every_operation)
     EXPECT_EQ(links_of(star->route(CollectiveCall{.operation = operation, .members = 3, .first = Rank{1}})),
               (std::vector{all[0], all[1]}));
 }

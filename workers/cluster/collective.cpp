@@ -36,6 +36,15 @@ Collective Collective::all_gather(std::span<const double> numbers) {
   return {.kind = Kind::all_gather, .numbers = {numbers.begin(), numbers.end()}};
 }
 
+Collective::Kind Collective::first_exchange(Operation operation) {
+  if (operation == Operation::broadcast) return Kind::broadcast_packet;
+  return operation == Operation::all_to_all ? Kind::exchange_chunks : Kind::sum_first_packets;
+}
+
+Collective::Kind Collective::last_exchange(Operation operation) {
+  return operation == Operation::all_gather ? Kind::gather_packets : Kind::sum_packets;
+}
+
 Bytes payload_of(const Collective& collective, const Training& training, int members) {
   const auto numbers = static_cast<Bytes::Rep>(collective.numbers.size());
   const Bytes parameters = training.parameter_bytes();
@@ -51,6 +60,8 @@ Bytes payload_of(const Collective& collective, const Training& training, int mem
       return parameters;
     case Collective::Kind::sum_packets:
     case Collective::Kind::sum_first_packets:
+    case Collective::Kind::broadcast_packet:
+    case Collective::Kind::exchange_chunks:
       return collective.packet.size + Bytes{4 * numbers};
     case Collective::Kind::gather_packets:
       return Bytes{members * (collective.packet.size.value() + 4 * numbers)};
@@ -65,7 +76,8 @@ Bytes payload_of(const Collective& collective, const Training& training, int mem
 std::string describe(const Collective::Terms& terms) {
   using Kind = Collective::Kind;
   std::string text = properties_of(terms.kind).name;
-  if (terms.kind == Kind::broadcast) text += fmt::format(" from worker {}", terms.root.value);
+  if (terms.kind == Kind::broadcast || terms.kind == Kind::broadcast_packet)
+    text += fmt::format(" from worker {}", terms.root.value);
   const auto& [moments, buffers, parameters] = terms.policy;
   if (terms.kind == Kind::average)
     text += fmt::format(" (policy {}{}{}{})", static_cast<int>(moments[0]), static_cast<int>(moments[1]),

@@ -90,18 +90,21 @@ struct Collective {
     // Exchanges of a compressed sum. All bring packets of one size; of the gradient only what it counts is summed.
     sum_packets,     // as numbers, in single precision
     gather_packets,  // as they are
-    // As sum_packets, before another exchange that ends the sum.
-    sum_first_packets,
+    // Those before another exchange, which ends the sum:
+    sum_first_packets,  // as sum_packets
+    broadcast_packet,   // the root's packet to all
+    // packets are as many chunks of one size as there are members, of which everybody gets one of each packet
+    exchange_chunks,
   };
   Kind kind = Kind::barrier;
   Gradient gradient{};            // all-reduces: the sum comes back. Of a slice; what lies outside it is undefined then
   ModelStatePtr model{};          // average: the mean comes back; broadcast: the root's parameters and buffers
-  Packet packet{};                // of an exchange: all packets, or their sum, come back
+  Packet packet{};                // of an exchange: all packets, or their sum, come back, of a broadcast the root's
   std::vector<double> numbers{};  // as many on each worker. all_gather: by rank; sums of gradients: summed along
   AveragePolicy policy{};
   double weight = 1;
   std::optional<int> group_size{};  // see Averaging; averages alone can be one over groups
-  Rank root{};                      // of a broadcast
+  Rank root{};                      // of a broadcast, of a packet too
   Slice slice{};                    // of an all-reduce or average
   bool rest_is_needed = true;       // see Averaging
   Activation activation{};          // of a partial all-reduce, this and:
@@ -113,6 +116,9 @@ struct Collective {
   static Collective broadcast(ModelStatePtr model, Rank root);
   static Collective all_gather(std::span<const double> numbers);
   static Collective barrier() { return {}; }
+  // The kind of an exchange of packets, by what it is to the network.
+  static Kind first_exchange(Operation operation);
+  static Kind last_exchange(Operation operation);
 
   struct Terms {
     Kind kind = Kind::barrier;
@@ -122,9 +128,10 @@ struct Collective {
     std::int64_t numbers = 0;
     bool operator==(const Terms&) const = default;
   };
-  bool is_exchange() const {
-    return kind == Kind::sum_packets || kind == Kind::gather_packets || kind == Kind::sum_first_packets;
+  bool is_first_exchange() const {
+    return kind == Kind::sum_first_packets || kind == Kind::broadcast_packet || kind == Kind::exchange_chunks;
   }
+  bool is_exchange() const { return kind == Kind::sum_packets || kind == Kind::gather_packets || is_first_exchange(); }
   Terms terms() const { return {kind, policy, root, slice, std::ssize(numbers)}; }
 };
 // "all_gather with 3 numbers".
@@ -155,6 +162,10 @@ constexpr KindOfCollective properties_of(Collective::Kind kind) {
       return {"gather_packets", Operation::all_gather, true, true};
     case Collective::Kind::sum_first_packets:
       return {"sum_first_packets", Operation::all_reduce, false, false};
+    case Collective::Kind::broadcast_packet:
+      return {"broadcast_packet", Operation::broadcast, false, false};
+    case Collective::Kind::exchange_chunks:
+      return {"exchange_chunks", Operation::all_to_all, false, false};
     case Collective::Kind::barrier:
       break;
   }
@@ -215,6 +226,7 @@ struct CollectiveResult {
   ModelStatePtr model{};
   SharedNumbers numbers{};  // null: there were none
   SharedPackets packets{};  // null: it was no exchange
+  int chunk = 0;            // of exchanged chunks: which one of each packet is this worker's
   std::vector<PartialSum> sums{};
   AgreedProgress agreement{};  // that of a group is on its time alone
 };

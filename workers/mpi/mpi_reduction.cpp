@@ -52,7 +52,7 @@ void MpiReduction::write() {
     Collective without_numbers{
         .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
     values_ = zeros_of(payload_of(without_numbers, training_));
-    if (what_.kind == Kind::gather_packets) return begin_gathering();
+    if (gathers()) return begin_gathering();
     return add(values_.span());
   }
   switch (what_.kind) {
@@ -74,12 +74,16 @@ void MpiReduction::write() {
       return add(values_.span());
     case Kind::sum_packets:
     case Kind::sum_first_packets:
-    case Kind::gather_packets: {
+    case Kind::gather_packets:
+    case Kind::exchange_chunks:
       training_.executor().wait(what_.packet.words->producer);
       values_ = copy_of(what_.packet.words->value);  // its worker may still read its own
       carried_ = what_.packet.carried;
-      return what_.kind == Kind::gather_packets ? begin_gathering() : add(values_.span());
-    }
+      return gathers() ? begin_gathering() : add(values_.span());
+    case Kind::broadcast_packet:
+      if (is_root_) training_.executor().wait(what_.packet.words->producer);
+      values_ = is_root_ ? copy_of(what_.packet.words->value) : zeros_of(what_.packet.size);
+      return add(values_.span());
     case Kind::partial_all_reduce:  // goes by letters
     case Kind::all_gather:
     case Kind::barrier:
@@ -88,7 +92,10 @@ void MpiReduction::write() {
 }
 
 // All packets are of one size.
-void MpiReduction::begin_gathering() { gathered_ = FlatVector(values_.size() * static_cast<std::size_t>(size_)); }
+void MpiReduction::begin_gathering() {
+  const std::size_t packets = what_.kind == Kind::exchange_chunks ? 1 : static_cast<std::size_t>(size_);
+  gathered_ = FlatVector(values_.size() * packets);
+}
 
 // The whole, or a slice of the parameters, the first one with all that follows them.
 void MpiReduction::add_slice() {
@@ -125,11 +132,12 @@ void MpiReduction::run() {
     MPI_Allgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_);
   }
   if (!gathered_.empty()) {
-    const int count = mpi_count(values_.size());
-    MPI_Allgather(values_.data(), count, MPI_UINT32_T, gathered_.data(), count, MPI_UINT32_T, ranks_);
+    const int count = mpi_count(words_of_each());
+    const auto exchange = what_.kind == Kind::exchange_chunks ? MPI_Alltoall : MPI_Allgather;
+    exchange(values_.data(), count, MPI_UINT32_T, gathered_.data(), count, MPI_UINT32_T, ranks_);
   }
   for (const Part& part : parts_)
-    if (what_.kind == Kind::broadcast)
+    if (broadcasts())
       MPI_Bcast(part.data, mpi_count(part.count), part.type, what_.root.value, ranks_);
     else
       MPI_Allreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_);
@@ -142,11 +150,12 @@ void MpiReduction::begin() {
     MPI_Iallgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_, next());
   }
   if (!gathered_.empty()) {
-    const int count = mpi_count(values_.size());
-    MPI_Iallgather(values_.data(), count, MPI_UINT32_T, gathered_.data(), count, MPI_UINT32_T, ranks_, next());
+    const int count = mpi_count(words_of_each());
+    const auto exchange = what_.kind == Kind::exchange_chunks ? MPI_Ialltoall : MPI_Iallgather;
+    exchange(values_.data(), count, MPI_UINT32_T, gathered_.data(), count, MPI_UINT32_T, ranks_, next());
   }
   for (const Part& part : parts_)
-    if (what_.kind == Kind::broadcast)
+    if (broadcasts())
       MPI_Ibcast(part.data, mpi_count(part.count), part.type, what_.root.value, ranks_, next());
     else
       MPI_Iallreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_, next());
@@ -194,12 +203,12 @@ SharedPackets MpiReduction::packets() {
     cell->value = std::move(words);
     packets.push_back({.words = std::move(cell), .size = what_.packet.size, .carried = std::move(carried)});
   };
-  if (what_.kind != Kind::gather_packets) {
+  if (!gathers()) {
     add_packet(std::move(values_), std::move(carried_));
     return std::make_shared<const std::vector<Packet>>(std::move(packets));
   }
   for (int rank = 0; rank < size_; ++rank) {
-    FlatVector words(values_.size());
+    FlatVector words(words_of_each());
     std::ranges::copy(gathered_.span().subspan(static_cast<std::size_t>(rank) * words.size(), words.size()),
                       words.data());
     add_packet(std::move(words), rank == 0 ? std::move(carried_) : std::vector<MicroBatch>());

@@ -55,6 +55,14 @@ class MpiReduction {
   void add(std::span<double> values) { parts_.push_back({values.data(), values.size(), MPI_DOUBLE}); }
   void add_slice();
   void begin_gathering();
+  bool gathers() const {
+    return what_.kind == Collective::Kind::gather_packets || what_.kind == Collective::Kind::exchange_chunks;
+  }
+  bool broadcasts() const {
+    return what_.kind == Collective::Kind::broadcast || what_.kind == Collective::Kind::broadcast_packet;
+  }
+  // Of what comes from one rank: its packet, or a chunk of it.
+  std::size_t words_of_each() const { return gathered_.size() / static_cast<std::size_t>(size_); }
   void widen();
   Gradient sum();
   void scale(double factor);
@@ -69,7 +77,7 @@ class MpiReduction {
   bool is_root_ = false;
   FlatVector values_;
   std::vector<MicroBatch> carried_;  // this rank's, where somebody wants to know
-  FlatVector gathered_;              // everybody's packets
+  FlatVector gathered_;              // everybody's packets, or chunks
   std::vector<double> exact_;        // of a wide sum
   std::vector<double> numbers_;      // summed, or everybody's
   std::vector<Part> parts_;          // of the buffers: what is reduced

@@ -14,8 +14,9 @@ namespace syncopate {
 struct CollectiveCall {
   Operation operation = Operation::all_reduce;
   int members = 1;
-  Bytes payload{};                       // the vector that is reduced or sent; of an all-gather, all members' together
-  Rank first{};                          // of the members
+  Bytes payload{};  // the vector that is reduced or sent, or one member's that is shared out; of an all-gather, all
+                    // members' together
+  Rank first{};     // of the members
   std::optional<std::int64_t> number{};  // of the collective, where costs vary at random; none: the mean cost
 };
 
@@ -71,6 +72,8 @@ class NetworkModel {
 constexpr Bytes all_reduce_bytes(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
 // N - 1 of N parts come to each of N members: (N - 1) x all parts together. Trees, which pass parts on, move more.
 constexpr Bytes all_gather_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
+// Of each member's vector all parts but its own.
+constexpr Bytes all_to_all_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
 constexpr Bytes broadcast_bytes(int members, Bytes payload) { return Bytes{(members - 1) * payload.value()}; }
 constexpr Bytes collective_bytes(const CollectiveCall& call) {
   switch (call.operation) {
@@ -80,6 +83,8 @@ constexpr Bytes collective_bytes(const CollectiveCall& call) {
       return all_gather_bytes(call.members, call.payload);
     case Operation::broadcast:
       return broadcast_bytes(call.members, call.payload);
+    case Operation::all_to_all:
+      return all_to_all_bytes(call.members, call.payload);
   }
   return {};
 }

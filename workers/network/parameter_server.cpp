@@ -19,6 +19,7 @@ class ParameterServerNetwork final : public NetworkModel {
     const double vector_s = link_.transfer_s(call.payload);
     switch (call.operation) {
       case Operation::all_reduce:
+      case Operation::all_to_all:
         return {hop(incoming(0), members * vector_s), hop(outgoing(0), members * vector_s)};
       case Operation::all_gather:
         return {hop(incoming(0), vector_s), hop(outgoing(0), members * vector_s)};

@@ -3,6 +3,7 @@
 // Formula: with latency L, payload P, bandwidth B:
 //          all-reduce  2 (N - 1) L + 2 (N - 1) / N x P / B   (a reduce-scatter, then an all-gather of Nths)
 //          all-gather    (N - 1) L +   (N - 1) / N x P / B
+//          all-to-all    (N - 1) L +   (N - 1) / N x P / B   (round r: to the member r places on; a switch between all)
 //          broadcast   ceil(log2 N) (L + P / B)              (a binomial tree of messages)
 //          message     L + P / B
 #pragma once

@@ -1,5 +1,7 @@
 #include "workers/network/tree.hpp"
 
+#include <bit>
+
 namespace syncopate {
 namespace {
 
@@ -27,6 +29,11 @@ double tree_s(const Link& link, Operation operation, int members, Bytes payload)
       return rounds * link.latency_s + (members - 1.0) / members * link.transfer_s(payload) + down_s;
     case Operation::broadcast:
       return down_s;
+    case Operation::all_to_all: {
+      std::int64_t passed_on = 0;  // parts, each as often as it is
+      for (unsigned way = 1; way < static_cast<unsigned>(members); ++way) passed_on += std::popcount(way);
+      return rounds * link.latency_s + static_cast<double>(passed_on) / members * link.transfer_s(payload);
+    }
   }
   throw std::logic_error("unknown collective");
 }

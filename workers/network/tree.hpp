@@ -5,9 +5,12 @@
 //          all-reduce  2 R (L + P / B)                               (the sum to the root, then a broadcast)
 //          all-gather  R L + (N - 1) / N x P / B + R (L + P / B)     (to the root, then a broadcast of all)
 //          broadcast   R (L + P / B)
+//          all-to-all  R L + (b(0) + ... + b(N - 1)) / N x P / B     (b(i): ones among i's binary digits)
 //          message     L + P / B
 //          Derivation of the gathering: the one longest transfer of round r is that of rank 2^r, with the parts of
 //          min(2^r, N - 2^r) members; over all rounds these are N - 1 parts of P / N.
+//          The all-to-all has no root: in round r every member passes on, 2^r places, all parts whose way has that
+//          digit (Bruck et al. 1997); with N a power of two that is P / 2 in each round.
 #pragma once
 
 #include <memory>

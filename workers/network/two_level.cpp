@@ -25,11 +25,17 @@ class TwoLevelNetwork final : public NetworkModel {
     const int last = call.first.value + call.members - 1;
     const int servers = server_of(Rank{last}) - server_of(call.first) + 1;
     const int members_of_fullest = fullest(call.first.value, last);
+    const int rounds = doubling_rounds(members_of_fullest);
+    if (call.operation == Operation::all_to_all) {
+      const double one_way_s =
+          rounds * inside_.latency_s + (members_of_fullest - 1.0) * inside_.transfer_s(call.payload);
+      const Bytes of_leader{members_of_fullest * call.payload.value()};
+      return from_seconds(2 * one_way_s + leaders_s(call.operation, servers, of_leader));
+    }
     const double inside_s = tree_s(inside_, call.operation, members_of_fullest, call.payload);
     if (call.operation != Operation::all_gather)
       return from_seconds(inside_s + leaders_s(call.operation, servers, call.payload));
     const double share = static_cast<double>(members_of_fullest) / call.members;  // of what is gathered
-    const int rounds = doubling_rounds(members_of_fullest);
     const double up_s =
         rounds * inside_.latency_s + (members_of_fullest - 1.0) / call.members * inside_.transfer_s(call.payload);
     const double down_s = rounds * inside_.message_s(call.payload);

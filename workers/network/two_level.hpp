@@ -6,6 +6,7 @@
 //          all-reduce  2 r (l + P / b) + all-reduce of P by the leaders
 //          all-gather  r l + (g - 1) / N x P / b + all-gather of S g / N x P by the leaders + r (l + P / b)
 //          broadcast   r (l + P / b) + ceil(log2 S) (L + P / B)
+//          all-to-all  2 (r l + (g - 1) P / b) + all-to-all of g P by the leaders   (vectors to the leader, parts back)
 //          message     l + P / b inside a server, else L + P / B
 //          The leaders' part is that of a ring or of a binomial tree of S members (ring.hpp, tree.hpp); servers with
 //          fewer members than the fullest one wait for it. A parameter server stands on a server of its own, but a

@@ -137,6 +137,8 @@ void Gatherings::join(Gathering& gathering, const Assembly& assembly, Rank rank,
     case Kind::sum_packets:
     case Kind::gather_packets:
     case Kind::sum_first_packets:
+    case Kind::broadcast_packet:
+    case Kind::exchange_chunks:
       gathering.brought.resize(members);
       sum.gradient += std::move(what.gradient);
       for (std::size_t i = 0; i < count; ++i) sum.numbers[i] += what.numbers[i];
@@ -230,12 +232,14 @@ void Gatherings::form_result(Gathering& gathering) {
   if (what.is_exchange()) gathering.packets = exchanged(gathering);
 }
 
-// All packets, or their sum. None where nothing is computed.
+// All packets, the root's, or their sum. None where nothing is computed.
 SharedPackets Gatherings::exchanged(Gathering& gathering) const {
   Training& training = stage_.options.training;
   std::vector<Packet> packets = std::exchange(gathering.brought, {});
   if (training.time_only()) return nullptr;
-  if (gathering.what.kind == Kind::gather_packets)
+  const Kind kind = gathering.what.kind;
+  if (kind == Kind::broadcast_packet) packets = {packets[static_cast<std::size_t>(gathering.what.root.value)]};
+  if (kind != Kind::sum_packets && kind != Kind::sum_first_packets)
     return std::make_shared<const std::vector<Packet>>(std::move(packets));
   Packet sum{.words = {}, .size = gathering.what.packet.size};
   std::vector<CellPtr> words;
@@ -292,6 +296,7 @@ CollectiveResult Gatherings::take_result(Assembly& assembly, Gathering& gatherin
                           .packets = gathering.packets,
                           .agreement = gathering.agreed};
   const std::size_t member = assembly.members.place_of(rank);
+  if (what.kind == Kind::exchange_chunks) result.chunk = static_cast<int>(member);
   if (what.kind == Kind::average) result.model = std::move(gathering.states[member]);
   if (what.kind == Kind::broadcast)
     result.model =

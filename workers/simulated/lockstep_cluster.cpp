@@ -178,7 +178,7 @@ StartedCollective LockstepCluster::start(Rank, Collective&& what, const Contribu
   if (what.kind == Kind::partial_all_reduce) fail_for_unlike(place);
   if (what.group_size) fail_for_unlike({.operation = "average in groups", .at = place.at});
   if (started_) fail_for_unlike({.operation = "two collectives under way", .at = place.at});
-  const bool has_part = what.kind != Kind::broadcast && what.kind != Kind::sum_first_packets;
+  const bool has_part = what.kind != Kind::broadcast && !what.is_first_exchange();
   const AgreedProgress agreement = meet(what, has_part ? &contribution : nullptr, place);
   started_ = {.gradient = std::move(what.gradient), .model = nullptr, .agreement = agreement};
   started_->gradient.mark_reduced();
