@@ -1,6 +1,7 @@
 #include "workers/compression/top_k.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cmath>
@@ -8,11 +9,46 @@
 
 #include "workers/training/vector_clones.hpp"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace syncopate {
 namespace {
 
 // Without its sign a float's bits are in the order of the magnitudes.
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
+
+// The k-th largest of some magnitudes: first by their highest bits, then among those who share them.
+std::uint32_t kth_largest(std::span<const std::uint32_t> magnitudes, std::size_t k) {
+  constexpr int low_bits = 20, high_bits = 31 - low_bits;
+  std::array<std::uint32_t, 1u << high_bits> counts{};
+  for (const std::uint32_t each : magnitudes) ++counts[each >> low_bits];
+  std::size_t high = counts.size() - 1, larger = 0;
+  while (larger + counts[high] < k) larger += counts[high--];
+  std::vector<std::uint32_t> alike;
+  alike.reserve(counts[high]);
+  for (const std::uint32_t each : magnitudes)
+    if (each >> low_bits == high) alike.push_back(each);
+  const auto nth = alike.begin() + static_cast<std::ptrdiff_t>(k - larger - 1);
+  std::nth_element(alike.begin(), nth, alike.end(), std::greater<>());
+  return *nth;
+}
+
+constexpr std::size_t block_size = 32;
+
+// The largest magnitude of each whole block.
+SYNCOPATE_VECTOR_CLONES
+void find_maxima(const float* values, std::size_t blocks, std::uint32_t* maxima) {
+  for (std::size_t block = 0; block < blocks; ++block) {
+    std::int32_t largest = 0;
+    for (std::size_t i = 0; i < block_size; ++i) {
+      const auto bits = std::bit_cast<std::int32_t>(values[block * block_size + i]) & 0x7fffffff;
+      largest = bits > largest ? bits : largest;
+    }
+    maxima[block] = static_cast<std::uint32_t>(largest);
+  }
+}
 
 // A bound that is most likely below the k-th largest magnitude, and not far below: from every so many-th value.
 std::uint32_t likely_bound(std::span<const float> values, std::size_t k) {
@@ -23,39 +59,43 @@ std::uint32_t likely_bound(std::span<const float> values, std::size_t k) {
   for (std::size_t i = every / 2; i < values.size(); i += every) drawn.push_back(magnitude(values[i]));
   const double expected = static_cast<double>(k) / static_cast<double>(every);
   const auto rank = static_cast<std::size_t>(expected + 4 * std::sqrt(expected) + 8);
-  if (rank >= drawn.size()) return 0;
-  const auto nth = drawn.begin() + static_cast<std::ptrdiff_t>(rank);
-  std::nth_element(drawn.begin(), nth, drawn.end(), std::greater<>());
-  return *nth;
+  return rank < drawn.size() ? kth_largest(drawn, rank + 1) : 0;
 }
 
-constexpr std::size_t block_size = 32;
-
-// Whether any magnitude of a block reaches the bound. Both are below 2^31.
-SYNCOPATE_VECTOR_CLONES
-void find_blocks(const float* values, std::size_t blocks, std::int32_t bound, std::uint8_t* reached) {
-  for (std::size_t block = 0; block < blocks; ++block) {
-    std::int32_t largest = 0;
-    for (std::size_t i = 0; i < block_size; ++i) {
-      const auto bits = std::bit_cast<std::int32_t>(values[block * block_size + i]) & 0x7fffffff;
-      largest = bits > largest ? bits : largest;
-    }
-    reached[block] = largest >= bound;
+// Which of a block's magnitudes reach the bound, which is above 0, as bits. Both are below 2^31.
+std::uint32_t reached_in_block(const float* values, std::uint32_t bound) {
+  std::uint32_t reached = 0;
+#if defined(__SSE2__)
+  const __m128i below = _mm_set1_epi32(static_cast<int>(bound - 1)), no_sign = _mm_set1_epi32(0x7fffffff);
+  for (int i = 0; i < 8; ++i) {
+    const __m128i bits = _mm_and_si128(_mm_castps_si128(_mm_loadu_ps(values + 4 * i)), no_sign);
+    const int mask = _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpgt_epi32(bits, below)));
+    reached |= static_cast<std::uint32_t>(mask) << (4 * i);
   }
+#else
+  for (std::size_t i = 0; i < block_size; ++i)
+    reached |= static_cast<std::uint32_t>(magnitude(values[i]) >= bound) << i;
+#endif
+  return reached;
 }
 
-std::vector<std::uint32_t> places_from(std::span<const float> values, std::uint32_t bound) {
-  const std::size_t blocks = values.size() / block_size;
-  std::vector<std::uint8_t> reached(blocks);
-  find_blocks(values.data(), blocks, static_cast<std::int32_t>(bound), reached.data());
+// Of all magnitudes that reach the bound.
+std::vector<std::uint32_t> places_from(std::span<const float> values, std::span<const std::uint32_t> maxima,
+                                       std::uint32_t bound) {
   std::vector<std::uint32_t> places;
-  const auto add = [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i)
-      if (magnitude(values[i]) >= bound) places.push_back(static_cast<std::uint32_t>(i));
-  };
-  for (std::size_t block = 0; block < blocks; ++block)
-    if (reached[block]) add(block * block_size, (block + 1) * block_size);
-  add(blocks * block_size, values.size());
+  if (bound == 0) {
+    places.resize(values.size());
+    for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::uint32_t>(i);
+    return places;
+  }
+  for (std::size_t block = 0; block < maxima.size(); ++block) {
+    if (maxima[block] < bound) continue;
+    const std::size_t begin = block * block_size;
+    for (std::uint32_t reached = reached_in_block(&values[begin], bound); reached != 0; reached &= reached - 1)
+      places.push_back(static_cast<std::uint32_t>(begin) + static_cast<std::uint32_t>(std::countr_zero(reached)));
+  }
+  for (std::size_t i = maxima.size() * block_size; i < values.size(); ++i)
+    if (magnitude(values[i]) >= bound) places.push_back(static_cast<std::uint32_t>(i));
   return places;
 }
 
@@ -63,26 +103,25 @@ std::vector<std::uint32_t> places_from(std::span<const float> values, std::uint3
 
 std::vector<std::uint32_t> largest_magnitudes(std::span<const float> values, std::size_t k) {
   assert(k > 0 && k <= values.size());
-  std::vector<std::uint32_t> places = places_from(values, likely_bound(values, k));
-  if (places.size() < k) places = places_from(values, 0);  // the draw has misled
+  std::vector<std::uint32_t> maxima(values.size() / block_size);
+  find_maxima(values.data(), maxima.size(), maxima.data());
+  std::vector<std::uint32_t> places = places_from(values, maxima, likely_bound(values, k));
+  if (places.size() < k) places = places_from(values, maxima, 0);  // the draw has misled
   std::vector<std::uint32_t> magnitudes;
   magnitudes.reserve(places.size());
   for (const std::uint32_t place : places) magnitudes.push_back(magnitude(values[place]));
-  const auto nth = magnitudes.begin() + static_cast<std::ptrdiff_t>(k - 1);
-  std::nth_element(magnitudes.begin(), nth, magnitudes.end(), std::greater<>());
-  const std::uint32_t smallest = *nth;
-  const auto larger = std::count_if(magnitudes.begin(), nth, [&](std::uint32_t m) { return m > smallest; });
+  const std::uint32_t smallest = kth_largest(magnitudes, k);
+  const auto larger = std::ranges::count_if(magnitudes, [&](std::uint32_t m) { return m > smallest; });
   std::size_t equal_ones = k - static_cast<std::size_t>(larger);
-  const auto is_kept = [&](std::uint32_t place) {
-    const std::uint32_t own = magnitude(values[place]);
-    if (own != smallest) return own > smallest;
-    if (equal_ones == 0) return false;
-    --equal_ones;
-    return true;
-  };
   std::size_t kept = 0;
-  for (const std::uint32_t place : places)
-    if (is_kept(place)) places[kept++] = place;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (magnitudes[i] < smallest) continue;
+    if (magnitudes[i] == smallest) {  // of ties the lowest places
+      if (equal_ones == 0) continue;
+      --equal_ones;
+    }
+    places[kept++] = places[i];
+  }
   places.resize(kept);
   return places;
 }
