@@ -244,8 +244,12 @@ std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmCon
   auto algorithm = row ? row->make(settings, context) : nullptr;
   const auto average = read_moving_average(settings, algorithm && algorithm->traits().publishes_rounds);
   if (algorithm) algorithm->average_publications(average);
-  const auto compression =
-      read_compression(settings, algorithm && algorithm->traits().sums_gradients, context.time_only);
+  const Traits traits = algorithm ? algorithm->traits() : Traits{};
+  const auto compression = read_compression(settings, {.sums_gradients = traits.sums_gradients,
+                                                       .drops = traits.drops,
+                                                       .time_only = context.time_only,
+                                                       .steps_per_epoch = context.steps_per_epoch,
+                                                       .has_epochs = context.has_epochs});
   if (algorithm) algorithm->compress(compression);
   return algorithm;
 }

@@ -61,6 +61,9 @@ struct SumOptions {
   // Micro-batches of this worker whose normalisation statistics are in the sum; the number goes along. None: those
   // that the sum counts.
   std::optional<std::int64_t> with_statistics{};
+  // What this worker has computed and leaves out of the sum. A compressed sum may take it up into what is not sent yet
+  // (CompressionOptions::dropped); else it is lost. Null: nothing.
+  const Gradient* dropped = nullptr;
 };
 inline constexpr SumOptions usual_sum{};
 

@@ -53,15 +53,22 @@ void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options
   Collective what{.gradient = Gradient(nullptr, gradient.micro_batches(), gradient.compute_time())};
   what.packet = compressed_sum_->first_packet(gradient, step_, learning_rate());
   CompressedSum::Exchanged exchanged{.step = step_};
-  if (compressed_sum_->exchanges().size() > 1) {
+  const std::vector<Exchange> exchanges = compressed_sum_->exchanges(step_);
+  if (exchanges.size() > 1) {
     const std::vector<MicroBatch> carried = what.packet.carried;
-    Collective first{.kind = Collective::Kind::sum_first_packets, .packet = std::move(what.packet)};
-    const SharedPackets sum = context_.cluster.perform(rank_, std::move(first), {}, place).packets;
-    if (sum) exchanged.between = *context_.derived->get<CellPtr>(sum, [&] { return compressed_sum_->between(sum); });
-    what.packet = compressed_sum_->second_packet(carried, exchanged.between);
+    const Collective::Kind kind = Collective::first_exchange(exchanges.front().operation);
+    Collective first{.kind = kind, .packet = std::move(what.packet), .root = compressed_sum_->root(step_)};
+    const CollectiveResult result = context_.cluster.perform(rank_, std::move(first), {}, place);
+    const SharedPackets& packets = result.packets;
+    if (kind == Collective::Kind::exchange_chunks) {
+      what.packet = compressed_sum_->reduced_packet(carried, step_, packets, result.chunk);
+    } else {
+      if (packets)
+        exchanged.between = *context_.derived->get<CellPtr>(packets, [&] { return compressed_sum_->between(packets); });
+      what.packet = compressed_sum_->second_packet(carried, step_, exchanged.between);
+    }
   }
-  const bool is_sum = compressed_sum_->exchanges().back().operation == Operation::all_reduce;
-  what.kind = is_sum ? Collective::Kind::sum_packets : Collective::Kind::gather_packets;
+  what.kind = Collective::last_exchange(exchanges.back().operation);
   if (options.counted != Counted::none || options.with_statistics) what.numbers = {count};
   CollectiveResult result = context_.cluster.perform(rank_, std::move(what), contribution, place);
   agreed_ = result.agreement;
@@ -71,6 +78,7 @@ void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options
     exchanged.micro_batches = gradient.micro_batches();
     gradient = *context_.derived->get<Gradient>(result.packets, [&] { return compressed_sum_->sum(exchanged, size_); });
     compressed_sum_->end(exchanged, size_);
+    if (options.dropped) compressed_sum_->fold(*options.dropped);
   }
   gradient.mark_reduced();
   if (options.with_statistics) context_.training.set_statistics(gradient, std::llround(result.numbers->front()));

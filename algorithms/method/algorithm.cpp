@@ -12,7 +12,7 @@ RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& given) {
   RunContext context = given;
   context.average = algorithm.average();
   if (algorithm.compression())
-    context.compressor = make_compressor(*algorithm.compression(), given.training, given.seed);
+    context.compressor = make_compressor(*algorithm.compression(), given.training, given.seed, given.cluster.workers());
   const Cluster::Program work = [&](Rank rank) {
     Worker worker(context, rank);
     algorithm.run(worker);

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workers/compression/options.hpp"
+#include "workers/compression/compressor.hpp"
 #include "workers/network/network.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/training.hpp"
@@ -29,15 +29,21 @@ struct CommunicationInput {
   int moments = 0;  // vectors of the optimizer's state
   Step steps{};
   const LearningRate& learning_rate;
-  std::vector<Exchange> exchanges{};  // of a compressed sum of gradients; none: it is dense
+  std::vector<ExchangesFrom> exchanges{};  // of compressed sums of gradients; none: they are dense
 
   static Bytes all_reduce(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
-  Bytes of_gradient() const {
-    if (exchanges.empty()) return all_reduce(workers, parameter_bytes);
+  // Of a dense sum.
+  Bytes of_gradient() const { return all_reduce(workers, parameter_bytes); }
+  // Of one sum in each of the steps, compressed or not.
+  Bytes of_gradients() const {
+    if (exchanges.empty()) return Bytes{steps.value() * of_gradient().value()};
     Bytes sum{};
-    for (const Exchange& exchange : exchanges)
-      sum +=
-          collective_bytes({.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)});
+    for (const auto& [count, exchanged] : shared_out(exchanges, steps))
+      for (const Exchange& exchange : *exchanged)
+        sum += Bytes{count *
+                     collective_bytes(
+                         {.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)})
+                         .value()};
     return sum;
   }
   Bytes payload_of(const AveragePolicy& policy) const {

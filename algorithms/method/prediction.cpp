@@ -10,11 +10,18 @@ namespace syncopate {
 
 double PredictionInput::all_reduce_s() const {
   if (exchanges.empty()) return dense_all_reduce_s();
-  Duration sum{};
-  for (const Exchange& exchange : exchanges)
-    sum +=
-        network.collective({.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)});
-  return to_seconds(sum);
+  const auto exchange_s = [&](const std::vector<Exchange>& of_step) {
+    Duration sum{};
+    for (const Exchange& exchange : of_step)
+      sum += network.collective(
+          {.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)});
+    return to_seconds(sum);
+  };
+  if (!steps() || *steps() <= 0) return exchange_s(exchanges.back().exchanges);
+  double sum_s = 0;
+  for (const auto& [count, of_step] : shared_out(exchanges, *steps()))
+    sum_s += static_cast<double>(count) * exchange_s(*of_step);
+  return sum_s / static_cast<double>(steps()->value());
 }
 
 double PredictionInput::dense_all_reduce_s() const { return to_seconds(network.all_reduce(workers, parameter_bytes)); }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "workers/compression/options.hpp"
+#include "workers/compression/compressor.hpp"
 #include "workers/network/network.hpp"
 #include "workers/participant.hpp"
 #include "workers/theory/sampled_times.hpp"
@@ -28,9 +28,11 @@ struct PredictionInput {
   Budget budget{};
   std::int64_t samples_per_micro_batch = 1;
   const LearningRate& learning_rate;
-  std::vector<Exchange> exchanges{};  // of a compressed sum of gradients; none: it is dense
+  std::vector<ExchangesFrom> exchanges{};  // of compressed sums of gradients; none: they are dense
 
-  double all_reduce_s() const;                          // of a gradient, compressed or not
+  // Of a gradient, compressed or not; where compression changes, on average over the run, or, where it is not known how
+  // many steps that has, as in its last ones.
+  double all_reduce_s() const;
   double dense_all_reduce_s() const;                    // of a whole one
   double average_s(const AveragePolicy& policy) const;  // of models
   Bytes averaged_bytes(const AveragePolicy& policy) const;

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "workers/compression/options.hpp"
 #include "workers/participant.hpp"
 #include "workers/units/units.hpp"
 
@@ -37,6 +38,8 @@ struct Traits {
   bool takes_data_in_turn = false;
   // Whether each step is along one all-reduced sum of all workers' gradients, which may be compressed.
   bool sums_gradients = false;
+  // What its steps leave out of that sum, which a compression may keep for later steps (SumOptions::dropped).
+  Drops drops = Drops::nothing;
 
   // same_course_from under this budget.
   std::optional<Step> same_course_under(const Budget& budget) const {

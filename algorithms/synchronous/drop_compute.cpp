@@ -49,7 +49,8 @@ Traits DropCompute::traits() const {
           .same_course_from = alike && !rule.goes_on ? std::optional(rule.begins_after) : std::nullopt,
           .steps_along_fresh_mean = true,
           .takes_data_in_turn = !options_.compensation->computes_dropped(),
-          .sums_gradients = options_.preempt != Preempt::layer};
+          .sums_gradients = options_.preempt != Preempt::layer,
+          .drops = Drops::uncomputed};
 }
 
 namespace {

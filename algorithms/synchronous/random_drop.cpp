@@ -12,10 +12,12 @@ void RandomDrop::run(Worker& worker) const {
   while (worker.budget_left()) {
     Gradient sum = worker.compute_step_gradient();
     const bool dropped = worker.step() >= from_step_ && worker.uniform(worker.step()) < rate_;
+    const Gradient batch = dropped ? sum : Gradient();
     if (dropped) worker.discard(sum);
     if (dropped && statistics_ == Statistics::of_all) sum.keep_statistics_alone();
     if (dropped && statistics_ == Statistics::of_kept) sum = {};
     SumOptions options;
+    if (dropped) options.dropped = &batch;
     if (statistics_ == Statistics::of_all) options.with_statistics = worker.micro_batches();
     worker.all_reduce_sum(sum, options);
     worker.descend(sum / (worker.size() * worker.micro_batches()));

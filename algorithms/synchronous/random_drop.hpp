@@ -3,10 +3,11 @@
 // Source:  Giladi et al. 2023, the ResNet-50 study and its reference code (resnet_sgd, resnet_lars).
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    one all-reduce of P floats per step.
-// Differs: dropped batches are not computed, so BatchNorm statistics come from kept ones alone; with
-//          `statistics = "all"` they are run forward, as in the reference code, at the cost of one number more per step
-//          (of how many batches the mean is). Statistics are averaged over the workers, there each keeps its own.
-//          Batches are dropped from the third epoch on, as there; without a data set from the first step.
+// Differs: dropped batches are not computed, so BatchNorm statistics come from kept ones alone; with `statistics =
+//          "all"` they are run forward, as in the reference code, at the cost of one number more per step (of how many
+//          batches the mean is). Of compressed sums `dropped = "fold"` keeps a batch for later steps: it is computed,
+//          and counts as dropped. Statistics are averaged over the workers, there each keeps its own. Batches are
+//          dropped from the third epoch on, as there; without a data set from the first step.
 // Checks:  p = 0 equals synchronous SGD bit for bit; the divisor is always N x M.
 #pragma once
 
@@ -23,7 +24,7 @@ class RandomDrop : public Algorithm {
 
   void run(Worker& worker) const override;
   Traits traits() const override {
-    return {.follows_clock = false, .steps_along_fresh_mean = true, .sums_gradients = true};
+    return {.follows_clock = false, .steps_along_fresh_mean = true, .sums_gradients = true, .drops = Drops::computed};
   }
   Forecast forecast(const PredictionInput& input) const override;
 

@@ -34,7 +34,7 @@ Forecast SyncSgd::forecast(const PredictionInput& input) const {
 }
 
 std::optional<Communicated> SyncSgd::communication(const CommunicationInput& input) const {
-  return Communicated{input.steps.value(), Bytes{input.steps.value() * input.of_gradient().value()}};
+  return Communicated{input.steps.value(), input.of_gradients()};
 }
 
 std::unique_ptr<Algorithm> make_sync_sgd(Settings&, const AlgorithmContext&) { return std::make_unique<SyncSgd>(); }

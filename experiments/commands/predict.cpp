@@ -42,7 +42,7 @@ std::vector<Step> shared_out(const std::vector<Run>& runs) {
     const Run& run = runs[order[k]];
     const std::int64_t share = left / static_cast<std::int64_t>(order.size() - k);
     std::int64_t affordable = std::max(fewest_steps, share / work_of(run, 1));
-    const Step settled = run.algorithm->traits().settles_after;
+    const Step settled = settles_after(run);
     if (settled > 0) affordable = std::max(affordable, settled.value() + steps_after_settling);
     steps[order[k]] = std::min(needed(order[k]), Step{affordable});
     left = std::max<std::int64_t>(0, left - work_of(run, steps[order[k]]));
@@ -52,9 +52,8 @@ std::vector<Step> shared_out(const std::vector<Run>& runs) {
 
 std::string why_not_simulated(const Run& run, Step steps) {
   if (run.algorithm->traits().follows_values) return "needs training";
-  if (run.algorithm->compression() && run.algorithm->compression()->needs_tensors()) return needs_tensors;
-  if (run.algorithm->traits().settles_after > 0 && work_of(run, steps) > most_work_of_one)
-    return "too long to simulate";
+  if (const KnownExchanges exchanges = known_exchanges(run); !exchanges.why_none.empty()) return exchanges.why_none;
+  if (settles_after(run) > 0 && work_of(run, steps) > most_work_of_one) return "too long to simulate";
   return "";
 }
 
@@ -63,16 +62,14 @@ std::optional<PredictedCommunication> communication_of(const Run& run, const std
   if (simulated && simulated->whole) return PredictedCommunication{simulated->rounds, simulated->bytes, true};
   const Budget& budget = run.budget;
   const bool ends_by_steps = budget.steps && !budget.samples && !budget.seconds && !budget.bytes;
-  const auto& compression = run.algorithm->compression();
-  const bool is_known = !compression || !compression->needs_tensors();
-  if (ends_by_steps && is_known && run.cluster.data_of.empty() && !run.cluster.outages) {
-    const auto known =
-        run.algorithm->communication({.workers = run.cluster.workers,
-                                      .parameter_bytes = run.training.parameter_bytes,
-                                      .moments = run.training.optimizer->moments(),
-                                      .steps = *budget.steps,
-                                      .learning_rate = *run.training.learning_rate,
-                                      .exchanges = exchanges_of(compression, run.training.parameter_bytes)});
+  KnownExchanges exchanges = known_exchanges(run);
+  if (ends_by_steps && exchanges.why_none.empty() && run.cluster.data_of.empty() && !run.cluster.outages) {
+    const auto known = run.algorithm->communication({.workers = run.cluster.workers,
+                                                     .parameter_bytes = run.training.parameter_bytes,
+                                                     .moments = run.training.optimizer->moments(),
+                                                     .steps = *budget.steps,
+                                                     .learning_rate = *run.training.learning_rate,
+                                                     .exchanges = std::move(exchanges.all)});
     if (known)
       return PredictedCommunication{static_cast<double>(known->rounds), static_cast<double>(known->bytes.value()),
                                     true};

@@ -15,7 +15,9 @@ RunTraining::RunTraining(const Run& run, std::shared_ptr<const Objective> traine
                                   .start = run.training.start,
                                   .on_kept = std::move(on_kept)};
   training.emplace(objective, run.training.optimizer, options, executor);
-  if (!objective) training->set_parameter_bytes(run.training.parameter_bytes);
+  if (objective) return;
+  training->set_parameter_bytes(run.training.parameter_bytes);
+  training->set_tensors(run.training.tensors);
 }
 
 std::unique_ptr<Cluster> make_simulated_cluster(const Run& run, Training& training, RunObserver* observer,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "experiments/execution/run_on_cluster.hpp"
+#include "results/run/run_prediction.hpp"
 
 namespace syncopate {
 namespace {
@@ -165,9 +166,9 @@ SimulatedTime simulate_time(const Run& run, Step at_most) {
   if (last.step == 0 || end_s == 0) throw RunFailure("its simulation has come to no step");
 
   // The pace of the rest is that after the method has settled.
-  const auto settles_after = static_cast<double>(run.algorithm->traits().settles_after.value());
+  const auto settled_step = static_cast<double>(settles_after(run).value());
   std::size_t first = 0;
-  while (first + 1 < all.size() && all[first].step < settles_after) ++first;
+  while (first + 1 < all.size() && all[first].step < settled_step) ++first;
   if (first + 1 == all.size()) first = 0;
   const Rates steady = rates_between(all[first], last);
 

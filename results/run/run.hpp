@@ -51,6 +51,7 @@ struct TrainingPlan {
   std::function<std::shared_ptr<const Objective>()> make_objective{};  // loads data; null result: time-only
   std::function<std::shared_ptr<const SampleKinds>()> make_kinds{};    // loads data; empty: there are none
   Bytes parameter_bytes{};                                             // 4 P: what collectives carry
+  std::vector<ParameterTensor> tensors{};                              // empty: not known before it is made
   std::int64_t samples_per_micro_batch = 1;
   std::shared_ptr<const Optimizer> optimizer{};
   double clip_norm = 0;

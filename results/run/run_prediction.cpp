@@ -1,5 +1,6 @@
 #include "results/run/run_prediction.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace syncopate {
@@ -13,6 +14,24 @@ std::optional<SampledTimes> sample_times(const Run& run) {
   }
 }
 
+KnownExchanges known_exchanges(const Run& run) {
+  const auto& compression = run.algorithm->compression();
+  const std::vector<ParameterTensor>& tensors = run.training.tensors;
+  if (compression && compression->needs_tensors() && tensors.empty())
+    return {.all = {}, .why_none = "its packets depend on the model's tensors, which are not known before it is made"};
+  try {
+    return {.all = exchanges_of(compression, tensors, run.training.parameter_bytes, run.cluster.workers),
+            .why_none = {}};
+  } catch (const RunFailure& failure) {  // as the run will say
+    return {.all = {}, .why_none = failure.what()};
+  }
+}
+
+Step settles_after(const Run& run) {
+  const auto& compression = run.algorithm->compression();
+  return std::max(run.algorithm->traits().settles_after, compression ? compression->warmup_steps : Step{});
+}
+
 FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes>& times) {
   // Who leaves, or is down for a while, changes the maximum, which no formula follows.
   if (!run.cluster.data_of.empty())
@@ -20,8 +39,8 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
   if (run.cluster.outages) return {.all = {}, .why_none = "outages change who is waited for"};
   if (run.cluster.pauses) return {.all = {}, .why_none = "sleeps and trailing work overlap with what comes next"};
   if (run.algorithm->traits().follows_values) return {.all = {}, .why_none = "its course depends on what is computed"};
-  const auto& compression = run.algorithm->compression();
-  if (compression && compression->needs_tensors()) return {.all = {}, .why_none = needs_tensors};
+  KnownExchanges exchanges = known_exchanges(run);
+  if (!exchanges.why_none.empty()) return {.all = {}, .why_none = exchanges.why_none};
   if (!times)
     return {.all = {},
             .why_none = run.cluster.compute_time->has_finite_mean() ? "the trace is too short for a sample of its steps"
@@ -35,7 +54,7 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
                               .budget = run.budget,
                               .samples_per_micro_batch = run.training.samples_per_micro_batch,
                               .learning_rate = *run.training.learning_rate,
-                              .exchanges = exchanges_of(compression, run.training.parameter_bytes)};
+                              .exchanges = std::move(exchanges.all)};
   FormulaTimes result;
   Forecast forecast = run.algorithm->forecast(input);
   for (Prediction& prediction : forecast.predictions) {

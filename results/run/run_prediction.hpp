@@ -19,6 +19,16 @@ struct FormulaTime {
 // trace has too few.
 std::optional<SampledTimes> sample_times(const Run& run);
 
+// What its compressed sums exchange. None: they are dense, or it is not known before the model is made.
+struct KnownExchanges {
+  std::vector<ExchangesFrom> all;
+  std::string why_none;
+};
+KnownExchanges known_exchanges(const Run& run);
+
+// Steps after which its pace is that of the rest of the run.
+Step settles_after(const Run& run);
+
 struct FormulaTimes {
   std::vector<FormulaTime> all;
   std::string why_none;  // where there are none

@@ -42,6 +42,16 @@ const std::vector<Method> methods = {
     {"sync-sgd", "compression = { name = \"sign\" }", S, 0, S*(N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"majority\" }", S, 0, S*(N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"qsgd\" }", S, 0, S*(N - 1) * N * 8},
+    // A place and its value; of six owners four have a chunk of a value, a word of signs and a scale, or two means.
+    {"sync-sgd", "compression = { name = \"scalecom\", ratio = 0.25 }", 2 * S, 0, S*(N - 1) * 4 + S * 2 * (N - 1) * 4},
+    {"sync-sgd", "compression = { name = \"one-bit\", scope = \"model\" }", S, 0, S*(N - 1) * N * 12},
+    {"sync-sgd", "compression = { name = \"sign\", exchange = \"two-phase\" }", 2 * S, 0, S * 2 * (N - 1) * N * 8},
+    {"sync-sgd", "compression = { name = \"qsgd\", exchange = \"two-phase\" }", 2 * S, 0, S * 2 * (N - 1) * N * 8},
+    // 4, 3 and then 1 of the four values.
+    {"sync-sgd", "compression = { name = \"top-k\", ratio = 0.25, warmup_ratios = [1.0, 0.75], warmup_steps = 4 }", S,
+     0, (2 * 4 + 2 * 3 + (S - 4)) * (N - 1) * N * 8},
+    {"random-drop", "drop_rate = 0.5\ncompression = { name = \"top-k\", ratio = 0.25, dropped = \"fold\" }", S, 0,
+     S*(N - 1) * N * 8},
     {"dropcompute", "threshold_s = 1.5", S, 0, S* A},
     {"dropcompute", "threshold_s = 1.5\nnormalisation = \"computed\"\ncompression = { name = \"top-k\", ratio = 0.25 }",
      S, 0, S*(N - 1) * N*(8 + 4)},

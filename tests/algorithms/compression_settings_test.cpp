@@ -48,6 +48,59 @@ TEST(CompressionSettings, AreRefusedWithTheirPlace) {
   EXPECT_THAT(faults_of("{ name = \"majority\", momentum = 1 }"), HasSubstr("momentum"));
 }
 
+TEST(CompressionSettings, OfTheWarmUpAreRefusedWithTheirPlace) {
+  const auto faults = [](const std::string& keys) {
+    return faults_of("{ name = \"dgc\", ratio = 0.001, " + keys + " }");
+  };
+  EXPECT_EQ(faults("warmup_ratios = [0.25, 0.063, 0.015, 0.004], warmup_steps = 40"), "");
+  EXPECT_THAT(faults("warmup_ratios = [0.25, 0.0], warmup_steps = 40"), HasSubstr("warmup_ratios"));
+  EXPECT_THAT(faults("warmup_ratios = [0.25]"), HasSubstr("needs warmup_steps"));
+  EXPECT_THAT(faults("warmup_ratios = [0.25], warmup_epochs = 2"), HasSubstr("needs a data set"));
+  EXPECT_THAT(faults("warmup_steps = 40"), HasSubstr("there are no warmup_ratios"));
+  EXPECT_THAT(faults("warmup_ratios = [0.25], warmup_steps = 0"), HasSubstr("warmup_steps = 0"));
+}
+
+TEST(CompressionSettings, AWarmUpTakesAnEpochPerRatioUnlessItSaysOtherwise) {
+  const auto steps_of = [](const std::string& keys) {
+    const auto reading = read_method(
+        "algorithm = \"sync-sgd\"\ncompression = { name = \"dgc\", ratio = 0.001, warmup_ratios = [0.3, 0.1, 0.03]" +
+            keys + " }",
+        {.workers = 4, .steps_per_epoch = Step{50}});
+    EXPECT_EQ(reading.faults, "");
+    return reading.algorithm->compression()->warmup_steps;
+  };
+  EXPECT_EQ(steps_of(""), Step{150});
+  EXPECT_EQ(steps_of(", warmup_epochs = 1.5"), Step{75});
+  EXPECT_EQ(steps_of(", warmup_steps = 20"), Step{20});
+}
+
+TEST(CompressionSettings, OfWhatIsNewAreRefusedWithTheirPlace) {
+  EXPECT_THAT(faults_of("{ name = \"scalecom\", ratio = 0.1, filter = 0 }"), HasSubstr("filter = 0"));
+  EXPECT_THAT(faults_of("{ name = \"scalecom\", ratio = 0.1, error_feedback = false, filter = 0.5 }"),
+              HasSubstr("filter"));
+  EXPECT_THAT(faults_of("{ name = \"top-k\", ratio = 0.1, exchange = \"two-phase\" }"), HasSubstr("exchange"));
+  EXPECT_THAT(faults_of("{ name = \"majority\", exchange = \"two-phase\" }"), HasSubstr("exchange"));
+  EXPECT_THAT(faults_of("{ name = \"sign\", exchange = \"ring\" }"), HasSubstr("two-phase"));
+  EXPECT_THAT(faults_of("{ name = \"one-bit\" }", "algorithm = \"sync-sgd\"", true), HasSubstr("needs a model"));
+  EXPECT_EQ(faults_of("{ name = \"one-bit\", scope = \"model\" }", "algorithm = \"sync-sgd\"", true), "");
+  EXPECT_THAT(faults_of("{ name = \"dgc\", ratio = 0.1, dense_vectors = true }", "algorithm = \"sync-sgd\"", true),
+              HasSubstr("needs a model"));
+}
+
+// What has been computed can be folded in; what a deadline has stopped has no gradient.
+TEST(CompressionSettings, OnlyWhatIsComputedCanBeFolded) {
+  const std::string folding = "{ name = \"top-k\", ratio = 0.1, dropped = \"fold\" }";
+  EXPECT_EQ(faults_of(folding, "algorithm = \"random-drop\"\ndrop_rate = 0.1"), "");
+  EXPECT_THAT(faults_of(folding, "algorithm = \"dropcompute\"\nthreshold_s = 2"),
+              HasSubstr("has not been computed to its end"));
+  EXPECT_EQ(faults_of("{ name = \"top-k\", ratio = 0.1, dropped = \"lost\" }",
+                      "algorithm = \"dropcompute\"\nthreshold_s = 2"),
+            "");
+  EXPECT_THAT(faults_of(folding), HasSubstr("this method leaves nothing out"));
+  EXPECT_THAT(faults_of("{ name = \"qsgd\", dropped = \"fold\" }", "algorithm = \"random-drop\"\ndrop_rate = 0.1"),
+              HasSubstr("dropped"));
+}
+
 TEST(CompressionSettings, AreForMethodsThatSumGradients) {
   const std::string top_k = "{ name = \"top-k\", ratio = 0.1 }";
   for (const char* method : {"algorithm = \"async-sgd\"", "algorithm = \"decentralized-sgd\"",
@@ -69,14 +122,17 @@ TEST(CompressionSettings, ByTensorsNeedAModel) {
 // Rounds, bytes and step times by formula, against a run whose micro-batches all take 1 s.
 TEST(CompressionSettings, FormulasAreThoseOfRuns) {
   constexpr std::int64_t steps = 5;
-  for (const char* compression : {"{ name = \"top-k\", ratio = 0.5 }", "{ name = \"random-k\", ratio = 0.25 }",
-                                  "{ name = \"sign\" }", "{ name = \"qsgd\" }"}) {
+  for (const char* compression :
+       {"{ name = \"top-k\", ratio = 0.5 }", "{ name = \"random-k\", ratio = 0.25 }", "{ name = \"sign\" }",
+        "{ name = \"qsgd\" }", "{ name = \"scalecom\", ratio = 0.5 }", "{ name = \"one-bit\", scope = \"model\" }",
+        "{ name = \"sign\", exchange = \"two-phase\" }",
+        "{ name = \"dgc\", ratio = 0.25, warmup_ratios = [1.0, 0.5], warmup_steps = 3 }"}) {
     const auto reading = read_method(std::string("algorithm = \"sync-sgd\"\ncompression = ") + compression);
     ASSERT_EQ(reading.faults, "");
     const std::shared_ptr<const NetworkModel> network = make_ring_network(0.01, 1000);
     const auto outcome =
         SimulatedRun{.workers = 4, .network = network, .budget = {.steps = steps}}.run(*reading.algorithm);
-    const auto exchanges = exchanges_of(reading.algorithm->compression(), Bytes{16});
+    const auto exchanges = exchanges_of(reading.algorithm->compression(), {}, Bytes{16}, 4);
     const LearningRate rate(LearningRate::Options{.peak = 0.1});
     const CommunicationInput input{
         .workers = 4, .parameter_bytes = Bytes{16}, .steps = steps, .learning_rate = rate, .exchanges = exchanges};
@@ -86,6 +142,7 @@ TEST(CompressionSettings, FormulasAreThoseOfRuns) {
                                      .times = times,
                                      .network = *network,
                                      .parameter_bytes = Bytes{16},
+                                     .budget = {.steps = steps},
                                      .learning_rate = rate,
                                      .exchanges = exchanges};
     EXPECT_NEAR(prediction.all_reduce_s(), to_seconds(outcome.totals.end) / steps - 1, 1e-8) << compression;

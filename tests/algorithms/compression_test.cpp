@@ -38,6 +38,19 @@ constexpr CompressionOptions of(Kind kind) {
   return options;
 }
 
+CompressionOptions in_two_phases(Kind kind) {
+  CompressionOptions options = of(kind);
+  options.pattern = CompressionOptions::Pattern::two_phase;
+  return options;
+}
+
+CompressionOptions scale_com(double ratio, double filter) {
+  CompressionOptions options = of(Kind::scalecom);
+  options.ratio = ratio;
+  options.filter = filter;
+  return options;
+}
+
 CompressionOptions top_k(double ratio) {
   CompressionOptions options = of(Kind::top_k);
   options.ratio = ratio;
@@ -94,7 +107,11 @@ TEST(Compression, ErrorFeedbackLosesNothing) {
   power.least_rate = 1;
   CompressionOptions power_of_mean = power;
   power_of_mean.removed = CompressionOptions::Removed::shared;
-  for (const CompressionOptions& options : {top_k(0.1), random, power, power_of_mean}) {
+  CompressionOptions columns = of(Kind::one_bit);
+  columns.scope = CompressionOptions::Scope::column;
+  for (const CompressionOptions& options :
+       {top_k(0.1), random, power, power_of_mean, scale_com(0.1, 1), scale_com(0.1, 0.4), columns,
+        in_two_phases(Kind::sign), in_two_phases(Kind::one_bit)}) {
     setup.budget = {.steps = 10};
     const auto early = setup.run(compressed(options)).parameters;
     setup.budget = {.steps = 400};
@@ -123,7 +140,7 @@ TEST(Compression, WithoutErrorFeedbackWhatIsNotSentIsLost) {
 TEST(Compression, OfEverythingIsDense) {
   CompressionOptions random = of(Kind::random_k);
   random.ratio = 1;
-  for (const CompressionOptions& options : {top_k(1), random})
+  for (const CompressionOptions& options : {top_k(1), random, scale_com(1, 1), scale_com(1, 0.5)})
     for (const int workers : {1, 3}) {
       const SimulatedRun setup{.workers = workers, .micro_batches = 2, .momentum = 0.9, .budget = {.steps = 20}};
       const auto found = setup.run(compressed(options)).parameters, dense = setup.run(SyncSgd()).parameters;
@@ -135,8 +152,49 @@ TEST(Compression, WithManyLevelsIsNearlyDense) {
   CompressionOptions options = of(Kind::qsgd);
   options.bucket = 1;  // each value is its own norm
   const SimulatedRun setup{.workers = 3, .budget = {.steps = 20}};
-  const auto found = setup.run(compressed(options)).parameters, dense = setup.run(SyncSgd()).parameters;
-  for (std::size_t i = 0; i < dense.size(); ++i) EXPECT_NEAR(found[i], dense[i], 1e-5 * std::abs(dense[i]));
+  const auto dense = setup.run(SyncSgd()).parameters;
+  for (const auto pattern : {CompressionOptions::Pattern::gather, CompressionOptions::Pattern::two_phase}) {
+    options.pattern = pattern;
+    const auto found = setup.run(compressed(options)).parameters;
+    for (std::size_t i = 0; i < dense.size(); ++i) EXPECT_NEAR(found[i], dense[i], 1e-5 * std::abs(dense[i]));
+  }
+}
+
+// Its three statistics after a micro-batch tell which one it was.
+class WithStatistics : public PullObjective {
+ public:
+  std::size_t buffers() const override { return 3; }
+  std::vector<float> initial_buffers() const override { return {1, 1, 1}; }
+  bool fuses_micro_batches() const override { return false; }
+  PartialGradient gradient(const float* parameters, const float* buffers,
+                           std::span<const MicroBatch> micro_batches) const override {
+    PartialGradient result = PullObjective::gradient(parameters, buffers, micro_batches);
+    result.buffers_sum.assign(3, 0);
+    for (const MicroBatch& at : micro_batches) {
+      result.buffers_sum[0] += static_cast<float>(at.worker.value + 1);
+      result.buffers_sum[1] += static_cast<float>(at.step.value());
+      result.buffers_sum[2] += buffers[2] + static_cast<float>(at.index);
+    }
+    return result;
+  }
+};
+
+// Normalisation statistics go with the last packet, whatever else does.
+TEST(Compression, StatisticsAreTheDenseOnes) {
+  CompressionOptions dgc = of(Kind::dgc);
+  dgc.ratio = 1;
+  dgc.momentum = 0;
+  const SimulatedRun setup{
+      .workers = 3, .micro_batches = 2, .budget = {.steps = 6}, .objective = std::make_shared<WithStatistics>()};
+  const auto dense = setup.run(SyncSgd());
+  ASSERT_EQ(dense.buffers.size(), 3u);
+  CompressionOptions exact = in_two_phases(Kind::qsgd);
+  exact.bucket = 1;
+  for (const CompressionOptions& options : {top_k(1), dgc, scale_com(1, 1), exact}) {
+    const auto found = setup.run(compressed(options));
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_NEAR(found.buffers[i], dense.buffers[i], 1e-5 * std::abs(dense.buffers[i]));
+  }
 }
 
 // One worker's majority is its own sign, also of more micro-batches and with a divisor of what was computed.
@@ -225,16 +283,34 @@ TEST(Compression, ANotANumberReachesTheModel) {
     if (at.worker == Rank{1} && at.step == 2) values[5] = std::numeric_limits<float>::quiet_NaN();
     return values;
   };
-  for (const Kind kind : {Kind::top_k, Kind::sign, Kind::majority, Kind::qsgd}) {
+  for (const CompressionOptions& options :
+       {of(Kind::top_k), of(Kind::sign), of(Kind::majority), of(Kind::qsgd), of(Kind::one_bit),
+        in_two_phases(Kind::sign), in_two_phases(Kind::qsgd), in_two_phases(Kind::one_bit)}) {
     SimulatedRun setup{.workers = 3, .objective = std::make_shared<ListedGradients>(8, listed)};
     const auto has_it = [&](int steps) {
       setup.budget = {.steps = steps};
-      const auto found = setup.run(compressed(of(kind))).parameters;
+      const auto found = setup.run(compressed(options)).parameters;
       return std::any_of(found.begin(), found.end(), [](float value) { return std::isnan(value); });
     };
     EXPECT_FALSE(has_it(2));
-    EXPECT_TRUE(has_it(3)) << static_cast<int>(kind);
+    EXPECT_TRUE(has_it(3)) << static_cast<int>(options.kind);
   }
+}
+
+// Of ScaleCom it is sent once its worker leads: worker 1 does so at steps 1, 4, ...
+TEST(Compression, ANotANumberIsSentByItsLeader) {
+  const auto listed = [](const MicroBatch& at) {
+    std::vector<float> values(8, 1.0f);
+    if (at.worker == Rank{1} && at.step == 2) values[5] = std::numeric_limits<float>::quiet_NaN();
+    return values;
+  };
+  SimulatedRun setup{.workers = 3, .objective = std::make_shared<ListedGradients>(8, listed)};
+  const auto fifth = [&](int steps) {
+    setup.budget = {.steps = steps};
+    return setup.run(compressed(scale_com(0.125, 1))).parameters[5];
+  };
+  EXPECT_FALSE(std::isnan(fifth(4)));
+  EXPECT_TRUE(std::isnan(fifth(5)));
 }
 
 // A worker whose batch is dropped sends of its residual: the others' steps, and nothing of what it has dropped.
@@ -251,6 +327,28 @@ TEST(Compression, DroppedBatchesAreLostAndResidualsAreNot) {
     lost = std::max(lost, std::abs(static_cast<double>(whole[i]) - dense[i]));
   }
   EXPECT_GT(lost, 1e-3);
+}
+
+// Folded in, they come later: the run ends where one ends that drops nothing, however much it drops.
+TEST(Compression, FoldedBatchesComeLater) {
+  SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 10, {{"m", 0, 24, 0, 4}})};
+  setup.budget = {.steps = 10};
+  const auto whole = setup.run(SyncSgd()).parameters;
+  const auto dropping = setup.run(RandomDrop(0.4, Step{0}));
+  CompressionOptions power = of(Kind::power);
+  power.rank = 1;
+  power.least_rate = 1;
+  for (CompressionOptions options : {top_k(0.1), scale_com(0.1, 0.4), in_two_phases(Kind::sign), power}) {
+    options.dropped = CompressionOptions::Dropped::folded;
+    setup.budget = {.steps = 10};
+    const auto early = setup.run(compressed<RandomDrop>(options, 0.4, Step{0}));
+    EXPECT_EQ(early.totals.dropped, dropping.totals.dropped);  // in the accounts they are dropped
+    EXPECT_EQ(early.totals.kept, dropping.totals.kept);
+    setup.budget = {.steps = 400};
+    const auto late = setup.run(compressed<RandomDrop>(options, 0.4, Step{0})).parameters;
+    for (std::size_t i = 0; i < whole.size(); ++i)
+      EXPECT_NEAR(late[i], whole[i], 1e-5) << static_cast<int>(options.kind);
+  }
 }
 
 TEST(Compression, OfDroppedMicroBatchesGoesOnAsDropComputeDoes) {
@@ -284,6 +382,25 @@ TEST(Compression, ALostStateTakesItsResidualAlong) {
   }
 }
 
+// So does the owner's residual of two phases. Worker 1 owns the second half: (3, -3) and (1, 1), each exact as signs,
+// are (4, -2), of which it sends (3, -3), and (1, 1) later.
+TEST(Compression, ALostStateTakesAnOwnersResidualAlong) {
+  const auto listed = [](const MicroBatch& at) {
+    if (at.step > 0) return std::vector<float>{0, 0, 0, 0};
+    return at.worker == Rank{0} ? std::vector<float>{0, 0, 3, -3} : std::vector<float>{0, 0, 1, 1};
+  };
+  SimulatedRun setup{.workers = 2, .budget = {.steps = 4}, .objective = std::make_shared<ListedGradients>(4, listed)};
+  for (const bool loses_state : {false, true}) {
+    setup.outages = std::make_shared<OutagePlan>(
+        1, std::vector<OutageEntry>{{.workers = {Rank{1}},
+                                     .when = ScheduledOutage{from_seconds(2.5), from_seconds(1)},
+                                     .loses_state = loses_state}});
+    const auto found = setup.run(compressed(in_two_phases(Kind::sign))).parameters;
+    EXPECT_FLOAT_EQ(found[2], -0.1f / 2 * (loses_state ? 3 : 4));
+    EXPECT_FLOAT_EQ(found[3], 0.1f / 2 * (loses_state ? 3 : 2));
+  }
+}
+
 // Nobody waits for who has left: the run ends with the reason that a dense one gives.
 TEST(Compression, AWorkerThatHasLeftIsMissedAsInADenseSum) {
   const auto why = [](const Algorithm& method) -> std::string {
@@ -302,8 +419,9 @@ TEST(Compression, AWorkerThatHasLeftIsMissedAsInADenseSum) {
   const std::string of_dense = why(SyncSgd());
   EXPECT_THAT(of_dense, testing::HasSubstr("worker 1 left at 2.000000 s"));
   const auto who = [](const std::string& text) { return text.substr(0, text.find(',')); };
-  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::power})
-    EXPECT_EQ(who(why(compressed(of(kind)))), who(of_dense)) << static_cast<int>(kind);
+  for (const CompressionOptions& options :
+       {of(Kind::top_k), of(Kind::random_k), of(Kind::power), of(Kind::scalecom), in_two_phases(Kind::sign)})
+    EXPECT_EQ(who(why(compressed(options))), who(of_dense)) << static_cast<int>(options.kind);
 }
 
 // Micro-batches of 1 s, 2 s on worker 2; ring: 2 (N - 1) (L + P / (N B)), all-gather (N - 1) (L + p / B).
@@ -329,15 +447,38 @@ TEST(Compression, ExchangesTakeWhatTheNetworkSays) {
   expect_exact_accounts(outcome);
 }
 
+// Broadcast on a ring: ceil(log2 N) (L + P / B); all-to-all (N - 1) (L + P / (N B)).
+TEST(Compression, ExchangesOfOtherKindsTakeWhatTheNetworkSays) {
+  SimulatedRun setup{.workers = 3,
+                     .network = make_ring_network(0.01, 1000),
+                     .worker_factors = {1, 1, 2},
+                     .objective = noise_at_first(300, 10)};
+  // 30 places, 2 (0.01 + 120 / 1000), and their values, 4 (0.01 + 120 / 3000).
+  const auto leading = setup.run(compressed(scale_com(0.1, 1)));
+  EXPECT_EQ(leading.log.front(), "step 1 at 2.460 s: kept 3, dropped 0");
+  EXPECT_EQ(leading.totals.bytes, Bytes{2 * (2 * 120 + 2 * 2 * 120)});
+  EXPECT_EQ(leading.totals.collectives, 4);
+  expect_exact_accounts(leading);
+  // Chunks of 100 values: 4 words of signs and a scale, 20 bytes; 2 (0.01 + 60 / 3000) twice.
+  const auto in_phases = setup.run(compressed(in_two_phases(Kind::sign)));
+  EXPECT_EQ(in_phases.log.front(), "step 1 at 2.120 s: kept 3, dropped 0");
+  EXPECT_EQ(in_phases.totals.bytes, Bytes{2 * 2 * 2 * 60});
+  EXPECT_EQ(in_phases.totals.collectives, 4);
+  EXPECT_EQ(in_phases.rounds.size(), 2u);
+  expect_exact_accounts(in_phases);
+}
+
 // Time-only runs, on fibers and in lockstep, take what training takes.
 TEST(Compression, TimesNeedNoModel) {
-  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::majority, Kind::qsgd}) {
+  for (const CompressionOptions& options :
+       {of(Kind::top_k), of(Kind::random_k), of(Kind::scalecom), of(Kind::sign), of(Kind::one_bit), of(Kind::majority),
+        of(Kind::qsgd), in_two_phases(Kind::sign), in_two_phases(Kind::qsgd)}) {
     SimulatedRun setup{.workers = 3, .network = make_ring_network(0.01, 1000), .worker_factors = {1, 1, 2}};
-    const auto trained = setup.run(compressed(of(kind)));
+    const auto trained = setup.run(compressed(options));
     setup.objective = nullptr;
-    const auto timed = setup.run(compressed(of(kind)));
+    const auto timed = setup.run(compressed(options));
     setup.in_lockstep = true;
-    const auto in_lockstep = setup.run(compressed(of(kind)));
+    const auto in_lockstep = setup.run(compressed(options));
     EXPECT_EQ(timed.log, trained.log);
     EXPECT_EQ(in_lockstep.log, trained.log);
     EXPECT_EQ(timed.totals.bytes, trained.totals.bytes);
@@ -346,16 +487,17 @@ TEST(Compression, TimesNeedNoModel) {
 }
 
 TEST(Compression, DoesNotDependOnThreads) {
-  for (const Kind kind :
-       {Kind::top_k, Kind::dgc, Kind::random_k, Kind::sign, Kind::majority, Kind::qsgd, Kind::power}) {
+  for (const CompressionOptions& options :
+       {of(Kind::top_k), of(Kind::dgc), of(Kind::random_k), scale_com(0.1, 0.5), of(Kind::sign), of(Kind::one_bit),
+        of(Kind::majority), of(Kind::qsgd), of(Kind::power), in_two_phases(Kind::sign), in_two_phases(Kind::qsgd)}) {
     SimulatedRun setup{.workers = 5,
                        .threads = 0,
                        .momentum = 0.9,
                        .budget = {.steps = 15},
                        .objective = noise_at_first(600, 15, {{"m", 0, 600, 0, 20}})};
-    const auto alone = setup.run(compressed(of(kind))).parameters;
+    const auto alone = setup.run(compressed(options)).parameters;
     setup.threads = 3;
-    EXPECT_EQ(setup.run(compressed(of(kind))).parameters, alone) << static_cast<int>(kind);
+    EXPECT_EQ(setup.run(compressed(options)).parameters, alone) << static_cast<int>(options.kind);
   }
 }
 

@@ -67,8 +67,9 @@ const std::vector<std::string> of_matrices = {"training.model='mlp'", "models.ml
                                               "datasets.gaussian-mixture.dimension=12",
                                               "datasets.gaussian-mixture.classes=10"};
 
-KeyCase of_compression(const std::string& keys, std::vector<std::string> changes) {
-  KeyCase result{{method("'sync-sgd',compression={" + keys + "}")}, {}};
+KeyCase of_compression(const std::string& keys, std::vector<std::string> changes,
+                       const std::string& algorithm = "'sync-sgd'") {
+  KeyCase result{{method(algorithm + ",compression={" + keys + "}")}, {}};
   result.given.insert(result.given.end(), of_matrices.begin(), of_matrices.end());
   for (const std::string& change : changes) result.changes.push_back("methods.0.compression." + change);
   return result;
@@ -77,14 +78,34 @@ KeyCase of_compression(const std::string& keys, std::vector<std::string> changes
 const std::vector<KeyCase> compressed = {
     of_compression("name='top-k',ratio=0.2",
                    {"name='random-k'", "ratio=0.5", "scope='tensor'", "error_feedback=false", "residual='step'"}),
-    of_compression("name='dgc',ratio=0.2", {"ratio=0.5", "scope='tensor'", "momentum=0.5", "masking=false"}),
+    of_compression("name='dgc',ratio=0.2",
+                   {"ratio=0.5", "scope='tensor'", "momentum=0.5", "masking=false", "dense_vectors=true"}),
+    of_compression("name='scalecom',ratio=0.2",
+                   {"ratio=0.5", "scope='tensor'", "filter=0.5", "error_feedback=false", "residual='step'"}),
+    of_compression("name='one-bit'", {"scope='tensor'", "scope='model'", "exchange='two-phase'", "error_feedback=false",
+                                      "residual='step'"}),
     of_compression("name='random-k',ratio=0.2", {"ratio=0.5", "error_feedback=false", "residual='step'"}),
-    of_compression("name='sign'", {"scope='tensor'", "error_feedback=false", "residual='step'"}),
+    of_compression("name='sign'",
+                   {"scope='tensor'", "exchange='two-phase'", "error_feedback=false", "residual='step'"}),
     of_compression("name='majority'", {"momentum=0.9"}),
-    of_compression("name='qsgd',levels=7", {"levels=3", "bucket=16"}),
+    of_compression("name='qsgd',levels=7", {"levels=3", "bucket=16", "exchange='two-phase'"}),
     of_compression("name='powersgd',rank=1", {"rank=2", "least_rate=6.5", "warm_start=false", "error_feedback=false",
                                               "residual='step'", "removed='mean'"}),
 };
+
+// Of all that select values; and of all with error feedback, where batches are left out.
+std::vector<KeyCase> more_compressed() {
+  std::vector<KeyCase> cases;
+  for (const char* name : {"top-k", "dgc", "random-k", "scalecom"}) {
+    const std::string keys = std::string("name='") + name + "',ratio=0.2,warmup_ratios=[0.9,0.5],";
+    cases.push_back(of_compression(keys + "warmup_steps=6", {"warmup_ratios=[0.5]", "warmup_steps=3"}));
+    cases.push_back(of_compression(keys + "warmup_epochs=1", {"warmup_epochs=0.5"}));
+  }
+  for (const char* keys : {"name='top-k',ratio=0.2", "name='dgc',ratio=0.2", "name='random-k',ratio=0.2",
+                           "name='scalecom',ratio=0.2", "name='sign'", "name='one-bit'", "name='powersgd',rank=1"})
+    cases.push_back(of_compression(keys, {"dropped='fold'"}, "'random-drop',drop_rate=0.3,from_step=0"));
+  return cases;
+}
 
 const std::vector<KeyCase> old_gradients = {
     {{method("'stale-sgd',staleness=3")},
@@ -483,8 +504,8 @@ TEST_F(KeyWalk, OfMethods) {
   write("ring.csv", links_in_steps_of(1));
   write("shuffled.csv", links_in_steps_of(3));
   write("wheel.csv", links_in_steps_of(1, true));
-  for (const auto& cases : {synchronous, compressed, old_gradients, thresholds, quorums, asynchronous, periods(),
-                            policies(), local, gossip_and_codes, graphs()})
+  for (const auto& cases : {synchronous, compressed, more_compressed(), old_gradients, thresholds, quorums,
+                            asynchronous, periods(), policies(), local, gossip_and_codes, graphs()})
     walk(compared, cases, idle_keys());
   expect_completeness({"methods"});
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/methods.json");

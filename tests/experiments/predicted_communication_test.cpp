@@ -43,6 +43,12 @@ const std::vector<std::string> periodic = {
     "{algorithm='sync-sgd',compression={name='top-k',ratio=0.1}}",
     "{algorithm='sync-sgd',compression={name='random-k',ratio=0.1}}",
     "{algorithm='sync-sgd',compression={name='qsgd',levels=7}}",
+    "{algorithm='sync-sgd',compression={name='scalecom',ratio=0.1}}",
+    "{algorithm='sync-sgd',compression={name='one-bit',exchange='two-phase'}}",
+    "{algorithm='sync-sgd',compression={name='dgc',ratio=0.1,dense_vectors=true,warmup_ratios=[0.5,0.2],warmup_steps=7}"
+    "}",
+    "{algorithm='sync-sgd',compression={name='top-k',ratio=0.1,scope='tensor'}}",
+    "{algorithm='sync-sgd',compression={name='powersgd',rank=1,least_rate=1.0}}",
     "{algorithm='local-sgd',period={rule='constant',steps=7}}",
     "{algorithm='local-sgd',period={rule='constant',steps=7},moments='average'}",
     "{algorithm='local-sgd',period={rule='post-local',switch_step=11,steps=6},moments='average'}",
@@ -74,19 +80,41 @@ TEST_F(PredictedCommunicationOf, MethodsInRoundsIsInClosedFormWhatTheRunSends) {
   for (const std::string& method : periodic) {
     SCOPED_TRACE(method);
     const syncopate::Run run = with(method).runs.at(0);
-    const auto known = run.algorithm->communication(
-        {.workers = run.cluster.workers,
-         .parameter_bytes = run.training.parameter_bytes,
-         .moments = run.training.optimizer->moments(),
-         .steps = *run.budget.steps,
-         .learning_rate = *run.training.learning_rate,
-         .exchanges = exchanges_of(run.algorithm->compression(), run.training.parameter_bytes)});
+    const auto known = run.algorithm->communication({.workers = run.cluster.workers,
+                                                     .parameter_bytes = run.training.parameter_bytes,
+                                                     .moments = run.training.optimizer->moments(),
+                                                     .steps = *run.budget.steps,
+                                                     .learning_rate = *run.training.learning_rate,
+                                                     .exchanges = known_exchanges(run).all});
     ASSERT_TRUE(known);
     const Outcome outcome = outcome_of(run);
     ASSERT_EQ(outcome.failure, "");
     EXPECT_EQ(known->rounds, std::ssize(outcome.recording.rows));
     EXPECT_EQ(known->bytes, outcome.totals->bytes);
   }
+}
+
+// Packets that depend on tensors are known from the model's description, and a run without it takes what they take.
+TEST_F(PredictedCommunicationOf, TensorsIsKnownWithoutTraining) {
+  for (const char* compression : {"{name='powersgd',rank=1,least_rate=1.0}", "{name='one-bit'}"}) {
+    SCOPED_TRACE(compression);
+    const Experiment experiment = with(std::string("{algorithm='sync-sgd',compression=") + compression + "}");
+    const PredictedMethod predicted = predict(experiment).at(0);
+    const Outcome outcome = outcome_of(experiment.runs.at(0));
+    ASSERT_TRUE(predicted.simulated) << predicted.not_simulated;
+    EXPECT_TRUE(predicted.why_no_formula.empty()) << predicted.why_no_formula;
+    EXPECT_EQ(predicted.simulated->total_time_s, to_seconds(outcome.totals->end));
+    EXPECT_EQ(predicted.simulated->bytes, static_cast<double>(outcome.totals->bytes.value()));
+  }
+}
+
+TEST_F(PredictedCommunicationOf, TensorsOfAQuadraticIsNot) {
+  const Experiment experiment = with("{algorithm='sync-sgd',compression={name='sign',scope='tensor'}}",
+                                     {"training.model='quadratic'", "budget={steps=10}"});
+  const PredictedMethod predicted = predict(experiment).at(0);
+  EXPECT_FALSE(predicted.simulated);
+  EXPECT_NE(predicted.not_simulated.find("depend on the model's tensors"), std::string::npos);
+  EXPECT_EQ(predicted.why_no_formula, predicted.not_simulated);
 }
 
 TEST_F(PredictedCommunicationOf, WholeSimulationsIsThatOfTheRun) {

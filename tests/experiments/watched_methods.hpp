@@ -30,6 +30,20 @@ label = "sync-sgd, QSGD"
 algorithm = "sync-sgd"
 compression = { name = "qsgd", levels = 7 }
 [[methods]]
+label = "sync-sgd, ScaleCom"
+algorithm = "sync-sgd"
+compression = { name = "scalecom", ratio = 0.2, filter = 0.5 }
+[[methods]]
+label = "sync-sgd, 1-bit in two phases"
+algorithm = "sync-sgd"
+compression = { name = "one-bit", scope = "model", exchange = "two-phase" }
+[[methods]]
+label = "random-drop, folded"
+algorithm = "random-drop"
+drop_rate = 0.2
+from_step = 0
+compression = { name = "top-k", ratio = 0.2, dropped = "fold" }
+[[methods]]
 label = "dropcompute, fixed"
 algorithm = "dropcompute"
 threshold_s = 0.030

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/workers/exchanged_steps.hpp"
 #include "workers/compression/low_rank.hpp"
 #include "workers/compression/signs.hpp"
 #include "workers/compression/top_k.hpp"
@@ -36,44 +37,19 @@ struct Step1 {
   std::vector<float> sum;
   std::vector<std::vector<float>> left;
 };
-Step1 step_of(const Compressor& compressor, std::vector<std::vector<float>> p, const float* common = nullptr,
+Step1 step_of(const Compressor& compressor, std::vector<std::vector<float>> p, std::vector<float> common = {},
               Step step = 3) {
-  std::vector<std::vector<float>> packets;
-  std::vector<float> between;
-  for (std::size_t phase = 0; phase < compressor.exchanges().size(); ++phase) {
-    packets.clear();
-    const auto words = static_cast<std::size_t>(compressor.exchanges()[phase].packet.value()) / 4;
-    for (std::size_t worker = 0; worker < p.size(); ++worker) {
-      packets.emplace_back(words);
-      if (phase == 0)
-        compressor.encode(Rank{static_cast<int>(worker)}, step, common, p[worker], packets.back().data());
-      else
-        compressor.encode_second(between.data(), p[worker], packets.back().data());
-    }
-    if (compressor.exchanges()[phase].operation == Operation::all_reduce) {
-      for (std::size_t worker = 1; worker < packets.size(); ++worker)
-        for (std::size_t i = 0; i < words; ++i) packets[0][i] += packets[worker][i];
-      packets.resize(1);
-    }
-    if (phase + 1 == compressor.exchanges().size()) break;
-    between = packets[0];
-    compressor.prepare(between.data());
-  }
-  std::vector<const float*> all;
-  for (const auto& packet : packets) all.push_back(packet.data());
-  const int workers = static_cast<int>(p.size());
-  const Received received{
-      .packets = all, .between = between.data(), .workers = workers, .micro_batches = workers, .step = step};
-  Step1 result{.sum = std::vector<float>(p.front().size()), .left = {}};
-  compressor.decode(received, result.sum);
-  if (compressor.corrects_residual())
-    for (auto& own : p) compressor.correct(received, own);
-  result.left = std::move(p);
+  ExchangedSteps steps(compressor, static_cast<int>(p.size()), p.front().size());
+  steps.memory = std::move(p);
+  steps.common = std::move(common);
+  Step1 result;
+  result.sum = steps.exchange(step);
+  result.left = std::move(steps.memory);
   return result;
 }
 
 std::shared_ptr<const Compressor> whole(const CompressionOptions& options, std::size_t size) {
-  return make_compressor(options, std::vector<Part>{{0, size, 0}}, 5);
+  return make_compressor(options, std::vector<Part>{{0, size, 0}}, 5, 1);
 }
 
 TEST(TopK, IsThatOfASortWithTiesByPlace) {
@@ -128,9 +104,9 @@ TEST(TopK, LeavesWhatItDoesNotSend) {
 TEST(TopK, OfEachTensorSendsOfEach) {
   const auto compressor =
       make_compressor({.kind = Kind::top_k, .ratio = 0.5, .scope = CompressionOptions::Scope::tensor},
-                      std::vector<Part>{{0, 2, 0}, {2, 3, 0}}, 5);
+                      std::vector<Part>{{0, 2, 0}, {2, 3, 0}}, 5, 1);
   EXPECT_EQ(step_of(*compressor, {{1, 2, 30, 50, 40}}).sum, (std::vector<float>{0, 2, 0, 50, 0}));
-  EXPECT_EQ(compressor->exchanges().front().packet, Bytes{2 * 8});
+  EXPECT_EQ(compressor->exchanges({}).front().packet, Bytes{2 * 8});
 }
 
 TEST(RandomK, SendsTheSamePlacesOfAllAndOthersAtEachStep) {
@@ -138,7 +114,7 @@ TEST(RandomK, SendsTheSamePlacesOfAllAndOthersAtEachStep) {
   const auto compressor = whole({.kind = Kind::random_k, .ratio = 0.1}, 1000);
   std::vector<float> times_sent(1000);
   for (int t = 0; t < 400; ++t) {
-    const auto step = step_of(*compressor, {ones, ones, ones}, nullptr, t);
+    const auto step = step_of(*compressor, {ones, ones, ones}, {}, t);
     for (std::size_t i = 0; i < 1000; ++i) {
       EXPECT_TRUE(step.sum[i] == 0 || step.sum[i] == 3);
       EXPECT_EQ(step.left[0][i], step.sum[i] == 3 ? 0 : 1);
@@ -205,7 +181,7 @@ TEST(Qsgd, IsRightOnAverage) {
     const int draws = 4000;
     std::vector<double> mean(64);
     for (int t = 0; t < draws; ++t) {
-      const auto sum = step_of(*compressor, {v}, nullptr, t).sum;
+      const auto sum = step_of(*compressor, {v}, {}, t).sum;
       for (std::size_t i = 0; i < 64; ++i) mean[i] += sum[i] / draws;
     }
     for (std::size_t i = 0; i < 64; ++i) EXPECT_NEAR(mean[i], v[i], 5 * norm / levels / 2 / std::sqrt(draws)) << levels;
@@ -231,8 +207,8 @@ TEST(PowerSgd, HasTheGoldenFactorsAndResiduals) {
   const std::vector<std::vector<double>> expected_left = {{0.235294118, 0.941176471, -0.058823529, -0.235294118},
                                                           {0.5, 1.441176471, 1, 1.764705882}};
   for (const Removed removed : {Removed::own, Removed::shared}) {
-    const auto compressor = make_compressor(power(1, 0, removed), std::vector<Part>{{0, 4, 2}}, 5);
-    const auto step = step_of(*compressor, {{1, 2, 3, 4}, {0, 1, 1, 0}}, q.data());
+    const auto compressor = make_compressor(power(1, 0, removed), std::vector<Part>{{0, 4, 2}}, 5, 1);
+    const auto step = step_of(*compressor, {{1, 2, 3, 4}, {0, 1, 1, 0}}, q);
     const double mean[] = {0.5, 0.558823529, 2, 2.235294118};
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_NEAR(step.sum[i] / 2, mean[i], 1e-6);
@@ -251,7 +227,7 @@ TEST(PowerSgd, IsExactForAMatrixOfItsRankAndForFullRank) {
         for (std::size_t c = 0; c < static_cast<std::size_t>(of_matrix); ++c)
           matrix[i * m + j] += left[i * 6 + c] * right[j * 6 + c];
     const auto compressor =
-        make_compressor(power(rank, 0, CompressionOptions::Removed::own), std::vector<Part>{{0, n * m, n}}, 5);
+        make_compressor(power(rank, 0, CompressionOptions::Removed::own), std::vector<Part>{{0, n * m, n}}, 5, 1);
     const auto step = step_of(*compressor, {matrix, matrix});
     for (std::size_t i = 0; i < n * m; ++i) EXPECT_NEAR(step.sum[i], 2 * matrix[i], 1e-4) << rank;
   }
@@ -259,7 +235,7 @@ TEST(PowerSgd, IsExactForAMatrixOfItsRankAndForFullRank) {
 
 TEST(PowerSgd, OfZerosIsZerosAndOfNotANumberIsNone) {
   const auto compressor =
-      make_compressor(power(2, 0, CompressionOptions::Removed::own), std::vector<Part>{{0, 20, 4}}, 5);
+      make_compressor(power(2, 0, CompressionOptions::Removed::own), std::vector<Part>{{0, 20, 4}}, 5, 1);
   EXPECT_EQ(step_of(*compressor, {std::vector<float>(20)}).sum, std::vector<float>(20));
   std::vector<float> values(20, 1.0f);
   values[7] = not_a_number;
@@ -269,32 +245,32 @@ TEST(PowerSgd, OfZerosIsZerosAndOfNotANumberIsNone) {
 
 TEST(PowerSgd, GoesOnAfterAGradientOfZeros) {
   const auto compressor =
-      make_compressor(power(2, 0, CompressionOptions::Removed::own), std::vector<Part>{{0, 20, 4}}, 5);
+      make_compressor(power(2, 0, CompressionOptions::Removed::own), std::vector<Part>{{0, 20, 4}}, 5, 1);
   const std::vector<float> last(10), p = normal_numbers(20, 3);
-  const auto step = step_of(*compressor, {p}, last.data());
+  const auto step = step_of(*compressor, {p}, last);
   EXPECT_TRUE(std::any_of(step.sum.begin(), step.sum.end(), [](float value) { return value != 0; }));
 }
 
 TEST(PowerSgd, SendsVectorsAndSmallMatricesWhole) {
   const std::vector<Part> parts = {{0, 20 * 30, 20}, {600, 4, 2}, {604, 5, 0}};
-  const auto compressor = make_compressor(power(2, 2, CompressionOptions::Removed::own), parts, 5);
-  EXPECT_EQ(compressor->exchanges().front().packet, Bytes{4 * (2 * 20 + 4 + 5)});
-  EXPECT_EQ(compressor->exchanges().back().packet, Bytes{4 * 2 * 30});
+  const auto compressor = make_compressor(power(2, 2, CompressionOptions::Removed::own), parts, 5, 1);
+  EXPECT_EQ(compressor->exchanges({}).front().packet, Bytes{4 * (2 * 20 + 4 + 5)});
+  EXPECT_EQ(compressor->exchanges({}).back().packet, Bytes{4 * 2 * 30});
   const std::vector<float> p = normal_numbers(609, 3);
   const auto step = step_of(*compressor, {p, p, p});
   for (std::size_t i = 600; i < 609; ++i) {
     EXPECT_FLOAT_EQ(step.sum[i], 3 * p[i]);
     EXPECT_EQ(step.left[1][i], 0);
   }
-  EXPECT_THROW(make_compressor(power(16, 2, CompressionOptions::Removed::own), parts, 5), RunFailure);
+  EXPECT_THROW(make_compressor(power(16, 2, CompressionOptions::Removed::own), parts, 5, 1), RunFailure);
 }
 
 // N = 16 workers, a matrix of 1000 x 1000: bytes that each sends.
 TEST(Compressors, SendAsMuchAsClosedFormsSay) {
   const auto sent = [](const CompressionOptions& options) {
-    const auto compressor = make_compressor(options, std::vector<Part>{{0, 1'000'000, 1000}}, 1);
+    const auto compressor = make_compressor(options, std::vector<Part>{{0, 1'000'000, 1000}}, 1, 1);
     Bytes::Rep bytes = 0;
-    for (const Exchange& exchange : compressor->exchanges())
+    for (const Exchange& exchange : compressor->exchanges({}))
       bytes +=
           collective_bytes({.operation = exchange.operation, .members = 16, .payload = exchange.payload(16)}).value();
     return static_cast<double>(bytes) / 16;

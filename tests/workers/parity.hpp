@@ -63,15 +63,16 @@ struct Parity {
 
   Outcome run(Cluster& cluster, const Algorithm& algorithm) {
     LastRow last;
-    const RunContext context{
-        .cluster = cluster,
-        .training = training,
-        .learning_rate = learning_rate,
-        .budget = {.steps = Step{20}, .seconds = {}, .samples = {}, .bytes = {}},
-        .micro_batches = micro_batches,
-        .observer = &last,
-        .initial_model = training.initial_state(),
-        .compressor = algorithm.compression() ? make_compressor(*algorithm.compression(), training, 0) : nullptr};
+    const RunContext context{.cluster = cluster,
+                             .training = training,
+                             .learning_rate = learning_rate,
+                             .budget = {.steps = Step{20}, .seconds = {}, .samples = {}, .bytes = {}},
+                             .micro_batches = micro_batches,
+                             .observer = &last,
+                             .initial_model = training.initial_state(),
+                             .compressor = algorithm.compression()
+                                               ? make_compressor(*algorithm.compression(), training, 0, workers)
+                                               : nullptr};
     Outcome outcome;
     const auto program = [&](Rank self) {
       Worker worker(context, self);

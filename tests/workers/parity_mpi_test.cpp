@@ -98,14 +98,32 @@ TEST(Parity, SynchronousSgd) { expect_parity(SyncSgd()); }
 
 TEST(Parity, CompressedSums) {
   using Kind = CompressionOptions::Kind;
-  for (const Kind kind :
-       {Kind::top_k, Kind::dgc, Kind::random_k, Kind::sign, Kind::qsgd, Kind::majority, Kind::power}) {
-    CompressionOptions options{.kind = kind, .ratio = 0.1};
-    options.error_feedback = kind != Kind::qsgd && kind != Kind::majority;
+  std::vector<CompressionOptions> all;
+  for (const Kind kind : {Kind::top_k, Kind::dgc, Kind::random_k, Kind::scalecom, Kind::sign, Kind::one_bit, Kind::qsgd,
+                          Kind::majority, Kind::power}) {
+    all.push_back({.kind = kind, .ratio = 0.1});
+    all.back().error_feedback = kind != Kind::qsgd && kind != Kind::majority;
+    if (kind == Kind::scalecom) all.back().filter = 0.5;
+    if (kind == Kind::one_bit) all.back().scope = CompressionOptions::Scope::column;
+    if (kind == Kind::dgc) all.back().warmup_ratios = {0.5, 0.25}, all.back().warmup_steps = 5;
+    if (kind != Kind::sign && kind != Kind::one_bit && kind != Kind::qsgd) continue;
+    all.push_back(all.back());
+    all.back().pattern = CompressionOptions::Pattern::two_phase;
+  }
+  for (const CompressionOptions& options : all) {
+    const Kind kind = options.kind;
     SyncSgd method;
     method.compress(options);
     expect_parity(method, make_sgd({.momentum = kind == Kind::majority ? 0 : 0.9}));
   }
+}
+
+TEST(Parity, FoldedBatchesOfCompressedSums) {
+  CompressionOptions options{.kind = CompressionOptions::Kind::scalecom, .ratio = 0.1};
+  options.dropped = CompressionOptions::Dropped::folded;
+  RandomDrop method(0.3, Step{2});
+  method.compress(options);
+  expect_parity(method);
 }
 
 TEST(Parity, LocalSgdWithAConstantPeriod) { expect_parity(LocalSgd(make_constant_period(Step{5}), {})); }

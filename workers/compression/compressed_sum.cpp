@@ -8,29 +8,17 @@
 namespace syncopate {
 namespace {
 
-// p = of_memory x memory + of_gradient x gradient, in the memory's place.
-void take_in(const GradientSum& sum, double of_gradient, float of_memory, std::span<float> memory) {
-  constexpr std::size_t block_size = 2048;
-  float block[block_size];
-  for (std::size_t at = 0; at < memory.size(); at += block_size) {
-    const std::size_t size = std::min(block_size, memory.size() - at);
-    write_block(sum, of_gradient, at, {block, size});
-    float* const p = memory.data() + at;
-    if (of_memory == 0)
-      std::copy_n(block, size, p);
-    else if (of_memory == 1)
-      for (std::size_t i = 0; i < size; ++i) p[i] += block[i];
-    else
-      for (std::size_t i = 0; i < size; ++i) p[i] = of_memory * p[i] + block[i];
-  }
-}
+constexpr std::size_t block_size = 2048;
 
-// u = momentum x u + gradient, p += u; u stands after p.
-void accumulate(const GradientSum& sum, double of_gradient, float momentum, std::span<float> p_and_u) {
-  const std::size_t size = p_and_u.size() / 2;
-  const std::span<float> p = p_and_u.first(size), u = p_and_u.last(size);
-  take_in(sum, of_gradient, momentum, u);
-  for (std::size_t i = 0; i < size; ++i) p[i] += u[i];
+// Piece by piece, so that it goes from the gradient's pieces to the memory without a vector between them.
+template <typename Use>
+void for_blocks(const GradientSum& sum, double scale, std::size_t size, const Use& use) {
+  float block[block_size];
+  for (std::size_t at = 0; at < size; at += block_size) {
+    const std::span<float> piece(block, std::min(block_size, size - at));
+    write_block(sum, scale, at, piece);
+    use(piece, at);
+  }
 }
 
 std::size_t words_of(const Exchange& exchange) { return static_cast<std::size_t>(exchange.packet.value()) / 4; }
@@ -48,47 +36,60 @@ std::vector<const float*> words_of(const SharedPackets& packets) {
   return words;
 }
 
+// A packet's words, behind them the sums of normalisation statistics, which go with the last packet.
+FlatVector last_words(std::size_t words, const CellPtr& statistics) {
+  const auto behind = std::as_const(statistics->value).span();
+  FlatVector values(words + behind.size());
+  std::ranges::copy(behind, values.data() + words);
+  return values;
+}
+
 }  // namespace
 
-// The sums of normalisation statistics go with the first packet, after its words.
 Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double rate) {
-  const Exchange& exchange = exchanges().front();
+  const std::vector<Exchange> exchanges = this->exchanges(step);
+  const Exchange& exchange = exchanges.front();
   Packet packet{.words = {}, .size = exchange.packet};
   if (training_.time_only()) return packet;
   packet.carried = training_.travelling(gradient);
   const CompressionOptions& options = compressor_->options();
-  float of_memory = options.error_feedback ? 1 : static_cast<float>(options.momentum);
+  of_memory_ = options.error_feedback ? 1 : static_cast<float>(options.momentum);
   const double of_gradient = options.error_feedback ? 1 : 1 - options.momentum;
   const bool changes_units = options.error_feedback && options.units == CompressionOptions::Units::step;
-  if (changes_units && rate_ != 0 && rate != 0) of_memory = static_cast<float>(rate_ / rate);
+  if (changes_units && rate_ != 0 && rate != 0) of_memory_ = static_cast<float>(rate_ / rate);
   if (rate != 0) rate_ = rate;
-  const bool is_first = !memory_;
+  const bool is_first = !memory_, is_last = exchanges.size() == 1;
+  const bool sends = exchange.operation != Operation::broadcast || compressor_->root(step) == worker_;
   if (is_first) memory_ = std::make_shared<Cell>();
   std::vector<std::shared_ptr<Task>> prerequisites = {memory_->producer};
   if (common_) prerequisites.push_back(producer(common_->front().words));
 
-  packet.words = std::make_shared<Cell>();
+  if (sends) packet.words = std::make_shared<Cell>();
+  if (!is_last) statistics_ = std::make_shared<Cell>();
   const std::size_t words = words_of(exchange), parameters = training_.objective().parameters();
   const std::size_t buffers = training_.objective().buffers();
   const std::size_t remembered = compressor_->vectors() * parameters;
-  const auto momentum = static_cast<float>(options.momentum);
   const auto encode = [=, compressor = compressor_, memory = memory_, common = common_, worker = worker_,
-                       out = packet.words](const GradientSum& sum, double scale) {
+                       of_memory = of_memory_, out = packet.words,
+                       apart = is_last ? nullptr : statistics_](const GradientSum& sum, double scale) {
     if (is_first) memory->value = FlatVector(remembered);
     if (is_first) std::ranges::fill(memory->value.span(), 0.0f);
-    if (compressor->vectors() > 1)
-      accumulate(sum, scale, momentum, memory->value.span());
-    else
-      take_in(sum, scale * of_gradient, of_memory, memory->value.span());
-    FlatVector values(words + buffers);
-    compressor->encode(worker, step, common ? std::as_const(common->front().words->value).data() : nullptr,
-                       memory->value.span(), values.data());
-    const std::span<float> statistics = values.span().subspan(words);
-    std::ranges::fill(statistics, 0.0f);
-    if (buffers > 0) add_buffers(sum, statistics);
-    out->value = std::move(values);
+    const std::span<float> own = memory->value.span();
+    for_blocks(sum, scale * of_gradient, parameters,
+               [&](std::span<const float> piece, std::size_t at) { compressor->take_in(piece, at, of_memory, own); });
+    FlatVector values(words + (is_last ? buffers : 0)), statistics(is_last ? 0 : buffers);
+    if (out)
+      compressor->encode(worker, step, common ? std::as_const(common->front().words->value).data() : nullptr, own,
+                         values.data());
+    const std::span<float> of_sum = is_last ? values.span().subspan(words) : statistics.span();
+    std::ranges::fill(of_sum, 0.0f);
+    if (buffers > 0) add_buffers(sum, of_sum);
+    if (apart) apart->value = std::move(statistics);
+    if (out) out->value = std::move(values);
   };
-  memory_->producer = packet.words->producer = training_.submit_on(gradient, std::move(prerequisites), encode);
+  memory_->producer = training_.submit_on(gradient, std::move(prerequisites), encode);
+  if (packet.words) packet.words->producer = memory_->producer;
+  if (!is_last) statistics_->producer = memory_->producer;
   return packet;
 }
 
@@ -107,19 +108,47 @@ CellPtr CompressedSum::between(const SharedPackets& first) const {
   return cell;
 }
 
-Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, const CellPtr& between) {
-  const Exchange& exchange = exchanges().back();
+Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, const CellPtr& between) {
+  const Exchange exchange = exchanges(step).back();
   Packet packet{.words = {}, .size = exchange.packet, .carried = std::move(carried)};
   if (training_.time_only()) return packet;
   packet.words = std::make_shared<Cell>();
-  const auto encode = [compressor = compressor_, memory = memory_, between, words = words_of(exchange),
-                       out = packet.words] {
-    FlatVector values(words);
-    compressor->encode_second(std::as_const(between->value).data(), memory->value.span(), values.data());
+  const auto encode = [=, compressor = compressor_, memory = memory_, statistics = std::move(statistics_),
+                       words = words_of(exchange), out = packet.words] {
+    FlatVector values = last_words(words, statistics);
+    compressor->encode_second(step, std::as_const(between->value).data(), memory->value.span(), values.data());
     out->value = std::move(values);
   };
   const std::shared_ptr<Task> prerequisites[] = {memory_->producer, between->producer};
   memory_->producer = packet.words->producer = training_.executor().submit(encode, prerequisites);
+  return packet;
+}
+
+Packet CompressedSum::reduced_packet(std::vector<MicroBatch> carried, Step step, const SharedPackets& first,
+                                     int chunk) {
+  const Exchange exchange = exchanges(step).back();
+  Packet packet{.words = {}, .size = exchange.packet, .carried = std::move(carried)};
+  if (training_.time_only()) return packet;
+  const bool is_first = !owned_;
+  if (is_first) owned_ = std::make_shared<Cell>();
+  std::vector<std::shared_ptr<Task>> prerequisites = producers_of(first);
+  prerequisites.insert(prerequisites.end(), {statistics_->producer, owned_->producer});
+  packet.words = std::make_shared<Cell>();
+  const auto reduce = [=, compressor = compressor_, owned = owned_, statistics = std::move(statistics_),
+                       words = words_of(exchange), of_memory = of_memory_, worker = worker_, out = packet.words] {
+    if (is_first) owned->value = FlatVector(compressor->owned(worker));
+    const std::span<float> residual = owned->value.span();
+    if (is_first || of_memory == 0)
+      std::ranges::fill(residual, 0.0f);
+    else if (of_memory != 1)
+      for (float& value : residual) value *= of_memory;
+    std::vector<const float*> chunks = words_of(first);
+    for (const float*& begin : chunks) begin += static_cast<std::size_t>(chunk) * words;
+    FlatVector values = last_words(words, statistics);
+    compressor->reduce(worker, step, chunks, residual, values.data());
+    out->value = std::move(values);
+  };
+  owned_->producer = packet.words->producer = training_.executor().submit(reduce, prerequisites);
   return packet;
 }
 
@@ -140,19 +169,17 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
                         .micro_batches = all.micro_batches,
                         .step = all.step},
                        {out, parameters});
-    const auto add_statistics = [&](const Cell& first) {
-      const auto statistics = first.value.span().last(buffers);
+    for (const Packet& packet : *all.packets) {
+      const auto statistics = std::as_const(packet.words->value).span().last(buffers);
       for (std::size_t i = 0; i < buffers; ++i) out[parameters + i] += statistics[i];
-    };
-    if (all.between) return add_statistics(*all.between);
-    for (const Packet& packet : *all.packets) add_statistics(*packet.words);
+    }
   };
   return training_.promised(micro_batches, std::move(carried), prerequisites, fill);
 }
 
 void CompressedSum::end(const Exchanged& exchanged, int workers) {
-  if (exchanges().size() == 1 || training_.time_only()) return;
-  common_ = exchanged.packets;
+  if (training_.time_only()) return;
+  if (compressor_->follows_common()) common_ = exchanged.packets;
   if (!compressor_->corrects_residual()) return;
   const auto correct = [compressor = compressor_, memory = memory_, all = exchanged, workers] {
     const std::vector<const float*> words = words_of(all.packets);
@@ -167,6 +194,17 @@ void CompressedSum::end(const Exchanged& exchanged, int workers) {
   prerequisites.push_back(memory_->producer);
   prerequisites.push_back(exchanged.between->producer);
   memory_->producer = training_.executor().submit(correct, prerequisites);
+}
+
+void CompressedSum::fold(const Gradient& dropped) {
+  if (training_.time_only() || compressor_->options().dropped != CompressionOptions::Dropped::folded) return;
+  const auto add = [compressor = compressor_, memory = memory_, parameters = training_.objective().parameters()](
+                       const GradientSum& sum, double scale) {
+    const std::span<float> values = memory->value.span();
+    for_blocks(sum, scale, parameters,
+               [&](std::span<const float> piece, std::size_t at) { compressor->fold(piece, at, values); });
+  };
+  memory_->producer = training_.submit_on(dropped, {memory_->producer}, add);
 }
 
 }  // namespace syncopate

@@ -1,14 +1,20 @@
 // What is sent instead of a gradient, and what all make of it: the arithmetic of compression, on flat vectors of whole
 // gradients. Packets are words of four bytes; equal inputs give equal bits on any machine and number of threads.
 //
-// A step has one exchange, or, by PowerSGD, two. A worker's vector p is its gradient with its residual; encoding leaves
-// in p what was not sent, which is the next residual where there is error feedback. Telescoping, over all steps:
+// A step has one exchange or two. A worker's vector p is its gradient with its residual; encoding leaves in p what was
+// not sent, which is the next residual where there is error feedback. Telescoping, over all steps:
 // sum of what was sent = sum of gradients + first residual - last residual (tests/algorithms/compression_test.cpp).
+//
+// By the operation of the first of two exchanges:
+// - all-reduce: all know the sum before they encode their second packet (PowerSGD), or need not (dense parts of DGC);
+// - broadcast: the root alone encodes, and all know its packet before they encode the second (ScaleCom);
+// - all-to-all: the owner of a chunk gets everybody's packets of it, and encodes their sum (two_phase.hpp).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,7 +27,7 @@ namespace syncopate {
 // What has come back from a step's exchanges.
 struct Received {
   std::span<const float* const> packets;  // of the last exchange: everybody's by rank, or the sum alone
-  const float* between = nullptr;         // of the first of two: its sum, prepared
+  const float* between = nullptr;         // of the first of two: its sum, prepared, or the root's packet
   int workers = 1;
   std::int64_t micro_batches = 0;  // of all workers, in the sum
   Step step{};
@@ -33,21 +39,37 @@ class Compressor {
   virtual ~Compressor() = default;
 
   const CompressionOptions& options() const { return options_; }
-  const std::vector<Exchange>& exchanges() const { return exchanges_; }
-  // Vectors as long as the gradient that a worker keeps, of which p is the first: DGC has a velocity besides.
-  std::size_t vectors() const { return options_.kind == CompressionOptions::Kind::dgc ? 2 : 1; }
+  virtual std::vector<Exchange> exchanges(Step) const { return exchanges_; }
+  // Vectors as long as the gradient that a worker keeps, p among them. They are what is called memory below.
+  virtual std::size_t vectors() const { return 1; }
+
+  // Makes p of a piece of the gradient that begins at `at`, and of what the memory holds.
+  virtual void take_in(std::span<const float> gradient, std::size_t at, float of_memory, std::span<float> memory) const;
+  // Adds a piece of a gradient that a step has left out to what its worker has not sent, after the exchanges.
+  virtual void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const;
 
   // The first packet. `common`: the sum that ended the step before, null at the first step.
-  virtual void encode(Rank worker, Step step, const float* common, std::span<float> p, float* packet) const = 0;
-  // Of two exchanges: what all make of the first one's sum, in its place, and the second packet.
+  virtual void encode(Rank worker, Step step, const float* common, std::span<float> memory, float* packet) const = 0;
+  // Whether `common` is looked at.
+  virtual bool follows_common() const { return false; }
+  // Of a broadcast: whose packet all get.
+  virtual Rank root(Step) const { return {}; }
+
+  // Of two exchanges, where the first is no all-to-all: what all make of its sum, in its place, and the second packet.
   virtual void prepare(float* sum) const;
-  virtual void encode_second(const float* between, std::span<float> p, float* packet) const;
+  virtual void encode_second(Step step, const float* between, std::span<float> memory, float* packet) const;
+
+  // Where it is one: how many values an owner's chunk has; and what it makes of everybody's packets of the chunk.
+  // `residual`: of the owner's last packet, so many values, and in its place what this one leaves.
+  virtual std::size_t owned(Rank owner) const;
+  virtual void reduce(Rank owner, Step step, std::span<const float* const> chunks, std::span<float> residual,
+                      float* packet) const;
 
   // The sum over workers of what they have sent; `sum` is all zeros.
   virtual void decode(const Received& received, std::span<float> sum) const = 0;
   // Whether a residual depends on what has come back, and what is then taken out of it.
   virtual bool corrects_residual() const { return false; }
-  virtual void correct(const Received& received, std::span<float> p) const;
+  virtual void correct(const Received& received, std::span<float> memory) const;
 
  protected:
   CompressionOptions options_;
@@ -59,15 +81,36 @@ class Compressor {
 struct Part {
   std::size_t offset = 0;
   std::size_t size = 0;
-  std::size_t rows = 0;  // of a matrix; 0: it is none
+  std::size_t rows = 0;     // of a matrix; 0: it is none
+  std::size_t columns = 0;  // of a matrix; a piece of one has them too, and no rows
+  std::size_t place = 0;    // in the whole gradient, by which numbers are drawn, where `offset` counts from a chunk
 };
 
-// For the training's model, or, in time-only runs, for its number of parameters. Throws RunFailure where no part of the
-// model can be compressed so.
+// Of a model with these tensors, or of so many parameters where they do not matter.
+std::vector<Part> parts_of(const CompressionOptions& options, std::span<const ParameterTensor> tensors,
+                           Bytes parameters);
+
+// For the training's model. Throws RunFailure where no part of the model can be compressed so.
 std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& options, const Training& training,
-                                                  std::uint64_t seed);
+                                                  std::uint64_t seed, int workers);
 // The same for these parts.
 std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& options, std::vector<Part> parts,
-                                                  std::uint64_t seed);
+                                                  std::uint64_t seed, int workers);
+
+// What sums take from `first` on, until the next one of a list, or for the rest of a run.
+struct ExchangesFrom {
+  Step first{};
+  std::vector<Exchange> exchanges;
+};
+// Of a run's steps, most of which differ in nothing; empty: there is no compression. Throws as make_compressor does.
+std::vector<ExchangesFrom> exchanges_of(const std::optional<CompressionOptions>& options,
+                                        std::span<const ParameterTensor> tensors, Bytes parameters, int workers);
+
+// How many of so many steps have which of them.
+struct StepsOfExchanges {
+  std::int64_t steps = 0;
+  const std::vector<Exchange>* exchanges = nullptr;  // in the list
+};
+std::vector<StepsOfExchanges> shared_out(const std::vector<ExchangesFrom>& list, Step steps);
 
 }  // namespace syncopate

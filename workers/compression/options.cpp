@@ -1,6 +1,8 @@
 #include "workers/compression/options.hpp"
 
-#include "workers/compression/packet_sizes.hpp"
+#include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace syncopate {
 namespace {
@@ -16,33 +18,96 @@ constexpr Row rows[] = {
     {"top-k", "The largest values by magnitude, with their places: all-gathered.", Kind::top_k},
     {"dgc", "As top-k, of momentum that each worker accumulates (Deep Gradient Compression).", Kind::dgc},
     {"random-k", "Values at random places, the same on all workers: all-reduced.", Kind::random_k},
+    {"scalecom", "Values at the largest places of one worker, each in its turn (ScaleCom): all-reduced.",
+     Kind::scalecom},
     {"sign", "Signs, and the mean magnitude (EF-signSGD): all-gathered.", Kind::sign},
+    {"one-bit", "Signs, and of each sign the mean, by columns of matrices (1-bit SGD): all-gathered.", Kind::one_bit},
     {"majority", "Signs, of which the majority's is the step's (signSGD, Signum): all-gathered.", Kind::majority},
     {"qsgd", "Random roundings to a few levels of each bucket's norm (QSGD): all-gathered.", Kind::qsgd},
     {"powersgd", "Two factors of each matrix (PowerSGD): all-reduced, one after the other.", Kind::power},
 };
 
-void read_residual(Settings& table, CompressionOptions& options) {
+using Scope = CompressionOptions::Scope;
+using Dropped = CompressionOptions::Dropped;
+using Units = CompressionOptions::Units;
+using Pattern = CompressionOptions::Pattern;
+
+void read_dropped(Settings& table, CompressionOptions& options, const CompressionContext& context) {
+  options.dropped = table.choice(
+      {"dropped", "What becomes of a batch that is left out: it is lost, or folded into what its worker has not sent."},
+      {{"lost", Dropped::lost}, {"fold", Dropped::folded}}, options.dropped);
+  if (context.drops == Drops::computed) return;
+  if (!table.has("dropped")) table.leave_out("dropped");
+  if (options.dropped == Dropped::lost) return;
+  table.fault("dropped",
+              context.drops == Drops::nothing
+                  ? "must be \"lost\": this method leaves nothing out"
+                  : "must be \"lost\": what this method drops has not been computed to its end, so that there "
+                    "is no gradient to fold into anything");
+}
+
+void read_residual(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   options.error_feedback = table.flag(
       {"error_feedback", "Whether what a worker has not sent is added to its next gradient."}, options.error_feedback);
   if (!options.error_feedback) return;
   options.units = table.choice(
       {"residual", "Units of what is not sent yet: gradients, or steps, which keep their size when the rate changes."},
-      {{"gradient", CompressionOptions::Units::gradient}, {"step", CompressionOptions::Units::step}}, options.units);
+      {{"gradient", Units::gradient}, {"step", Units::step}}, options.units);
+  read_dropped(table, options, context);
 }
 
 void read_scope(Settings& table, CompressionOptions& options) {
-  options.scope = table.choice(
-      {"scope", "What is compressed by itself: the whole model, or each tensor."},
-      {{"model", CompressionOptions::Scope::model}, {"tensor", CompressionOptions::Scope::tensor}}, options.scope);
+  options.scope = table.choice({"scope", "What is compressed by itself: the whole model, or each tensor."},
+                               {{"model", Scope::model}, {"tensor", Scope::tensor}}, options.scope);
 }
 
-void read_ratio(Settings& table, CompressionOptions& options) {
+void read_columns(Settings& table, CompressionOptions& options) {
+  options.scope = table.choice(
+      {"scope", "What has two means of its own: a matrix's column (and each other tensor), a tensor, the model."},
+      {{"column", Scope::column}, {"tensor", Scope::tensor}, {"model", Scope::model}}, Scope::column);
+}
+
+void read_pattern(Settings& table, CompressionOptions& options) {
+  options.pattern = table.choice(
+      {"exchange", "Packets go to all, or chunks of them to owners, who send their sum to all, compressed again."},
+      {{"gather", Pattern::gather}, {"two-phase", Pattern::two_phase}}, options.pattern);
+}
+
+// The list counts for as many steps as all its entries have together: an epoch each unless the table says otherwise.
+void read_warmup(Settings& table, CompressionOptions& options, const CompressionContext& context) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  const Range share{.low = 0, .high = 1, .low_open = true};
+  options.warmup_ratios =
+      table.numbers({"warmup_ratios", "Ratios of the first steps, each for as many of them, before `ratio` holds."},
+                    share, std::vector<double>{});
+  const auto epochs = table.optional_number(
+      {"warmup_epochs", "How long they all hold together.", "epochs", "one each, with a data set"}, Range::positive());
+  const auto steps = table.optional_integer(
+      {"warmup_steps", "How long they all hold together, instead of warmup_epochs.", "steps", "by epochs"}, 1, most);
+  if (options.warmup_ratios.empty()) {
+    if (!table.has("warmup_ratios")) table.leave_out("warmup_ratios");
+    for (const char* key : {"warmup_epochs", "warmup_steps"})
+      if (table.has(key)) table.fault(key, "must be left out: there are no warmup_ratios");
+    return;
+  }
+  if (epochs && steps) table.fault("warmup_steps", "must not be given together with warmup_epochs");
+  if (epochs && !context.has_epochs) table.fault("warmup_epochs", "needs a data set; without one, give warmup_steps");
+  if (!epochs && !steps && !context.has_epochs)
+    table.fault("warmup_ratios", "needs warmup_steps: there is no data set that fixes the length of an epoch");
+  const auto of_each = static_cast<double>(options.warmup_ratios.size());
+  options.warmup_steps = steps.value_or(0);
+  if (!steps && context.steps_per_epoch)
+    options.warmup_steps =
+        std::llround(epochs.value_or(of_each) * static_cast<double>(context.steps_per_epoch->value()));
+}
+
+void read_ratio(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   options.ratio = table.number({"ratio", "Share of the values that is sent; at least one is."},
                                Range{.low = 0, .high = 1, .low_open = true});
+  read_warmup(table, options, context);
 }
 
-void read_power(Settings& table, CompressionOptions& options) {
+void read_power(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   constexpr int most = 1024;
   options.rank = static_cast<int>(table.integer({"rank", "Columns of each factor (r)."}, 1, most, options.rank));
   options.written_rank = table.written("rank");
@@ -50,7 +115,7 @@ void read_power(Settings& table, CompressionOptions& options) {
       table.number({"least_rate", "Matrices that the factors make smaller by this or less are sent as they are."},
                    Range::at_least(1), options.least_rate);
   options.warm_start = table.flag({"warm_start", "Whether a step begins with the factor of the last one."}, true);
-  read_residual(table, options);
+  read_residual(table, options, context);
   if (!options.error_feedback) return;
   options.removed = table.choice(
       {"removed",
@@ -58,26 +123,43 @@ void read_power(Settings& table, CompressionOptions& options) {
       {{"own", CompressionOptions::Removed::own}, {"mean", CompressionOptions::Removed::shared}}, options.removed);
 }
 
-void read_keys(Settings& table, CompressionOptions& options) {
+void read_keys(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   switch (options.kind) {
     case Kind::top_k:
-      read_ratio(table, options);
+      read_ratio(table, options, context);
       read_scope(table, options);
-      return read_residual(table, options);
+      return read_residual(table, options, context);
+    case Kind::scalecom:
+      read_ratio(table, options, context);
+      read_scope(table, options);
+      read_residual(table, options, context);
+      if (options.error_feedback)
+        options.filter = table.number(
+            {"filter", "Share of what a step leaves that is taken up into what is not sent yet (beta); 1: all of it."},
+            Range{.low = 0, .high = 1, .low_open = true}, options.filter);
+      return;
     case Kind::dgc:
-      read_ratio(table, options);
+      read_ratio(table, options, context);
       read_scope(table, options);
       options.momentum =
           table.number({"momentum", "Of the velocity that a worker accumulates; the optimizer needs none."},
                        Range{.low = 0, .high = 1, .high_open = true}, 0.9);
       options.masking = table.flag({"masking", "Whether a value that is sent loses its velocity."}, options.masking);
-      return;
+      options.dense_vectors =
+          table.flag({"dense_vectors", "Whether tensors of one dimension are sent whole, with momentum of their mean."},
+                     options.dense_vectors);
+      return read_dropped(table, options, context);
     case Kind::random_k:
-      read_ratio(table, options);
-      return read_residual(table, options);
+      read_ratio(table, options, context);
+      return read_residual(table, options, context);
     case Kind::sign:
       read_scope(table, options);
-      return read_residual(table, options);
+      read_pattern(table, options);
+      return read_residual(table, options, context);
+    case Kind::one_bit:
+      read_columns(table, options);
+      read_pattern(table, options);
+      return read_residual(table, options, context);
     case Kind::majority:
       options.error_feedback = false;
       options.momentum =
@@ -91,16 +173,16 @@ void read_keys(Settings& table, CompressionOptions& options) {
                         127, options.levels));
       options.bucket =
           static_cast<int>(table.integer({"bucket", "Values that share a norm."}, 1, 1 << 20, options.bucket));
-      return;
+      return read_pattern(table, options);
     case Kind::power:
-      return read_power(table, options);
+      return read_power(table, options, context);
   }
 }
 
 }  // namespace
 
-std::optional<CompressionOptions> read_compression(Settings& method, bool sums_gradients, bool time_only) {
-  if (!sums_gradients) {  // which is not described as a key of this method
+std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context) {
+  if (!context.sums_gradients) {  // which is not described as a key of this method
     const std::vector<std::string> written = method.keys();
     if (std::ranges::find(written, "compression") == written.end()) return std::nullopt;
     method.keep_as_written({"compression"});
@@ -115,15 +197,10 @@ std::optional<CompressionOptions> read_compression(Settings& method, bool sums_g
   if (!row) return std::nullopt;
   CompressionOptions options;
   options.kind = row->kind;
-  read_keys(table, options);
-  if (time_only && options.needs_tensors())
+  read_keys(table, options, context);
+  if (context.time_only && options.needs_tensors())
     method.fault("compression", "needs a model: the size of a packet depends on its tensors");
   return options;
-}
-
-std::vector<Exchange> exchanges_of(const std::optional<CompressionOptions>& options, Bytes parameters) {
-  if (!options || options->needs_tensors()) return {};
-  return {exchange_of_whole(*options, static_cast<std::size_t>(parameters.value()) / sizeof(float))};
 }
 
 }  // namespace syncopate

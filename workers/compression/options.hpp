@@ -1,6 +1,7 @@
 // How sums of gradients are compressed: the table `compression` of a method, and what is then exchanged.
 #pragma once
 
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,10 +12,11 @@
 
 namespace syncopate {
 
-// One exchange of a compressed sum.
+// One exchange of a compressed sum. Of an all-to-all the packet has as many chunks of one size as there are workers.
 struct Exchange {
   Operation operation = Operation::all_reduce;
   Bytes packet{};  // of each worker
+  bool operator==(const Exchange&) const = default;
 
   // As the network counts it: of an all-gather, all members' together.
   Bytes payload(int members) const {
@@ -23,35 +25,55 @@ struct Exchange {
 };
 
 struct CompressionOptions {
-  enum class Kind { top_k, dgc, random_k, sign, majority, qsgd, power };
-  enum class Scope { model, tensor };
+  enum class Kind { top_k, dgc, random_k, scalecom, sign, one_bit, majority, qsgd, power };
+  enum class Scope { model, tensor, column };
+  enum class Pattern { gather, two_phase };
+  enum class Dropped { lost, folded };
   enum class Units { gradient, step };
   enum class Removed { own, shared };
 
   Kind kind = Kind::top_k;
-  double ratio = 0.01;             // top-k, DGC and random-k: share of the entries that is kept
-  Scope scope = Scope::model;      // top-k, DGC and sign: what is compressed by itself
-  bool error_feedback = true;      // what is not sent is added to the next gradient
-  Units units = Units::gradient;   // of the residual: step units keep their weight when the rate changes
-  double momentum = 0;             // majority: of the average whose signs are sent; DGC: of what is accumulated
-  bool masking = true;             // DGC: a value that is sent loses its velocity
-  int levels = 127;                // QSGD, s: of each sign
-  int bucket = 128;                // QSGD: values with one norm
-  int rank = 2;                    // PowerSGD
-  double least_rate = 2;           // PowerSGD: matrices that it makes smaller by less are sent as they are
-  bool warm_start = true;          // PowerSGD: from the last step's factor
-  Removed removed = Removed::own;  // PowerSGD: what a worker's residual is without
-  std::string written_rank{};      // where the rank stands, for what is found out with the model
+  double ratio = 0.01;                  // sparsifiers: share of the entries that is kept
+  std::vector<double> warmup_ratios{};  // instead in the first steps, of which each has as many
+  Step warmup_steps{};                  // of all these together
+  Scope scope = Scope::model;           // what is compressed by itself
+  Pattern pattern = Pattern::gather;    // sign, one-bit and QSGD: packets to all, or to owners who compress sums again
+  bool error_feedback = true;           // what is not sent is added to the next gradient
+  Units units = Units::gradient;        // of the residual: step units keep their weight when the rate changes
+  Dropped dropped = Dropped::lost;      // what becomes of a computed gradient that a step leaves out
+  double filter = 1;                    // ScaleCom, beta: share of what a step leaves that its residual takes up
+  double momentum = 0;                  // majority: of the average whose signs are sent; DGC: of what is accumulated
+  bool masking = true;                  // DGC: a value that is sent loses its velocity
+  bool dense_vectors = false;           // DGC: tensors of one dimension are sent whole
+  int levels = 127;                     // QSGD, s: of each sign
+  int bucket = 128;                     // QSGD: values with one norm
+  int rank = 2;                         // PowerSGD
+  double least_rate = 2;                // PowerSGD: matrices that it makes smaller by less are sent as they are
+  bool warm_start = true;               // PowerSGD: from the last step's factor
+  Removed removed = Removed::own;       // PowerSGD: what a worker's residual is without
+  std::string written_rank{};           // where the rank stands, for what is found out with the model
 
   // Whether packets depend on the model's tensors, beyond their number of values.
-  bool needs_tensors() const { return kind == Kind::power || scope == Scope::tensor; }
+  bool needs_tensors() const { return kind == Kind::power || scope != Scope::model || dense_vectors; }
+  double ratio_at(Step step) const {
+    if (step >= warmup_steps || warmup_ratios.empty()) return ratio;
+    return warmup_ratios[static_cast<std::size_t>(step.value() * std::ssize(warmup_ratios) / warmup_steps.value())];
+  }
+};
+
+// What a step of a method leaves out of its sum.
+enum class Drops { nothing, uncomputed, computed };
+
+// What compression must know of the method and the run.
+struct CompressionContext {
+  bool sums_gradients = false;  // each step of the method is along one sum, which can be compressed
+  Drops drops = Drops::nothing;
+  bool time_only = false;
+  std::optional<Step> steps_per_epoch{};  // none: without a data set, or not known for its faults
+  bool has_epochs = steps_per_epoch.has_value();
 };
 
 // None where the table is not there. Where sums cannot be compressed, or a model is missing that is needed: a fault.
-std::optional<CompressionOptions> read_compression(Settings& method, bool sums_gradients, bool time_only);
-
-// What a sum of so many bytes of parameters takes, where that does not need the tensors; else none.
-std::vector<Exchange> exchanges_of(const std::optional<CompressionOptions>& options, Bytes parameters);
-inline constexpr const char* needs_tensors = "its packets depend on the tensors of the model";
+std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context);
 
 }  // namespace syncopate

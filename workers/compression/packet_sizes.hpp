@@ -20,10 +20,8 @@ inline std::size_t kept_of(double ratio, std::size_t size) {
 // The narrowest of 2, 4 and 8 bits that holds -s .. s.
 constexpr std::size_t bits_of_levels(int levels) { return levels == 1 ? 2 : levels <= 7 ? 4 : 8; }
 
-// Of one part of the gradient, not by PowerSGD.
+// Of one part of the gradient as signs or levels.
 std::size_t packet_words(const CompressionOptions& options, std::size_t size);
-
-Exchange exchange_of_whole(const CompressionOptions& options, std::size_t size);
 
 inline Bytes bytes_of_words(std::size_t words) { return Bytes{static_cast<Bytes::Rep>(4 * words)}; }
 

@@ -55,7 +55,7 @@ void PowerSgd::begin_right(Step step, const float* last, std::span<float> right)
 
 void PowerSgd::encode(Rank, Step step, const float* common, std::span<float> p, float* packet) const {
   std::vector<float> right(right_words_);
-  begin_right(step, options_.warm_start ? common : nullptr, right);
+  begin_right(step, common, right);
   for (const Factored& matrix : factored_)
     write_left(matrix.shape, p.data() + matrix.offset, right.data() + matrix.right, packet + matrix.left);
   for (const auto& [part, at] : whole_) {
@@ -68,7 +68,7 @@ void PowerSgd::prepare(float* sum) const {
   for (const Factored& matrix : factored_) orthogonalise(matrix.shape.n, matrix.shape.r, sum + matrix.left);
 }
 
-void PowerSgd::encode_second(const float* between, std::span<float> p, float* packet) const {
+void PowerSgd::encode_second(Step, const float* between, std::span<float> p, float* packet) const {
   for (const Factored& matrix : factored_) {
     float* const own = p.data() + matrix.offset;
     write_right(matrix.shape, own, between + matrix.left, packet + matrix.right);

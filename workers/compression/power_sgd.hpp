@@ -25,7 +25,8 @@ class PowerSgd : public Compressor {
 
   void encode(Rank worker, Step step, const float* common, std::span<float> p, float* packet) const override;
   void prepare(float* sum) const override;
-  void encode_second(const float* between, std::span<float> p, float* packet) const override;
+  bool follows_common() const override { return options_.warm_start; }
+  void encode_second(Step step, const float* between, std::span<float> p, float* packet) const override;
   void decode(const Received& received, std::span<float> sum) const override;
   bool corrects_residual() const override { return options_.removed == CompressionOptions::Removed::shared; }
   void correct(const Received& received, std::span<float> p) const override;

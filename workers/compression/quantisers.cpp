@@ -35,20 +35,35 @@ void ScaledSign::encode(Rank, Step, const float*, std::span<float> p, float* pac
   }
 }
 
-void ScaledSign::decode(const Received& received, std::span<float> sum) const {
-  std::vector<std::uint32_t> words;
-  for (const float* packet : received.packets)
-    for (const Part& part : parts_) {
-      words.resize(words_of_bits(part.size));
-      std::memcpy(words.data(), packet + 1, 4 * words.size());
-      add_signs(words.data(), *packet, part.size, sum.data() + part.offset);
-      packet += 1 + words.size();
+namespace {
+
+// Adds what all packets have of a part, from the word `begin` on: a magnitude, and signs. Piece by piece, so that the
+// sum's piece stays in the nearest cache.
+void add_scaled_signs(std::span<const float* const> packets, std::size_t begin, std::span<float> sum) {
+  constexpr std::size_t words_at_once = 64, piece = 32 * words_at_once;
+  std::uint32_t words[words_at_once];
+  for (std::size_t at = 0; at < sum.size(); at += piece) {
+    const std::size_t size = std::min(piece, sum.size() - at);
+    for (const float* const packet : packets) {
+      std::memcpy(words, packet + begin + 1 + at / 32, 4 * words_of_bits(size));
+      add_signs(words, packet[begin], size, sum.data() + at);
     }
+  }
+}
+
+}  // namespace
+
+void ScaledSign::decode(const Received& received, std::span<float> sum) const {
+  std::size_t begin = 0;
+  for (const Part& part : parts_) {
+    add_scaled_signs(received.packets, begin, sum.subspan(part.offset, part.size));
+    begin += packet_words(options_, part.size);
+  }
 }
 
 MajorityVote::MajorityVote(const CompressionOptions& options, const std::vector<Part>& parts, std::uint64_t seed)
     : Compressor(options, seed) {
-  exchanges_ = {exchange_of_whole(options, parts.front().size)};
+  exchanges_ = {{Operation::all_gather, bytes_of_words(packet_words(options, parts.front().size))}};
 }
 
 // What is in p stays: it is no residual.
@@ -61,17 +76,15 @@ void MajorityVote::encode(Rank, Step, const float*, std::span<float> p, float* p
 
 // Times the number of micro-batches, by which a method divides.
 void MajorityVote::decode(const Received& received, std::span<float> sum) const {
-  std::vector<std::uint32_t> words(words_of_bits(sum.size()));
-  for (const float* packet : received.packets) {
-    std::memcpy(words.data(), packet + 1, 4 * words.size());
-    add_signs(words.data(), *packet, sum.size(), sum.data());
-  }
+  add_scaled_signs(received.packets, 0, sum);
   write_signs(sum.data(), static_cast<float>(received.micro_batches), sum.size());
 }
 
-Qsgd::Qsgd(const CompressionOptions& options, const std::vector<Part>& parts, std::uint64_t seed)
-    : Compressor(options, seed) {
-  exchanges_ = {exchange_of_whole(options, parts.front().size)};
+Qsgd::Qsgd(const CompressionOptions& options, std::vector<Part> parts, std::uint64_t seed)
+    : Compressor(options, seed), parts_(std::move(parts)) {
+  std::size_t words = 0;
+  for (const Part& part : parts_) words += packet_words(options, part.size);
+  exchanges_ = {{Operation::all_gather, bytes_of_words(words)}};
 }
 
 std::size_t Qsgd::buckets(std::size_t size) const {
@@ -116,41 +129,50 @@ void add_levels(const std::vector<std::uint32_t>& words, float factor, int most,
 
 }  // namespace
 
-// The norms, then the levels. A norm that is not finite makes its bucket so.
+// Per part: the norms, then the levels. A norm that is not finite makes its bucket so.
 void Qsgd::encode(Rank worker, Step step, const float*, std::span<float> p, float* packet) const {
   const auto bucket = static_cast<std::size_t>(options_.bucket);
   const std::size_t bits = bits_of_levels(options_.levels);
   const RandomStream stream{
       .seed = seed_, .purpose = Purpose::compression, .stream = 1, .worker = worker, .step = step};
-  std::vector<std::uint32_t> words(words_of_bits(p.size() * bits));
+  std::vector<std::uint32_t> words;
   std::vector<double> uniform(bucket);
-  with_bits(bits, [&](auto bits_of_each) {
-    for (std::size_t at = 0; at < p.size(); at += bucket) {
-      const std::size_t size = std::min(bucket, p.size() - at);
-      const double norm = std::sqrt(sum_of_squares(p.data() + at, size));
-      *packet++ = static_cast<float>(norm);
-      const double factor = norm > 0 && std::isfinite(norm) ? options_.levels / norm : 0;
-      stream.fill_uniform(static_cast<std::uint32_t>(at), std::span(uniform).first(size));
-      write_levels<bits_of_each()>(p.subspan(at, size), uniform, factor, options_.levels, at, words);
-    }
-  });
-  std::memcpy(packet, words.data(), 4 * words.size());
+  for (const Part& part : parts_) {
+    const std::span<const float> values = p.subspan(part.offset, part.size);
+    words.assign(words_of_bits(part.size * bits), 0);
+    with_bits(bits, [&](auto bits_of_each) {
+      for (std::size_t at = 0; at < values.size(); at += bucket) {
+        const std::size_t size = std::min(bucket, values.size() - at);
+        const double norm = std::sqrt(sum_of_squares(values.data() + at, size));
+        *packet++ = static_cast<float>(norm);
+        const double factor = norm > 0 && std::isfinite(norm) ? options_.levels / norm : 0;
+        stream.fill_uniform(static_cast<std::uint32_t>(part.place + at), std::span(uniform).first(size));
+        write_levels<bits_of_each()>(values.subspan(at, size), uniform, factor, options_.levels, at, words);
+      }
+    });
+    std::memcpy(packet, words.data(), 4 * words.size());
+    packet += words.size();
+  }
 }
 
 void Qsgd::decode(const Received& received, std::span<float> sum) const {
   const auto bucket = static_cast<std::size_t>(options_.bucket);
   const std::size_t bits = bits_of_levels(options_.levels);
-  std::vector<std::uint32_t> words(words_of_bits(sum.size() * bits));
-  for (const float* packet : received.packets) {
-    std::memcpy(words.data(), packet + buckets(sum.size()), 4 * words.size());
-    with_bits(bits, [&](auto bits_of_each) {
-      for (std::size_t at = 0; at < sum.size(); at += bucket) {
-        const float factor = *packet++ / static_cast<float>(options_.levels);
-        const std::size_t size = std::min(bucket, sum.size() - at);
-        add_levels<bits_of_each()>(words, factor, options_.levels, at, sum.subspan(at, size));
-      }
-    });
-  }
+  std::vector<std::uint32_t> words;
+  for (const float* packet : received.packets)
+    for (const Part& part : parts_) {
+      const std::span<float> values = sum.subspan(part.offset, part.size);
+      words.resize(words_of_bits(part.size * bits));
+      std::memcpy(words.data(), packet + buckets(part.size), 4 * words.size());
+      with_bits(bits, [&](auto bits_of_each) {
+        for (std::size_t at = 0; at < values.size(); at += bucket) {
+          const float factor = *packet++ / static_cast<float>(options_.levels);
+          const std::size_t size = std::min(bucket, values.size() - at);
+          add_levels<bits_of_each()>(words, factor, options_.levels, at, values.subspan(at, size));
+        }
+      });
+      packet += words.size();
+    }
 }
 
 }  // namespace syncopate

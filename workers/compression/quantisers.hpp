@@ -9,7 +9,7 @@ namespace syncopate {
 
 // EF-signSGD: signs times the mean magnitude.
 // Source:  Karimireddy et al. 2019, "Error Feedback Fixes SignSGD".
-// Cost:    all-gather of a bit per value and 4 bytes.
+// Cost:    all-gather of a bit per value and 4 bytes; or in two phases (two_phase.hpp).
 // Differs: over workers the mean of what each has sent is taken, which the paper's one process leaves open; the mean
 //          magnitude is that of the whole model unless `scope` says otherwise (the paper's code: of each tensor); the
 //          sign of 0 is +1 (there 0).
@@ -40,17 +40,19 @@ class MajorityVote : public Compressor {
 
 // QSGD: each value is rounded up or down at random to a multiple of its bucket's norm / s, right on average.
 // Source:  Alistarh et al. 2017, "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding".
-// Cost:    all-gather of 2, 4 or 8 bits per value and 4 bytes per bucket.
+// Cost:    all-gather of 2, 4 or 8 bits per value and 4 bytes per bucket; or in two phases (two_phase.hpp).
 // Differs: levels are packed with a fixed number of bits, without Elias coding; a bucket of zeros is zeros.
 class Qsgd : public Compressor {
  public:
-  Qsgd(const CompressionOptions& options, const std::vector<Part>& parts, std::uint64_t seed);
+  Qsgd(const CompressionOptions& options, std::vector<Part> parts, std::uint64_t seed);
 
   void encode(Rank worker, Step step, const float* common, std::span<float> p, float* packet) const override;
   void decode(const Received& received, std::span<float> sum) const override;
 
  private:
   std::size_t buckets(std::size_t size) const;
+
+  std::vector<Part> parts_;
 };
 
 }  // namespace syncopate

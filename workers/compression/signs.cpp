@@ -25,6 +25,19 @@ std::uint32_t pack_word(const float* values) {
   return word;
 }
 
+std::uint32_t pack_below_zero(const float* values) {
+  std::uint32_t word = 0;
+#if defined(__SSE2__)
+  for (int i = 0; i < 8; ++i) {
+    const __m128 below = _mm_cmplt_ps(_mm_loadu_ps(values + 4 * i), _mm_setzero_ps());
+    word |= static_cast<std::uint32_t>(_mm_movemask_ps(below)) << (4 * i);
+  }
+#else
+  for (int i = 0; i < 32; ++i) word |= static_cast<std::uint32_t>(values[i] < 0) << i;
+#endif
+  return word;
+}
+
 float signed_as(float scale, std::uint32_t bit) {  // 0 or 1
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) ^ (bit << 31));
 }
@@ -38,6 +51,23 @@ void pack_signs(const float* values, std::size_t size, std::uint32_t* words) {
   std::uint32_t word = 0;
   for (std::size_t i = at; i < size; ++i) word |= (std::bit_cast<std::uint32_t>(values[i]) >> 31) << (i - at);
   *words = word;
+}
+
+void pack_below_zero(const float* values, std::size_t size, std::uint32_t* words) {
+  std::size_t at = 0;
+  for (; at + 32 <= size; at += 32) *words++ = pack_below_zero(values + at);
+  if (at == size) return;
+  std::uint32_t word = 0;
+  for (std::size_t i = at; i < size; ++i) word |= static_cast<std::uint32_t>(values[i] < 0) << (i - at);
+  *words = word;
+}
+
+SYNCOPATE_VECTOR_CLONES
+void spread_bits(const std::uint32_t* __restrict words, std::size_t count, std::uint32_t* __restrict masks) {
+  for (std::size_t w = 0; w < count; ++w) {
+    const std::uint32_t word = words[w];
+    for (std::uint32_t i = 0; i < 32; ++i) masks[32 * w + i] = 0u - ((word >> i) & 1u);
+  }
 }
 
 SYNCOPATE_VECTOR_CLONES

@@ -8,6 +8,10 @@
 namespace syncopate {
 
 void pack_signs(const float* values, std::size_t size, std::uint32_t* words);
+// The same where a bit says that the value is below 0, which neither zero nor a NaN is.
+void pack_below_zero(const float* values, std::size_t size, std::uint32_t* words);
+// Whole words, each bit as a word of ones or zeros.
+void spread_bits(const std::uint32_t* words, std::size_t count, std::uint32_t* masks);
 // sum += +scale or -scale.
 void add_signs(const std::uint32_t* words, float scale, std::size_t size, float* sum);
 // values -= +scale or -scale, by their own signs.

@@ -2,31 +2,28 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "workers/compression/packet_sizes.hpp"
 #include "workers/compression/top_k.hpp"
+#include "workers/process/run_failure.hpp"
 #include "workers/random/random.hpp"
 
 namespace syncopate {
-namespace {
-
-std::size_t words_of(const CompressionOptions& options, const std::vector<Part>& parts) {
-  std::size_t words = 0;
-  for (const Part& part : parts) words += packet_words(options, part.size);
-  return words;
+std::size_t TopK::kept_of_part(Step step, const Part& part) const {
+  return kept_of(options_.ratio_at(step), part.size);
 }
 
-}  // namespace
-
-TopK::TopK(const CompressionOptions& options, std::vector<Part> parts, std::uint64_t seed)
-    : Compressor(options, seed), parts_(std::move(parts)) {
-  exchanges_ = {{Operation::all_gather, bytes_of_words(words_of(options, parts_))}};
+std::vector<Exchange> TopK::exchanges(Step step) const {
+  std::size_t kept = 0;
+  for (const Part& part : parts_) kept += kept_of_part(step, part);
+  return {{Operation::all_gather, bytes_of_words(2 * kept)}};  // a place and a value each
 }
 
 // Per part: the places, then the values.
-void TopK::encode(Rank, Step, const float*, std::span<float> p, float* packet) const {
+void TopK::encode(Rank, Step step, const float*, std::span<float> p, float* packet) const {
   for (const Part& part : parts_) {
-    const std::size_t kept = kept_of(options_.ratio, part.size);
+    const std::size_t kept = kept_of_part(step, part);
     const std::span<float> values = p.subspan(part.offset, part.size);
     for (const std::uint32_t place : largest_magnitudes(values, kept)) {
       *packet = std::bit_cast<float>(static_cast<std::uint32_t>(part.offset) + place);
@@ -40,39 +37,98 @@ void TopK::encode(Rank, Step, const float*, std::span<float> p, float* packet) c
 void TopK::decode(const Received& received, std::span<float> sum) const {
   for (const float* packet : received.packets)
     for (const Part& part : parts_) {
-      const std::size_t kept = kept_of(options_.ratio, part.size);
+      const std::size_t kept = kept_of_part(received.step, part);
       for (std::size_t i = 0; i < kept; ++i) sum[std::bit_cast<std::uint32_t>(packet[i])] += packet[kept + i];
       packet += 2 * kept;
     }
 }
 
-void DeepGradientCompression::encode(Rank worker, Step step, const float* common, std::span<float> p,
-                                     float* packet) const {
-  const std::span<float> sums = p.first(p.size() / 2), velocity = p.last(p.size() / 2);
-  TopK::encode(worker, step, common, sums, packet);
+DeepGradientCompression::DeepGradientCompression(const CompressionOptions& options, const std::vector<Part>& parts,
+                                                 std::uint64_t seed)
+    : TopK(options, {}, seed) {
+  for (const Part& part : parts) (options.dense_vectors && part.rows == 0 ? dense_ : parts_).push_back(part);
+  if (parts_.empty()) throw RunFailure("dense_vectors = true; the model has no matrix, so that nothing is compressed");
+  if (options.scope == CompressionOptions::Scope::model) {  // matrices come first, without gaps (Objective)
+    const std::size_t begin = parts_.front().offset, end = parts_.back().offset + parts_.back().size;
+    parts_ = {{.offset = begin, .size = end - begin}};
+  }
+  for (const Part& part : dense_) dense_words_ += part.size;
+}
+
+std::vector<Exchange> DeepGradientCompression::exchanges(Step step) const {
+  std::vector<Exchange> exchanges = TopK::exchanges(step);
+  if (!dense_.empty()) exchanges.insert(exchanges.begin(), {Operation::all_reduce, bytes_of_words(dense_words_)});
+  return exchanges;
+}
+
+void DeepGradientCompression::take_in(std::span<const float> gradient, std::size_t at, float,
+                                      std::span<float> memory) const {
+  const auto momentum = static_cast<float>(options_.momentum);
+  float* const p = memory.data() + at;
+  float* const u = p + memory.size() / 2;
+  for (std::size_t i = 0; i < gradient.size(); ++i) p[i] += u[i] = momentum * u[i] + gradient[i];
+}
+
+// The step itself has had a gradient of zeros.
+void DeepGradientCompression::fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const {
+  float* const p = memory.data() + at;
+  float* const u = p + memory.size() / 2;
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    p[i] += gradient[i];
+    u[i] += gradient[i];
+  }
+}
+
+void DeepGradientCompression::encode(Rank, Step step, const float*, std::span<float> memory, float* packet) const {
+  if (dense_.empty()) return encode_largest(step, memory, packet);
+  for (const Part& part : dense_) {
+    const std::span<float> p = memory.subspan(part.offset, part.size);
+    packet = std::ranges::copy(p, packet).out;
+    std::ranges::fill(p, 0.0f);
+  }
+}
+
+void DeepGradientCompression::encode_second(Step step, const float*, std::span<float> memory, float* packet) const {
+  encode_largest(step, memory, packet);
+}
+
+void DeepGradientCompression::encode_largest(Step step, std::span<float> memory, float* packet) const {
+  const std::span<float> p = memory.first(memory.size() / 2), velocity = memory.last(memory.size() / 2);
+  TopK::encode({}, step, nullptr, p, packet);
   if (!options_.masking) return;
   for (const Part& part : parts_) {
-    const std::size_t kept = kept_of(options_.ratio, part.size);
+    const std::size_t kept = kept_of_part(step, part);
     for (std::size_t i = 0; i < kept; ++i) velocity[std::bit_cast<std::uint32_t>(packet[i])] = 0;
     packet += 2 * kept;
   }
 }
 
-RandomK::RandomK(const CompressionOptions& options, const std::vector<Part>& parts, std::uint64_t seed)
-    : Compressor(options, seed), size_(parts.front().size), kept_(kept_of(options.ratio, size_)) {
-  exchanges_ = {exchange_of_whole(options, size_)};
+void DeepGradientCompression::decode(const Received& received, std::span<float> sum) const {
+  TopK::decode(received, sum);
+  const float* dense = received.between;
+  for (const Part& part : dense_) {
+    std::copy_n(dense, part.size, sum.data() + part.offset);
+    dense += part.size;
+  }
+}
+
+std::size_t RandomK::kept(Step step) const { return kept_of(options_.ratio_at(step), size_); }
+
+std::vector<Exchange> RandomK::exchanges(Step step) const {
+  return {{Operation::all_reduce, bytes_of_words(kept(step))}};
 }
 
 // Floyd's algorithm, with a bit per place.
 std::vector<std::uint32_t> RandomK::places(Step step) const {
-  std::vector<double> uniform(kept_);
+  const std::size_t kept = this->kept(step);
+  std::vector<double> uniform(kept);
   RandomStream{.seed = seed_, .purpose = Purpose::compression, .stream = 0, .worker = {}, .step = step}.fill_uniform(
       0, uniform);
   std::vector<bool> is_drawn(size_);
   std::vector<std::uint32_t> places;
-  places.reserve(kept_);
-  for (std::size_t i = 0; i < kept_; ++i) {
-    const std::size_t top = size_ - kept_ + i;
+  places.reserve(kept);
+  for (std::size_t i = 0; i < kept; ++i) {
+    const std::size_t top = size_ - kept + i;
     const std::size_t drawn = std::min(top, static_cast<std::size_t>(uniform[i] * static_cast<double>(top + 1)));
     const std::size_t place = is_drawn[drawn] ? top : drawn;
     is_drawn[place] = true;
@@ -83,7 +139,7 @@ std::vector<std::uint32_t> RandomK::places(Step step) const {
 
 void RandomK::encode(Rank, Step step, const float*, std::span<float> p, float* packet) const {
   const float scale =
-      options_.error_feedback ? 1 : static_cast<float>(static_cast<double>(size_) / static_cast<double>(kept_));
+      options_.error_feedback ? 1 : static_cast<float>(static_cast<double>(size_) / static_cast<double>(kept(step)));
   for (const std::uint32_t place : places(step)) *packet++ = scale * std::exchange(p[place], 0.0f);
 }
 

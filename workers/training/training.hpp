@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "workers/training/executor.hpp"
@@ -96,6 +97,9 @@ class Training {
   Executor& executor() { return executor_; }
   Bytes parameter_bytes() const;  // 4 P, or what time-only declares through set_parameter_bytes
   void set_parameter_bytes(Bytes bytes) { declared_bytes_ = bytes; }
+  // The objective's, or what time-only declares, where it knows any.
+  std::vector<ParameterTensor> tensors() const { return time_only() ? declared_tensors_ : objective_->tensors(); }
+  void set_tensors(std::vector<ParameterTensor> tensors) { declared_tensors_ = std::move(tensors); }
 
   ModelStatePtr initial_state();
 
@@ -240,6 +244,7 @@ class Training {
   Options options_;
   Executor& executor_;
   Bytes declared_bytes_{};
+  std::vector<ParameterTensor> declared_tensors_;
   Memo<const ModelState> combined_;  // by terms
   Memo<Cell> assembled_;             // by slices
   Memo<const ModelState> mixed_;     // of two models: by these and the slice
