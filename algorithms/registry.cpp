@@ -245,7 +245,7 @@ std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmCon
   const auto average = read_moving_average(settings, algorithm && algorithm->traits().publishes_rounds);
   if (algorithm) algorithm->average_publications(average);
   const Traits traits = algorithm ? algorithm->traits() : Traits{};
-  const auto compression = read_compression(settings, {.sums_gradients = traits.sums_gradients,
+  const auto compression = read_compression(settings, {.compresses = traits.compresses(),
                                                        .drops = traits.drops,
                                                        .time_only = context.time_only,
                                                        .steps_per_epoch = context.steps_per_epoch,

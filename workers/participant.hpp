@@ -45,6 +45,7 @@ struct RunContext {
   std::vector<std::optional<Step>> data_of{};      // steps after which a worker has used up its data; empty: never
   std::optional<MovingAverageOptions> average{};   // of what is published; none: that itself
   std::shared_ptr<const Compressor> compressor{};  // of sums of gradients; null: they are dense
+  std::shared_ptr<const Compressor> average_compressor{};                  // of averages of models; likewise
   std::shared_ptr<DerivedOnce> derived = std::make_shared<DerivedOnce>();  // of the workers of this process
 };
 

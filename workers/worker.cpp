@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "workers/compression/compressed_average.hpp"
 #include "workers/compression/compressed_sum.hpp"
 
 namespace syncopate {
@@ -29,6 +30,8 @@ Worker::Worker(const RunContext& context, Rank rank)
     : Participant(context, rank), may_lose_state_(context.cluster.may_lose_state(rank)) {
   data_ = data_of(context, rank);
   if (context.compressor) compressed_sum_ = std::make_unique<CompressedSum>(context.compressor, context.training, rank);
+  if (context.average_compressor)
+    compressed_average_ = std::make_unique<CompressedAverage>(context.average_compressor, context.training, rank);
 }
 
 Worker::~Worker() = default;
@@ -189,6 +192,7 @@ void Worker::descend(const Gradient& gradient, const StepOptions& options) {
   if (options.is_planned) surplus_ += planned - micro_batches();
   // What has been summed over the workers is counted there, with the step that follows.
   if (!gradient.reduced()) {
+    if (compressed_average_ && !steps_began_at_) steps_began_at_ = model();
     if (may_lose_state_ && !recovery_) recovery_ = {model_, since_sync_.kept, kept_total_, since_sync_.compute_time};
     since_sync_.kept += gradient.micro_batches();
     since_sync_.planned += planned;

@@ -30,6 +30,8 @@ namespace syncopate {
 template <typename Value>
 class LostWithState;
 class CompressedSum;
+class CompressedAverage;
+struct SentDifference;
 
 // Which samples a step's micro-batches have, and whose durations they take.
 enum class Samples {
@@ -118,6 +120,9 @@ class Worker final : public Participant {
 
   // The mean of all models, or of a group's, weighted by `how.weight` (equal if all are 0). Whether budget is left
   // then, as if all had taken as many steps: the same answer for all who have averaged.
+  // Where the run compresses averages, it is the common model that local steps began at + the mean of what the workers
+  // have sent of their differences to it (workers/compression/compressed_average.hpp): of all workers with equal
+  // weight.
   bool average_model(const Averaging& how = {}, Here at = Here::current());
 
   void barrier(Here at = Here::current());  // ends a round of local steps, as an average does
@@ -189,6 +194,9 @@ class Worker final : public Participant {
   [[gnu::noinline]] Gradient compute_step_with_outages(const Slot& slot_of);
   [[gnu::noinline]] void all_reduce_compressed(Gradient& gradient, const SumOptions& options, Here at);
   [[gnu::noinline]] void all_reduce_weighted(Gradient& gradient, const SumOptions& options, Here at);
+  Collective compressed(Collective&& average);
+  [[gnu::noinline]] bool average_compressed(const Averaging& how, Here at);
+  ModelStatePtr common_mean(const SentDifference& mine, const SharedPackets& packets);
   Contribution contribution_with(const Gradient& gradient, std::optional<std::int64_t> planned = {});
   bool receive_whole_model(std::vector<double>* numbers, Here at);
   bool receive_slices(Here at);
@@ -207,9 +215,11 @@ class Worker final : public Participant {
   std::int64_t kept_before_ = 0;     // by the agreement before
   int idle_rounds_ = 0;              // collectives in a row that added nothing
   int states_lost_ = 0;
-  std::unique_ptr<CompressedSum> compressed_sum_;  // null: sums are dense
-  int compressed_at_loss_ = 0;                     // states lost by the last sum
-  std::optional<Recovery> recovery_;               // where state may be lost: from the first local step on
+  std::unique_ptr<CompressedSum> compressed_sum_;          // null: sums are dense
+  int compressed_at_loss_ = 0;                             // states lost by the last sum, or average
+  std::unique_ptr<CompressedAverage> compressed_average_;  // null: averages are dense
+  ModelStatePtr steps_began_at_;                           // where they are not: by local steps since an average
+  std::optional<Recovery> recovery_;                       // where state may be lost: from the first local step on
 };
 
 }  // namespace syncopate

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "workers/compression/compressed_average.hpp"
 #include "workers/compression/compressed_sum.hpp"
 #include "workers/worker.hpp"
 
@@ -97,23 +98,46 @@ StartedCollective Worker::start(Collective what, Here at) {
   contribution.step += sums_under_way_;
   sums_under_way_ += is_sum ? 1 : 0;
   recovery_.reset();
-  return context_.cluster.start(rank_, std::move(what), contribution, {"start", at});
+  const bool is_compressed = compressed_average_ && what.kind == Collective::Kind::average;
+  if (is_compressed) what = compressed(std::move(what));
+  if (what.is_first_exchange()) fail("a compressed average under way cannot have two phases");
+  what.from = nullptr;
+  StartedCollective started = context_.cluster.start(rank_, std::move(what), contribution, {"start", at});
+  if (is_compressed) compressed_average_->remember(started.number);
+  return started;
+}
+
+// In the place of an average.
+Collective Worker::compressed(Collective&& average) {
+  if (average.group_size || average.slice.count > 1 || average.weight != 1 || average.policy.averaged_vectors(2) > 1)
+    fail("averages of groups, slices or moments, or with weights, cannot be compressed");
+  if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_average_->forget();
+  steps_began_at_ = nullptr;
+  return compressed_average_->exchange(average);
 }
 
 CollectiveResult Worker::finish(StartedCollective started, Here at) {
   if (started.number < 0) fail("finish() of a collective that is finished already");
   const bool is_of_group = started.group.has_value();
+  const bool is_average =
+      started.kind == Collective::Kind::sum_differences || started.kind == Collective::Kind::gather_differences;
+  const std::int64_t number = started.number;
   sums_under_way_ -= properties_of(started.kind).sums_gradients ? 1 : 0;
   CollectiveResult result = context_.cluster.finish(rank_, std::move(started), {"finish", at});
   recovery_.reset();
   if (is_of_group) return result;  // no agreement of all
   agreed_ = result.agreement;
   check_progress();
+  if (is_average) {
+    const auto mine = compressed_average_->recall(number);
+    if (result.packets) result.model = common_mean(mine, result.packets);
+  }
   return result;
 }
 
 // That of a group is no agreement of all, and no row: the round ends with the average over all workers.
 bool Worker::average_model(const Averaging& how, Here at) {
+  if (compressed_average_) return average_compressed(how, at);
   const bool is_of_all = !how.group_size;
   Contribution contribution;
   if (is_of_all) contribution = std::exchange(since_sync_, {});
@@ -124,6 +148,33 @@ bool Worker::average_model(const Averaging& how, Here at) {
   agreed_ = agreed;
   check_progress();
   return budget_left(Judged::by_others);
+}
+
+// Where a worker has taken no steps there is no difference.
+bool Worker::average_compressed(const Averaging& how, Here at) {
+  Contribution contribution = std::exchange(since_sync_, {});
+  contribution.step = step_;
+  Collective average = Collective::average(model_, how);
+  if (!how.from) average.from = steps_began_at_ ? steps_began_at_ : model_;
+  const Place place{"average_model", at};
+  Collective exchange = compressed(std::move(average));
+  const auto mine = compressed_average_->newest();
+  if (exchange.is_first_exchange()) {
+    const CollectiveResult first = context_.cluster.perform(rank_, std::move(exchange), {}, place);
+    exchange = compressed_average_->second_exchange(mine, first.packets, first.chunk);
+  }
+  const CollectiveResult result = context_.cluster.perform(rank_, std::move(exchange), contribution, place);
+  recovery_.reset();
+  agreed_ = result.agreement;
+  check_progress();
+  if (result.packets) model_ = common_mean(mine, result.packets);
+  return budget_left(Judged::by_others);
+}
+
+// The same model for all who share a process, but for what is a worker's own.
+ModelStatePtr Worker::common_mean(const SentDifference& mine, const SharedPackets& packets) {
+  const auto derive = [&] { return compressed_average_->mean(mine, packets, size_); };
+  return compressed_average_->taken_up(mine, *context_.derived->get<ModelStatePtr>(packets, derive));
 }
 
 // A threshold below the time of every micro-batch would let a budget of samples go on for ever.

@@ -3,7 +3,7 @@
 // Source:  Shen et al. 2019, "Faster Distributed Deep Net Training: Computation and Communication Decoupled Stochastic
 //          Gradient Descent".
 // Shapes:  gradient, parameters: (P,) flat float32.
-// Cost:    one all-reduce of P floats per round, hidden by the next; one more vector of P floats per worker.
+// Cost:    one all-reduce of P floats per round, hidden by the next; two more vectors of P floats per worker.
 // Differs: after the rule as its code has it: model = mean(s) + (model - s), with s the model that was sent. At the end
 //          of the first round a worker goes on as it is; after the last all take the average of their models. Evaluated
 //          is the average that has come back, one round old. A worker's BatchNorm statistics stay its own.

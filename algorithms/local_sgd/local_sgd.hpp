@@ -31,7 +31,8 @@ class LocalSgd : public Algorithm {
             .same_course_from = 0,
             .judges_alone = true,
             .publishes_rounds = true,
-            .takes_data_in_turn = phase_.sampling == LocalPhase::Sampling::shards};
+            .takes_data_in_turn = phase_.sampling == LocalPhase::Sampling::shards,
+            .averages_models = policies_.average.averaged_vectors(2) == 1};
   }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;

@@ -21,7 +21,11 @@ class OuterLocalSgd : public Algorithm {
 
   void run(Worker& worker) const override;
   Traits traits() const override {
-    return {.follows_clock = false, .same_course_from = 0, .judges_alone = true, .publishes_rounds = true};
+    return {.follows_clock = false,
+            .same_course_from = 0,
+            .judges_alone = true,
+            .publishes_rounds = true,
+            .averages_models = policies_.average.averaged_vectors(2) == 1};
   }
   Forecast forecast(const PredictionInput& input) const override {
     return predict_rounds(*period_, policies_.average, input);

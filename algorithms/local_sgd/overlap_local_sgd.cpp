@@ -17,7 +17,7 @@ void OverlapLocalSgd::run(Worker& worker) const {
     std::vector<WeightedState> sum = {{1, worker.model()}, {-1, anchor}};
     if (velocity) sum.push_back({kept, velocity});
     velocity = worker.combine(sum, own);
-    average.start(worker.combine({{1, anchor}, {1, velocity}}, own));
+    average.start(worker.combine({{1, anchor}, {1, velocity}}, own), anchor);
     publish(worker, policies_, anchor);
   }
   if (average.is_under_way()) worker.set_model(average.finish());

@@ -25,7 +25,7 @@ void OverlappedOuter::run_delayed(Worker& worker) const {
     const ModelStatePtr end = worker.model();
     worker.set_model(begin);
     if (average.is_under_way()) step_along(average.finish());
-    average.start(are_models ? end : worker.combine({{1, end}, {-1, begin}}, end));
+    are_models ? average.start(end, begin) : average.start(worker.combine({{1, end}, {-1, begin}}, end), nullptr);
     rate_of_average = rate;
     publish(worker, policies_);
   }
@@ -47,7 +47,7 @@ void OverlappedOuter::run_eager(Worker& worker) const {
       mean = average.finish();
       target.insert(target.end(), {{1, mean}, {-share, before}});
     }
-    average.start(added);
+    average.start(added, nullptr);
     if (average.rounds_left()) {
       target.push_back({share, added});
     } else {

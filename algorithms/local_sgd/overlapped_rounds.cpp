@@ -19,8 +19,8 @@ double AverageUnderWay::take_round(const SyncPeriod& period) {
   return taken > 0 ? rates / static_cast<double>(taken.value()) : 0;
 }
 
-void AverageUnderWay::start(const ModelStatePtr& mine, Participant::Here at) {
-  started_.emplace(worker_.start(Collective::average(mine, {.policy = policy_}), at));
+void AverageUnderWay::start(const ModelStatePtr& mine, const ModelStatePtr& from, Participant::Here at) {
+  started_.emplace(worker_.start(Collective::average(mine, {.policy = policy_, .from = from}), at));
 }
 
 ModelStatePtr AverageUnderWay::finish(Participant::Here at) {

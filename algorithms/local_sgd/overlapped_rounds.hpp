@@ -45,7 +45,9 @@ class AverageUnderWay {
   // Takes the rule's next round on this worker alone, less of it where the budget or its own data end. The mean
   // learning rate of its steps; 0 of none.
   double take_round(const SyncPeriod& period);
-  void start(const ModelStatePtr& mine, Participant::Here at = Participant::Here::current());
+  // `from`: a model that all share, from which a compressed average takes differences; null: `mine` is one.
+  void start(const ModelStatePtr& mine, const ModelStatePtr& from,
+             Participant::Here at = Participant::Here::current());
   // Waits for what was started. The mean over the workers; null in time-only runs.
   ModelStatePtr finish(Participant::Here at = Participant::Here::current());
 
@@ -59,7 +61,13 @@ class AverageUnderWay {
 
 class OverlappedRounds : public Algorithm {
  public:
-  Traits traits() const override { return {.follows_clock = false, .judges_alone = true, .publishes_rounds = true}; }
+  Traits traits() const override {
+    return {.follows_clock = false,
+            .judges_alone = true,
+            .publishes_rounds = true,
+            .averages_models = true,
+            .waits_for_averages = false};
+  }
   Forecast forecast(const PredictionInput& input) const override {
     return predict_overlapped_rounds(*period_, policies_.average, input);
   }

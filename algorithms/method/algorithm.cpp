@@ -11,8 +11,10 @@ void Algorithm::serve(Server&) const { throw std::logic_error("this algorithm ha
 RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& given) {
   RunContext context = given;
   context.average = algorithm.average();
-  if (algorithm.compression())
-    context.compressor = make_compressor(*algorithm.compression(), given.training, given.seed, given.cluster.workers());
+  if (const auto& compression = algorithm.compression()) {
+    const auto compressor = make_compressor(*compression, given.training, given.seed, given.cluster.workers());
+    (compression->of_averages ? context.average_compressor : context.compressor) = compressor;
+  }
   const Cluster::Program work = [&](Rank rank) {
     Worker worker(context, rank);
     algorithm.run(worker);

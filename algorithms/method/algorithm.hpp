@@ -33,7 +33,8 @@ class Algorithm {
   void average_publications(const std::optional<MovingAverageOptions>& average) { average_ = average; }
   const std::optional<MovingAverageOptions>& average() const { return average_; }
 
-  // How its sums of gradients are compressed, where its traits say that it has such (table `compression`).
+  // How its sums of gradients, or its averages of models, are compressed, where its traits say that it has such (table
+  // `compression`).
   void compress(const std::optional<CompressionOptions>& compression) { compression_ = compression; }
   const std::optional<CompressionOptions>& compression() const { return compression_; }
 

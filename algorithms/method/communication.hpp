@@ -29,7 +29,8 @@ struct CommunicationInput {
   int moments = 0;  // vectors of the optimizer's state
   Step steps{};
   const LearningRate& learning_rate;
-  std::vector<ExchangesFrom> exchanges{};  // of compressed sums of gradients; none: they are dense
+  std::vector<ExchangesFrom> exchanges{};     // of compressed sums of gradients; none: they are dense
+  std::vector<Exchange> average_exchanges{};  // of a compressed average of models; likewise
 
   static Bytes all_reduce(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
   // Of a dense sum.
@@ -39,19 +40,24 @@ struct CommunicationInput {
     if (exchanges.empty()) return Bytes{steps.value() * of_gradient().value()};
     Bytes sum{};
     for (const auto& [count, exchanged] : shared_out(exchanges, steps))
-      for (const Exchange& exchange : *exchanged)
-        sum += Bytes{count *
-                     collective_bytes(
-                         {.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)})
-                         .value()};
+      sum += Bytes{count * of_exchanges(*exchanged).value()};
+    return sum;
+  }
+  Bytes of_exchanges(const std::vector<Exchange>& of_one) const {
+    Bytes sum{};
+    for (const Exchange& exchange : of_one)
+      sum +=
+          collective_bytes({.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)});
     return sum;
   }
   Bytes payload_of(const AveragePolicy& policy) const {
     return Bytes{policy.averaged_vectors(moments) * parameter_bytes.value()};
   }
-  Bytes of_average(const AveragePolicy& policy) const { return all_reduce(workers, payload_of(policy)); }
+  Bytes of_average(const AveragePolicy& policy) const {
+    return average_exchanges.empty() ? all_reduce(workers, payload_of(policy)) : of_exchanges(average_exchanges);
+  }
   CommunicationInput at_rate(const LearningRate& rate) const {
-    return {workers, parameter_bytes, moments, steps, rate, exchanges};
+    return {workers, parameter_bytes, moments, steps, rate, exchanges, average_exchanges};
   }
 };
 

@@ -10,23 +10,25 @@ namespace syncopate {
 
 double PredictionInput::all_reduce_s() const {
   if (exchanges.empty()) return dense_all_reduce_s();
-  const auto exchange_s = [&](const std::vector<Exchange>& of_step) {
-    Duration sum{};
-    for (const Exchange& exchange : of_step)
-      sum += network.collective(
-          {.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)});
-    return to_seconds(sum);
-  };
-  if (!steps() || *steps() <= 0) return exchange_s(exchanges.back().exchanges);
+  if (!steps() || *steps() <= 0) return exchanges_s(exchanges.back().exchanges);
   double sum_s = 0;
   for (const auto& [count, of_step] : shared_out(exchanges, *steps()))
-    sum_s += static_cast<double>(count) * exchange_s(*of_step);
+    sum_s += static_cast<double>(count) * exchanges_s(*of_step);
   return sum_s / static_cast<double>(steps()->value());
+}
+
+double PredictionInput::exchanges_s(const std::vector<Exchange>& of_one) const {
+  Duration sum{};
+  for (const Exchange& exchange : of_one)
+    sum +=
+        network.collective({.operation = exchange.operation, .members = workers, .payload = exchange.payload(workers)});
+  return to_seconds(sum);
 }
 
 double PredictionInput::dense_all_reduce_s() const { return to_seconds(network.all_reduce(workers, parameter_bytes)); }
 
 double PredictionInput::average_s(const AveragePolicy& policy) const {
+  if (!average_exchanges.empty()) return exchanges_s(average_exchanges);
   return to_seconds(network.all_reduce(workers, averaged_bytes(policy)));
 }
 

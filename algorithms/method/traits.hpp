@@ -40,6 +40,16 @@ struct Traits {
   bool sums_gradients = false;
   // What its steps leave out of that sum, which a compression may keep for later steps (SumOptions::dropped).
   Drops drops = Drops::nothing;
+  // Whether each synchronisation is one average of all workers' whole models, all of equal weight and without their
+  // moments, whose differences to a model that all share may be compressed; and whether it is waited for at once.
+  bool averages_models = false;
+  bool waits_for_averages = true;
+
+  Compresses compresses() const {
+    if (sums_gradients) return Compresses::gradients;
+    if (!averages_models) return Compresses::nothing;
+    return waits_for_averages ? Compresses::averages : Compresses::averages_under_way;
+  }
 
   // same_course_from under this budget.
   std::optional<Step> same_course_under(const Budget& budget) const {

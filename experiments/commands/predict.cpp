@@ -69,7 +69,8 @@ std::optional<PredictedCommunication> communication_of(const Run& run, const std
                                                      .moments = run.training.optimizer->moments(),
                                                      .steps = *budget.steps,
                                                      .learning_rate = *run.training.learning_rate,
-                                                     .exchanges = std::move(exchanges.all)});
+                                                     .exchanges = std::move(exchanges.all),
+                                                     .average_exchanges = std::move(exchanges.of_average)});
     if (known)
       return PredictedCommunication{static_cast<double>(known->rounds), static_cast<double>(known->bytes.value()),
                                     true};

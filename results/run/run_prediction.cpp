@@ -18,12 +18,13 @@ KnownExchanges known_exchanges(const Run& run) {
   const auto& compression = run.algorithm->compression();
   const std::vector<ParameterTensor>& tensors = run.training.tensors;
   if (compression && compression->needs_tensors() && tensors.empty())
-    return {.all = {}, .why_none = "its packets depend on the model's tensors, which are not known before it is made"};
+    return {.why_none = "its packets depend on the model's tensors, which are not known before it is made"};
   try {
-    return {.all = exchanges_of(compression, tensors, run.training.parameter_bytes, run.cluster.workers),
-            .why_none = {}};
+    KnownExchanges known{.all = exchanges_of(compression, tensors, run.training.parameter_bytes, run.cluster.workers)};
+    if (compression && compression->of_averages) known.of_average = std::exchange(known.all, {}).back().exchanges;
+    return known;
   } catch (const RunFailure& failure) {  // as the run will say
-    return {.all = {}, .why_none = failure.what()};
+    return {.why_none = failure.what()};
   }
 }
 
@@ -54,7 +55,8 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
                               .budget = run.budget,
                               .samples_per_micro_batch = run.training.samples_per_micro_batch,
                               .learning_rate = *run.training.learning_rate,
-                              .exchanges = std::move(exchanges.all)};
+                              .exchanges = std::move(exchanges.all),
+                              .average_exchanges = std::move(exchanges.of_average)};
   FormulaTimes result;
   Forecast forecast = run.algorithm->forecast(input);
   for (Prediction& prediction : forecast.predictions) {

@@ -42,6 +42,8 @@ const std::vector<Method> methods = {
     {"sync-sgd", "compression = { name = \"sign\" }", S, 0, S*(N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"majority\" }", S, 0, S*(N - 1) * N * 8},
     {"sync-sgd", "compression = { name = \"qsgd\" }", S, 0, S*(N - 1) * N * 8},
+    {"sync-sgd", "compression = { name = \"int8\" }", S, 0, S*(N - 1) * N*(1024 + 4)},
+    {"sync-sgd", "compression = { name = \"fp4\" }", S, 0, S*(N - 1) * N * 8},
     // A place and its value; of six owners four have a chunk of a value, a word of signs and a scale, or two means.
     {"sync-sgd", "compression = { name = \"scalecom\", ratio = 0.25 }", 2 * S, 0, S*(N - 1) * 4 + S * 2 * (N - 1) * 4},
     {"sync-sgd", "compression = { name = \"one-bit\", scope = \"model\" }", S, 0, S*(N - 1) * N * 12},
@@ -120,7 +122,27 @@ const std::vector<Method> methods = {
     {"des-loc", "period = 4", S / 4, 0, S / 4 * A},  // without moments
     {"outer-local-sgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"slowmo\", momentum = 0.5 }",
      S / 4, 0, S / 4 * A},
-    // One round late, as many averages.
+    // Differences: a value with its place, of four; a value; a word of signs and a mean; 256 means and a word; a scale and
+    // a word. One round late, as many.
+    {"local-sgd", "period = { rule = \"constant\", steps = 4 }\ncompression = { name = \"top-k\", ratio = 0.25 }",
+     S / 4, 0, S / 4 * (N - 1) * N * 8},
+    {"outer-local-sgd",
+     "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\ncompression = { name = \"int8\" }",
+     S / 4, 0, S / 4 * (N - 1) * N*(1024 + 4)},
+    // Four of six owners have a chunk of a value: a scale and a word.
+    {"local-sgd",
+     "period = { rule = \"constant\", steps = 4 }\ncompression = { name = \"fp4\", exchange = \"two-phase\" }",
+     2 * (S / 4), 0, S / 4 * 2 * (N - 1) * N * 8},
+    {"cocod-sgd", "period = { rule = \"constant\", steps = 5 }\ncompression = { name = \"fp4\" }", 3, 0,
+     3 * (N - 1) * N * 8},
+    {"overlap-local-sgd",
+     "mixing = 0.5\nperiod = { rule = \"constant\", steps = 4 }\ncompression = { name = \"sign\" }", S / 4, 0,
+     S / 4 * (N - 1) * N * 8},
+    {"co2", "period = { rule = \"constant\", steps = 4 }\ncompression = { name = \"random-k\", ratio = 0.25 }", S / 4,
+     0, S / 4 * 2 * (N - 1) * 4},
+    {"overlapped-diloco",
+     "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\ncompression = { name = \"qsgd\" }",
+     S / 4, 0, S / 4 * (N - 1) * N * 8},
     {"palsgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.9 }",
      S / 4, 0, S / 4 * A},
     // Before each average a norm of each worker, where weights or rounds go by steps four numbers more; without a model
@@ -133,6 +155,7 @@ const std::vector<Method> methods = {
     // 12 steps by 4 s, 24 by the second meeting.
     {"edit", "sync_seconds = 4\nminimum_steps = 20\nouter = { name = \"plain\" }", 3 * S / 4, 0,
      S / 4 * (A + 2 * (N - 1) * N * 5 * 8)},
+    // One round late, as many averages.
     {"cocod-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},
     {"overlap-local-sgd", "mixing = 0.5\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},

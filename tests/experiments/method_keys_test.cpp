@@ -75,7 +75,21 @@ KeyCase of_compression(const std::string& keys, std::vector<std::string> changes
   return result;
 }
 
+KeyCase of_averages(const std::string& keys, const std::vector<std::string>& changes) {
+  return of_compression(keys, changes, "'local-sgd',period={rule='constant',steps=2}");
+}
+
 const std::vector<KeyCase> compressed = {
+    of_compression("name='int8',error_feedback=true",
+                   {"range_std=1", "scope='tensor'", "exchange='two-phase'", "error_feedback=false", "residual='step'"}),
+    of_compression("name='fp4',error_feedback=true",
+                   {"bucket=16", "rounding='random'", "exchange='two-phase'", "error_feedback=false", "residual='step'"}),
+    of_averages("name='top-k',ratio=0.2", {"name='random-k'", "ratio=0.5", "scope='tensor'", "error_feedback=false"}),
+    of_averages("name='random-k',ratio=0.2", {"ratio=0.5", "error_feedback=false"}),
+    of_averages("name='sign'", {"scope='tensor'", "exchange='two-phase'", "error_feedback=false"}),
+    of_averages("name='qsgd',levels=7", {"levels=3", "bucket=16", "exchange='two-phase'"}),
+    of_averages("name='int8'", {"range_std=1", "scope='tensor'", "exchange='two-phase'", "error_feedback=true"}),
+    of_averages("name='fp4'", {"bucket=16", "rounding='random'", "exchange='two-phase'", "error_feedback=true"}),
     of_compression("name='top-k',ratio=0.2",
                    {"name='random-k'", "ratio=0.5", "scope='tensor'", "error_feedback=false", "residual='step'"}),
     of_compression("name='dgc',ratio=0.2",

@@ -50,6 +50,10 @@ const std::vector<std::string> periodic = {
     "{algorithm='sync-sgd',compression={name='top-k',ratio=0.1,scope='tensor'}}",
     "{algorithm='sync-sgd',compression={name='powersgd',rank=1,least_rate=1.0}}",
     "{algorithm='local-sgd',period={rule='constant',steps=7}}",
+    "{algorithm='local-sgd',period={rule='post-local',switch_step=11,steps=6},compression={name='int8'}}",
+    "{algorithm='local-sgd',period={rule='constant',steps=7},compression={name='int8',exchange='two-phase'}}",
+    "{algorithm='outer-local-sgd',period={rule='constant',steps=7},outer={name='plain'},compression={name='fp4'}}",
+    "{algorithm='cocod-sgd',period={rule='constant',steps=7},compression={name='random-k',ratio=0.1}}",
     "{algorithm='local-sgd',period={rule='constant',steps=7},moments='average'}",
     "{algorithm='local-sgd',period={rule='post-local',switch_step=11,steps=6},moments='average'}",
     "{algorithm='local-sgd',period={rule='swap',switch_step=13}}",
@@ -85,7 +89,8 @@ TEST_F(PredictedCommunicationOf, MethodsInRoundsIsInClosedFormWhatTheRunSends) {
                                                      .moments = run.training.optimizer->moments(),
                                                      .steps = *run.budget.steps,
                                                      .learning_rate = *run.training.learning_rate,
-                                                     .exchanges = known_exchanges(run).all});
+                                                     .exchanges = known_exchanges(run).all,
+                                                     .average_exchanges = known_exchanges(run).of_average});
     ASSERT_TRUE(known);
     const Outcome outcome = outcome_of(run);
     ASSERT_EQ(outcome.failure, "");

@@ -44,6 +44,26 @@ drop_rate = 0.2
 from_step = 0
 compression = { name = "top-k", ratio = 0.2, dropped = "fold" }
 [[methods]]
+label = "sync-sgd, int8"
+algorithm = "sync-sgd"
+compression = { name = "int8" }
+[[methods]]
+label = "local-sgd, int8"
+algorithm = "local-sgd"
+period = { rule = "constant", steps = 3 }
+compression = { name = "int8", exchange = "two-phase" }
+[[methods]]
+label = "cocod-sgd, fp4"
+algorithm = "cocod-sgd"
+period = { rule = "constant", steps = 3 }
+compression = { name = "fp4" }
+[[methods]]
+label = "overlapped-diloco, top-k"
+algorithm = "overlapped-diloco"
+period = { rule = "constant", steps = 3 }
+outer = { name = "diloco", rate = 0.7, momentum = 0.5 }
+compression = { name = "top-k", ratio = 0.2 }
+[[methods]]
 label = "dropcompute, fixed"
 algorithm = "dropcompute"
 threshold_s = 0.030

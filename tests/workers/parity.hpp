@@ -61,6 +61,11 @@ struct Parity {
       LearningRate::Options{.shape = LearningRate::Shape::cosine, .peak = 0.05, .total_steps = Step{20}}};
   bool server_takes_steps = true;  // false: its workers do
 
+  std::shared_ptr<const Compressor> compressor_of(const Algorithm& algorithm, bool of_averages) const {
+    const auto& options = algorithm.compression();
+    return options && options->of_averages == of_averages ? make_compressor(*options, training, 0, workers) : nullptr;
+  }
+
   Outcome run(Cluster& cluster, const Algorithm& algorithm) {
     LastRow last;
     const RunContext context{.cluster = cluster,
@@ -70,9 +75,8 @@ struct Parity {
                              .micro_batches = micro_batches,
                              .observer = &last,
                              .initial_model = training.initial_state(),
-                             .compressor = algorithm.compression()
-                                               ? make_compressor(*algorithm.compression(), training, 0, workers)
-                                               : nullptr};
+                             .compressor = compressor_of(algorithm, false),
+                             .average_compressor = compressor_of(algorithm, true)};
     Outcome outcome;
     const auto program = [&](Rank self) {
       Worker worker(context, self);

@@ -25,6 +25,7 @@ Collective Collective::average(ModelStatePtr model, const Averaging& averaging) 
           .weight = averaging.weight,
           .group_size = averaging.group_size,
           .slice = averaging.slice,
+          .from = averaging.from,
           .rest_is_needed = averaging.rest_is_needed};
 }
 
@@ -45,6 +46,10 @@ Collective::Kind Collective::last_exchange(Operation operation) {
   return operation == Operation::all_gather ? Kind::gather_packets : Kind::sum_packets;
 }
 
+Collective::Kind Collective::last_of_average(Operation operation) {
+  return operation == Operation::all_gather ? Kind::gather_differences : Kind::sum_differences;
+}
+
 Bytes payload_of(const Collective& collective, const Training& training, int members) {
   const auto numbers = static_cast<Bytes::Rep>(collective.numbers.size());
   const Bytes parameters = training.parameter_bytes();
@@ -60,10 +65,12 @@ Bytes payload_of(const Collective& collective, const Training& training, int mem
       return parameters;
     case Collective::Kind::sum_packets:
     case Collective::Kind::sum_first_packets:
+    case Collective::Kind::sum_differences:
     case Collective::Kind::broadcast_packet:
     case Collective::Kind::exchange_chunks:
       return collective.packet.size + Bytes{4 * numbers};
     case Collective::Kind::gather_packets:
+    case Collective::Kind::gather_differences:
       return Bytes{members * (collective.packet.size.value() + 4 * numbers)};
     case Collective::Kind::all_gather:
       return Bytes{8 * numbers};

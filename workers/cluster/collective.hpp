@@ -51,6 +51,9 @@ struct Averaging {
   // Of the parameters; the rest of each model stays as it was brought. The first slice has the buffers with it. The
   // moments of less than the whole are kept.
   Slice slice{};
+  // Where the run compresses averages: the model that all share, to which differences are taken; null: what is averaged
+  // is a difference itself. (Of average_model, null: the model that the worker's local steps began at.)
+  ModelStatePtr from{};
   // Of a slice: that nobody looks at the rest of what comes back, so that it may be anything. One model is then made for
   // all workers, and not one for each.
   bool rest_is_needed = true;
@@ -66,7 +69,7 @@ struct AgreedProgress {
 // One copy for all who gathered it.
 using SharedNumbers = std::shared_ptr<const std::vector<double>>;
 
-// What a worker brings to an exchange of a compressed sum: words of four bytes, a promise like a gradient.
+// What a worker brings to an exchange of a compressed sum or average: words of four bytes, a promise like a gradient.
 struct Packet {
   CellPtr words{};                    // null in time-only runs
   Bytes size{};                       // of the words; what else is in them travels as it does in a dense sum
@@ -95,6 +98,9 @@ struct Collective {
     broadcast_packet,   // the root's packet to all
     // packets are as many chunks of one size as there are members, of which everybody gets one of each packet
     exchange_chunks,
+    // Exchanges of a compressed average, whose packets hold differences between models.
+    sum_differences,     // as numbers, in single precision
+    gather_differences,  // as they are
   };
   Kind kind = Kind::barrier;
   Gradient gradient{};            // all-reduces: the sum comes back. Of a slice; what lies outside it is undefined then
@@ -107,6 +113,7 @@ struct Collective {
   Rank root{};                      // of a broadcast, of a packet too
   Slice slice{};                    // of an all-reduce or average
   bool rest_is_needed = true;       // see Averaging
+  ModelStatePtr from{};             // of an average: see Averaging. Nothing that all must give alike
   Activation activation{};          // of a partial all-reduce, this and:
   LateGradient late{};
 
@@ -119,6 +126,7 @@ struct Collective {
   // The kind of an exchange of packets, by what it is to the network.
   static Kind first_exchange(Operation operation);
   static Kind last_exchange(Operation operation);
+  static Kind last_of_average(Operation operation);
 
   struct Terms {
     Kind kind = Kind::barrier;
@@ -131,7 +139,13 @@ struct Collective {
   bool is_first_exchange() const {
     return kind == Kind::sum_first_packets || kind == Kind::broadcast_packet || kind == Kind::exchange_chunks;
   }
-  bool is_exchange() const { return kind == Kind::sum_packets || kind == Kind::gather_packets || is_first_exchange(); }
+  // Everybody's packets come back.
+  bool gathers_packets() const { return kind == Kind::gather_packets || kind == Kind::gather_differences; }
+  // Their sum does.
+  bool sums_packets() const {
+    return kind == Kind::sum_packets || kind == Kind::sum_first_packets || kind == Kind::sum_differences;
+  }
+  bool is_exchange() const { return sums_packets() || gathers_packets() || is_first_exchange(); }
   Terms terms() const { return {kind, policy, root, slice, std::ssize(numbers)}; }
 };
 // "all_gather with 3 numbers".
@@ -162,6 +176,10 @@ constexpr KindOfCollective properties_of(Collective::Kind kind) {
       return {"gather_packets", Operation::all_gather, true, true};
     case Collective::Kind::sum_first_packets:
       return {"sum_first_packets", Operation::all_reduce, false, false};
+    case Collective::Kind::sum_differences:
+      return {"sum_differences", Operation::all_reduce, false, true};
+    case Collective::Kind::gather_differences:
+      return {"gather_differences", Operation::all_gather, false, true};
     case Collective::Kind::broadcast_packet:
       return {"broadcast_packet", Operation::broadcast, false, false};
     case Collective::Kind::exchange_chunks:

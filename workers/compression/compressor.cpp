@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "workers/compression/low_bits.hpp"
 #include "workers/compression/one_bit.hpp"
 #include "workers/compression/power_sgd.hpp"
 #include "workers/compression/quantisers.hpp"
@@ -81,6 +82,10 @@ std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& opti
       return std::make_shared<MajorityVote>(options, parts, seed);
     case Kind::qsgd:
       return std::make_shared<Qsgd>(options, std::move(parts), seed);
+    case Kind::int8:
+      return std::make_shared<UniformBins>(options, std::move(parts), seed);
+    case Kind::fp4:
+      return std::make_shared<FourBitFloats>(options, std::move(parts), seed);
     case Kind::power:
       return std::make_shared<PowerSgd>(options, parts, seed);
   }

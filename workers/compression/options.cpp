@@ -25,7 +25,29 @@ constexpr Row rows[] = {
     {"majority", "Signs, of which the majority's is the step's (signSGD, Signum): all-gathered.", Kind::majority},
     {"qsgd", "Random roundings to a few levels of each bucket's norm (QSGD): all-gathered.", Kind::qsgd},
     {"powersgd", "Two factors of each matrix (PowerSGD): all-reduced, one after the other.", Kind::power},
+    {"int8", "Eight bits of each value, for uniform bins with their means (INTELLECT-1): all-gathered.", Kind::int8},
+    {"fp4", "Four bits of each value, a sign and a power of two of its bucket's largest: all-gathered.", Kind::fp4},
 };
+constexpr Row rows_of_averages[] = {
+    {"top-k", "The largest differences by magnitude, with their places: all-gathered.", Kind::top_k},
+    {"random-k", "Differences at random places, the same on all workers: all-reduced.", Kind::random_k},
+    {"sign", "Signs, and the mean magnitude: all-gathered.", Kind::sign},
+    {"qsgd", "Random roundings to a few levels of each bucket's norm (QSGD): all-gathered.", Kind::qsgd},
+    {"int8", "Eight bits of each value, for uniform bins with their means (INTELLECT-1): all-gathered.", Kind::int8},
+    {"fp4", "Four bits of each value, a sign and a power of two of its bucket's largest: all-gathered.", Kind::fp4},
+};
+
+// Why a difference between models cannot be compressed so; nothing for what is no such name.
+std::string_view why_not_of_averages(std::string_view name) {
+  if (name == "dgc") return "must not be given here: it accumulates momentum of gradients, which local steps have had";
+  if (name == "majority")
+    return "must not be given here: a majority of signs has no length, and a difference between models has one";
+  if (name == "powersgd" || name == "scalecom")
+    return "must not be given here: what it sends second follows from what has come back first, which an average of "
+           "models does not wait for";
+  if (name == "one-bit") return "must not be given here: it is for gradients, by columns; \"sign\" is for differences";
+  return {};
+}
 
 using Scope = CompressionOptions::Scope;
 using Dropped = CompressionOptions::Dropped;
@@ -46,10 +68,12 @@ void read_dropped(Settings& table, CompressionOptions& options, const Compressio
                     "is no gradient to fold into anything");
 }
 
+// Differences between models are steps already.
 void read_residual(Settings& table, CompressionOptions& options, const CompressionContext& context) {
-  options.error_feedback = table.flag(
-      {"error_feedback", "Whether what a worker has not sent is added to its next gradient."}, options.error_feedback);
-  if (!options.error_feedback) return;
+  options.error_feedback =
+      table.flag({"error_feedback", "Whether what a worker has not sent is added to what it sends next."},
+                 options.error_feedback);
+  if (!options.error_feedback || options.of_averages) return;
   options.units = table.choice(
       {"residual", "Units of what is not sent yet: gradients, or steps, which keep their size when the rate changes."},
       {{"gradient", Units::gradient}, {"step", Units::step}}, options.units);
@@ -67,7 +91,9 @@ void read_columns(Settings& table, CompressionOptions& options) {
       {{"column", Scope::column}, {"tensor", Scope::tensor}, {"model", Scope::model}}, Scope::column);
 }
 
-void read_pattern(Settings& table, CompressionOptions& options) {
+// The second phase would follow the first while workers compute.
+void read_pattern(Settings& table, CompressionOptions& options, const CompressionContext& context) {
+  if (context.compresses == Compresses::averages_under_way) return;
   options.pattern = table.choice(
       {"exchange", "Packets go to all, or chunks of them to owners, who send their sum to all, compressed again."},
       {{"gather", Pattern::gather}, {"two-phase", Pattern::two_phase}}, options.pattern);
@@ -104,7 +130,7 @@ void read_warmup(Settings& table, CompressionOptions& options, const Compression
 void read_ratio(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   options.ratio = table.number({"ratio", "Share of the values that is sent; at least one is."},
                                Range{.low = 0, .high = 1, .low_open = true});
-  read_warmup(table, options, context);
+  if (!options.of_averages) read_warmup(table, options, context);
 }
 
 void read_power(Settings& table, CompressionOptions& options, const CompressionContext& context) {
@@ -154,11 +180,11 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
       return read_residual(table, options, context);
     case Kind::sign:
       read_scope(table, options);
-      read_pattern(table, options);
+      read_pattern(table, options, context);
       return read_residual(table, options, context);
     case Kind::one_bit:
       read_columns(table, options);
-      read_pattern(table, options);
+      read_pattern(table, options, context);
       return read_residual(table, options, context);
     case Kind::majority:
       options.error_feedback = false;
@@ -173,30 +199,62 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
                         127, options.levels));
       options.bucket =
           static_cast<int>(table.integer({"bucket", "Values that share a norm."}, 1, 1 << 20, options.bucket));
-      return read_pattern(table, options);
+      return read_pattern(table, options, context);
+    case Kind::int8:
+      options.error_feedback = false;
+      options.range_std =
+          table.number({"range_std", "Half the range that the bins divide, in standard deviations around the mean."},
+                       Range{.low = 0, .low_open = true, .high_open = true}, options.range_std);
+      read_scope(table, options);
+      read_pattern(table, options, context);
+      return read_residual(table, options, context);
+    case Kind::fp4:
+      options.error_feedback = false;
+      options.bucket =
+          static_cast<int>(table.integer({"bucket", "Values that share a scale."}, 1, 1 << 20, options.bucket));
+      options.rounds_at_random =
+          table.choice({"rounding", "To the nearest, or up or down at random, right on average."},
+                       {{"nearest", false}, {"random", true}}, options.rounds_at_random);
+      read_pattern(table, options, context);
+      return read_residual(table, options, context);
     case Kind::power:
       return read_power(table, options, context);
   }
 }
 
+const Row* row_of(Settings& table, Compresses what) {
+  if (what == Compresses::gradients) return table.row({"name", "What is sent instead of the gradient."}, rows);
+  const std::string_view why = why_not_of_averages(table.word("name").value_or(""));
+  if (why.empty())
+    return table.row({"name", "What is sent instead of the difference to the last common model."}, rows_of_averages);
+  table.fault("name", why);
+  return nullptr;
+}
+
 }  // namespace
 
 std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context) {
-  if (!context.sums_gradients) {  // which is not described as a key of this method
+  if (context.compresses == Compresses::nothing) {  // which is not described as a key of this method
     const std::vector<std::string> written = method.keys();
     if (std::ranges::find(written, "compression") == written.end()) return std::nullopt;
     method.keep_as_written({"compression"});
     method.fault("compression",
-                 "must not be given: this method has no step along one sum of all workers' whole gradients, which is "
-                 "what is compressed");
+                 "must not be given: this method has no step along one sum of all workers' whole gradients, nor one "
+                 "average of all workers' models (without their moments), which is what is compressed");
     return std::nullopt;
   }
   if (!method.has("compression")) return std::nullopt;
-  Settings table = method.section({"compression", "How the sum of gradients is compressed.", {}, "it is not"});
-  const auto* const row = table.row({"name", "What is sent instead of the gradient."}, rows);
+  const bool of_gradients = context.compresses == Compresses::gradients;
+  Settings table = method.section({"compression",
+                                   of_gradients ? "How the sum of gradients is compressed."
+                                                : "How averages of models are compressed.",
+                                   {},
+                                   "it is not"});
+  const Row* const row = row_of(table, context.compresses);
   if (!row) return std::nullopt;
   CompressionOptions options;
   options.kind = row->kind;
+  options.of_averages = !of_gradients;
   read_keys(table, options, context);
   if (context.time_only && options.needs_tensors())
     method.fault("compression", "needs a model: the size of a packet depends on its tensors");

@@ -1,4 +1,5 @@
-// How sums of gradients are compressed: the table `compression` of a method, and what is then exchanged.
+// How sums of gradients, or averages of models, are compressed: the table `compression` of a method, and what is then
+// exchanged.
 #pragma once
 
 #include <iterator>
@@ -12,7 +13,7 @@
 
 namespace syncopate {
 
-// One exchange of a compressed sum. Of an all-to-all the packet has as many chunks of one size as there are workers.
+// One exchange of a compressed sum or average. Of an all-to-all the packet has as many chunks of one size as there are workers.
 struct Exchange {
   Operation operation = Operation::all_reduce;
   Bytes packet{};  // of each worker
@@ -24,8 +25,11 @@ struct Exchange {
   }
 };
 
+// What a method exchanges that can be compressed. Averages under way go on while their workers compute.
+enum class Compresses { nothing, gradients, averages, averages_under_way };
+
 struct CompressionOptions {
-  enum class Kind { top_k, dgc, random_k, scalecom, sign, one_bit, majority, qsgd, power };
+  enum class Kind { top_k, dgc, random_k, scalecom, sign, one_bit, majority, qsgd, power, int8, fp4 };
   enum class Scope { model, tensor, column };
   enum class Pattern { gather, two_phase };
   enum class Dropped { lost, folded };
@@ -33,11 +37,12 @@ struct CompressionOptions {
   enum class Removed { own, shared };
 
   Kind kind = Kind::top_k;
+  bool of_averages = false;             // differences between models are compressed, not gradients
   double ratio = 0.01;                  // sparsifiers: share of the entries that is kept
   std::vector<double> warmup_ratios{};  // instead in the first steps, of which each has as many
   Step warmup_steps{};                  // of all these together
   Scope scope = Scope::model;           // what is compressed by itself
-  Pattern pattern = Pattern::gather;    // sign, one-bit and QSGD: packets to all, or to owners who compress sums again
+  Pattern pattern = Pattern::gather;    // signs and levels: packets to all, or to owners who compress sums again
   bool error_feedback = true;           // what is not sent is added to the next gradient
   Units units = Units::gradient;        // of the residual: step units keep their weight when the rate changes
   Dropped dropped = Dropped::lost;      // what becomes of a computed gradient that a step leaves out
@@ -46,7 +51,9 @@ struct CompressionOptions {
   bool masking = true;                  // DGC: a value that is sent loses its velocity
   bool dense_vectors = false;           // DGC: tensors of one dimension are sent whole
   int levels = 127;                     // QSGD, s: of each sign
-  int bucket = 128;                     // QSGD: values with one norm
+  int bucket = 128;                     // QSGD: values with one norm; fp4: with one scale
+  double range_std = 3;                 // int8: half the range of the bins, in standard deviations
+  bool rounds_at_random = false;        // fp4: up or down; else to the nearest
   int rank = 2;                         // PowerSGD
   double least_rate = 2;                // PowerSGD: matrices that it makes smaller by less are sent as they are
   bool warm_start = true;               // PowerSGD: from the last step's factor
@@ -66,14 +73,15 @@ enum class Drops { nothing, uncomputed, computed };
 
 // What compression must know of the method and the run.
 struct CompressionContext {
-  bool sums_gradients = false;  // each step of the method is along one sum, which can be compressed
+  Compresses compresses = Compresses::nothing;
   Drops drops = Drops::nothing;
   bool time_only = false;
   std::optional<Step> steps_per_epoch{};  // none: without a data set, or not known for its faults
   bool has_epochs = steps_per_epoch.has_value();
 };
 
-// None where the table is not there. Where sums cannot be compressed, or a model is missing that is needed: a fault.
+// None where the table is not there. Where nothing can be compressed, or not so, or a model is missing that is
+// needed: a fault.
 std::optional<CompressionOptions> read_compression(Settings& method, const CompressionContext& context);
 
 }  // namespace syncopate

@@ -15,6 +15,12 @@ std::size_t packet_words(const CompressionOptions& options, std::size_t size) {
       const auto bucket = static_cast<std::size_t>(options.bucket);
       return (size + bucket - 1) / bucket + words_of_bits(size * bits_of_levels(options.levels));
     }
+    case Kind::int8:  // the bins' means
+      return bins_of_bytes + words_of_bits(8 * size);
+    case Kind::fp4: {
+      const auto bucket = static_cast<std::size_t>(options.bucket);
+      return (size + bucket - 1) / bucket + words_of_bits(4 * size);
+    }
     default:
       break;
   }

@@ -20,6 +20,9 @@ inline std::size_t kept_of(double ratio, std::size_t size) {
 // The narrowest of 2, 4 and 8 bits that holds -s .. s.
 constexpr std::size_t bits_of_levels(int levels) { return levels == 1 ? 2 : levels <= 7 ? 4 : 8; }
 
+// Bins of eight-bit packets.
+inline constexpr std::size_t bins_of_bytes = 256;
+
 // Of one part of the gradient as signs or levels.
 std::size_t packet_words(const CompressionOptions& options, std::size_t size);
 

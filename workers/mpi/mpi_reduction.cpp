@@ -76,6 +76,8 @@ void MpiReduction::write() {
     case Kind::sum_first_packets:
     case Kind::gather_packets:
     case Kind::exchange_chunks:
+    case Kind::sum_differences:
+    case Kind::gather_differences:
       training_.executor().wait(what_.packet.words->producer);
       values_ = copy_of(what_.packet.words->value);  // its worker may still read its own
       carried_ = what_.packet.carried;

@@ -56,7 +56,7 @@ class MpiReduction {
   void add_slice();
   void begin_gathering();
   bool gathers() const {
-    return what_.kind == Collective::Kind::gather_packets || what_.kind == Collective::Kind::exchange_chunks;
+    return what_.gathers_packets() || what_.kind == Collective::Kind::exchange_chunks;
   }
   bool broadcasts() const {
     return what_.kind == Collective::Kind::broadcast || what_.kind == Collective::Kind::broadcast_packet;

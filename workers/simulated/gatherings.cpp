@@ -139,6 +139,8 @@ void Gatherings::join(Gathering& gathering, const Assembly& assembly, Rank rank,
     case Kind::sum_first_packets:
     case Kind::broadcast_packet:
     case Kind::exchange_chunks:
+    case Kind::sum_differences:
+    case Kind::gather_differences:
       gathering.brought.resize(members);
       sum.gradient += std::move(what.gradient);
       for (std::size_t i = 0; i < count; ++i) sum.numbers[i] += what.numbers[i];
@@ -239,7 +241,7 @@ SharedPackets Gatherings::exchanged(Gathering& gathering) const {
   if (training.time_only()) return nullptr;
   const Kind kind = gathering.what.kind;
   if (kind == Kind::broadcast_packet) packets = {packets[static_cast<std::size_t>(gathering.what.root.value)]};
-  if (kind != Kind::sum_packets && kind != Kind::sum_first_packets)
+  if (!gathering.what.sums_packets())
     return std::make_shared<const std::vector<Packet>>(std::move(packets));
   Packet sum{.words = {}, .size = gathering.what.packet.size};
   std::vector<CellPtr> words;

@@ -1,0 +1,455 @@
+// Methods in rounds whose averages are compressed, on the simulated cluster: residuals, identities, recursions in
+// double precision, times, bytes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "algorithms/local_sgd/co2.hpp"
+#include "algorithms/local_sgd/cocod_sgd.hpp"
+#include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/local_sgd/overlap_local_sgd.hpp"
+#include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/exact_accounts.hpp"
+#include "tests/algorithms/method_settings.hpp"
+#include "tests/algorithms/simulated_run.hpp"
+#include "tests/workers/listed_gradients.hpp"
+#include "workers/delays/outages.hpp"
+#include "workers/network/ring.hpp"
+
+namespace syncopate {
+namespace {
+
+using Kind = CompressionOptions::Kind;
+
+CompressionOptions of(Kind kind, double ratio = 0.01) {
+  CompressionOptions options{.kind = kind, .of_averages = true, .ratio = ratio};
+  options.error_feedback = kind == Kind::top_k || kind == Kind::random_k || kind == Kind::sign;
+  return options;
+}
+
+using Methods = std::vector<std::pair<const char*, std::shared_ptr<Algorithm>>>;
+
+// All methods that average models in rounds of so many steps.
+Methods in_rounds(Step steps) {
+  using Averaged = OverlappedOuterOptions::Averaged;
+  using Update = OverlappedOuterOptions::Update;
+  const auto period = [&] { return make_constant_period(steps); };
+  const auto diloco = [] { return std::shared_ptr<const OuterOptimizer>(make_diloco(0.7, 0.5)); };
+  const auto heavy = [] { return std::shared_ptr<const OuterOptimizer>(make_heavy_ball(0.8, 0.5, 1)); };
+  const auto overlapped = [&](std::shared_ptr<const OuterOptimizer> outer, Update update, Averaged averaged) {
+    return std::make_shared<OverlappedOuter>(period(), std::move(outer), OverlappedOuterOptions{update, averaged},
+                                             StatePolicies{});
+  };
+  return {{"local-sgd", std::make_shared<LocalSgd>(period(), StatePolicies{})},
+          {"diloco", std::make_shared<OuterLocalSgd>(period(), diloco(), StatePolicies{})},
+          {"slowmo", std::make_shared<OuterLocalSgd>(
+                         period(), std::shared_ptr<const OuterOptimizer>(make_slowmo(1, 0.5)), StatePolicies{})},
+          {"cocod", std::make_shared<CocodSgd>(period(), StatePolicies{})},
+          {"overlap", std::make_shared<OverlapLocalSgd>(period(), OverlapLocalOptions{.mixing = 0.6, .momentum = 0.4},
+                                                        StatePolicies{})},
+          {"eager", overlapped(diloco(), Update::eager, Averaged::differences)},
+          {"delayed", overlapped(diloco(), Update::delayed, Averaged::differences)},
+          {"co2", overlapped(heavy(), Update::delayed, Averaged::models)}};
+}
+
+std::vector<float> compressed(const SimulatedRun& setup, Algorithm& method, const CompressionOptions& options) {
+  method.compress(options);
+  auto parameters = setup.run(method).parameters;
+  method.compress(std::nullopt);
+  return parameters;
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double largest = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
+    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  return largest;
+}
+
+TEST(CompressedAverages, OfEverythingAreDense) {
+  const SimulatedRun setup{.workers = 3, .micro_batches = 2, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 20}};
+  for (const auto& [name, method] : in_rounds(3)) {
+    const auto dense = setup.run(*method).parameters;
+    for (const Kind kind : {Kind::top_k, Kind::random_k})
+      EXPECT_LT(largest_difference(compressed(setup, *method, of(kind, 1)), dense), 3e-5) << name;
+  }
+}
+
+TEST(CompressedAverages, OfSingleStepsAndEverythingAreSynchronousSgd) {
+  const SimulatedRun setup{.workers = 4, .budget = {.steps = 20}};
+  LocalSgd local(make_constant_period(1), {});
+  EXPECT_LT(largest_difference(compressed(setup, local, of(Kind::top_k, 1)), setup.run(SyncSgd()).parameters), 2e-5);
+}
+
+// Two workers' gradients in four rounds, and what top-1 with error feedback makes of them.
+const std::vector<std::vector<std::vector<float>>> golden = {
+    {{1, -0.5f, 0.25f}, {0.2f, 0.4f, -0.6f}, {0.3f, 0.3f, 0.3f}, {-1, 0.1f, 0.2f}},
+    {{0, 1, -1}, {0.5f, 0.5f, 0.5f}, {-0.2f, 0.9f, 0.1f}, {0.4f, -0.4f, 0.8f}}};
+const std::vector<std::vector<double>> golden_steps = {
+    {0.5, 0.5, 0}, {0.25, 0, -0.175}, {0.25, 0.7, 0}, {-0.5, -0.2, 0}};
+
+// Rounds of two steps: a quarter of the round's gradient in the first, and the rest in the second.
+std::vector<float> golden_gradient(const MicroBatch& at) {
+  auto gradient = golden[static_cast<std::size_t>(at.worker.value)][static_cast<std::size_t>(at.step.value()) / 2];
+  for (float& value : gradient) value *= at.step.value() % 2 == 0 ? 0.25f : 0.75f;
+  return gradient;
+}
+
+// A worker's difference is -rate x the sum of its gradients, so that models move by -rate x the golden steps; an outer
+// optimizer takes its step along that, the same on all.
+TEST(CompressedAverages, TopOneHasTheGoldenSteps) {
+  std::vector<double> plain(3), outer(3), velocity(3);
+  for (int rounds = 1; rounds <= 4; ++rounds) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double delta = 0.1 * golden_steps[static_cast<std::size_t>(rounds - 1)][i];
+      plain[i] -= delta;
+      velocity[i] = 0.5 * velocity[i] + delta;
+      outer[i] -= 0.7 * (delta + 0.5 * velocity[i]);
+    }
+    const SimulatedRun setup{.workers = 2,
+                             .budget = {.steps = 2 * rounds},
+                             .objective = std::make_shared<ListedGradients>(3, golden_gradient)};
+    LocalSgd local(make_constant_period(2), {});
+    OuterLocalSgd diloco(make_constant_period(2), make_diloco(0.7, 0.5), {});
+    const auto of_plain = compressed(setup, local, of(Kind::top_k)),
+               of_outer = compressed(setup, diloco, of(Kind::top_k));
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_NEAR(of_plain[i], plain[i], 1e-6) << rounds;
+      EXPECT_NEAR(of_outer[i], outer[i], 1e-6) << rounds;
+    }
+  }
+}
+
+float noise(const MicroBatch& at, std::size_t i) {
+  std::mt19937 engine(static_cast<unsigned>(1000 * at.worker.value + at.step.value() + 77 * static_cast<int>(i)));
+  return std::uniform_real_distribution<float>(-1, 1)(engine);
+}
+
+// In the first `active` steps gradients are noise, and then zeros, so that what is left comes out.
+std::shared_ptr<const Objective> noise_at_first(std::size_t size, int active) {
+  const auto listed = [size, active](const MicroBatch& at) {
+    std::vector<float> values(size);
+    for (std::size_t i = 0; i < size && at.step < active; ++i) values[i] = noise(at, i);
+    return values;
+  };
+  return std::make_shared<ListedGradients>(size, listed);
+}
+
+// What was held back is sent later, whatever the rate does meanwhile: differences are steps.
+TEST(CompressedAverages, ErrorFeedbackLosesNothing) {
+  SimulatedRun setup{.workers = 4, .objective = noise_at_first(24, 12)};
+  setup.learning_rate = std::make_shared<LearningRate>(LearningRate::Options{
+      .shape = LearningRate::Shape::step, .peak = 0.1, .decay_steps = {Step{6}}, .decay_factor = 0.25});
+  Methods methods = in_rounds(3);
+  methods.erase(std::remove_if(methods.begin(), methods.end(),
+                               [](const auto& one) {
+                                 const std::string name = one.first;  // those that take up averages as they are
+                                 return name != "local-sgd" && name != "cocod";
+                               }),
+                methods.end());
+  for (const auto& [name, method] : methods) {
+    setup.budget = {.steps = 12};
+    const auto dense = setup.run(*method).parameters;
+    for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::int8, Kind::fp4}) {
+      CompressionOptions options = of(kind, 0.1);
+      options.error_feedback = true;
+      setup.budget = {.steps = 12};
+      const auto early = compressed(setup, *method, options);
+      setup.budget = {.steps = 600};
+      const auto late = compressed(setup, *method, options);
+      EXPECT_LT(largest_difference(late, dense), 1e-5) << name << " " << static_cast<int>(kind);
+      EXPECT_GT(largest_difference(early, dense), 1e-6) << name << " " << static_cast<int>(kind);
+    }
+  }
+}
+
+// With the residuals of workers and of owners.
+TEST(CompressedAverages, ErrorFeedbackInTwoPhasesLosesNothing) {
+  SimulatedRun setup{.workers = 4, .objective = noise_at_first(26, 12)};
+  LocalSgd local(make_constant_period(3), {});
+  setup.budget = {.steps = 12};
+  const auto dense = setup.run(local).parameters;
+  for (const Kind kind : {Kind::int8, Kind::fp4}) {
+    CompressionOptions options = of(kind);
+    options.pattern = CompressionOptions::Pattern::two_phase;
+    options.error_feedback = true;
+    setup.budget = {.steps = 12};
+    EXPECT_GT(largest_difference(compressed(setup, local, options), dense), 1e-6) << static_cast<int>(kind);
+    setup.budget = {.steps = 600};
+    EXPECT_LT(largest_difference(compressed(setup, local, options), dense), 1e-5) << static_cast<int>(kind);
+  }
+}
+
+// Four values of each of two owners, which all are exact with a bin each: so is their mean.
+TEST(CompressedAverages, OfExactPacketsInTwoPhasesAreDense) {
+  const SimulatedRun setup{.workers = 2, .budget = {.steps = 8}, .objective = noise_at_first(8, 8)};
+  for (const auto& [name, method] : in_rounds(2)) {
+    if (!method->traits().waits_for_averages) continue;
+    CompressionOptions options = of(Kind::int8);
+    options.pattern = CompressionOptions::Pattern::two_phase;
+    EXPECT_LT(largest_difference(compressed(setup, *method, options), setup.run(*method).parameters), 1e-6) << name;
+  }
+}
+
+TEST(CompressedAverages, WithoutErrorFeedbackWhatIsNotSentIsLost) {
+  SimulatedRun setup{.workers = 4, .budget = {.steps = 600}, .objective = noise_at_first(24, 12)};
+  LocalSgd local(make_constant_period(3), {});
+  CompressionOptions options = of(Kind::top_k, 0.1);
+  options.error_feedback = false;
+  EXPECT_GT(largest_difference(compressed(setup, local, options), setup.run(local).parameters), 1e-3);
+}
+
+// One worker, whose difference is known: signs times the mean magnitude, of a round of two steps.
+TEST(CompressedAverages, OfSignsHaveTheMeanMagnitude) {
+  const auto listed = [](const MicroBatch&) { return std::vector<float>{0.5f, -1.5f, -0.0f, 2.0f}; };
+  const SimulatedRun setup{
+      .workers = 1, .rate = 0.5, .budget = {.steps = 2}, .objective = std::make_shared<ListedGradients>(4, listed)};
+  LocalSgd local(make_constant_period(2), {});
+  // Differences -0.5, 1.5, 0, -2: the mean magnitude is 1, the sign of 0 is +1.
+  EXPECT_EQ(compressed(setup, local, of(Kind::sign)), (std::vector<float>{-1, 1, 1, -1}));
+}
+
+TEST(CompressedAverages, WithEightBitsAreWithinABinOfDenseOnes) {
+  const SimulatedRun setup{.workers = 4, .budget = {.steps = 3}, .objective = noise_at_first(1000, 3)};
+  LocalSgd local(make_constant_period(3), {});
+  CompressionOptions options = of(Kind::int8);
+  options.range_std = 6;
+  const auto dense = setup.run(local).parameters, found = compressed(setup, local, options);
+  // Differences are sums of three uniform numbers times 0.1: a standard deviation of 0.1, bins of 12 of these / 256.
+  const double difference = largest_difference(found, dense);
+  EXPECT_LT(difference, 0.11 * 12 / 256);
+  EXPECT_GT(difference, 1e-5);
+}
+
+// Normalisation statistics are averaged as they are: those of a dense run whose models are the same.
+TEST(CompressedAverages, OfStatisticsAreDense) {
+  struct WithStatistics : PullObjective {
+    std::size_t buffers() const override { return 3; }
+    std::vector<float> initial_buffers() const override { return {0, 0, 0}; }
+    PartialGradient gradient(const float* parameters, const float* buffers,
+                             std::span<const MicroBatch> micro_batches) const override {
+      PartialGradient result = PullObjective::gradient(parameters, nullptr, micro_batches);
+      result.buffers_sum.assign(3, 0.0f);
+      for (const MicroBatch& at : micro_batches)
+        for (std::size_t i = 0; i < 3; ++i)
+          result.buffers_sum[i] += buffers[i] + 0.5f * (static_cast<float>(i) + target(at, i) - buffers[i]);
+      return result;
+    }
+  };
+  for (const StatePolicy policy : {StatePolicy::average, StatePolicy::keep, StatePolicy::reset}) {
+    SimulatedRun setup{.workers = 3, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 8}};
+    setup.objective = std::make_shared<WithStatistics>();
+    StatePolicies policies;
+    policies.average.buffers = policy;
+    LocalSgd local(make_constant_period(4), policies);
+    const auto dense = setup.run(local);
+    local.compress(of(Kind::top_k, 1));
+    const auto found = setup.run(local);
+    EXPECT_LT(largest_difference(found.buffers, dense.buffers), 1e-5);
+    // Gathered: 8 bytes of each of 4 values, and statistics as they are. Two averages, three workers.
+    const int statistics = policy == StatePolicy::average ? 12 : 0;
+    EXPECT_EQ(found.totals.bytes, Bytes{2 * 2 * 3 * (32 + statistics)});
+  }
+}
+
+// Worker 1 is down in the second round and loses its state: it takes up the common model, and its residual is gone.
+TEST(CompressedAverages, ALostStateTakesItsResidualAlong) {
+  const auto listed = [](const MicroBatch& at) {
+    return at.step < 2 ? std::vector<float>{2, 1.5f} : std::vector<float>{0, 0};
+  };
+  SimulatedRun setup{.workers = 2, .budget = {.steps = 6}, .objective = std::make_shared<ListedGradients>(2, listed)};
+  LocalSgd local(make_constant_period(2), {});
+  EXPECT_FLOAT_EQ(compressed(setup, local, of(Kind::top_k, 0.5))[1], -0.1f * 3);
+  for (const bool loses_state : {false, true}) {
+    setup.outages = std::make_shared<OutagePlan>(
+        1, std::vector<OutageEntry>{{.workers = {Rank{1}},
+                                     .when = ScheduledOutage{from_seconds(3), from_seconds(1)},
+                                     .loses_state = loses_state}});
+    EXPECT_FLOAT_EQ(compressed(setup, local, of(Kind::top_k, 0.5))[1], loses_state ? -0.1f * 3 / 2 : -0.1f * 3);
+  }
+}
+
+TEST(CompressedAverages, AWorkerThatHasLeftIsMissedAsInADenseAverage) {
+  for (const auto& [name, method] : in_rounds(2)) {
+    const auto why = [&, method = method]() -> std::string {
+      const SimulatedRun setup{.workers = 3, .budget = {.steps = 8}, .data_of = {std::nullopt, Step{3}, std::nullopt}};
+      try {
+        setup.run(*method);
+      } catch (const RunFailure& failure) {
+        return std::string(failure.what()).substr(0, std::string(failure.what()).find(','));
+      }
+      return "";
+    };
+    const std::string of_dense = why();
+    method->compress(of(Kind::top_k, 0.5));
+    EXPECT_EQ(why(), of_dense) << name;
+  }
+}
+
+// Rounds of 2 steps of 1 s, worker 2 twice as slow: 4 s; ring: all-gather (N - 1) (L + p / B) of 8 x 30 bytes,
+// all-reduce 2 (N - 1) (L + P / (N B)) of 4 x 30.
+TEST(CompressedAverages, TakeWhatTheNetworkSays) {
+  SimulatedRun setup{.workers = 3,
+                     .network = make_ring_network(0.01, 1000),
+                     .budget = {.steps = 4},
+                     .worker_factors = {1, 1, 2},
+                     .objective = noise_at_first(300, 4)};
+  LocalSgd local(make_constant_period(2), {});
+  local.compress(of(Kind::top_k, 0.1));
+  const auto outcome = setup.run(local);
+  EXPECT_EQ(outcome.log,
+            (std::vector<std::string>{"step 2 at 4.500 s: kept 6, dropped 0", "step 4 at 9.000 s: kept 6, dropped 0"}));
+  EXPECT_EQ(outcome.totals.bytes, Bytes{2 * 3 * 2 * 240});
+  EXPECT_EQ(outcome.totals.collectives, 2);
+  expect_exact_accounts(outcome);
+  local.compress(of(Kind::random_k, 0.1));
+  EXPECT_EQ(setup.run(local).log.front(), "step 2 at 4.200 s: kept 6, dropped 0");
+  // 256 means and a byte each; a scale per 128 and half a byte each.
+  const auto bytes_of = [&](Kind kind) {
+    local.compress(of(kind));
+    return setup.run(local).totals.bytes;
+  };
+  EXPECT_EQ(bytes_of(Kind::int8), Bytes{2 * 3 * 2 * (1024 + 300)});
+  EXPECT_EQ(bytes_of(Kind::fp4), Bytes{2 * 3 * 2 * (4 * 3 + 4 * 38)});
+}
+
+// Time-only runs, on fibers and in lockstep, take what training takes; so does what is hidden by the next round.
+TEST(CompressedAverages, TimesNeedNoModel) {
+  for (const auto& [name, method] : in_rounds(3))
+    for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+      SimulatedRun setup{.workers = 3, .network = make_ring_network(0.01, 1000), .worker_factors = {1, 1, 2}};
+      setup.budget = {.steps = 10};
+      method->compress(of(kind));
+      const auto trained = setup.run(*method);
+      setup.objective = nullptr;
+      const auto timed = setup.run(*method);
+      setup.in_lockstep = true;
+      const auto in_lockstep = setup.run(*method);
+      EXPECT_EQ(timed.log, trained.log) << name;
+      EXPECT_EQ(in_lockstep.log, trained.log) << name;
+      EXPECT_EQ(timed.totals.bytes, trained.totals.bytes) << name;
+      EXPECT_EQ(in_lockstep.totals.bytes, trained.totals.bytes) << name;
+    }
+}
+
+TEST(CompressedAverages, DoNotDependOnThreads) {
+  for (const auto& [name, method] : in_rounds(2))
+    for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+      SimulatedRun setup{.workers = 4, .threads = 0, .momentum = 0.9, .budget = {.steps = 8}};
+      setup.objective = noise_at_first(300, 8);
+      const auto alone = compressed(setup, *method, of(kind, 0.2));
+      setup.threads = 3;
+      EXPECT_EQ(compressed(setup, *method, of(kind, 0.2)), alone) << name << " " << static_cast<int>(kind);
+    }
+}
+
+TEST(CompressedAverages, LeaveSynchronousStepsBeforeRoundsDense) {
+  const SimulatedRun setup{.workers = 3, .budget = {.steps = 4}, .objective = noise_at_first(24, 9)};
+  LocalSgd local(make_post_local_period(Step{4}, Step{2}), {});
+  EXPECT_EQ(compressed(setup, local, of(Kind::top_k)), setup.run(SyncSgd()).parameters);
+}
+
+TEST(CompressedAverages, ANotANumberReachesTheModel) {
+  const auto listed = [](const MicroBatch& at) {
+    std::vector<float> values(8, 1.0f);
+    if (at.worker == Rank{1} && at.step == 2) values[5] = std::numeric_limits<float>::quiet_NaN();
+    return values;
+  };
+  SimulatedRun setup{.workers = 3, .objective = std::make_shared<ListedGradients>(8, listed)};
+  for (const Kind kind : {Kind::top_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+    const auto has_it = [&](int steps) {
+      setup.budget = {.steps = steps};
+      LocalSgd local(make_constant_period(2), {});
+      const auto found = compressed(setup, local, of(kind));
+      return std::any_of(found.begin(), found.end(), [](float value) { return std::isnan(value); });
+    };
+    EXPECT_FALSE(has_it(2));
+    EXPECT_TRUE(has_it(4)) << static_cast<int>(kind);
+  }
+}
+
+// Settings.
+using testing::HasSubstr;
+
+std::string faults_of(const std::string& compression, const std::string& method, bool time_only = false) {
+  return read_method(method + "\ncompression = " + compression, {.workers = 4, .time_only = time_only}).faults;
+}
+
+const std::string local_sgd = "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }";
+
+TEST(CompressedAverages, AreReadForMethodsThatAverageModels) {
+  const std::string period = "\nperiod = { rule = \"constant\", steps = 3 }";
+  const std::string outer = "\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.5 }";
+  for (const std::string& method :
+       {local_sgd, "algorithm = \"outer-local-sgd\"" + period + outer, "algorithm = \"cocod-sgd\"" + period,
+        "algorithm = \"overlap-local-sgd\"\nmixing = 0.5" + period, "algorithm = \"co2\"" + period,
+        "algorithm = \"overlapped-diloco\"" + period + outer}) {
+    for (const char* compression :
+         {"{ name = \"top-k\", ratio = 0.1 }", "{ name = \"random-k\", ratio = 0.1, error_feedback = false }",
+          "{ name = \"sign\" }", "{ name = \"qsgd\" }", "{ name = \"int8\", range_std = 6 }",
+          "{ name = \"fp4\", rounding = \"random\", error_feedback = true }"})
+      EXPECT_EQ(faults_of(compression, method), "") << method << compression;
+    const bool waits = method.find("local-sgd\"") != std::string::npos && method.find("overlap") == std::string::npos;
+    EXPECT_EQ(faults_of("{ name = \"sign\", exchange = \"two-phase\" }", method).empty(), waits) << method;
+    EXPECT_THAT(faults_of("{ name = \"powersgd\" }", method), HasSubstr("what has come back first"));
+    EXPECT_THAT(faults_of("{ name = \"scalecom\", ratio = 0.1 }", method), HasSubstr("what has come back first"));
+    EXPECT_THAT(faults_of("{ name = \"majority\" }", method), HasSubstr("has no length"));
+    EXPECT_THAT(faults_of("{ name = \"dgc\", ratio = 0.1 }", method), HasSubstr("test.toml:"));
+  }
+}
+
+TEST(CompressedAverages, AreRefusedWithTheirPlace) {
+  EXPECT_THAT(faults_of("{ name = \"int8\" }", local_sgd + "\nmoments = \"average\""),
+              testing::AllOf(HasSubstr("test.toml:4:"), HasSubstr("without their moments")));
+  EXPECT_THAT(faults_of("{ name = \"int8\" }",
+                        "algorithm = \"hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 1\n"
+                        "period = { rule = \"constant\", steps = 3 }"),
+              HasSubstr("nor one average of all workers' models"));
+  EXPECT_THAT(faults_of("{ name = \"int8\", range_std = 0 }", local_sgd), HasSubstr("range_std = 0"));
+  EXPECT_THAT(faults_of("{ name = \"fp4\", bucket = 0 }", local_sgd), HasSubstr("bucket = 0"));
+  EXPECT_THAT(faults_of("{ name = \"fp4\", rounding = \"down\" }", local_sgd), HasSubstr("nearest"));
+  EXPECT_THAT(faults_of("{ name = \"fp4\", scope = \"tensor\" }", local_sgd), HasSubstr("scope"));
+  EXPECT_THAT(faults_of("{ name = \"top-k\", ratio = 0.1, residual = \"step\" }", local_sgd), HasSubstr("residual"));
+  EXPECT_THAT(faults_of("{ name = \"int8\", scope = \"tensor\" }", local_sgd, true), HasSubstr("needs a model"));
+}
+
+// Rounds, bytes and round times by formula, against a run whose micro-batches all take 1 s.
+TEST(CompressedAverages, FormulasAreThoseOfRuns) {
+  constexpr std::int64_t steps = 6;
+  for (const char* compression :
+       {"{ name = \"top-k\", ratio = 0.5 }", "{ name = \"random-k\", ratio = 0.25 }", "{ name = \"sign\" }",
+        "{ name = \"qsgd\" }", "{ name = \"int8\" }", "{ name = \"fp4\" }", "{ name = \"sign\", exchange = \"two-phase\" }"}) {
+    const auto reading = read_method(local_sgd + "\ncompression = " + compression);
+    ASSERT_EQ(reading.faults, "");
+    const std::shared_ptr<const NetworkModel> network = make_ring_network(0.01, 1000);
+    const auto outcome =
+        SimulatedRun{.workers = 4, .network = network, .budget = {.steps = steps}}.run(*reading.algorithm);
+    EXPECT_TRUE(reading.algorithm->compression()->of_averages);
+    const auto exchanges = exchanges_of(reading.algorithm->compression(), {}, Bytes{16}, 4).back().exchanges;
+    const LearningRate rate(LearningRate::Options{.peak = 0.1});
+    const CommunicationInput input{.workers = 4,
+                                   .parameter_bytes = Bytes{16},
+                                   .steps = steps,
+                                   .learning_rate = rate,
+                                   .average_exchanges = exchanges};
+    EXPECT_EQ(reading.algorithm->communication(input), (Communicated{steps / 3, outcome.totals.bytes})) << compression;
+    const SampledTimes times;
+    const PredictionInput prediction{.workers = 4,
+                                     .times = times,
+                                     .network = *network,
+                                     .parameter_bytes = Bytes{16},
+                                     .learning_rate = rate,
+                                     .average_exchanges = exchanges};
+    EXPECT_NEAR(prediction.average_s({}), to_seconds(outcome.totals.end) / 2 - 3, 1e-8) << compression;
+  }
+}
+
+}  // namespace
+}  // namespace syncopate

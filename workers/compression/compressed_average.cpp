@@ -1,0 +1,144 @@
+#include "workers/compression/compressed_average.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+const float* values_of(const CellPtr& cell) { return std::as_const(cell->value).data(); }
+
+// p = residual + (mine - from), in the residual's place.
+void take_in(const float* mine, const float* from, bool adds, std::span<float> p) {
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const float difference = from ? mine[i] - from[i] : mine[i];
+    p[i] = adds ? p[i] + difference : difference;
+  }
+}
+
+}  // namespace
+
+std::size_t CompressedAverage::buffers(const AveragePolicy& policy) const {
+  return !training_.time_only() && policy.buffers == StatePolicy::average ? training_.objective().buffers() : 0;
+}
+
+Collective CompressedAverage::exchange(const Collective& average) {
+  ++rounds_;
+  newest_ = {.mine = average.model, .from = average.from, .policy = average.policy, .round = rounds_};
+  const std::vector<Exchange> exchanges = compressor_->exchanges(rounds_);
+  const Exchange exchange = exchanges.front();
+  const bool is_last = exchanges.size() == 1;
+  Collective what = is_last ? last_exchange(exchange, average.policy)
+                            : Collective{.kind = Collective::first_exchange(exchange.operation),
+                                         .packet = {.words = {}, .size = exchange.packet}};
+  if (training_.time_only()) return what;
+  const std::size_t statistics = is_last ? buffers(average.policy) : 0;
+  const bool is_first = !residual_;
+  if (is_first) residual_ = std::make_shared<Cell>();
+  const CellPtr mine = newest_.mine->parameters, own_buffers = newest_.mine->buffers;
+  const CellPtr from = newest_.from ? newest_.from->parameters : nullptr;
+  const std::vector<std::shared_ptr<Task>> prerequisites = {residual_->producer, producer(mine), producer(from),
+                                                            producer(own_buffers)};
+  what.packet.words = std::make_shared<Cell>();
+  const auto encode = [=, compressor = compressor_, residual = residual_, worker = worker_, round = newest_.round,
+                       words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
+    if (is_first) residual->value = FlatVector(mine->value.size());
+    const bool adds = !is_first && compressor->options().error_feedback;
+    take_in(values_of(mine), from ? values_of(from) : nullptr, adds, residual->value.span());
+    FlatVector values(words + statistics);
+    compressor->encode(worker, round, nullptr, residual->value.span(), values.data());
+    if (statistics > 0) std::copy_n(values_of(own_buffers), statistics, values.data() + words);
+    out->value = std::move(values);
+  };
+  residual_->producer = what.packet.words->producer = training_.executor().submit(encode, prerequisites);
+  return what;
+}
+
+Collective CompressedAverage::last_exchange(const Exchange& exchange, const AveragePolicy& policy) const {
+  Collective what{.kind = Collective::last_of_average(exchange.operation)};
+  what.packet.size = exchange.packet + Bytes{static_cast<Bytes::Rep>(4 * buffers(policy))};
+  return what;
+}
+
+// The owner's residual is kept where the worker's is.
+Collective CompressedAverage::second_exchange(const SentDifference& sent, const SharedPackets& first, int chunk) {
+  const Exchange exchange = compressor_->exchanges(sent.round).back();
+  Collective what = last_exchange(exchange, sent.policy);
+  if (training_.time_only()) return what;
+  const bool is_first = !owned_;
+  if (is_first) owned_ = std::make_shared<Cell>();
+  const std::size_t statistics = buffers(sent.policy);
+  const CellPtr own_buffers = sent.mine->buffers;
+  std::vector<std::shared_ptr<Task>> prerequisites = {owned_->producer, producer(own_buffers)};
+  for (const Packet& packet : *first) prerequisites.push_back(producer(packet.words));
+  what.packet.words = std::make_shared<Cell>();
+  const auto reduce = [=, compressor = compressor_, owned = owned_, worker = worker_, round = sent.round,
+                       words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
+    if (is_first) owned->value = FlatVector(compressor->owned(worker));
+    if (is_first || !compressor->options().error_feedback) std::ranges::fill(owned->value.span(), 0.0f);
+    std::vector<const float*> chunks;
+    for (const Packet& packet : *first)
+      chunks.push_back(values_of(packet.words) + static_cast<std::size_t>(chunk) * words);
+    FlatVector values(words + statistics);
+    compressor->reduce(worker, round, chunks, owned->value.span(), values.data());
+    if (statistics > 0) std::copy_n(values_of(own_buffers), statistics, values.data() + words);
+    out->value = std::move(values);
+  };
+  owned_->producer = what.packet.words->producer = training_.executor().submit(reduce, prerequisites);
+  return what;
+}
+
+ModelStatePtr CompressedAverage::mean(const SentDifference& average, const SharedPackets& packets, int workers) const {
+  auto state = std::make_shared<ModelState>(*average.mine);
+  state->id = new_state_id();
+  state->moments = {};
+  const std::size_t size = training_.objective().parameters(), statistics = buffers(average.policy);
+  const CellPtr from = average.from ? average.from->parameters : nullptr;
+  std::vector<std::shared_ptr<Task>> prerequisites = {producer(from)};
+  for (const Packet& packet : *packets) prerequisites.push_back(producer(packet.words));
+  state->parameters = std::make_shared<Cell>();
+  const auto decode = [=, compressor = compressor_, round = average.round, out = state->parameters] {
+    FlatVector values(size);
+    std::fill_n(values.data(), size, 0.0f);
+    std::vector<const float*> words;
+    for (const Packet& packet : *packets) words.push_back(values_of(packet.words));
+    compressor->decode({.packets = words, .workers = workers, .micro_batches = workers, .step = round}, values.span());
+    for (std::size_t i = 0; i < size; ++i) {
+      const float mean = values.data()[i] / static_cast<float>(workers);
+      values.data()[i] = from ? values_of(from)[i] + mean : mean;
+    }
+    out->value = std::move(values);
+  };
+  state->parameters->producer = training_.executor().submit(decode, prerequisites);
+  if (statistics > 0) {
+    state->buffers = std::make_shared<Cell>();
+    const auto add_up = [=, out = state->buffers] {
+      FlatVector values(statistics);
+      std::fill_n(values.data(), statistics, 0.0f);
+      for (const Packet& packet : *packets) {
+        const auto last = std::as_const(packet.words->value).span().last(statistics);
+        for (std::size_t i = 0; i < statistics; ++i) values.data()[i] += last[i];
+      }
+      for (float& value : values.span()) value /= static_cast<float>(workers);
+      out->value = std::move(values);
+    };
+    state->buffers->producer = training_.executor().submit(add_up, prerequisites);
+  }
+  return state;
+}
+
+// The same object for all where nothing of it is a worker's own.
+ModelStatePtr CompressedAverage::taken_up(const SentDifference& average, const ModelStatePtr& mean) const {
+  ModelState changed = *average.mine;
+  changed.id = new_state_id();
+  changed.parameters = mean->parameters;
+  if (average.policy.buffers == StatePolicy::average) changed.buffers = mean->buffers;
+  const ModelStatePtr one = std::make_shared<const ModelState>(std::move(changed));
+  const ModelStatePtr own = training_.average({&one, 1}, average.policy).front();  // of one model: itself
+  const bool is_common = own->buffers == mean->buffers && !own->moments[0] && !own->moments[1] &&
+                         own->optimizer_steps == mean->optimizer_steps;
+  return is_common ? mean : own;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,70 @@
+// One worker's part in compressed averages of models: its residual, and its packets. What is compressed is the model's
+// difference to one that all share, never the model itself, whose values differ in size by orders of magnitude; all
+// make the same of the packets: that model + the mean of what was sent.
+// Source:  Basu et al. 2019, "Qsparse-local-SGD": residual + difference is what a worker sends of, and what it does not
+//          send is its next residual.
+// Differs: a worker's residual stays as it is between averages, as there; each average counts all workers alike.
+//
+// A residual belongs to its worker, and to one way of averaging: it is in units of the model. What becomes of it:
+// - A worker that has taken fewer steps, or none, sends of its residual all the same.
+// - A worker that loses its state in an outage loses its residual with it, and that of the chunk that it owns in two
+//   phases, and begins with none: the models lack what they held. What it had sent before is on its way, and is not sent again.
+// - An average fails as a whole where a worker has left, so that nothing that was sent is rejected.
+// Optimizer moments are not sent. BatchNorm statistics that are averaged travel as they are.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "workers/cluster/collective.hpp"
+#include "workers/compression/compressor.hpp"
+#include "workers/training/training.hpp"
+
+namespace syncopate {
+
+// What of an average is needed when its exchange has come back.
+struct SentDifference {
+  ModelStatePtr mine{};
+  ModelStatePtr from{};
+  AveragePolicy policy{};
+  Step round{};
+};
+
+class CompressedAverage {
+ public:
+  CompressedAverage(std::shared_ptr<const Compressor> compressor, Training& training, Rank worker)
+      : compressor_(std::move(compressor)), training_(training), worker_(worker) {}
+
+  // The exchange that stands for this average, or, of two phases, the first; and then the second.
+  Collective exchange(const Collective& average);
+  Collective second_exchange(const SentDifference& sent, const SharedPackets& first, int chunk);
+  // Of the newest exchange, once; it can be kept with the collective's number meanwhile.
+  SentDifference newest() { return std::move(newest_); }
+  void remember(std::int64_t collective) { under_way_[collective] = newest(); }
+  SentDifference recall(std::int64_t collective) { return std::move(under_way_.extract(collective).mapped()); }
+
+  // Parameters, and statistics where they are averaged: the same for all, so that one worker of a process asks for it.
+  ModelStatePtr mean(const SentDifference& average, const SharedPackets& packets, int workers) const;
+  // The worker's own model after the average.
+  ModelStatePtr taken_up(const SentDifference& average, const ModelStatePtr& mean) const;
+
+  // Its state is lost.
+  void forget() { residual_ = owned_ = nullptr; }
+
+ private:
+  std::size_t buffers(const AveragePolicy& policy) const;
+  // The last exchange, in whose packets statistics stand behind the words.
+  Collective last_exchange(const Exchange& exchange, const AveragePolicy& policy) const;
+
+  std::shared_ptr<const Compressor> compressor_;
+  Training& training_;
+  Rank worker_;
+  CellPtr residual_;  // null: zeros
+  CellPtr owned_;     // of the chunk that this worker owns; likewise
+  Step rounds_{};     // averages so far, on all workers alike
+  SentDifference newest_;
+  std::map<std::int64_t, SentDifference> under_way_;  // by the collective's number
+};
+
+}  // namespace syncopate
