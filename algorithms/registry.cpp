@@ -41,6 +41,7 @@
 #include "algorithms/quorum/mindflayer.hpp"
 #include "algorithms/quorum/stsyn.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/one_bit_adam.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/stale_sgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
@@ -63,6 +64,9 @@ std::span<const AlgorithmRow> algorithms() {
        "Giladi et al. 2023, ResNet-50 study", make_random_drop, "drop_rate = 0.3", "the model that all share"},
       {"stale-sgd", "synchronous", "Synchronous SGD with gradients of an old model: what staleness alone does.",
        "Chen et al. 2016, Figure 2", make_stale_sgd, "staleness = 3", "the model that all share"},
+      {"one-bit-adam", "synchronous",
+       "Adam whose second moment is frozen after some steps, so that compressed first moments are exchanged (1-bit Adam).",
+       "Tang et al. 2021 (1-bit Adam)", make_one_bit_adam, "freeze_step = 2", "the model that all share"},
       {"backup-workers", "quorum",
        "Synchronous SGD with a server that takes the first N of N + b gradients and drops the late.",
        "Chen et al. 2016, Algorithms 3 and 4", make_backup_workers, "backups = 1", "the server's model"},
@@ -245,11 +249,12 @@ std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmCon
   const auto average = read_moving_average(settings, algorithm && algorithm->traits().publishes_rounds);
   if (algorithm) algorithm->average_publications(average);
   const Traits traits = algorithm ? algorithm->traits() : Traits{};
-  const auto compression = read_compression(settings, {.compresses = traits.compresses(),
+  auto compression = read_compression(settings, {.compresses = traits.compresses(),
                                                        .drops = traits.drops,
                                                        .time_only = context.time_only,
                                                        .steps_per_epoch = context.steps_per_epoch,
                                                        .has_epochs = context.has_epochs});
+  if (compression) compression->beta1 = context.frozen_beta1.value_or(compression->beta1);
   if (algorithm) algorithm->compress(compression);
   return algorithm;
 }

@@ -105,9 +105,9 @@ void Participant::take_step(const Gradient& gradient, const StepOptions& options
     if (is_heard() && slice.count == 1 && context_.observer->wants_step_gradient(after)) {
       const Gradient shared = context_.training.share(gradient);
       context_.observer->on_step_gradient(after, now(), shared);
-      model_ = context_.training.descend(std::move(model_), shared, rate, slice);
+      model_ = context_.training.descend(std::move(model_), shared, rate, slice, options.keeps_second_moment);
     } else {
-      model_ = context_.training.descend(std::move(model_), gradient, rate, slice);
+      model_ = context_.training.descend(std::move(model_), gradient, rate, slice, options.keeps_second_moment);
     }
   }
   ++step_;

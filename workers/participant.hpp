@@ -56,6 +56,7 @@ struct StepOptions {
   // That a server's step is made of, where the gradient has some twice; that a worker has for its step, its own or one
   // of all, without any dropping, where these are not M.
   std::optional<std::int64_t> micro_batches{};
+  bool keeps_second_moment = false;  // of the optimizer (Optimizer::beta1_of_frozen)
 };
 
 // A call without options brings none onto the stacks of thousands of workers.

@@ -66,6 +66,7 @@ struct SumOptions {
   // What this worker has computed and leaves out of the sum. A compressed sum may take it up into what is not sent yet
   // (CompressionOptions::dropped); else it is lost. Null: nothing.
   const Gradient* dropped = nullptr;
+  bool is_dense = false;  // whatever the run compresses
 };
 inline constexpr SumOptions usual_sum{};
 

@@ -21,7 +21,7 @@ Contribution Worker::contribution_with(const Gradient& gradient, std::optional<s
 }
 
 void Worker::all_reduce_sum(Gradient& gradient, const SumOptions& options, Here at) {
-  if (compressed_sum_) return all_reduce_compressed(gradient, options, at);
+  if (compressed_sum_ && !options.is_dense) return all_reduce_compressed(gradient, options, at);
   if (options.counted == Counted::by_tensor) return all_reduce_weighted(gradient, options, at);
   const Contribution contribution = contribution_with(gradient, options.planned);
   // Which the network carries; the sum knows how many it counts.
@@ -52,7 +52,7 @@ void Worker::all_reduce_compressed(Gradient& gradient, const SumOptions& options
   const Place place{"all_reduce_sum", at};
   const double count = static_cast<double>(options.with_statistics.value_or(gradient.micro_batches()));
   Collective what{.gradient = Gradient(nullptr, gradient.micro_batches(), gradient.compute_time())};
-  what.packet = compressed_sum_->first_packet(gradient, step_, learning_rate());
+  what.packet = compressed_sum_->first_packet(gradient, step_, learning_rate(), model_);
   CompressedSum::Exchanged exchanged{.step = step_};
   const std::vector<Exchange> exchanges = compressed_sum_->exchanges(step_);
   if (exchanges.size() > 1) {

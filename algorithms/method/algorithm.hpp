@@ -47,9 +47,11 @@ class Algorithm {
 struct AlgorithmContext {
   int workers = 1;
   int micro_batches = 1;
-  bool time_only = false;               // without a model: what a rule would measure does not exist
-  bool plain_sgd = true;                // the optimizer has neither moments nor weight decay
-  std::vector<double> moment_decays{};  // what it keeps of each moment per step
+  bool time_only = false;                    // without a model: what a rule would measure does not exist
+  bool plain_sgd = true;                     // the optimizer has neither moments nor weight decay
+  std::vector<double> moment_decays{};       // what it keeps of each moment per step
+  std::optional<double> frozen_beta1 = 0.9;  // of the optimizer (Optimizer::beta1_of_frozen)
+  bool clips_gradients = false;
   Step learning_rate_warmup{};
   std::optional<Step> steps_per_epoch{};  // none: without a data set, or not known for its faults
   bool has_epochs = steps_per_epoch.has_value();

@@ -44,8 +44,11 @@ struct Traits {
   // moments, whose differences to a model that all share may be compressed; and whether it is waited for at once.
   bool averages_models = false;
   bool waits_for_averages = true;
+  // Whether what it sums, from some step on, are its workers' next first moments, which may be compressed.
+  bool sums_moments = false;
 
   Compresses compresses() const {
+    if (sums_moments) return Compresses::moments;
     if (sums_gradients) return Compresses::gradients;
     if (!averages_models) return Compresses::nothing;
     return waits_for_averages ? Compresses::averages : Compresses::averages_under_way;

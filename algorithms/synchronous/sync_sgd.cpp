@@ -15,7 +15,10 @@ void SyncSgd::run(Worker& worker) const {
 }
 
 Forecast SyncSgd::forecast(const PredictionInput& input) const {
-  const double communication_s = input.all_reduce_s();
+  return forecast_synchronous(input, input.all_reduce_s());
+}
+
+Forecast forecast_synchronous(const PredictionInput& input, double communication_s) {
   std::vector<Prediction> predictions;
   for (const SlowestWorker& slowest : slowest_workers(input)) {
     const double step_s = slowest.step_s + communication_s;

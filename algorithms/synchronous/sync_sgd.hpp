@@ -24,6 +24,9 @@ class SyncSgd : public Algorithm {
   std::optional<Communicated> communication(const CommunicationInput& input) const override;
 };
 
+// Of steps that all wait for, with this communication in each.
+Forecast forecast_synchronous(const PredictionInput& input, double communication_s);
+
 std::unique_ptr<Algorithm> make_sync_sgd(Settings& settings, const AlgorithmContext& context);
 
 }  // namespace syncopate

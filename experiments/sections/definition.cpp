@@ -60,6 +60,8 @@ AlgorithmContext algorithm_context(const Definition& definition) {
           .time_only = training.plan.time_only,
           .plain_sgd = training.plan.optimizer->moments() == 0 && training.plan.optimizer->weight_decay().rate == 0,
           .moment_decays = training.plan.optimizer->decays(),
+          .frozen_beta1 = training.plan.optimizer->beta1_of_frozen(),
+          .clips_gradients = training.plan.clip_norm > 0,
           .learning_rate_warmup = training.plan.learning_rate->warmup(),
           .steps_per_epoch = training.epoch.steps,
           .has_epochs = training.epoch.steps || training.epoch.is_faulty,

@@ -68,6 +68,10 @@ void read_betas(Settings& optimizer, Options& options) {
       optimizer.number({"epsilon", "What is added to the root of the second moment."}, above_zero, options.epsilon);
 }
 
+bool read_bias_correction(Settings& optimizer, bool corrects) {
+  return optimizer.flag({"bias_correction", "Whether moments, which begin at zero, are divided by 1 - beta^step."}, corrects);
+}
+
 std::unique_ptr<Optimizer> read_sgd(Settings& optimizer) {
   SgdOptions options;
   const std::size_t faults = optimizer.faults_so_far();
@@ -86,6 +90,7 @@ std::unique_ptr<Optimizer> read_sgd(Settings& optimizer) {
 std::unique_ptr<Optimizer> read_adam(Settings& optimizer) {
   AdamWOptions options{.weight_decay = {.scope = DecayScope::all, .form = DecayForm::coupled}};
   read_betas(optimizer, options);
+  options.corrects_bias = read_bias_correction(optimizer, options.corrects_bias);
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
   return make_adamw(options);
 }
@@ -93,6 +98,7 @@ std::unique_ptr<Optimizer> read_adam(Settings& optimizer) {
 std::unique_ptr<Optimizer> read_adamw(Settings& optimizer) {
   AdamWOptions options;
   read_betas(optimizer, options);
+  options.corrects_bias = read_bias_correction(optimizer, options.corrects_bias);
   options.weight_decay = read_weight_decay(optimizer, options.weight_decay);
   return make_adamw(options);
 }

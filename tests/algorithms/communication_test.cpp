@@ -54,6 +54,11 @@ const std::vector<Method> methods = {
      0, (2 * 4 + 2 * 3 + (S - 4)) * (N - 1) * N * 8},
     {"random-drop", "drop_rate = 0.5\ncompression = { name = \"top-k\", ratio = 0.25, dropped = \"fold\" }", S, 0,
      S*(N - 1) * N * 8},
+    // Steps with a scale and a word of signs of each of four owners' chunks, to it and from it; or of all four values.
+    {"one-bit-adam", "freeze_step = 5", 5 + 2 * (S - 5), 0, 5 * A + (S - 5) * 2 * (N - 1) * N * 8},
+    {"one-bit-adam", "freeze_step = 5\ncompression = { exchange = \"gather\" }", S, 0,
+     5 * A + (S - 5) * (N - 1) * N * 8},
+    {"one-bit-adam", "freeze_step = 5\ncompression = { name = \"none\" }", S, 0, S* A},
     {"dropcompute", "threshold_s = 1.5", S, 0, S* A},
     {"dropcompute", "threshold_s = 1.5\nnormalisation = \"computed\"\ncompression = { name = \"top-k\", ratio = 0.25 }",
      S, 0, S*(N - 1) * N*(8 + 4)},

@@ -80,10 +80,10 @@ KeyCase of_averages(const std::string& keys, const std::vector<std::string>& cha
 }
 
 const std::vector<KeyCase> compressed = {
-    of_compression("name='int8',error_feedback=true",
-                   {"range_std=1", "scope='tensor'", "exchange='two-phase'", "error_feedback=false", "residual='step'"}),
-    of_compression("name='fp4',error_feedback=true",
-                   {"bucket=16", "rounding='random'", "exchange='two-phase'", "error_feedback=false", "residual='step'"}),
+    of_compression("name='int8',error_feedback=true", {"range_std=1", "scope='tensor'", "exchange='two-phase'",
+                                                       "error_feedback=false", "residual='step'"}),
+    of_compression("name='fp4',error_feedback=true", {"bucket=16", "rounding='random'", "exchange='two-phase'",
+                                                      "error_feedback=false", "residual='step'"}),
     of_averages("name='top-k',ratio=0.2", {"name='random-k'", "ratio=0.5", "scope='tensor'", "error_feedback=false"}),
     of_averages("name='random-k',ratio=0.2", {"ratio=0.5", "error_feedback=false"}),
     of_averages("name='sign'", {"scope='tensor'", "exchange='two-phase'", "error_feedback=false"}),
@@ -120,6 +120,24 @@ std::vector<KeyCase> more_compressed() {
     cases.push_back(of_compression(keys, {"dropped='fold'"}, "'random-drop',drop_rate=0.3,from_step=0"));
   return cases;
 }
+
+// Adam with a frozen second moment, of which signs of two matrices are sent.
+KeyCase of_moments(const std::string& compression, const std::vector<std::string>& changes) {
+  KeyCase result = of_compression(compression, changes, "'one-bit-adam',freeze_step=3");
+  result.given.push_back("training.optimizer={name='adam',bias_correction=false}");
+  return result;
+}
+const std::vector<KeyCase> moments = {
+    of_moments("name='sign'",
+               {"scale='l1'", "scope='tensor'", "exchange='gather'", "error_feedback=false", "name='none'"}),
+    of_moments("name='top-k',ratio=0.2", {"ratio=0.5", "scope='tensor'", "error_feedback=false"}),
+    of_moments("name='random-k',ratio=0.2", {"ratio=0.5", "error_feedback=false"}),
+    of_moments("name='qsgd',levels=7", {"levels=3", "bucket=16", "exchange='two-phase'"}),
+    of_moments("name='int8'", {"range_std=1", "scope='tensor'", "exchange='two-phase'", "error_feedback=true"}),
+    of_moments("name='fp4'", {"bucket=16", "rounding='random'", "exchange='two-phase'", "error_feedback=true"}),
+    {{method("'one-bit-adam',freeze_step=3"), "training.optimizer={name='adam',bias_correction=false}"},
+     {"methods.0.freeze_step=5"}},
+};
 
 const std::vector<KeyCase> old_gradients = {
     {{method("'stale-sgd',staleness=3")},
@@ -518,7 +536,7 @@ TEST_F(KeyWalk, OfMethods) {
   write("ring.csv", links_in_steps_of(1));
   write("shuffled.csv", links_in_steps_of(3));
   write("wheel.csv", links_in_steps_of(1, true));
-  for (const auto& cases : {synchronous, compressed, more_compressed(), old_gradients, thresholds, quorums,
+  for (const auto& cases : {synchronous, compressed, more_compressed(), moments, old_gradients, thresholds, quorums,
                             asynchronous, periods(), policies(), local, gossip_and_codes, graphs()})
     walk(compared, cases, idle_keys());
   expect_completeness({"methods"});

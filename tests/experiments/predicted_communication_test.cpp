@@ -42,6 +42,7 @@ const std::vector<std::string> periodic = {
     "{algorithm='sync-sgd'}",
     "{algorithm='sync-sgd',compression={name='top-k',ratio=0.1}}",
     "{algorithm='sync-sgd',compression={name='random-k',ratio=0.1}}",
+    "{algorithm='one-bit-adam',freeze_step=7,training={optimizer={name='adam',bias_correction=false}}}",
     "{algorithm='sync-sgd',compression={name='qsgd',levels=7}}",
     "{algorithm='sync-sgd',compression={name='scalecom',ratio=0.1}}",
     "{algorithm='sync-sgd',compression={name='one-bit',exchange='two-phase'}}",

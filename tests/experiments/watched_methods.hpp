@@ -44,6 +44,10 @@ drop_rate = 0.2
 from_step = 0
 compression = { name = "top-k", ratio = 0.2, dropped = "fold" }
 [[methods]]
+algorithm = "one-bit-adam"
+freeze_step = 10
+training = { optimizer = { name = "adam", bias_correction = false } }
+[[methods]]
 label = "sync-sgd, int8"
 algorithm = "sync-sgd"
 compression = { name = "int8" }

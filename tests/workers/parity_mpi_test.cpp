@@ -54,6 +54,7 @@
 #include "algorithms/quorum/mindflayer.hpp"
 #include "algorithms/quorum/stsyn.hpp"
 #include "algorithms/synchronous/drop_compute.hpp"
+#include "algorithms/synchronous/one_bit_adam.hpp"
 #include "algorithms/synchronous/random_drop.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/workers/mpi_test_main.hpp"
@@ -131,6 +132,16 @@ TEST(Parity, FoldedBatchesOfCompressedSums) {
   RandomDrop method(0.3, Step{2});
   method.compress(options);
   expect_parity(method);
+}
+
+TEST(Parity, OneBitAdam) {
+  for (const Kind kind : {Kind::sign, Kind::random_k}) {
+    OneBitAdam method(Step{8});
+    CompressionOptions options{.kind = kind, .of_moments = true, .l2_scale = kind == Kind::sign, .ratio = 0.1};
+    if (kind == Kind::sign) options.pattern = CompressionOptions::Pattern::two_phase;
+    method.compress(options);
+    expect_parity(method, make_adamw({.epsilon = 1e-3, .corrects_bias = false, .weight_decay = {}}), 1e-4);
+  }
 }
 
 // Waited for, in one phase or two, and beside the next round.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {
@@ -18,6 +19,16 @@ void for_blocks(const GradientSum& sum, double scale, std::size_t size, const Us
     const std::span<float> piece(block, std::min(block_size, size - at));
     write_block(sum, scale, at, piece);
     use(piece, at);
+  }
+}
+
+// From the sum of what was sent of first moments, the sum of gradients that makes their mean of the moment before.
+void write_gradients_of_moments(std::span<float> sum, const float* moment, double beta1, int workers,
+                                std::int64_t micro_batches) {
+  const double of_all = static_cast<double>(micro_batches) / (1 - beta1);
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    const double mean = static_cast<double>(sum[i]) / workers;
+    sum[i] = static_cast<float>(of_all * (mean - (moment ? beta1 * static_cast<double>(moment[i]) : 0)));
   }
 }
 
@@ -46,7 +57,7 @@ FlatVector last_words(std::size_t words, const CellPtr& statistics) {
 
 }  // namespace
 
-Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double rate) {
+Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double rate, const ModelStatePtr& model) {
   const std::vector<Exchange> exchanges = this->exchanges(step);
   const Exchange& exchange = exchanges.front();
   Packet packet{.words = {}, .size = exchange.packet};
@@ -54,7 +65,10 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   packet.carried = training_.travelling(gradient);
   const CompressionOptions& options = compressor_->options();
   of_memory_ = options.error_feedback ? 1 : static_cast<float>(options.momentum);
-  const double of_gradient = options.error_feedback ? 1 : 1 - options.momentum;
+  double of_gradient = options.error_feedback ? 1 : 1 - options.momentum;
+  moment_ = options.of_moments ? model->moments[0] : nullptr;
+  if (options.of_moments)
+    of_gradient = (1 - options.beta1) / static_cast<double>(std::max<std::int64_t>(1, gradient.micro_batches()));
   const bool changes_units = options.error_feedback && options.units == CompressionOptions::Units::step;
   if (changes_units && rate_ != 0 && rate != 0) of_memory_ = static_cast<float>(rate_ / rate);
   if (rate != 0) rate_ = rate;
@@ -63,6 +77,7 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   if (is_first) memory_ = std::make_shared<Cell>();
   std::vector<std::shared_ptr<Task>> prerequisites = {memory_->producer};
   if (common_) prerequisites.push_back(producer(common_->front().words));
+  prerequisites.push_back(producer(moment_));
 
   if (sends) packet.words = std::make_shared<Cell>();
   if (!is_last) statistics_ = std::make_shared<Cell>();
@@ -70,13 +85,14 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   const std::size_t buffers = training_.objective().buffers();
   const std::size_t remembered = compressor_->vectors() * parameters;
   const auto encode = [=, compressor = compressor_, memory = memory_, common = common_, worker = worker_,
-                       of_memory = of_memory_, out = packet.words,
-                       apart = is_last ? nullptr : statistics_](const GradientSum& sum, double scale) {
+                       moment = moment_, beta1 = static_cast<float>(options.beta1), of_memory = of_memory_,
+                       out = packet.words, apart = is_last ? nullptr : statistics_](const GradientSum& sum, double scale) {
     if (is_first) memory->value = FlatVector(remembered);
     if (is_first) std::ranges::fill(memory->value.span(), 0.0f);
     const std::span<float> own = memory->value.span();
     for_blocks(sum, scale * of_gradient, parameters,
                [&](std::span<const float> piece, std::size_t at) { compressor->take_in(piece, at, of_memory, own); });
+    if (moment) add_scaled(own.data(), beta1, std::as_const(moment->value).data(), parameters);
     FlatVector values(words + (is_last ? buffers : 0)), statistics(is_last ? 0 : buffers);
     if (out)
       compressor->encode(worker, step, common ? std::as_const(common->front().words->value).data() : nullptr, own,
@@ -160,7 +176,9 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
   std::vector<std::shared_ptr<Task>> prerequisites = producers_of(packets);
   if (between) prerequisites.push_back(between->producer);
   const std::size_t parameters = training_.objective().parameters(), buffers = training_.objective().buffers();
-  const auto fill = [compressor = compressor_, all = exchanged, workers, parameters, buffers](float* out) {
+  prerequisites.push_back(producer(moment_));
+  const auto fill = [compressor = compressor_, moment = moment_, all = exchanged, workers, parameters,
+                     buffers](float* out) {
     std::fill_n(out, parameters + buffers, 0.0f);
     const std::vector<const float*> words = words_of(all.packets);
     compressor->decode({.packets = words,
@@ -169,6 +187,9 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
                         .micro_batches = all.micro_batches,
                         .step = all.step},
                        {out, parameters});
+    if (compressor->options().of_moments)
+      write_gradients_of_moments({out, parameters}, moment ? std::as_const(moment->value).data() : nullptr,
+                                 compressor->options().beta1, workers, all.micro_batches);
     for (const Packet& packet : *all.packets) {
       const auto statistics = std::as_const(packet.words->value).span().last(buffers);
       for (std::size_t i = 0; i < buffers; ++i) out[parameters + i] += statistics[i];
@@ -179,6 +200,7 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
 
 void CompressedSum::end(const Exchanged& exchanged, int workers) {
   if (training_.time_only()) return;
+  moment_ = nullptr;  // so that the step may go on in its place
   if (compressor_->follows_common()) common_ = exchanged.packets;
   if (!compressor_->corrects_residual()) return;
   const auto correct = [compressor = compressor_, memory = memory_, all = exchanged, workers] {

@@ -11,6 +11,9 @@
 //   it gets with the newest model.
 // - A sum fails as a whole where a worker has left; nobody is late in it. So nothing that was sent is rejected.
 // The sums of normalisation statistics go with a step's last packet, behind its words.
+// Where moments are compressed (CompressionOptions::of_moments), a worker sends of m_i = beta1 m + (1 - beta1) g_i, with m
+// the first moment of all and g_i the mean of its micro-batches; what all step along is the gradient that makes the mean
+// of what was sent of m: (mean - beta1 m) / (1 - beta1), times the number of all micro-batches.
 // Compressing takes no time on the virtual clock; under MPI it takes what it takes, between computing and sending.
 #pragma once
 
@@ -31,8 +34,8 @@ class CompressedSum {
   std::vector<Exchange> exchanges(Step step) const { return compressor_->exchanges(step); }
   Rank root(Step step) const { return compressor_->root(step); }
 
-  // The packet of the first exchange, from a gradient that a step with this rate follows.
-  Packet first_packet(const Gradient& gradient, Step step, double rate);
+  // The packet of the first exchange, from a gradient that a step of this model with this rate follows.
+  Packet first_packet(const Gradient& gradient, Step step, double rate, const ModelStatePtr& model);
   // What all make of what the first exchange gives to all, where another follows, and the packet of that.
   CellPtr between(const SharedPackets& first) const;
   Packet second_packet(std::vector<MicroBatch> carried, Step step, const CellPtr& between);
@@ -65,6 +68,7 @@ class CompressedSum {
   double rate_ = 0;       // of the last step
   float of_memory_ = 0;   // how much of the residuals the step under way takes up
   SharedPackets common_;  // of the last exchange of two, where the next step looks at it
+  CellPtr moment_;        // where moments are compressed: the model's first, which all share; null: zeros
 };
 
 }  // namespace syncopate

@@ -37,6 +37,16 @@ constexpr Row rows_of_averages[] = {
     {"fp4", "Four bits of each value, a sign and a power of two of its bucket's largest: all-gathered.", Kind::fp4},
 };
 
+constexpr Row rows_of_moments[] = {
+    {"sign", "Signs, and a scale (1-bit Adam): to owners of chunks, and from them.", Kind::sign},
+    {"top-k", "The largest values by magnitude, with their places: all-gathered.", Kind::top_k},
+    {"random-k", "Values at random places, the same on all workers: all-reduced.", Kind::random_k},
+    {"qsgd", "Random roundings to a few levels of each bucket's norm (QSGD): all-gathered.", Kind::qsgd},
+    {"int8", "Eight bits of each value, for uniform bins with their means (INTELLECT-1): all-gathered.", Kind::int8},
+    {"fp4", "Four bits of each value, a sign and a power of two of its bucket's largest: all-gathered.", Kind::fp4},
+    {"none", "The moment as it is: all-reduced.", Kind::random_k},
+};
+
 // Why a difference between models cannot be compressed so; nothing for what is no such name.
 std::string_view why_not_of_averages(std::string_view name) {
   if (name == "dgc") return "must not be given here: it accumulates momentum of gradients, which local steps have had";
@@ -73,7 +83,7 @@ void read_residual(Settings& table, CompressionOptions& options, const Compressi
   options.error_feedback =
       table.flag({"error_feedback", "Whether what a worker has not sent is added to what it sends next."},
                  options.error_feedback);
-  if (!options.error_feedback || options.of_averages) return;
+  if (!options.error_feedback || options.of_averages || options.of_moments) return;
   options.units = table.choice(
       {"residual", "Units of what is not sent yet: gradients, or steps, which keep their size when the rate changes."},
       {{"gradient", Units::gradient}, {"step", Units::step}}, options.units);
@@ -130,7 +140,7 @@ void read_warmup(Settings& table, CompressionOptions& options, const Compression
 void read_ratio(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   options.ratio = table.number({"ratio", "Share of the values that is sent; at least one is."},
                                Range{.low = 0, .high = 1, .low_open = true});
-  if (!options.of_averages) read_warmup(table, options, context);
+  if (context.compresses == Compresses::gradients) read_warmup(table, options, context);
 }
 
 void read_power(Settings& table, CompressionOptions& options, const CompressionContext& context) {
@@ -179,6 +189,9 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
       read_ratio(table, options, context);
       return read_residual(table, options, context);
     case Kind::sign:
+      if (options.of_moments)
+        options.l2_scale = table.choice({"scale", "What signs are times: the root mean square, or the mean magnitude."},
+                                        {{"l2", true}, {"l1", false}}, options.l2_scale);
       read_scope(table, options);
       read_pattern(table, options, context);
       return read_residual(table, options, context);
@@ -222,7 +235,15 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
   }
 }
 
+const char* sentence_of(Compresses what) {
+  if (what == Compresses::moments) return "What is sent of first moments.";
+  return what == Compresses::gradients ? "How the sum of gradients is compressed."
+                                       : "How averages of models are compressed.";
+}
+
 const Row* row_of(Settings& table, Compresses what) {
+  if (what == Compresses::moments)
+    return table.row({"name", "What is sent instead of the first moment."}, rows_of_moments, "sign");
   if (what == Compresses::gradients) return table.row({"name", "What is sent instead of the gradient."}, rows);
   const std::string_view why = why_not_of_averages(table.word("name").value_or(""));
   if (why.empty())
@@ -243,18 +264,18 @@ std::optional<CompressionOptions> read_compression(Settings& method, const Compr
                  "average of all workers' models (without their moments), which is what is compressed");
     return std::nullopt;
   }
-  if (!method.has("compression")) return std::nullopt;
-  const bool of_gradients = context.compresses == Compresses::gradients;
-  Settings table = method.section({"compression",
-                                   of_gradients ? "How the sum of gradients is compressed."
-                                                : "How averages of models are compressed.",
-                                   {},
-                                   "it is not"});
+  const bool of_moments = context.compresses == Compresses::moments;
+  if (!of_moments && !method.has("compression")) return std::nullopt;
+  Settings table = method.section(
+      {"compression", sentence_of(context.compresses), {}, of_moments ? "signs, in two phases" : "it is not"});
   const Row* const row = row_of(table, context.compresses);
-  if (!row) return std::nullopt;
+  if (!row || row->name == "none") return std::nullopt;
   CompressionOptions options;
   options.kind = row->kind;
-  options.of_averages = !of_gradients;
+  options.of_moments = of_moments;
+  options.of_averages = !of_moments && context.compresses != Compresses::gradients;
+  options.l2_scale = of_moments && options.kind == Kind::sign;
+  if (options.l2_scale) options.pattern = Pattern::two_phase;
   read_keys(table, options, context);
   if (context.time_only && options.needs_tensors())
     method.fault("compression", "needs a model: the size of a packet depends on its tensors");

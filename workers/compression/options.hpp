@@ -26,7 +26,7 @@ struct Exchange {
 };
 
 // What a method exchanges that can be compressed. Averages under way go on while their workers compute.
-enum class Compresses { nothing, gradients, averages, averages_under_way };
+enum class Compresses { nothing, gradients, averages, averages_under_way, moments };
 
 struct CompressionOptions {
   enum class Kind { top_k, dgc, random_k, scalecom, sign, one_bit, majority, qsgd, power, int8, fp4 };
@@ -38,6 +38,9 @@ struct CompressionOptions {
 
   Kind kind = Kind::top_k;
   bool of_averages = false;             // differences between models are compressed, not gradients
+  bool of_moments = false;              // nor are gradients, but what they make of the optimizer's first moment, of:
+  double beta1 = 0.9;                   // this decay
+  bool l2_scale = false;                // sign: times the root mean square, not the mean magnitude
   double ratio = 0.01;                  // sparsifiers: share of the entries that is kept
   std::vector<double> warmup_ratios{};  // instead in the first steps, of which each has as many
   Step warmup_steps{};                  // of all these together

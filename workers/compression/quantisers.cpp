@@ -25,7 +25,9 @@ void ScaledSign::encode(Rank, Step, const float*, std::span<float> p, float* pac
   std::vector<std::uint32_t> words;
   for (const Part& part : parts_) {
     float* const values = p.data() + part.offset;
-    const auto scale = static_cast<float>(sum_of_magnitudes(values, part.size) / static_cast<double>(part.size));
+    const auto size = static_cast<double>(part.size);
+    const auto scale = static_cast<float>(options_.l2_scale ? std::sqrt(sum_of_squares(values, part.size) / size)
+                                                            : sum_of_magnitudes(values, part.size) / size);
     words.resize(words_of_bits(part.size));
     pack_signs(values, part.size, words.data());
     take_out_signs(values, scale, part.size);

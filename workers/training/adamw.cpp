@@ -24,7 +24,7 @@ struct Scalars {
 };
 
 // `ivdep`: see sgd.cpp. A moment that starts from zero has no vector to read.
-template <bool first_from_zero, bool second_from_zero>
+template <bool first_from_zero, bool second_from_zero, bool keeps_second = false>
 [[gnu::always_inline]] inline void pass(const OptimizerBlock& block, const Scalars s) {
   const float* const g = block.gradient;
   const float* const before = block.before;
@@ -37,9 +37,9 @@ template <bool first_from_zero, bool second_from_zero>
   for (std::size_t i = 0; i < block.size; ++i) {
     const float direction = g[i] + s.l2 * before[i];
     float first = s.rest1 * direction;
-    float second = s.rest2 * direction * direction;
+    float second = keeps_second ? 0.0f : s.rest2 * direction * direction;
     if constexpr (!first_from_zero) first = s.beta1 * m_before[i] + first;
-    if constexpr (!second_from_zero) second = s.beta2 * s_before[i] + second;
+    if constexpr (!second_from_zero) second = keeps_second ? s_before[i] : s.beta2 * s_before[i] + second;
     m_after[i] = first;
     s_after[i] = second;
     after[i] = before[i] * s.shrink - s.rate * (first / (std::sqrt(second) + s.epsilon));
@@ -56,6 +56,17 @@ void adamw_pass(const OptimizerBlock& block, const Scalars s) {
   pass<true, true>(block, s);
 }
 
+// A second moment that has not been written yet is zero, and stays so.
+SYNCOPATE_VECTOR_CLONES
+void frozen_pass(const OptimizerBlock& block, const Scalars s) {
+  if (block.moments_before[0] != nullptr) {
+    if (block.moments_before[1] != nullptr) return pass<false, false, true>(block, s);
+    return pass<false, true, true>(block, s);
+  }
+  if (block.moments_before[1] != nullptr) return pass<true, false, true>(block, s);
+  pass<true, true, true>(block, s);
+}
+
 class AdamW final : public Optimizer {
  public:
   explicit AdamW(const AdamWOptions& options) : options_(options) {}
@@ -64,9 +75,16 @@ class AdamW final : public Optimizer {
   std::vector<double> decays() const override { return {options_.beta1, options_.beta2}; }
   const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
+  std::optional<double> beta1_of_frozen() const override {
+    const bool decays_in_gradient =
+        options_.weight_decay.form == DecayForm::coupled && options_.weight_decay.rate > 0;
+    return options_.corrects_bias || decays_in_gradient ? std::nullopt : std::optional(options_.beta1);
+  }
+
   void update(const OptimizerBlock& block, const StepContext& context) const override {
-    const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(context.step));
-    const double root2 = std::sqrt(1 - std::pow(options_.beta2, static_cast<double>(context.step)));
+    const auto step = static_cast<double>(context.step);
+    const double correction1 = options_.corrects_bias ? 1 - std::pow(options_.beta1, step) : 1;
+    const double root2 = options_.corrects_bias ? std::sqrt(1 - std::pow(options_.beta2, step)) : 1;
     Scalars scalars{.rate = static_cast<float>(context.learning_rate * root2 / correction1),
                     .epsilon = static_cast<float>(options_.epsilon * root2),
                     .beta1 = static_cast<float>(options_.beta1),
@@ -78,7 +96,7 @@ class AdamW final : public Optimizer {
     } else {
       scalars.shrink = static_cast<float>(1 - context.learning_rate * context.decay);
     }
-    adamw_pass(block, scalars);
+    context.keeps_second ? frozen_pass(block, scalars) : adamw_pass(block, scalars);
   }
 
  private:

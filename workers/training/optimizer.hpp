@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ struct StepContext {
   double learning_rate = 0;
   std::int64_t step = 1;  // 1 for the first step since the moments were zero (bias correction)
   double decay = 0;       // weight-decay rate of this block, 0 for parameters that do not decay
+  bool keeps_second = false;  // the second moment stays as it is, where `beta1_of_frozen` says that it can
   // Layer-wise: decay does not concern this block's tensor, at whatever rate; and what the passes so far have
   // measured of the tensor, and of all tensors together.
   bool excluded = false;
@@ -72,6 +74,9 @@ class Optimizer {
   virtual std::vector<double> decays() const = 0;
   virtual void update(const OptimizerBlock& block, const StepContext& context) const = 0;
   virtual const WeightDecay& weight_decay() const = 0;
+  // Of an optimizer whose second moment may stay as it is while the first goes on, the first one's decay; none: it
+  // cannot. The first moment then makes the step, without bias correction or a decay in the gradient.
+  virtual std::optional<double> beta1_of_frozen() const { return std::nullopt; }
 
   // A layer-wise optimizer needs norms of whole tensors: it takes so many passes (at most 2) over the vectors before
   // `update`. No block then straddles two tensors.
@@ -100,6 +105,7 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
+  bool corrects_bias = true;  // moments are divided by 1 - beta^step
   WeightDecay weight_decay{.rate = 0.01, .scope = DecayScope::all, .form = DecayForm::decoupled};
 };
 // Throws std::invalid_argument unless 0 <= beta < 1, epsilon > 0 and rate >= 0.

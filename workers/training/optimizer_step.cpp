@@ -197,7 +197,7 @@ bool is_taken_at(const GradientSum& sum, const ModelState& state) {
 }  // namespace
 
 ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale,
-                                    double learning_rate, bool exclusive, Slice slice) {
+                                    double learning_rate, bool exclusive, Slice slice, bool keeps_second) {
   auto next = std::make_shared<ModelState>(*state);
   next->id = new_state_id();
   next->parameters = std::make_shared<Cell>();
@@ -211,7 +211,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   work->stretches = stretches_;
   assert(optimizer_->passes() == 0 || slice.count == 1);
   work->scale = scale;
-  work->context = {.learning_rate = learning_rate, .step = next->optimizer_steps.value()};
+  work->context = {.learning_rate = learning_rate, .step = next->optimizer_steps.value(), .keeps_second = keeps_second};
   work->clip_norm = options_.clip_norm;
   const auto size = static_cast<std::int64_t>(objective_->parameters());
   work->first = static_cast<std::size_t>(slice.begin(size));

@@ -59,15 +59,16 @@ void Training::set_statistics(const Gradient& shared, std::int64_t micro_batches
   if (count != micro_batches) count = micro_batches;  // the first who says so; others may read it by then
 }
 
-ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, double learning_rate, Slice slice) {
+ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, double learning_rate, Slice slice,
+                                bool keeps_second) {
   if (!objective_) return nullptr;
   double scale = 1;
   auto sum = fix_sum(gradient, *objective_, scale);
   if (options_.on_kept && slice.index == 0) tell_kept(*sum);
   const bool is_shared = gradient.terms().size() == 1 && gradient.terms().front().sum == sum;
-  if (!is_shared) return submit_step(std::move(state), std::move(sum), scale, learning_rate, true, slice);
+  if (!is_shared) return submit_step(std::move(state), std::move(sum), scale, learning_rate, true, slice, keeps_second);
   auto& use = sum->uses[{state->id, scale, learning_rate, slice}];
-  if (!use) use = submit_step(std::move(state), sum, scale, learning_rate, false, slice);
+  if (!use) use = submit_step(std::move(state), sum, scale, learning_rate, false, slice, keeps_second);
   return use;
 }
 

@@ -109,7 +109,9 @@ class Training {
   // it is no longer needed: what nobody else holds is updated in place.
   // With a slice only that part of the parameters and moments moves on; the rest is undefined from then on. A
   // layer-wise optimizer takes no slices: nobody would have the norm of a whole tensor.
-  ModelStatePtr descend(ModelStatePtr state, const Gradient& gradient, double learning_rate, Slice slice = {});
+  // `keeps_second`: the second moment stays as it is, where the optimizer can do that.
+  ModelStatePtr descend(ModelStatePtr state, const Gradient& gradient, double learning_rate, Slice slice = {},
+                        bool keeps_second = false);
 
   // A sum whose evaluation all holders share. Order of summation: by model, then (worker, step, micro-batch).
   Gradient share(const Gradient& gradient);
@@ -224,7 +226,7 @@ class Training {
 
   void tell_kept(GradientSum& sum) const;
   ModelStatePtr submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale, double learning_rate,
-                            bool exclusive, Slice slice);
+                            bool exclusive, Slice slice, bool keeps_second);
   // Inputs of `size` floats; a null cell stands for zeros.
   CellPtr submit_mean(std::vector<CellPtr> inputs, std::size_t size, Slice slice = {});
   CellPtr submit_combination(std::span<const WeightedCell> terms, std::size_t size);
