@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "workers/training/norm_preserving_mean.hpp"
+
 namespace syncopate {
 
 Participant::Participant(const RunContext& context, Rank rank)
@@ -75,6 +77,10 @@ void Participant::set_model(const ModelStatePtr& model, StatePolicy moments) {
   set_model(model);
   const AveragePolicy policy{.moments = {moments, moments}, .buffers = StatePolicy::keep};
   model_ = context_.training.average({&model_, 1}, policy).front();  // of one model: itself
+}
+
+ModelStatePtr Participant::norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice) const {
+  return syncopate::norm_preserving_mean(context_.training, differences, slice);
 }
 
 double Participant::norm(Gradient& gradient) const {

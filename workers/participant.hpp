@@ -131,6 +131,9 @@ class Participant {
   ModelStatePtr combine(const ModelStatePtr& from, const ModelStatePtr& to, std::span<const double> shares) const {
     return context_.training.combine_tensors(from, to, shares);
   }
+  // The weighted mean of differences that keeps their mean length, by tensors (training/norm_preserving_mean.hpp);
+  // null in time-only runs.
+  ModelStatePtr norm_preserving_mean(const std::vector<WeightedState>& differences, Slice slice = {}) const;
   // Between two models' parameters, for rules that look at what was computed: it waits for the arithmetic, and is NaN
   // in time-only runs.
   double distance(const ModelStatePtr& a, const ModelStatePtr& b) const { return context_.training.distance(a, b); }
