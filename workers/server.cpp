@@ -94,6 +94,15 @@ void Server::send_model(Rank to, Step label, std::vector<double>&& numbers, Here
   send_counted(to, Message::of_model(label, model_, std::move(numbers)), at);
 }
 
+void Server::send_model(Rank to, Slice part, std::vector<double> numbers, Here at) {
+  version_of_[to] = version_;
+  sent_at_[to] = now();
+  Message message = Message::of_model(step_, model_, std::move(numbers));
+  message.kept = kept_total_;
+  message.slice = part;
+  context_.cluster.send(rank_, to, std::move(message), {"send", at});
+}
+
 void Server::send_last_model(Rank to, Here at) { send_counted(to, Message::of_last_model(step_, model_), at); }
 
 void Server::send_model(Receivers to, const std::vector<double>& numbers, Here at) {
@@ -119,7 +128,8 @@ std::optional<Step> Server::accept(const Message& message, const AcceptOptions& 
     return Step{0};
   }
   const bool is_difference = message.kind == Message::Kind::difference;
-  const Step staleness = is_difference ? version_ - version_of_[message.from].value_or(Step{}) : step_ - message.step;
+  const Step since_sent = is_difference ? version_ - version_of_[message.from].value_or(Step{}) : step_ - message.step;
+  const Step staleness = options.staleness.value_or(since_sent);
   const bool is_stale = options.maximum_staleness && staleness > *options.maximum_staleness;
   const bool is_old = options.maximum_age < longest_duration && now() - sent_at_[message.from] > options.maximum_age;
   if (is_stale || is_old || !options.is_needed) {

@@ -32,6 +32,9 @@ struct AcceptOptions {
   std::optional<Step> maximum_staleness{};  // in steps since the model that it was computed at; none: however many
   Duration maximum_age = longest_duration;  // since that model was sent
   bool is_needed = true;                    // false: it is discarded however new it is
+  std::optional<Step>
+      staleness{};          // of a difference, where its method knows that its sender had not taken up the newest
+                            // model that it was sent
   std::int64_t copies = 0;  // micro-batches of it that another worker has already brought: they count as dropped
 };
 
@@ -60,6 +63,8 @@ class Server final : public Participant {
   void send_model(Rank to, std::vector<double> numbers, Here at = Here::current()) {
     send_model(to, step_, std::move(numbers), at);
   }
+  // The same with a slice of the model alone, of one server.
+  void send_model(Rank to, Slice part, std::vector<double> numbers, Here at = Here::current());
   void send_model(Receivers to, Here at = Here::current()) { send_model(to, {}, at); }
   void send_model(Receivers to, const std::vector<double>& numbers, Here at = Here::current());
 

@@ -157,6 +157,9 @@ class Worker final : public Participant {
   bool receive_model(Here at = Here::current());
   // The same from a server that holds the whole model, and the numbers that came along.
   bool receive_model(std::vector<double>& numbers, Here at = Here::current());
+  // For methods whose server sends models, or slices of its model, to workers that do not wait for them: adopts what
+  // has come by `receive`, with the server's step.
+  void take_up(const Message& from_server);
   // Labels the gradient with the step of the model it was computed at. With several servers: to each its slice.
   void send_gradient(Gradient gradient, Here at = Here::current());
 

@@ -29,6 +29,17 @@ bool Worker::receive_whole_model(std::vector<double>* numbers, Here at) {
   return message->kind != Message::Kind::last_model;
 }
 
+void Worker::take_up(const Message& from_server) {
+  steps_are_versions_ = true;
+  kept_total_ = from_server.kept;
+  if (model_) {
+    const bool is_whole = from_server.slice.count == 1;
+    model_ = is_whole ? context_.training.adopt(model_, from_server.model)
+                      : with_slice(model_, from_server.model, from_server.slice);
+  }
+  start_from(from_server.step);
+}
+
 // The same version twice: the next micro-batches of the step. Local steps from here on begin at this model.
 void Worker::start_from(Step version) {
   recovery_.reset();
@@ -91,10 +102,14 @@ ReceivedMessage Worker::receive(const ReceiveOptions& which, Here at) {
 }
 
 // The server answers with its model as it is then (Server::receive). Where steps are versions of the model,
-// the worker's is that one's; the micro-batches of the step keep their numbers.
+// the worker's is that one's; the micro-batches of the step keep their numbers. Slices of it that were sent before the
+// answer are in the answer too.
 void Worker::ask_server_for_model(Here at) {
   send(server(), Message::request(), at);
-  const auto message = context_.cluster.receive(rank_, server(), never, {"ask_server_for_model", at});
+  ReceivedMessage message;
+  do {
+    message = context_.cluster.receive(rank_, server(), never, {"ask_server_for_model", at});
+  } while (message && (!message->has_model() || message->slice.count > 1));
   if (!message) return;  // it has ended, and takes no gradient any more
   has_last_model_ |= message->kind == Message::Kind::last_model;
   kept_total_ = message->kept;
