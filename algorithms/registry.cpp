@@ -19,6 +19,7 @@
 #include "algorithms/local_sgd/branch_train_merge.hpp"
 #include "algorithms/local_sgd/co2.hpp"
 #include "algorithms/local_sgd/cocod_sgd.hpp"
+#include "algorithms/local_sgd/decoupled_diloco.hpp"
 #include "algorithms/local_sgd/des_loc.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
@@ -165,6 +166,10 @@ std::span<const AlgorithmRow> algorithms() {
        "Cheng et al. 2025", make_edit,
        "period = { rule = \"constant\", steps = 3 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.8 }",
        "the model after each outer step"},
+      {"decoupled-diloco", "local SGD",
+       "Local steps that never wait; a server merges fragments of a quorum's models, and sends them to all.",
+       "Douillard et al. 2026 (Decoupled DiLoCo)", make_decoupled_diloco,
+       "quorum = 2\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.9 }", "the server's model"},
       {"cocod-sgd", "local SGD",
        "Local SGD whose averages are one round late; what was done meanwhile is added to them.", "Shen et al. 2019",
        make_cocod_sgd, "period = { rule = \"constant\", steps = 3 }", "the average that has come back, a round old"},

@@ -161,6 +161,11 @@ const std::vector<Method> methods = {
     {"edit", "sync_seconds = 4\nminimum_steps = 20\nouter = { name = \"plain\" }", 3 * S / 4, 0,
      S / 4 * (A + 2 * (N - 1) * N * 5 * 8)},
     // One round late, as many averages.
+    // Of each round an answer of every worker, and but for the last one the model to all, with three numbers each.
+    {"decoupled-diloco", "minimum_steps = 4\nouter = { name = \"plain\" }", 0, (2 * S / 4 - 1) * N,
+     (2 * S / 4 - 1) * N*(P + 24)},
+    {"decoupled-diloco", "merge = \"mean\"\nanchor = \"base\"\nouter = { name = \"plain\" }", 0, (2 * S - 1) * N,
+     (2 * S - 1) * N*(P + 24)},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},
     {"overlap-local-sgd", "mixing = 0.5\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},

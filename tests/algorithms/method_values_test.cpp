@@ -15,6 +15,7 @@
 #include "algorithms/gradient_coding/fractional_repetition.hpp"
 #include "algorithms/gradient_coding/stochastic_code.hpp"
 #include "algorithms/local_sgd/branch_train_merge.hpp"
+#include "algorithms/local_sgd/decoupled_diloco.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/local_sgd/hierarchical_sgd.hpp"
@@ -129,6 +130,25 @@ TEST(MethodValues, OfAsynchronousMethodsArriveAsWritten) {
                      .update = make_buffered_update({2, 0.4, 0.6, Buffered::Reduce::sum}),
                      .weight = {.staleness_exponent = 0.5},
                      .grace = from_seconds(0.75)}));
+}
+
+TEST(MethodValues, OfDecoupledDiLoCoArriveAsWritten) {
+  const std::string decoupled =
+      "algorithm = \"decoupled-diloco\"\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.6 }\n";
+  const std::shared_ptr<const OuterOptimizer> outer = make_diloco(0.7, 0.6);
+  expect_same_run(decoupled, DecoupledDiLoCo({.outer = outer}));
+  expect_same_run(decoupled + "minimum_steps = 2\nmerge = \"mean\"",
+                  DecoupledDiLoCo({.minimum_steps = 2, .merge = MergeRule::mean, .outer = outer}));
+  expect_same_run(decoupled +
+                      "quorum = 1\nfragments = 2\nlocal_steps = 3\nanchor = \"base\"\nlate = \"count\"\n"
+                      "grace = { margin = 0.8, overlap_steps = 5, averaging = 0.25, initial_s = 0.2, longest_s = 3 }",
+                  DecoupledDiLoCo({.quorum = 1,
+                                   .fragments = Fragments(2),
+                                   .local_steps = Step{3},
+                                   .grace = GraceOptions{0.8, 5, 0.25, 0.2, 3},
+                                   .anchor = DecoupledOptions::Anchor::base,
+                                   .late = LateAnswers::count,
+                                   .outer = outer}));
 }
 
 TEST(MethodValues, OfDropComputeArriveAsWritten) {

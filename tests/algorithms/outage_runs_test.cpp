@@ -174,6 +174,8 @@ constexpr const char* methods[] = {
     "algorithm = \"bounded-delay\"\nmaximum_delay = 1",
     "algorithm = \"sliding-window\"\nmaximum_delay = 4",
     "algorithm = \"async-local-sgd\"\nlocal_steps = 3\nupdate = { name = \"buffered\", size = 2 }\ngrace_s = 0.5",
+    "algorithm = \"decoupled-diloco\"\nquorum = 2\nfragments = 2\ngrace = { margin = 0.9 }\nouter = { name = \"plain\" "
+    "}",
     "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 4 }",
     "algorithm = \"hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 4 }",
     "algorithm = \"dropcompute-local-sgd\"\nperiod = { rule = \"constant\", steps = 4 }\nthreshold_s = 9",

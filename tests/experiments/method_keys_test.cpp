@@ -254,6 +254,18 @@ const std::vector<KeyCase> asynchronous = {
      {"methods.0.local_update.size=1", "methods.0.local_update.rate=0.5", "methods.0.local_update.momentum=0.4",
       "methods.0.local_update.reduce='sum'", "methods.0.global_update.size=1", "methods.0.global_update.rate=0.5",
       "methods.0.global_update.momentum=0.4", "methods.0.global_update.reduce='sum'"}},
+    {{method("'decoupled-diloco',quorum=2,outer={name='diloco',rate=0.7,momentum=0.5}")},
+     {"methods.0.quorum=1", "methods.0.fragments=2", "methods.0.local_steps=6", "methods.0.minimum_steps=3",
+      "methods.0.merge='mean'", "methods.0.late='count'", "methods.0.grace={margin=0.9,initial_s=0.1}",
+      "methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3", "methods.0.outer.name='slowmo'"}},
+    {{method("'decoupled-diloco',quorum=1,late='count',outer={name='plain',rate=0.5}")},
+     {"methods.0.anchor='base'", "methods.0.outer.rate=0.8"}},
+    {{method("'decoupled-diloco',quorum=1,fragments=2,grace={margin=0.2,overlap_steps=3,initial_s=0.02},outer={name='"
+             "plain'}")},
+     {"methods.0.grace.margin=0.6", "methods.0.grace.overlap_steps=6", "methods.0.grace.averaging=1",
+      "methods.0.grace.initial_s=0.1", "methods.0.grace.longest_s=0.01"}},
+    {{method("'decoupled-diloco',quorum=2,local_steps=4,outer={name='slowmo',momentum=0.5}")},
+     {"methods.0.local_steps=2", "methods.0.outer.rate=0.5", "methods.0.outer.momentum=0.3"}},
 };
 
 // Methods that average every so often, with the keys that each needs beside its period.

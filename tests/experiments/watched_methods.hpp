@@ -193,6 +193,22 @@ global_update = { name = "nesterov", rate = 0.6, momentum = 0.5 }
 merge_every = 2
 mixing = 0.25
 [[methods]]
+label = "decoupled-diloco, a quorum and a grace window"
+algorithm = "decoupled-diloco"
+quorum = 2
+fragments = 2
+grace = { margin = 0.9 }
+outer = { name = "diloco", rate = 0.7, momentum = 0.5 }
+[[methods]]
+label = "decoupled-diloco, late answers from their base"
+algorithm = "decoupled-diloco"
+quorum = 1
+local_steps = 4
+merge = "mean"
+anchor = "base"
+late = "count"
+outer = { name = "diloco", rate = 0.7, momentum = 0.5 }
+[[methods]]
 algorithm = "local-sgd"
 period = { rule = "constant", steps = 4 }
 [[methods]]

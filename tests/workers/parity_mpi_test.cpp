@@ -1,6 +1,7 @@
 // The same algorithm on both clusters: where control does not depend on the clock the parameters and counts agree, and
 // no run is faster than its delays. That wall time is no more than simulated time, on a quiet machine, is for
 // parity_time_mpi_test.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,6 +33,7 @@
 #include "algorithms/local_sgd/branch_train_merge.hpp"
 #include "algorithms/local_sgd/co2.hpp"
 #include "algorithms/local_sgd/cocod_sgd.hpp"
+#include "algorithms/local_sgd/decoupled_diloco.hpp"
 #include "algorithms/local_sgd/des_loc.hpp"
 #include "algorithms/local_sgd/drop_local_sgd.hpp"
 #include "algorithms/local_sgd/dynamic_averaging.hpp"
@@ -466,8 +468,8 @@ TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
       std::make_shared<WagmaSgd>(WagmaOptions{.group_size = 2, .global_every = 6})};
   for (const auto& algorithm : algorithms) {
     Parity parity;
-    parity.server_takes_steps = !dynamic_cast<const ElasticAveraging*>(algorithm.get()) &&
-                                !dynamic_cast<const WagmaSgd*>(algorithm.get());
+    parity.server_takes_steps =
+        !dynamic_cast<const ElasticAveraging*>(algorithm.get()) && !dynamic_cast<const WagmaSgd*>(algorithm.get());
     const RunTotals expected = parity.simulated(*algorithm).totals, found = parity.mpi(*algorithm).totals;
     EXPECT_EQ(found.bytes, expected.bytes);
     EXPECT_EQ(found.messages, expected.messages);
@@ -524,6 +526,46 @@ TEST(Parity, WagmaSgdOfGlobalRounds) {
   ASSERT_EQ(found.parameters.size(), expected.parameters.size());
   for (std::size_t i = 0; i < expected.parameters.size(); ++i)
     EXPECT_NEAR(found.parameters[i], expected.parameters[i], 1e-5) << i;
+}
+
+// What a worker does between its answer and the new model is for the clock to say, and is overwritten: of one round all
+// is equal, of several what is kept and sent.
+TEST(Parity, DecoupledDiLoCoOfAllWorkers) {
+  for (const int fragments : {1, 3}) {
+    DecoupledOptions options{.minimum_steps = 20, .outer = make_diloco(0.7, 0.6)};
+    options.fragments = Fragments(fragments);
+    Parity parity;
+    const DecoupledDiLoCo one_round(options);
+    const Outcome expected = parity.simulated(one_round), found = parity.mpi(one_round);
+    EXPECT_EQ(expected.parameters.empty(), session->rank() != workers);
+    EXPECT_THAT(found.parameters, testing::Pointwise(testing::FloatNear(1e-5f), expected.parameters));
+    EXPECT_EQ(found.totals.kept, expected.totals.kept);
+  }
+  DecoupledOptions options{.minimum_steps = 5, .outer = make_diloco(0.7, 0.6)};
+  for (const auto anchor : {DecoupledOptions::Anchor::server, DecoupledOptions::Anchor::base}) {
+    options.anchor = anchor;
+    const DecoupledDiLoCo four_rounds(options);
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(four_rounds).totals, parity.mpi(four_rounds).totals}) {
+      EXPECT_EQ(totals.kept, (std::vector<std::int64_t>(workers, 20 * micro_batches)));
+      EXPECT_EQ(totals.messages, (4 + 3) * workers);
+      EXPECT_EQ(totals.bytes, Bytes{(4 + 3) * workers * (4000 + 24)});
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+  // With fragments, quorums, grace and late answers who is in which round is for the clock to say.
+  options = {.quorum = 2,
+             .local_steps = Step{4},
+             .grace = GraceOptions{.margin = 0.5, .overlap_steps = 4},
+             .late = LateAnswers::count,
+             .outer = make_diloco(0.7, 0.6)};
+  options.fragments = Fragments(4);
+  Parity parity;
+  for (const RunTotals& totals :
+       {parity.simulated(DecoupledDiLoCo(options)).totals, parity.mpi(DecoupledDiLoCo(options)).totals}) {
+    EXPECT_GE(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
+    for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+  }
 }
 
 // Whose models are mixed when, too. In the end all have taken their steps, and nobody waits for who has left.

@@ -1,0 +1,177 @@
+#include "algorithms/local_sgd/decoupled_diloco.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "algorithms/local_sgd/fragment_progress.hpp"
+#include "workers/lost_with_state.hpp"
+
+namespace syncopate {
+
+namespace {
+
+void discard(Worker& worker, const Work& lost) {
+  if (lost.micro_batches > 0) worker.discard(Gradient(nullptr, lost.micro_batches, lost.time));
+}
+
+// Whether it was one from what the worker had. Otherwise an outage has taken that, and it is the first from the
+// server's newest model, which is the base from here on.
+bool take_local_step(Worker& worker, FragmentProgress& progress, ModelStatePtr& base) {
+  LostWithState<bool> has_state(worker, true);
+  const Gradient gradient = worker.compute_step_gradient(Samples::in_turn);
+  const bool had_state = *has_state;
+  if (!had_state) {
+    discard(worker, progress.receive_all());
+    worker.set_model(worker.model(), StatePolicy::reset);
+    if (base) base = worker.model();
+  }
+  worker.descend(gradient / worker.micro_batches());
+  progress.add_step({.micro_batches = gradient.micro_batches(), .time = gradient.compute_time()});
+  return had_state;
+}
+
+// Of a round.
+struct AnswerTotals {
+  AnswerTotals(const std::vector<FragmentAnswer>& answers, int micro_batches_per_step) {
+    for (const FragmentAnswer& answer : answers) {
+      const auto steps = static_cast<double>(answer.work.micro_batches) / micro_batches_per_step;
+      slowest_step_s = std::max(slowest_step_s, to_seconds(answer.work.time) / steps);
+      slowest_sync_s = std::max(slowest_sync_s, answer.sync_s);  // none is the least
+      micro_batches += answer.work.micro_batches;
+    }
+  }
+
+  double slowest_step_s = 0;
+  std::optional<double> slowest_sync_s{};
+  std::int64_t micro_batches = 0;
+};
+
+}  // namespace
+
+void DecoupledDiLoCo::run(Worker& worker) const {
+  const Rank server{worker.size()};
+  FragmentProgress progress(options_.fragments.count());
+  std::optional<OpenRound> open = OpenRound{};  // none: answered, or not known
+  std::optional<double> sync_s;
+  ModelStatePtr base;  // none: the server subtracts
+  if (options_.anchor == DecoupledOptions::Anchor::base) base = worker.model();
+  while (worker.budget_left(Judged::by_server) && !worker.has_left(server)) {
+    if (!take_local_step(worker, progress, base)) {
+      open.reset();
+      worker.send(server, Message::note(worker.step()));
+    }
+    while (const auto news = worker.receive({.from = server, .until = worker.now()})) {
+      if (!news->numbers.empty()) open = OpenRound::from(news->numbers);
+      if (!news->has_model()) continue;
+      worker.take_up(*news);
+      if (base) base = worker.with_slice(base, news->model, news->slice);
+      discard(worker, progress.receive(news->slice.index));
+      if (open) sync_s = to_seconds(worker.now() - open->last_ended);
+    }
+    if (!open || worker.now() < open->begins) continue;
+    const Slice fragment = open->fragment(options_.fragments.count());
+    if (progress.steps(fragment.index) < options_.minimum_steps) continue;
+    const ModelStatePtr mine = worker.model();
+    const FragmentAnswer answer{.model = base ? worker.combine({{1, base}, {-1, mine}}, mine) : mine,
+                                .work = progress.tell(),
+                                .micro_batches = progress.micro_batches(fragment.index),
+                                .steps = progress.steps(fragment.index),
+                                .sync_s = sync_s};
+    worker.send(server, answer.message(*open, fragment));
+    open.reset();
+  }
+  discard(worker, progress.receive_all());
+}
+
+void DecoupledDiLoCo::serve(Server& server) const {
+  options_.fragments.check(server);
+  GraceWindow grace(options_.grace.value_or(GraceOptions{}));
+  FragmentAnswers answers(server, options_.fragments.count(), options_.late);
+  ModelStatePtr momentum;
+  OpenRound round;
+  while (server.budget_left()) {
+    answers.open(round);
+    const Slice fragment = round.fragment(options_.fragments.count());
+    const Time begun = std::max(round.begins, server.now());
+    answers.wait_until(begun);
+    answers.collect(options_.quorum.value_or(server.size()), never);
+    grace.note_quorum(to_seconds(server.now() - begun));
+    answers.collect(server.size(), later(server.now(), from_seconds(grace.length_s())));
+    const std::vector<FragmentAnswer> taken = answers.take();
+    if (taken.empty()) return;  // all have left
+
+    const AnswerTotals totals(taken, server.micro_batches());
+    grace.note_step(totals.slowest_step_s);
+    if (totals.slowest_sync_s) grace.note_sync(*totals.slowest_sync_s);
+    server.descend(stepped(server, fragment, taken, momentum), totals.micro_batches);
+    server.publish();
+    if (!server.budget_left()) return;
+    round = {.number = round.number + Step{1}, .begins = begun, .last_ended = server.now()};
+    if (options_.local_steps) {  // the launch floor
+      const double steps = static_cast<double>(options_.local_steps->value()) / options_.fragments.count();
+      round.begins = later(begun, from_seconds(steps * *grace.step_s()));
+    }
+    for (const Rank worker : Ranks(server.size()))
+      if (!server.has_left(worker)) server.send_model(worker, fragment, round.numbers());
+  }
+}
+
+ModelStatePtr DecoupledDiLoCo::stepped(const Server& server, Slice fragment, const std::vector<FragmentAnswer>& answers,
+                                       ModelStatePtr& momentum) const {
+  const ModelStatePtr last = server.model();
+  std::vector<WeightedState> differences;
+  for (const FragmentAnswer& answer : answers) {
+    const bool is_anchored_here = options_.anchor == DecoupledOptions::Anchor::server;
+    const ModelStatePtr& sent = answer.model;
+    differences.push_back({weight_of(answer.micro_batches, answer.steps),
+                           is_anchored_here ? server.combine({{1, last}, {-1, sent}}, sent) : sent});
+  }
+  const ModelStatePtr merged = merge(server, options_.merge, std::move(differences), fragment);
+  const ModelStatePtr average = server.combine({{1, last}, {-1, merged}}, merged);
+  // Of several fragments each moves its own part of the momentum.
+  if (fragment.count > 1 && !momentum) momentum = server.combine({{1, last}, {-1, last}}, last);
+  ModelStatePtr moved = momentum;
+  const ModelStatePtr next =
+      options_.outer->step(server, {.last = last, .average = average, .inner_rate = server.learning_rate()}, moved);
+  momentum = momentum ? server.with_slice(momentum, moved, fragment) : moved;
+  return server.with_slice(last, next, fragment);
+}
+
+// The card.
+std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const AlgorithmContext& context) {
+  DecoupledOptions options;
+  if (const auto quorum = settings.optional_integer(
+          {"quorum", "How many workers must have answered before a round may end (K).", "workers", "all"}, 1,
+          Stated<std::int64_t>(context.workers, "the number of workers")))
+    options.quorum = static_cast<int>(*quorum);
+  options.fragments = read_fragments(settings, 1);
+  if (const auto steps = settings.optional_integer(
+          {"local_steps", "A round begins no sooner than steps / fragments of the step time after the one before (H).",
+           "steps", "at the end of the one before"},
+          1, 1'000'000'000))
+    options.local_steps = *steps;
+  options.minimum_steps = settings.integer(
+      {"minimum_steps", "A worker answers once it has taken so many since it got the fragment.", "steps"}, 1,
+      1'000'000'000, 1);
+  if (settings.has("grace")) {
+    options.grace = read_grace(settings.section(
+        {"grace", "How long further answers are waited for once there is a quorum; without it: not."}));
+    if (!options.quorum) settings.fault("grace", "needs a quorum: without one a round waits for all workers anyway");
+  }
+  options.merge = read_merge_rule(settings);
+  using Anchor = DecoupledOptions::Anchor;
+  options.anchor = settings.choice({"anchor",
+                                    "What a worker's part is subtracted from: the server's last value, or what "
+                                    "the worker itself began from."},
+                                   {{"server", Anchor::server}, {"base", Anchor::base}}, options.anchor);
+  options.late = settings.choice({"late",
+                                  "Whether answers to a round that has ended are dropped, or count in their "
+                                  "fragment's next round."},
+                                 {{"drop", LateAnswers::drop}, {"count", LateAnswers::count}}, options.late);
+  Settings outer = settings.section({"outer", "The optimizer that steps along the merged outer gradients."});
+  options.outer = make_outer_optimizer(outer);
+  return std::make_unique<DecoupledDiLoCo>(options);
+}
+
+}  // namespace syncopate
