@@ -32,8 +32,14 @@ constexpr std::int64_t gradients = 2'000'000;
 constexpr double message_s = 0.001;
 const ComputeTime compute_time(1, 0.010, {}, {exponential_delay(0.005)});
 
-// The number of events, which are deliveries: a gradient to the server, a model to a worker.
-std::int64_t simulate(int workers, const Algorithm& algorithm, const NetworkModel& network) {
+// Events are arrivals, of a gradient at the server or a model at a worker, and where work may be cancelled also its ends,
+// which no worker may run ahead of.
+struct Handled {
+  std::int64_t events = 0;
+  std::int64_t messages = 0;
+};
+
+Handled simulate(int workers, const Algorithm& algorithm, const NetworkModel& network) {
   Executor executor(0);
   Training training(nullptr, nullptr, {}, executor);
   training.set_parameter_bytes(1'000'000);
@@ -44,17 +50,21 @@ std::int64_t simulate(int workers, const Algorithm& algorithm, const NetworkMode
                             .compute_time = compute_time,
                             .network = network,
                             .training = training});
-  return run_algorithm(algorithm, {.cluster = cluster,
-                                   .training = training,
-                                   .learning_rate = rate,
-                                   .budget = {.steps = gradients / workers}})
-      .messages;
+  const RunTotals totals = run_algorithm(
+      algorithm,
+      {.cluster = cluster, .training = training, .learning_rate = rate, .budget = {.steps = gradients / workers}});
+  return {cluster.events(), totals.messages};
 }
 
 void simulate(benchmark::State& state, const Algorithm& algorithm, const NetworkModel& network) {
-  std::int64_t events = 0;
-  for (auto _ : state) events += simulate(static_cast<int>(state.range(0)), algorithm, network);
+  std::int64_t events = 0, messages = 0;
+  for (auto _ : state) {
+    const Handled handled = simulate(static_cast<int>(state.range(0)), algorithm, network);
+    events += handled.events;
+    messages += handled.messages;
+  }
   state.counters["events_per_s"] = benchmark::Counter(static_cast<double>(events), benchmark::Counter::kIsRate);
+  state.counters["messages_per_s"] = benchmark::Counter(static_cast<double>(messages), benchmark::Counter::kIsRate);
   state.counters["bar_per_s"] = 5e6;
 }
 
@@ -71,7 +81,7 @@ void TimeOnlyAsyncSgdAtManyWorkers(benchmark::State& state) {
   const auto network = make_fixed_network(message_s);
   const auto seconds_per_event = [&](int workers) {
     const auto start = std::chrono::steady_clock::now();
-    const auto events = static_cast<double>(simulate(workers, AsyncSgd({}), *network));
+    const auto events = static_cast<double>(simulate(workers, AsyncSgd({}), *network).events);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / events;
   };
   double among_few = 0, among_many = 0;
@@ -146,7 +156,7 @@ void TimeOnlyAsyncSgdAgainstSimGrid(benchmark::State& state) {
   constexpr std::int64_t gradients_on_simgrid = 50'000;
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
-    const auto events = static_cast<double>(simulate(workers, AsyncSgd({}), *make_fixed_network(message_s)));
+    const auto events = static_cast<double>(simulate(workers, AsyncSgd({}), *make_fixed_network(message_s)).events);
     const double ours = events / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double host_s = run_on_simgrid(workers, gradients_on_simgrid, compute_time, message_s);
     const double simgrids = 2 * static_cast<double>(gradients_on_simgrid) / host_s;

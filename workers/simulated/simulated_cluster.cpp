@@ -85,15 +85,19 @@ void SimulatedCluster::fetch_what_comes_next() const {
   const auto fetch = [](const void* from, int lines) {
     for (int line = 0; line < lines; ++line) __builtin_prefetch(static_cast<const char*>(from) + 64 * line, 1);
   };
-  const auto next = stage_.next_few_events();
-  for (std::size_t i = 1; i < next.size(); ++i) {
-    fetch(&stage_[next[i].rank], 2);
-    if (next[i].delivery) fetch(next[i].delivery, 2);
+  const auto events = stage_.next_few_events();
+  const auto timers = stage_.next_few_timers();
+  for (const Event& event : events.subspan(std::min<std::size_t>(1, events.size()))) {
+    fetch(&stage_[event.rank], 2);
+    if (event.delivery) fetch(event.delivery, 2);
   }
-  if (next.empty() || (next[0].kind != Event::Kind::deliver && next[0].kind != Event::Kind::resume)) return;
-  const Rank receiver = next[0].rank;
+  for (const Timer& timer : timers) fetch(&stage_[timer.rank], 2);
+  if (events.empty() && timers.empty()) return;
+  const bool is_timer = stage_.timer_is_next();
+  if (!is_timer && events.front().kind != Event::Kind::deliver) return;
+  const Rank receiver = is_timer ? timers.front().rank : events.front().rank;
   if (is_server(receiver)) {
-    if (next[0].delivery) fetch(&stage_[next[0].delivery->from].book.tally(), 1);  // where it is booked
+    if (!is_timer) fetch(&stage_[events.front().delivery->from].book.tally(), 1);  // where it is booked
     return;
   }
   if (const auto& fiber = stage_[receiver].fiber) fiber->prefetch();
@@ -104,8 +108,8 @@ void SimulatedCluster::handle(const Event& event) {
   switch (event.kind) {
     case Event::Kind::resume: {
       SimulatedParticipant& participant = stage_[event.rank];
-      if (participant.wake != event.number) break;
-      if (!participant.computing) {  // who computes books its time itself
+      if (participant.wake != event.number) return;  // something else has ended that wait
+      if (!participant.computing) {                  // who computes books its time itself
         participant.book.pass(Activity::wait, event.at, {participant.waits_for->operation});
         participant.book.meet();
       }
@@ -131,6 +135,7 @@ void SimulatedCluster::handle(const Event& event) {
       leave(event.rank);
       break;
   }
+  ++events_;
 }
 
 void SimulatedCluster::leave(Rank rank) {

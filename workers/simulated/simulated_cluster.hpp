@@ -35,6 +35,8 @@ class SimulatedCluster : public Cluster {
   Time now(Rank self) const override { return stage_[self].book.now(); }
   int workers_left(Rank self) override;
   bool has_left(Rank, Rank other) const override { return stage_[other].left; }
+  // What the run has come to: arrivals, ends of waits and of collectives. Not times that a wait has not lasted to.
+  std::int64_t events() const { return events_; }
   // Asked by a worker that has just come out of a collective of all.
   ProgressSoFar progress() const { return gatherings_.progress(); }
 
@@ -94,6 +96,7 @@ class SimulatedCluster : public Cluster {
   OpenRows open_rows_;
   std::vector<std::int64_t> staleness_;
   ByRank<int> served_left_;  // where servers have servers: by server, of those whose server it is; else empty
+  std::int64_t events_ = 0;
 };
 
 }  // namespace syncopate

@@ -11,6 +11,7 @@ Stage::Stage(const SimulatedOptions& given)
       spans(given.record && given.record->spans ? &*given.record->spans : nullptr),
       rows(given.observer),
       stacks(static_cast<std::size_t>(given.workers + given.servers)),
+      timers_(given.workers + given.servers),
       participants_(given.workers + given.servers) {
   for (const Rank rank : everybody()) participants_[rank].book = Book(rank, start_time, spans);
 }

@@ -15,6 +15,7 @@
 #include "workers/simulated/event_queue.hpp"
 #include "workers/simulated/simulated_options.hpp"
 #include "workers/simulated/simulated_participant.hpp"
+#include "workers/simulated/timers.hpp"
 #include "workers/units/by_rank.hpp"
 
 namespace syncopate {
@@ -60,10 +61,21 @@ class Stage {
   void schedule_end(Time at, Event::Kind kind, Assembly* assembly) {
     events_.push({at, next_event_++, {.assembly = assembly}, Rank{}, kind});
   }
-  bool has_events() const { return !events_.empty(); }
-  Event pop_event() { return events_.pop(); }
-  // The first event, and behind it the few among which the second one is.
+  bool has_events() const { return !events_.empty() || !timers_.empty(); }
+  Event pop_event() {
+    if (!timer_is_next()) return events_.pop();
+    const Timer timer = timers_.pop();
+    return {timer.at, timer.number, {}, timer.rank, Event::Kind::resume};
+  }
+  // The two queues that pop_event takes from: in each the first, and behind it the few among which the second one is.
   std::span<const Event> next_few_events() const { return events_.next_few(); }
+  std::span<const Timer> next_few_timers() const { return timers_.next_few(); }
+  bool timer_is_next() const {
+    if (timers_.empty() || events_.empty()) return events_.empty();
+    const Timer& timer = timers_.first();
+    const Event& event = events_.next_few().front();
+    return timer.at != event.at ? timer.at < event.at : timer.number < event.number;
+  }
   void advance_to(Time now) { now_ = now; }
 
   // From within a participant's program: waits until somebody resumes it.
@@ -75,7 +87,8 @@ class Stage {
   // The same; goes on at `at`, unless something else ends the wait before.
   void suspend_until(Rank rank, Time at, const Place& place) {
     SimulatedParticipant& participant = participants_[rank];
-    participant.wake = schedule(at, Event::Kind::resume, rank);
+    participant.wake = next_event_++;
+    timers_.set({at, participant.wake, rank});
     suspend(participant, place);
     participant.wake = 0;
   }
@@ -118,6 +131,7 @@ class Stage {
 
   Time now_{};
   EventQueue<Event> events_;
+  Timers timers_;
   std::uint64_t next_event_ = 1;
   std::int64_t calls_since_poll_ = 0;
   ByRank<SimulatedParticipant> participants_;  // destroyed before the stacks of its fibers
