@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <list>
 #include <optional>
@@ -31,6 +32,9 @@ struct MpiCollective {
   bool has_ended = false;
   AgreedProgress agreement{};
   StepRow row{};
+
+  // Values are on their way, whatever their ranks do meanwhile.
+  bool is_moving() const { return is_complete && !blocks && reduction && !has_ended; }
 };
 
 // Those who have collectives among themselves: all workers, or a group.
@@ -44,6 +48,9 @@ struct MpiAssembly {
   std::list<MpiCollective> open{};
 
   bool has_one_under_way() const;
+  bool has_one_moving() const {
+    return std::ranges::any_of(open, [](const MpiCollective& collective) { return collective.is_moving(); });
+  }
 };
 
 inline bool MpiAssembly::has_one_under_way() const {

@@ -95,6 +95,11 @@ bool MpiCollectives::are_under_way() const {
          std::ranges::any_of(groups_, [](const auto& entry) { return entry.second.has_one_under_way(); });
 }
 
+bool MpiCollectives::are_moving() const {
+  return all_.has_one_moving() ||
+         std::ranges::any_of(groups_, [](const auto& entry) { return entry.second.has_one_moving(); });
+}
+
 void MpiCollectives::advance_all() {
   advance(all_);
   for (auto& [members, assembly] : groups_) advance(assembly);
@@ -212,7 +217,7 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
     stage_.clock.book(Activity::communicate, {place.operation});
     end_collective(assembly, collective);
   }
-  waiting_.wait_for_progress([&] { return collective.has_ended; });
+  waiting_.wait_for_values([&] { return collective.has_ended; });
   stage_.clock.book(Activity::communicate, {place.operation});
   stage_.clock.meet();
   CollectiveResult result;

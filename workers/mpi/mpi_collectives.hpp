@@ -19,6 +19,7 @@ class MpiCollectives {
   CollectiveResult perform(Collective&& what, const Contribution& contribution, const Place& place);
 
   bool are_under_way() const;
+  bool are_moving() const;  // values of one that is under way, as fast as this rank lets MPI progress
   // What can go on without its worker does.
   void advance_all();
   // The last one of all workers, after their programs.

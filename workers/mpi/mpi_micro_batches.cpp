@@ -126,7 +126,8 @@ void MpiMicroBatches::record_duration(const MicroBatch& slot, Duration spent, Du
 }
 
 // In slices, so that messages keep flowing, an interrupt is heard, and the end of the servers ends a
-// sleep of any length. Short ones where somebody waits for what this rank sends, or it for a message.
+// sleep of any length. Short ones where somebody waits for what this rank sends, or it for a message; none while values
+// of a collective are on their way and cores suffice, since MPI moves a piece of them at each call.
 void MpiMicroBatches::sleep_until(Time end, const Deadline& deadline, bool is_endless) {
   constexpr Duration slice = std::chrono::milliseconds(2);
   constexpr Duration short_slice = std::chrono::microseconds(200);
@@ -140,6 +141,7 @@ void MpiMicroBatches::sleep_until(Time end, const Deadline& deadline, bool is_en
     if (stage_.servers_are_gone() || is_cancelled(deadline)) return;
     if (is_endless && mail_.nobody_can_send({})) return;
     if (!ends) waiting_.look_for_standstill({.state = "in a micro-batch that never ends"});
+    if (stage_.communicators.cores_suffice() && collectives_.are_moving()) continue;
     const Time wake = std::min(end, later(at, is_awaited || stage_.post.sending() ? short_slice : slice));
     sleep_until_monotonic(stage_.clock.to_monotonic_ns(wake));
   }

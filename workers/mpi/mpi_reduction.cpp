@@ -31,6 +31,10 @@ namespace {
 // Parameters and buffers travel; everybody keeps moments of its own.
 constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
 
+// Reduced within a millisecond, and long enough for the bandwidth of any network.
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+constexpr std::size_t pieces_at_once = 4;
+
 bool has_values(const Collective& what) { return what.kind != Kind::all_gather && what.kind != Kind::barrier; }
 
 }  // namespace
@@ -156,17 +160,35 @@ void MpiReduction::begin() {
     const auto exchange = what_.kind == Kind::exchange_chunks ? MPI_Ialltoall : MPI_Iallgather;
     exchange(values_.data(), count, MPI_UINT32_T, gathered_.data(), count, MPI_UINT32_T, ranks_, next());
   }
-  for (const Part& part : parts_)
+  for (const Part& part : parts_) {
+    const std::size_t element_bytes = part.type == MPI_DOUBLE ? sizeof(double) : sizeof(float);
+    const std::size_t most = piece_bytes / element_bytes;
+    for (std::size_t first = 0; first < part.count; first += most)
+      pieces_.push_back(
+          {static_cast<char*>(part.data) + first * element_bytes, std::min(most, part.count - first), part.type});
+  }
+  begin_next_pieces();
+}
+
+// Each as soon as those before it are there.
+void MpiReduction::begin_next_pieces() {
+  for (const std::size_t end = std::min(pieces_.size(), begun_ + pieces_at_once); begun_ < end; ++begun_) {
+    const Part& piece = pieces_[begun_];
+    MPI_Request* const request = &requests_.emplace_back(MPI_REQUEST_NULL);
     if (broadcasts())
-      MPI_Ibcast(part.data, mpi_count(part.count), part.type, what_.root.value, ranks_, next());
+      MPI_Ibcast(piece.data, mpi_count(piece.count), piece.type, what_.root.value, ranks_, request);
     else
-      MPI_Iallreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_, next());
+      MPI_Iallreduce(MPI_IN_PLACE, piece.data, mpi_count(piece.count), piece.type, MPI_SUM, ranks_, request);
+  }
 }
 
 bool MpiReduction::test() {
   int done = 0;
   MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
-  return done != 0;
+  if (done == 0 || begun_ == pieces_.size()) return done != 0;
+  requests_.clear();
+  begin_next_pieces();
+  return false;
 }
 
 CollectiveResult MpiReduction::result() {

@@ -36,7 +36,8 @@ class MpiReduction {
 
   // Blocks until the values are there.
   void run();
-  // Returns at once; then `test` until it is true.
+  // Returns at once; then `test` until it is true. Values go piece by piece, so that no call takes long that lets them go
+  // on: what their rank does meanwhile is held up by it.
   void begin();
   bool test();
 
@@ -51,6 +52,7 @@ class MpiReduction {
   };
 
   void write();
+  void begin_next_pieces();
   void add(std::span<float> values) { parts_.push_back({values.data(), values.size(), MPI_FLOAT}); }
   void add(std::span<double> values) { parts_.push_back({values.data(), values.size(), MPI_DOUBLE}); }
   void add_slice();
@@ -81,6 +83,8 @@ class MpiReduction {
   std::vector<double> exact_;        // of a wide sum
   std::vector<double> numbers_;      // summed, or everybody's
   std::vector<Part> parts_;          // of the buffers: what is reduced
+  std::vector<Part> pieces_;         // of the parts, which begin one after another
+  std::size_t begun_ = 0;            // of them
   std::vector<MPI_Request> requests_;
 };
 

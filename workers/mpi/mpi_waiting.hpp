@@ -54,6 +54,17 @@ class MpiWaiting {
     });
   }
 
+  // The same for values that are on their way: MPI moves a piece of them at each call, so that where cores suffice
+  // there is no pause between calls.
+  template <typename Done>
+  void wait_for_values(Done done) {
+    while (stage_.communicators.cores_suffice() && !done()) {
+      if (interrupted()) throw Interrupted();
+      progress();
+    }
+    wait_for_progress(done);
+  }
+
   void begin();
   // To be called again and again in a wait, after this rank has found that it cannot go on.
   void look_for_standstill(const Awaited& awaited);
