@@ -120,8 +120,8 @@ class Participant {
   }
   // How many numbers a model has; of runs without one, as many as their file says.
   std::int64_t parameters() const { return context_.training.parameter_bytes().value() / 4; }
-  // `whole` with a slice of its parameters from `part`, and its BatchNorm statistics too if it is the first one; null in
-  // time-only runs.
+  // `whole` with a slice of its parameters from `part`, and its BatchNorm statistics too if it is the first one; null
+  // in time-only runs.
   ModelStatePtr with_slice(const ModelStatePtr& whole, const ModelStatePtr& part, Slice slice) const {
     return context_.training.with_slice(whole, part, slice);
   }
@@ -156,8 +156,8 @@ class Participant {
   void send(Rank to, Message&& message, Here at = Here::current());
 
   // "This is the global model now": the observer decides whether to evaluate. Only the publication of worker 0, or of
-  // the one server or the global one, counts, so that every worker may run the same line. Where the run asks for it, what is evaluated is
-  // the moving average of what is published (not of an ensemble).
+  // the one server or the global one, counts, so that every worker may run the same line. Where the run asks for it,
+  // what is evaluated is the moving average of what is published (not of an ensemble).
   void publish() { publish(model_); }
   void publish(const ModelStatePtr& model) {
     if (is_heard()) publish(Publication{.model = model});

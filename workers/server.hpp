@@ -44,8 +44,8 @@ class Server final : public Participant {
  public:
   Server(const RunContext& context, Rank rank);
 
-  // Workers whose server this is that have not ended, and those of `also` that have. A method that waits for a number of
-  // gradients waits for no more than these, `also` being those whose gradients it has. The global server's are the
+  // Workers whose server this is that have not ended, and those of `also` that have. A method that waits for a number
+  // of gradients waits for no more than these, `also` being those whose gradients it has. The global server's are the
   // regions' servers.
   int workers_left(std::span<const Rank> also = {}) const;
 

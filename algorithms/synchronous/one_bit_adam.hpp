@@ -1,16 +1,16 @@
-// 1-bit Adam: Adam for some steps, and then with a frozen second moment, so that what workers exchange are first moments,
-// of which signs and a scale are enough.
+// 1-bit Adam: Adam for some steps, and then with a frozen second moment, so that what workers exchange are first
+// moments, of which signs and a scale are enough.
 // Source:  Tang et al. 2021, "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed",
 //          and DeepSpeed's code.
 // Shapes:  gradient, parameters, moments, residual: (P,) flat float32.
-// Cost:    one all-reduce of P floats in each of the first `freeze_step` steps; then, in two phases, 2 (N - 1) packets of an
-//          Nth of P signs, or what `compression` names.
-// Differs: m_i = beta1 m + (1 - beta1) g_i;  m = mean of what was sent of m_i + residual_i, compressed again by the owner
-//          of each chunk, who has a residual of its own;  x -= rate m / (sqrt(v) + epsilon), and the decay beside it. The
-//          scale is the root mean square, of a whole chunk unless `scope` says otherwise (the code: of each tensor, by its
-//          padded length; a worker's one for all chunks); the sign of 0 is +1. The optimizer must leave out bias
-//          correction, as the code does in both phases. A value that stays exactly 0 cannot be sent as 0; the code has
-//          masks for such rows, which are left out here. What becomes of residuals is said in
+// Cost:    one all-reduce of P floats in each of the first `freeze_step` steps; then, in two phases, 2 (N - 1) packets
+//          of an Nth of P signs, or what `compression` names.
+// Differs: m_i = beta1 m + (1 - beta1) g_i;  m = mean of what was sent of m_i + residual_i, compressed again by the
+//          owner of each chunk, who has a residual of its own;  x -= rate m / (sqrt(v) + epsilon), and the decay beside
+//          it. The scale is the root mean square, of a whole chunk unless `scope` says otherwise (the code: of each
+//          tensor, by its padded length; a worker's one for all chunks); the sign of 0 is +1. The optimizer must leave
+//          out bias correction, as the code does in both phases. A value that stays exactly 0 cannot be sent as 0; the
+//          code has masks for such rows, which are left out here. What becomes of residuals is said in
 //          workers/compression/compressed_sum.hpp.
 // Checks:  freeze_step beyond the run equals synchronous SGD with Adam bit for bit; without compression it is momentum
 //          SGD with a fixed preconditioner; one worker with values of equal magnitude is exact.

@@ -19,8 +19,8 @@ struct FormulaTime {
 // trace has too few.
 std::optional<SampledTimes> sample_times(const Run& run);
 
-// What its compressed sums, or each of its averages, exchange. None: they are dense, or it is not known before the model
-// is made.
+// What its compressed sums, or each of its averages, exchange. None: they are dense, or it is not known before the
+// model is made.
 struct KnownExchanges {
   std::vector<ExchangesFrom> all{};
   std::vector<Exchange> of_average{};

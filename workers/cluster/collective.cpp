@@ -25,8 +25,8 @@ Collective Collective::average(ModelStatePtr model, const Averaging& averaging) 
           .weight = averaging.weight,
           .group_size = averaging.group_size,
           .slice = averaging.slice,
-          .from = averaging.from,
-          .rest_is_needed = averaging.rest_is_needed};
+          .rest_is_needed = averaging.rest_is_needed,
+          .from = averaging.from};
 }
 
 Collective Collective::broadcast(ModelStatePtr model, Rank root) {

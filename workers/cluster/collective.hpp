@@ -54,8 +54,8 @@ struct Averaging {
   // Where the run compresses averages: the model that all share, to which differences are taken; null: what is averaged
   // is a difference itself. (Of average_model, null: the model that the worker's local steps began at.)
   ModelStatePtr from{};
-  // Of a slice: that nobody looks at the rest of what comes back, so that it may be anything. One model is then made for
-  // all workers, and not one for each.
+  // Of a slice: that nobody looks at the rest of what comes back, so that it may be anything. One model is then made
+  // for all workers, and not one for each.
   bool rest_is_needed = true;
 };
 

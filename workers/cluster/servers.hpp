@@ -26,8 +26,8 @@ struct Servers {
   constexpr operator int() const { return count; }  // NOLINT: as above
   constexpr bool hold_slices() const { return count > 1 && regions == 0; }
 
-  // The server that a worker has (of those that hold slices the first), and that a region's server has. Others have none
-  // but themselves.
+  // The server that a worker has (of those that hold slices the first), and that a region's server has. Others have
+  // none but themselves.
   constexpr Rank server_of(Rank rank, int workers) const {
     const bool is_worker = rank.value < workers;
     if (regions == 0) return is_worker ? Rank{workers} : rank;

@@ -8,7 +8,8 @@
 // A residual belongs to its worker, and to one way of averaging: it is in units of the model. What becomes of it:
 // - A worker that has taken fewer steps, or none, sends of its residual all the same.
 // - A worker that loses its state in an outage loses its residual with it, and that of the chunk that it owns in two
-//   phases, and begins with none: the models lack what they held. What it had sent before is on its way, and is not sent again.
+//   phases, and begins with none: the models lack what they held. What it had sent before is on its way, and is not
+//   sent again.
 // - An average fails as a whole where a worker has left, so that nothing that was sent is rejected.
 // Optimizer moments are not sent. BatchNorm statistics that are averaged travel as they are.
 #pragma once

@@ -11,10 +11,10 @@
 //   it gets with the newest model.
 // - A sum fails as a whole where a worker has left; nobody is late in it. So nothing that was sent is rejected.
 // The sums of normalisation statistics go with a step's last packet, behind its words.
-// Where moments are compressed (CompressionOptions::of_moments), a worker sends of m_i = beta1 m + (1 - beta1) g_i, with m
-// the first moment of all and g_i the mean of its micro-batches; what all step along is the gradient that makes the mean
-// of what was sent of m: (mean - beta1 m) / (1 - beta1), times the number of all micro-batches.
-// Compressing takes no time on the virtual clock; under MPI it takes what it takes, between computing and sending.
+// Where moments are compressed (CompressionOptions::of_moments), a worker sends of m_i = beta1 m + (1 - beta1) g_i,
+// with m the first moment of all and g_i the mean of its micro-batches; what all step along is the gradient that makes
+// the mean of what was sent of m: (mean - beta1 m) / (1 - beta1), times the number of all micro-batches. Compressing
+// takes no time on the virtual clock; under MPI it takes what it takes, between computing and sending.
 #pragma once
 
 #include <memory>

@@ -10,8 +10,9 @@ namespace syncopate {
 // Eight bits: 256 uniform bins over mean +- range_std standard deviations, each of which stands for the mean of the
 // values in it. What lies outside is in the outermost bins.
 // Source:  INTELLECT-1 (Prime Intellect 2024), after the uniform 8-bit code of hivemind.
-// Cost:    all-gather of a byte per value, and of 1,024 bytes for the means of the bins: as many bytes as a dense sum of
-//          8 workers; `exchange = "two-phase"`: a quarter of a dense sum's, of any number, and the means of N chunks.
+// Cost:    all-gather of a byte per value, and of 1,024 bytes for the means of the bins: as many bytes as a dense sum
+//          of 8 workers; `exchange = "two-phase"`: a quarter of a dense sum's, of any number, and the means of N
+//          chunks.
 // Differs: accounts of INTELLECT-1 say mean +- 6 standard deviations; in hivemind's code 6 of them are the whole range,
 //          from -3 to +3, which is the default (`range_std`). The code rounds to the middle of a bin, and takes the
 //          standard deviation of a sample; here that of all values, and bins are cut at their edges. The range is that

@@ -13,7 +13,8 @@
 
 namespace syncopate {
 
-// One exchange of a compressed sum or average. Of an all-to-all the packet has as many chunks of one size as there are workers.
+// One exchange of a compressed sum or average. Of an all-to-all the packet has as many chunks of one size as there are
+// workers.
 struct Exchange {
   Operation operation = Operation::all_reduce;
   Bytes packet{};  // of each worker

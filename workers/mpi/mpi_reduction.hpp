@@ -36,8 +36,8 @@ class MpiReduction {
 
   // Blocks until the values are there.
   void run();
-  // Returns at once; then `test` until it is true. Values go piece by piece, so that no call takes long that lets them go
-  // on: what their rank does meanwhile is held up by it.
+  // Returns at once; then `test` until it is true. Values go piece by piece, so that no call takes long that lets them
+  // go on: what their rank does meanwhile is held up by it.
   void begin();
   bool test();
 
