@@ -66,7 +66,8 @@ std::span<const AlgorithmRow> algorithms() {
       {"stale-sgd", "synchronous", "Synchronous SGD with gradients of an old model: what staleness alone does.",
        "Chen et al. 2016, Figure 2", make_stale_sgd, "staleness = 3", "the model that all share"},
       {"one-bit-adam", "synchronous",
-       "Adam whose second moment is frozen after some steps, so that compressed first moments are exchanged (1-bit Adam).",
+       "Adam whose second moment is frozen after some steps, so that compressed first moments are exchanged (1-bit "
+       "Adam).",
        "Tang et al. 2021 (1-bit Adam)", make_one_bit_adam, "freeze_step = 2", "the model that all share"},
       {"backup-workers", "quorum",
        "Synchronous SGD with a server that takes the first N of N + b gradients and drops the late.",
@@ -255,10 +256,10 @@ std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmCon
   if (algorithm) algorithm->average_publications(average);
   const Traits traits = algorithm ? algorithm->traits() : Traits{};
   auto compression = read_compression(settings, {.compresses = traits.compresses(),
-                                                       .drops = traits.drops,
-                                                       .time_only = context.time_only,
-                                                       .steps_per_epoch = context.steps_per_epoch,
-                                                       .has_epochs = context.has_epochs});
+                                                 .drops = traits.drops,
+                                                 .time_only = context.time_only,
+                                                 .steps_per_epoch = context.steps_per_epoch,
+                                                 .has_epochs = context.has_epochs});
   if (compression) compression->beta1 = context.frozen_beta1.value_or(compression->beta1);
   if (algorithm) algorithm->compress(compression);
   return algorithm;

@@ -42,7 +42,7 @@ struct PredictionInput {
   std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
   // The same, by another schedule, which outlives the result.
   PredictionInput at_rate(const LearningRate& rate) const {
-    return {workers, micro_batches,           times, network,  parameter_bytes, moments,
+    return {workers, micro_batches,           times, network,   parameter_bytes,  moments,
             budget,  samples_per_micro_batch, rate,  exchanges, average_exchanges};
   }
 };

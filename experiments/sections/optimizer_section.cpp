@@ -69,7 +69,8 @@ void read_betas(Settings& optimizer, Options& options) {
 }
 
 bool read_bias_correction(Settings& optimizer, bool corrects) {
-  return optimizer.flag({"bias_correction", "Whether moments, which begin at zero, are divided by 1 - beta^step."}, corrects);
+  return optimizer.flag({"bias_correction", "Whether moments, which begin at zero, are divided by 1 - beta^step."},
+                        corrects);
 }
 
 std::unique_ptr<Optimizer> read_sgd(Settings& optimizer) {

@@ -423,9 +423,9 @@ TEST(CompressedAverages, AreRefusedWithTheirPlace) {
 // Rounds, bytes and round times by formula, against a run whose micro-batches all take 1 s.
 TEST(CompressedAverages, FormulasAreThoseOfRuns) {
   constexpr std::int64_t steps = 6;
-  for (const char* compression :
-       {"{ name = \"top-k\", ratio = 0.5 }", "{ name = \"random-k\", ratio = 0.25 }", "{ name = \"sign\" }",
-        "{ name = \"qsgd\" }", "{ name = \"int8\" }", "{ name = \"fp4\" }", "{ name = \"sign\", exchange = \"two-phase\" }"}) {
+  for (const char* compression : {"{ name = \"top-k\", ratio = 0.5 }", "{ name = \"random-k\", ratio = 0.25 }",
+                                  "{ name = \"sign\" }", "{ name = \"qsgd\" }", "{ name = \"int8\" }",
+                                  "{ name = \"fp4\" }", "{ name = \"sign\", exchange = \"two-phase\" }"}) {
     const auto reading = read_method(local_sgd + "\ncompression = " + compression);
     ASSERT_EQ(reading.faults, "");
     const std::shared_ptr<const NetworkModel> network = make_ring_network(0.01, 1000);

@@ -80,7 +80,8 @@ std::vector<double> in_chunks(std::vector<double>& p, int chunks, Send send) {
   std::vector<double> sent;
   for (std::size_t begin = 0; begin < p.size(); begin += most) {
     const std::size_t end = std::min(p.size(), begin + most);
-    std::vector<double> chunk(p.begin() + static_cast<std::ptrdiff_t>(begin), p.begin() + static_cast<std::ptrdiff_t>(end));
+    std::vector<double> chunk(p.begin() + static_cast<std::ptrdiff_t>(begin),
+                              p.begin() + static_cast<std::ptrdiff_t>(end));
     const std::vector<double> of_chunk = send(chunk);
     sent.insert(sent.end(), of_chunk.begin(), of_chunk.end());
     std::copy(chunk.begin(), chunk.end(), p.begin() + static_cast<std::ptrdiff_t>(begin));
@@ -142,8 +143,8 @@ TEST(OneBitAdam, WithoutCompressionIsMomentumWithAFixedPreconditioner) {
 
 TEST(OneBitAdam, OfSignsFollowsTheRecursion) {
   for (const int workers : {1, 2, 4})
-    expect_near(of_noise(workers, 20).run(compressed(Step{5})).parameters,
-                model_after(workers, 20, 5, scaled_signs), 1e-3);
+    expect_near(of_noise(workers, 20).run(compressed(Step{5})).parameters, model_after(workers, 20, 5, scaled_signs),
+                1e-3);
 }
 
 TEST(OneBitAdam, OfSignsInTwoPhasesFollowsTheRecursion) {
@@ -166,7 +167,8 @@ TEST(OneBitAdam, OfOneWorkerWithEqualMagnitudesIsExact) {
   SimulatedRun setup = of_noise(1, 15);
   const auto equal = [](const MicroBatch& at) {
     std::vector<float> values(size);
-    for (std::size_t i = 0; i < size; ++i) values[i] = ((at.step.value() / 5 + static_cast<int>(i)) % 2 == 0 ? 1 : -1) * 0.5f;
+    for (std::size_t i = 0; i < size; ++i)
+      values[i] = ((at.step.value() / 5 + static_cast<int>(i)) % 2 == 0 ? 1 : -1) * 0.5f;
     return values;
   };
   setup.objective = std::make_shared<ListedGradients>(size, equal);

@@ -71,8 +71,8 @@
 namespace syncopate {
 namespace {
 
-void expect_parity(const Algorithm& algorithm,
-                   std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}), double tolerance = 1e-5) {
+void expect_parity(const Algorithm& algorithm, std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}),
+                   double tolerance = 1e-5) {
   ASSERT_EQ(session->size(), workers + 1) << "start this test with mpirun -n 5: one rank serves, or is idle";
   Parity parity(1e-6, 50e-6, std::move(optimizer));
   const Outcome expected = parity.simulated(algorithm);

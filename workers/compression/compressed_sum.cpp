@@ -86,7 +86,8 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   const std::size_t remembered = compressor_->vectors() * parameters;
   const auto encode = [=, compressor = compressor_, memory = memory_, common = common_, worker = worker_,
                        moment = moment_, beta1 = static_cast<float>(options.beta1), of_memory = of_memory_,
-                       out = packet.words, apart = is_last ? nullptr : statistics_](const GradientSum& sum, double scale) {
+                       out = packet.words,
+                       apart = is_last ? nullptr : statistics_](const GradientSum& sum, double scale) {
     if (is_first) memory->value = FlatVector(remembered);
     if (is_first) std::ranges::fill(memory->value.span(), 0.0f);
     const std::span<float> own = memory->value.span();

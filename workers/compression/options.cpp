@@ -80,9 +80,8 @@ void read_dropped(Settings& table, CompressionOptions& options, const Compressio
 
 // Differences between models are steps already.
 void read_residual(Settings& table, CompressionOptions& options, const CompressionContext& context) {
-  options.error_feedback =
-      table.flag({"error_feedback", "Whether what a worker has not sent is added to what it sends next."},
-                 options.error_feedback);
+  options.error_feedback = table.flag(
+      {"error_feedback", "Whether what a worker has not sent is added to what it sends next."}, options.error_feedback);
   if (!options.error_feedback || options.of_averages || options.of_moments) return;
   options.units = table.choice(
       {"residual", "Units of what is not sent yet: gradients, or steps, which keep their size when the rate changes."},

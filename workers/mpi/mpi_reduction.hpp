@@ -57,9 +57,7 @@ class MpiReduction {
   void add(std::span<double> values) { parts_.push_back({values.data(), values.size(), MPI_DOUBLE}); }
   void add_slice();
   void begin_gathering();
-  bool gathers() const {
-    return what_.gathers_packets() || what_.kind == Collective::Kind::exchange_chunks;
-  }
+  bool gathers() const { return what_.gathers_packets() || what_.kind == Collective::Kind::exchange_chunks; }
   bool broadcasts() const {
     return what_.kind == Collective::Kind::broadcast || what_.kind == Collective::Kind::broadcast_packet;
   }

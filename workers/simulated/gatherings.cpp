@@ -241,8 +241,7 @@ SharedPackets Gatherings::exchanged(Gathering& gathering) const {
   if (training.time_only()) return nullptr;
   const Kind kind = gathering.what.kind;
   if (kind == Kind::broadcast_packet) packets = {packets[static_cast<std::size_t>(gathering.what.root.value)]};
-  if (!gathering.what.sums_packets())
-    return std::make_shared<const std::vector<Packet>>(std::move(packets));
+  if (!gathering.what.sums_packets()) return std::make_shared<const std::vector<Packet>>(std::move(packets));
   Packet sum{.words = {}, .size = gathering.what.packet.size};
   std::vector<CellPtr> words;
   for (Packet& packet : packets) {

@@ -76,8 +76,7 @@ class AdamW final : public Optimizer {
   const WeightDecay& weight_decay() const override { return options_.weight_decay; }
 
   std::optional<double> beta1_of_frozen() const override {
-    const bool decays_in_gradient =
-        options_.weight_decay.form == DecayForm::coupled && options_.weight_decay.rate > 0;
+    const bool decays_in_gradient = options_.weight_decay.form == DecayForm::coupled && options_.weight_decay.rate > 0;
     return options_.corrects_bias || decays_in_gradient ? std::nullopt : std::optional(options_.beta1);
   }
 

@@ -41,8 +41,8 @@ using PassSums = std::array<TensorSums, 2>;  // by pass
 // What one step needs beside the vectors.
 struct StepContext {
   double learning_rate = 0;
-  std::int64_t step = 1;  // 1 for the first step since the moments were zero (bias correction)
-  double decay = 0;       // weight-decay rate of this block, 0 for parameters that do not decay
+  std::int64_t step = 1;      // 1 for the first step since the moments were zero (bias correction)
+  double decay = 0;           // weight-decay rate of this block, 0 for parameters that do not decay
   bool keeps_second = false;  // the second moment stays as it is, where `beta1_of_frozen` says that it can
   // Layer-wise: decay does not concern this block's tensor, at whatever rate; and what the passes so far have
   // measured of the tensor, and of all tensors together.
