@@ -50,8 +50,10 @@ TEST(Pages, CommentsOfHeadersHaveAtMost120Columns) {
       if (entry.path().extension() != ".hpp") continue;
       ++headers;
       std::istringstream text(text_of(entry.path()));
-      for (std::string line; std::getline(text, line);)
-        if (line.starts_with("//")) EXPECT_LE(line.size(), 120u) << entry.path() << ": " << line;
+      for (std::string line; std::getline(text, line);) {
+        if (!line.starts_with("//")) continue;
+        EXPECT_LE(line.size(), 120u) << entry.path() << ": " << line;
+      }
     }
   EXPECT_GT(headers, 300);
 }
