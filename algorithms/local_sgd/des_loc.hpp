@@ -16,7 +16,7 @@
 //          kept ones, bit for bit; AdamW's recursion in double precision; bytes in closed form.
 #pragma once
 
-#include <utility>
+#include <array>
 
 #include "algorithms/local_sgd/moment_schedule.hpp"
 #include "algorithms/local_sgd/state_policy.hpp"
@@ -27,8 +27,8 @@ namespace syncopate {
 class DesLoc : public Algorithm {
  public:
   // Of the policies that of the buffers counts.
-  DesLoc(Step parameters, const std::array<Step, 2>& moments, StatePolicies policies = {})
-      : schedule_(parameters, moments, policies.average.buffers), policies_(std::move(policies)) {}
+  DesLoc(Step parameters, const std::array<Step, 2>& moments, const StatePolicies& policies = {})
+      : schedule_(parameters, moments, policies.average.buffers), policies_(policies) {}
 
   void run(Worker& worker) const override;
   Traits traits() const override {
