@@ -217,6 +217,7 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
     stage_.clock.book(Activity::communicate, {place.operation});
     end_collective(assembly, collective);
   }
+  if (collective.is_moving()) collective.reduction->begin_rest();
   waiting_.wait_for_values([&] { return collective.has_ended; });
   stage_.clock.book(Activity::communicate, {place.operation});
   stage_.clock.meet();

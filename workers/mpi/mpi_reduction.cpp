@@ -167,12 +167,11 @@ void MpiReduction::begin() {
       pieces_.push_back(
           {static_cast<char*>(part.data) + first * element_bytes, std::min(most, part.count - first), part.type});
   }
-  begin_next_pieces();
+  begin_pieces(pieces_at_once);
 }
 
-// Each as soon as those before it are there.
-void MpiReduction::begin_next_pieces() {
-  for (const std::size_t end = std::min(pieces_.size(), begun_ + pieces_at_once); begun_ < end; ++begun_) {
+void MpiReduction::begin_pieces(std::size_t end) {
+  for (end = std::min(pieces_.size(), end); begun_ < end; ++begun_) {
     const Part& piece = pieces_[begun_];
     MPI_Request* const request = &requests_.emplace_back(MPI_REQUEST_NULL);
     if (broadcasts())
@@ -187,7 +186,7 @@ bool MpiReduction::test() {
   MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
   if (done == 0 || begun_ == pieces_.size()) return done != 0;
   requests_.clear();
-  begin_next_pieces();
+  begin_pieces(begun_ + pieces_at_once);
   return false;
 }
 

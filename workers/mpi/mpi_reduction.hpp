@@ -40,6 +40,8 @@ class MpiReduction {
   // go on: what their rank does meanwhile is held up by it.
   void begin();
   bool test();
+  // All pieces at once: this rank does nothing else from here on.
+  void begin_rest() { begin_pieces(pieces_.size()); }
 
   // Once.
   CollectiveResult result();
@@ -52,7 +54,7 @@ class MpiReduction {
   };
 
   void write();
-  void begin_next_pieces();
+  void begin_pieces(std::size_t end);
   void add(std::span<float> values) { parts_.push_back({values.data(), values.size(), MPI_FLOAT}); }
   void add(std::span<double> values) { parts_.push_back({values.data(), values.size(), MPI_DOUBLE}); }
   void add_slice();
