@@ -239,7 +239,7 @@ const std::vector<KeyCase> asynchronous = {
       "methods.0.local_update={name='buffered',size=2}", "methods.0.global_update={name='buffered',size=2}"}},
     {{method("'halos',regions=2,local_steps=4,merge_every=2,mixing=0.5,local_update={name='plain',rate=0.5},"
              "global_update={name='plain',rate=0.8},steps_by_speed='down'")},
-     {"methods.0.minimum_steps=3"}},
+     {"methods.0.minimum_steps=4"}},
     {{method("'halos',regions=2,local_steps=2,merge_every=2,mixing=0.5,local_update={name='nesterov',rate=0.5,"
              "momentum=0.5},global_update={name='nesterov',rate=0.8,momentum=0.3}")},
      {"methods.0.local_update.rate=0.4", "methods.0.local_update.momentum=0.3", "methods.0.global_update.rate=0.5",
