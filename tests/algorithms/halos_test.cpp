@@ -286,7 +286,9 @@ TEST(HalosEnds, AllDataUsedUpAreAllSamples) {
       const auto outcome = setup.run(Halos({.regions = 3, .merge_every = merge_every, .mixing = 0.5}));
       EXPECT_EQ(outcome.totals.kept, (Counts{7, 5, 2}));
       EXPECT_EQ(outcome.totals.dropped, (Counts{0, 0, 0}));
-      if (between_s == 0 || merge_every == 1000) EXPECT_EQ(outcome.samples, 14);
+      if (between_s == 0 || merge_every == 1000) {
+        EXPECT_EQ(outcome.samples, 14);
+      }
       expect_exact_accounts(outcome);
     }
 }
