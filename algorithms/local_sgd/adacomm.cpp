@@ -87,9 +87,9 @@ std::unique_ptr<Algorithm> make_adacomm(Settings& settings, const AlgorithmConte
   const Key initial{"initial_period", "How many steps lie between two averages at first (tau_0).", "steps"};
   period.initial = settings.integer(initial, 1, most);
   using Form = LossPeriod::Form;
-  period.form =
-      settings.choice({"formula", "adacomm: sqrt(F_l / F_0) tau_0; paddle: sqrt(tau_0 F_l / F_0). Rounded up."},
-                      {{"adacomm", Form::adacomm}, {"paddle", Form::paddle}}, period.form);
+  period.form = settings.choice(
+      {"formula", "The next period, rounded up: sqrt(F_l / F_0) tau_0 (adacomm), or sqrt(tau_0 F_l / F_0) (paddle)."},
+      {{"adacomm", Form::adacomm}, {"paddle", Form::paddle}}, period.form);
   const bool is_paddle = period.form == Form::paddle;
   const Key follow_rate{"follow_rate",
                         "Whether eta_0 / eta_l is in the root: longer rounds as the learning rate falls.", "",

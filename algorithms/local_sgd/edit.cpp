@@ -35,9 +35,9 @@ void Edit::run(Worker& worker) const {
 void Edit::take_steps(Worker& worker, Time counted_from, RoundWork& work) const {
   constexpr Step endless = 1'000'000'000'000;
   const bool is_timed = options_.is_timed();
-  const Step length =
+  const Step most =
       is_timed ? endless : options_.period->at(worker.step(), worker.learning_rate(), worker.steps_left());
-  for (Step taken{}; taken < length && worker.budget_left(Judged::alone); ++taken) {
+  for (Step taken{}; taken < most && worker.budget_left(Judged::alone); ++taken) {
     work.rates += worker.learning_rate();
     const Gradient sum = worker.compute_step_gradient(is_timed ? Samples::in_turn : Samples::of_step);
     worker.descend(sum / worker.micro_batches());
@@ -55,9 +55,8 @@ ModelStatePtr Edit::clip(const Worker& worker, const ModelStatePtr& last, const 
   const std::vector<double> norms = worker.distance(worker.model(), last, each_tensor);
   std::vector<double> factors;
   for (std::size_t i = 0; i < norms.size(); ++i) {
-    const bool is_back = rolled_back[rolled_back.size() == 1 ? 0 : i];
     const double norm = options_.clip_scope == EditOptions::Scope::model ? norm_of(norms) : norms[i];
-    factors.push_back(is_back ? 0 : clip_factor(norm, options_.penalty.clip_norm));
+    factors.push_back(rolled_back[rolled_back.size() == 1 ? 0 : i] ? 0 : clip_factor(norm, options_.penalty.clip_norm));
   }
   return worker.combine(last, worker.model(), factors);
 }

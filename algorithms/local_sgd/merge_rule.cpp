@@ -11,10 +11,9 @@ ModelStatePtr merge(const Participant& by, MergeRule rule, std::vector<WeightedS
 }
 
 MergeRule read_merge_rule(Settings& settings) {
-  return settings.choice({"merge",
-                          "What several workers' outer gradients become: their weighted mean, or their mean "
-                          "length along their mean direction."},
-                         {{"mean", MergeRule::mean}, {"rda", MergeRule::rda}}, MergeRule::rda);
+  return settings.choice(
+      {"merge", "What workers' outer gradients become: their weighted mean, or their mean length along its direction."},
+      {{"mean", MergeRule::mean}, {"rda", MergeRule::rda}}, MergeRule::rda);
 }
 
 }  // namespace syncopate

@@ -116,7 +116,8 @@ std::vector<KeyCase> more_compressed() {
     cases.push_back(of_compression(keys + "warmup_epochs=1", {"warmup_epochs=0.5"}));
   }
   for (const char* keys : {"name='top-k',ratio=0.2", "name='dgc',ratio=0.2", "name='random-k',ratio=0.2",
-                           "name='scalecom',ratio=0.2", "name='sign'", "name='one-bit'", "name='powersgd',rank=1"})
+                           "name='scalecom',ratio=0.2", "name='sign'", "name='one-bit'", "name='powersgd',rank=1",
+                           "name='int8',error_feedback=true", "name='fp4',error_feedback=true"})
     cases.push_back(of_compression(keys, {"dropped='fold'"}, "'random-drop',drop_rate=0.3,from_step=0"));
   return cases;
 }
