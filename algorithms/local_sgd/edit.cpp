@@ -63,8 +63,7 @@ ModelStatePtr Edit::clip(const Worker& worker, const ModelStatePtr& last, const 
 
 ModelStatePtr Edit::take_outer_step(const Worker& worker, const OuterStep& at, const Penalty& penalty,
                                     ModelStatePtr& momentum) const {
-  const ModelStatePtr before = momentum;
-  const ModelStatePtr next = options_.outer->step(worker, at, momentum);
+  const ModelStatePtr before = momentum, next = options_.outer->step(worker, at, momentum);
   std::vector<double> moves;
   for (const bool is_back : penalty.rolled_back) moves.push_back(is_back ? 0 : 1);
   if (before) momentum = worker.combine(before, momentum, moves);
