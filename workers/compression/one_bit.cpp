@@ -60,10 +60,10 @@ void find_means(const float* values, std::size_t size, std::size_t columns, floa
       count_below[0] += count_below[lane];
     }
   for (std::size_t column = 0; column < columns; ++column) {
-    const auto rows = static_cast<double>((size - column + columns - 1) / columns);
+    const std::size_t rows = (size - column + columns - 1) / columns;
     const double of_below = count_below[column];
     means[column] = static_cast<float>(below[column] / std::max(of_below, 1.0));
-    means[columns + column] = static_cast<float>(others[column] / std::max(rows - of_below, 1.0));
+    means[columns + column] = static_cast<float>(others[column] / std::max(static_cast<double>(rows) - of_below, 1.0));
   }
 }
 
