@@ -80,8 +80,9 @@ Forecast Halos::forecast(const PredictionInput& input) const {
                          .payload = input.parameter_bytes,
                          .regions = servers.regions};
   Forecast forecast = predict_rounds(options_.rounds, to_seconds(input.network.message(call)), input);
+  const int in_region = input.workers / options_.regions;
   for (Prediction& prediction : forecast.predictions)
-    prediction.mean_staleness = (input.workers / options_.regions - 1.0) / options_.local_update->differences();
+    prediction.mean_staleness = (in_region - 1.0) / options_.local_update->differences();
   return forecast;
 }
 
