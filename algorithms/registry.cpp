@@ -256,6 +256,7 @@ std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmCon
   if (algorithm) algorithm->average_publications(average);
   const Traits traits = algorithm ? algorithm->traits() : Traits{};
   auto compression = read_compression(settings, {.compresses = traits.compresses(),
+                                                 .averages_moments = traits.averages_moments,
                                                  .drops = traits.drops,
                                                  .time_only = context.time_only,
                                                  .steps_per_epoch = context.steps_per_epoch,

@@ -32,7 +32,8 @@ class LocalSgd : public Algorithm {
             .judges_alone = true,
             .publishes_rounds = true,
             .takes_data_in_turn = phase_.sampling == LocalPhase::Sampling::shards,
-            .averages_models = policies_.average.averaged_vectors(2) == 1};
+            .averages_models = true,
+            .averages_moments = policies_.average.averaged_vectors(2) > 1};
   }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;

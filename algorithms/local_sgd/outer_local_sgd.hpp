@@ -25,7 +25,8 @@ class OuterLocalSgd : public Algorithm {
             .same_course_from = 0,
             .judges_alone = true,
             .publishes_rounds = true,
-            .averages_models = policies_.average.averaged_vectors(2) == 1};
+            .averages_models = true,
+            .averages_moments = policies_.average.averaged_vectors(2) > 1};
   }
   Forecast forecast(const PredictionInput& input) const override {
     return predict_rounds(*period_, policies_.average, input);

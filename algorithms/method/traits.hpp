@@ -40,9 +40,11 @@ struct Traits {
   bool sums_gradients = false;
   // What its steps leave out of that sum, which a compression may keep for later steps (SumOptions::dropped).
   Drops drops = Drops::nothing;
-  // Whether each synchronisation is one average of all workers' whole models, all of equal weight and without their
-  // moments, whose differences to a model that all share may be compressed; and whether it is waited for at once.
+  // Whether each synchronisation is one average of all workers' whole models, all of equal weight, whose differences to a
+  // model that all share may be compressed; whether moments are averaged, too, which forbids that; and whether it is
+  // waited for at once.
   bool averages_models = false;
+  bool averages_moments = false;
   bool waits_for_averages = true;
   // Whether what it sums, from some step on, are its workers' next first moments, which may be compressed.
   bool sums_moments = false;

@@ -19,6 +19,8 @@ KnownExchanges known_exchanges(const Run& run) {
   const std::vector<ParameterTensor>& tensors = run.training.tensors;
   if (compression && compression->needs_tensors() && tensors.empty())
     return {.why_none = "its packets depend on the model's tensors, which are not known before it is made"};
+  if (compression && compression->follows_values())
+    return {.why_none = "what it sends depends on the tokens of each step"};
   try {
     KnownExchanges known{.all = exchanges_of(compression, tensors, run.training.parameter_bytes, run.cluster.workers)};
     if (compression && compression->of_averages) known.of_average = std::exchange(known.all, {}).back().exchanges;

@@ -405,9 +405,17 @@ TEST(CompressedAverages, AreReadForMethodsThatAverageModels) {
   }
 }
 
+// Neither is in what was read, so that a method without the table is the one that it was.
+TEST(CompressedAverages, WithoutATableAreDense) {
+  EXPECT_THAT(read_method(local_sgd).resolved, testing::Not(HasSubstr("compression")));
+  EXPECT_FALSE(read_method(local_sgd).algorithm->compression());
+  EXPECT_FALSE(read_method(local_sgd + "\ncompression = { name = \"none\" }").algorithm->compression());
+  EXPECT_THAT(faults_of("{ ratio = 0.1 }", local_sgd), HasSubstr("ratio"));
+}
+
 TEST(CompressedAverages, AreRefusedWithTheirPlace) {
   EXPECT_THAT(faults_of("{ name = \"int8\" }", local_sgd + "\nmoments = \"average\""),
-              testing::AllOf(HasSubstr("test.toml:4:"), HasSubstr("without their moments")));
+              testing::AllOf(HasSubstr("test.toml:4:"), HasSubstr("where moments are averaged")));
   EXPECT_THAT(faults_of("{ name = \"int8\" }",
                         "algorithm = \"hierarchical-sgd\"\ngroup_size = 2\ngroup_period = 1\n"
                         "period = { rule = \"constant\", steps = 3 }"),

@@ -63,6 +63,16 @@ TEST(DescribedKeys, OfAMethodAreThoseThatItTakes) {
     EXPECT_TRUE(has_compression("sync-sgd"));
     EXPECT_TRUE(has_compression("dropcompute"));
     EXPECT_FALSE(has_compression("k-sync"));
+    const auto has_residual = [&](const char* method) {
+      const auto keys = keys_of(group, method);
+      return std::ranges::any_of(keys,
+                                 [](const KeyDescription& key) { return key.path == "methods.compression.residual"; });
+    };
+    EXPECT_TRUE(has_residual("sync-sgd"));
+    for (const char* method : {"local-sgd", "co2", "one-bit-adam"}) {
+      EXPECT_TRUE(has_compression(method)) << method;
+      EXPECT_FALSE(has_residual(method)) << method;  // differences and moments have units of their own
+    }
     EXPECT_FALSE(has_compression("ad-psgd"));
     return;
   }

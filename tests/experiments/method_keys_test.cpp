@@ -84,6 +84,7 @@ const std::vector<KeyCase> compressed = {
                                                        "error_feedback=false", "residual='step'"}),
     of_compression("name='fp4',error_feedback=true", {"bucket=16", "rounding='random'", "exchange='two-phase'",
                                                       "error_feedback=false", "residual='step'"}),
+    of_compression("name='sparse-rows',tables=['weight']", {"tables=['linear1']", "exchange='dense'"}),
     of_averages("name='top-k',ratio=0.2", {"name='random-k'", "ratio=0.5", "scope='tensor'", "error_feedback=false"}),
     of_averages("name='random-k',ratio=0.2", {"ratio=0.5", "error_feedback=false"}),
     of_averages("name='sign'", {"scope='tensor'", "exchange='two-phase'", "error_feedback=false"}),

@@ -101,6 +101,31 @@ TEST_P(ClusterContract, PacketsAreBroadcastOrExchangedInChunks) {
   EXPECT_EQ(totals.collectives, 2);
 }
 
+// Where all come back packets may be of unlike sizes, which all learn of; bytes are those of all.
+TEST_P(ClusterContract, GatheredPacketsMayBeOfUnlikeSizes) {
+  const int n = participants();
+  std::int64_t all = 0;
+  const auto words_of = [](int worker) { return static_cast<std::size_t>(1 + 3 * (worker % 3)); };
+  for (int worker = 0; worker < n; ++worker) all += 4 * static_cast<std::int64_t>(words_of(worker));
+  const RunTotals totals = run(n, [&](Cluster& cluster, Rank self) {
+    for (const auto kind : {Collective::Kind::gather_packets, Collective::Kind::gather_differences}) {
+      const std::vector<float> words(words_of(self.value), static_cast<float>(self.value));
+      Collective what{.kind = kind, .packet = {.words = filled_cell(words), .size = Bytes{4 * std::ssize(words)}}};
+      const CollectiveResult result = cluster.perform(self, std::move(what), {}, here());
+      ASSERT_TRUE(result.packets);
+      ASSERT_EQ(result.packets->size(), static_cast<std::size_t>(n));
+      for (int worker = 0; worker < n; ++worker) {
+        const Packet& packet = (*result.packets)[static_cast<std::size_t>(worker)];
+        training.executor().wait(packet.words->producer);
+        const auto values = packet.words->value.span();
+        EXPECT_EQ(std::vector<float>(values.begin(), values.end()),
+                  std::vector<float>(words_of(worker), static_cast<float>(worker)));
+      }
+    }
+  });
+  EXPECT_EQ(totals.bytes, Bytes{2 * all_gather_bytes(n, Bytes{all}).value()});
+}
+
 // In float32 the small gradients would be lost beside the large ones that cancel.
 TEST_P(ClusterContract, AWideGradientIsSummedInDoublePrecision) {
   const int n = participants();

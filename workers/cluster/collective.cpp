@@ -71,6 +71,7 @@ Bytes payload_of(const Collective& collective, const Training& training, int mem
       return collective.packet.size + Bytes{4 * numbers};
     case Collective::Kind::gather_packets:
     case Collective::Kind::gather_differences:
+      if (collective.all_packets > Bytes{}) return collective.all_packets + Bytes{4 * members * numbers};
       return Bytes{members * (collective.packet.size.value() + 4 * numbers)};
     case Collective::Kind::all_gather:
       return Bytes{8 * numbers};

@@ -90,7 +90,7 @@ struct Collective {
     broadcast,
     all_gather,
     barrier,
-    // Exchanges of a compressed sum. All bring packets of one size; of the gradient only what it counts is summed.
+    // Exchanges of a compressed sum. All bring packets of one size, unless all packets come back; of the gradient only what it counts is summed.
     sum_packets,     // as numbers, in single precision
     gather_packets,  // as they are
     // Those before another exchange, which ends the sum:
@@ -106,6 +106,7 @@ struct Collective {
   Gradient gradient{};            // all-reduces: the sum comes back. Of a slice; what lies outside it is undefined then
   ModelStatePtr model{};          // average: the mean comes back; broadcast: the root's parameters and buffers
   Packet packet{};                // of an exchange: all packets, or their sum, come back, of a broadcast the root's
+  Bytes all_packets{};            // where all come back: of all members', once they are known; 0: as many of one size
   std::vector<double> numbers{};  // as many on each worker. all_gather: by rank; sums of gradients: summed along
   AveragePolicy policy{};
   double weight = 1;

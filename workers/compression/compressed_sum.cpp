@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "workers/compression/packet_sizes.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/gradient_sum.hpp"
 
@@ -132,12 +133,17 @@ Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, 
   packet.words = std::make_shared<Cell>();
   const auto encode = [=, compressor = compressor_, memory = memory_, statistics = std::move(statistics_),
                        words = words_of(exchange), out = packet.words] {
-    FlatVector values = last_words(words, statistics);
-    compressor->encode_second(step, std::as_const(between->value).data(), memory->value.span(), values.data());
+    const std::span<float> own = memory->value.span();
+    FlatVector values = last_words(compressor->has_own_sizes() ? compressor->second_words(own) : words, statistics);
+    compressor->encode_second(step, std::as_const(between->value).data(), own, values.data());
     out->value = std::move(values);
   };
   const std::shared_ptr<Task> prerequisites[] = {memory_->producer, between->producer};
   memory_->producer = packet.words->producer = training_.executor().submit(encode, prerequisites);
+  if (!compressor_->has_own_sizes()) return packet;
+  // All have begun to compute by the first exchange, so that nobody's arithmetic waits for this one's.
+  training_.executor().wait(packet.words->producer);
+  packet.size = bytes_of_words(std::as_const(packet.words->value).size() - training_.objective().buffers());
   return packet;
 }
 

@@ -1,5 +1,7 @@
 #include "workers/compression/compressor.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
@@ -9,8 +11,10 @@
 #include "workers/compression/power_sgd.hpp"
 #include "workers/compression/quantisers.hpp"
 #include "workers/compression/scale_com.hpp"
+#include "workers/compression/sparse_rows.hpp"
 #include "workers/compression/sparsifiers.hpp"
 #include "workers/compression/two_phase.hpp"
+#include "workers/process/run_failure.hpp"
 
 namespace syncopate {
 
@@ -32,6 +36,7 @@ void Compressor::fold(std::span<const float> gradient, std::size_t at, std::span
 }
 
 void Compressor::prepare(float*) const {}
+std::size_t Compressor::second_words(std::span<const float>) const { return 0; }
 void Compressor::encode_second(Step, const float*, std::span<float>, float*) const {
   throw std::logic_error("this compressor has no second packet after a sum");
 }
@@ -41,10 +46,36 @@ void Compressor::reduce(Rank, Step, std::span<const float* const>, std::span<flo
 }
 void Compressor::correct(const Received&, std::span<float>) const {}
 
+namespace {
+
+// Matrices whose names contain one of these have rows, and nothing else has.
+std::vector<Part> parts_with_tables(const std::vector<std::string>& tables, std::span<const ParameterTensor> tensors) {
+  std::vector<Part> parts;
+  std::string others;
+  bool has_table = false;
+  for (const ParameterTensor& tensor : tensors) {
+    if (tensor.size == 0) continue;
+    const auto contains = [&](const std::string& name) { return tensor.name.find(name) != std::string::npos; };
+    const bool is_table = tensor.rows > 0 && std::ranges::any_of(tables, contains);
+    parts.push_back({.offset = tensor.offset, .size = tensor.size, .rows = is_table ? tensor.rows : 0});
+    has_table = has_table || is_table;
+    if (tensor.rows > 0) others += (others.empty() ? "\"" : ", \"") + tensor.name + "\"";
+  }
+  if (has_table) return parts;
+  std::string named;
+  for (const std::string& table : tables) named += (named.empty() ? "\"" : ", \"") + table + "\"";
+  throw RunFailure(
+      fmt::format("compression.tables = [{}]; one of them must be in the name of a matrix of the model: {}", named,
+                  others.empty() ? "it has none" : others));
+}
+
+}  // namespace
+
 std::vector<Part> parts_of(const CompressionOptions& options, std::span<const ParameterTensor> tensors,
                            Bytes parameters) {
   const auto size = static_cast<std::size_t>(parameters.value()) / sizeof(float);
   if (!options.needs_tensors()) return {{.offset = 0, .size = size}};
+  if (options.kind == Kind::rows) return parts_with_tables(options.tables, tensors);
   std::vector<Part> parts;
   for (const ParameterTensor& tensor : tensors)
     if (tensor.size > 0)
@@ -86,6 +117,8 @@ std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& opti
       return std::make_shared<UniformBins>(options, std::move(parts), seed);
     case Kind::fp4:
       return std::make_shared<FourBitFloats>(options, std::move(parts), seed);
+    case Kind::rows:
+      return std::make_shared<SparseRows>(options, parts, seed);
     case Kind::power:
       return std::make_shared<PowerSgd>(options, parts, seed);
   }

@@ -57,6 +57,9 @@ class Compressor {
 
   // Of two exchanges, where the first is no all-to-all: what all make of its sum, in its place, and the second packet.
   virtual void prepare(float* sum) const;
+  // Where the second packet's size follows from what is in it: so many words.
+  virtual bool has_own_sizes() const { return false; }
+  virtual std::size_t second_words(std::span<const float> memory) const;
   virtual void encode_second(Step step, const float* between, std::span<float> memory, float* packet) const;
 
   // Where it is one: how many values an owner's chunk has; and what it makes of everybody's packets of the chunk.
@@ -86,7 +89,8 @@ struct Part {
   std::size_t place = 0;    // in the whole gradient, by which numbers are drawn, where `offset` counts from a chunk
 };
 
-// Of a model with these tensors, or of so many parameters where they do not matter.
+// Of a model with these tensors, or of so many parameters where they do not matter. Throws RunFailure where `options`
+// name tables of which there is none.
 std::vector<Part> parts_of(const CompressionOptions& options, std::span<const ParameterTensor> tensors,
                            Bytes parameters);
 

@@ -27,6 +27,8 @@ constexpr Row rows[] = {
     {"powersgd", "Two factors of each matrix (PowerSGD): all-reduced, one after the other.", Kind::power},
     {"int8", "Eight bits of each value, for uniform bins with their means (INTELLECT-1): all-gathered.", Kind::int8},
     {"fp4", "Four bits of each value, a sign and a power of two of its bucket's largest: all-gathered.", Kind::fp4},
+    {"sparse-rows", "Rows of embeddings that are not zero, with their places: all-gathered; the rest: all-reduced.",
+     Kind::rows},
 };
 constexpr Row rows_of_averages[] = {
     {"top-k", "The largest differences by magnitude, with their places: all-gathered.", Kind::top_k},
@@ -35,6 +37,7 @@ constexpr Row rows_of_averages[] = {
     {"qsgd", "Random roundings to a few levels of each bucket's norm (QSGD): all-gathered.", Kind::qsgd},
     {"int8", "Eight bits of each value, for uniform bins with their means (INTELLECT-1): all-gathered.", Kind::int8},
     {"fp4", "Four bits of each value, a sign and a power of two of its bucket's largest: all-gathered.", Kind::fp4},
+    {"none", "The models as they are: all-reduced.", Kind::random_k},
 };
 
 constexpr Row rows_of_moments[] = {
@@ -55,6 +58,8 @@ std::string_view why_not_of_averages(std::string_view name) {
   if (name == "powersgd" || name == "scalecom")
     return "must not be given here: what it sends second follows from what has come back first, which an average of "
            "models does not wait for";
+  if (name == "sparse-rows")
+    return "must not be given here: local steps with momentum or decay move rows that no token has touched";
   if (name == "one-bit") return "must not be given here: it is for gradients, by columns; \"sign\" is for differences";
   return {};
 }
@@ -229,9 +234,22 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
                        {{"nearest", false}, {"random", true}}, options.rounds_at_random);
       read_pattern(table, options, context);
       return read_residual(table, options, context);
+    case Kind::rows:
+      options.error_feedback = false;
+      options.tables =
+          table.texts({"tables", "What the names of embeddings contain; other tensors are summed as they are."},
+                      std::vector<std::string>{"words.weight", "places.weight", "bag_of_words"});
+      if (options.tables.empty()) table.fault("tables", "must name at least one table");
+      return;
     case Kind::power:
       return read_power(table, options, context);
   }
+}
+
+// Else everything is summed as it is, as without the table.
+bool read_gathers_rows(Settings& table) {
+  return table.choice({"exchange", "Whether rows are gathered, or summed densely with all other parameters."},
+                      {{"gather", true}, {"dense", false}}, true);
 }
 
 const char* sentence_of(Compresses what) {
@@ -246,7 +264,8 @@ const Row* row_of(Settings& table, Compresses what) {
   if (what == Compresses::gradients) return table.row({"name", "What is sent instead of the gradient."}, rows);
   const std::string_view why = why_not_of_averages(table.word("name").value_or(""));
   if (why.empty())
-    return table.row({"name", "What is sent instead of the difference to the last common model."}, rows_of_averages);
+    return table.row({"name", "What is sent instead of the difference to the last common model."}, rows_of_averages,
+                     "none");
   table.fault("name", why);
   return nullptr;
 }
@@ -260,22 +279,29 @@ std::optional<CompressionOptions> read_compression(Settings& method, const Compr
     method.keep_as_written({"compression"});
     method.fault("compression",
                  "must not be given: this method has no step along one sum of all workers' whole gradients, nor one "
-                 "average of all workers' models (without their moments), which is what is compressed");
+                 "average of all workers' models, which is what is compressed");
     return std::nullopt;
   }
   const bool of_moments = context.compresses == Compresses::moments;
-  if (!of_moments && !method.has("compression")) return std::nullopt;
+  const bool of_gradients = context.compresses == Compresses::gradients;
+  if (of_gradients && !method.has("compression")) return std::nullopt;
   Settings table = method.section(
       {"compression", sentence_of(context.compresses), {}, of_moments ? "signs, in two phases" : "it is not"});
   const Row* const row = row_of(table, context.compresses);
+  // Without a table a method is what it was before there was any.
+  if (row && row->name == "none" && !of_moments && !table.word("name")) table.leave_out("name");
   if (!row || row->name == "none") return std::nullopt;
   CompressionOptions options;
   options.kind = row->kind;
   options.of_moments = of_moments;
-  options.of_averages = !of_moments && context.compresses != Compresses::gradients;
+  options.of_averages = !of_moments && !of_gradients;
   options.l2_scale = of_moments && options.kind == Kind::sign;
   if (options.l2_scale) options.pattern = Pattern::two_phase;
+  const bool is_dense = options.kind == Kind::rows && !read_gathers_rows(table);
   read_keys(table, options, context);
+  if (is_dense) return std::nullopt;
+  if (options.of_averages && context.averages_moments)
+    method.fault("compression", "must not be given where moments are averaged: they have no model to differ from");
   if (context.time_only && options.needs_tensors())
     method.fault("compression", "needs a model: the size of a packet depends on its tensors");
   return options;

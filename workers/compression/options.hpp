@@ -30,7 +30,7 @@ struct Exchange {
 enum class Compresses { nothing, gradients, averages, averages_under_way, moments };
 
 struct CompressionOptions {
-  enum class Kind { top_k, dgc, random_k, scalecom, sign, one_bit, majority, qsgd, power, int8, fp4 };
+  enum class Kind { top_k, dgc, random_k, scalecom, sign, one_bit, majority, qsgd, power, int8, fp4, rows };
   enum class Scope { model, tensor, column };
   enum class Pattern { gather, two_phase };
   enum class Dropped { lost, folded };
@@ -58,6 +58,7 @@ struct CompressionOptions {
   int bucket = 128;                     // QSGD: values with one norm; fp4: with one scale
   double range_std = 3;                 // int8: half the range of the bins, in standard deviations
   bool rounds_at_random = false;        // fp4: up or down; else to the nearest
+  std::vector<std::string> tables{};    // rows: what the names of the matrices contain whose rows are sent
   int rank = 2;                         // PowerSGD
   double least_rate = 2;                // PowerSGD: matrices that it makes smaller by less are sent as they are
   bool warm_start = true;               // PowerSGD: from the last step's factor
@@ -65,7 +66,11 @@ struct CompressionOptions {
   std::string written_rank{};           // where the rank stands, for what is found out with the model
 
   // Whether packets depend on the model's tensors, beyond their number of values.
-  bool needs_tensors() const { return kind == Kind::power || scope != Scope::model || dense_vectors; }
+  bool needs_tensors() const {
+    return kind == Kind::power || kind == Kind::rows || scope != Scope::model || dense_vectors;
+  }
+  // Whether they depend on what is computed.
+  bool follows_values() const { return kind == Kind::rows; }
   double ratio_at(Step step) const {
     if (step >= warmup_steps || warmup_ratios.empty()) return ratio;
     return warmup_ratios[static_cast<std::size_t>(step.value() * std::ssize(warmup_ratios) / warmup_steps.value())];
@@ -78,6 +83,7 @@ enum class Drops { nothing, uncomputed, computed };
 // What compression must know of the method and the run.
 struct CompressionContext {
   Compresses compresses = Compresses::nothing;
+  bool averages_moments = false;  // together with models
   Drops drops = Drops::nothing;
   bool time_only = false;
   std::optional<Step> steps_per_epoch{};  // none: without a data set, or not known for its faults

@@ -24,6 +24,7 @@ struct Arrival {
   std::int64_t planned = 0;
   std::int64_t step = 0;
   std::int64_t period = 0;
+  std::int64_t packet_bytes = 0;   // of the packet that is exchanged
   std::int64_t message_bytes = 0;  // sent by this worker so far
   std::int64_t partial_kept = 0;   // worker 0: micro-batches kept in partial all-reduces so far
   char place[64] = {};             // where in the algorithm, for the explanation

@@ -72,7 +72,8 @@ Arrival MpiCollectives::arrival_at(const Collective& what, const Contribution& c
               .kept = contribution.kept,
               .planned = contribution.planned,
               .step = contribution.step.value(),
-              .period = contribution.period.value()};
+              .period = contribution.period.value(),
+              .packet_bytes = what.packet.size.value()};
   stamp(own, place);
   return own;
 }
@@ -160,11 +161,13 @@ void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& col
     agreed.wide |= arrival.wide != 0;
     collective.blocks = collective.blocks && arrival.blocks != 0;
     message_bytes += Bytes{arrival.message_bytes};
+    if (collective.what.gathers_packets()) agreed.packets.push_back(Bytes{arrival.packet_bytes});
     if (member != stage_.self) row.add(contribution_of(arrival));
   }
 
   Collective& what = collective.what;
   Collective all{.kind = what.kind, .packet = what.packet, .policy = what.policy, .slice = what.slice};
+  for (const Bytes& packet : agreed.packets) all.all_packets += packet;
   all.numbers.resize(what.numbers.size() * (what.kind == Kind::all_gather ? arrivals.size() : 1));
   const Bytes moved = collective_bytes({.operation = properties_of(what.kind).operation,
                                         .members = count,

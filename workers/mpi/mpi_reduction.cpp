@@ -97,10 +97,19 @@ void MpiReduction::write() {
   }
 }
 
-// All packets are of one size.
+// Chunks are of one size. Behind the words of a packet each rank has as much else.
 void MpiReduction::begin_gathering() {
-  const std::size_t packets = what_.kind == Kind::exchange_chunks ? 1 : static_cast<std::size_t>(size_);
-  gathered_ = FlatVector(values_.size() * packets);
+  const std::size_t behind = values_.size() - static_cast<std::size_t>(what_.packet.size.value()) / sizeof(float);
+  std::size_t all = 0;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(size_); ++rank) {
+    const std::size_t words = exchanges_chunks()
+                                  ? values_.size() / static_cast<std::size_t>(size_)
+                                  : static_cast<std::size_t>(agreed_.packets[rank].value()) / sizeof(float) + behind;
+    words_.push_back(mpi_count(words));
+    begins_.push_back(mpi_count(all));
+    all += words;
+  }
+  gathered_ = FlatVector(all);
 }
 
 // The whole, or a slice of the parameters, the first one with all that follows them.
@@ -138,9 +147,12 @@ void MpiReduction::run() {
     MPI_Allgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_);
   }
   if (!gathered_.empty()) {
-    const int count = mpi_count(words_of_each());
-    const auto exchange = what_.kind == Kind::exchange_chunks ? MPI_Alltoall : MPI_Allgather;
-    exchange(values_.data(), count, MPI_UINT32_T, gathered_.data(), count, MPI_UINT32_T, ranks_);
+    if (exchanges_chunks())
+      MPI_Alltoall(values_.data(), words_.front(), MPI_UINT32_T, gathered_.data(), words_.front(), MPI_UINT32_T,
+                   ranks_);
+    else
+      MPI_Allgatherv(values_.data(), mpi_count(values_.size()), MPI_UINT32_T, gathered_.data(), words_.data(),
+                     begins_.data(), MPI_UINT32_T, ranks_);
   }
   for (const Part& part : parts_)
     if (broadcasts())
@@ -156,9 +168,12 @@ void MpiReduction::begin() {
     MPI_Iallgather(what_.numbers.data(), count, MPI_DOUBLE, numbers_.data(), count, MPI_DOUBLE, ranks_, next());
   }
   if (!gathered_.empty()) {
-    const int count = mpi_count(words_of_each());
-    const auto exchange = what_.kind == Kind::exchange_chunks ? MPI_Ialltoall : MPI_Iallgather;
-    exchange(values_.data(), count, MPI_UINT32_T, gathered_.data(), count, MPI_UINT32_T, ranks_, next());
+    if (exchanges_chunks())
+      MPI_Ialltoall(values_.data(), words_.front(), MPI_UINT32_T, gathered_.data(), words_.front(), MPI_UINT32_T,
+                    ranks_, next());
+    else
+      MPI_Iallgatherv(values_.data(), mpi_count(values_.size()), MPI_UINT32_T, gathered_.data(), words_.data(),
+                      begins_.data(), MPI_UINT32_T, ranks_, next());
   }
   for (const Part& part : parts_) {
     const std::size_t element_bytes = part.type == MPI_DOUBLE ? sizeof(double) : sizeof(float);
@@ -230,10 +245,9 @@ SharedPackets MpiReduction::packets() {
     add_packet(std::move(values_), std::move(carried_));
     return std::make_shared<const std::vector<Packet>>(std::move(packets));
   }
-  for (int rank = 0; rank < size_; ++rank) {
-    FlatVector words(words_of_each());
-    std::ranges::copy(gathered_.span().subspan(static_cast<std::size_t>(rank) * words.size(), words.size()),
-                      words.data());
+  for (std::size_t rank = 0; rank < words_.size(); ++rank) {
+    FlatVector words(static_cast<std::size_t>(words_[rank]));
+    std::ranges::copy(gathered_.span().subspan(static_cast<std::size_t>(begins_[rank]), words.size()), words.data());
     add_packet(std::move(words), rank == 0 ? std::move(carried_) : std::vector<MicroBatch>());
   }
   return std::make_shared<const std::vector<Packet>>(std::move(packets));

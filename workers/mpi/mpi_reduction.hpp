@@ -27,6 +27,7 @@ class MpiReduction {
     std::int64_t micro_batches = 0;  // in the sum
     bool wide = false;               // in double precision
     std::optional<double> share{};   // of this rank's model in a mean; none, on all ranks alike: equal shares
+    std::vector<Bytes> packets{};    // of each rank, where all are gathered
   };
 
   // `ranks`: of the members, where collectives alone go; the same order of them on all ranks.
@@ -63,8 +64,7 @@ class MpiReduction {
   bool broadcasts() const {
     return what_.kind == Collective::Kind::broadcast || what_.kind == Collective::Kind::broadcast_packet;
   }
-  // Of what comes from one rank: its packet, or a chunk of it.
-  std::size_t words_of_each() const { return gathered_.size() / static_cast<std::size_t>(size_); }
+  bool exchanges_chunks() const { return what_.kind == Collective::Kind::exchange_chunks; }
   void widen();
   Gradient sum();
   void scale(double factor);
@@ -79,7 +79,9 @@ class MpiReduction {
   bool is_root_ = false;
   FlatVector values_;
   std::vector<MicroBatch> carried_;  // this rank's, where somebody wants to know
-  FlatVector gathered_;              // everybody's packets, or chunks
+  FlatVector gathered_;              // everybody's packets, or chunks; of each rank:
+  std::vector<int> words_;           // how many words
+  std::vector<int> begins_;          // and where they begin
   std::vector<double> exact_;        // of a wide sum
   std::vector<double> numbers_;      // summed, or everybody's
   std::vector<Part> parts_;          // of the buffers: what is reduced

@@ -145,6 +145,7 @@ void Gatherings::join(Gathering& gathering, const Assembly& assembly, Rank rank,
       sum.gradient += std::move(what.gradient);
       for (std::size_t i = 0; i < count; ++i) sum.numbers[i] += what.numbers[i];
       sum.packet.size = what.packet.size;
+      if (sum.gathers_packets()) sum.all_packets += what.packet.size;
       gathering.brought[member] = std::move(what.packet);
       break;
     case Kind::partial_all_reduce:  // PartialSums'
