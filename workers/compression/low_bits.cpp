@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "workers/compression/signs.hpp"
 #include "workers/random/random.hpp"
 #include "workers/training/flat_arithmetic.hpp"
+#include "workers/training/vector_clones.hpp"
 
 namespace syncopate {
 namespace {
@@ -38,23 +40,30 @@ Bins bins_of(std::span<const float> values, double range_std) {
   return {static_cast<float>(mean - range), range > 0 && std::isfinite(per_unit) ? per_unit : 0.0f};
 }
 
-void write_levels(std::span<const float> values, const Bins& of, Level* levels) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
+SYNCOPATE_VECTOR_CLONES
+void write_levels(const float* __restrict values, std::size_t size, const Bins of, Level* __restrict levels) {
+  constexpr float last = bins - 1;
+  for (std::size_t i = 0; i < size; ++i) {
     const float at = (values[i] - of.low) * of.per_unit;
-    levels[i] = static_cast<Level>(std::clamp(at, 0.0f, static_cast<float>(bins - 1)));
+    const float within = at < 0 ? 0.0f : at > last ? last : at;
+    levels[i] = static_cast<Level>(static_cast<std::int32_t>(within));
   }
 }
 
+// Values of one bin come one after another where these are alike: two sums each, so that they need not wait.
 std::array<float, bins> means_of(std::span<const float> values, const Level* levels) {
-  std::array<double, bins> sums{};
-  std::array<std::int64_t, bins> counts{};
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    sums[levels[i]] += static_cast<double>(values[i]);
-    ++counts[levels[i]];
-  }
+  std::array<std::array<double, bins>, 2> sums{};
+  std::array<std::array<std::int32_t, bins>, 2> counts{};
+  const auto take = [&](std::size_t i, std::size_t lane) {
+    sums[lane][levels[i]] += static_cast<double>(values[i]);
+    ++counts[lane][levels[i]];
+  };
+  for (std::size_t i = 0; i + 1 < values.size(); i += 2) take(i, 0), take(i + 1, 1);
+  if (values.size() % 2 == 1) take(values.size() - 1, 0);
   std::array<float, bins> means{};
   for (std::size_t b = 0; b < bins; ++b)
-    if (counts[b] > 0) means[b] = static_cast<float>(sums[b] / static_cast<double>(counts[b]));
+    if (const double count = static_cast<double>(counts[0][b]) + counts[1][b]; count > 0)
+      means[b] = static_cast<float>((sums[0][b] + sums[1][b]) / count);
   return means;
 }
 
@@ -75,7 +84,7 @@ void UniformBins::encode(Rank, Step, const float*, std::span<float> p, float* pa
     levels.assign(4 * ((part.size + 3) / 4), 0);
     std::array<float, bins> means;
     if (std::isfinite(sum_of_squares(values.data(), values.size()))) {
-      write_levels(values, bins_of(values, options_.range_std), levels.data());
+      write_levels(values.data(), values.size(), bins_of(values, options_.range_std), levels.data());
       means = means_of(values, levels.data());
     } else {
       means.fill(std::numeric_limits<float>::quiet_NaN());
@@ -110,10 +119,14 @@ constexpr std::array<float, 8> magnitudes = {0, 1.0f / 64, 1.0f / 32, 1.0f / 16,
 // Where code c begins when the nearest is taken: halfway from the one below.
 constexpr std::array<float, 8> begins = {0, 1.0f / 128, 1.5f / 64, 1.5f / 32, 1.5f / 16, 1.5f / 8, 1.5f / 4, 1.5f / 2};
 
-std::uint32_t nearest(float magnitude) {
-  std::uint32_t code = 0;
-  for (std::size_t c = 1; c < begins.size(); ++c) code += magnitude >= begins[c] ? 1 : 0;
-  return code;
+SYNCOPATE_VECTOR_CLONES
+void write_nearest(const float* __restrict values, float scale, std::size_t size, std::uint8_t* __restrict codes) {
+  for (std::size_t i = 0; i < size; ++i) {
+    const float magnitude = std::fabs(values[i]) / scale;
+    std::int32_t code = values[i] < 0 ? static_cast<std::int32_t>(sign) : 0;
+    for (std::size_t c = 1; c < begins.size(); ++c) code += magnitude >= begins[c] ? 1 : 0;
+    codes[i] = static_cast<std::uint8_t>(code);
+  }
 }
 
 // The one above, with a probability that makes it right on average, or the one below.
@@ -125,9 +138,33 @@ std::uint32_t at_random(float magnitude, double uniform) {
   return below + (uniform * (high - low) < magnitude - low ? 1 : 0);
 }
 
-float value_of(std::uint32_t code, float scale) {
-  const float magnitude = scale * magnitudes[code & 7u];
-  return (code & sign) != 0 ? -magnitude : magnitude;
+// The exponent's bits of a float are those of the code and 120 more.
+inline float value_of(std::uint32_t code, float scale) {
+  const std::uint32_t exponent = (code & 7u) == 0 ? 0u : (code & 7u) + 120u;
+  return scale * std::bit_cast<float>((code & sign) << 28 | exponent << 23);
+}
+
+SYNCOPATE_VECTOR_CLONES
+void take_out(const std::uint8_t* __restrict codes, float scale, std::size_t size, float* __restrict values) {
+  for (std::size_t i = 0; i < size; ++i) values[i] -= value_of(codes[i], scale);
+}
+
+SYNCOPATE_VECTOR_CLONES
+void add_values(const std::uint8_t* __restrict codes, float scale, std::size_t size, float* __restrict sum) {
+  for (std::size_t i = 0; i < size; ++i) sum[i] += value_of(codes[i], scale);
+}
+
+// Eight codes a word, the first in the lowest bits.
+void pack(const std::uint8_t* codes, std::span<std::uint32_t> words) {
+  for (std::uint32_t& word : words) {
+    word = 0;
+    for (std::size_t i = 0; i < per_word; ++i) word |= static_cast<std::uint32_t>(codes[i]) << (4 * i);
+    codes += per_word;
+  }
+}
+void unpack(std::span<const std::uint32_t> words, std::uint8_t* codes) {
+  for (const std::uint32_t word : words)
+    for (std::size_t i = 0; i < per_word; ++i) *codes++ = static_cast<std::uint8_t>((word >> (4 * i)) & 15u);
 }
 
 // Its largest magnitude; NaN where something is not finite.
@@ -150,32 +187,36 @@ void FourBitFloats::encode(Rank worker, Step step, const float*, std::span<float
   const RandomStream stream{
       .seed = seed_, .purpose = Purpose::compression, .stream = 2, .worker = worker, .step = step};
   std::vector<std::uint32_t> words(words_of_bits(4 * p.size()));
+  std::vector<std::uint8_t> codes(per_word * words.size());
   std::vector<double> uniform(options_.rounds_at_random ? bucket() : 0);
   for (std::size_t begin = 0; begin < p.size(); begin += bucket()) {
     const std::span<float> values = p.subspan(begin, std::min(bucket(), p.size() - begin));
     const float scale = *packet++ = scale_of(values);
-    if (options_.rounds_at_random)
-      stream.fill_uniform(static_cast<std::uint32_t>(parts_.front().place + begin),
-                          std::span(uniform).first(values.size()));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const float magnitude = scale > 0 ? std::min(1.0f, std::fabs(values[i]) / scale) : 0;
-      std::uint32_t code = options_.rounds_at_random ? at_random(magnitude, uniform[i]) : nearest(magnitude);
-      if (values[i] < 0) code |= sign;
-      values[i] -= value_of(code, scale);
-      words[(begin + i) / per_word] |= code << (4 * ((begin + i) % per_word));
+    if (!(scale > 0)) continue;  // all of them are 0, or the scale makes them no numbers
+    if (!options_.rounds_at_random) {
+      write_nearest(values.data(), scale, values.size(), codes.data() + begin);
+      take_out(codes.data() + begin, scale, values.size(), values.data());
+      continue;
     }
+    stream.fill_uniform(static_cast<std::uint32_t>(parts_.front().place + begin),
+                        std::span(uniform).first(values.size()));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      codes[begin + i] = static_cast<std::uint8_t>(at_random(std::fabs(values[i]) / scale, uniform[i]) |
+                                                   (values[i] < 0 ? sign : 0u));
+    take_out(codes.data() + begin, scale, values.size(), values.data());
   }
+  pack(codes.data(), words);
   std::memcpy(packet, words.data(), 4 * words.size());
 }
 
 void FourBitFloats::decode(const Received& received, std::span<float> sum) const {
   std::vector<std::uint32_t> words(words_of_bits(4 * sum.size()));
+  std::vector<std::uint8_t> codes(per_word * words.size());
   for (const float* packet : received.packets) {
     std::memcpy(words.data(), packet + buckets(sum.size()), 4 * words.size());
-    for (std::size_t i = 0; i < sum.size(); ++i) {
-      const std::uint32_t code = (words[i / per_word] >> (4 * (i % per_word))) & 15u;
-      sum[i] += value_of(code, packet[i / bucket()]);
-    }
+    unpack(words, codes.data());
+    for (std::size_t begin = 0; begin < sum.size(); begin += bucket())
+      add_values(codes.data() + begin, *packet++, std::min(bucket(), sum.size() - begin), sum.data() + begin);
   }
 }
 
