@@ -29,9 +29,7 @@ void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what,
   // A gradient is recorded whole or not at all, so that its fate finds it.
   if (!track.stopped && is_full && !goes_on) stop(rank);
   if (track.stopped) {
-    // With servers as long as nothing else comes between: the rest of what a worker sends after several steps.
-    const bool goes_with = servers_ == 0 || begin == track.stopped_at + track.unrecorded;
-    if (is_micro_batch && activity == Activity::compute && goes_with) track.unrecorded += end - begin;
+    if (is_micro_batch && activity == Activity::compute && !track.open.empty()) add_unrecorded(track, end - begin);
     return;
   }
   track.stopped_at = end;
@@ -48,11 +46,13 @@ void SpanRecorder::add(Rank rank, Activity activity, Time end, const char* what,
   track.spans.push_back({activity, begin, end, what, track.step, micro_batch, completed});
 }
 
-void SpanRecorder::stop(Rank rank) {
-  Track& track = tracks_[rank];
-  track.stopped = true;
-  track.fates_left = track.open.size();
+void SpanRecorder::add_unrecorded(Track& track, Duration micro_batch) const {
+  const Duration all = (track.unrecorded.empty() ? Duration{} : track.unrecorded.back()) + micro_batch;
+  if (servers_ == 0) track.unrecorded.clear();
+  track.unrecorded.push_back(all);
 }
+
+void SpanRecorder::stop(Rank rank) { tracks_[rank].stopped = true; }
 
 void SpanRecorder::move_in(Rank rank, const std::vector<Span>& spans) {
   Track& track = tracks_[rank];
@@ -72,19 +72,13 @@ void SpanRecorder::decide(Rank worker, Duration computed, Activity fate) {
     return;
   }
   Track& track = tracks_[worker];
-  if (track.stopped) {
-    if (servers_ == 0) computed -= track.unrecorded;  // the last, which are not there
-    if (computed <= Duration{} || track.fates_left == 0) return;
-    --track.fates_left;
-  }
+  if (track.open.empty()) return;
+  // Without servers what is not recorded is the last.
+  if (servers_ == 0 && !track.unrecorded.empty()) computed -= track.unrecorded.back();
+  if (computed <= Duration{}) return;
   auto run = find_run(track, computed, true);
   if (!run) run = find_run(track, computed, false);
-  if (!run && track.stopped && servers_ > 0) {
-    Duration rest = computed - track.unrecorded;
-    std::size_t first = track.open.size();
-    while (rest > Duration{} && first > 0) rest -= track.spans[track.open[--first]].duration();
-    if (rest == Duration{} && first < track.open.size()) run = Run{first, track.open.size() - first};
-  }
+  if (!run && track.stopped && servers_ > 0) run = find_begun_run(track, computed);
   if (run)
     decide_run(track, *run, fate);
   else if (!track.stopped || servers_ == 0)
@@ -105,6 +99,15 @@ std::optional<SpanRecorder::Run> SpanRecorder::find_run(const Track& track, Dura
       sum += span(at).duration();
       if (sum == total) return Run{std::min(start, at), n + 1};
     }
+  }
+  return std::nullopt;
+}
+
+// The last ones, which take so long together with the first of those that are not recorded any more.
+std::optional<SpanRecorder::Run> SpanRecorder::find_begun_run(const Track& track, Duration total) {
+  for (std::size_t first = track.open.size(); first > 0;) {
+    total -= track.spans[track.open[--first]].duration();
+    if (std::ranges::binary_search(track.unrecorded, total)) return Run{first, track.open.size() - first};
   }
   return std::nullopt;
 }

@@ -106,10 +106,11 @@ class SpanRecorder {
     std::vector<Span> spans;
     std::vector<std::size_t> open;  // micro-batches without a fate
     std::int64_t most_spans = 0;
-    Time at{};                   // the end of the last span, also if it was not recorded
-    Time stopped_at{};           // of the last one that was
-    Duration unrecorded{};       // compute since then
-    std::size_t fates_left = 0;  // that may concern what is open, once stopped
+    Time at{};          // the end of the last span, also if it was not recorded
+    Time stopped_at{};  // of the last one that was
+    // How long micro-batches since then have taken, while their fates may be those of what is open, too: after each of
+    // them, and without servers after all.
+    std::vector<Duration> unrecorded;
     Step step{-1};
     bool stopped = false;
   };
@@ -118,8 +119,10 @@ class SpanRecorder {
     std::size_t count = 0;
   };
 
+  void add_unrecorded(Track& track, Duration micro_batch) const;
   void decide(Rank worker, Duration computed, Activity fate);
   std::optional<Run> find_run(const Track& track, Duration total, bool of_one_step) const;
+  static std::optional<Run> find_begun_run(const Track& track, Duration total);
   static void decide_run(Track& track, const Run& run, Activity fate);
   void decide_amount(Track& track, Duration amount, Activity fate) const;
 
