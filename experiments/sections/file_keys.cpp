@@ -1,5 +1,7 @@
 #include "experiments/sections/file_keys.hpp"
 
+#include <mutex>
+
 #include "experiments/sections/claims_section.hpp"
 #include "experiments/sections/common_phase.hpp"
 #include "experiments/sections/definition.hpp"
@@ -7,7 +9,9 @@
 
 namespace syncopate {
 
-std::vector<KeyDescription> keys_of_file(const std::map<std::string, std::string>& fixed) {
+namespace {
+
+std::vector<KeyDescription> described(const std::map<std::string, std::string>& fixed) {
   const auto read = [](Settings& root) {
     read_definition(root, {.file = "", .looks_for_data = false});
     describe_common_phase(root);
@@ -15,6 +19,16 @@ std::vector<KeyDescription> keys_of_file(const std::map<std::string, std::string
     describe_claims(root);
   };
   return describe(read, fixed);
+}
+
+}  // namespace
+
+const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed) {
+  static std::mutex mutex;
+  static std::map<std::map<std::string, std::string>, std::vector<KeyDescription>> found;  // by `fixed`
+  const std::lock_guard lock(mutex);
+  const auto known = found.find(fixed);
+  return known != found.end() ? known->second : found.emplace(fixed, described(fixed)).first->second;
 }
 
 }  // namespace syncopate
