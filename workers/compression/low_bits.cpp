@@ -201,8 +201,8 @@ void FourBitFloats::encode(Rank worker, Step step, const float*, std::span<float
     stream.fill_uniform(static_cast<std::uint32_t>(parts_.front().place + begin),
                         std::span(uniform).first(values.size()));
     for (std::size_t i = 0; i < values.size(); ++i)
-      codes[begin + i] = static_cast<std::uint8_t>(at_random(std::fabs(values[i]) / scale, uniform[i]) |
-                                                   (values[i] < 0 ? sign : 0u));
+      codes[begin + i] =
+          static_cast<std::uint8_t>(at_random(std::fabs(values[i]) / scale, uniform[i]) | (values[i] < 0 ? sign : 0u));
     take_out(codes.data() + begin, scale, values.size(), values.data());
   }
   pack(codes.data(), words);
