@@ -4,84 +4,18 @@
 #include <cstdint>
 #include <utility>
 
-#include "algorithms/local_sgd/fragment_progress.hpp"
-#include "workers/lost_with_state.hpp"
+#include "algorithms/local_sgd/fragment_learner.hpp"
 
 namespace syncopate {
 
-namespace {
-
-void discard(Worker& worker, const Work& lost) {
-  if (lost.micro_batches > 0) worker.discard(Gradient(nullptr, lost.micro_batches, lost.time));
-}
-
-// Whether it was one from what the worker had. Otherwise an outage has taken that, and it is the first from the
-// server's newest model, which is the base from here on.
-bool take_local_step(Worker& worker, FragmentProgress& progress, ModelStatePtr& base) {
-  LostWithState<bool> has_state(worker, true);
-  const Gradient gradient = worker.compute_step_gradient(Samples::in_turn);
-  const bool had_state = *has_state;
-  if (!had_state) {
-    discard(worker, progress.receive_all());
-    worker.set_model(worker.model(), StatePolicy::reset);
-    if (base) base = worker.model();
-  }
-  worker.descend(gradient / worker.micro_batches());
-  progress.add_step({.micro_batches = gradient.micro_batches(), .time = gradient.compute_time()});
-  return had_state;
-}
-
-// Of a round.
-struct AnswerTotals {
-  AnswerTotals(const std::vector<FragmentAnswer>& answers, int micro_batches_per_step) {
-    for (const FragmentAnswer& answer : answers) {
-      const auto steps = static_cast<double>(answer.work.micro_batches) / micro_batches_per_step;
-      slowest_step_s = std::max(slowest_step_s, to_seconds(answer.work.time) / steps);
-      slowest_sync_s = std::max(slowest_sync_s, answer.sync_s);  // none is the least
-      micro_batches += answer.work.micro_batches;
-    }
-  }
-
-  double slowest_step_s = 0;
-  std::optional<double> slowest_sync_s{};
-  std::int64_t micro_batches = 0;
-};
-
-}  // namespace
-
 void DecoupledDiLoCo::run(Worker& worker) const {
-  const Rank server{worker.size()};
-  FragmentProgress progress(options_.fragments.count());
-  std::optional<OpenRound> open = OpenRound{};  // none: answered, or not known
-  std::optional<double> sync_s;
-  ModelStatePtr base;  // none: the server subtracts
-  if (options_.anchor == DecoupledOptions::Anchor::base) base = worker.model();
-  while (worker.budget_left(Judged::by_server) && !worker.has_left(server)) {
-    if (!take_local_step(worker, progress, base)) {
-      open.reset();
-      worker.send(server, Message::note(worker.step()));
-    }
-    while (const auto news = worker.receive({.from = server, .until = worker.now()})) {
-      if (!news->numbers.empty()) open = OpenRound::from(news->numbers);
-      if (!news->has_model()) continue;
-      worker.take_up(*news);
-      if (base) base = worker.with_slice(base, news->model, news->slice);
-      discard(worker, progress.receive(news->slice.index));
-      if (open) sync_s = to_seconds(worker.now() - open->last_ended);
-    }
-    if (!open || worker.now() < open->begins) continue;
-    const Slice fragment = open->fragment(options_.fragments.count());
-    if (progress.steps(fragment.index) < options_.minimum_steps) continue;
-    const ModelStatePtr mine = worker.model();
-    const FragmentAnswer answer{.model = base ? worker.combine({{1, base}, {-1, mine}}, mine) : mine,
-                                .work = progress.tell(),
-                                .micro_batches = progress.micro_batches(fragment.index),
-                                .steps = progress.steps(fragment.index),
-                                .sync_s = sync_s};
-    worker.send(server, answer.message(*open, fragment));
-    open.reset();
+  FragmentLearner learner(worker, options_.fragments.count(), options_.minimum_steps, options_.workers_subtract());
+  while (worker.budget_left(Judged::by_server) && !worker.has_left(learner.server())) {
+    learner.take_local_step();
+    learner.take_up_fragments();
+    learner.answer_if_due();
   }
-  discard(worker, progress.receive_all());
+  learner.leave();
 }
 
 void DecoupledDiLoCo::serve(Server& server) const {
@@ -108,10 +42,8 @@ void DecoupledDiLoCo::serve(Server& server) const {
     server.publish();
     if (!server.budget_left()) return;
     round = {.number = round.number + Step{1}, .begins = begun, .last_ended = server.now()};
-    if (options_.local_steps) {  // the launch floor
-      const double steps = static_cast<double>(options_.local_steps->value()) / options_.fragments.count();
-      round.begins = later(begun, from_seconds(steps * *grace.step_s()));
-    }
+    if (options_.local_steps)  // the launch floor
+      round.begins = later(begun, from_seconds(options_.steps_per_round() * *grace.step_s()));
     for (const Rank worker : Ranks(server.size()))
       if (!server.has_left(worker)) server.send_model(worker, fragment, round.numbers());
   }
@@ -122,10 +54,9 @@ ModelStatePtr DecoupledDiLoCo::stepped(const Server& server, Slice fragment, con
   const ModelStatePtr last = server.model();
   std::vector<WeightedState> differences;
   for (const FragmentAnswer& answer : answers) {
-    const bool is_anchored_here = options_.anchor == DecoupledOptions::Anchor::server;
-    const ModelStatePtr& sent = answer.model;
-    differences.push_back({weight_of(answer.micro_batches, answer.steps),
-                           is_anchored_here ? server.combine({{1, last}, {-1, sent}}, sent) : sent});
+    ModelStatePtr difference = answer.model;
+    if (!options_.workers_subtract()) difference = server.combine({{1, last}, {-1, answer.model}}, answer.model);
+    differences.push_back({weight_of(answer.micro_batches, answer.steps), difference});
   }
   const ModelStatePtr merged = merge(server, options_.merge, std::move(differences), fragment);
   const ModelStatePtr average = server.combine({{1, last}, {-1, merged}}, merged);

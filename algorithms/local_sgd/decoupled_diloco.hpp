@@ -56,6 +56,9 @@ struct DecoupledOptions {
   Anchor anchor = Anchor::server;
   LateAnswers late = LateAnswers::drop;
   std::shared_ptr<const OuterOptimizer> outer{};  // never null
+
+  bool workers_subtract() const { return anchor == Anchor::base; }
+  double steps_per_round() const { return static_cast<double>(local_steps->value()) / fragments.count(); }
 };
 
 class DecoupledDiLoCo : public Algorithm {

@@ -5,6 +5,8 @@
 #include <limits>
 #include <span>
 
+#include "algorithms/local_sgd/norm_statistics.hpp"
+
 namespace syncopate {
 namespace {
 

@@ -17,6 +17,8 @@ class FragmentProgress {
  public:
   explicit FragmentProgress(int fragments) : since_(static_cast<std::size_t>(fragments)) {}
 
+  int fragments() const { return static_cast<int>(since_.size()); }
+
   void add_step(const Work& step) {
     for (Since& fragment : since_) {
       ++fragment.steps;
