@@ -69,7 +69,7 @@ struct Recorded {
   RunRecord record;
 };
 
-Recorded run_recorded(const Run& run, const SpanRecorder::Limits& limits = {}) {
+Recorded run_recorded(const Run& run, const SpanRecorder::Limits& limits = {}, std::size_t most_own_stacks = 1000) {
   Recorded result;
   result.record.spans.emplace(run.cluster.workers, run.algorithm->traits().servers, limits);
   result.record.durations.emplace();
@@ -83,7 +83,8 @@ Recorded run_recorded(const Run& run, const SpanRecorder::Limits& limits = {}) {
                             .network = *run.cluster.network,
                             .training = training,
                             .record = &result.record,
-                            .outages = run.cluster.outages.get()});
+                            .outages = run.cluster.outages.get(),
+                            .most_own_stacks = most_own_stacks});
   result.totals = run_algorithm(*run.algorithm, {.cluster = cluster,
                                                  .training = training,
                                                  .learning_rate = *run.training.learning_rate,
@@ -202,6 +203,19 @@ TEST_F(Timelines, AsManyMicroBatchesAreDrawnAsComputedAsWereKept) {
         kept += span.micro_batch >= 0 && span.activity == Activity::compute;
       EXPECT_EQ(kept, recorded.totals.kept[worker]) << "worker " << worker;
     }
+  }
+}
+
+// What somebody looked up on the stack of a suspended worker would be that of another one.
+TEST_F(Timelines, AreTheSameWhereAllRunOnOneStackInTurn) {
+  for (const auto& run : load("exponential", "mean").runs) {
+    SCOPED_TRACE(run.method);
+    Recorded apart = run_recorded(run), in_turn = run_recorded(run, {}, 0);
+    const Timeline expected = apart.record.spans->finish(apart.totals.end);
+    const Timeline found = in_turn.record.spans->finish(in_turn.totals.end);
+    ASSERT_EQ(found.tracks.size(), expected.tracks.size());
+    for (std::size_t rank = 0; rank < expected.tracks.size(); ++rank)
+      EXPECT_EQ(texts_of(found.tracks[rank]), texts_of(expected.tracks[rank])) << "rank " << rank;
   }
 }
 

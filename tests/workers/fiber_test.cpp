@@ -17,8 +17,13 @@ int sum_below(int n) {
   return n == 0 ? frame[0] : sum_below(n - 1) + n;
 }
 
-TEST(Fiber, StopsInTheMiddleAndGoesOnWhereItStopped) {
-  const StackPool pool(2);
+// By how many fibers may have stacks of their own.
+class Fibers : public testing::TestWithParam<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(OnOwnStacks, Fibers, testing::Values(1000));
+INSTANTIATE_TEST_SUITE_P(OnOneStack, Fibers, testing::Values(0));
+
+TEST_P(Fibers, StopsInTheMiddleAndGoesOnWhereItStopped) {
+  const StackPool pool(2, GetParam());
   std::string log;
   std::vector<std::unique_ptr<Fiber>> fibers;
   for (std::size_t number = 0; number < 2; ++number)
@@ -42,9 +47,9 @@ int suspended_below(Fiber& fiber, int n) {
 }
 
 // All together they are deeper than one thread may be: ThreadSanitizer's record of a thread's calls ends at 65,536.
-TEST(Fiber, ManyAreDeepInCallsAtOnce) {
+TEST_P(Fibers, ManyAreDeepInCallsAtOnce) {
   constexpr std::size_t count = 100;
-  const StackPool pool(count);
+  const StackPool pool(count, GetParam());
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<int> depths(count);
   for (std::size_t number = 0; number < count; ++number)
@@ -55,8 +60,8 @@ TEST(Fiber, ManyAreDeepInCallsAtOnce) {
   EXPECT_EQ(depths, std::vector<int>(count, 1000));
 }
 
-TEST(Fiber, AnExceptionIsCaughtWhereItWasThrown) {
-  const StackPool pool(1);
+TEST_P(Fibers, AnExceptionIsCaughtWhereItWasThrown) {
+  const StackPool pool(1, GetParam());
   std::unique_ptr<Fiber> fiber;
   int caught = 0;
   fiber = std::make_unique<Fiber>(pool, 0, [&] {
@@ -93,8 +98,8 @@ int caught_from_below(int n) {
   }
 }
 
-TEST(Fiber, ExceptionsPassManyFramesOnEitherStack) {
-  const StackPool pool(1);
+TEST_P(Fibers, ExceptionsPassManyFramesOnEitherStack) {
+  const StackPool pool(1, GetParam());
   std::unique_ptr<Fiber> fiber;
   const auto expect_caught = [] { EXPECT_EQ(caught_from_below(40), 10'000); };
   for (int turns = 0; turns < 3; ++turns) {
@@ -120,8 +125,8 @@ struct Counted {
 };
 
 // Also while another exception is on its way outside, and many times over, so that what a switch leaves behind adds up.
-TEST(Fiber, WhatIsDestroyedBeforeItsEndIsUnwound) {
-  const StackPool pool(1);
+TEST_P(Fibers, WhatIsDestroyedBeforeItsEndIsUnwound) {
+  const StackPool pool(1, GetParam());
   int alive = 0;
   for (int turn = 0; turn < 20'000; ++turn) {
     std::unique_ptr<Fiber> fiber;
@@ -140,16 +145,16 @@ TEST(Fiber, WhatIsDestroyedBeforeItsEndIsUnwound) {
 
 // The last stack of the next, larger pool lies where that of the one before lay, but begins a little lower, among the
 // frames that the fiber has never returned from. A sanitizer must not take them for those of the next one.
-TEST(Fiber, AStackIsCleanForTheNextOne) {
+TEST_P(Fibers, AStackIsCleanForTheNextOne) {
   for (std::size_t fibers = 1; fibers < 20; ++fibers) {
-    const StackPool pool(fibers);
+    const StackPool pool(fibers, GetParam());
     Fiber fiber(pool, fibers - 1, [] { EXPECT_EQ(sum_below(100), 100 * 101 / 2); });
     fiber.resume();
   }
 }
 
-TEST(Fiber, WhatNeverBeganOnlyGivesItsBodyBack) {
-  const StackPool pool(1);
+TEST_P(Fibers, WhatNeverBeganOnlyGivesItsBodyBack) {
+  const StackPool pool(1, GetParam());
   const auto held = std::make_shared<int>(1);
   for (int turn = 0; turn < 20'000; ++turn) {
     const Fiber fiber(pool, 0, [held] { ADD_FAILURE() << "begun"; });
@@ -159,8 +164,8 @@ TEST(Fiber, WhatNeverBeganOnlyGivesItsBodyBack) {
   EXPECT_EQ(sum_below(50), 50 * 51 / 2);
 }
 
-TEST(Fiber, WhatHasEndedNeedsNoUnwinding) {
-  const StackPool pool(1);
+TEST_P(Fibers, WhatHasEndedNeedsNoUnwinding) {
+  const StackPool pool(1, GetParam());
   int ended = 0;
   for (int turn = 0; turn < 20'000; ++turn) {
     Fiber fiber(pool, 0, [&] { ++ended; });

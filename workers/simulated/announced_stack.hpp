@@ -20,8 +20,10 @@ namespace syncopate {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 // Instrumented frames are several times as large.
 constexpr std::size_t frame_growth = 8;
+constexpr bool is_sanitized = true;
 #else
 constexpr std::size_t frame_growth = 1;
+constexpr bool is_sanitized = false;
 #endif
 
 // A fiber's stack, and what is known of the one that it was entered from.

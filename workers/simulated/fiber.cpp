@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -26,7 +27,10 @@ struct PooledStack {
 
 }  // namespace
 
-StackPool::StackPool(std::size_t fibers) : count_(fibers), guarded_(fibers <= most_guarded_fibers) {
+StackPool::StackPool(std::size_t fibers, std::size_t most_with_own_stacks)
+    : shared_(fibers > most_with_own_stacks && !is_sanitized),
+      count_(shared_ ? 1 : fibers),
+      guarded_(count_ <= most_guarded_fibers) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const std::size_t guard = guarded_ ? page : 0;
   stack_bytes_ = guarded_ ? guarded_stack_bytes : dense_stack_bytes;
@@ -44,6 +48,7 @@ StackPool::~StackPool() { munmap(memory_, count_ * stride_); }
 
 boost::context::stack_context StackPool::stack(std::size_t fiber) const {
   boost::context::stack_context context;
+  if (shared_) fiber = 0;
   // Stacks grow downwards. Guarded ones have tops that are spread over a page, for the same reason as above.
   const std::size_t offset = guarded_ ? fiber % 32 * 128 : 0;
   context.size = stack_bytes_ - offset;
@@ -51,16 +56,34 @@ boost::context::stack_context StackPool::stack(std::size_t fiber) const {
   return context;
 }
 
-// The body lives on the stack itself, in the frame below all others, until they are unwound.
+void Fiber::Kept::take(const char* top) {
+  size = static_cast<std::size_t>(base() - top);
+  if (size > room) {
+    room = size;
+    bytes = std::make_unique_for_overwrite<char[]>(room);
+  }
+  std::memcpy(bytes.get(), top, size);
+}
+
+void Fiber::Kept::put_back() const { std::memcpy(base() - size, bytes.get(), size); }
+
 Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> body)
     : top_(static_cast<const char*>(pool.stack(number).sp)), stack_(pool.stack(number)) {
+  if (pool.is_shared())
+    kept_ = std::make_unique<Kept>(pool.stack(number), std::move(body));
+  else
+    begin(pool.stack(number), std::move(body));
+}
+
+// The body lives on the stack itself, in the frame below all others, until they are unwound.
+void Fiber::begin(const boost::context::stack_context& stack, std::function<void()> body) {
   struct Life {
     explicit Life(AnnouncedStack& stack) : stack(stack) { stack.entered(); }
     ~Life() { stack.end(); }
     AnnouncedStack& stack;
   };
   stack_.enter();  // Boost goes there once to lay it out
-  inside_ = boost::context::fiber(std::allocator_arg, PooledStack{pool.stack(number)},
+  inside_ = boost::context::fiber(std::allocator_arg, PooledStack{stack},
                                   [this, body = std::move(body)](boost::context::fiber&& caller) {
                                     const Life life(stack_);
                                     outside_ = std::move(caller);
@@ -70,8 +93,25 @@ Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> bo
   stack_.returned();
 }
 
+void Fiber::resume_on_shared_stack() {
+  if (kept_->body)
+    begin(kept_->stack, std::exchange(kept_->body, nullptr));
+  else
+    kept_->put_back();
+  inside_ = std::move(inside_).resume();
+  if (inside_) kept_->take(top_);
+}
+
+// Its own frame is small, and ends above what the switch itself puts on the stack.
+void Fiber::suspend_on_shared_stack() {
+  constexpr std::ptrdiff_t frame_and_switch = 512;
+  top_ = static_cast<const char*>(__builtin_frame_address(0)) - frame_and_switch;
+  outside_ = std::move(outside_).resume();
+}
+
 Fiber::~Fiber() {
   if (!inside_) return;
+  if (kept_) kept_->put_back();
   stack_.enter();
   inside_ = {};
   stack_.returned();

@@ -14,18 +14,22 @@
 namespace syncopate {
 
 // Memory for the stacks of many fibers. Up to 1,024 have 128 KB each behind a guard page; more have 32 KB each without
-// guards, close to each other. Pages are touched only as deep as a fiber goes.
+// guards, close to each other. Pages are touched only as deep as a fiber goes. Above `most_with_own_stacks` all run on
+// one stack in turn, and what a suspended one has there lies elsewhere, densely, as pages of its own would be mostly
+// empty; not with sanitizers, which know stacks by their places.
 class StackPool {
  public:
-  explicit StackPool(std::size_t fibers);
+  StackPool(std::size_t fibers, std::size_t most_with_own_stacks);
   ~StackPool();
   StackPool(const StackPool&) = delete;
   StackPool& operator=(const StackPool&) = delete;
 
   boost::context::stack_context stack(std::size_t fiber) const;
+  bool is_shared() const { return shared_; }
 
  private:
-  std::size_t count_;
+  bool shared_;
+  std::size_t count_;  // of stacks
   bool guarded_;
   std::size_t stack_bytes_;
   std::size_t stride_;  // bytes from one stack to the next, guard page included
@@ -34,8 +38,9 @@ class StackPool {
 
 class Fiber {
  public:
-  // The body must not let exceptions out, except Boost's forced unwinding of a fiber that is
-  // destroyed before its end (a `catch (...)` in it must rethrow).
+  // The body must not let exceptions out, except Boost's forced unwinding of a fiber that is destroyed before its end (a
+  // `catch (...)` in it must rethrow). While it is suspended nobody may look at its variables: its stack may be that of
+  // others.
   Fiber(const StackPool& pool, std::size_t number, std::function<void()> body);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
@@ -44,11 +49,15 @@ class Fiber {
   // The two switches are inline, as are their callers: after a switch the processor mispredicts the
   // return of every function in between.
   void resume() {  // from outside; returns when the fiber suspends or ends
+    if (kept_) [[unlikely]]
+      return resume_on_shared_stack();
     stack_.enter();
     inside_ = std::move(inside_).resume();
     stack_.returned();
   }
   void suspend() {  // from inside
+    if (kept_) [[unlikely]]
+      return suspend_on_shared_stack();
     top_ = static_cast<const char*>(__builtin_frame_address(0));
     const Absence absence(stack_);
     outside_ = std::move(outside_).resume();
@@ -57,6 +66,8 @@ class Fiber {
   // Starts to fetch the suspended stack, to be called a little before resume: with thousands of fibers these lines
   // are neither in L1 nor in L2: what the next calls will reach, and the frames of the program.
   void prefetch() const {
+    if (kept_) [[unlikely]]
+      return kept_->prefetch();
     constexpr std::ptrdiff_t line = 64, next_calls = 5 * line, program = 12 * line;
     for (const char* at = top_ - next_calls; at < top_ + program; at += line) __builtin_prefetch(at, 1);
   }
@@ -69,10 +80,34 @@ class Fiber {
     AnnouncedStack& stack;
   };
 
+  // What the fiber has on a shared stack, while it is suspended.
+  struct Kept {
+    Kept(const boost::context::stack_context& on, std::function<void()> first) : stack(on), body(std::move(first)) {}
+
+    char* base() const { return static_cast<char*>(stack.sp); }  // it grows downwards from there
+    void take(const char* top);
+    void put_back() const;
+    void prefetch() const {
+      constexpr std::size_t line = 64, lines = 16;
+      for (std::size_t i = 0; i < lines; ++i) __builtin_prefetch(bytes.get() + i * line);
+    }
+
+    boost::context::stack_context stack;
+    std::function<void()> body;  // until the fiber begins
+    std::unique_ptr<char[]> bytes{};
+    std::size_t size = 0;
+    std::size_t room = 0;
+  };
+
+  void begin(const boost::context::stack_context& stack, std::function<void()> body);
+  void resume_on_shared_stack();
+  [[gnu::noinline]] void suspend_on_shared_stack();
+
   const char* top_;  // near the stack pointer of the last suspend
   [[no_unique_address]] AnnouncedStack stack_;
   boost::context::fiber inside_;
   boost::context::fiber outside_;
+  std::unique_ptr<Kept> kept_;  // null: it has a stack of its own
 };
 
 }  // namespace syncopate

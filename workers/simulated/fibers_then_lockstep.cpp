@@ -10,7 +10,7 @@ namespace {
 // Ends the run on fibers, where worker 0 has gone on for all to the end of its program.
 struct WentOnInLockstep {};
 
-constexpr std::int64_t bytes_in_lockstep = 250, bytes_on_fiber = 5000;
+constexpr std::int64_t bytes_in_lockstep = 250, bytes_on_shared_stack = 2000, bytes_on_own_stack = 5000;
 
 }  // namespace
 
@@ -47,7 +47,9 @@ void FibersThenLockstep::go_on_in_lockstep_after(Rank self, Step step) {
 
 std::int64_t least_bytes_of_workers(const SimulatedOptions& options, std::optional<Step> alike_from) {
   const bool in_lockstep = alike_from == Step{0} && LockstepCluster::can_simulate(options);
-  return options.workers * (in_lockstep ? bytes_in_lockstep : bytes_on_fiber);
+  if (in_lockstep) return options.workers * bytes_in_lockstep;
+  const bool have_own_stacks = static_cast<std::size_t>(options.workers) <= options.most_own_stacks;
+  return options.workers * (have_own_stacks ? bytes_on_own_stack : bytes_on_shared_stack);
 }
 
 std::unique_ptr<Cluster> make_simulated_cluster(const SimulatedOptions& options, std::optional<Step> alike_from) {

@@ -174,7 +174,7 @@ std::string SimulatedCluster::explain_deadlock() const {
   Deadlock deadlock{.at = stage_.now()};
   for (const Rank rank : stage_.everybody()) {
     const SimulatedParticipant& participant = stage_[rank];
-    const std::string state = what_it_waits_for(participant.waits_for);
+    const std::string state = what_it_waits_for(participant.waits_for ? &*participant.waits_for : nullptr);
     if (is_server(rank))
       deadlock.servers.emplace_back(servers() == 1 ? "server" : stage_.name(rank), state);
     else

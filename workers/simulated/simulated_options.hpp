@@ -1,6 +1,8 @@
 // What a simulated cluster is made of. The references outlive it.
 #pragma once
 
+#include <cstddef>
+
 #include "workers/cluster/run_observer.hpp"
 #include "workers/cluster/run_record.hpp"
 #include "workers/cluster/servers.hpp"
@@ -19,10 +21,11 @@ struct SimulatedOptions {
   const ComputeTime& compute_time;
   const NetworkModel& network;
   Training& training;
-  RunObserver* observer = nullptr;      // may be null
-  RunRecord* record = nullptr;          // null: nothing is recorded
-  const OutagePlan* outages = nullptr;  // null: there are none
-  const Pauses* pauses = nullptr;       // null: there are none; not together with servers or outages
+  RunObserver* observer = nullptr;       // may be null
+  RunRecord* record = nullptr;           // null: nothing is recorded
+  const OutagePlan* outages = nullptr;   // null: there are none
+  const Pauses* pauses = nullptr;        // null: there are none; not together with servers or outages
+  std::size_t most_own_stacks = 65'536;  // more participants than that run on one in turn (StackPool)
 };
 
 }  // namespace syncopate

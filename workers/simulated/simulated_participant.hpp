@@ -29,7 +29,7 @@ enum class Receiving : std::uint8_t { nothing, of_anybody, of_one };
 // in one cache line.
 struct alignas(64) SimulatedParticipant {
   std::optional<Fiber> fiber;
-  const Place* waits_for = nullptr;  // on its stack; null: it runs
+  std::optional<Place> waits_for{};  // none: it runs
   Rank from{};                       // of_one: of whom
   Receiving receiving = Receiving::nothing;
   bool computing : 1 = false;      // waits for its own end of a micro-batch, or of an outage,

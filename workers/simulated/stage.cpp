@@ -10,7 +10,7 @@ Stage::Stage(const SimulatedOptions& given)
     : options(given),
       spans(given.record && given.record->spans ? &*given.record->spans : nullptr),
       rows(given.observer),
-      stacks(static_cast<std::size_t>(given.workers + given.servers)),
+      stacks(static_cast<std::size_t>(given.workers + given.servers), given.most_own_stacks),
       timers_(given.workers + given.servers),
       participants_(given.workers + given.servers) {
   for (const Rank rank : everybody()) participants_[rank].book = Book(rank, start_time, spans);

@@ -80,9 +80,9 @@ class Stage {
 
   // From within a participant's program: waits until somebody resumes it.
   static void suspend(SimulatedParticipant& participant, const Place& place) {
-    participant.waits_for = &place;
+    participant.waits_for = place;
     participant.fiber->suspend();
-    participant.waits_for = nullptr;
+    participant.waits_for.reset();
   }
   // The same; goes on at `at`, unless something else ends the wait before.
   void suspend_until(Rank rank, Time at, const Place& place) {
