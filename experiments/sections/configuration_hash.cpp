@@ -15,6 +15,12 @@ namespace {
 // Where files lie decides nothing; what they hold does, and is in `file_hash`, `directory_hash`, `start_hash`. What a
 // number was solved for decides nothing beside the number.
 constexpr const char* solved_for = "solved_for";
+// A key that came later decides nothing at what went without saying before: runs made until then keep their hash.
+struct LaterKey {
+  const char* key;
+  bool was;
+};
+constexpr LaterKey later_keys[] = {{"bias_correction", true}};  // of Adam and AdamW
 void erase_what_decides_nothing(TomlNode& node) {
   if (node.is_array())
     for (TomlNode& element : node.array()) erase_what_decides_nothing(element);
@@ -22,6 +28,10 @@ void erase_what_decides_nothing(TomlNode& node) {
   for (const char* place : {"file", "directory", "start"})
     if (node.find(fmt::format("{}_hash", place))) node.erase(place);
   node.erase(solved_for);
+  for (const auto& [key, was] : later_keys)
+    if (const TomlNode* const later = node.find(key);
+        later && std::get_if<bool>(&later->value) && std::get<bool>(later->value) == was)
+      node.erase(key);
   for (TomlNode::Member& member : node.table()) erase_what_decides_nothing(member.value);
 }
 

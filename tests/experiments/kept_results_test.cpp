@@ -1,0 +1,32 @@
+// What is kept in results/paper/ is what the experiments of today would show: their runs have the same hashes, and their
+// claims are the same ones. Otherwise `./dev paper` would compute for hours what has been computed.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "experiments/execution/judged_claims.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "results/claims/claims_json.hpp"
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(KeptResults, AreAcceptedForTheExperimentsOfToday) {
+  const fs::path checkout = SYNCOPATE_SOURCE_DIR, kept = checkout / "results/paper";
+  int accepted = 0;
+  for (const auto& entry : fs::directory_iterator(checkout / "experiments/paper")) {
+    if (entry.path().extension() != ".toml") continue;
+    const Experiment experiment = load_experiment(entry.path().string(), {});
+    if (!fs::exists(kept / experiment.name / claims_file)) continue;
+    EXPECT_NE(accepted_claims(experiment, kept), "") << entry.path();
+    ++accepted;
+  }
+  EXPECT_GT(accepted, 40);
+}
+
+}  // namespace
+}  // namespace syncopate
