@@ -142,19 +142,20 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
                                             suggestion(against, std::vector<std::string>(known.begin(), known.end()))));
   }
   std::vector<PairedRow> result;
-  bool any_other = false;
+  bool any_other = false, has_common_seed = false;
   for (const ResultRow& row : rows) {
     const ResultRow* other = is_meant(row) ? nullptr : row_to_compare_with(rows, row, against);
     if (!other) continue;
     any_other = true;
     const Pairs pairs = pairs_of(row, *other);
-    if (pairs.own.empty()) continue;
+    has_common_seed |= !pairs.own.empty();
     PairedRow paired{.row = &row, .other = other, .measures = {}};
-    for (const Measure* measure : measures)
+    for (const Measure* measure : pairs.own.empty() ? std::span<const Measure* const>() : measures)
       if (auto found = paired_by_seed(*measure, pairs)) paired.measures.push_back(*found);
+    paired.has_common_seed = !pairs.own.empty();
     result.push_back(std::move(paired));
   }
-  if (result.empty())
+  if (!has_common_seed)
     throw std::invalid_argument(any_other ? fmt::format("no run has a seed in common with one of \"{}\"", against)
                                           : fmt::format("there is nothing to compare with \"{}\"", against));
   return result;
@@ -193,6 +194,10 @@ std::string paired_notes(std::span<const PairedRow> rows, const std::string& aga
     return !row.measures.empty() && row.measures.front().difference.n < 2;
   };
   if (std::ranges::any_of(rows, has_one_seed)) text += "One common seed has no interval.\n";
+  std::string apart;
+  for (const PairedRow& row : rows)
+    if (!row.has_common_seed) apart += (apart.empty() ? "" : ", ") + row.row->label;
+  if (!apart.empty()) text += fmt::format("Without a seed in common, and so without a difference: {}.\n", apart);
   std::set<double> horizons;
   for (const PairedRow& row : rows)
     for (const PairedMeasure& measure : row.measures)

@@ -34,9 +34,11 @@ struct PairedRow {
   const ResultRow* row = nullptr;
   const ResultRow* other = nullptr;
   std::vector<PairedMeasure> measures;  // those that both have, of those that are asked for
+  bool has_common_seed = true;          // otherwise no measure
 };
 
-// Every row but those of `against` itself. Rows for which there is none to compare with are left out. Throws
+// Every row but those of `against` itself. Rows for which there is none to compare with are left out; those without a
+// common seed are there without a measure. Throws
 // std::invalid_argument: no such method, several rows are meant, no row has a seed in common with its other.
 std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::string& against,
                                    std::span<const Measure* const> measures);

@@ -68,6 +68,15 @@ TEST(PairedTable, TakesCommonSeedsAlone) {
               testing::ThrowsMessage<std::invalid_argument>(HasSubstr("must be one of A, B")));
 }
 
+TEST(PairedTable, NamesRowsWithoutACommonSeed) {
+  const std::vector<FoundRun> runs = {run("A", 1, 0.8), run("B", 1, 0.9), run("C", 2, 0.7)};
+  const std::vector<ResultRow> rows = result_rows(runs);
+  const std::vector<PairedRow> paired = paired_rows(rows, "A", named({"final_test_accuracy"}));
+  ASSERT_EQ(paired.size(), 2u);
+  EXPECT_TRUE(paired[1].measures.empty());
+  EXPECT_THAT(paired_notes(paired, "A"), HasSubstr("Without a seed in common, and so without a difference: C.\n"));
+}
+
 TEST(PairedTable, ComparesAtTheSamePoint) {
   std::vector<FoundRun> runs;
   for (const char* const workers : {"8", "16"})
