@@ -12,6 +12,8 @@
 #include "results/claims/claims_json.hpp"
 #include "results/claims/scoreboard.hpp"
 #include "results/directory/finished_run.hpp"
+#include "results/directory/found_runs.hpp"
+#include "results/directory/run_directory.hpp"
 
 namespace syncopate {
 namespace {
@@ -33,11 +35,31 @@ std::vector<fs::path> files_below(const fs::path& directory) {
   return files;
 }
 
+// What is wrong with the runs beside claims that were judged by them; empty where nothing is, or where the claims are
+// kept without them (results/paper).
+std::string fault_of_runs(const fs::path& directory, const JudgedClaims& claims) {
+  const auto is_directory = [](const fs::directory_entry& entry) { return entry.is_directory(); };
+  const bool are_kept = fs::exists(directory / "runs.csv") &&
+                        std::none_of(fs::directory_iterator(directory), fs::directory_iterator(), is_directory);
+  if (!claims.judged_runs || are_kept) return {};
+  std::size_t found = 0;
+  try {
+    const std::vector<FoundRun> runs = find_runs(directory);
+    found = static_cast<std::size_t>(std::ranges::count(runs, false, &FoundRun::on_wall_clock));
+  } catch (const ResultsDirectoryFault& fault) {
+    return fmt::format("{}; it was judged by {} runs", fault.what(), *claims.judged_runs);
+  }
+  if (found >= *claims.judged_runs) return {};
+  return fmt::format("{}: was judged by {} runs, of which {} are there; the experiment's next start judges it anew",
+                     (directory / claims_file).string(), *claims.judged_runs, found);
+}
+
 }  // namespace
 
 std::string claims_of(const ClaimsOptions& options) {
   std::vector<JudgedClaims> experiments;
   std::string faults;
+  const auto add_fault = [&](const std::string& fault) { faults += (faults.empty() ? "" : "\n") + fault; };
   std::set<std::string> names;
   std::vector<std::string> directories = options.directories;
   if (directories.empty()) {
@@ -51,9 +73,11 @@ std::string claims_of(const ClaimsOptions& options) {
     for (const fs::path& file : files_below(directory)) {
       std::optional<JudgedClaims> claims = claims_from_json(read_file(file).value_or(""));
       if (!claims)
-        faults +=
-            fmt::format("{}{}: is no list of claims of schema version {}; the experiment's next start judges them anew",
-                        faults.empty() ? "" : "\n", file.string(), claims_schema_version);
+        add_fault(
+            fmt::format("{}: is no list of claims of schema version {}; the experiment's next start judges them anew",
+                        file.string(), claims_schema_version));
+      else if (const std::string fault = fault_of_runs(file.parent_path(), *claims); !fault.empty())
+        add_fault(fault);
       else if (names.insert(claims->experiment).second)
         experiments.push_back(std::move(*claims));
     }

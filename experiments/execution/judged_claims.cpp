@@ -44,6 +44,7 @@ std::string judge_claims(const Experiment& experiment, const std::filesystem::pa
                       .description = experiment.description,
                       .runs = experiment.digest,
                       .at = here(),
+                      .judged_runs = runs.size(),
                       .results = {}};
   for (const Claim& claim : experiment.claims) judged.results.push_back(judge(claim, rows));
   replace_file(directory / claims_file, to_json(judged));

@@ -136,6 +136,7 @@ std::string to_json(const JudgedClaims& claims) {
                {"cores", claims.at.cores},
                {"time", claims.at.time},
                {"claims", Json::array()}};
+  if (claims.judged_runs) json["judged_runs"] = *claims.judged_runs;
   for (const ClaimResult& result : claims.results) json["claims"].push_back(json_of(result));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -152,6 +153,7 @@ std::optional<JudgedClaims> claims_from_json(const std::string& text) {
                                .cores = json.at("cores"),
                                .time = json.at("time")},
                         .results = {}};
+    if (json.contains("judged_runs")) claims.judged_runs = json.at("judged_runs").get<std::size_t>();
     for (const Json& claim : json.at("claims")) claims.results.push_back(result_of(claim));
     return claims;
   } catch (const std::exception&) {  // not JSON, a missing key, a wrong type

@@ -1,6 +1,7 @@
 // claims.json beside an experiment's runs: its claims, and what the runs said of them when it was last run.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +27,7 @@ struct JudgedClaims {
   std::string description;
   std::string runs{};  // a digest of their hashes: whether an experiment file means the same ones
   JudgedAt at{};
+  std::optional<std::size_t> judged_runs{};  // how many of them were there; none: not known
   std::vector<ClaimResult> results;
 };
 

@@ -221,6 +221,22 @@ TEST_F(ClaimsProgram, JudgesAnewWhatIsClaimedAnew) {
   EXPECT_THAT(syncopate("claims results").out, HasSubstr("not reproduced  A step"));
 }
 
+TEST_F(ClaimsProgram, TakesNoVerdictWhoseRunsAreGone) {
+  syncopate("run " + file + " seeds=2");
+  ASSERT_EQ(syncopate("claims").status, 0);
+  const auto runs = directory / "results/runs/time/sync-sgd";
+  ASSERT_EQ(std::distance(std::filesystem::directory_iterator(runs), std::filesystem::directory_iterator()), 2);
+  std::filesystem::remove_all(std::filesystem::directory_iterator(runs)->path());
+  const ProgramOutcome outcome = syncopate("claims");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("was judged by 4 runs, of which 3 are there"));
+  std::filesystem::remove_all(directory / "results/runs/time/sync-sgd");
+  for (const auto& entry : std::filesystem::directory_iterator(directory / "results/runs/time"))
+    if (entry.is_directory()) std::filesystem::remove_all(entry.path());
+  EXPECT_EQ(syncopate("claims").status, 2);
+}
+
 TEST_F(ClaimsProgram, SaysWhereNothingIsClaimed) {
   for (const char* const directory : {"nowhere", "."}) {
     const ProgramOutcome outcome = syncopate(std::string("claims ") + directory);
