@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "results/directory/descriptor.hpp"
+#include "results/formats/host.hpp"
 #include "workers/files/directory_check.hpp"
 #include "workers/process/interrupt.hpp"
 
@@ -40,7 +41,7 @@ fs::path followed(const fs::path& named) {
 }
 
 fs::path aside_of(const fs::path& file) {
-  return file.parent_path() / fmt::format(".{}.partial.{}", file.filename().string(), getpid());
+  return file.parent_path() / fmt::format(".{}.partial.{}.{}", file.filename().string(), getpid(), host_name());
 }
 
 void remove_hidden(const fs::path& aside) {

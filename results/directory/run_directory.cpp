@@ -83,9 +83,9 @@ void remove_hidden(const fs::path& directory) {
   fs::remove_all(directory, ignored);
 }
 
-// True if `directory` was there: it is now `former`. Both names change, or none. Where several processes write the same
+// Where `directory` was there, it is now `former`. Both names change, or none. Where several processes write the same
 // run (ranks that simulate it apart, two terminals), each gives its directory the name and the last one's stays.
-bool give_name(const fs::path& written, const fs::path& directory, const fs::path& former) {
+void give_name(const fs::path& written, const fs::path& directory, const fs::path& former) {
   const auto held = hold_off_end();
   std::error_code error, ignored;
   for (;;) {
@@ -94,13 +94,38 @@ bool give_name(const fs::path& written, const fs::path& directory, const fs::pat
     if (!exists && error != std::errc::no_such_file_or_directory)
       throw fs::filesystem_error("cannot replace", directory, former, error);
     fs::rename(written, directory, error);
-    if (!error) return exists;
+    if (!error) return;
     const bool another_came_between = error == std::errc::directory_not_empty || error == std::errc::file_exists;
     if (!another_came_between) {
       if (exists) fs::rename(former, directory, ignored);
       throw fs::filesystem_error("cannot name", written, directory, error);
     }
     if (exists) fs::remove_all(former, ignored);
+  }
+}
+
+// False where a directory that is done has the name, which it keeps. A rename alone fails where there is a directory
+// already, so of several processes one succeeds. What is moved away is looked at once more, since its owner may have
+// put a finished run there after the first look.
+bool give_free_name(const fs::path& written, const fs::path& directory, const fs::path& former, const IsDone& is_done) {
+  for (;;) {
+    const auto held = hold_off_end();
+    std::error_code error, ignored;
+    fs::rename(written, directory, error);
+    if (!error) return true;
+    if (error != std::errc::directory_not_empty && error != std::errc::file_exists)
+      throw fs::filesystem_error("cannot name", written, directory, error);
+    if (is_done(directory)) return false;
+    fs::remove_all(former, ignored);
+    fs::rename(directory, former, error);
+    if (error == std::errc::no_such_file_or_directory) continue;
+    if (error) throw fs::filesystem_error("cannot replace", directory, former, error);
+    if (is_done(former)) {
+      fs::rename(former, directory, error);
+      if (error) fs::remove_all(former, ignored);  // there is another one again
+      return false;
+    }
+    fs::remove_all(former, ignored);
   }
 }
 
@@ -134,11 +159,14 @@ void create(const fs::path& path) {
 }
 
 void require_access(const fs::path& directory) {
-  std::error_code error;
-  if (fs::symlink_status(directory, error).type() == fs::file_type::not_found) return;
-  if (const std::string why = why_no_directory(directory); !why.empty())
+  const auto is_missing = [&directory] {
+    std::error_code error;
+    return fs::symlink_status(directory, error).type() == fs::file_type::not_found;
+  };
+  if (is_missing()) return;
+  if (const std::string why = why_no_directory(directory); !why.empty() && !is_missing())  // renamed by another process
     throw ResultsDirectoryFault(fmt::format("{}: {}; results belong there", directory.string(), why));
-  if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0) {
+  if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0 && errno != ENOENT) {
     fault(directory, "cannot read and write the results directory", std::error_code(errno, std::generic_category()));
   }
 }
@@ -211,7 +239,9 @@ void require_usable(const fs::path& results, std::span<const Run> runs) {
 }
 
 int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
-  std::set<fs::path> places{experiment_directory(results, runs.front().experiment)};
+  const fs::path experiment = experiment_directory(results, runs.front().experiment);
+  std::set<fs::path> places{experiment, experiment / share_folder / leases_folder,
+                            experiment / share_folder / failed_folder};
   for (const Run& run : runs) places.insert(run_directory(results, run, false).parent_path());
   int removed = 0;
   for (const fs::path& place : places) {
@@ -236,9 +266,12 @@ int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
   return removed;
 }
 
-void write_directory(const fs::path& directory, const FileContents& files) {
+namespace {
+
+// `give`: the new directory its name; true if it has it. `written` is gone afterwards in any case.
+template <class Give>
+bool write_and_name(const fs::path& directory, const FileContents& files, const fs::path& former, const Give& give) {
   const fs::path written = hidden_sibling(directory, partial);
-  const fs::path former = hidden_sibling(directory, replaced);
   create_lasting(directory.parent_path());
   fs::remove_all(written);
   const LastAct leave_nothing_hidden([&] {
@@ -250,13 +283,30 @@ void write_directory(const fs::path& directory, const FileContents& files) {
     create_hidden(written);
     for (const auto& [name, contents] : files) write_file(written / name, contents);
     sync_directory(written);
-    const bool replaces = give_name(written, directory, former);
-    sync_directory(directory.parent_path());
-    if (replaces) remove_hidden(former);
+    const bool has_name = give(written);
+    if (has_name) sync_directory(directory.parent_path());
+    remove_hidden(has_name ? former : written);
+    return has_name;
   } catch (...) {
     remove_hidden(written);
     throw;
   }
+}
+
+}  // namespace
+
+void write_directory(const fs::path& directory, const FileContents& files) {
+  const fs::path former = hidden_sibling(directory, replaced);
+  write_and_name(directory, files, former, [&](const fs::path& written) {
+    give_name(written, directory, former);
+    return true;
+  });
+}
+
+bool publish_directory(const fs::path& directory, const FileContents& files, const IsDone& is_done) {
+  const fs::path former = hidden_sibling(directory, replaced);
+  return write_and_name(directory, files, former,
+                        [&](const fs::path& written) { return give_free_name(written, directory, former, is_done); });
 }
 
 }  // namespace syncopate

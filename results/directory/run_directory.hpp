@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -30,6 +31,10 @@ std::filesystem::path experiment_directory(const std::filesystem::path& results,
 // <results>/<experiment>/<method and sweep>/seed=3-<8 digits of the hash>. Runs on a wall clock are
 // kept apart from simulated ones of the same configuration by the suffix -mpi, trials from runs by one more folder.
 inline constexpr const char* trials_folder = "Trials";  // no slug, which has small letters
+// What processes that share an experiment's runs tell each other, beside these: <results>/<experiment>/.shared
+inline constexpr const char* share_folder = ".shared";
+inline constexpr const char* leases_folder = "leases";
+inline constexpr const char* failed_folder = "failed";
 std::filesystem::path run_directory(const std::filesystem::path& results, const Run& run, bool mpi);
 
 // Creates <results>/<experiment> and proves that it, and what is already there for these runs of one experiment, can be
@@ -45,5 +50,10 @@ int remove_leftovers(const std::filesystem::path& results, std::span<const Run> 
 // std::filesystem::filesystem_error or std::system_error; then `directory` is as it was, unless it was its new name
 // alone that could not be put on the disk.
 void write_directory(const std::filesystem::path& directory, const FileContents& files);
+
+// The same for one of several processes that may have computed the same run: a directory that `is_done` stays, and of
+// all of them one alone publishes. False where another one has.
+using IsDone = std::function<bool(const std::filesystem::path&)>;
+bool publish_directory(const std::filesystem::path& directory, const FileContents& files, const IsDone& is_done);
 
 }  // namespace syncopate

@@ -38,16 +38,19 @@ std::int64_t left_by_control_group() {
   return most ? *most - number_in("/sys/fs/cgroup/memory.current").value_or(0) : unlimited;
 }
 
-std::int64_t left_by_address_space() {
+// `used`: the system's name for what counts towards the limit.
+std::int64_t left_by_limit(__rlimit_resource of, const char* used) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
-  return static_cast<std::int64_t>(limit.rlim_cur) - kilobytes("/proc/self/status", "VmSize:").value_or(0);
+  if (getrlimit(of, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
+  return static_cast<std::int64_t>(limit.rlim_cur) - kilobytes("/proc/self/status", used).value_or(0);
 }
 
 }  // namespace
 
 std::int64_t free_memory_bytes() {
-  return std::max<std::int64_t>(0, std::min({left_by_machine(), left_by_control_group(), left_by_address_space()}));
+  return std::max<std::int64_t>(
+      0, std::min({left_by_machine(), left_by_control_group(), left_by_limit(RLIMIT_AS, "VmSize:"),
+                   left_by_limit(RLIMIT_DATA, "VmData:")}));
 }
 
 }  // namespace syncopate

@@ -1,0 +1,302 @@
+#include "results/directory/lease.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "results/directory/finished_run.hpp"
+#include "results/formats/host.hpp"
+#include "workers/process/interrupt.hpp"
+
+namespace syncopate {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t block = 512;  // a note is written at once, in as many whole blocks as it needed first
+
+struct LeaseFile {
+  std::string what;
+  int generation = 0;
+};
+
+std::optional<LeaseFile> parsed(const std::string& name) {
+  const auto dot = name.rfind('.');
+  if (dot == std::string::npos || dot == 0) return {};
+  LeaseFile file{.what = name.substr(0, dot)};
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + dot + 1, end, file.generation);
+  if (error != std::errc{} || stop != end || file.generation < 1 || file.what.front() == '.') return {};
+  return file;
+}
+
+std::string file_name(const std::string& what, int generation) { return fmt::format("{}.{}", what, generation); }
+
+std::vector<LeaseFile> files_in(const fs::path& directory) {
+  std::vector<LeaseFile> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    if (auto file = parsed(entry->path().filename().string())) files.push_back(std::move(*file));
+  return files;
+}
+
+// 0: there is none.
+int last_generation(const fs::path& directory, const std::string& what) {
+  int last = 0;
+  for (const LeaseFile& file : files_in(directory))
+    if (file.what == what) last = std::max(last, file.generation);
+  return last;
+}
+
+// The last one at the end: whoever looks in between sees that it is taken.
+void remove_up_to(const fs::path& directory, const std::string& what, int generation) {
+  std::vector<int> generations;
+  for (const LeaseFile& file : files_in(directory))
+    if (file.what == what && file.generation <= generation) generations.push_back(file.generation);
+  std::ranges::sort(generations);
+  std::error_code ignored;
+  for (const int each : generations) fs::remove(directory / file_name(what, each), ignored);
+}
+
+std::string random_token() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}", device(), device(), device());
+}
+
+std::string padded(std::string text, std::size_t size) {
+  text.resize(std::max(size, (text.size() / block + 1) * block), ' ');
+  text.back() = '\n';
+  return text;
+}
+
+// Where the name has come to another owner's file, that one stays.
+void give_back(const fs::path& directory, const LeaseNote& note, int generation) {
+  const auto text = read_file(directory / note.file_name);
+  const auto found = text ? lease_note_from_text(*text) : std::nullopt;
+  if (found && found->token == note.token) remove_up_to(directory, note.what, generation);
+}
+
+[[noreturn]] void fail(const fs::path& path, int error) {
+  throw fs::filesystem_error("cannot take a lease", path,
+                             std::error_code(error ? error : EIO, std::generic_category()));
+}
+
+bool write_whole(int file, const std::string& text) {
+  const auto written = pwrite(file, text.data(), text.size(), 0);
+  return written == static_cast<ssize_t>(text.size()) && fsync(file) == 0;
+}
+
+// Its descriptor, or -1 where there is such a file already. Written aside under a name of its own, so that nobody sees
+// a part of it; where link() says nothing certain, as NFS may, the number of links does.
+int create_linked(const fs::path& directory, const std::string& name, const std::string& token,
+                  const std::string& text) {
+  const auto held = hold_off_end();  // so that no file aside is left
+  const fs::path aside = directory / fmt::format(".{}.{}.partial.{}.{}", name, token, getpid(), host_name());
+  const fs::path file = directory / name;
+  const int descriptor = open(aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) fail(file, errno);
+  int error = write_whole(descriptor, text) ? 0 : errno;
+  const bool is_linked = error == 0 && (link(aside.c_str(), file.c_str()) == 0 || [&] {
+                           error = errno;
+                           std::error_code unknown;
+                           return fs::hard_link_count(aside, unknown) == 2 && !unknown;
+                         }());
+  unlink(aside.c_str());
+  if (is_linked) return descriptor;
+  close(descriptor);
+  if (error == EEXIST) return -1;
+  fail(file, error);
+}
+
+}  // namespace
+
+std::string LeaseNote::owner() const {
+  return host.empty() ? "a process that left no name" : fmt::format("{}, process {}", host, process.number);
+}
+
+std::string to_text(const LeaseNote& note) {
+  const Json json = {{"what", note.what},
+                     {"token", note.token},
+                     {"host", note.host},
+                     {"process", note.process.number},
+                     {"process_start", note.process.start},
+                     {"machine", note.process.machine},
+                     {"since", note.since},
+                     {"time_out_s", note.time_out_s},
+                     {"share_done", note.share_done},
+                     {"beat", note.beat}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<LeaseNote> lease_note_from_text(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    return LeaseNote{
+        .what = json.at("what"),
+        .token = json.at("token"),
+        .host = json.at("host"),
+        .process = {.machine = json.at("machine"), .number = json.at("process"), .start = json.at("process_start")},
+        .since = json.at("since"),
+        .time_out_s = json.at("time_out_s"),
+        .share_done = json.at("share_done"),
+        .beat = json.at("beat")};
+  } catch (const Json::exception&) {
+    return {};
+  }
+}
+
+// Beats until it is destroyed. A file that somebody has removed takes beats too, and nobody reads them.
+class Lease::Heart {
+ public:
+  Heart(int file, LeaseNote note, std::size_t size, std::chrono::milliseconds interval, std::function<void()> give_back)
+      : file_(file), note_(std::move(note)), size_(size), interval_(interval), gives_back_(std::move(give_back)) {
+    thread_ = std::thread([this] { beat(); });
+  }
+  ~Heart() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    end_.notify_one();
+    thread_.join();
+    close(file_);
+  }
+  Heart(const Heart&) = delete;
+  Heart& operator=(const Heart&) = delete;
+
+  std::atomic<double> share_done = 0;
+
+ private:
+  void beat() {
+    std::unique_lock lock(mutex_);
+    while (!end_.wait_for(lock, interval_, [this] { return ends_; })) {
+      ++note_.beat;
+      note_.share_done = share_done;
+      write_whole(file_, padded(to_text(note_), size_));
+    }
+  }
+
+  int file_;
+  LeaseNote note_;
+  std::size_t size_;
+  std::chrono::milliseconds interval_;
+  std::mutex mutex_;
+  std::condition_variable end_;
+  bool ends_ = false;
+  std::thread thread_;
+  LastAct gives_back_;
+};
+
+Lease::Lease(fs::path directory, LeaseNote note, int generation, std::optional<LeaseNote> former)
+    : directory_(std::move(directory)), note_(std::move(note)), generation_(generation), former_(std::move(former)) {}
+
+Lease::~Lease() {
+  heart_.reset();
+  try {
+    give_back(directory_, note_, generation_);
+  } catch (const std::exception&) {  // others see that its owner is silent
+  }
+}
+
+bool Lease::is_mine() const {
+  try {
+    const auto text = read_file(directory_ / note_.file_name);
+    const auto note = text ? lease_note_from_text(*text) : std::nullopt;
+    return note && note->token == note_.token && last_generation(directory_, note_.what) == generation_;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+void Lease::tell(double share_done) { heart_->share_done = share_done; }
+
+Leases::Leases(fs::path directory, std::chrono::milliseconds time_out)
+    : directory_(std::move(directory)), time_out_(time_out) {}
+
+std::unique_ptr<Lease> Leases::take(const std::string& what) {
+  const int last = last_generation(directory_, what);
+  std::optional<LeaseNote> former;
+  if (last > 0) {
+    const std::string name = file_name(what, last);
+    const auto text = read_file(directory_ / name);
+    if (!text) return nullptr;  // given back meanwhile: the next look takes it
+    former = lease_note_from_text(*text);
+    if (!is_lost(name, *text, former)) return nullptr;
+    if (!former) former.emplace();
+  }
+  using Seconds = std::chrono::duration<double>;
+  LeaseNote note{.what = what,
+                 .token = random_token(),
+                 .host = host_name(),
+                 .process = this_process(),
+                 .since = iso_time(std::chrono::system_clock::now()),
+                 .time_out_s = Seconds(time_out_).count(),
+                 .file_name = file_name(what, last + 1)};
+  const std::string text = padded(to_text(note), 0);
+  const int file = create_linked(directory_, note.file_name, note.token, text);
+  if (file < 0) return nullptr;
+  std::unique_ptr<Lease> lease(new Lease(directory_, note, last + 1, std::move(former)));
+  constexpr std::chrono::milliseconds longest = std::chrono::seconds(10);
+  lease->heart_ = std::make_unique<Lease::Heart>(
+      file, note, text.size(), std::min(longest, std::max(std::chrono::milliseconds(1), time_out_ / 10)),
+      [directory = directory_, note, generation = last + 1] { give_back(directory, note, generation); });
+  return lease;
+}
+
+// Silence is measured from when this process first saw what the file says. Who left nothing readable gets this
+// process's own time-out.
+bool Leases::is_lost(const std::string& file, const std::string& text, const std::optional<LeaseNote>& note) {
+  if (note && state_of(note->process) == ProcessState::gone) return true;
+  const auto now = std::chrono::steady_clock::now();
+  const auto [seen, is_new] = seen_.try_emplace(file, Seen{text, now});
+  if (!is_new && seen->second.text != text) seen->second = {text, now};
+  const double stated_s = note ? note->time_out_s : 0;
+  const auto own = std::chrono::duration<double>(time_out_);
+  const auto limit = stated_s > 0 ? std::chrono::duration<double>(stated_s) : own;
+  return now - seen->second.since > limit;
+}
+
+std::vector<LeaseNote> Leases::held() const {
+  std::map<std::string, int> last;
+  for (const LeaseFile& file : files_in(directory_)) {
+    int& generation = last[file.what];
+    generation = std::max(generation, file.generation);
+  }
+  std::vector<LeaseNote> notes;
+  for (const auto& [what, generation] : last) {
+    const std::string name = file_name(what, generation);
+    std::optional<std::string> text;
+    try {
+      text = read_file(directory_ / name);
+    } catch (const std::exception&) {  // a directory of that name
+      continue;
+    }
+    if (!text) continue;
+    LeaseNote note = lease_note_from_text(*text).value_or(LeaseNote{});
+    note.what = what;
+    note.file_name = name;
+    notes.push_back(std::move(note));
+  }
+  return notes;
+}
+
+void Leases::remove(const std::string& what) const {
+  if (const int last = last_generation(directory_, what); last > 0) remove_up_to(directory_, what, last);
+}
+
+}  // namespace syncopate

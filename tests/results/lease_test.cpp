@@ -1,0 +1,238 @@
+// Leases: one owner at a time, taken over from who is gone or silent, by files alone.
+#include "results/directory/lease.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <iterator>
+#include <latch>
+#include <thread>
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr auto time_out = 300ms;
+
+class LeaseTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    directory = fs::path(testing::TempDir()) / fmt::format("syncopate-lease-{}-{}", getpid(), name);
+    fs::remove_all(directory);
+    fs::create_directories(directory);
+  }
+  void TearDown() override { fs::remove_all(directory); }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(directory)) found.push_back(entry.path().filename().string());
+    return found;
+  }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(directory / name) << text; }
+  std::string read(const std::string& name) const {
+    std::ifstream file(directory / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // Of a process of another machine, of which nobody here can say whether it is there.
+  LeaseNote foreign(double time_out_s) const {
+    return {.what = "run",
+            .token = "far away",
+            .host = "node3",
+            .process = {.machine = "another start of another machine", .number = 17, .start = 5},
+            .since = "2024-05-01T12:00:00Z",
+            .time_out_s = time_out_s};
+  }
+
+  fs::path directory;
+};
+
+TEST_F(LeaseTest, OneAloneHasIt) {
+  Leases here(directory, time_out), there(directory, time_out);
+  auto lease = here.take("run");
+  ASSERT_TRUE(lease);
+  EXPECT_TRUE(lease->is_mine());
+  EXPECT_EQ(lease->taken_from(), nullptr);
+  EXPECT_EQ(there.take("run"), nullptr);
+  EXPECT_EQ(here.take("run"), nullptr);
+  EXPECT_TRUE(there.take("another"));
+  lease.reset();
+  EXPECT_TRUE(there.take("run"));
+  EXPECT_THAT(names(), testing::IsEmpty());
+}
+
+TEST_F(LeaseTest, SaysWhoHasItAndHowFar) {
+  Leases leases(directory, 50ms);
+  const auto lease = leases.take("run");
+  lease->tell(0.25);
+  std::this_thread::sleep_for(100ms);
+  const auto held = leases.held();
+  ASSERT_EQ(held.size(), 1u);
+  EXPECT_EQ(held[0].what, "run");
+  EXPECT_EQ(held[0].process, this_process());
+  EXPECT_EQ(held[0].share_done, 0.25);
+  EXPECT_GT(held[0].beat, 2);
+  EXPECT_EQ(held[0].time_out_s, 0.05);
+}
+
+TEST_F(LeaseTest, AnOwnerThatBeatsKeepsItForEver) {
+  Leases here(directory, 100ms), there(directory, 100ms);
+  const auto lease = here.take("run");
+  const auto until = std::chrono::steady_clock::now() + 500ms;
+  while (std::chrono::steady_clock::now() < until) {
+    ASSERT_EQ(there.take("run"), nullptr);
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_TRUE(lease->is_mine());
+}
+
+TEST_F(LeaseTest, OfAProcessThatIsGoneIsTakenAtOnce) {
+  Leases here(directory, 1h);
+  const pid_t child = fork();
+  if (child == 0) {
+    Leases leases(directory, 1h);
+    const auto lease = leases.take("run");
+    _exit(lease ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  ASSERT_EQ(status, 0);
+  ASSERT_EQ(here.held().size(), 1u);
+  auto lease = here.take("run");
+  ASSERT_TRUE(lease);
+  ASSERT_NE(lease->taken_from(), nullptr);
+  EXPECT_EQ(lease->taken_from()->process.number, child);
+  lease.reset();
+  EXPECT_THAT(names(), testing::IsEmpty()) << "also what the one before has left";
+}
+
+// Its number is used again, by this very process.
+TEST_F(LeaseTest, OfAnEarlierProcessWithTheSameNumberIsTakenAtOnce) {
+  LeaseNote note = foreign(3600);
+  note.process = this_process();
+  note.process.start -= 1;
+  write("run.1", to_text(note));
+  EXPECT_TRUE(Leases(directory, 1h).take("run"));
+}
+
+TEST_F(LeaseTest, OfAnotherMachineIsTakenOnceItHasBeenSilentForItsTimeOut) {
+  write("run.1", to_text(foreign(0.3)));
+  Leases leases(directory, 1h);
+  const auto begin = std::chrono::steady_clock::now();
+  std::unique_ptr<Lease> lease;
+  while (!lease && std::chrono::steady_clock::now() - begin < 10s) {
+    lease = leases.take("run");
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 300ms);
+  ASSERT_TRUE(lease);
+  EXPECT_EQ(lease->taken_from()->owner(), "node3, process 17");
+  EXPECT_EQ(read("run.1"), to_text(foreign(0.3))) << "no file of another owner is changed";
+  EXPECT_TRUE(fs::exists(directory / "run.2"));
+}
+
+TEST_F(LeaseTest, OfAnotherMachineIsKeptAsLongAsItsFileChanges) {
+  Leases leases(directory, 1h);
+  LeaseNote note = foreign(0.2);
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < 600ms) {
+    ++note.beat;
+    write("run.1", to_text(note));
+    ASSERT_EQ(leases.take("run"), nullptr);
+    std::this_thread::sleep_for(20ms);
+  }
+}
+
+// An old file may be of an owner whose clock is wrong: what counts is how long this process has seen no change.
+TEST_F(LeaseTest, NoClockOfAFileCounts) {
+  write("run.1", to_text(foreign(3600)));
+  fs::last_write_time(directory / "run.1", fs::file_time_type::clock::now() - 24h * 365);
+  EXPECT_EQ(Leases(directory, 1ms).take("run"), nullptr);
+}
+
+TEST_F(LeaseTest, WhatIsNoLeaseIsTakenAfterTheObserversTimeOut) {
+  for (const std::string text : {"", "garbage", "{}", "{\"what\": 3}", "[1, 2]"}) {
+    write("run.1", text);
+    Leases leases(directory, 100ms);
+    EXPECT_EQ(leases.take("run"), nullptr) << text;
+    std::this_thread::sleep_for(120ms);
+    const auto lease = leases.take("run");
+    ASSERT_TRUE(lease) << text;
+    EXPECT_EQ(lease->taken_from()->owner(), "a process that left no name");
+  }
+}
+
+TEST_F(LeaseTest, ALateOwnerFindsOutAndLeavesTheOtherAlone) {
+  Leases leases(directory, time_out);
+  auto late = leases.take("run");
+  write("run.2", to_text(foreign(3600)));
+  EXPECT_FALSE(late->is_mine());
+  late.reset();
+  EXPECT_TRUE(fs::exists(directory / "run.2"));
+}
+
+TEST_F(LeaseTest, ALateOwnerFindsOutWhereTheRunIsPublishedAlready) {
+  Leases leases(directory, time_out);
+  auto late = leases.take("run");
+  leases.remove("run");
+  EXPECT_FALSE(late->is_mine());
+  write("run.1", to_text(foreign(3600)));  // somebody else's, who began to count anew
+  EXPECT_FALSE(late->is_mine());
+  late.reset();
+  EXPECT_TRUE(fs::exists(directory / "run.1"));
+}
+
+TEST_F(LeaseTest, OneOfManyTakesItOver) {
+  for (int round = 0; round < 100; ++round) {
+    LeaseNote note = foreign(3600);
+    note.process = this_process();
+    note.process.start -= 1;
+    write("run.1", to_text(note));
+    constexpr int takers = 6;
+    std::latch all(takers);
+    std::atomic<int> owners = 0;
+    std::latch done(takers);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < takers; ++i)
+      threads.emplace_back([&] {
+        Leases leases(directory, 1h);
+        all.arrive_and_wait();
+        const auto lease = leases.take("run");
+        owners += lease ? 1 : 0;
+        done.arrive_and_wait();
+      });
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(owners, 1) << round;
+    ASSERT_THAT(names(), testing::IsEmpty()) << round;
+  }
+}
+
+TEST_F(LeaseTest, IsRefusedWithThePathWhereTheDirectoryIsGone) {
+  Leases leases(directory, time_out);
+  fs::remove_all(directory);
+  try {
+    leases.take("run");
+    FAIL();
+  } catch (const fs::filesystem_error& problem) {
+    EXPECT_THAT(problem.what(), testing::HasSubstr(directory.string()));
+  }
+}
+
+TEST_F(LeaseTest, NamesThatAreNoLeasesAreLeftAlone) {
+  for (const char* name : {"run", "run.0", "run.x", "run.-1", ".run.1.partial", "run.1x"}) write(name, "");
+  Leases leases(directory, time_out);
+  EXPECT_THAT(leases.held(), testing::IsEmpty());
+  EXPECT_TRUE(leases.take("run"));
+  EXPECT_EQ(names().size(), 6u);
+}
+
+}  // namespace
+}  // namespace syncopate
