@@ -35,8 +35,8 @@ Exit status:
   130  interrupted (Ctrl-C)
 )";
 
-void add_experiment(CLI::App& command, CommandLine& line) {
-  command.add_option("FILE", line.file, "the experiment, a TOML file")->required();
+void add_experiment(CLI::App& command, CommandLine& line, const char* file = "the experiment, a TOML file") {
+  command.add_option("FILE", line.file, file)->required();
   command.add_option("key=value", line.overrides,
                      "set a key of the file, such as training.learning_rate.peak=0.1; sweep it with key=a,b,c; "
                      "remove it with ~key");
@@ -51,10 +51,14 @@ void add_experiment(CLI::App& command, CommandLine& line) {
       ->option_text(fmt::format("N [{}]", line.most_runs));
 }
 
-void add_run_options(CLI::App& command, RunOptions& options) {
+void add_results_directory(CLI::App& command, RunOptions& options) {
   command.add_option("--results", options.results_directory, "where the runs' directories go")
       ->check([](const std::string& name) { return name.empty() ? "must not be empty" : ""; })
       ->option_text(fmt::format("DIR [{}]", options.results_directory));
+}
+
+void add_run_options(CLI::App& command, RunOptions& options) {
+  add_results_directory(command, options);
   command.add_option("--threads", options.threads, "threads that compute; 0: one per core")
       ->check(CLI::Range(0, 4096))
       ->option_text("N [0]");
@@ -71,6 +75,35 @@ void add_choice_of_cluster(CLI::App& command, CommandLine& line) {
           "auto: mpi when started by mpirun or srun, else simulated")
       ->check(CLI::IsMember(std::set<std::string>{"auto", "simulated", "mpi"}))
       ->option_text("auto|simulated|mpi [auto]");
+}
+
+void add_side_by_side(CLI::App& command, CommandLine& line) {
+  SideBySideOptions& options = line.side_by_side;
+  const auto is_number_or_auto = [](const std::string& text) {
+    const bool is_number = !text.empty() && text.size() < 5 && text.find_first_not_of("0123456789") == text.npos;
+    const bool is_right = text == "auto" || (is_number && std::stoi(text) >= 1);
+    return is_right ? "" : fmt::format("must be a number from 1 to 9999, or auto; found {}", text);
+  };
+  command
+      .add_option("--jobs", options.jobs,
+                  "make so many runs side by side, in processes that divide threads and memory; auto: as many as there "
+                  "are cores, runs, and room in memory for")
+      ->check(is_number_or_auto)
+      ->option_text("N|auto [1]");
+  command.add_flag("--share", options.shares,
+                   "make the runs together with other processes, here or on other machines, that are started so too");
+  command.add_flag_callback(
+      "--no-wait", [&options] { options.waits = false; },
+      "with --share: end when no run is left to take, without a table");
+  command
+      .add_option("--lease-timeout", options.time_out_s,
+                  "another process takes a run over from one that has been silent for so long")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->option_text(fmt::format("SECONDS [{}]", options.time_out_s));
+  command.add_option("--retry", line.options.retries, "try a run that has failed so many times more")
+      ->check(CLI::Range(0, 1000))
+      ->option_text("N [0]");
+  command.add_option("--job-of", options.job_of)->group("");  // of the children of --jobs
 }
 
 void add_compare_options(CLI::App& command, CompareOptions& options) {
@@ -143,10 +176,16 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_experiment(*run, line);
   add_run_options(*run, line.options);
   add_choice_of_cluster(*run, line);
+  add_side_by_side(*run, line);
   run->add_option("--accept", line.accepted,
                   "where claims.json is of the same claims and runs, in the experiment's folder there, nothing is run")
       ->excludes("--rerun")
       ->option_text("DIR");
+  CLI::App* status = app.add_subcommand(
+      "status", "how far an experiment's runs are: finished, running where, failed, remaining, and when they end");
+  add_experiment(*status, line, "the experiment, a TOML file; or a directory such as results/runs/quickstart");
+  add_results_directory(*status, line.options);
+  status->add_flag("--json", line.json, "for programs");
   CLI::App* check = app.add_subcommand("check", "print the resolved experiment and its runs, run nothing");
   add_experiment(*check, line);
   check->add_flag("--ranks", line.ranks, "print only the number of processes that it needs under MPI");

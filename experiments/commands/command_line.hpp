@@ -8,6 +8,7 @@
 #include "experiments/commands/claims.hpp"
 #include "experiments/commands/compare.hpp"
 #include "experiments/commands/export.hpp"
+#include "experiments/commands/side_by_side.hpp"
 #include "experiments/commands/tables.hpp"
 #include "experiments/commands/thresholds.hpp"
 #include "experiments/execution/runner.hpp"
@@ -30,6 +31,7 @@ struct CommandLine {
   std::string target_runs;  // of predict --to-target; empty: none
   std::string accepted;     // a directory with claims.json of experiments; empty: none
   RunOptions options;
+  SideBySideOptions side_by_side;
   CompareOptions compare;
   ThresholdsOptions thresholds;
   TablesOptions tables;

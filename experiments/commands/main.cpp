@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "experiments/commands/chosen_runs.hpp"
@@ -18,6 +19,8 @@
 #include "experiments/commands/predict.hpp"
 #include "experiments/commands/prediction_table.hpp"
 #include "experiments/commands/reference.hpp"
+#include "experiments/commands/side_by_side.hpp"
+#include "experiments/commands/status.hpp"
 #include "experiments/commands/target_prediction.hpp"
 #include "experiments/commands/thresholds.hpp"
 #include "experiments/execution/judged_claims.hpp"
@@ -128,13 +131,15 @@ int print_predictions(const Experiment& experiment, const CommandLine& line, con
 Experiment loaded(const CommandLine& line, const MpiSession& session) {
   const bool predicts = line.command == "predict";
   // Shared with what makes runs later, when they have been tuned.
-  const auto meter =
-      std::make_shared<MicroBatchMeter>(MicroBatchMeter::Options{.results_directory = line.options.results_directory,
-                                                                 .remeasure = line.options.rerun,
-                                                                 .keep = !predicts,
-                                                                 .mpi = &session});
+  const auto meter = std::make_shared<MicroBatchMeter>(
+      MicroBatchMeter::Options{.results_directory = line.options.results_directory,
+                               .remeasure = line.options.rerun && line.side_by_side.job_of.empty(),
+                               .keep = !predicts,
+                               .mpi = &session});
   LoadOptions options{.finite_means = predicts, .most_runs = line.most_runs, .profiles = line.profiles};
-  if (line.command != "check") options.measure = [meter](const MicroBatchWork& work) { return meter->time(work); };
+  const bool looks = line.command == "check" || line.command == "status";
+  const bool measures = !looks && (!line.side_by_side.shares || !line.side_by_side.job_of.empty());
+  if (measures) options.measure = [meter](const MicroBatchWork& work) { return meter->time(work); };
   if (line.command != "check") return load_experiment(line.file, line.overrides, options);
   std::optional<Experiment> experiment;
   std::string faults;
@@ -186,6 +191,11 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     task.thresholds = report_thresholds(line.thresholds);
     return task;
   }
+  if (line.command == "status" && std::filesystem::is_directory(line.file)) {
+    const auto experiments = status_of_directory(line.file);
+    task.text = line.json ? status_json(experiments) : status_text(experiments);
+    return task;
+  }
   if (line.command == "compare") {
     if (session.active())
       throw ConfigurationFault("compare starts processes under MPI itself: start it without mpirun");
@@ -198,11 +208,19 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
   if (!line.accepted.empty() && !std::filesystem::is_directory(line.accepted))
     throw ConfigurationFault(fmt::format(
         "--accept: {}: no such directory; expected one above experiments that have been judged", line.accepted));
+  check_side_by_side(line, session.active());
   task.experiment = loaded(line, session);
+  check_side_by_side(line, *task.experiment);
   if (line.command == "compare" && task.experiment->tuning)
     throw ConfigurationFault(fmt::format(
         "{}: tune; compare tunes nothing: must be left out, with ~tune and the keys that tuning has found", line.file));
   choose_runs(*task.experiment, line.only);
+  if (line.command == "status") {
+    const auto experiments = status_of(*task.experiment, line.options.results_directory);
+    task.text = line.json ? status_json(experiments) : status_text(experiments);
+    task.experiment.reset();
+    return task;
+  }
   if (line.command == "predict") check_against(*task.experiment, line.against);
   if (!line.target_runs.empty()) task.target = read_target_runs(line.target_runs);
   return task;
@@ -297,12 +315,17 @@ int execute(Task& task, const MpiSession& session) {
   line.options.mpi = &session;
   line.options.plan = true;
   line.options.table_width = terminal_width();
-  return run_experiment(experiment, line.options);
+  return run_side_by_side(experiment, line);
+}
+
+// Processes that divide runs, and not workers, need no MPI.
+bool shares_runs(int argc, char** argv) {
+  return std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--share"; });
 }
 
 int run_program(int argc, char** argv) {
   try {
-    const MpiSession session;  // ends, on all ranks together, after rank 0 has spoken
+    const MpiSession session(!shares_runs(argc, argv));  // ends, on all ranks together, after rank 0 has spoken
     try {
       std::optional<Task> task = prepare_together(argc, argv, session);
       return task ? execute(*task, session) : exit_interrupted;

@@ -1,10 +1,8 @@
 #include "experiments/commands/mpi_launcher.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <mpi.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +16,7 @@
 #include <system_error>
 #include <thread>
 
+#include "workers/process/child_process.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {
@@ -54,55 +53,6 @@ bool can_be_found(const std::string& program) {
   return false;
 }
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> result;
-  for (std::string& word : words) result.push_back(word.data());
-  result.push_back(nullptr);
-  return result;
-}
-
-[[noreturn]] void fail_to_start(const std::string& program, int error) {
-  throw std::runtime_error(fmt::format("cannot start {}: {}", program, std::generic_category().message(error)));
-}
-
-void redirect(int descriptor, const char* file, int flags) {
-  const int opened = open(file, flags);
-  if (opened >= 0) dup2(opened, descriptor);
-}
-
-// Between fork and exec: only what signal handlers may do too.
-[[noreturn]] void become(char* const* command, pid_t parent, int failed) {
-  setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(1);
-  signal(SIGPIPE, SIG_DFL);  // this program ignores it, which others do not expect
-  redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
-  redirect(STDOUT_FILENO, "/dev/null", O_WRONLY);
-  execvp(command[0], command);
-  const int error = errno;
-  (void)!write(failed, &error, sizeof error);
-  _exit(127);
-}
-
-// In a process group of its own, so that Ctrl-C reaches the launcher once: at a second one it gives up on the
-// processes it has started. However this process ends, the launcher is told to end, and ranks end with it. (The kernel
-// tells it at the end of the thread that calls this, so that must be the main one.)
-pid_t start(std::vector<std::string> command) {
-  int failed[2];
-  if (pipe2(failed, O_CLOEXEC) != 0) fail_to_start(command.front(), errno);
-  const std::vector<char*> words = pointers(command);
-  const pid_t parent = getpid();
-  const pid_t child = fork();
-  if (child == 0) become(words.data(), parent, failed[1]);
-  int error = child < 0 ? errno : 0;
-  close(failed[1]);
-  if (child > 0) (void)!read(failed[0], &error, sizeof error);  // until it is another program, or cannot become it
-  close(failed[0]);
-  if (error == 0) return child;
-  if (child > 0) waitpid(child, nullptr, 0);
-  fail_to_start(command.front(), error);
-}
-
 }  // namespace
 
 std::vector<std::string> mpi_launcher(const std::string& chosen) {
@@ -129,17 +79,18 @@ std::vector<std::string> mpi_launcher(const std::string& chosen) {
 int run_under_mpi(const std::vector<std::string>& launcher, int ranks, const std::vector<std::string>& arguments) {
   using namespace std::chrono_literals;
   std::vector<std::string> command = launcher;
-  command.insert(command.end(),
-                 {"-n", std::to_string(ranks), std::filesystem::read_symlink("/proc/self/exe").string()});
+  command.insert(command.end(), {"-n", std::to_string(ranks), own_program()});
   command.insert(command.end(), arguments.begin(), arguments.end());
   const auto held = hold_off_end();  // this process looks at the flag, and does not end before the launcher
-  const pid_t child = start(std::move(command));
+  const pid_t child = start_child(std::move(command));
   int status = 0;
   std::optional<Clock::time_point> killed_at;  // once it is interrupted
   while (true) {
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child) break;
-    if (ended < 0 && errno != EINTR) fail_to_start(launcher.front(), errno);
+    if (ended < 0 && errno != EINTR)
+      throw std::runtime_error(
+          fmt::format("cannot wait for {}: {}", launcher.front(), std::generic_category().message(errno)));
     if (interrupted() && !killed_at) {
       kill(child, SIGINT);
       killed_at = Clock::now() + time_for_launcher;

@@ -39,13 +39,36 @@ const CommonPhases::Phase& CommonPhases::phase(const Run& run, std::size_t befor
   const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
   Phase phase;
   if (is_rank_0() && !options_.rerun) phase = found(directory, run);
+  const auto write = [&](const FileContents& files) {
+    write_directory(directory, files);
+    return true;
+  };
   if (!machinery_.mpi && !options_.rerun && !phase.end && phase.failure.empty())
-    phase = found_elsewhere(directory, run);
+    phase = found_elsewhere(directory, run, write);
   bool is_there = phase.end || !phase.failure.empty();
   if (machinery_.mpi) is_there = from_rank_0(*machinery_.mpi, std::vector<int>{is_there}).front() != 0;
-  if (!is_there) phase = made(directory, run, before_run, progress);
+  if (!is_there) phase = made(run, before_run, progress, write);
   place->second = machinery_.mpi ? shared(std::move(phase)) : std::move(phase);
   return place->second;
+}
+
+const CommonPhases::Phase* CommonPhases::find(const Run& run, bool may_be_there) {
+  const auto known = known_.find(run.hash);
+  if (known != known_.end()) return &known->second;
+  Phase phase = may_be_there ? found(run_directory(options_.results_directory, run, false), run) : Phase{};
+  if (!phase.end && phase.failure.empty()) return nullptr;
+  return &(known_[run.hash] = std::move(phase));
+}
+
+CommonPhases::Phase CommonPhases::make(const Run& run, std::size_t before_run, Progress& progress,
+                                       const Publish& publish) const {
+  Phase phase;
+  if (!options_.rerun) phase = found_elsewhere(run_directory(options_.results_directory, run, false), run, publish);
+  return phase.end || !phase.failure.empty() ? phase : made(run, before_run, progress, publish);
+}
+
+const CommonPhases::Phase& CommonPhases::fail(const Run& run, const std::string& reason) {
+  return known_[run.hash] = {.failure = reason};
 }
 
 // On rank 0. Without an end, where there is none.
@@ -62,18 +85,17 @@ CommonPhases::Phase CommonPhases::found(const std::filesystem::path& directory, 
   }
 }
 
-CommonPhases::Phase CommonPhases::found_elsewhere(const std::filesystem::path& directory, const Run& run) const {
+CommonPhases::Phase CommonPhases::found_elsewhere(const std::filesystem::path& directory, const Run& run,
+                                                  const Publish& publish) const {
   const auto files = elsewhere_.files_for(run);
-  if (!files) return {};
-  write_directory(directory, *files);
-  return found(directory, run);
+  return files && publish(*files) ? found(directory, run) : Phase{};
 }
 
 // Complete on rank 0.
-CommonPhases::Phase CommonPhases::made(const std::filesystem::path& directory, const Run& run, std::size_t before_run,
-                                       Progress& progress) const {
+CommonPhases::Phase CommonPhases::made(const Run& run, std::size_t before_run, Progress& progress,
+                                       const Publish& publish) const {
   const auto write = [&](const Outcome& outcome) {
-    if (is_rank_0()) write_directory(directory, files_of(run, outcome, summarise(run, outcome), machinery_));
+    return !is_rank_0() || publish(files_of(run, outcome, summarise(run, outcome), machinery_));
   };
   progress.begin_common_phase(before_run, run);
   const Outcome outcome = execute(run, machinery_, progress, write);
@@ -82,7 +104,7 @@ CommonPhases::Phase CommonPhases::made(const std::filesystem::path& directory, c
   const RunSummary summary = summarise(run, outcome);
   Phase phase;
   try {
-    write(outcome);
+    if (!write(outcome)) return {};
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {
@@ -95,6 +117,14 @@ CommonPhases::Phase CommonPhases::made(const std::filesystem::path& directory, c
     phase = end_of(run, {.parameters = one_after_the_other(outcome.recording.parameters),
                          .buffers = one_after_the_other(outcome.recording.buffers)});
   return phase;
+}
+
+void start_at(Run& run, const CommonPhases::Phase& phase) {
+  run.training.start = phase.end;
+  if (!phase.end || run.taken.empty()) return;
+  StartingPoint start = *phase.end;
+  start.taken = run.taken;
+  run.training.start = std::make_shared<const StartingPoint>(std::move(start));
 }
 
 // What rank 0 has, on all.

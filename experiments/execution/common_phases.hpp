@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,11 +34,21 @@ class CommonPhases {
   // same. Throws Interrupted.
   const Phase& phase(const Run& run, std::size_t before_run, Progress& progress);
 
+  // For processes that share runs, step by step. What is known of it, or, if it may be looked for, found in its
+  // directory; null: it is to be made.
+  const Phase* find(const Run& run, bool may_be_there);
+  // Copies it from another experiment, or runs it. `publish`: false where another process has done so; then, and where
+  // it has failed, there is no end.
+  using Publish = std::function<bool(const FileContents&)>;
+  Phase make(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const;
+  // From now on it is known to have failed.
+  const Phase& fail(const Run& run, const std::string& reason);
+
  private:
   bool is_rank_0() const { return !machinery_.mpi || machinery_.mpi->rank() == 0; }
   Phase found(const std::filesystem::path& directory, const Run& run) const;
-  Phase found_elsewhere(const std::filesystem::path& directory, const Run& run) const;
-  Phase made(const std::filesystem::path& directory, const Run& run, std::size_t before_run, Progress& progress) const;
+  Phase found_elsewhere(const std::filesystem::path& directory, const Run& run, const Publish& publish) const;
+  Phase made(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const;
   Phase shared(Phase phase) const;
 
   const RunOptions& options_;
@@ -45,5 +56,8 @@ class CommonPhases {
   RunsElsewhere& elsewhere_;
   std::map<std::string, Phase> known_;  // by hash
 };
+
+// The run begins where the phase has ended.
+void start_at(Run& run, const CommonPhases::Phase& phase);
 
 }  // namespace syncopate

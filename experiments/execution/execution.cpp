@@ -329,6 +329,7 @@ FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& 
                              .exit = to_string(summary.status),
                              .hash = run.hash,
                              .course = run.course,
+                             .call = machinery.call,
                              .measured_micro_batch_s = run.cluster.measured_micro_batch_s,
                              .measured_fit = run.cluster.measured_fit};
   FileContents files{{"config.toml", run.resolved_toml},

@@ -23,6 +23,7 @@ namespace syncopate {
 struct Machinery {
   int threads = 1;                  // of the executor; the simulated cluster only
   const MpiSession* mpi = nullptr;  // null: the simulated cluster
+  std::string call{};               // of the processes that share the runs, for the metadata; empty: one alone
 };
 
 struct Outcome {

@@ -100,8 +100,9 @@ std::string plan_text(const PlannedWork& work, const std::string& noun) {
   if (work.finished > 0) text += fmt::format(", {} finished", work.finished);
   if (work.later > 0) text += fmt::format(", then {} run{}", work.later, work.later == 1 ? "" : "s");
   if (work.finished == work.runs && work.later == 0) return text;
+  if (!work.division.empty()) text += fmt::format(", {}", work.division);
   if (!work.cost) return text + "; how long they take, and how much space, is not known before some are finished";
-  return text + fmt::format("; {} on this machine, by {}; {} on the disk", about(work.cost->host_s),
+  return text + fmt::format("; {} on this machine, by {}; {} on the disk", about(work.cost->host_s / work.side_by_side),
                             work.is_measured ? "the first's first steps" : "finished runs",
                             size_text(work.cost->bytes));
 }

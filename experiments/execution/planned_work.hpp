@@ -20,6 +20,8 @@ struct PlannedWork {
   std::size_t later = 0;          // runs that follow these
   std::optional<RunCost> cost{};  // of those that are to do; none where it is not known of one of them
   bool is_measured = false;       // by first steps, not by finished runs
+  int side_by_side = 1;           // so many of them go at once
+  std::string division{};         // and how
   // Of that the host's seconds, by the hashes of runs and common phases.
   std::map<std::string, double> host_s{};
 };

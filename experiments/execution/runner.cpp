@@ -24,6 +24,7 @@
 #include "experiments/execution/planned_work.hpp"
 #include "experiments/execution/rank_agreement.hpp"
 #include "experiments/execution/saved_tables.hpp"
+#include "experiments/execution/shared_runs.hpp"
 #include "experiments/execution/tuned_runs.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
@@ -55,6 +56,7 @@ class ExperimentRunner {
  private:
   int run_all();
   bool is_rank_0() const { return !machinery_.mpi || machinery_.mpi->rank() == 0; }
+  bool speaks() const { return is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
   std::filesystem::path directory_of(const Run& run) const {
     return run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
   }
@@ -71,6 +73,7 @@ class ExperimentRunner {
   std::map<std::string, double> print_plan() const;  // returns what all is expected to take (Progress::expect)
   void report_skipped(Progress& progress) const;
   void run_one(std::size_t index, Progress& progress);
+  int make_shared(Progress& progress);
   void save(std::size_t index, const Outcome& outcome);
   bool starts(Run& run, std::size_t index, Progress& progress);
   void report_interruption() const;
@@ -97,7 +100,9 @@ ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOption
       summaries_(experiment.runs.size()),
       to_do_(experiment.runs.size(), 1) {
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  machinery_ = {.threads = options.threads > 0 ? options.threads : cores, .mpi = mpi};
+  machinery_ = {.threads = options.threads > 0 ? options.threads : cores,
+                .mpi = mpi,
+                .call = options.sharing ? options.sharing->call : ""};
 }
 
 int ExperimentRunner::run() {
@@ -107,6 +112,9 @@ int ExperimentRunner::run() {
   } catch (const CannotRun& reason) {
     if (is_rank_0()) standard_error.write(fmt::format("{}\n", printable_lines(reason.what())));
     return exit_usage;
+  } catch (const ResultsDirectoryFault& problem) {  // while runs were made together with others
+    standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
+    return exit_failure;
   } catch (const Interrupted&) {
     report.do_now();
     return exit_interrupted;
@@ -130,12 +138,38 @@ int ExperimentRunner::run_all() {
                     static_cast<std::size_t>(std::count(to_do_.begin(), to_do_.end(), 1)), clock());
   progress.expect(std::move(expected_s));
   report_skipped(progress);
+  if (options_.sharing) return make_shared(progress);
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
     if (interrupted()) throw Interrupted();
     if (to_do_[index]) run_one(index, progress);
   }
   const int result = is_rank_0() ? print_tables() : exit_success;
   return machinery_.mpi ? from_rank_0(*machinery_.mpi, std::vector<int>{result}).front() : result;
+}
+
+// Tables where all is done, by who speaks.
+int ExperimentRunner::make_shared(Progress& progress) {
+  std::vector<std::size_t> open;
+  for (std::size_t index = 0; index < to_do_.size(); ++index)
+    if (to_do_[index]) open.push_back(index);
+  std::size_t left = 0;
+  if (!open.empty()) {
+    const auto settled = [this](std::size_t index, RunSummary summary) {
+      summaries_[index] = std::move(summary);
+      if (is_finished(summaries_[index])) ++finished_;
+    };
+    SharedRuns runs({experiment_, options_, machinery_, elsewhere_, common_phases_, settled});
+    left = runs.make(std::move(open), progress);
+  }
+  if (left == 0 && speaks()) return print_tables();
+  if (left > 0 && options_.sharing->takes)
+    progress.note(fmt::format("nothing is left to take; {} {}{} under way in other processes", left, noun(),
+                              left == 1 ? " is" : "s are"));
+  if (left > 0 && !options_.sharing->takes)
+    standard_error.write(fmt::format("{} of {} {}s were not made: the processes that were to make them have ended\n",
+                                     left, experiment_.runs.size(), noun()));
+  const bool all_well = std::ranges::all_of(summaries_, [](const auto& one) { return !one || is_finished(one); });
+  return all_well && (left == 0 || options_.sharing->takes) ? exit_success : exit_failure;
 }
 
 // Rank 0 alone reads the directories of results, and tells the others what is left to do.
@@ -162,8 +196,8 @@ int ExperimentRunner::prepare() {
     require_usable(options_.results_directory, experiment_.runs);
     const int restored = remove_leftovers(options_.results_directory, experiment_.runs);
     if (restored > 0 && !options_.rerun) find_finished();
-    report_damaged();
-    if (!options_.rerun && !machinery_.mpi) copy_from_elsewhere();
+    if (speaks()) report_damaged();
+    if (!options_.rerun && !machinery_.mpi && !options_.sharing) copy_from_elsewhere();
     return exit_success;
   } catch (const std::exception& problem) {
     standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
@@ -223,11 +257,14 @@ void ExperimentRunner::report_damaged() const {
 }
 
 std::map<std::string, double> ExperimentRunner::print_plan() const {
-  if (!options_.plan || options_.quiet || !is_rank_0()) return {};
-  MeasureCost measure;
-  if (!machinery_.mpi) measure = [this](const Run& run) { return measured_cost(run, machinery_); };
+  if (!options_.plan || options_.quiet || !speaks()) return {};
+  MeasureCost measure;  // with others, who have begun, first steps would take as long as these let them
+  if (!machinery_.mpi && (!options_.sharing || !options_.sharing->takes))
+    measure = [this](const Run& run) { return measured_cost(run, machinery_); };
   PlannedWork work =
       plan_of(experiment_.runs, to_do_, later_, options_.results_directory, machinery_.mpi != nullptr, measure);
+  work.side_by_side = options_.side_by_side;
+  work.division = options_.division;
   standard_error.write(plan_text(work, noun()) + "\n");
   return std::move(work.host_s);
 }
@@ -253,21 +290,20 @@ void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
   const auto save_what_is_there = [&](const Outcome& outcome) {
     if (is_rank_0()) save(index, outcome);
   };
-  const Outcome outcome = execute(run, machinery_, progress, save_what_is_there);
-  if (!is_rank_0()) return;
-  save(index, outcome);
-  progress.end_run(*summaries_[index]);
+  for (int retries = 0;; ++retries) {
+    const Outcome outcome = execute(run, machinery_, progress, save_what_is_there);
+    if (!is_rank_0()) return;
+    save(index, outcome);
+    progress.end_run(*summaries_[index]);
+    if (summaries_[index]->status != RunStatus::failed || retries >= options_.retries) return;
+    progress.begin_run(index + 1, run);
+  }
 }
 
 // Gives the run the end of its common phase to start at; false, with the run's failure, if that phase has failed.
 bool ExperimentRunner::starts(Run& run, std::size_t index, Progress& progress) {
   const CommonPhases::Phase& phase = common_phases_.phase(*run.common_phase, index + 1, progress);
-  run.training.start = phase.end;
-  if (phase.end && !run.taken.empty()) {
-    StartingPoint start = *phase.end;
-    start.taken = run.taken;
-    run.training.start = std::make_shared<const StartingPoint>(std::move(start));
-  }
+  start_at(run, phase);
   if (phase.failure.empty()) return true;
   if (!is_rank_0()) return false;
   Outcome outcome;
@@ -298,6 +334,7 @@ void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
 
 void ExperimentRunner::report_interruption() const {
   if (machinery_.mpi) machinery_.mpi->abort_as_told(what_stays);
+  if (!speaks()) return;
   standard_error.write(fmt::format("interrupted; {} ({} of {} {}s are finished)\n", what_stays, finished_.load(),
                                    experiment_.runs.size(), noun()));
 }

@@ -47,7 +47,7 @@ class TunedExperiment {
     if (const int status = make_trials(); status != exit_success) return status;
     const bool all_are_tuned = report_untuned();
     const Tuning tuning = results();
-    if (is_rank_0()) replace_file(directory() / tuning_file(mpi_ != nullptr), to_json(tuning));
+    if (speaks()) replace_file(directory() / tuning_file(mpi_ != nullptr), to_json(tuning));
     const Experiment tuned = with_best_settings(tuning_lines(tuning));
     if (tuned.runs.empty()) return exit_failure;
     const int status = make_(tuned, options_, {}).status;
@@ -55,7 +55,7 @@ class TunedExperiment {
   }
 
  private:
-  bool is_rank_0() const { return !mpi_ || mpi_->rank() == 0; }
+  bool speaks() const { return (!mpi_ || mpi_->rank() == 0) && (!options_.sharing || options_.sharing->speaks); }
   std::filesystem::path directory() const { return experiment_directory(options_.results_directory, experiment_.name); }
 
   // Until no grid grows. Trials that fail count; anything else that ends them ends all.
@@ -93,7 +93,7 @@ class TunedExperiment {
       if (chosen.contains(group)) continue;
       all = false;
       const TuningGroup& of = experiment_.tuning->groups[group];
-      if (is_rank_0())
+      if (speaks())
         standard_error.write(printable_lines(
             fmt::format("{}: not tuned, and not run: of no setting have all trials a {}; the first that has none: {}\n",
                         run_label(of.method, of.point), experiment_.tuning->measure, reasons_[group])));

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
 
@@ -40,6 +41,14 @@ std::optional<RunSummary> tried_before(const std::filesystem::path& directory, c
   if (!damage_of(directory).empty()) return {};
   auto summary = summary_of(directory, run);
   return summary && summary->status == RunStatus::diverged ? summary : std::nullopt;
+}
+
+bool was_made_by(const std::filesystem::path& directory, const std::string& call) {
+  try {
+    return nlohmann::json::parse(read_file(directory / "metadata.json").value_or("")).at("call") == call;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 }  // namespace syncopate

@@ -22,4 +22,7 @@ std::optional<RunSummary> finished_before(const std::filesystem::path& directory
 // The same of a trial: one that has diverged has told all that it can.
 std::optional<RunSummary> tried_before(const std::filesystem::path& directory, const Run& run);
 
+// Whether the run in the directory was made by the processes of this call (FailedAttempts).
+bool was_made_by(const std::filesystem::path& directory, const std::string& call);
+
 }  // namespace syncopate

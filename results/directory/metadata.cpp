@@ -34,6 +34,7 @@ std::string to_json(const RunMetadata& metadata) {
   json["exit"] = metadata.exit;
   json["configuration_hash"] = metadata.hash;
   json["course"] = metadata.course;
+  if (!metadata.call.empty()) json["call"] = metadata.call;
   if (metadata.measured_micro_batch_s) json["measured_micro_batch_s"] = *metadata.measured_micro_batch_s;
   if (metadata.measured_fit)
     json["measured_fit"] = {{"r_squared", metadata.measured_fit->r_squared},

@@ -20,6 +20,7 @@ struct RunMetadata {
   std::string exit;                                // status of the run: finished, diverged, failed
   std::string hash;                                // of the resolved configuration
   std::string course{};                            // of what it computes (Run)
+  std::string call{};                              // of processes that shared it; empty: one alone made it
   std::optional<double> measured_micro_batch_s{};  // cluster.micro_batch_s, where it was measured
   std::optional<LengthFit> measured_fit{};         // by lengths: how well they explain the times
 };

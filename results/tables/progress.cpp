@@ -47,6 +47,8 @@ std::string quality(const Run& run, const Evaluation& evaluation) {
   return text + fmt::format(", {}loss {:.4g}", text.empty() ? of : "", without_sign_of_nan(loss));
 }
 
+std::string name_of(const Run& run) { return fmt::format("{}, seed {}", run_label(run.method, run.sweep), run.seed); }
+
 std::string quality(const Run& run, const RunSummary& summary) {
   if (!summary.final_test_loss) return {};
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -99,11 +101,13 @@ void Progress::expect(std::map<std::string, double> host_s) {
   all_ = sum;
 }
 
-double Progress::work() const {
-  if (expected_s_.empty()) return is_common_phase_ ? 0 : 1;
-  const auto found = expected_s_.find(run_->hash);
+double Progress::work(const Run& run) const {
+  if (expected_s_.empty()) return 1;
+  const auto found = expected_s_.find(run.hash);
   return found == expected_s_.end() ? 0 : found->second;
 }
+
+double Progress::work() const { return is_common_phase_ && expected_s_.empty() ? 0 : work(*run_); }
 
 void Progress::begin_run(std::size_t number, const Run& run) {
   is_common_phase_ = false;
@@ -123,15 +127,16 @@ void Progress::begin(std::size_t number, const Run& run) {
   run_start_ = HostClock::now();
   next_ = run_start_;
   if (style_ != Style::lines) return;
-  next_ += interval_;
+  if (!listener_) next_ += interval_;
+  next_line_ = run_start_ + interval_;
   note(fmt::format("{} {} of {}: {}: begins", noun(), number_, runs_, name()));
 }
 
 bool Progress::due() {
-  if (style_ == Style::silent) return false;
+  if (style_ == Style::silent && !listener_) return false;
   const auto now = HostClock::now();
   if (now < next_) return false;
-  next_ = now + interval_;
+  next_ = now + (listener_ ? std::min<std::chrono::milliseconds>(interval_, std::chrono::seconds(1)) : interval_);
   return true;
 }
 
@@ -139,10 +144,10 @@ bool Progress::due() {
 // as ten seconds, so that there is an estimate from the beginning, which becomes one by what is done. They are ten of
 // those planned where the work goes faster, and ten of the host's where it goes slower: a plan that is far too short
 // would else weigh more than minutes of work.
-std::string Progress::remaining_text(double share) const {
+std::string Progress::remaining_text(double under_way) const {
   constexpr double weight_of_plan_s = 10;
   const double plan_s = expected_s_.empty() ? 0 : std::min(all_, weight_of_plan_s);
-  const double done = done_ + share * work(), spent = seconds_since(start_);
+  const double done = done_ + under_way, spent = seconds_since(start_);
   if (done + plan_s <= 0) return "?";
   const bool is_slower = plan_s > 0 && done > 0 && spent > done;
   const double pace =
@@ -152,14 +157,18 @@ std::string Progress::remaining_text(double share) const {
 
 std::string Progress::noun() const { return is_common_phase_ ? "before run" : run_->is_trial ? "trial" : "run"; }
 
-std::string Progress::name() const {
-  return fmt::format("{}, seed {}", run_label(run_->method, run_->sweep), run_->seed);
-}
+std::string Progress::name() const { return name_of(*run_); }
 
 // Of a line that is cut off at the terminal's width, what comes first is seen.
 void Progress::show(const RunPosition& position) {
   const double share = share_done(run_->budget, position);
-  const std::string done = fmt::format("{:.0f} %, {} left", std::floor(share * 100), remaining_text(share));
+  if (listener_) listener_(share);
+  if (style_ == Style::silent) return;
+  if (listener_ && style_ == Style::lines) {
+    if (HostClock::now() < next_line_) return;
+    next_line_ = HostClock::now() + interval_;
+  }
+  const std::string done = fmt::format("{:.0f} %, {} left", std::floor(share * 100), remaining_text(share * work()));
   const std::string at =
       fmt::format("{:.4g} s {}, {} host{}, {} syncs", to_seconds(position.reached.time), clock_,
                   clock_text(seconds_since(run_start_)), position.latest ? quality(*run_, *position.latest) : "",
@@ -171,13 +180,37 @@ void Progress::show(const RunPosition& position) {
   line_shown_ = true;
 }
 
-void Progress::end_run(const RunSummary& summary) {
-  done_ += work();
+std::string Progress::ended_text(const Run& run, const RunSummary& summary) const {
   // When a run failed its reason says, by the clock of the worker that it concerns: records may end much earlier.
   const char* const until = summary.status == RunStatus::failed ? ", recorded until" : " after";
-  note(fmt::format("{} {} of {}: {}: {}{} {:.4g} s {}, {:.3g} s host{}", noun(), number_, runs_, name(),
-                   to_string(summary.status), until, summary.end_time_s, clock_, summary.host_s,
-                   quality(*run_, summary)));
+  return fmt::format("{}: {}{} {:.4g} s {}, {:.3g} s host{}", name_of(run), to_string(summary.status), until,
+                     summary.end_time_s, clock_, summary.host_s, quality(run, summary));
+}
+
+void Progress::end_run(const RunSummary& summary) {
+  done_ += work();
+  note(fmt::format("{} {} of {}: {}", noun(), number_, runs_, ended_text(*run_, summary)));
+}
+
+void Progress::end_elsewhere(std::size_t number, const Run& run, const RunSummary& summary, bool is_shown) {
+  done_ += work(run);
+  if (is_shown)
+    note(fmt::format("{} {} of {}: {}", run.is_trial ? "trial" : "run", number, runs_, ended_text(run, summary)));
+}
+
+void Progress::show_elsewhere(std::size_t ended, std::span<const Elsewhere> under_way) {
+  if (!due() || style_ == Style::silent) return;
+  double part = 0;
+  std::string each;
+  for (const auto& [run, share] : under_way) {
+    part += share * work(*run);
+    each += fmt::format("{}{} {:.0f} %", each.empty() ? ": " : ", ", name_of(*run), std::floor(share * 100));
+  }
+  const std::string text = fmt::format("{} of {} ended, {} left, {} under way{}", ended, runs_, remaining_text(part),
+                                       under_way.size(), each);
+  if (style_ == Style::lines) return note(text);
+  standard_error.write(fmt::format("\r\x1b[K{}", fit(printable(text), terminal_width())));
+  line_shown_ = true;
 }
 
 void Progress::note(const std::string& text) {

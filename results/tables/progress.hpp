@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 
 #include "results/rows/recorder.hpp"
@@ -52,6 +54,18 @@ class Progress {
   void show(const RunPosition& position);
   void end_run(const RunSummary& summary);
 
+  // The share of the budget that the run under way has used up, whenever its place is due, in every style. Empty: none.
+  void tell(std::function<void(double)> listener) { listener_ = std::move(listener); }
+
+  // Where other processes make runs too: one has ended there (shown, or only counted), and how far those are that are
+  // under way, by the shares of their budgets.
+  void end_elsewhere(std::size_t number, const Run& run, const RunSummary& summary, bool is_shown);
+  struct Elsewhere {
+    const Run* run = nullptr;
+    double share = 0;
+  };
+  void show_elsewhere(std::size_t ended, std::span<const Elsewhere> under_way);
+
   // A line of its own; the rewritten line makes way for it. Nothing in the silent style.
   void note(const std::string& text);
 
@@ -61,8 +75,10 @@ class Progress {
   std::string name() const;  // of the run under way
   std::string noun() const;  // run, trial, or before run
   void begin(std::size_t number, const Run& run);
-  double work() const;  // of what is under way, as all_ counts
-  std::string remaining_text(double share) const;
+  double work(const Run& run) const;  // as all_ counts
+  double work() const;                // of what is under way
+  std::string remaining_text(double under_way) const;
+  std::string ended_text(const Run& run, const RunSummary& summary) const;
   void clear_line();
   void clear_line_at_last() const;
 
@@ -73,12 +89,14 @@ class Progress {
   std::map<std::string, double> expected_s_{};
   double all_ = 0;   // what is to do: in expected seconds, or in runs
   double done_ = 0;  // likewise
+  std::function<void(double)> listener_{};
   bool is_common_phase_ = false;
   std::size_t number_ = 0;
   const Run* run_ = nullptr;
   HostClock::time_point start_ = HostClock::now();
   HostClock::time_point run_start_ = start_;
   HostClock::time_point next_;
+  HostClock::time_point next_line_;  // where the listener is told more often than lines are written
   bool line_shown_ = false;
   LastAct clears_line_{[this] { clear_line_at_last(); }};  // what else is said then has a line of its own
 };

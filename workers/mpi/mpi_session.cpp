@@ -46,8 +46,8 @@ bool launched_by_mpi() {
   return std::getenv("PMI_SIZE") || std::getenv("PMI_RANK") || std::getenv("PMIX_RANK");  // mpiexec of MPICH, PMIx
 }
 
-MpiSession::MpiSession() {
-  if (!launched_by_mpi()) return;
+MpiSession::MpiSession(bool wanted) {
+  if (!wanted || !launched_by_mpi()) return;
   int level = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS || level < MPI_THREAD_FUNNELED)
     throw std::runtime_error("MPI cannot be initialised with thread support FUNNELED");

@@ -18,7 +18,8 @@ bool launched_by_mpi();
 class MpiSession {
  public:
   // Throws std::runtime_error if MPI cannot be initialised with MPI_THREAD_FUNNELED.
-  MpiSession();
+  // `wanted`: false for a process of a launch that has nothing to say to the others.
+  explicit MpiSession(bool wanted = true);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;

@@ -1,0 +1,147 @@
+#include "experiments/commands/side_by_side.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "experiments/commands/command_line.hpp"
+#include "experiments/commands/job_processes.hpp"
+#include "experiments/execution/planned_work.hpp"
+#include "experiments/execution/tuned_runs.hpp"
+#include "results/directory/run_directory.hpp"
+#include "workers/mpi/mpi_session.hpp"
+#include "workers/process/free_memory.hpp"
+
+namespace syncopate {
+namespace {
+
+constexpr double set_up_bytes = 400e6;         // of a process with LibTorch and a small data set
+constexpr double bytes_of_time_worker = 10e3;  // of a worker without a model
+
+double likely_bytes(const Run& run) {
+  const double workers = run.cluster.workers;
+  if (run.training.time_only || !run.training.optimizer) return set_up_bytes + workers * bytes_of_time_worker;
+  const auto model = static_cast<double>(run.training.parameter_bytes.value());
+  return set_up_bytes + model * (2 + run.training.optimizer->moments()) * workers;
+}
+
+// As it may be put into a job's command.
+std::vector<std::string> job_command(const CommandLine& line, const Division& division, const std::string& call) {
+  std::vector<std::string> words = {"run", line.file};
+  words.insert(words.end(), line.overrides.begin(), line.overrides.end());
+  for (const std::string& name : line.profiles) words.insert(words.end(), {"--profile", name});
+  for (const std::string& name : line.only) words.insert(words.end(), {"--only", name});
+  words.insert(words.end(),
+               {"--limit", std::to_string(line.most_runs), "--results", line.options.results_directory, "--threads",
+                std::to_string(division.threads), "--retry", std::to_string(line.options.retries), "--lease-timeout",
+                fmt::format("{}", line.side_by_side.time_out_s), "--quiet", "--share", "--job-of", call});
+  if (line.options.rerun) words.emplace_back("--rerun");
+  return words;
+}
+
+std::size_t runs_left(const Experiment& experiment, const RunOptions& options) {
+  const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
+  if (options.rerun) return trials.size() + experiment.runs.size();
+  const auto count = [&](std::span<const Run> runs) {
+    const std::vector<int> to_do = runs_to_do(runs, options.results_directory, false);
+    return static_cast<std::size_t>(std::ranges::count(to_do, 1));
+  };
+  return std::max(count(trials), experiment.tuning ? experiment.runs.size() : count(experiment.runs));
+}
+
+Sharing sharing_of(const SideBySideOptions& options) {
+  return {.time_out = std::chrono::milliseconds(std::llround(1000 * options.time_out_s)),
+          .call = options.job_of.empty() ? call_of_this_process() : options.job_of,
+          .waits = options.waits,
+          .speaks = options.job_of.empty() && rank_in_launch() == 0};
+}
+
+}  // namespace
+
+void check_side_by_side(const CommandLine& line, bool under_mpi) {
+  const SideBySideOptions& options = line.side_by_side;
+  const bool divides = options.shares || !options.jobs.empty();
+  const char* const name = options.shares ? "--share" : "--jobs";
+  if (divides && line.options.cluster == ClusterChoice::mpi)
+    throw ConfigurationFault(
+        fmt::format("{} divides runs among processes, and --cluster mpi a run's workers: leave one of them out", name));
+  if (divides && under_mpi)
+    throw ConfigurationFault(
+        "--jobs starts processes by itself: leave it out under mpirun, whose processes divide the runs with --share");
+  if (options.shares && line.options.rerun && options.job_of.empty())
+    throw ConfigurationFault(
+        "--rerun with --share: each process would repeat what another has just made; use --jobs, or remove the runs");
+  if (!options.waits && !options.shares) throw ConfigurationFault("--no-wait is for --share");
+  if (!options.waits && launched_by_mpi())
+    throw ConfigurationFault("--no-wait: a launcher waits for all its processes, or ends them with the first one");
+  if (line.options.retries > 0 && (under_mpi || line.options.cluster == ClusterChoice::mpi))
+    throw ConfigurationFault("--retry is for the simulated cluster: under MPI a run that fails ends all ranks");
+}
+
+void check_side_by_side(const CommandLine& line, const Experiment& experiment) {
+  const SideBySideOptions& options = line.side_by_side;
+  if (!options.shares || !options.job_of.empty()) return;
+  const auto is_measured = [](const Run& run) { return run.cluster.to_be_measured; };
+  if (std::ranges::any_of(experiment.runs, is_measured))
+    throw ConfigurationFault(
+        fmt::format("{}: cluster.micro_batch_s = \"measured\"; with --share it must be a number, since each machine "
+                    "would measure another one, and make other runs",
+                    line.file));
+  if (experiment.tuning && !options.waits)
+    throw ConfigurationFault(
+        fmt::format("{}: tune; --no-wait must be left out: runs begin when all trials have ended", line.file));
+}
+
+Division division_of(const Experiment& experiment, std::size_t to_do, const std::string& jobs, int threads) {
+  const int most = static_cast<int>(std::min<std::size_t>(to_do, std::numeric_limits<int>::max()));
+  const auto memory = static_cast<double>(free_memory_bytes());
+  int number = 1;
+  if (jobs == "auto") {
+    double largest = set_up_bytes;
+    for (const Run& run : experiment.runs) largest = std::max(largest, likely_bytes(run));
+    number = static_cast<int>(std::clamp(memory / largest, 1.0, static_cast<double>(threads)));
+  } else {
+    number = std::stoi(jobs);
+  }
+  number = std::clamp(number, 1, std::max(1, most));
+  return {.jobs = number,
+          .threads = std::max(1, threads / number),
+          .memory_bytes = static_cast<std::int64_t>(memory / number)};
+}
+
+std::string division_text(const Division& division) {
+  return fmt::format("in {} processes of {} thread{} and at most {:.2g} GB each", division.jobs, division.threads,
+                     division.threads == 1 ? "" : "s", 1e-9 * static_cast<double>(division.memory_bytes));
+}
+
+int run_side_by_side(const Experiment& experiment, const CommandLine& line) {
+  const SideBySideOptions& side = line.side_by_side;
+  RunOptions options = line.options;
+  if (side.shares) options.sharing = sharing_of(side);
+  if (side.jobs.empty()) return run_experiment(experiment, options);
+
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int threads = options.threads > 0 ? options.threads : cores;
+  const Division division = division_of(experiment, runs_left(experiment, options), side.jobs, threads);
+  if (division.jobs == 1) return run_experiment(experiment, options);
+  options.sharing = sharing_of(side);
+  options.sharing->takes = false;
+  JobProcesses jobs({.command = job_command(line, division, options.sharing->call),
+                     .number = division.jobs,
+                     .memory_bytes = division.memory_bytes,
+                     .experiment_directory = experiment_directory(options.results_directory, experiment.name)});
+  options.sharing->start_others = [&jobs] { jobs.start(); };
+  options.sharing->others_are_there = [&jobs] { return jobs.are_there(); };
+  options.threads = division.threads;
+  options.division = division_text(division);
+  options.side_by_side = division.jobs;
+  return run_experiment(experiment, options);
+}
+
+}  // namespace syncopate

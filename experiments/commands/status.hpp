@@ -1,0 +1,53 @@
+// `syncopate status`: how far an experiment's runs are, also while other processes make them.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/sections/experiment.hpp"
+#include "results/directory/shared_plan.hpp"
+
+namespace syncopate {
+
+struct RunningRun {
+  PlannedRun run{};
+  std::string host{};
+  long process = 0;
+  std::string since{};    // ISO 8601, by that host's clock
+  double share_done = 0;  // of the budget
+  bool is_lost = false;   // a process of this machine that is gone: the next one that looks takes it over
+  double silent_s = 0;    // since its lease was written last, by the clocks of the file system and of this machine
+  double time_out_s = 0;
+};
+
+struct FailedRun {
+  PlannedRun run{};
+  std::string reason{};
+};
+
+struct ExperimentStatus {
+  std::string name{};
+  std::filesystem::path directory{};
+  std::optional<std::size_t> runs{};  // nothing where it is not known: there is no file, and no process has shared it
+  std::size_t finished = 0;
+  std::vector<RunningRun> running{};
+  std::vector<FailedRun> failed{};
+  std::optional<std::size_t> remaining{};  // neither of these
+  std::optional<double> left_s{};          // by finished runs of the same method or else of any, and by those at work
+};
+
+// Of one experiment's directory with these runs.
+ExperimentStatus status_of(const std::string& name, const std::filesystem::path& directory,
+                           const std::vector<PlannedRun>& runs);
+// Of the file's runs; with [tune] of the trials and what has come of them so far.
+std::vector<ExperimentStatus> status_of(const Experiment& experiment, const std::filesystem::path& results);
+// Of the experiment in the directory, or of those in its folders. Throws ConfigurationFault where there is none.
+std::vector<ExperimentStatus> status_of_directory(const std::filesystem::path& directory);
+
+std::string status_text(const std::vector<ExperimentStatus>& experiments);
+std::string status_json(const std::vector<ExperimentStatus>& experiments);
+
+}  // namespace syncopate
