@@ -13,7 +13,7 @@ import sys
 import xml.etree.ElementTree
 
 REASONS = ("machine is not quiet",  # tests of wall-clock times
-           "chromium is not installed")  # `dev` installs it on Debian alone
+           "chromium is not installed", "Slurm is not")  # `dev` installs them on Debian alone; and slurmd needs root
 
 # GoogleTest prints "file:line: Skipped" and the reason below it; unittest "skipped 'reason'" or "OK (skipped=3)".
 GOOGLETEST = re.compile(r"^(\S+:\d+): Skipped\n(.*)$", re.MULTILINE)

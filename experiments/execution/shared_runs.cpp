@@ -191,7 +191,7 @@ SharedRuns::Turn SharedRuns::take(std::size_t index, Progress& progress) {
 }
 
 bool SharedRuns::gives_up_after_loss(const std::string& what, const Lease& lease) const {
-  if (!lease.taken_from()) return false;
+  if (!lease.former_is_gone()) return false;
   attempts_.add_lost(what, lease.taken_from()->owner());
   return attempts_.are_used_up(attempts_.of(what));
 }

@@ -66,7 +66,8 @@ class SharedRuns {
 
   // The common phase that a run starts from, with its end or why it has none; null: somebody else makes it.
   const CommonPhases::Phase* ready_phase(std::size_t index, Progress& progress);
-  // Counts the owner that the lease was taken over from; true if the run is to be left alone after that.
+  // Counts the owner that the lease was taken over from, if its process has ended; true if the run is to be left alone
+  // after that. Who is silent was stopped, or its machine is away: that is no fault of the run's.
   bool gives_up_after_loss(const std::string& what, const Lease& lease) const;
 
   bool is_done(const std::filesystem::path& directory, const Run& run) const;

@@ -16,7 +16,7 @@ namespace syncopate {
 struct FailedAttempts {
   std::string call{};     // that began to count
   int failures = 0;       // attempts that came to a failure
-  int lost = 0;           // attempts whose process is gone or silent
+  int lost = 0;           // attempts whose process was killed, or has crashed
   bool is_final = false;  // the same would come of another attempt: it has diverged
   std::string reason{};   // of the last one
 

@@ -251,6 +251,8 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   const int file = create_linked(directory_, note.file_name, note.token, text);
   if (file < 0) return nullptr;
   std::unique_ptr<Lease> lease(new Lease(directory_, note, last + 1, std::move(former)));
+  const LeaseNote* const lost = lease->taken_from();
+  lease->former_is_gone_ = lost && state_of(lost->process) == ProcessState::gone;
   constexpr std::chrono::milliseconds longest = std::chrono::seconds(10);
   lease->heart_ = std::make_unique<Lease::Heart>(
       file, note, text.size(), std::min(longest, std::max(std::chrono::milliseconds(1), time_out_ / 10)),

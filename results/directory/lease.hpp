@@ -56,6 +56,8 @@ class Lease {
   // The owner that it was taken over from, who is gone or silent; what it wrote may not be readable. Null: there was
   // none.
   const LeaseNote* taken_from() const { return former_ ? &*former_ : nullptr; }
+  // Of that owner: a process of this machine that has ended without giving it back. Else it was silent.
+  bool former_is_gone() const { return former_is_gone_; }
 
  private:
   friend class Leases;
@@ -66,6 +68,7 @@ class Lease {
   LeaseNote note_;
   int generation_;
   std::optional<LeaseNote> former_;
+  bool former_is_gone_ = false;
   std::unique_ptr<Heart> heart_;
 };
 

@@ -240,7 +240,7 @@ void require_usable(const fs::path& results, std::span<const Run> runs) {
 
 int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
   const fs::path experiment = experiment_directory(results, runs.front().experiment);
-  std::set<fs::path> places{experiment, experiment / share_folder / leases_folder,
+  std::set<fs::path> places{experiment, experiment / share_folder, experiment / share_folder / leases_folder,
                             experiment / share_folder / failed_folder};
   for (const Run& run : runs) places.insert(run_directory(results, run, false).parent_path());
   int removed = 0;

@@ -20,7 +20,7 @@ TIME_OUT_S = 0.6
 
 
 class Killed(SharedSweep):
-    def campaign(self, text: str, kills: int, *arguments: str):
+    def campaign(self, text: str, kills: int, longest_pause_s: float):
         """One or all of the processes are killed at a random moment, again and again, and started again."""
         file = self.write(text)
         reference = self.reference(file)
@@ -28,8 +28,8 @@ class Killed(SharedSweep):
         processes, killed, sweeps = [], 0, 0
         while killed < kills:
             while len(processes) < 3:
-                processes.append(self.start(file, "--share", "--quiet", "--lease-timeout", str(TIME_OUT_S), *arguments))
-            time.sleep(self.random.uniform(0, 0.6))
+                processes.append(self.start(file, "--share", "--quiet", "--lease-timeout", str(TIME_OUT_S)))
+            time.sleep(self.random.uniform(0, longest_pause_s))
             for process in self.random.sample(processes, self.random.choice([1, 1, 3])):
                 if process.poll() is None:
                     killed += 1
@@ -42,22 +42,22 @@ class Killed(SharedSweep):
                 for process in processes:
                     process.communicate(timeout=60)
                 processes = []
-                self.finish(self.start(file, "--share", "--quiet", *arguments))
+                self.finish(self.start(file, "--share", "--quiet"))
                 self.check_ended(reference)
                 shutil.rmtree(self.results)
                 sweeps += 1
         for process in processes:
             process.kill()
             process.communicate()
-        self.finish(self.start(file, "--share", "--quiet", *arguments))
+        self.finish(self.start(file, "--share", "--quiet"))
         self.check_ended(reference)
         print(f"{killed} processes killed, {sweeps + 1} sweeps, {time.monotonic() - begin:.1f} s", flush=True)
 
     def test_at_random_moments(self):
-        self.campaign(EXPERIMENT.format(seeds=[1, 2], micro_batches=40000, threshold_s=600), 200 if LONG else 8)
+        self.campaign(EXPERIMENT.format(seeds=[1, 2], micro_batches=40000, threshold_s=600), 200 if LONG else 8, 0.6)
 
     def test_with_a_common_phase_that_is_trained(self):
-        self.campaign(TRAINED.format(phase_steps=200, steps=300), 200 if LONG else 6)
+        self.campaign(TRAINED.format(phase_steps=100, steps=200), 200 if LONG else 6, 1.5)
 
 
 class Stopped(SharedSweep):

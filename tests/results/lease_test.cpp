@@ -110,6 +110,7 @@ TEST_F(LeaseTest, OfAProcessThatIsGoneIsTakenAtOnce) {
   ASSERT_TRUE(lease);
   ASSERT_NE(lease->taken_from(), nullptr);
   EXPECT_EQ(lease->taken_from()->process.number, child);
+  EXPECT_TRUE(lease->former_is_gone());
   lease.reset();
   EXPECT_THAT(names(), testing::IsEmpty()) << "also what the one before has left";
 }
@@ -135,6 +136,7 @@ TEST_F(LeaseTest, OfAnotherMachineIsTakenOnceItHasBeenSilentForItsTimeOut) {
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 300ms);
   ASSERT_TRUE(lease);
   EXPECT_EQ(lease->taken_from()->owner(), "node3, process 17");
+  EXPECT_FALSE(lease->former_is_gone());
   EXPECT_EQ(read("run.1"), to_text(foreign(0.3))) << "no file of another owner is changed";
   EXPECT_TRUE(fs::exists(directory / "run.2"));
 }
