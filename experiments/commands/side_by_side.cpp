@@ -78,6 +78,8 @@ void check_side_by_side(const CommandLine& line, bool under_mpi) {
     throw ConfigurationFault(
         "--rerun with --share: each process would repeat what another has just made; use --jobs, or remove the runs");
   if (!options.waits && !options.shares) throw ConfigurationFault("--no-wait is for --share");
+  if (!options.waits && !options.jobs.empty())
+    throw ConfigurationFault("--no-wait with --jobs: leave one of them out; the processes of --jobs are waited for");
   if (!options.waits && launched_by_mpi())
     throw ConfigurationFault("--no-wait: a launcher waits for all its processes, or ends them with the first one");
   if (line.options.retries > 0 && (under_mpi || line.options.cluster == ClusterChoice::mpi))

@@ -65,9 +65,13 @@ std::string SharedRuns::name_of(const Run& run) const {
 }
 
 // With --rerun what was there before does not count.
+std::optional<RunSummary> SharedRuns::summary_if_done(const fs::path& directory, const Run& run) const {
+  if (work_.options.rerun && !was_made_by(directory, sharing_.call)) return {};
+  return run.is_trial ? tried_before(directory, run) : finished_before(directory, run);
+}
+
 bool SharedRuns::is_done(const fs::path& directory, const Run& run) const {
-  if (work_.options.rerun && !was_made_by(directory, sharing_.call)) return false;
-  return (run.is_trial ? tried_before(directory, run) : finished_before(directory, run)).has_value();
+  return summary_if_done(directory, run).has_value();
 }
 
 std::optional<RunSummary> SharedRuns::done(std::size_t index) {
@@ -76,10 +80,9 @@ std::optional<RunSummary> SharedRuns::done(std::size_t index) {
   std::string identity = identity_of(directory);
   std::string& looked_at = looked_at_[index];
   if (identity.empty() || looked_at == identity) return {};
-  if (is_done(directory, run))
-    if (auto summary = run.is_trial ? tried_before(directory, run) : finished_before(directory, run)) return summary;
-  looked_at = std::move(identity);
-  return {};
+  auto summary = summary_if_done(directory, run);
+  if (!summary) looked_at = std::move(identity);
+  return summary;
 }
 
 std::size_t SharedRuns::make(std::vector<std::size_t> open, Progress& progress) {
@@ -110,8 +113,8 @@ std::size_t SharedRuns::make(std::vector<std::size_t> open, Progress& progress) 
   } catch (const fs::filesystem_error& problem) {
     if (fs::exists(folder_)) throw ResultsDirectoryFault(problem.what());
     throw ResultsDirectoryFault(
-        fmt::format("{}: the results directory was removed while runs were made; start the "
-                    "command again, and it makes what is missing",
+        fmt::format("{}: the results directory was removed while runs were made; start the command again, and it makes "
+                    "what is missing",
                     folder_.parent_path().string()));
   }
   return open.size();

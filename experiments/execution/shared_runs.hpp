@@ -13,7 +13,9 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,6 +72,7 @@ class SharedRuns {
   // after that. Who is silent was stopped, or its machine is away: that is no fault of the run's.
   bool gives_up_after_loss(const std::string& what, const Lease& lease) const;
 
+  std::optional<RunSummary> summary_if_done(const std::filesystem::path& directory, const Run& run) const;
   bool is_done(const std::filesystem::path& directory, const Run& run) const;
   std::optional<RunSummary> done(std::size_t index);
   std::filesystem::path directory_of(const Run& run) const;

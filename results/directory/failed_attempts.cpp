@@ -81,8 +81,8 @@ void AttemptRecords::add_failure(const std::string& what, const std::string& rea
 void AttemptRecords::add_lost(const std::string& what, const std::string& owner) const {
   FailedAttempts attempts = of(what).value_or(FailedAttempts{.call = call_});
   ++attempts.lost;
-  attempts.reason = fmt::format("{} of its processes {} lost (killed, or crashed), the last one: {}",
-                                attempts.lost, attempts.lost == 1 ? "was" : "were", owner);
+  attempts.reason = fmt::format("{} of its processes {} lost (killed, or crashed), the last one: {}", attempts.lost,
+                                attempts.lost == 1 ? "was" : "were", owner);
   write(what, attempts);
 }
 

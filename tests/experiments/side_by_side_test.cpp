@@ -189,6 +189,7 @@ TEST_F(SideBySide, WhatDoesNotGoTogetherIsRefused) {
   refused("--jobs 2 --cluster mpi", "--jobs divides runs among processes, and --cluster mpi a run's workers");
   refused("--jobs 2", "leave it out under mpirun", 2);
   refused("--no-wait", "--no-wait is for --share");
+  refused("--share --no-wait --jobs 2", "--no-wait with --jobs");
   refused("--share --no-wait", "a launcher waits for all its processes", 2);
   refused("--retry 1 cluster.workers=2", "--retry is for the simulated cluster", 2);
   refused("--share cluster.micro_batch_s=measured", "with --share it must be a number");
