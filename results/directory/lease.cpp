@@ -84,10 +84,21 @@ std::string padded(std::string text, std::size_t size) {
   return text;
 }
 
+// Of a file that its owner may be writing at this moment.
+std::optional<LeaseNote> note_in(const fs::path& file) {
+  constexpr int tries = 5;
+  for (int tried = 0; tried < tries; ++tried) {
+    const auto text = read_file(file);
+    if (!text) return {};
+    if (auto note = lease_note_from_text(*text)) return note;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return {};
+}
+
 // Where the name has come to another owner's file, that one stays.
 void give_back(const fs::path& directory, const LeaseNote& note, int generation) {
-  const auto text = read_file(directory / note.file_name);
-  const auto found = text ? lease_note_from_text(*text) : std::nullopt;
+  const auto found = note_in(directory / note.file_name);
   if (found && found->token == note.token) remove_up_to(directory, note.what, generation);
 }
 
@@ -164,7 +175,7 @@ std::optional<LeaseNote> lease_note_from_text(const std::string& text) {
 class Lease::Heart {
  public:
   Heart(int file, LeaseNote note, std::size_t size, std::chrono::milliseconds interval, std::function<void()> give_back)
-      : file_(file), note_(std::move(note)), size_(size), interval_(interval), gives_back_(std::move(give_back)) {
+      : file_(file), note_(std::move(note)), size_(size), interval_(interval), give_back_(std::move(give_back)) {
     thread_ = std::thread([this] { beat(); });
   }
   ~Heart() {
@@ -174,6 +185,10 @@ class Lease::Heart {
     }
     end_.notify_one();
     thread_.join();
+    try {
+      give_back_();  // while the last act is there: it is given back whenever the process ends
+    } catch (const std::exception&) {  // others see that its owner is silent
+    }
     close(file_);
   }
   Heart(const Heart&) = delete;
@@ -199,24 +214,18 @@ class Lease::Heart {
   std::condition_variable end_;
   bool ends_ = false;
   std::thread thread_;
-  LastAct gives_back_;
+  std::function<void()> give_back_;
+  LastAct at_last_{give_back_};
 };
 
 Lease::Lease(fs::path directory, LeaseNote note, int generation, std::optional<LeaseNote> former)
     : directory_(std::move(directory)), note_(std::move(note)), generation_(generation), former_(std::move(former)) {}
 
-Lease::~Lease() {
-  heart_.reset();
-  try {
-    give_back(directory_, note_, generation_);
-  } catch (const std::exception&) {  // others see that its owner is silent
-  }
-}
+Lease::~Lease() = default;
 
 bool Lease::is_mine() const {
   try {
-    const auto text = read_file(directory_ / note_.file_name);
-    const auto note = text ? lease_note_from_text(*text) : std::nullopt;
+    const auto note = note_in(directory_ / note_.file_name);
     return note && note->token == note_.token && last_generation(directory_, note_.what) == generation_;
   } catch (const std::exception&) {
     return false;
@@ -248,6 +257,10 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
                  .time_out_s = Seconds(time_out_).count(),
                  .file_name = file_name(what, last + 1)};
   const std::string text = padded(to_text(note), 0);
+  const std::function<void()> give_it_back = [directory = directory_, note, generation = last + 1] {
+    give_back(directory, note, generation);
+  };
+  const LastAct at_last(give_it_back);  // until it has a heart
   const int file = create_linked(directory_, note.file_name, note.token, text);
   if (file < 0) return nullptr;
   std::unique_ptr<Lease> lease(new Lease(directory_, note, last + 1, std::move(former)));
@@ -256,7 +269,7 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   constexpr std::chrono::milliseconds longest = std::chrono::seconds(10);
   lease->heart_ = std::make_unique<Lease::Heart>(
       file, note, text.size(), std::min(longest, std::max(std::chrono::milliseconds(1), time_out_ / 10)),
-      [directory = directory_, note, generation = last + 1] { give_back(directory, note, generation); });
+      give_it_back);
   return lease;
 }
 
