@@ -1,5 +1,5 @@
-// A worker of Decoupled DiLoCo, which takes local steps and waits for nobody: what it holds of the model's fragments, of
-// the server's open round, and of its own steps.
+// A worker of Decoupled DiLoCo, which takes local steps and waits for nobody: what it holds of the model's fragments,
+// of the server's open round, and of its own steps.
 // Source:  as in decoupled_diloco.hpp.
 // Shapes:  the worker's model and its base: (P,) flat float32.
 // Cost:    as there.
@@ -17,8 +17,8 @@ namespace syncopate {
 
 class FragmentLearner {
  public:
-  // The worker outlives it. It answers once it has taken `minimum_steps` since it got a fragment; with the difference to
-  // what it began from where it `subtracts`, else with what it has come to.
+  // The worker outlives it. It answers once it has taken `minimum_steps` since it got a fragment; with the difference
+  // to what it began from where it `subtracts`, else with what it has come to.
   FragmentLearner(Worker& worker, int fragments, Step minimum_steps, bool subtracts);
 
   Rank server() const { return server_; }

@@ -40,8 +40,8 @@ struct Traits {
   bool sums_gradients = false;
   // What its steps leave out of that sum, which a compression may keep for later steps (SumOptions::dropped).
   Drops drops = Drops::nothing;
-  // Whether each synchronisation is one average of all workers' whole models, all of equal weight, whose differences to a
-  // model that all share may be compressed; whether moments are averaged, too, which forbids that; and whether it is
+  // Whether each synchronisation is one average of all workers' whole models, all of equal weight, whose differences to
+  // a model that all share may be compressed; whether moments are averaged, too, which forbids that; and whether it is
   // waited for at once.
   bool averages_models = false;
   bool averages_moments = false;

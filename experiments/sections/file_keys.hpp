@@ -9,8 +9,8 @@
 
 namespace syncopate {
 
-// `fixed`: words that stand in the file, such as {"methods.algorithm", "dropcompute"}. Found once for each such map: the
-// readers do not change while the program runs.
+// `fixed`: words that stand in the file, such as {"methods.algorithm", "dropcompute"}. Found once for each such map:
+// the readers do not change while the program runs.
 const std::vector<KeyDescription>& keys_of_file(const std::map<std::string, std::string>& fixed = {});
 
 }  // namespace syncopate

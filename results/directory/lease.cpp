@@ -186,7 +186,7 @@ class Lease::Heart {
     end_.notify_one();
     thread_.join();
     try {
-      give_back_();  // while the last act is there: it is given back whenever the process ends
+      give_back_();                    // while the last act is there: it is given back whenever the process ends
     } catch (const std::exception&) {  // others see that its owner is silent
     }
     close(file_);
@@ -268,8 +268,7 @@ std::unique_ptr<Lease> Leases::take(const std::string& what) {
   lease->former_is_gone_ = lost && state_of(lost->process) == ProcessState::gone;
   constexpr std::chrono::milliseconds longest = std::chrono::seconds(10);
   lease->heart_ = std::make_unique<Lease::Heart>(
-      file, note, text.size(), std::min(longest, std::max(std::chrono::milliseconds(1), time_out_ / 10)),
-      give_it_back);
+      file, note, text.size(), std::min(longest, std::max(std::chrono::milliseconds(1), time_out_ / 10)), give_it_back);
   return lease;
 }
 

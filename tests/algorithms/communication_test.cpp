@@ -127,8 +127,8 @@ const std::vector<Method> methods = {
     {"des-loc", "period = 4", S / 4, 0, S / 4 * A},  // without moments
     {"outer-local-sgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"slowmo\", momentum = 0.5 }",
      S / 4, 0, S / 4 * A},
-    // Differences: a value with its place, of four; a value; a word of signs and a mean; 256 means and a word; a scale and
-    // a word. One round late, as many.
+    // Differences: a value with its place, of four; a value; a word of signs and a mean; 256 means and a word; a scale
+    // and a word. One round late, as many.
     {"local-sgd", "period = { rule = \"constant\", steps = 4 }\ncompression = { name = \"top-k\", ratio = 0.25 }",
      S / 4, 0, S / 4 * (N - 1) * N * 8},
     {"outer-local-sgd",

@@ -91,8 +91,8 @@ TEST(Halos, OfOneRegionThatTakesUpTheGlobalModelAtOnceIsAsynchronousLocalSgd) {
 }
 
 // Three regions of a worker each, whose differences come every 1.5, 1.6 and 3.1 s; 2 s between regions. Updates of
-// region 0 are sent at 3 s (answered at 7) and 9 s, of region 1 at 3.2 (7.2) and 9.6 s, of region 2 at 6.2 s (10.2). What
-// comes between counts with the next update.
+// region 0 are sent at 3 s (answered at 7) and 9 s, of region 1 at 3.2 (7.2) and 9.6 s, of region 2 at 6.2 s (10.2).
+// What comes between counts with the next update.
 TEST(Halos, ALocalServerSendsWhatKDifferencesSinceItsLastMergeHaveComeTo) {
   const SimulatedRun setup = three_in_regions(1, 2, 4);
   const auto outcome = setup.run(Halos({.regions = 3, .merge_every = 2, .mixing = 0.5}));
@@ -323,8 +323,8 @@ TEST(HalosEnds, ABudgetOfSecondsEndsEachServerByItsClock) {
   SimulatedRun setup = three_in_regions(1, 2, 1);
   setup.budget = {.seconds = 20};
   const auto outcome = setup.run(Halos({.regions = 3, .merge_every = 2, .mixing = 0.5}));
-  // The first differences after 20 s come at 21, 20.8 and 21.7 s. The first one makes an update, which the global server
-  // takes in at 23 s.
+  // The first differences after 20 s come at 21, 20.8 and 21.7 s. The first one makes an update, which the global
+  // server takes in at 23 s.
   EXPECT_EQ(outcome.totals.end, Time{from_seconds(23)});
   EXPECT_EQ(outcome.totals.kept, (Counts{14, 13, 7}));
   expect_exact_accounts(outcome);

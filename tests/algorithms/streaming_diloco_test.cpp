@@ -147,8 +147,8 @@ TEST(StreamingDiloco, FollowsTheRecursion) {
         }
 }
 
-// A worker's statistics after step s, from 0, are its rank and 8 s. The first fragment's last turn is after step 5, where
-// there is one alone after step 7.
+// A worker's statistics after step s, from 0, are its rank and 8 s. The first fragment's last turn is after step 5,
+// where there is one alone after step 7.
 TEST(StreamingDiloco, BatchNormStatisticsAreThoseOfTheFirstFragmentsTurn) {
   SimulatedRun setup{.workers = 3, .budget = {.steps = 8}};
   setup.objective = std::make_shared<PullWithStatistics>();

@@ -32,8 +32,8 @@ constexpr std::int64_t gradients = 2'000'000;
 constexpr double message_s = 0.001;
 const ComputeTime compute_time(1, 0.010, {}, {exponential_delay(0.005)});
 
-// Events are arrivals, of a gradient at the server or a model at a worker, and where work may be cancelled also its ends,
-// which no worker may run ahead of.
+// Events are arrivals, of a gradient at the server or a model at a worker, and where work may be cancelled also its
+// ends, which no worker may run ahead of.
 struct Handled {
   std::int64_t events = 0;
   std::int64_t messages = 0;

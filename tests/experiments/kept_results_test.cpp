@@ -1,5 +1,5 @@
-// What is kept in results/paper/ is what the experiments of today would show: their runs have the same hashes, and their
-// claims are the same ones. Otherwise `./dev paper` would compute for hours what has been computed.
+// What is kept in results/paper/ is what the experiments of today would show: their runs have the same hashes, and
+// their claims are the same ones. Otherwise `./dev paper` would compute for hours what has been computed.
 #include <gtest/gtest.h>
 
 #include <filesystem>

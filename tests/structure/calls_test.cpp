@@ -78,11 +78,12 @@ const std::vector<Class> classes = {{"participant.hpp", "Participant"},
 // The 46th is `follow`: with it a phase's own learning rate is what is published, and what QSR's rounds go by, also
 // where the file's schedule has come to 0, of which no factor of a step makes anything. The 47th is `norm`: rules that
 // weigh single gradients (dynamic-backup's) need it, and `distance` is between models. The 48th is `loss`: AdaComm's
-// periods go by it, and no norm or distance tells it. The 49th and 50th are `parameters` and `with_slice`: where a model
-// is averaged in fragments (streaming-diloco), a method knows how long they are, and puts them together. The 51st is
-// `server`: where servers have servers, a rank no longer says whose server is whose. The 52nd is `norm_preserving_mean`,
-// Decoupled DiLoCo's merge, which goes by the norms of tensors that have not been computed yet. The 53rd is `take_up`:
-// of a worker that does not wait for its server, only the method knows when what has come is taken.
+// periods go by it, and no norm or distance tells it. The 49th and 50th are `parameters` and `with_slice`: where a
+// model is averaged in fragments (streaming-diloco), a method knows how long they are, and puts them together. The 51st
+// is `server`: where servers have servers, a rank no longer says whose server is whose. The 52nd is
+// `norm_preserving_mean`, Decoupled DiLoCo's merge, which goes by the norms of tensors that have not been computed yet.
+// The 53rd is `take_up`: of a worker that does not wait for its server, only the method knows when what has come is
+// taken.
 TEST(Calls, OfWorkerAndServerAreFew) {
   constexpr std::size_t most = 53;
   std::size_t count = 0;

@@ -90,7 +90,8 @@ struct Collective {
     broadcast,
     all_gather,
     barrier,
-    // Exchanges of a compressed sum. All bring packets of one size, unless all packets come back; of the gradient only what it counts is summed.
+    // Exchanges of a compressed sum. All bring packets of one size, unless all packets come back; of the gradient only
+    // what it counts is summed.
     sum_packets,     // as numbers, in single precision
     gather_packets,  // as they are
     // Those before another exchange, which ends the sum:

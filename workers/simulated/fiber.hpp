@@ -38,9 +38,9 @@ class StackPool {
 
 class Fiber {
  public:
-  // The body must not let exceptions out, except Boost's forced unwinding of a fiber that is destroyed before its end (a
-  // `catch (...)` in it must rethrow). While it is suspended nobody may look at its variables: its stack may be that of
-  // others.
+  // The body must not let exceptions out, except Boost's forced unwinding of a fiber that is destroyed before its end
+  // (a `catch (...)` in it must rethrow). While it is suspended nobody may look at its variables: its stack may be that
+  // of others.
   Fiber(const StackPool& pool, std::size_t number, std::function<void()> body);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
