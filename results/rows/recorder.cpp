@@ -385,6 +385,29 @@ Recording Recorder::recording() const {
   return recording;
 }
 
+Recorder::Evaluated Recorder::evaluated() const {
+  Evaluated evaluated;
+  const std::lock_guard lock(entries_->mutex);
+  for (const Entry& entry : entries_->all) evaluated.entries.push_back(entry.row.evaluation.value());
+  evaluated.measurements = entries_->measurements;
+  return evaluated;
+}
+
+bool Recorder::take_up(const Evaluated& before) {
+  {
+    const std::lock_guard lock(entries_->mutex);
+    if (entries_->all.size() != before.entries.size()) return false;
+    entries_->measurements = before.measurements;
+  }
+  for (std::size_t index = 0; index < before.entries.size(); ++index) entries_->store(index, before.entries[index]);
+  return true;
+}
+
+bool Recorder::has_diverged() const {
+  const std::lock_guard lock(entries_->mutex);
+  return entries_->diverged_at.has_value();
+}
+
 RunPosition Recorder::position() const {
   RunPosition position = position_;
   const std::lock_guard lock(entries_->mutex);

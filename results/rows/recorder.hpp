@@ -82,6 +82,17 @@ class Recorder : public RunObserver {
   // Records the last publication, and waits for all evaluations. Throws what the arithmetic threw.
   void finish();
 
+  // What evaluations and measurements have come to so far: what a checkpoint needs, once all have ended that were asked
+  // for. And what they had come to, for a run that is taken up (CourseLog) and has asked for as many; false if it has
+  // not.
+  struct Evaluated {
+    std::vector<Evaluation> entries{};  // in the order in which they were asked for
+    std::vector<Measurement> measurements{};
+  };
+  Evaluated evaluated() const;
+  bool take_up(const Evaluated& before);
+  bool has_diverged() const;
+
   // What has been recorded so far; rows whose evaluation is not there are left out.
   Recording recording() const;
   RunPosition position() const;

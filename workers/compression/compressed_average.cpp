@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "workers/training/course_log.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -35,12 +37,12 @@ Collective CompressedAverage::exchange(const Collective& average) {
   if (training_.time_only()) return what;
   const std::size_t statistics = is_last ? buffers(average.policy) : 0;
   const bool is_first = !residual_;
-  if (is_first) residual_ = std::make_shared<Cell>();
+  if (is_first) residual_ = new_cell();
   const CellPtr mine = newest_.mine->parameters, own_buffers = newest_.mine->buffers;
   const CellPtr from = newest_.from ? newest_.from->parameters : nullptr;
   const std::vector<std::shared_ptr<Task>> prerequisites = {residual_->producer, producer(mine), producer(from),
                                                             producer(own_buffers)};
-  what.packet.words = std::make_shared<Cell>();
+  what.packet.words = new_cell();
   const auto encode = [=, compressor = compressor_, residual = residual_, worker = worker_, round = newest_.round,
                        words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
     if (is_first) residual->value = FlatVector(mine->value.size());
@@ -67,12 +69,12 @@ Collective CompressedAverage::second_exchange(const SentDifference& sent, const 
   Collective what = last_exchange(exchange, sent.policy);
   if (training_.time_only()) return what;
   const bool is_first = !owned_;
-  if (is_first) owned_ = std::make_shared<Cell>();
+  if (is_first) owned_ = new_cell();
   const std::size_t statistics = buffers(sent.policy);
   const CellPtr own_buffers = sent.mine->buffers;
   std::vector<std::shared_ptr<Task>> prerequisites = {owned_->producer, producer(own_buffers)};
   for (const Packet& packet : *first) prerequisites.push_back(producer(packet.words));
-  what.packet.words = std::make_shared<Cell>();
+  what.packet.words = new_cell();
   const auto reduce = [=, compressor = compressor_, owned = owned_, worker = worker_, round = sent.round,
                        words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
     if (is_first) owned->value = FlatVector(compressor->owned(worker));
@@ -97,7 +99,7 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   const CellPtr from = average.from ? average.from->parameters : nullptr;
   std::vector<std::shared_ptr<Task>> prerequisites = {producer(from)};
   for (const Packet& packet : *packets) prerequisites.push_back(producer(packet.words));
-  state->parameters = std::make_shared<Cell>();
+  state->parameters = new_cell();
   const auto decode = [=, compressor = compressor_, round = average.round, out = state->parameters] {
     FlatVector values(size);
     std::fill_n(values.data(), size, 0.0f);
@@ -112,7 +114,7 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   };
   state->parameters->producer = training_.executor().submit(decode, prerequisites);
   if (statistics > 0) {
-    state->buffers = std::make_shared<Cell>();
+    state->buffers = new_cell();
     const auto add_up = [=, out = state->buffers] {
       FlatVector values(statistics);
       std::fill_n(values.data(), statistics, 0.0f);

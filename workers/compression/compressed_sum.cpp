@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "workers/compression/packet_sizes.hpp"
+#include "workers/training/course_log.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/gradient_sum.hpp"
 
@@ -75,13 +76,13 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   if (rate != 0) rate_ = rate;
   const bool is_first = !memory_, is_last = exchanges.size() == 1;
   const bool sends = exchange.operation != Operation::broadcast || compressor_->root(step) == worker_;
-  if (is_first) memory_ = std::make_shared<Cell>();
+  if (is_first) memory_ = new_cell();
   std::vector<std::shared_ptr<Task>> prerequisites = {memory_->producer};
   if (common_) prerequisites.push_back(producer(common_->front().words));
   prerequisites.push_back(producer(moment_));
 
-  if (sends) packet.words = std::make_shared<Cell>();
-  if (!is_last) statistics_ = std::make_shared<Cell>();
+  if (sends) packet.words = new_cell();
+  if (!is_last) statistics_ = new_cell();
   const std::size_t words = words_of(exchange), parameters = training_.objective().parameters();
   const std::size_t buffers = training_.objective().buffers();
   const std::size_t remembered = compressor_->vectors() * parameters;
@@ -113,7 +114,7 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
 
 CellPtr CompressedSum::between(const SharedPackets& first) const {
   if (training_.time_only()) return nullptr;
-  auto cell = std::make_shared<Cell>();
+  auto cell = new_cell();
   const CellPtr sum = first->front().words;
   const auto prepare = [compressor = compressor_, sum, cell] {
     FlatVector values(sum->value.size());
@@ -130,7 +131,7 @@ Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, 
   const Exchange exchange = exchanges(step).back();
   Packet packet{.words = {}, .size = exchange.packet, .carried = std::move(carried)};
   if (training_.time_only()) return packet;
-  packet.words = std::make_shared<Cell>();
+  packet.words = new_cell();
   const auto encode = [=, compressor = compressor_, memory = memory_, statistics = std::move(statistics_),
                        words = words_of(exchange), out = packet.words] {
     const std::span<float> own = memory->value.span();
@@ -142,8 +143,11 @@ Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, 
   memory_->producer = packet.words->producer = training_.executor().submit(encode, prerequisites);
   if (!compressor_->has_own_sizes()) return packet;
   // All have begun to compute by the first exchange, so that nobody's arithmetic waits for this one's.
-  training_.executor().wait(packet.words->producer);
-  packet.size = bytes_of_words(std::as_const(packet.words->value).size() - training_.objective().buffers());
+  const double length = told_number([&] {
+    training_.executor().wait(packet.words->producer);
+    return static_cast<double>(std::as_const(packet.words->value).size());
+  });
+  packet.size = bytes_of_words(static_cast<std::size_t>(length) - training_.objective().buffers());
   return packet;
 }
 
@@ -153,10 +157,10 @@ Packet CompressedSum::reduced_packet(std::vector<MicroBatch> carried, Step step,
   Packet packet{.words = {}, .size = exchange.packet, .carried = std::move(carried)};
   if (training_.time_only()) return packet;
   const bool is_first = !owned_;
-  if (is_first) owned_ = std::make_shared<Cell>();
+  if (is_first) owned_ = new_cell();
   std::vector<std::shared_ptr<Task>> prerequisites = producers_of(first);
   prerequisites.insert(prerequisites.end(), {statistics_->producer, owned_->producer});
-  packet.words = std::make_shared<Cell>();
+  packet.words = new_cell();
   const auto reduce = [=, compressor = compressor_, owned = owned_, statistics = std::move(statistics_),
                        words = words_of(exchange), of_memory = of_memory_, worker = worker_, out = packet.words] {
     if (is_first) owned->value = FlatVector(compressor->owned(worker));

@@ -1,6 +1,7 @@
 #include "workers/mpi/mpi_micro_batches.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "workers/mpi/mpi_wait.hpp"
 #include "workers/process/interrupt.hpp"
@@ -93,7 +94,7 @@ std::shared_ptr<GradientSum> MpiMicroBatches::evaluate(const ModelStatePtr& at, 
   double scale = 1;
   auto sum = fix_sum(Gradient(at, samples, {}), training.objective(), scale);
   for (auto& chunk : sum->chunks) {
-    evaluate_chunk(chunk, training.objective());
+    evaluate_chunk(chunk, std::exchange(chunk.at, nullptr), training.objective());
     if (collectives_.are_under_way()) waiting_.progress();
   }
   sum->submitted = true;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "workers/mpi/value_layout.hpp"
+#include "workers/training/course_log.hpp"
 
 namespace syncopate {
 
@@ -237,7 +238,7 @@ SharedPackets MpiReduction::packets() {
   if (training_.time_only()) return nullptr;
   std::vector<Packet> packets;
   const auto add_packet = [&](FlatVector&& words, std::vector<MicroBatch> carried) {
-    auto cell = std::make_shared<Cell>();
+    auto cell = new_cell();
     cell->value = std::move(words);
     packets.push_back({.words = std::move(cell), .size = what_.packet.size, .carried = std::move(carried)});
   };

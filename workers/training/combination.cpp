@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "workers/training/course_log.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/training.hpp"
 
@@ -53,7 +54,7 @@ CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::s
   if (total == 1 && std::all_of(summands->begin(), summands->end(), is_first)) return summands->front().cell;
 
   // In one task: the step that follows finds the sum in that core's cache, and the other cores have those of others.
-  auto cell = std::make_shared<Cell>();
+  auto cell = new_cell();
   const auto fill = [cell, summands, size] {
     cell->value = FlatVector(size);
     std::vector<WeightedVector> parts;
@@ -77,7 +78,7 @@ ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelSt
 
   auto state = std::make_shared<ModelState>(*to);
   state->id = new_state_id();
-  state->parameters = std::make_shared<Cell>();
+  state->parameters = new_cell();
   const std::size_t size = objective_->parameters();
   auto tensors = objective_->tensors();
   if (shares.size() == 1) tensors = {{.name = "all", .offset = 0, .size = size, .place = 0}};
@@ -106,7 +107,7 @@ ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelSt
 CellPtr Training::sum_of(std::vector<CellPtr> cells) {
   std::vector<std::shared_ptr<Task>> prerequisites;
   for (const CellPtr& cell : cells) prerequisites.push_back(cell->producer);
-  auto sum = std::make_shared<Cell>();
+  auto sum = new_cell();
   const auto fill = [sum, cells = std::move(cells)] {
     std::vector<WeightedVector> terms;
     for (const CellPtr& cell : cells) terms.push_back({1, std::as_const(cell->value).data()});
@@ -167,8 +168,13 @@ CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   }
   if (std::all_of(parts->begin(), parts->end(), [&](const CellPtr& part) { return part == parts->front(); }))
     return parts->front();
-  const CellPtr known = assembled_.find(key);
-  if (known && !known->stepped_from) return known;
+  CellPtr known = assembled_.find(key);
+  if (known && known->stepped_from) known = nullptr;
+  if (CourseLog* const log = CourseLog::here()) {  // it may be that tasks alone hold it
+    known = log->found(std::move(known));
+    if (known) assembled_.remember(key, known);
+  }
+  if (known) return known;
 
   const std::size_t size = objective_->parameters();
   const auto copy = [parts, size](float* out, std::size_t from, std::size_t to) {

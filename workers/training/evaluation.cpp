@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "workers/training/course_log.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
@@ -92,6 +93,7 @@ void Training::evaluate(std::vector<ModelStatePtr> states, std::function<void(co
     inputs.push_back(producer(state->parameters));
     inputs.push_back(producer(state->buffers));
   }
+  std::transform(states.begin(), states.end(), states.begin(), held_by_task);
   const auto members = std::make_shared<const std::vector<ModelStatePtr>>(std::move(states));
   std::vector<std::shared_ptr<Task>> tasks;
   for (std::size_t i = 0; i < parts->size(); ++i)
@@ -104,7 +106,10 @@ void Training::evaluate(std::vector<ModelStatePtr> states, std::function<void(co
 void Training::measure_spread(std::vector<WeightedState> states, std::function<void(double)> done) {
   assert(objective_ && !states.empty());
   std::vector<std::shared_ptr<Task>> inputs;
-  for (const WeightedState& each : states) inputs.push_back(producer(each.state->parameters));
+  for (WeightedState& each : states) {
+    inputs.push_back(producer(each.state->parameters));
+    each.state = held_by_task(each.state);
+  }
   executor_.submit(
       [size = objective_->parameters(), states = std::move(states), done = std::move(done)] {
         double weights = 0, squares = 0;
@@ -124,7 +129,7 @@ void Training::measure_spread(std::vector<WeightedState> states, std::function<v
 
 ModelStatePtr Training::recalibrated(const ModelStatePtr& state, std::span<const MicroBatch> micro_batches) {
   if (!objective_ || objective_->buffers() == 0 || micro_batches.empty()) return state;
-  auto cell = std::make_shared<Cell>();
+  auto cell = new_cell();
   const std::shared_ptr<Task> inputs[] = {state->parameters->producer};
   const auto measure = [objective = objective_, parameters = state->parameters, cell,
                         samples = std::vector<MicroBatch>(micro_batches.begin(), micro_batches.end())] {

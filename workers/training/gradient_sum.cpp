@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "workers/training/course_log.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/wide_gradient.hpp"
 
@@ -73,7 +74,7 @@ std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& 
     scale = terms.front().scale;
     return terms.front().sum;
   }
-  auto sum = std::make_shared<GradientSum>();
+  auto sum = new_sum();
   sum->wide = gradient.wide();
   sum->micro_batches = gradient.micro_batches();
   std::vector<Gradient::Term> merged;
@@ -120,19 +121,14 @@ void cut_sum(GradientSum& sum, const LastLayers& layers, const Objective& object
   }
 }
 
-void evaluate_chunk(GradientSum::Chunk& chunk, const Objective& objective) {
-  if (!chunk.at) return;  // nested, or given as values
+void evaluate_chunk(GradientSum::Chunk& chunk, const ModelStatePtr& at, const Objective& objective) {
+  if (!at) return;
   const bool is_for_statistics = chunk.scale == 0;
-  if (is_for_statistics && objective.buffers() == 0) {
-    chunk.at = nullptr;
-    return;
-  }
-  const ModelState& state = *chunk.at;
-  chunk.result = objective.gradient(state.parameters->value.data(),
-                                    state.buffers ? state.buffers->value.data() : nullptr, chunk.micro_batches);
+  if (is_for_statistics && objective.buffers() == 0) return;
+  chunk.result = objective.gradient(at->parameters->value.data(), at->buffers ? at->buffers->value.data() : nullptr,
+                                    chunk.micro_batches);
   if (is_for_statistics) chunk.result.segments.clear();
   if (!chunk.layers.are_all()) cut_chunk(chunk, objective);
-  chunk.at = nullptr;
 }
 
 void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,
@@ -147,8 +143,11 @@ void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_pt
     } else if (chunk.at) {
       const std::shared_ptr<Task> inputs[] = {chunk.at->parameters->producer,
                                               chunk.at->buffers ? chunk.at->buffers->producer : nullptr};
-      sum->tasks.push_back(
-          executor.submit([sum, objective, i] { evaluate_chunk(sum->chunks[i], *objective); }, inputs));
+      sum->tasks.push_back(executor.submit(
+          [sum, objective, i, at = held_by_task(std::exchange(chunk.at, nullptr))] {
+            evaluate_chunk(sum->chunks[i], at, *objective);
+          },
+          inputs));
     }
   }
 }

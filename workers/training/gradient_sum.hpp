@@ -19,7 +19,7 @@ struct GradientSum {
   // A chunk: micro-batches that are evaluated together, as one large batch. Chunks are cut from the
   // sorted list by fixed rules, so the order of summation depends on nothing else.
   struct Chunk {
-    ModelStatePtr at;  // released once evaluated
+    ModelStatePtr at;  // until its evaluation is submitted
     std::vector<MicroBatch> micro_batches;
     double scale = 1;
     LastLayers layers{};                  // not all: neither losses nor buffers count
@@ -67,7 +67,8 @@ void append_micro_batches(const Gradient& gradient, std::vector<MicroBatch>& out
 // `chunk_samples`, so that two cores finish together.
 std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples);
 
-void evaluate_chunk(GradientSum::Chunk& chunk, const Objective& objective);
+// At the model that the chunk has been taken from; null: it is nested, or given as values.
+void evaluate_chunk(GradientSum::Chunk& chunk, const ModelStatePtr& at, const Objective& objective);
 
 // Leaves of an evaluated sum what a deadline leaves of its micro-batches.
 void cut_sum(GradientSum& sum, const LastLayers& layers, const Objective& objective);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "workers/training/course_log.hpp"
 #include "workers/training/curvature.hpp"
 #include "workers/training/gradient_noise.hpp"
 #include "workers/training/gradient_sum.hpp"
@@ -52,7 +53,7 @@ void Training::measure(const ModelStatePtr& state, const MeasureOptions& options
                        std::function<void(const ModelMeasures&)> done) {
   assert(objective_);
   const std::shared_ptr<Task> inputs[] = {producer(state->parameters), producer(state->buffers)};
-  executor_.submit([objective = objective_, state, options,
+  executor_.submit([objective = objective_, state = held_by_task(state), options,
                     done = std::move(done)] { done(measures_of(*objective, *state, options)); },
                    inputs);
 }

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 
+#include "workers/training/course_log.hpp"
+
 namespace syncopate {
 
 CellPtr filled_cell(std::span<const float> values) {
-  auto cell = std::make_shared<Cell>();
+  auto cell = new_cell();
   cell->value = FlatVector(values.size());
   std::copy(values.begin(), values.end(), cell->value.data());
   return cell;

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "workers/training/course_log.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -52,12 +54,13 @@ ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedS
   for (const WeightedState& difference : held) prerequisites.push_back(difference.state->parameters->producer);
   auto result = std::make_shared<ModelState>(*held.front().state);
   result->id = new_state_id();
-  result->parameters = std::make_shared<Cell>();
+  result->parameters = new_cell();
   if (result->buffers) result->buffers = training.combine(normalised(held))->buffers;
   const Objective& objective = training.objective();
   const std::size_t size = objective.parameters();
   const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
   const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
+  for (WeightedState& difference : held) difference.state = held_by_task(difference.state);
   const auto fill = [cell = result->parameters, held = std::move(held), tensors = objective.tensors(), size, begin,
                      end] {
     cell->value = FlatVector(size);

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "workers/training/course_log.hpp"
 #include "workers/training/gradient_sum.hpp"
 #include "workers/training/training.hpp"
 
@@ -200,9 +201,9 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
                                     double learning_rate, bool exclusive, Slice slice, bool keeps_second) {
   auto next = std::make_shared<ModelState>(*state);
   next->id = new_state_id();
-  next->parameters = std::make_shared<Cell>();
-  for (int i = 0; i < optimizer_->moments(); ++i) next->moments[i] = std::make_shared<Cell>();
-  if (state->buffers && sum->micro_batches > 0) next->buffers = std::make_shared<Cell>();
+  next->parameters = new_cell();
+  for (int i = 0; i < optimizer_->moments(); ++i) next->moments[i] = new_cell();
+  if (state->buffers && sum->micro_batches > 0) next->buffers = new_cell();
   ++next->optimizer_steps;
 
   auto work = std::make_shared<StepWork>();
@@ -240,7 +241,7 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   const int passes = optimizer_->passes();
   const auto begin = [work, one_task, whole, passes] {
     if (one_task)
-      for (auto& chunk : work->sum->chunks) evaluate_chunk(chunk, *work->objective);
+      for (auto& chunk : work->sum->chunks) evaluate_chunk(chunk, std::exchange(chunk.at, nullptr), *work->objective);
     work->begin();
     if (!whole) return;
     for (int pass = 0; pass < passes; ++pass) {

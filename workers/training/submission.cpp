@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "workers/training/course_log.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
@@ -20,7 +21,7 @@ std::size_t number_of_ranges(std::size_t size) {
 
 CellPtr Training::submit_cell(std::size_t size, std::span<const std::shared_ptr<Task>> prerequisites,
                               std::function<void(float*, std::size_t, std::size_t)> work) {
-  auto cell = std::make_shared<Cell>();
+  auto cell = new_cell();
   if (number_of_ranges(size) == 1) {
     const auto fill = [cell, size, work = std::move(work)] {
       cell->value = FlatVector(size);

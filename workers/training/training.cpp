@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "workers/training/course_log.hpp"
 #include "workers/training/gradient_sum.hpp"
 
 namespace syncopate {
@@ -62,6 +63,7 @@ void Training::set_statistics(const Gradient& shared, std::int64_t micro_batches
 ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, double learning_rate, Slice slice,
                                 bool keeps_second) {
   if (!objective_) return nullptr;
+  if (CourseLog* const log = CourseLog::here()) log->before_step();
   double scale = 1;
   auto sum = fix_sum(gradient, *objective_, scale);
   if (options_.on_kept && slice.index == 0) tell_kept(*sum);
@@ -122,41 +124,54 @@ std::vector<float> Training::values(const Gradient& gradient) {
   return out;
 }
 
-double Training::distance(const ModelStatePtr& a, const ModelStatePtr& b) {
-  if (!objective_) return std::numeric_limits<double>::quiet_NaN();
-  for (const auto& state : {a, b}) executor_.wait(state->parameters->producer);
-  const float* const x = a->parameters->value.data();
-  const float* const y = b->parameters->value.data();
+namespace {
+
+double distance_of(const Cell& a, const Cell& b, std::size_t offset, std::size_t size) {
+  const float* const x = a.value.data() + offset;
+  const float* const y = b.value.data() + offset;
   double sum_of_squares = 0;
-  for (std::size_t i = 0; i < objective_->parameters(); ++i) {
+  for (std::size_t i = 0; i < size; ++i) {
     const double difference = static_cast<double>(x[i]) - y[i];
     sum_of_squares += difference * difference;
   }
   return std::sqrt(sum_of_squares);
 }
 
+}  // namespace
+
+double Training::distance(const ModelStatePtr& a, const ModelStatePtr& b) {
+  if (!objective_) return std::numeric_limits<double>::quiet_NaN();
+  return told_number([&] {
+    for (const auto& state : {a, b}) executor_.wait(state->parameters->producer);
+    return distance_of(*a->parameters, *b->parameters, 0, objective_->parameters());
+  });
+}
+
 std::vector<double> Training::distances(const ModelStatePtr& a, const ModelStatePtr& b) {
   if (!objective_) return {};
-  for (const auto& state : {a, b}) executor_.wait(state->parameters->producer);
-  const float* const x = a->parameters->value.data();
-  const float* const y = b->parameters->value.data();
-  std::vector<double> distances;
-  for (const ParameterTensor& tensor : objective_->tensors()) {
-    double sum_of_squares = 0;
-    for (std::size_t i = tensor.offset; i < tensor.offset + tensor.size; ++i) {
-      const double difference = static_cast<double>(x[i]) - y[i];
-      sum_of_squares += difference * difference;
-    }
-    distances.push_back(std::sqrt(sum_of_squares));
-  }
-  return distances;
+  const std::vector<ParameterTensor> tensors = objective_->tensors();
+  const auto compute = [&] {
+    for (const auto& state : {a, b}) executor_.wait(state->parameters->producer);
+    std::vector<double> distances;
+    for (const ParameterTensor& tensor : tensors)
+      distances.push_back(distance_of(*a->parameters, *b->parameters, tensor.offset, tensor.size));
+    return distances;
+  };
+  CourseLog* const log = CourseLog::here();
+  return log ? log->told(tensors.size(), compute) : compute();
 }
 
 double Training::norm(const Gradient& gradient) {
   if (!objective_) return std::numeric_limits<double>::quiet_NaN();
-  double sum_of_squares = 0;
-  for (const float value : values(gradient)) sum_of_squares += static_cast<double>(value) * value;
-  return std::sqrt(sum_of_squares);
+  // What is written of it is computed once, whoever asks for how much.
+  double scale = 1;
+  const Gradient shared(fix_sum(gradient, *objective_, scale), gradient.micro_batches());
+  submit_chunks(shared.terms().front().sum, objective_, executor_);
+  return told_number([&] {
+    double sum_of_squares = 0;
+    for (const float value : values(shared * scale)) sum_of_squares += static_cast<double>(value) * value;
+    return std::sqrt(sum_of_squares);
+  });
 }
 
 double Training::loss(const Gradient& gradient) {
@@ -165,9 +180,11 @@ double Training::loss(const Gradient& gradient) {
   double scale = 1;
   const auto sum = fix_sum(gradient, *objective_, scale);
   submit_chunks(sum, objective_, executor_);
-  for (const auto& task : sum->tasks) executor_.wait(task);
-  const LossSum total = loss_of(*sum);
-  return total.micro_batches > 0 ? total.loss / static_cast<double>(total.micro_batches) : unknown;
+  return told_number([&] {
+    for (const auto& task : sum->tasks) executor_.wait(task);
+    const LossSum total = loss_of(*sum);
+    return total.micro_batches > 0 ? total.loss / static_cast<double>(total.micro_batches) : unknown;
+  });
 }
 
 std::size_t Training::gradient_size(bool wide) const {
@@ -200,7 +217,7 @@ Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, 
   assert(values.size() == gradient_size(wide));
   auto owner = std::make_shared<FlatVector>(std::move(values));
   const std::size_t size = objective_->parameters();
-  auto sum = std::make_shared<GradientSum>();
+  auto sum = new_sum();
   sum->submitted = true;
   sum->wide = wide;
   sum->micro_batches = micro_batches;
@@ -225,7 +242,7 @@ std::shared_ptr<Task> Training::submit_on(const Gradient& gradient, std::vector<
 Gradient Training::promised(std::int64_t micro_batches, std::vector<MicroBatch> carried,
                             std::span<const std::shared_ptr<Task>> prerequisites,
                             std::function<void(float* out)> fill) {
-  auto sum = std::make_shared<GradientSum>();
+  auto sum = new_sum();
   sum->submitted = true;
   sum->micro_batches = micro_batches;
   sum->carried = std::move(carried);

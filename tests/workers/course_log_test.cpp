@@ -1,0 +1,176 @@
+// A course that is gone through again: nothing is computed before the position, and all that is alive there is as it
+// was.
+#include "workers/training/course_log.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/workers/pull_objective.hpp"
+#include "workers/training/training.hpp"
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+
+class Kept : public ByteSink, public ByteSource {
+ public:
+  void write(const void* data, std::size_t size) override { bytes_.append(static_cast<const char*>(data), size); }
+  void read(void* data, std::size_t size) override {
+    if (size > bytes_.size() - at_) throw std::runtime_error("ends too early");
+    std::memcpy(data, bytes_.data() + at_, size);
+    at_ += size;
+  }
+
+ private:
+  std::string bytes_;
+  std::size_t at_ = 0;
+};
+
+constexpr std::int64_t steps = 10, kept_at = 6;
+
+struct Course {
+  std::shared_ptr<PullObjective> objective = std::make_shared<PullObjective>();
+  std::vector<double> norms{};
+  std::vector<float> model{};
+  std::int64_t evaluated_before = -1;  // micro-batches, by the position
+};
+
+// Steps of one model, each preceded by a look at its gradient's norm. `with` is alive all the time. Keeps or takes up.
+Course take(int threads, Kept* keep, Kept* take_up, int others = 1) {
+  Course course;
+  CourseLog log;
+  const CourseLog::Here here(log);
+  Executor executor(threads);
+  Training training(course.objective, make_sgd({.momentum = 0.9}), {}, executor);
+  if (take_up) log.replay(*take_up);
+  log.at_position = [&] {
+    course.evaluated_before = static_cast<std::int64_t>(course.objective->evaluated.size());
+    log.read_values(*take_up);
+  };
+  log.between_steps = [&] {
+    if (!keep || log.steps() != kept_at) return;
+    executor.wait_all();
+    log.write_course(*keep);
+    log.write_values(*keep);
+  };
+  ModelStatePtr state = training.initial_state();
+  std::vector<CellPtr> held;
+  for (int i = 0; i < others; ++i) held.push_back(new_cell());
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const Gradient gradient = training.share(Gradient(state, MicroBatch{.step = Step{step}}, {}));
+    course.norms.push_back(training.norm(gradient));
+    state = training.descend(std::move(state), gradient, 0.1);
+  }
+  course.model = training.values(state);
+  return course;
+}
+
+TEST(CourseLog, GoesOnWithWhatItHadAndComputesNothingBeforeThat) {
+  const Course plain = take(0, nullptr, nullptr);
+  for (const int threads : {0, 1, 2}) {
+    Kept kept;
+    EXPECT_EQ(take(threads, &kept, nullptr).model, plain.model);
+    const Course taken_up = take(2 - threads, nullptr, &kept);
+    EXPECT_EQ(taken_up.model, plain.model);
+    EXPECT_EQ(taken_up.norms, plain.norms);
+    EXPECT_EQ(taken_up.evaluated_before, 0);
+    EXPECT_EQ(static_cast<std::int64_t>(taken_up.objective->evaluated.size()), steps - kept_at);
+  }
+}
+
+TEST(CourseLog, IsNotTakenUpWhereOtherValuesAreAlive) {
+  Kept kept;
+  take(1, &kept, nullptr, 1);
+  try {
+    take(1, nullptr, &kept, 2);
+    FAIL();
+  } catch (const AnotherCourse& other) {
+    EXPECT_THAT(other.what(), HasSubstr("has made"));
+  }
+}
+
+TEST(CourseLog, TellsNumbersAgainAndNoFurtherOnes) {
+  Kept kept;
+  CourseLog first;
+  EXPECT_EQ(first.told(2, [] { return std::vector{1.5, 2.5}; }), (std::vector{1.5, 2.5}));
+  first.before_step();
+  first.write_course(kept);
+  CourseLog second;
+  second.replay(kept);
+  ASSERT_TRUE(second.replays());
+  const auto never_asked = []() -> std::vector<double> { throw std::logic_error("computed"); };
+  EXPECT_EQ(second.told(1, never_asked), std::vector{1.5});
+  EXPECT_EQ(second.told(1, never_asked), std::vector{2.5});
+  EXPECT_THROW(second.told(1, never_asked), AnotherCourse);
+  second.before_step();
+  EXPECT_FALSE(second.replays());
+}
+
+TEST(CourseLog, FailsWhereSomebodyReadsWhatIsNotComputed) {
+  Kept kept;
+  CourseLog first;
+  first.before_step();
+  first.write_course(kept);
+  CourseLog second;
+  const CourseLog::Here here(second);
+  second.replay(kept);
+  Executor executor(1);
+  bool has_run = false;
+  const auto task = executor.submit([&] { has_run = true; });
+  EXPECT_EQ(task, nullptr);
+  EXPECT_THROW(executor.wait(task), AnotherCourse);
+  EXPECT_THROW(executor.wait_all(), AnotherCourse);
+  second.before_step();
+  executor.submit([] {});
+  executor.wait_all();
+  EXPECT_FALSE(has_run);
+}
+
+// A memo finds a value then that tasks alone held, and which is gone where no tasks are.
+TEST(CourseLog, FindsWhatWasFound) {
+  Kept kept;
+  CourseLog first;
+  const CellPtr cell = first.new_cell();
+  cell->value = FlatVector(3);
+  std::fill_n(cell->value.data(), 3, 7.0f);
+  EXPECT_EQ(first.found(cell), cell);
+  EXPECT_EQ(first.found(nullptr), nullptr);
+  first.before_step();
+  first.write_course(kept);
+  first.write_values(kept);
+
+  CourseLog second;
+  second.replay(kept);
+  second.new_cell() = nullptr;  // made, and gone
+  const CellPtr again = second.found(nullptr);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(second.found(nullptr), nullptr);
+  second.before_step();
+  second.read_values(kept);
+  ASSERT_EQ(again->value.size(), 3U);
+  EXPECT_EQ(again->value.data()[2], 7.0f);
+}
+
+TEST(CourseLog, ForgetsValuesThatEndAlsoAfterItself) {
+  CellPtr longer;
+  {
+    CourseLog log;
+    longer = log.new_cell();
+    { const CellPtr shorter = log.new_cell(); }
+    EXPECT_EQ(log.live_values(), 1U);
+  }
+  longer = nullptr;
+  EXPECT_EQ(CourseLog::here(), nullptr);
+  EXPECT_TRUE(new_cell());  // noted nowhere
+}
+
+}  // namespace
+}  // namespace syncopate

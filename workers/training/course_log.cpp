@@ -1,0 +1,203 @@
+#include "workers/training/course_log.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "workers/process/interrupt.hpp"
+#include "workers/training/gradient_sum.hpp"
+
+namespace syncopate {
+namespace {
+
+thread_local CourseLog* log_here = nullptr;
+
+template <typename Number>
+void put(ByteSink& out, Number number) {
+  static_assert(std::is_arithmetic_v<Number>);
+  out.write(&number, sizeof(number));
+}
+
+template <typename Number>
+Number take(ByteSource& in) {
+  static_assert(std::is_arithmetic_v<Number>);
+  Number number{};
+  in.read(&number, sizeof(number));
+  return number;
+}
+
+void put_value(ByteSink& out, const Cell& cell) {
+  put<std::uint64_t>(out, cell.value.size());
+  out.write(cell.value.data(), cell.value.size() * sizeof(float));
+}
+
+void take_value(ByteSource& in, Cell& cell) {
+  cell.value = FlatVector(take<std::uint64_t>(in));
+  in.read(cell.value.data(), cell.value.size() * sizeof(float));
+}
+
+// Of each chunk what its evaluation has left. Sums in it are values of their own.
+void put_value(ByteSink& out, const GradientSum& sum) {
+  put<std::uint64_t>(out, sum.chunks.size());
+  for (const GradientSum::Chunk& chunk : sum.chunks) {
+    put(out, chunk.result.loss_sum);
+    put<std::uint64_t>(out, chunk.result.buffers_sum.size());
+    out.write(chunk.result.buffers_sum.data(), chunk.result.buffers_sum.size() * sizeof(float));
+    put<std::uint64_t>(out, chunk.result.segments.size());
+    for (const GradientSegment& segment : chunk.result.segments) {
+      put<std::uint64_t>(out, segment.offset);
+      put<std::uint64_t>(out, segment.size);
+      out.write(segment.data, segment.size * sizeof(float));
+    }
+  }
+}
+
+void take_value(ByteSource& in, GradientSum& sum) {
+  if (const auto chunks = take<std::uint64_t>(in); chunks != sum.chunks.size())
+    throw AnotherCourse(fmt::format("a sum has {} chunks of gradients, and had {}", sum.chunks.size(), chunks));
+  for (GradientSum::Chunk& chunk : sum.chunks) {
+    chunk.result.loss_sum = take<double>(in);
+    chunk.result.buffers_sum.resize(take<std::uint64_t>(in));
+    in.read(chunk.result.buffers_sum.data(), chunk.result.buffers_sum.size() * sizeof(float));
+    chunk.result.segments.clear();
+    for (auto left = take<std::uint64_t>(in); left > 0; --left) {
+      GradientSegment segment;
+      segment.offset = take<std::uint64_t>(in);
+      segment.size = take<std::uint64_t>(in);
+      auto owner = std::make_shared<FlatVector>(segment.size);
+      in.read(owner->data(), segment.size * sizeof(float));
+      segment.data = std::as_const(*owner).data();
+      segment.owner = std::move(owner);
+      chunk.result.segments.push_back(std::move(segment));
+    }
+  }
+}
+
+}  // namespace
+
+CourseLog::Here::Here(CourseLog& log) { log_here = &log; }
+CourseLog::Here::~Here() { log_here = nullptr; }
+CourseLog* CourseLog::here() { return log_here; }
+
+void CourseLog::before_step() {
+  if (replays()) {
+    throw_if_interrupted();  // which tasks would have done
+    if (++steps_ < replayed_until_) return;
+    if (at_position) at_position();
+  } else {
+    ++steps_;
+  }
+  if (between_steps) between_steps();
+}
+
+std::vector<double> CourseLog::told_then(std::size_t count) {
+  if (told_.size() - told_again_ < count)
+    throw AnotherCourse(fmt::format("it asks for more numbers than the {} that it was told", told_.size()));
+  const auto begin = told_.begin() + static_cast<std::ptrdiff_t>(told_again_);
+  told_again_ += count;
+  return {begin, begin + static_cast<std::ptrdiff_t>(count)};
+}
+
+void CourseLog::Forget::operator()(Cell* cell) const {
+  {
+    const std::lock_guard lock(alive->mutex);
+    alive->by_number.erase(number);
+  }
+  delete cell;
+}
+
+void CourseLog::Forget::operator()(GradientSum* sum) const {
+  {
+    const std::lock_guard lock(alive->mutex);
+    alive->by_number.erase(number);
+  }
+  delete sum;  // which may be the last to hold others
+}
+
+template <typename Made>
+std::shared_ptr<Made> CourseLog::made(std::uint64_t number) {
+  std::shared_ptr<Made> value(new Made, Forget{alive_, number});
+  const std::lock_guard lock(alive_->mutex);
+  alive_->by_number.emplace(number, value.get());
+  return value;
+}
+
+CellPtr CourseLog::new_cell() { return made<Cell>(++last_number_); }
+std::shared_ptr<GradientSum> CourseLog::new_sum() { return made<GradientSum>(++last_number_); }
+
+CellPtr CourseLog::found(CellPtr cell) {
+  const auto number_of = [](const CellPtr& of) {
+    const auto* const known = of ? std::get_deleter<Forget>(of) : nullptr;
+    return known ? known->number : 0;
+  };
+  const double now = static_cast<double>(number_of(cell));
+  const double then = told(1, [&] { return std::vector<double>{now}; }).front();
+  if (then == now) return cell;
+  // Tasks that are not run now have held it then: all that programs hold now they held then too.
+  if (cell) throw AnotherCourse("it finds a value that it did not find");
+  return made<Cell>(static_cast<std::uint64_t>(then));
+}
+
+std::size_t CourseLog::live_values() const {
+  const std::lock_guard lock(alive_->mutex);
+  return alive_->by_number.size();
+}
+
+void CourseLog::write_course(ByteSink& out) const {
+  put(out, steps_);
+  put(out, last_number_);
+  put<std::uint64_t>(out, told_.size());
+  out.write(told_.data(), told_.size() * sizeof(double));
+}
+
+void CourseLog::replay(ByteSource& course) {
+  replayed_until_ = take<std::int64_t>(course);
+  numbers_then_ = take<std::uint64_t>(course);
+  told_.resize(take<std::uint64_t>(course));
+  course.read(told_.data(), told_.size() * sizeof(double));
+}
+
+void CourseLog::write_values(ByteSink& out) const {
+  const std::lock_guard lock(alive_->mutex);
+  put<std::uint64_t>(out, alive_->by_number.size());
+  for (const auto& [number, value] : alive_->by_number) {
+    put(out, number);
+    put<std::uint64_t>(out, value.index());
+    std::visit([&](const auto* of) { put_value(out, *of); }, value);
+  }
+}
+
+void CourseLog::read_values(ByteSource& in) {
+  if (last_number_ != numbers_then_)
+    throw AnotherCourse(fmt::format("it has made {} values, and had made {}", last_number_, numbers_then_));
+  if (told_again_ != told_.size())
+    throw AnotherCourse(fmt::format("it was told {} numbers, and had been told {}", told_again_, told_.size()));
+  const std::lock_guard lock(alive_->mutex);
+  if (const auto alive = take<std::uint64_t>(in); alive != alive_->by_number.size())
+    throw AnotherCourse(fmt::format("it holds {} values, and held {}", alive_->by_number.size(), alive));
+  for (const auto& [number, value] : alive_->by_number) {
+    if (const auto held = take<std::uint64_t>(in); held != number)
+      throw AnotherCourse(fmt::format("it holds value {}, and held value {}", number, held));
+    if (take<std::uint64_t>(in) != value.index())
+      throw AnotherCourse(fmt::format("value {} is of another kind than it was", number));
+    std::visit([&](auto* of) { take_value(in, *of); }, value);
+  }
+}
+
+CellPtr new_cell() {
+  CourseLog* const log = CourseLog::here();
+  return log ? log->new_cell() : std::make_shared<Cell>();
+}
+
+std::shared_ptr<GradientSum> new_sum() {
+  CourseLog* const log = CourseLog::here();
+  return log ? log->new_sum() : std::make_shared<GradientSum>();
+}
+
+ModelStatePtr held_by_task(const ModelStatePtr& state) {
+  return state ? std::make_shared<const ModelState>(*state) : nullptr;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,148 @@
+// What lets a run that trains a model be taken up where another process has left it.
+//
+// Programs of workers cannot be saved, but they take the same course again: virtual time does not depend on this
+// machine. So a run is taken up by going through all of it anew without arithmetic (the executor skips its tasks) until
+// as many steps have been taken as the other process had taken, and then giving all values that are alive what they
+// held there. Three things make the course the same:
+// - numbers that have left the arithmetic into a program (a loss, a distance) are kept, and told again in their order;
+// - every value that tasks make (a Cell, a GradientSum) has a number, in the order in which the submitting thread makes
+//   them. What is alive at the position, once all tasks have been run, is decided by programs alone: whichever has the
+//   same number is the same value. If others are alive than there were, the run is not taken up;
+// - whether something that tasks may hold still exists is asked of no value but one whose answer is kept (`found`):
+//   tasks hold copies of the ModelStates that they read (`held_by_task`), so that a Memo's do not live on in them.
+//
+// A position lies before a step of a model, never between the tasks of one: what these share is no value.
+// All members are for the submitting thread, which is the thread of all programs; values may end on any.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "workers/training/model_state.hpp"
+
+namespace syncopate {
+
+struct GradientSum;
+
+// Where a checkpoint's bytes go, and come from. Both throw where they cannot.
+class ByteSink {
+ public:
+  virtual ~ByteSink() = default;
+  virtual void write(const void* data, std::size_t size) = 0;
+};
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  virtual void read(void* data, std::size_t size) = 0;
+};
+
+// The run has taken another course than the one that is to be taken up: what() says what differs.
+struct AnotherCourse : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class CourseLog {
+ public:
+  CourseLog() = default;
+  CourseLog(const CourseLog&) = delete;
+  CourseLog& operator=(const CourseLog&) = delete;
+
+  // The one that this thread's arithmetic is noted in, as long as it lives. Arithmetic is submitted in many places that
+  // know nothing of runs, and values are made in more.
+  class Here {
+   public:
+    explicit Here(CourseLog& log);
+    ~Here();
+    Here(const Here&) = delete;
+    Here& operator=(const Here&) = delete;
+  };
+  static CourseLog* here();  // null: none
+
+  // Whether the course is still gone through anew, without arithmetic.
+  bool replays() const { return steps_ < replayed_until_; }
+  std::int64_t steps() const { return steps_; }  // that models have taken: the position
+
+  // Before each step of a model. Calls `at_position` once the replay has come to its end, and `between_steps` where
+  // nothing is replayed; both may throw.
+  void before_step();
+  std::function<void()> at_position;
+  std::function<void()> between_steps;
+
+  // Numbers, as many as `count`, that a program is told: those that `compute` returns, or those that it returned then.
+  // What `compute` submits is submitted before.
+  template <typename Compute>
+  std::vector<double> told(std::size_t count, const Compute& compute) {
+    if (replays()) return told_then(count);
+    std::vector<double> numbers = compute();
+    told_.insert(told_.end(), numbers.begin(), numbers.end());
+    return numbers;
+  }
+
+  CellPtr new_cell();
+  std::shared_ptr<GradientSum> new_sum();
+  // For a memo of cells: what has been found of one (null: nothing), which depends on how far the tasks are. Returned
+  // is what was found then.
+  CellPtr found(CellPtr cell);
+
+  // For who keeps checkpoints. All tasks that have been submitted must have been run when values are written.
+  void write_course(ByteSink& out) const;  // position, numbers
+  void write_values(ByteSink& out) const;
+  // At the beginning: the run replays that course from here on.
+  void replay(ByteSource& course);
+  // At the position. Throws AnotherCourse where other values are alive.
+  void read_values(ByteSource& in);
+
+  std::size_t live_values() const;
+
+ private:
+  using Value = std::variant<Cell*, GradientSum*>;
+  // Shared with the values, some of which outlive the log.
+  struct Alive {
+    mutable std::mutex mutex;
+    std::map<std::uint64_t, Value> by_number;
+  };
+  // Deletes a value and forgets it; found by its owners' pointers (std::get_deleter).
+  struct Forget {
+    std::shared_ptr<Alive> alive;
+    std::uint64_t number;
+    void operator()(Cell* cell) const;
+    void operator()(GradientSum* sum) const;
+  };
+
+  template <typename Made>
+  std::shared_ptr<Made> made(std::uint64_t number);
+  std::vector<double> told_then(std::size_t count);
+
+  std::shared_ptr<Alive> alive_ = std::make_shared<Alive>();
+  std::uint64_t last_number_ = 0;
+  std::int64_t steps_ = 0;
+  std::int64_t replayed_until_ = 0;
+  std::uint64_t numbers_then_ = 0;  // last_number_ at the position
+  std::vector<double> told_;
+  std::size_t told_again_ = 0;
+};
+
+// What `compute` returns, noted where this thread keeps a log.
+template <typename Compute>
+double told_number(const Compute& compute) {
+  CourseLog* const log = CourseLog::here();
+  return log ? log->told(1, [&] { return std::vector<double>{compute()}; }).front() : compute();
+}
+
+// Empty, to be filled by a task.
+CellPtr new_cell();
+std::shared_ptr<GradientSum> new_sum();
+
+// The same values in another object, for a task to hold.
+ModelStatePtr held_by_task(const ModelStatePtr& state);
+
+}  // namespace syncopate
