@@ -266,6 +266,8 @@ int remove_leftovers(const fs::path& results, std::span<const Run> runs) {
   return removed;
 }
 
+fs::path written_aside(const fs::path& path) { return hidden_sibling(path, partial); }
+
 namespace {
 
 // `give`: the new directory its name; true if it has it. `written` is gone afterwards in any case.

@@ -46,6 +46,10 @@ void require_usable(const std::filesystem::path& results, std::span<const Run> r
 // exists (or one on another host) is writing stays. Returns how many directories went.
 int remove_leftovers(const std::filesystem::path& results, std::span<const Run> runs);
 
+// The hidden name beside it under which a directory or a file is written before it has its own: what a killed process
+// leaves under it is a leftover.
+std::filesystem::path written_aside(const std::filesystem::path& path);
+
 // Replaces `directory` by one with exactly these files, which are on the disk before they have their name. Throws
 // std::filesystem::filesystem_error or std::system_error; then `directory` is as it was, unless it was its new name
 // alone that could not be put on the disk.

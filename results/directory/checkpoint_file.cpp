@@ -1,0 +1,166 @@
+#include "results/directory/checkpoint_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+
+#include "results/directory/run_directory.hpp"
+#include "workers/process/interrupt.hpp"
+
+namespace syncopate {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view magic = "SYNCKPT\n";
+constexpr std::uint64_t format = 1;
+constexpr std::size_t piece = 1 << 20;
+constexpr std::size_t longest_text = 1 << 16;  // of an identity
+
+void put_number(ByteSink& out, std::uint64_t number) { out.write(&number, sizeof(number)); }
+
+void put_text(ByteSink& out, const std::string& text) {
+  put_number(out, text.size());
+  out.write(text.data(), text.size());
+}
+
+std::uint64_t take_number(ByteSource& in) {
+  std::uint64_t number = 0;
+  in.read(&number, sizeof(number));
+  return number;
+}
+
+std::string take_text(ByteSource& in) {
+  std::string text(std::min<std::uint64_t>(take_number(in), longest_text), '\0');
+  in.read(text.data(), text.size());
+  return text;
+}
+
+void check_identity(ByteSource& in, const CheckpointIdentity& identity) {
+  if (const auto names = take_number(in); names != identity.size())
+    throw CheckpointFault("it is by another version of Syncopate");
+  for (const auto& [name, own] : identity) {
+    const std::string its_name = take_text(in), its = take_text(in);
+    if (its_name != name) throw CheckpointFault("it is by another version of Syncopate");
+    if (its != own) throw CheckpointFault(fmt::format("its {} is {}, not {}", name, its, own));
+  }
+}
+
+}  // namespace
+
+struct CheckpointWriter::Digest {
+  XXH3_state_t state;
+};
+
+CheckpointWriter::CheckpointWriter(fs::path file, const CheckpointIdentity& identity)
+    : file_(std::move(file)), aside_(written_aside(file_)), digest_(std::make_unique<Digest>()) {
+  fs::create_directories(file_.parent_path());
+  XXH3_64bits_reset(&digest_->state);
+  buffer_.reserve(piece);
+  {
+    const auto held = hold_off_end();
+    descriptor_ = std::make_unique<Descriptor>(aside_, O_WRONLY | O_CREAT | O_TRUNC);
+  }
+  write(magic.data(), magic.size());
+  put_number(*this, format);
+  put_number(*this, identity.size());
+  for (const auto& [name, text] : identity) {
+    put_text(*this, name);
+    put_text(*this, text);
+  }
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (is_published_) return;
+  std::error_code ignored;
+  fs::remove(aside_, ignored);
+}
+
+void CheckpointWriter::write(const void* data, std::size_t size) {
+  XXH3_64bits_update(&digest_->state, data, size);
+  bytes_ += static_cast<std::int64_t>(size);
+  const auto* bytes = static_cast<const char*>(data);
+  if (buffer_.size() + size > piece) flush();
+  if (size > piece)
+    descriptor_->write({bytes, size});
+  else
+    buffer_.append(bytes, size);
+}
+
+void CheckpointWriter::flush() {
+  descriptor_->write(buffer_);
+  buffer_.clear();
+}
+
+void CheckpointWriter::finish() {
+  const std::uint64_t digest = XXH3_64bits_digest(&digest_->state);
+  put_number(*this, digest);
+  flush();
+}
+
+void CheckpointWriter::publish() {
+  descriptor_->sync();
+  {
+    const auto held = hold_off_end();
+    fs::rename(aside_, file_);
+    is_published_ = true;
+  }
+  Descriptor(file_.parent_path(), O_RDONLY | O_DIRECTORY).sync();
+}
+
+CheckpointReader::CheckpointReader(const fs::path& file, const CheckpointIdentity& identity)
+    : stream_(file, std::ios::binary) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  std::uint64_t written = 0;
+  if (error || !stream_) throw CheckpointFault("it cannot be read");
+  if (size < magic.size() + sizeof(format) + sizeof(written)) throw CheckpointFault("it is cut off");
+  left_ = size - sizeof(written);
+  bytes_ = static_cast<std::int64_t>(size);
+
+  XXH3_state_t digest;
+  XXH3_64bits_reset(&digest);
+  std::string buffer(piece, '\0');
+  for (std::uint64_t left = left_; left > 0;) {
+    const std::size_t next = std::min<std::uint64_t>(left, piece);
+    if (!stream_.read(buffer.data(), static_cast<std::streamsize>(next))) throw CheckpointFault("it cannot be read");
+    XXH3_64bits_update(&digest, buffer.data(), next);
+    left -= next;
+  }
+  stream_.read(reinterpret_cast<char*>(&written), sizeof(written));
+  stream_.seekg(0);
+  if (!stream_) throw CheckpointFault("it cannot be read");
+
+  std::string begin(magic.size(), '\0');
+  read(begin.data(), begin.size());
+  if (begin != magic) throw CheckpointFault("it is none of Syncopate's");
+  if (written != XXH3_64bits_digest(&digest)) throw CheckpointFault("it is damaged or cut off");
+  if (take_number(*this) != format) throw CheckpointFault("it is by another version of Syncopate");
+  check_identity(*this, identity);
+}
+
+void CheckpointReader::read(void* data, std::size_t size) {
+  if (size > left_) throw CheckpointFault("it ends too early");
+  if (!stream_.read(static_cast<char*>(data), static_cast<std::streamsize>(size)))
+    throw CheckpointFault("it cannot be read");
+  left_ -= size;
+}
+
+fs::path checkpoint_of(const fs::path& run_directory) {
+  fs::path file = run_directory;
+  file += ".checkpoint";
+  return file;
+}
+
+void remove_checkpoint(const fs::path& file) {
+  std::error_code ignored;
+  fs::remove(file, ignored);
+}
+
+}  // namespace syncopate
