@@ -9,7 +9,7 @@ from plots.runs import Run
 from plots.variation import flat, is_number, varying
 
 COMMON_PHASE = "common phase"  # the label of a run at whose end others start
-NOT_COMPARED = {"name", "description", "seeds", "methods", "recording"}
+NOT_COMPARED = {"name", "description", "seeds", "methods", "recording", "checkpoint"}
 
 
 @dataclass

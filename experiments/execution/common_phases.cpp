@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/execution/checkpointing.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
@@ -98,13 +99,16 @@ CommonPhases::Phase CommonPhases::made(const Run& run, std::size_t before_run, P
     return !is_rank_0() || publish(files_of(run, outcome, summarise(run, outcome), machinery_));
   };
   progress.begin_common_phase(before_run, run);
-  const Outcome outcome = execute(run, machinery_, progress, write);
+  const auto directory = run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
+  const CheckpointUse checkpoints{.file = checkpoint_of(directory), .is_taken_up = !options_.rerun};
+  const Outcome outcome = execute(run, machinery_, progress, write, &checkpoints);
   progress.end_common_phase();
   if (!is_rank_0()) return {};
   const RunSummary summary = summarise(run, outcome);
   Phase phase;
   try {
     if (!write(outcome)) return {};
+    if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
   } catch (const Interrupted&) {
     throw;
   } catch (const std::exception& problem) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "experiments/execution/checkpointing.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
 #include "experiments/execution/own_models_of_ranks.hpp"
 #include "experiments/execution/run_on_cluster.hpp"
@@ -22,6 +23,7 @@
 #include "results/directory/trace_events.hpp"
 #include "results/formats/gzip.hpp"
 #include "results/formats/npy.hpp"
+#include "results/formats/output.hpp"
 #include "results/rows/arrivals.hpp"
 #include "results/rows/recorder.hpp"
 #include "workers/datasets/sample_kinds.hpp"
@@ -30,6 +32,7 @@
 #include "workers/mpi/mpi_cluster.hpp"
 #include "workers/process/blas_kernel.hpp"
 #include "workers/process/interrupt.hpp"
+#include "workers/process/printable.hpp"
 
 namespace syncopate {
 namespace {
@@ -109,7 +112,8 @@ Step last_step(const Recording& recording) {
 
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
 void run_recorded(const Run& run, const Machinery& machinery, RunTraining& training, Recorder& recorder,
-                  Outcome& outcome, bool needs_durations, const std::function<void(const std::string&)>& before_abort) {
+                  Outcome& outcome, bool needs_durations, const std::function<void(const std::string&)>& before_abort,
+                  const RunCheckpoints* checkpoints) {
   const bool publishes = !machinery.mpi || machinery.mpi->rank() == publishing_rank(run);
   const bool records = publishes || machinery.mpi->rank() == booking_rank(run);
   RunObserver* observer = records ? &recorder : nullptr;
@@ -122,8 +126,11 @@ void run_recorded(const Run& run, const Machinery& machinery, RunTraining& train
   if (publishes) recorder.begin(context.initial_model, run.training.learning_rate->at(Step{0}));
   try {
     outcome.totals = run_algorithm(*run.algorithm, context);
+    if (checkpoints) checkpoints->check_end();
     if (!machinery.mpi || machinery.mpi->rank() == 0) take_record(record, outcome);
   } catch (const Interrupted&) {
+    throw;
+  } catch (const AnotherCourse&) {
     throw;
   } catch (const Diverged&) {  // the recording says so
   } catch (const std::exception& problem) {
@@ -243,13 +250,17 @@ void tell_samples(const Machinery& machinery, const Objective* objective, KeptCo
 }
 
 void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, Progress& progress,
-                  const std::function<void(const Outcome&)>& before_abort) {
+                  const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* use) {
   KeptCounter kept(run);
+  CourseLog log;
+  std::optional<CourseLog::Here> logged;
+  if (use) logged.emplace(log);
   RunTraining training(run, run.training.make_objective ? run.training.make_objective() : nullptr,
                        machinery.mpi ? 0 : machinery.threads, kept.on_kept());
   outcome.samples_per_micro_batch =
       training.objective ? training.objective->samples_per_micro_batch() : run.training.samples_per_micro_batch;
   Recorder* listened = nullptr;
+  std::optional<RunCheckpoints> checkpoints;
   Recorder recorder({.plan = run.evaluation,
                      .measurements = run.measurements,
                      .workers = run.cluster.workers,
@@ -257,6 +268,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
                      .keep_parameters = run.recording.parameters || kept.needs_model(training.objective.get()),
                      .on_change =
                          [&] {
+                           if (checkpoints) checkpoints->note_round();
                            if (progress.due()) progress.show(listened->position());
                          }},
                     *training.training);
@@ -269,8 +281,11 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
     before_abort(outcome);
   };
   const auto start = HostClock::now();
-  run_recorded(run, machinery, training, recorder, outcome, kept.needs_durations(), save_before_abort);
+  if (use) checkpoints.emplace(run, *use, log, training.executor, recorder, progress);
+  run_recorded(run, machinery, training, recorder, outcome, kept.needs_durations(), save_before_abort,
+               checkpoints ? &*checkpoints : nullptr);
   outcome.host_s = std::chrono::duration<double>(HostClock::now() - start).count();
+  if (checkpoints) outcome.host_s += checkpoints->host_s_before();
   outcome.recording = recorder.recording();
   if (machinery.mpi) outcome.recording = gather_on_rank_0(*machinery.mpi, run, outcome.recording);
   if (kept.counts()) tell_samples(machinery, training.objective.get(), kept, outcome);
@@ -281,14 +296,22 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
 }  // namespace
 
 Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
-                const std::function<void(const Outcome&)>& before_abort) {
+                const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints) {
+  if (machinery.mpi || !has_checkpoints(run)) checkpoints = nullptr;
   Outcome outcome;
   outcome.start = std::chrono::system_clock::now();
   outcome.on_virtual_clock = machinery.mpi == nullptr;
   try {
-    execute_into(outcome, run, machinery, progress, before_abort);
+    execute_into(outcome, run, machinery, progress, before_abort, checkpoints);
   } catch (const Interrupted&) {
     throw;
+  } catch (const AnotherCourse& other) {
+    const std::string why =
+        fmt::format("checkpoint {}: {}; the run begins anew", checkpoints->file.string(), other.what());
+    standard_error.write(printable_lines(why) + "\n");
+    CheckpointUse anew = *checkpoints;
+    anew.is_taken_up = false;
+    return execute(run, machinery, progress, before_abort, &anew);
   } catch (const std::exception& problem) {  // data that cannot be loaded, memory that is not there
     outcome.failure = reason_of(problem, run);
     if (machinery.mpi) machinery.mpi->abort(outcome.failure);

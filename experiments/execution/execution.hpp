@@ -41,11 +41,15 @@ struct Outcome {
   std::chrono::system_clock::time_point end;
 };
 
+struct CheckpointUse;
+
 // Runs on this process, or on this rank together with all others: under MPI all ranks call it, and
 // the recording is complete on rank 0. A run that fails is an outcome; only Interrupted is thrown.
 // Under MPI a failure ends all ranks, after `before_abort` has seen what rank 0 has recorded.
+// With `checkpoints` (null: none) the run goes on from one and leaves others, where runs like it have any: for who
+// saves the outcome to remove (checkpointing.hpp). Not under MPI.
 Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
-                const std::function<void(const Outcome&)>& before_abort);
+                const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints = nullptr);
 
 RunSummary summarise(const Run& run, const Outcome& outcome);
 

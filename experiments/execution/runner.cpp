@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/execution/checkpointing.hpp"
 #include "experiments/execution/common_phases.hpp"
 #include "experiments/execution/execution.hpp"
 #include "experiments/execution/judged_claims.hpp"
@@ -227,7 +228,9 @@ void ExperimentRunner::find_finished() {
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
     const Run& run = experiment_.runs[index];
     summaries_[index] = run.is_trial ? tried_before(directory_of(run), run) : finished_before(directory_of(run), run);
-    if (summaries_[index]) to_do_[index] = 0;
+    if (!summaries_[index]) continue;
+    to_do_[index] = 0;
+    remove_checkpoint(checkpoint_of(directory_of(run)));  // of a process killed after it had written the results
   }
   finished_ = std::ranges::count_if(summaries_, is_finished);
 }
@@ -290,8 +293,9 @@ void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
   const auto save_what_is_there = [&](const Outcome& outcome) {
     if (is_rank_0()) save(index, outcome);
   };
+  const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)), .is_taken_up = !options_.rerun};
   for (int retries = 0;; ++retries) {
-    const Outcome outcome = execute(run, machinery_, progress, save_what_is_there);
+    const Outcome outcome = execute(run, machinery_, progress, save_what_is_there, &checkpoints);
     if (!is_rank_0()) return;
     save(index, outcome);
     progress.end_run(*summaries_[index]);
@@ -321,6 +325,7 @@ void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
   RunSummary summary = summarise(run, outcome);
   try {
     write_directory(directory_of(run), files_of(run, outcome, summary, machinery_));
+    if (summary.status != RunStatus::failed) remove_checkpoint(checkpoint_of(directory_of(run)));
   } catch (const std::bad_alloc&) {
     summary.status = RunStatus::failed;
     summary.reason = "the memory does not suffice to write its results";

@@ -206,11 +206,14 @@ void SharedRuns::attempt(std::size_t index, Lease& lease, const CommonPhases::Ph
   if (phase) start_at(run, *phase);
   progress.begin_run(index + 1, run);
   progress.tell([&lease](double share) { lease.tell(share); });
-  const Outcome outcome = execute(run, work_.machinery, progress, [](const Outcome&) {});
+  // Who takes over the run of a lost process goes on from what that has left.
+  const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)), .is_taken_up = !work_.options.rerun};
+  const Outcome outcome = execute(run, work_.machinery, progress, [](const Outcome&) {}, &checkpoints);
   progress.tell({});
   RunSummary summary = summarise(run, outcome);
   try {
     if (!publish(run, files_of(run, outcome, summary, work_.machinery), lease)) return;
+    if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
   } catch (const std::bad_alloc&) {
     summary.status = RunStatus::failed;
     summary.reason = "the memory does not suffice to write its results";

@@ -41,6 +41,7 @@ std::string configuration_hash(TomlNode resolved) {
   erase_what_decides_nothing(resolved);
   resolved.erase("description");
   resolved.erase("recording");
+  resolved.erase("checkpoint");
   const std::string text = fmt::format("{}\nresults_version = {}\n", write_toml(resolved), results_version);
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }

@@ -7,6 +7,7 @@
 
 #include "algorithms/registry.hpp"
 #include "experiments/sections/budget_section.hpp"
+#include "experiments/sections/checkpoint_section.hpp"
 #include "experiments/sections/measurement_section.hpp"
 #include "experiments/sections/method_checks.hpp"
 #include "experiments/sections/network_times.hpp"
@@ -154,6 +155,7 @@ Definition read_definition(Settings& root, const DefinitionOptions& options) {
   result.evaluation = read_evaluation(root, result.training);
   result.measurements = read_measurements(root, result.training);
   result.recording = read_recording(root);
+  result.checkpoint = read_checkpoint(root);
   root.keep_as_written({"sweep", "Keys that take several values: a run for every combination."});
   root.keep_as_written(
       {"variants", "Named sets of keys, [[variants]]: each with a label, and what a run has otherwise."});

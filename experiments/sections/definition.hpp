@@ -33,6 +33,7 @@ struct Definition {
   EvaluationPlan evaluation;
   MeasurementPlan measurements;
   RecordingPlan recording;
+  CheckpointPlan checkpoint;
   StepBudget steps;
   bool is_clean = false;  // there were no faults, so nothing stands in for what is faulty
   std::vector<Method> methods;

@@ -287,6 +287,7 @@ Run make_run(const Reading& reading) {
           .evaluation = definition.evaluation,
           .measurements = definition.measurements,
           .recording = definition.recording,
+          .checkpoint = definition.checkpoint,
           .algorithm = method.algorithm};
   run.solved = solved_note(resolved.find("methods")->array().front());
   run.measurements.model.seed = run.seed;

@@ -78,7 +78,8 @@ std::pair<Leaves, Leaves> configuration_of(const fs::path& file) {
     std::pair<Leaves, Leaves> leaves;
     const TomlNode* methods = document.find("methods");
     if (methods && methods->is_array_of_tables()) add_leaves(methods->array().front(), "", leaves.second);
-    for (const char* const key : {"name", "description", "seeds", "methods", "recording"}) document.erase(key);
+    for (const char* const key : {"name", "description", "seeds", "methods", "recording", "checkpoint"})
+      document.erase(key);
     add_leaves(document, "", leaves.first);
     return leaves;
   } catch (const TomlSyntaxFault& fault) {

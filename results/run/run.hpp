@@ -94,6 +94,13 @@ struct RecordingPlan {
   bool records_durations(bool mpi) const { return durations.value_or(mpi); }
 };
 
+// What is kept of a run while it goes on, on the simulated cluster, for whoever starts it again after it has been
+// killed. It does not change what a run computes either.
+struct CheckpointPlan {
+  bool is_written = true;
+  double every_s = 60;  // of this machine's time
+};
+
 // One run: a method at one point of the sweep with one seed. All defaults are filled in.
 struct Run {
   std::string experiment;                                           // name of the experiment
@@ -115,7 +122,8 @@ struct Run {
   Budget budget;  // epochs are already steps
   EvaluationPlan evaluation;
   MeasurementPlan measurements{};
-  RecordingPlan recording;  // not hashed
+  RecordingPlan recording;      // not hashed
+  CheckpointPlan checkpoint{};  // likewise
   std::shared_ptr<const Algorithm> algorithm;
   std::shared_ptr<const Run> common_phase{};  // a run at whose end this one starts; null: none
   std::vector<TakenElements> taken{};         // what of its parameters; empty: all

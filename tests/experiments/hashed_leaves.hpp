@@ -65,6 +65,7 @@ inline TomlNode changed(TomlNode leaf) {
 inline std::string_view why_not_hashed(const std::string& path, const TomlNode& table) {
   if (path == "description") return "it is the title of plots";
   if (path.starts_with("recording.")) return "what is recorded beside a run decides nothing of it";
+  if (path.starts_with("checkpoint.")) return "what a killed run goes on from decides nothing of it";
   if (path.ends_with(".file") && table.find("file_hash")) return "its content counts";
   if (path.ends_with(".start") && table.find("start_hash")) return "its content counts";
   if (path.find(".solved_for.") != std::string::npos) return "the number that was found counts";

@@ -1,0 +1,90 @@
+// Checkpoints of one run on the simulated cluster: when they are written, and how the run goes on from one.
+//
+// A checkpoint holds how many steps models have taken, the numbers that programs were told, what evaluations have come
+// to, and the values that are alive then; programs, clocks, rows and counts come back as the run goes through its
+// course again without arithmetic (workers/training/course_log.hpp). So runs of time alone have none: to replay one
+// takes as long as to run it.
+//
+// The run waits while tasks that have been submitted come to their end and values are written, not for the disk. Few
+// values are alive where a round has just ended: where one ends within the last tenth of the interval, it is then.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <memory>
+
+#include "results/directory/checkpoint_file.hpp"
+#include "results/rows/recorder.hpp"
+#include "results/run/run.hpp"
+#include "results/tables/progress.hpp"
+#include "workers/training/course_log.hpp"
+
+namespace syncopate {
+
+struct CheckpointCost {
+  std::int64_t step = 0;  // before which it was written, of all models'
+  std::int64_t values = 0;
+  std::int64_t bytes = 0;
+  double tasks_s = 0;    // until what was submitted had been computed
+  double written_s = 0;  // from then on, until the run went on
+};
+
+struct CheckpointUse {
+  std::filesystem::path file;
+  bool is_taken_up = true;  // false: one that is there is left out of account
+  // Whether one is written before a step, which is the n-th of all models'; without it the clock says so. May throw.
+  std::function<bool(std::int64_t step)> due{};
+  std::function<void(const CheckpointCost&)> on_written{};
+};
+
+// Whether runs like this one have checkpoints.
+bool has_checkpoints(const Run& run);
+
+class RunCheckpoints {
+ public:
+  // What is given outlives it. To be made before anything is submitted. If there is a checkpoint that cannot be used,
+  // that is said in one line, and the run begins anew.
+  RunCheckpoints(const Run& run, const CheckpointUse& use, CourseLog& log, Executor& executor, Recorder& recorder,
+                 Progress& progress);
+  ~RunCheckpoints();  // the last one is on the disk
+  RunCheckpoints(const RunCheckpoints&) = delete;
+  RunCheckpoints& operator=(const RunCheckpoints&) = delete;
+
+  // A round has ended.
+  void note_round() { has_round_ended_ = true; }
+  // At the run's end: throws AnotherCourse if it has not come to where it was to be taken up.
+  void check_end() const;
+  // What the run took before it was taken up.
+  double host_s_before() const { return host_s_before_; }
+
+ private:
+  using HostClock = std::chrono::steady_clock;
+
+  void open(Progress& progress);
+  void take_up();
+  bool due();
+  void write_if_due();
+  CheckpointCost write();
+  void wait_for_disk();
+  CheckpointIdentity identity() const;
+  void report(const std::string& what);
+
+  const Run& run_;
+  const CheckpointUse& use_;
+  CourseLog& log_;
+  Executor& executor_;
+  Recorder& recorder_;
+  HostClock::time_point begin_ = HostClock::now();
+  HostClock::time_point last_ = begin_;
+  double host_s_before_ = 0;
+  bool has_round_ended_ = false;
+  bool has_failed_ = false;  // which is said once
+  std::unique_ptr<CheckpointReader> reader_;
+  Recorder::Evaluated evaluated_before_;
+  std::future<void> on_its_way_;  // to the disk
+};
+
+}  // namespace syncopate

@@ -1,0 +1,182 @@
+// The built program, killed in the middle of a run: the same command goes on from the checkpoint, and comes to the same
+// files. One that cannot be used is named, and the run begins anew.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/experiments/program.hpp"
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* experiment = R"(name = "long"
+[cluster]
+workers = 4
+micro_batch_s = 0.01
+[[delays]]
+kind = "exponential"
+mean = 0.01
+[network]
+kind = "free"
+[training]
+model = "linear"
+dataset = "gaussian-mixture"
+micro_batch_size = 16
+learning_rate = { schedule = "cosine", peak = 0.1 }
+optimizer = { name = "sgd", momentum = 0.9 }
+[datasets.gaussian-mixture]
+train = 2000
+test = 200
+[evaluation]
+every_steps = 500
+train_samples = 200
+[recording]
+parameters = true
+[budget]
+steps = 8000
+[checkpoint]
+every_s = 0.2
+[[methods]]
+algorithm = "local-sgd"
+period = { rule = "constant", steps = 8 }
+)";
+
+class CheckpointProgram : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    write("e.toml", experiment);
+  }
+
+  // Starts the program, and sends it the signal once a checkpoint is there that it has written. False if it had ended.
+  bool stop(int signal) const {
+    const pid_t process = fork();
+    if (process == 0) {
+      if (chdir(directory.c_str()) != 0 || !freopen("out.txt", "w", stdout) || !freopen("err.txt", "w", stderr))
+        _exit(3);
+      execl(SYNCOPATE_PROGRAM, SYNCOPATE_PROGRAM, "run", "e.toml", "--threads", "1", nullptr);
+      _exit(3);
+    }
+    const auto before = checkpoint();
+    const auto time = before.empty() ? fs::file_time_type{} : fs::last_write_time(before);
+    int status = 0;
+    while (true) {
+      if (waitpid(process, &status, WNOHANG) == process) return false;
+      std::error_code gone;
+      const auto now = checkpoint();
+      if (!now.empty() && fs::last_write_time(now, gone) != time && !gone) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    kill(process, signal);
+    waitpid(process, &status, 0);
+    return true;
+  }
+
+  fs::path checkpoint(const char* results = "results") const {
+    std::error_code none;
+    for (const auto& entry : fs::recursive_directory_iterator(directory / results, none))
+      if (entry.path().extension() == ".checkpoint" && entry.path().filename().string().front() != '.')
+        return entry.path();
+    return {};
+  }
+
+  // All files of the run, without what the host's clock says.
+  std::map<std::string, std::string> files(const fs::path& results) const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(directory / results)) {
+      const std::string name = entry.path().filename().string();
+      if (!entry.is_regular_file() || name == "metadata.json" || name == "files.json" || name == "config.toml")
+        continue;
+      const std::string place = fs::relative(entry.path(), directory / results).string();
+      files[place] = read(entry.path());
+      if (name != "summary.json") continue;
+      auto json = nlohmann::json::parse(files[place]);
+      for (const char* const of_host : {"host_s", "samples_per_host_s"}) json.erase(of_host);
+      files[place] = json.dump(1);
+    }
+    return files;
+  }
+
+  void expect_undisturbed(const fs::path& results) const {
+    const auto plain = syncopate("run e.toml checkpoint.write=false --threads 2 --quiet --results plain");
+    ASSERT_EQ(plain.status, 0) << plain.err;
+    auto expected = files("plain"), found = files(results);
+    ASSERT_GT(expected.size(), 3U);
+    for (auto* const all : {&expected, &found})
+      std::erase_if(*all, [](const auto& file) { return file.first.find("/seed=") == std::string::npos; });
+    EXPECT_EQ(found.size(), expected.size());
+    for (const auto& [name, contents] : expected) EXPECT_TRUE(found[name] == contents) << name;
+  }
+};
+
+TEST_F(CheckpointProgram, KilledGoesOnAndLeavesTheSameFilesAndNoCheckpoint) {
+  ASSERT_TRUE(stop(SIGKILL)) << "it had ended";
+  ASSERT_TRUE(stop(SIGKILL)) << "it had ended";
+  EXPECT_THAT(read("err.txt"), HasSubstr("goes on from its checkpoint"));
+  const auto last = syncopate("run e.toml --threads 2");
+  EXPECT_EQ(last.status, 0) << last.err;
+  EXPECT_THAT(last.err, HasSubstr("goes on from its checkpoint"));
+  EXPECT_EQ(checkpoint(), fs::path());
+  expect_undisturbed("results/runs");
+}
+
+TEST_F(CheckpointProgram, InterruptedKeepsTheNewest) {
+  ASSERT_TRUE(stop(SIGINT)) << "it had ended";
+  EXPECT_THAT(read("err.txt"), HasSubstr("interrupted"));
+  ASSERT_NE(checkpoint(), fs::path());
+  EXPECT_THAT(syncopate("run e.toml").err, HasSubstr("goes on from its checkpoint"));
+  EXPECT_EQ(checkpoint(), fs::path());
+}
+
+TEST_F(CheckpointProgram, OfADamagedOneItBeginsAnew) {
+  ASSERT_TRUE(stop(SIGKILL)) << "it had ended";
+  const fs::path file = checkpoint();
+  std::string bytes = read(file);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(file, std::ios::binary) << bytes;
+  const auto outcome = syncopate("run e.toml --quiet");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr(": it is damaged or cut off; the run begins anew\n"));
+  EXPECT_THAT(outcome.err, HasSubstr(file.filename().string()));
+  expect_undisturbed("results/runs");
+}
+
+TEST_F(CheckpointProgram, RepeatedFromTheBeginningItTakesNoneUp) {
+  ASSERT_TRUE(stop(SIGKILL)) << "it had ended";
+  EXPECT_THAT(syncopate("run e.toml --rerun").err, Not(HasSubstr("goes on")));
+  EXPECT_EQ(checkpoint(), fs::path());
+}
+
+TEST_F(CheckpointProgram, WritesNoneWhereItIsToldSoOrTrainsNothing) {
+  const auto none = syncopate("run e.toml checkpoint.write=false budget.steps=3000");
+  EXPECT_EQ(none.status, 0) << none.err;
+  EXPECT_THAT(syncopate("check e.toml checkpoint.every_s=0").err, HasSubstr("checkpoint.every_s = 0"));
+}
+
+// A folder in which nothing can be made is met before anything runs; here it goes while the run goes on.
+TEST_F(CheckpointProgram, WhatCannotBeWrittenIsSaidOnceAndTheRunGoesOn) {
+  const auto first = syncopate("run e.toml budget.steps=200");
+  ASSERT_EQ(first.status, 0) << first.err;
+  const std::string limited = "ulimit -f 8; trap '' XFSZ; '" SYNCOPATE_PROGRAM "' run e.toml --threads 1 2>&1";
+  const auto outcome = shell("bash -c \"" + limited + "\"");
+  const std::string word = "there is no newer one, and the run goes on";
+  const auto at = outcome.out.find(word);
+  ASSERT_NE(at, std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find(word, at + 1), std::string::npos);
+}
+
+}  // namespace
+}  // namespace syncopate
