@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <string>
 #include <type_traits>
@@ -153,23 +154,38 @@ void RunCheckpoints::take_up() {
   reader_ = nullptr;
   evaluated_before_ = {};
   last_ = HostClock::now();
+  last_step_ = log_.steps();
 }
 
 void RunCheckpoints::check_end() const {
   if (log_.replays()) throw AnotherCourse("it ends before the step that it had come to");
 }
 
+// Returns once nothing is outstanding, where one is.
 bool RunCheckpoints::due() {
-  const bool round_ended = std::exchange(has_round_ended_, false);
-  if (use_.due) return use_.due(log_.steps());
+  const double part = std::exchange(has_round_ended_, false) ? last_part : 1;
+  if (use_.due) {
+    if (!use_.due(log_.steps())) return false;
+    executor_.wait_all();
+    return true;
+  }
+  const double every_s = run_.checkpoint.every_s;
+  const auto steps = static_cast<double>(log_.steps() - last_step_);
+  const bool is_looked_at =
+      steps >= part * static_cast<double>(looked_at_after_) || seconds(HostClock::now() - last_) >= part * every_s;
+  if (!is_looked_at) return false;
+  executor_.wait_all();
   const double since_s = seconds(HostClock::now() - last_);
-  return since_s >= run_.checkpoint.every_s * (round_ended ? last_part : 1);
+  const bool is_due = since_s >= last_part * every_s;
+  const double by_pace = since_s > 0 ? steps * every_s / since_s : 2 * steps;
+  looked_at_after_ =
+      static_cast<std::int64_t>(is_due ? std::max(1.0, by_pace) : std::max(steps + 1, std::min(by_pace, 2 * steps)));
+  return is_due;
 }
 
 void RunCheckpoints::write_if_due() {
-  if (!due()) return;
   const auto begin = HostClock::now();
-  executor_.wait_all();
+  if (!due()) return;
   const auto computed = HostClock::now();
   if (recorder_.has_diverged()) return;  // it is about to end
   try {
@@ -185,6 +201,7 @@ void RunCheckpoints::write_if_due() {
       report(fmt::format("there is no newer one, and the run goes on: {}", problem.what()));
   }
   last_ = HostClock::now();
+  last_step_ = log_.steps();
 }
 
 CheckpointCost RunCheckpoints::write() {

@@ -5,8 +5,11 @@
 // course again without arithmetic (workers/training/course_log.hpp). So runs of time alone have none: to replay one
 // takes as long as to run it.
 //
-// The run waits while tasks that have been submitted come to their end and values are written, not for the disk. Few
-// values are alive where a round has just ended: where one ends within the last tenth of the interval, it is then.
+// The run waits while tasks that have been submitted come to their end and values are written, not for the disk.
+// Programs may be ahead of the arithmetic by thousands of tasks, with large models by minutes: so that no more than an
+// interval's work is lost, the run is looked at after so many steps as an interval has by the pace so far, and never
+// after more than twice those whose time is known. Then it waits for its tasks, and the clock says whether a checkpoint
+// is due. Few values are alive where a round has just ended: in the last tenth of the interval it is looked at there.
 #pragma once
 
 #include <chrono>
@@ -78,7 +81,9 @@ class RunCheckpoints {
   Executor& executor_;
   Recorder& recorder_;
   HostClock::time_point begin_ = HostClock::now();
-  HostClock::time_point last_ = begin_;
+  HostClock::time_point last_ = begin_;  // checkpoint, or where the run began or was taken up
+  std::int64_t last_step_ = 0;           // then
+  std::int64_t looked_at_after_ = 1;     // steps from then on
   double host_s_before_ = 0;
   bool has_round_ended_ = false;
   bool has_failed_ = false;  // which is said once

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "experiments/execution/checkpointing.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/shared_plan.hpp"

@@ -46,9 +46,9 @@ train_samples = 200
 [recording]
 parameters = true
 [budget]
-steps = 8000
+steps = 5000
 [checkpoint]
-every_s = 0.2
+every_s = 0.15
 [[methods]]
 algorithm = "local-sgd"
 period = { rule = "constant", steps = 8 }
