@@ -209,7 +209,8 @@ void SharedRuns::attempt(std::size_t index, Lease& lease, const CommonPhases::Ph
   progress.tell([&lease](double share) { lease.tell(share); });
   // Who takes over the run of a lost process goes on from what that has left.
   const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)), .is_taken_up = !work_.options.rerun};
-  const Outcome outcome = execute(run, work_.machinery, progress, [](const Outcome&) {}, &checkpoints);
+  const Outcome outcome = execute(
+      run, work_.machinery, progress, [](const Outcome&) {}, &checkpoints);
   progress.tell({});
   RunSummary summary = summarise(run, outcome);
   try {
