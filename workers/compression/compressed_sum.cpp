@@ -1,6 +1,7 @@
 #include "workers/compression/compressed_sum.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "workers/compression/packet_sizes.hpp"
@@ -106,9 +107,11 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
     if (apart) apart->value = std::move(statistics);
     if (out) out->value = std::move(values);
   };
-  memory_->producer = training_.submit_on(gradient, std::move(prerequisites), encode);
-  if (packet.words) packet.words->producer = memory_->producer;
-  if (!is_last) statistics_->producer = memory_->producer;
+  const std::array filled = {memory_, packet.words, is_last ? nullptr : statistics_};
+  training_.hold(gradient, std::move(prerequisites), encode, [filled](const std::shared_ptr<Task>& task) {
+    for (const CellPtr& cell : filled)
+      if (cell) cell->producer = task;
+  });
   return packet;
 }
 

@@ -34,7 +34,8 @@ class CompressedSum {
   std::vector<Exchange> exchanges(Step step) const { return compressor_->exchanges(step); }
   Rank root(Step step) const { return compressor_->root(step); }
 
-  // The packet of the first exchange, from a gradient that a step of this model with this rate follows.
+  // The packet of the first exchange, from a gradient that a step of this model with this rate follows. Whoever looks
+  // at packets calls Training::begin_held before.
   Packet first_packet(const Gradient& gradient, Step step, double rate, const ModelStatePtr& model);
   // What all make of what the first exchange gives to all, where another follows, and the packet of that.
   CellPtr between(const SharedPackets& first) const;

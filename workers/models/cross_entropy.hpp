@@ -22,6 +22,9 @@ struct MixedLabels {
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing,
                        const MixedLabels* mixed = nullptr);
 
+// What is reported, of each sample: (n,).
+at::Tensor losses_of_samples(const at::Tensor& logits, const at::Tensor& labels, const MixedLabels* mixed = nullptr);
+
 // Each sample's loss times its weight; weights (n,).
 LossSums cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing, const at::Tensor& weights);
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
 #include <variant>
 
 #include "workers/models/forward_pass.hpp"
@@ -31,13 +32,17 @@ std::vector<at::Tensor> view_buffers(const Network& network, float* flat) {
 void ForwardPass::operator()(const layer::Flatten&) { x_ = x_.flatten(1); }
 
 void ForwardPass::operator()(const layer::Linear& layer) {
-  x_ = at::linear(x_, parameter(layer.weight), parameter(layer.bias));
+  at::Tensor inputs = std::move(x_);
+  x_ = at::linear(inputs, parameter(layer.weight), parameter(layer.bias));
+  if (!passes_) return;
+  if (!x_.requires_grad()) x_.requires_grad_();  // the first one: parameters do not
+  passes_->push_back({.layer = layer, .inputs = inputs.detach(), .outputs = x_});
 }
 
 // In place where it can be: the layers before (linear, convolution, normalisation, sum) do not need their outputs
-// again, a branch that has just begun needs its input.
+// again, a branch that has just begun needs its input, and so does who records.
 void ForwardPass::operator()(const layer::Relu&) {
-  const bool is_kept = !residuals_.empty() && residuals_.back().is_same(x_);
+  const bool is_kept = passes_ || (!residuals_.empty() && residuals_.back().is_same(x_));
   x_ = is_kept ? at::relu(x_) : at::relu_(x_);
 }
 
@@ -50,6 +55,15 @@ void ForwardPass::operator()(const layer::Gelu&) { x_ = at::gelu(x_); }
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
                    const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode, const Visits* visits) {
   ForwardPass pass(network, parameters, buffers, inputs, mode, visits);
+  for (const Layer& layer : network.layers()) std::visit(pass, layer);
+  return pass.output();
+}
+
+at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const at::Tensor& inputs,
+                   const Visits* visits, std::vector<LinearPass>& passes) {
+  const std::vector<at::Tensor> no_buffers;
+  ForwardPass pass(network, parameters, no_buffers, inputs, Mode::train, visits);
+  pass.record(passes);
   for (const Layer& layer : network.layers()) std::visit(pass, layer);
   return pass.output();
 }

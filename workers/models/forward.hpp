@@ -12,6 +12,7 @@ class Tensor;
 
 namespace syncopate {
 
+struct LinearPass;
 struct SequenceBatch;
 struct Visits;
 
@@ -31,6 +32,10 @@ std::vector<at::Tensor> view_buffers(const Network& network, float* flat);
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters,
                    const std::vector<at::Tensor>& buffers, const at::Tensor& inputs, Mode mode,
                    const Visits* visits = nullptr);
+
+// The same in train mode of a network without buffers, with all that its linear layers take in and give.
+at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const at::Tensor& inputs,
+                   const Visits* visits, std::vector<LinearPass>& passes);
 
 // The same of texts, by a network without buffers.
 at::Tensor forward(const Network& network, const std::vector<at::Tensor>& parameters, const SequenceBatch& texts,

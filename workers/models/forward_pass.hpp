@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "workers/models/forward.hpp"
+#include "workers/models/linear_passes.hpp"
 
 namespace syncopate {
 
@@ -27,6 +28,9 @@ class ForwardPass {
         texts_(&texts),
         mode_(mode),
         visits_(visits) {}
+
+  // Appends what each linear layer takes in and gives. The loss is to be differentiated by what they give.
+  void record(std::vector<LinearPass>& passes) { passes_ = &passes; }
 
   void operator()(const layer::Flatten&);
   void operator()(const layer::Linear& layer);
@@ -77,6 +81,7 @@ class ForwardPass {
   const Visits* visits_;               // null: nothing is drawn
   at::Tensor x_;                       // after the layers so far
   std::vector<at::Tensor> residuals_;  // before the branches that have begun
+  std::vector<LinearPass>* passes_ = nullptr;
 };
 
 }  // namespace syncopate

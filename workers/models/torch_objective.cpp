@@ -5,107 +5,24 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 #include <optional>
 #include <utility>
 
-#include "workers/datasets/visits.hpp"
 #include "workers/models/cross_entropy.hpp"
 #include "workers/models/derivatives.hpp"
 #include "workers/models/forward.hpp"
 #include "workers/models/gradient_tensors.hpp"
 #include "workers/models/initial_parameters.hpp"
-#include "workers/models/mixup.hpp"
+#include "workers/models/linear_passes.hpp"
 #include "workers/models/one_thread.hpp"
+#include "workers/models/sample_batch.hpp"
 #include "workers/models/seeded_draws.hpp"
 #include "workers/models/squared_error.hpp"
 #include "workers/process/interrupt.hpp"
 
 namespace syncopate {
 namespace {
-
-// A batch in memory that its thread uses again for the next one.
-struct Batch {
-  std::vector<std::uint32_t> numbers;
-  std::vector<std::int64_t> epochs;
-  std::vector<float> inputs;
-  std::vector<std::int64_t> labels;
-  std::vector<float> targets;                // numbers instead of labels
-  std::vector<std::int64_t> partner_labels;  // where samples are mixed with others
-  std::vector<float> partner_shares;
-
-  static Batch& of_this_thread(std::size_t samples) {
-    thread_local Batch batch;
-    batch.numbers.resize(samples);
-    batch.epochs.resize(samples);
-    return batch;
-  }
-
-  // Micro-batch after micro-batch.
-  void name_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches) {
-    const auto size = static_cast<std::size_t>(sampler.options().micro_batch_size);
-    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-      sampler.sample_numbers(micro_batches[m], std::span(numbers).subspan(m * size, size));
-      std::fill_n(epochs.begin() + static_cast<std::ptrdiff_t>(m * size), size, sampler.epoch(micro_batches[m]));
-    }
-  }
-  Visits visits(const Sampler& sampler) const {
-    return {.seed = sampler.options().seed, .samples = numbers, .epochs = epochs};
-  }
-
-  void make_room(const Dataset& dataset) {
-    inputs.resize(numbers.size() * static_cast<std::size_t>(dataset.size().shape.features()));
-    labels.resize(numbers.size());
-    targets.resize(numbers.size() * static_cast<std::size_t>(dataset.size().targets));
-  }
-
-  void gather(const Dataset& dataset, Split split) {
-    make_room(dataset);
-    dataset.gather(split, numbers, inputs.data(), labels.data());
-    if (!targets.empty()) dataset.gather_targets(split, numbers, targets.data());
-  }
-  void gather_training(const Dataset& dataset, const Visits& visits_of_numbers) {
-    make_room(dataset);
-    dataset.gather_training(visits_of_numbers, inputs.data(), labels.data());
-    if (!targets.empty()) dataset.gather_targets(Split::train, numbers, targets.data());
-  }
-
-  void mix_samples(const Sampler& sampler, std::span<const MicroBatch> micro_batches, double alpha) {
-    const std::size_t size = numbers.size() / micro_batches.size(), features = inputs.size() / numbers.size();
-    partner_labels.resize(labels.size());
-    partner_shares.resize(labels.size());
-    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-      const Mixture mixture = drawn_mixture(sampler.options().seed, sampler.in_data(micro_batches[m]), size, alpha);
-      mix(mixture, std::span(inputs).subspan(m * size * features, size * features));
-      for (std::size_t i = 0; i < size; ++i) {
-        partner_labels[m * size + i] = labels[m * size + mixture.partners[i]];
-        partner_shares[m * size + i] = mixture.share;
-      }
-    }
-  }
-
-  // Tensors (n, channels, height, width) and (n,) that live until the next call in this thread.
-  at::Tensor input_tensor(const SampleShape& shape) {
-    return at::from_blob(inputs.data(), {std::ssize(numbers), shape.channels, shape.height, shape.width}, at::kFloat);
-  }
-  static at::Tensor label_tensor(std::vector<std::int64_t>& of) {
-    return at::from_blob(of.data(), {std::ssize(of)}, at::kLong);
-  }
-  // (n, targets); undefined where samples have classes.
-  at::Tensor target_tensor() {
-    if (targets.empty()) return {};
-    const auto samples = std::ssize(numbers);
-    return at::from_blob(targets.data(), {samples, std::ssize(targets) / samples}, at::kFloat);
-  }
-};
-
-// What is trained on, in memory until its thread's next batch.
-struct TrainingBatch {
-  Visits visits;
-  at::Tensor inputs;
-  at::Tensor labels;
-  at::Tensor targets{};  // defined: numbers instead of labels
-  std::optional<MixedLabels> mixed{};
-};
 
 // Gradients by parameter in the network's order, scaled by 1 / micro_batch_size, and the sum of losses
 // scaled likewise: sums over micro-batches of means over each.
@@ -158,22 +75,45 @@ at::Tensor mean_output(const Network& network, const std::vector<Member>& member
   return outputs.size() == 1 ? outputs.front() : at::stack(outputs).mean(0);
 }
 
-TrainingBatch training_batch(const Dataset& dataset, const Sampler& sampler, std::span<const MicroBatch> micro_batches,
-                             double mixup) {
-  const auto size = static_cast<std::size_t>(sampler.options().micro_batch_size);
-  Batch& batch = Batch::of_this_thread(micro_batches.size() * size);
-  batch.name_samples(sampler, micro_batches);
-  const Visits visits = batch.visits(sampler);
-  batch.gather_training(dataset, visits);
-  if (mixup > 0) batch.mix_samples(sampler, micro_batches, mixup);
-  TrainingBatch result{.visits = visits,
-                       .inputs = batch.input_tensor(dataset.size().shape),
-                       .labels = Batch::label_tensor(batch.labels),
-                       .targets = batch.target_tensor()};
-  if (mixup > 0)
-    result.mixed = {
-        .labels = Batch::label_tensor(batch.partner_labels),
-        .shares = at::from_blob(batch.partner_shares.data(), {std::ssize(batch.partner_shares)}, at::kFloat)};
+// Rows of a batch by list, and each one's sum of losses, scaled as in a pass of its own.
+struct ListOfRows {
+  Rows rows;
+  double loss_sum = 0;
+};
+
+class ApartByProducts : public GradientsApart {
+ public:
+  ApartByProducts(const Network& network, std::unique_ptr<const SampleBatch> batch, LinearGradients gradients,
+                  std::vector<ListOfRows> lists)
+      : network_(network), batch_(std::move(batch)), gradients_(std::move(gradients)), lists_(std::move(lists)) {}
+
+  PartialGradient of(std::size_t list) const override {
+    use_one_thread();
+    const c10::InferenceMode guard;
+    PartialGradient result;
+    result.segments = segments_of(network_, gradients_.of(lists_[list].rows, network_.parameters().size()));
+    result.loss_sum = lists_[list].loss_sum;
+    return result;
+  }
+
+ private:
+  const Network& network_;
+  std::unique_ptr<const SampleBatch> batch_;  // the first layer's inputs are views of it
+  LinearGradients gradients_;
+  std::vector<ListOfRows> lists_;
+};
+
+std::vector<ListOfRows> lists_of_rows(std::span<const std::span<const MicroBatch>> lists, const at::Tensor& losses,
+                                      std::int64_t micro_batch_size) {
+  const float* loss = losses.data_ptr<float>();
+  std::vector<ListOfRows> result;
+  std::int64_t begin = 0;
+  for (const auto& list : lists) {
+    const std::int64_t count = std::ssize(list) * micro_batch_size;
+    const double sum = std::accumulate(loss + begin, loss + begin + count, 0.0);
+    result.push_back({.rows = {begin, count}, .loss_sum = sum / static_cast<double>(micro_batch_size)});
+    begin += count;
+  }
   return result;
 }
 
@@ -186,7 +126,8 @@ TorchObjective::TorchObjective(Network network, std::shared_ptr<const Dataset> d
       sampler_(sampling),
       chunk_samples_(chunk_samples),
       label_smoothing_(label_smoothing),
-      mixup_(mixup) {
+      mixup_(mixup),
+      has_gradients_apart_(is_made_of_linear_layers(network_) && dataset_->size().targets == 0) {
   assert(network_.input() == dataset_->size().shape);
   assert(sampling.samples <= dataset_->size().train);
 }
@@ -223,7 +164,8 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
   std::vector<at::Tensor> sum;
   for (std::size_t first = 0; first < micro_batches.size(); first += together) {
     throw_if_interrupted();
-    const TrainingBatch batch = training_batch(*dataset_, sampler_, micro_batches.subspan(first, together), mixup_);
+    const TrainingBatch batch = SampleBatch::of_this_thread().take_training(
+        *dataset_, sampler_, micro_batches.subspan(first, together), mixup_);
     std::copy_n(buffers, statistics.size(), statistics.begin());  // each micro-batch starts from the state's
     const SeededDraws draws(seed_of(micro_batches[first]));
     auto pass = differentiate(network_, parameters, view_buffers(network_, statistics.data()), batch,
@@ -234,6 +176,26 @@ PartialGradient TorchObjective::gradient(const float* parameters, const float* b
   }
   result.segments = segments_of(network_, std::move(sum));
   return result;
+}
+
+std::unique_ptr<const GradientsApart> TorchObjective::gradients_apart(
+    const float* parameters, const float*, std::span<const std::span<const MicroBatch>> lists) const {
+  assert(has_gradients_apart_);
+  use_one_thread();
+  throw_if_interrupted();
+  std::vector<MicroBatch> all;
+  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
+  auto memory = std::make_unique<SampleBatch>();
+  const TrainingBatch batch = memory->take_training(*dataset_, sampler_, all, mixup_);
+  const MixedLabels* const mixed = batch.mixed ? &*batch.mixed : nullptr;
+  std::vector<LinearPass> passes;
+  const auto logits = forward(network_, view_parameters(network_, parameters), batch.inputs, &batch.visits, passes);
+  const auto loss = cross_entropy(logits, batch.labels, label_smoothing_, mixed).minimised;
+  const std::int64_t size = samples_per_micro_batch();
+  auto by_list = lists_of_rows(lists, losses_of_samples(logits.detach(), batch.labels, mixed).contiguous(), size);
+  return std::make_unique<const ApartByProducts>(
+      network_, std::move(memory), LinearGradients(std::move(passes), loss, 1.0 / static_cast<double>(size)),
+      std::move(by_list));
 }
 
 EvaluationSums TorchObjective::evaluate(const float* parameters, const float* buffers, Split split, std::int64_t begin,
@@ -255,16 +217,14 @@ EvaluationSums TorchObjective::evaluate_ensemble(std::span<const float* const> p
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {
     throw_if_interrupted();
     const auto n = std::min(chunk_samples_, end - first);
-    Batch& batch = Batch::of_this_thread(static_cast<std::size_t>(n));
-    for (std::int64_t i = 0; i < n; ++i)
-      batch.numbers[static_cast<std::size_t>(i)] = static_cast<std::uint32_t>(first + i);
-    batch.gather(*dataset_, split);
-    const at::Tensor inputs = batch.input_tensor(dataset_->size().shape);
-    if (const at::Tensor targets = batch.target_tensor(); targets.defined()) {
+    SampleBatch& batch = SampleBatch::of_this_thread();
+    batch.take(*dataset_, split, first, n);
+    const at::Tensor inputs = batch.inputs(*dataset_);
+    if (const at::Tensor targets = batch.targets(); targets.defined()) {
       sums.loss += squared_error(mean_output(network_, members, inputs), targets).reported.item<float>();
       continue;
     }
-    const at::Tensor labels = Batch::label_tensor(batch.labels);
+    const at::Tensor labels = batch.labels();
     const auto logits = predict(network_, members, inputs);
     sums.loss += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<float>();
     sums.correct += logits.argmax(1).eq(labels).sum().item<std::int64_t>();
@@ -283,16 +243,13 @@ std::vector<double> TorchObjective::derivative(const float* parameters, const fl
   for (std::int64_t first = begin; first < end; first += chunk_samples_) {
     throw_if_interrupted();
     const auto n = std::min(chunk_samples_, end - first);
-    Batch& batch = Batch::of_this_thread(static_cast<std::size_t>(n));
-    for (std::int64_t i = 0; i < n; ++i)
-      batch.numbers[static_cast<std::size_t>(i)] = static_cast<std::uint32_t>(first + i);
-    batch.gather(*dataset_, split);
-    const at::Tensor inputs = batch.input_tensor(dataset_->size().shape).to(at::kDouble);
+    SampleBatch& batch = SampleBatch::of_this_thread();
+    batch.take(*dataset_, split, first, n);
+    const at::Tensor inputs = batch.inputs(*dataset_).to(at::kDouble);
     const auto outputs = forward(network_, sum.parameters(), statistics, inputs, Mode::evaluate);
-    const at::Tensor targets = batch.target_tensor();
-    sum.add(targets.defined()
-                ? squared_error(outputs, targets.to(at::kDouble)).reported
-                : at::cross_entropy_loss(outputs, Batch::label_tensor(batch.labels), {}, at::Reduction::Sum));
+    const at::Tensor targets = batch.targets();
+    sum.add(targets.defined() ? squared_error(outputs, targets.to(at::kDouble)).reported
+                              : at::cross_entropy_loss(outputs, batch.labels(), {}, at::Reduction::Sum));
   }
   return sum.mean_over(end - begin);
 }
@@ -307,7 +264,8 @@ std::vector<float> TorchObjective::batch_statistics(const float* parameters,
   std::vector<double> sum(buffers());
   for (const MicroBatch& micro_batch : micro_batches) {
     throw_if_interrupted();
-    const TrainingBatch batch = training_batch(*dataset_, sampler_, {&micro_batch, 1}, mixup_);
+    const TrainingBatch batch =
+        SampleBatch::of_this_thread().take_training(*dataset_, sampler_, {&micro_batch, 1}, mixup_);
     const SeededDraws draws(seed_of(micro_batch));
     forward(network_, weights, views, batch.inputs, Mode::measure, &batch.visits);
     for (std::size_t b = 0; b < sum.size(); ++b) sum[b] += statistics[b];

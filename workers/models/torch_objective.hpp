@@ -37,6 +37,11 @@ class TorchObjective : public Objective {
   PartialGradient gradient(const float* parameters, const float* buffers,
                            std::span<const MicroBatch> micro_batches) const override;
 
+  // Of networks that are made of linear layers (linear_passes.hpp), with classes. Must not outlive the objective.
+  std::unique_ptr<const GradientsApart> gradients_apart(
+      const float* parameters, const float* buffers, std::span<const std::span<const MicroBatch>> lists) const override;
+  bool has_gradients_apart() const override { return has_gradients_apart_; }
+
   std::int64_t chunk_samples() const override { return chunk_samples_; }
   bool fuses_micro_batches() const override { return network_.fuses(); }
   std::int64_t samples_per_micro_batch() const override { return sampler_.options().micro_batch_size; }
@@ -67,6 +72,7 @@ class TorchObjective : public Objective {
   std::int64_t chunk_samples_;
   double label_smoothing_;
   double mixup_;
+  bool has_gradients_apart_;
 };
 
 }  // namespace syncopate

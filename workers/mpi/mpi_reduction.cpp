@@ -53,6 +53,7 @@ MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& 
 }
 
 void MpiReduction::write() {
+  if (what_.is_exchange() && !training_.time_only()) training_.begin_held();
   if (training_.time_only()) {
     Collective without_numbers{
         .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};

@@ -240,6 +240,7 @@ SharedPackets Gatherings::exchanged(Gathering& gathering) const {
   Training& training = stage_.options.training;
   std::vector<Packet> packets = std::exchange(gathering.brought, {});
   if (training.time_only()) return nullptr;
+  training.begin_held();
   const Kind kind = gathering.what.kind;
   if (kind == Kind::broadcast_packet) packets = {packets[static_cast<std::size_t>(gathering.what.root.value)]};
   if (!gathering.what.sums_packets()) return std::make_shared<const std::vector<Packet>>(std::move(packets));

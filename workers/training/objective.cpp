@@ -11,6 +11,11 @@ std::vector<ParameterTensor> Objective::tensors() const {
           {.name = "others", .offset = weights(), .size = parameters() - weights()}};
 }
 
+std::unique_ptr<const GradientsApart> Objective::gradients_apart(const float*, const float*,
+                                                                 std::span<const std::span<const MicroBatch>>) const {
+  throw std::logic_error("this objective has no gradients apart");
+}
+
 EvaluationSums Objective::evaluate_samples(const float* parameters, const float* buffers, Split split,
                                            std::span<const std::uint32_t> samples) const {
   EvaluationSums sums;

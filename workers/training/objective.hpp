@@ -42,6 +42,14 @@ struct PartialGradient {
   std::vector<float> buffers_sum;  // sum over micro-batches of the BatchNorm buffers after each; (buffers(),)
 };
 
+// Gradients of several lists of micro-batches at one model, out of one forward and one backward pass over all of them.
+class GradientsApart {
+ public:
+  virtual ~GradientsApart() = default;
+  // Of the list of that number. From any thread; parameters may be gone by then.
+  virtual PartialGradient of(std::size_t list) const = 0;
+};
+
 // Sums over samples [begin, end) of a split; the caller divides.
 struct EvaluationSums {
   double loss = 0;
@@ -84,6 +92,12 @@ class Objective {
   // bounds their number by chunk_samples().
   virtual PartialGradient gradient(const float* parameters, const float* buffers,
                                    std::span<const MicroBatch> micro_batches) const = 0;
+
+  // The gradients of several lists, up to rounding as gradient() has each: for who needs them apart, such as compressed
+  // sums. By default std::logic_error: only where has_gradients_apart(), where that is faster than list by list.
+  virtual std::unique_ptr<const GradientsApart> gradients_apart(
+      const float* parameters, const float* buffers, std::span<const std::span<const MicroBatch>> lists) const;
+  virtual bool has_gradients_apart() const { return false; }
 
   // Samples evaluated together for the best speed; a fixed number per model, so that the order of
   // summation does not depend on the machine.

@@ -8,6 +8,7 @@
 
 #include "workers/training/course_log.hpp"
 #include "workers/training/gradient_sum.hpp"
+#include "workers/training/sums_apart.hpp"
 
 namespace syncopate {
 
@@ -237,6 +238,35 @@ std::shared_ptr<Task> Training::submit_on(const Gradient& gradient, std::vector<
   submit_chunks(sum, objective_, executor_);
   prerequisites.insert(prerequisites.end(), sum->tasks.begin(), sum->tasks.end());
   return executor_.submit([sum, scale, work = std::move(work)] { work(*sum, scale); }, prerequisites);
+}
+
+void Training::hold(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
+                    std::function<void(const GradientSum&, double)> work,
+                    std::function<void(const std::shared_ptr<Task>&)> submitted) {
+  if (!objective_->has_gradients_apart())
+    return submitted(submit_on(gradient, std::move(prerequisites), std::move(work)));
+  double scale = 1;
+  const auto sum = fix_sum(gradient, *objective_, scale);
+  held_.push_back({.sum = sum,
+                   .prerequisites = std::move(prerequisites),
+                   .work = [sum, scale, work = std::move(work)] { work(*sum, scale); },
+                   .submitted = std::move(submitted)});
+}
+
+void Training::begin_held() {
+  std::vector<Held> all = std::exchange(held_, {});
+  std::vector<std::shared_ptr<GradientSum>> sums;
+  for (const Held& held : all) sums.push_back(held.sum);
+  for (const std::vector<std::size_t>& together : passes_of(sums, *objective_)) {
+    std::vector<std::shared_ptr<GradientSum>> of_pass;
+    for (const std::size_t i : together) of_pass.push_back(std::exchange(sums[i], nullptr));
+    submit_pass(of_pass, objective_, executor_, [&](std::size_t at) {
+      Held& held = all[together[at]];
+      held.prerequisites.insert(held.prerequisites.end(), held.sum->tasks.begin(), held.sum->tasks.end());
+      held.sum = nullptr;
+      held.submitted(executor_.submit(std::move(held.work), held.prerequisites));
+    });
+  }
 }
 
 Gradient Training::promised(std::int64_t micro_batches, std::vector<MicroBatch> carried,

@@ -205,6 +205,13 @@ class Training {
   // its factor, once the prerequisites are done too. Not in time-only runs.
   std::shared_ptr<Task> submit_on(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
                                   std::function<void(const GradientSum& sum, double scale)> work);
+  // The same for one of several gradients that are needed apart, each by work of its own: `submitted` gets the task,
+  // which may be as late as in begin_held(). What is held until then is evaluated together where that is faster.
+  void hold(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
+            std::function<void(const GradientSum& sum, double scale)> work,
+            std::function<void(const std::shared_ptr<Task>&)> submitted);
+  // Before anybody asks for what those tasks make.
+  void begin_held();
   // A shared sum whose gradient_size() values `fill` writes. Its loss is not known.
   Gradient promised(std::int64_t micro_batches, std::vector<MicroBatch> carried,
                     std::span<const std::shared_ptr<Task>> prerequisites, std::function<void(float* out)> fill);
@@ -222,6 +229,13 @@ class Training {
   struct WeightedCell {
     double weight = 1;
     CellPtr cell{};
+  };
+
+  struct Held {
+    std::shared_ptr<GradientSum> sum;
+    std::vector<std::shared_ptr<Task>> prerequisites;
+    std::function<void()> work;
+    std::function<void(const std::shared_ptr<Task>&)> submitted;
   };
 
   void tell_kept(GradientSum& sum) const;
@@ -247,6 +261,7 @@ class Training {
   Executor& executor_;
   Bytes declared_bytes_{};
   std::vector<ParameterTensor> declared_tensors_;
+  std::vector<Held> held_;
   Memo<const ModelState> combined_;  // by terms
   Memo<Cell> assembled_;             // by slices
   Memo<const ModelState> mixed_;     // of two models: by these and the slice

@@ -1,0 +1,52 @@
+// The pull objective with gradients apart: it keeps which lists of micro-batches shared a pass.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tests/workers/pull_objective.hpp"
+
+namespace syncopate {
+
+class ApartObjective : public PullObjective {
+ public:
+  using Lists = std::vector<std::vector<MicroBatch>>;
+  using PullObjective::PullObjective;
+
+  bool has_gradients_apart() const override { return true; }
+  std::unique_ptr<const GradientsApart> gradients_apart(
+      const float* parameters, const float*, std::span<const std::span<const MicroBatch>> lists) const override {
+    Lists of_pass;
+    for (const auto& list : lists) of_pass.emplace_back(list.begin(), list.end());
+    {
+      const std::lock_guard lock(mutex_);
+      passes.insert(of_pass);
+    }
+    return std::make_unique<const Apart>(*this, std::vector<float>(parameters, parameters + this->parameters()),
+                                         std::move(of_pass));
+  }
+
+  mutable std::multiset<Lists> passes;
+
+ private:
+  class Apart : public GradientsApart {
+   public:
+    Apart(const PullObjective& objective, std::vector<float> parameters, Lists lists)
+        : objective_(objective), parameters_(std::move(parameters)), lists_(std::move(lists)) {}
+    PartialGradient of(std::size_t list) const override {
+      return objective_.gradient(parameters_.data(), nullptr, lists_[list]);
+    }
+
+   private:
+    const PullObjective& objective_;
+    std::vector<float> parameters_;
+    Lists lists_;
+  };
+  mutable std::mutex mutex_;
+};
+
+}  // namespace syncopate

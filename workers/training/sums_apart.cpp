@@ -1,0 +1,113 @@
+#include "workers/training/sums_apart.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace syncopate {
+namespace {
+
+// The model at which all of the sum is taken; null: there is none, or nothing is left to do.
+const Cell* only_model(const GradientSum& sum) {
+  if (sum.submitted || sum.chunks.empty()) return nullptr;
+  const ModelStatePtr& at = sum.chunks.front().at;
+  const auto is_usual = [&](const GradientSum::Chunk& chunk) {
+    return chunk.at && chunk.at->parameters == at->parameters && chunk.scale != 0 && chunk.layers.are_all();
+  };
+  return at && std::ranges::all_of(sum.chunks, is_usual) ? at->parameters.get() : nullptr;
+}
+
+std::int64_t micro_batches_in(const GradientSum& sum) {
+  std::int64_t count = 0;
+  for (const GradientSum::Chunk& chunk : sum.chunks) count += std::ssize(chunk.micro_batches);
+  return count;
+}
+
+std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* const> chunks,
+                                                 const Objective& objective) {
+  const ModelStatePtr at = chunks.front()->at;
+  std::vector<std::span<const MicroBatch>> lists;
+  for (const GradientSum::Chunk* chunk : chunks) lists.emplace_back(chunk->micro_batches);
+  auto gradients =
+      objective.gradients_apart(at->parameters->value.data(), at->buffers ? at->buffers->value.data() : nullptr, lists);
+  for (GradientSum::Chunk* chunk : chunks) chunk->at = nullptr;
+  return gradients;
+}
+
+// What the tasks of one pass share.
+struct Pass {
+  std::shared_ptr<const Objective> objective;
+  std::unique_ptr<const GradientsApart> gradients{};
+};
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> passes_of(std::span<const std::shared_ptr<GradientSum>> sums,
+                                                const Objective& objective) {
+  std::vector<std::size_t> together;
+  std::vector<std::vector<std::size_t>> alone;
+  std::set<const GradientSum*> seen;  // several may bring one sum that they share
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    if (seen.insert(sums[i].get()).second && only_model(*sums[i]))
+      together.push_back(i);
+    else
+      alone.push_back({i});
+  const auto first_of = [&](std::size_t i) { return sums[i]->chunks.front().micro_batches.front(); };
+  std::ranges::stable_sort(together, {}, first_of);
+
+  std::vector<std::vector<std::size_t>> at_one_model;
+  std::map<const Cell*, std::size_t> place;  // looked up, never iterated
+  for (const std::size_t i : together) {
+    const auto [found, is_new] = place.try_emplace(only_model(*sums[i]), at_one_model.size());
+    if (is_new) at_one_model.emplace_back();
+    at_one_model[found->second].push_back(i);
+  }
+
+  std::vector<std::vector<std::size_t>> passes;
+  for (const std::vector<std::size_t>& of_model : at_one_model) {
+    std::int64_t all = 0, before = 0;
+    for (const std::size_t i : of_model) all += micro_batches_in(*sums[i]);
+    const std::int64_t pieces = number_of_chunks(all * objective.samples_per_micro_batch(), objective.chunk_samples());
+    std::int64_t piece = -1;
+    for (const std::size_t i : of_model) {
+      if (std::exchange(piece, before * pieces / all) != before * pieces / all) passes.emplace_back();
+      passes.back().push_back(i);
+      before += micro_batches_in(*sums[i]);
+    }
+  }
+  passes.insert(passes.end(), alone.begin(), alone.end());
+  return passes;
+}
+
+void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::shared_ptr<const Objective>& objective,
+                 Executor& executor, const std::function<void(std::size_t)>& submitted) {
+  if (sums.size() == 1) {
+    submit_chunks(sums.front(), objective, executor);
+    return submitted(0);
+  }
+  std::vector<GradientSum::Chunk*> chunks;
+  for (const auto& sum : sums)
+    for (GradientSum::Chunk& chunk : sum->chunks) chunks.push_back(&chunk);
+  const ModelStatePtr& at = chunks.front()->at;
+  const std::vector<std::shared_ptr<Task>> inputs = {at->parameters->producer, producer(at->buffers)};
+  const auto pass = std::make_shared<Pass>(Pass{.objective = objective});
+  const auto begin = [pass, chunks, held = std::vector(sums.begin(), sums.end())] {
+    pass->gradients = go_through(chunks, *pass->objective);
+  };
+  const std::shared_ptr<Task> gone_through[] = {executor.submit(begin, inputs)};
+  std::size_t list = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const auto& sum = sums[i];
+    sum->submitted = true;
+    for (GradientSum::Chunk& chunk : sum->chunks) {
+      const auto take = [pass, sum, &chunk, list] { chunk.result = pass->gradients->of(list); };
+      sum->tasks.push_back(executor.submit(take, gone_through));
+      ++list;
+    }
+    submitted(i);
+  }
+}
+
+}  // namespace syncopate
