@@ -14,14 +14,16 @@ namespace {
 
 constexpr std::size_t block_size = 2048;
 
-// Piece by piece, so that it goes from the gradient's pieces to the memory without a vector between them.
+// Piece by piece, so that it goes from the gradient's pieces to the memory without a vector between them; what stands in
+// memory as it is asked for is not copied.
 template <typename Use>
 void for_blocks(const GradientSum& sum, double scale, std::size_t size, const Use& use) {
   float block[block_size];
   for (std::size_t at = 0; at < size; at += block_size) {
     const std::span<float> piece(block, std::min(block_size, size - at));
-    write_block(sum, scale, at, piece);
-    use(piece, at);
+    const float* const there = block_in_memory(sum, scale, at, piece.size());
+    if (!there) write_block(sum, scale, at, piece);
+    use(std::span(there ? there : block, piece.size()), at);
   }
 }
 

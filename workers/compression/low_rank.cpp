@@ -57,6 +57,22 @@ void add_four(float* __restrict out, const float* factors, const float* __restri
   for (std::size_t i = 0; i < size; ++i) out[i] += (u * a[i] + v * b[i]) + (w * c[i] + x * d[i]);
 }
 
+// The same to four vectors, so that what is added is fetched once for all. `factors`: four of each.
+SYNCOPATE_VECTOR_CLONES
+void add_four_to_four(float* __restrict p, float* __restrict q, float* __restrict r, float* __restrict s,
+                      const float* factors, const float* __restrict a, const float* __restrict b,
+                      const float* __restrict c, const float* __restrict d, std::size_t size) {
+  float f[16];
+  for (int i = 0; i < 16; ++i) f[i] = factors[i];
+  for (std::size_t i = 0; i < size; ++i) {
+    const float u = a[i], v = b[i], w = c[i], x = d[i];
+    p[i] += (f[0] * u + f[1] * v) + (f[2] * w + f[3] * x);
+    q[i] += (f[4] * u + f[5] * v) + (f[6] * w + f[7] * x);
+    r[i] += (f[8] * u + f[9] * v) + (f[10] * w + f[11] * x);
+    s[i] += (f[12] * u + f[13] * v) + (f[14] * w + f[15] * x);
+  }
+}
+
 SYNCOPATE_VECTOR_CLONES
 void add_one(float* __restrict out, float factor, const float* __restrict in, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) out[i] += factor * in[i];
@@ -87,7 +103,14 @@ void write_right(const LowRank& shape, const float* matrix, const float* left, f
   for (; end > 0; end -= at_once) {
     const std::size_t i = end - at_once;
     const float* const row = matrix + i * m;
-    for (std::size_t c = 0; c < r; ++c) {
+    std::size_t c = 0;
+    for (; c + at_once <= r; c += at_once) {
+      float factors[at_once * at_once];
+      for (std::size_t k = 0; k < at_once * at_once; ++k) factors[k] = left[(i + k % at_once) * r + c + k / at_once];
+      float* const out = right + c * m;
+      add_four_to_four(out, out + m, out + 2 * m, out + 3 * m, factors, row, row + m, row + 2 * m, row + 3 * m, m);
+    }
+    for (; c < r; ++c) {
       const float factors[] = {left[i * r + c], left[(i + 1) * r + c], left[(i + 2) * r + c], left[(i + 3) * r + c]};
       add_four(right + c * m, factors, row, row + m, row + 2 * m, row + 3 * m, m);
     }
@@ -96,7 +119,15 @@ void write_right(const LowRank& shape, const float* matrix, const float* left, f
 
 void add_product(const LowRank& shape, float factor, const float* left, const float* right, float* matrix) {
   const auto& [n, m, r] = shape;
-  for (std::size_t i = 0; i < n; ++i) {
+  std::size_t i = 0;
+  for (; i + at_once <= n && r == at_once; i += at_once) {
+    float factors[at_once * at_once];
+    for (std::size_t k = 0; k < at_once * at_once; ++k) factors[k] = factor * left[i * r + k];
+    float* const row = matrix + i * m;
+    add_four_to_four(row, row + m, row + 2 * m, row + 3 * m, factors, right, right + m, right + 2 * m, right + 3 * m,
+                     m);
+  }
+  for (; i < n; ++i) {
     float* const row = matrix + i * m;
     const float* const of_row = left + i * r;
     std::size_t c = 0;

@@ -13,6 +13,12 @@
 
 namespace syncopate {
 
+namespace {
+
+constexpr std::size_t words_at_once = 64, piece = 32 * words_at_once;
+
+}  // namespace
+
 ScaledSign::ScaledSign(const CompressionOptions& options, std::vector<Part> parts, std::uint64_t seed)
     : Compressor(options, seed), parts_(std::move(parts)) {
   std::size_t words = 0;
@@ -29,8 +35,11 @@ void ScaledSign::encode(Rank, Step, const float*, std::span<float> p, float* pac
     const auto scale = static_cast<float>(options_.l2_scale ? std::sqrt(sum_of_squares(values, part.size) / size)
                                                             : sum_of_magnitudes(values, part.size) / size);
     words.resize(words_of_bits(part.size));
-    pack_signs(values, part.size, words.data());
-    take_out_signs(values, scale, part.size);
+    for (std::size_t at = 0; at < part.size; at += piece) {  // which stays in the nearest cache between the two
+      const std::size_t count = std::min(piece, part.size - at);
+      pack_signs(values + at, count, words.data() + at / 32);
+      take_out_signs(values + at, scale, count);
+    }
     *packet = scale;
     std::memcpy(packet + 1, words.data(), 4 * words.size());
     packet += 1 + words.size();
@@ -42,7 +51,6 @@ namespace {
 // Adds what all packets have of a part, from the word `begin` on: a magnitude, and signs. Piece by piece, so that the
 // sum's piece stays in the nearest cache.
 void add_scaled_signs(std::span<const float* const> packets, std::size_t begin, std::span<float> sum) {
-  constexpr std::size_t words_at_once = 64, piece = 32 * words_at_once;
   std::uint32_t words[words_at_once];
   for (std::size_t at = 0; at < sum.size(); at += piece) {
     const std::size_t size = std::min(piece, sum.size() - at);

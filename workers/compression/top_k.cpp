@@ -1,11 +1,9 @@
 #include "workers/compression/top_k.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cassert>
 #include <cmath>
-#include <functional>
 
 #include "workers/training/vector_clones.hpp"
 
@@ -19,20 +17,21 @@ namespace {
 // Without its sign a float's bits are in the order of the magnitudes.
 std::uint32_t magnitude(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
 
-// The k-th largest of some magnitudes: first by their highest bits, then among those who share them.
+// How many reach the bound. All are below 2^31.
+SYNCOPATE_VECTOR_CLONES
+std::size_t count_from(const std::uint32_t* magnitudes, std::size_t size, std::uint32_t bound) {
+  std::int32_t count = 0;
+  for (std::size_t i = 0; i < size; ++i)
+    count += static_cast<std::int32_t>(magnitudes[i]) >= static_cast<std::int32_t>(bound) ? 1 : 0;
+  return static_cast<std::size_t>(count);
+}
+
+// The k-th largest of some magnitudes, bit by bit from the highest: it is the largest bound that k of them reach.
 std::uint32_t kth_largest(std::span<const std::uint32_t> magnitudes, std::size_t k) {
-  constexpr int low_bits = 20, high_bits = 31 - low_bits;
-  std::array<std::uint32_t, 1u << high_bits> counts{};
-  for (const std::uint32_t each : magnitudes) ++counts[each >> low_bits];
-  std::size_t high = counts.size() - 1, larger = 0;
-  while (larger + counts[high] < k) larger += counts[high--];
-  std::vector<std::uint32_t> alike;
-  alike.reserve(counts[high]);
-  for (const std::uint32_t each : magnitudes)
-    if (each >> low_bits == high) alike.push_back(each);
-  const auto nth = alike.begin() + static_cast<std::ptrdiff_t>(k - larger - 1);
-  std::nth_element(alike.begin(), nth, alike.end(), std::greater<>());
-  return *nth;
+  std::uint32_t found = 0;
+  for (std::uint32_t bit = 1u << 30; bit != 0; bit >>= 1)
+    if (count_from(magnitudes.data(), magnitudes.size(), found | bit) >= k) found |= bit;
+  return found;
 }
 
 constexpr std::size_t block_size = 32;
@@ -50,8 +49,10 @@ void find_maxima(const float* values, std::size_t blocks, std::uint32_t* maxima)
   }
 }
 
-// A bound that is most likely below the k-th largest magnitude, and not far below: from every so many-th value.
-std::uint32_t likely_bound(std::span<const float> values, std::size_t k) {
+// A bound that is most likely below the k-th largest magnitude, and not far below. Of k blocks and more it is the k-th
+// largest maximum, which k values reach for certain; else it is from every so many-th value.
+std::uint32_t likely_bound(std::span<const float> values, std::span<const std::uint32_t> maxima, std::size_t k) {
+  if (maxima.size() >= k) return kth_largest(maxima, k);
   constexpr std::size_t most_drawn = 8192;
   const std::size_t every = std::max<std::size_t>(1, values.size() / most_drawn);
   std::vector<std::uint32_t> drawn;
@@ -83,13 +84,21 @@ std::uint32_t reached_in_block(const float* values, std::uint32_t bound) {
 std::vector<std::uint32_t> places_from(std::span<const float> values, std::span<const std::uint32_t> maxima,
                                        std::uint32_t bound) {
   std::vector<std::uint32_t> places;
+  if (bound > 0) places.reserve(maxima.size());
   if (bound == 0) {
     places.resize(values.size());
     for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::uint32_t>(i);
     return places;
   }
+  // Which blocks reach the bound is as good as random: by what is stored, not by branches.
+  std::vector<std::uint32_t> blocks(maxima.size());
+  std::size_t reaching = 0;
   for (std::size_t block = 0; block < maxima.size(); ++block) {
-    if (maxima[block] < bound) continue;
+    blocks[reaching] = static_cast<std::uint32_t>(block);
+    reaching += maxima[block] >= bound ? 1 : 0;
+  }
+  blocks.resize(reaching);
+  for (const std::uint32_t block : blocks) {
     const std::size_t begin = block * block_size;
     for (std::uint32_t reached = reached_in_block(&values[begin], bound); reached != 0; reached &= reached - 1)
       places.push_back(static_cast<std::uint32_t>(begin) + static_cast<std::uint32_t>(std::countr_zero(reached)));
@@ -105,7 +114,7 @@ std::vector<std::uint32_t> largest_magnitudes(std::span<const float> values, std
   assert(k > 0 && k <= values.size());
   std::vector<std::uint32_t> maxima(values.size() / block_size);
   find_maxima(values.data(), maxima.size(), maxima.data());
-  std::vector<std::uint32_t> places = places_from(values, maxima, likely_bound(values, k));
+  std::vector<std::uint32_t> places = places_from(values, maxima, likely_bound(values, maxima, k));
   if (places.size() < k) places = places_from(values, maxima, 0);  // the draw has misled
   std::vector<std::uint32_t> magnitudes;
   magnitudes.reserve(places.size());
@@ -115,12 +124,10 @@ std::vector<std::uint32_t> largest_magnitudes(std::span<const float> values, std
   std::size_t equal_ones = k - static_cast<std::size_t>(larger);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < places.size(); ++i) {
-    if (magnitudes[i] < smallest) continue;
-    if (magnitudes[i] == smallest) {  // of ties the lowest places
-      if (equal_ones == 0) continue;
-      --equal_ones;
-    }
-    places[kept++] = places[i];
+    const bool is_equal = magnitudes[i] == smallest && equal_ones > 0;  // of ties the lowest places
+    equal_ones -= is_equal ? 1 : 0;
+    places[kept] = places[i];
+    kept += magnitudes[i] > smallest || is_equal ? 1 : 0;
   }
   places.resize(kept);
   return places;

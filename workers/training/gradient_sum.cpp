@@ -235,6 +235,16 @@ void write_block(const GradientSum& sum, double scale, std::size_t begin, std::s
   });
 }
 
+const float* block_in_memory(const GradientSum& sum, double scale, std::size_t begin, std::size_t size) {
+  if (sum.chunks.size() != 1 || !sum.factors.empty() || scale != 1) return nullptr;
+  const GradientSum::Chunk& chunk = sum.chunks.front();
+  if (chunk.nested || chunk.scale != 1) return nullptr;
+  for (const GradientSegment& segment : chunk.result.segments)
+    if (segment.offset <= begin && begin + size <= segment.offset + segment.size)
+      return segment.data + (begin - segment.offset);
+  return nullptr;
+}
+
 void write_wide_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> high,
                       std::span<float> low) {
   for_wide_blocks(sum, scale, begin, high.size(), [&](std::size_t at, std::span<const double> block) {

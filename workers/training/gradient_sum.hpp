@@ -81,6 +81,9 @@ void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_pt
 // is rounded once, at the end.
 void write_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> out);
 
+// Where these elements stand in memory already; null: nowhere, or in pieces.
+const float* block_in_memory(const GradientSum& sum, double scale, std::size_t begin, std::size_t size);
+
 // The same in double precision: high[i] + low[i]. Both of equal size.
 void write_wide_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> high,
                       std::span<float> low);
