@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "workers/training/course_log.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -25,15 +27,11 @@ std::int64_t micro_batches_in(const GradientSum& sum) {
   return count;
 }
 
-std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* const> chunks,
+std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* const> chunks, const ModelState& at,
                                                  const Objective& objective) {
-  const ModelStatePtr at = chunks.front()->at;
   std::vector<std::span<const MicroBatch>> lists;
   for (const GradientSum::Chunk* chunk : chunks) lists.emplace_back(chunk->micro_batches);
-  auto gradients =
-      objective.gradients_apart(at->parameters->value.data(), at->buffers ? at->buffers->value.data() : nullptr, lists);
-  for (GradientSum::Chunk* chunk : chunks) chunk->at = nullptr;
-  return gradients;
+  return objective.gradients_apart(at.parameters->value.data(), at.buffers ? at.buffers->value.data() : nullptr, lists);
 }
 
 // What the tasks of one pass share.
@@ -90,11 +88,12 @@ void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::
   std::vector<GradientSum::Chunk*> chunks;
   for (const auto& sum : sums)
     for (GradientSum::Chunk& chunk : sum->chunks) chunks.push_back(&chunk);
-  const ModelStatePtr& at = chunks.front()->at;
+  const ModelStatePtr at = held_by_task(chunks.front()->at);
+  for (GradientSum::Chunk* chunk : chunks) chunk->at = nullptr;  // the task alone holds it, until it has been run
   const std::vector<std::shared_ptr<Task>> inputs = {at->parameters->producer, producer(at->buffers)};
   const auto pass = std::make_shared<Pass>(Pass{.objective = objective});
-  const auto begin = [pass, chunks, held = std::vector(sums.begin(), sums.end())] {
-    pass->gradients = go_through(chunks, *pass->objective);
+  const auto begin = [pass, chunks, at, held = std::vector(sums.begin(), sums.end())] {
+    pass->gradients = go_through(chunks, *at, *pass->objective);
   };
   const std::shared_ptr<Task> gone_through[] = {executor.submit(begin, inputs)};
   std::size_t list = 0;
