@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "tests/workers/engine.hpp"
@@ -177,7 +178,7 @@ TEST(LastLayers, OfASumThatHasBeenEvaluatedAreThoseOfThePromise) {
   const auto evaluated = [&] {
     double scale = 1;
     auto sum = fix_sum(Gradient(at, begun, {}), *objective, scale);
-    for (auto& chunk : sum->chunks) evaluate_chunk(chunk, *objective);
+    for (auto& chunk : sum->chunks) evaluate_chunk(chunk, std::exchange(chunk.at, nullptr), *objective);
     sum->submitted = true;
     return sum;
   };
