@@ -3,18 +3,22 @@ above. In a paper's column they fill its width, with one legend below all; headi
 there, become the file's own description."""
 
 import re
-import textwrap
 from dataclasses import dataclass, field
 
 import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.font_manager import FontProperties
 
 from plots import page, style
+from plots.lettering import text_inches, wrapped
 
 HEIGHT = 3.1  # inches of a panel on a screen
 ABOVE, BELOW = 0.42, 0.68  # what its title and its axis need there
 HEADING = 0.82  # above all of them, where nothing else tells what is shown
 IN_COLUMN = {"left": 0.5, "right": 0.13, "above": 0.36, "below": 0.42}  # around a panel in a paper's column
 LARGEST_PANEL = 2.3  # inches of height in a column
+MOST_LINES, SMALLEST = 2, 0.7  # of a panel's title: for which there is room, and its letters beside others
+SAMPLE, GAP, BETWEEN = 2.6, 0.8, 1.2  # of a legend: its marks, from these to the text, from a column to the next; in letters
 
 
 @dataclass
@@ -49,14 +53,16 @@ class Sheet:
             panel.set_position([left / width, 1 - (top + high) / height, wide / width, high / height])
 
     def entitle(self, panel, text: str) -> None:
-        """Above the panel, in several lines where its width asks for them."""
-        inches = self.boxes[self.panels.index(panel)][2]
-        if page.current.is_column:
-            letters = max(12, int(inches * 72 / (0.56 * page.current.font)))
-            if len(textwrap.wrap(text, letters)) > 2:  # for which there is room
-                text = re.split("[:,]", text)[0]
-            text = "\n".join(textwrap.wrap(text, letters))
-        panel.set_title(text, loc="left", fontsize="medium")
+        """Above the panel, in two lines where its width asks for them, and in smaller letters where that is not enough."""
+        _, _, inches, _, right = self.boxes[self.panels.index(panel)]
+        room, points = inches + right - 0.1, page.current.font
+        lines = wrapped(text, room, points)
+        if len(lines) > MOST_LINES and page.current.is_column:
+            lines = wrapped(re.split("[:,]", text)[0], room, points)
+        while (len(lines) > MOST_LINES or text_inches("\n".join(lines), points) > room) and points > SMALLEST * page.current.font:
+            points -= 0.25
+            lines = wrapped(" ".join(lines), room, points)
+        panel.set_title("\n".join(lines), loc="left", fontsize=points)
 
     def name_lines(self, panel, ends: dict[str, tuple[float, float]], looks: dict[str, dict]) -> None:
         """Of lines that end at these points: beside the panel, or, in a column and where there are too many, in the
@@ -78,22 +84,44 @@ class Sheet:
     def draw_legend(self) -> None:
         """Below all panels: in a column of the lines, and of other marks."""
         lines = [plt.Line2D([], [], label=name, **look) for name, look in self.named.items()]
-        parts = [(marks, self.legend_columns(marks)) for marks in (lines, self.entries) if marks]
-        heights = [0.05 + 1.18 * page.current.font / 72 * -(-len(marks) // columns) for marks, columns in parts]
+        left = 0.05 if page.current.is_column else self.boxes[0][0]  # inches
+        parts = [arrange_entries(marks, self.figure.get_figwidth() - left - 0.05) for marks in (lines, self.entries) if marks]
+        heights = [0.05 + 1.18 * page.current.font / 72 * rows for _, _, rows in parts]
         self.bottom = sum(heights)
         self.arrange()
-        left = 0.5 if page.current.is_column else self.boxes[0][0] / self.figure.get_figwidth()
+        share = 0.5 if page.current.is_column else left / self.figure.get_figwidth()
         top = self.bottom
-        for (marks, columns), height in zip(parts, heights):
+        for (marks, columns, _), height in zip(parts, heights):
             self.figure.legend(handles=marks, loc="upper center" if page.current.is_column else "upper left",
-                               bbox_to_anchor=(left, top / self.figure.get_figheight()), ncols=columns, frameon=False,
-                               borderaxespad=0, borderpad=0, handlelength=2.6, columnspacing=1.2, labelspacing=0.3)
+                               bbox_to_anchor=(share, top / self.figure.get_figheight()), ncols=columns, frameon=False,
+                               borderaxespad=0, borderpad=0, handlelength=SAMPLE, handletextpad=GAP, columnspacing=BETWEEN,
+                               labelspacing=0.3)
             top -= height
 
-    def legend_columns(self, marks: list) -> int:
-        letter = 0.5 * page.current.font / 72  # inches
-        widest = 0.5 + letter * max(style.columns(mark.get_label()) for mark in marks)
-        return max(1, min(len(marks), int((self.figure.get_figwidth() - 0.1) / widest)))
+
+def arrange_entries(marks: list, inches: float) -> tuple[list, int, int]:
+    """In as many columns as there is room for; text that is too long for one is broken. The marks, how many columns, and
+    how many lines of text stand below each other."""
+    for columns in range(len(marks), 0, -1):
+        filled = np.array_split(np.arange(len(marks)), columns)  # as the legend fills them
+        widths = [max(entry_inches(marks[number].get_label()) for number in column) for column in filled]
+        if sum(widths) + (columns - 1) * BETWEEN * letter_points() / 72 <= inches:
+            break
+    else:
+        for mark in marks:
+            room = inches - entry_inches("")
+            mark.set_label("\n".join(wrapped(mark.get_label(), room, letter_points())))
+    lines = [sum(1 + marks[number].get_label().count("\n") for number in column) for column in filled]
+    return marks, columns, max(lines)
+
+
+def entry_inches(text: str) -> float:
+    return (SAMPLE + GAP) * letter_points() / 72 + text_inches(text, letter_points())
+
+
+def letter_points() -> float:
+    """Of a legend's letters."""
+    return FontProperties(size=plt.rcParams["legend.fontsize"]).get_size_in_points()
 
 
 def fit_beside(names: int, inches: float) -> bool:

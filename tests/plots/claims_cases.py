@@ -7,6 +7,7 @@ from synthetic_results import write_run
 from with_results import WithDirectory, comparisons_below
 
 from plots.claims_figure import claims_figure
+from plots.page import use_page
 from plots.plan import KINDS, plan_figures
 
 CLAIM = {"sentence": "B is more accurate.", "measure": "final_test_accuracy", "method": "b", "against": "a", "as": "difference",
@@ -64,6 +65,20 @@ class Claims(WithDirectory):
             line, = (line for line in panel.lines if line.get_gid() == "mean")
             looks.add((line.get_marker(), line.get_markerfacecolor()))
         self.assertEqual(len(looks), 3)
+
+    def test_the_legend_lies_within_the_figure(self):
+        self.addCleanup(use_page, "screen")
+        claim = CLAIM | {"points": [CLAIM["points"][0] | {"verdict": verdict, "label": "DropCompute, threshold_s = 0.05, delays = heavy"}
+                                    for verdict in ("reproduced", "not reproduced", "inconclusive")]}
+        for name in ("screen", "single", "double"):
+            use_page(name)
+            for claims in ([claim], [claim, claim | {"paper": claim["paper"] | {"certainty": "derived"}}]):
+                figure = claims_figure(claims, "h", "s")
+                figure.canvas.draw()
+                texts = [text for legend in figure.legends for text in legend.get_texts()]
+                self.assertEqual(len(texts), 4 + len(claims))
+                for box in (text.get_window_extent() for text in texts):
+                    self.assertTrue(0 < box.x0 and box.x1 < figure.bbox.width and box.y0 > -0.5, (name, box))
 
     def test_there_is_none_of_what_could_not_be_judged(self):
         self.assertIsNone(claims_figure([CLAIM | {"points": []}], "h", "s"))

@@ -58,6 +58,22 @@ class Heat(WithDirectory):
         self.assertEqual(grid.labels, ["DropCompute"])
         np.testing.assert_allclose(grid.values("DropCompute"), expected)
 
+    def test_a_title_that_is_wider_than_its_map_is_broken(self):
+        for workers in WORKERS:
+            write_run(self.directory / "e" / f"sync{workers}", "sync", 1, workers=workers, accuracy=False, algorithm="sync-sgd")
+            for threshold_s in THRESHOLDS:
+                run = write_run(self.directory / "e" / f"second {workers} {threshold_s}", "another method with a long name", 1,
+                                workers=workers, accuracy=False)
+                with open(run / "config.toml", "a", encoding="utf-8") as config:
+                    config.write(f"threshold_s = {threshold_s}\n")
+        grid, = find_grids(comparisons_below(self.directory))
+        figure = heat_figure(grid)
+        figure.canvas.draw()
+        boxes = [panel._left_title.get_window_extent() for panel in figure.axes]
+        self.assertIn("against synchronous SGD", figure.axes[1].get_title(loc="left").replace("\n", " "))
+        self.assertLess(boxes[0].x1, boxes[1].x0)
+        self.assertLess(boxes[1].x1, figure.bbox.width)
+
     def test_three_values_by_two_are_a_map(self):
         comparisons = [one for one in comparisons_below(self.directory) if one.point.get("cluster.workers") != "32"]
         grid, = find_grids(comparisons)
