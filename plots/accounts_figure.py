@@ -19,7 +19,7 @@ def accounts_figure(methods: list[Method], looks: dict[str, dict], heading: str,
     styles = {method.name: looks[method.label] for method in methods if method.name in seconds}
     high = max(1.0, 0.42 * len(seconds) + 0.3)
     shown = [name for name in ACTIVITIES if any(found[name] for found in seconds.values())]
-    sheet = Sheet([[Place(width=5.0, left=style.label_inches(seconds), height=high), Place(width=5.0, left=0.1, height=high)]],
+    sheet = Sheet([[Place(width=5.0, left=style.label_inches(seconds), height=high, is_wide=True), Place(width=5.0, left=0.1, height=high)]],
                   heading, subtitle.split("  ·  line: mean")[0])
     longest = max(found["total"] for found in seconds.values())
     scale, unit = next(((size, name) for size, name in UNITS if longest >= 3 * size), UNITS[-1])

@@ -28,7 +28,7 @@ def bars_figure(methods: list[Method], looks: dict[str, dict], heading: str, sub
         return None
     styles = {method.name: looks[method.label] for method in methods}
     high = max(1.3, 0.42 * len(methods) + 0.3)
-    places = [Place(width=3.4, left=style.label_inches(styles) if number == 0 else 0.1, height=high)
+    places = [Place(width=3.4, left=style.label_inches(styles) if number == 0 else 0.1, height=high, is_wide=True)
               for number in range(len(quantities))]
     sheet = Sheet([places], heading, subtitle.split("  ·  line: mean")[0] + seeds_of(methods))
     for number, (panel, (quantity, values)) in enumerate(zip(sheet.panels, quantities)):

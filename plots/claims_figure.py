@@ -10,7 +10,7 @@ from plots.published import LOOK, SURE, claimed_value
 from plots.report.claims import shown_in
 from plots.sheet import Place, Sheet
 
-ROW = 0.17  # inches of a point of a claim
+ROW, COLUMN_ROW = 0.17, 0.21  # inches of a point of a claim; in a column its name stands above it
 MOST_POINTS = 12  # of a claim that are drawn
 LETTERS, COLUMN_LETTERS = 66, 60  # of a sentence in one line
 LABEL = 0.066  # inches of a letter of a point's label
@@ -28,7 +28,8 @@ def claims_figure(claims: list[dict], heading: str, subtitle: str):
     rows = [shown[begin:begin + across] for begin in range(0, len(shown), across)]
     lefts = [0.3 + LABEL * max(len(point["label"]) for claim in shown[column::across] for point in points_of(claim))
              for column in range(across)]  # so that axes stand below each other
-    sheet = Sheet([[Place(width=5.2, left=left, height=0.3 + ROW * len(points_of(claim))) for claim, left in zip(row, lefts)]
+    sheet = Sheet([[Place(width=5.2, left=left, height=0.3 + ROW * len(points_of(claim)),
+                          in_column=0.15 + COLUMN_ROW * len(points_of(claim)), is_wide=True) for claim, left in zip(row, lefts)]
                    for row in rows], heading, subtitle)
     for panel, claim in zip(sheet.panels, shown):
         draw_claim(panel, claim)
@@ -71,6 +72,11 @@ def draw_claim(panel, claim: dict) -> None:
     panel.set_xlim(left, right)
     panel.set_ylim(len(points) - 0.3, -0.7)
     panel.set_yticks(range(len(points)), ["" if page.current.is_column else point["label"] for point in points], fontsize="x-small")
+    if page.current.is_column and any(point["label"] for point in points):
+        panel.set_ylim(len(points) - 0.5, -1)
+        for row, point in enumerate(points):
+            panel.text(0.01, row - 0.3, point["label"], transform=panel.get_yaxis_transform(), va="bottom", fontsize="x-small",
+                       zorder=6, gid="name")
     panel.tick_params(axis="y", length=0)
     panel.grid(axis="y", visible=False)
     panel.spines["left"].set_visible(False)

@@ -79,7 +79,7 @@ def speed_panels(comparisons: list[Comparison], looks, heading: str):
     labels = list(dict.fromkeys(method.label for comparison in comparisons for method in comparison.methods))
     high = max(1.3, 0.42 * len(labels) + 0.3)
     rows = shared_out(comparisons, ACROSS)
-    sheet = Sheet([[Place(width=3.4, left=style.label_inches(labels) if one is line[0] else 0.1, height=high) for one in line]
+    sheet = Sheet([[Place(width=3.4, left=style.label_inches(labels) if one is line[0] else 0.1, height=high, is_wide=True) for one in line]
                    for line in rows], heading, described(comparisons).replace("line: ", "").replace("band: lowest to highest", "its 95 % interval"))
     first = [line[0] for line in rows]
     for panel, comparison in zip(sheet.panels, comparisons):

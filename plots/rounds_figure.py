@@ -21,7 +21,7 @@ def rounds_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
     dropping = [method.name for method in methods
                 if any((run.steps["dropped_micro_batches"] > 0).any() for run in method.runs)]
     periodic = [method.name for method in methods if has_periods(method)]
-    drawn = [(draw_durations, Place(left=style.label_inches(styles)))]
+    drawn = [(draw_durations, Place(left=style.label_inches(styles), is_wide=True))]
     if dropping:
         drawn.append((draw_drop_rates, Place(dropping)))
     if periodic:

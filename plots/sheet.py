@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.font_manager import FontProperties
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
 from plots import page, style
 from plots.lettering import text_inches, wrapped
@@ -17,6 +18,7 @@ ABOVE, BELOW = 0.42, 0.68  # what its title and its axis need there
 HEADING = 0.82  # above all of them, where nothing else tells what is shown
 IN_COLUMN = {"left": 0.5, "right": 0.13, "above": 0.36, "below": 0.42}  # around a panel in a paper's column
 LARGEST_PANEL = 2.3  # inches of height in a column
+LONGEST = 9.0  # inches of a column's figures: what a page holds
 MOST_LINES, SMALLEST = 2, 0.7  # of a panel's title: for which there is room, and its letters beside others
 SAMPLE, GAP, BETWEEN = 2.6, 0.8, 1.2  # of a legend: its marks, from these to the text, from a column to the next; in letters
 
@@ -29,6 +31,8 @@ class Place:
     width: float = 4.15
     left: float = 0.75
     height: float = HEIGHT
+    in_column: float | None = None  # its height there, which else follows from the width
+    is_wide: bool = False  # has text inside: in a narrow column no other stands beside it
 
 
 class Sheet:
@@ -39,18 +43,37 @@ class Sheet:
         self.named: dict[str, dict] = {}  # in the legend of a column
         self.entries: list = []  # other marks in it, with labels of their own
         self.bottom = 0.0  # inches that the legend takes
+        self.legends: list[tuple] = []  # and how far each one's top is above the lower edge
         self.boxes = column_boxes(rows, entitled) if page.current.is_column else screen_boxes(rows, entitled)
         self.panels = [self.figure.add_axes([0, 0, 1, 1], label=str(number)) for number in range(len(self.boxes))]
         self.arrange()
 
-    def arrange(self) -> None:
-        """Boxes are (left, top, width, height, what is right of it), in inches from the upper left corner."""
+    def arrange(self, page_number: int = 0) -> None:
+        """Boxes are (left, top, width, height, what is right of it), in inches from the upper left corner. Of several pages
+        the panels of one are shown."""
         width = page.current.width or max(left + wide + right for left, _, wide, _, right in self.boxes)
-        below = IN_COLUMN["below"] if page.current.is_column else BELOW
-        height = max(top + high for _, top, _, high, _ in self.boxes) + below + self.bottom
+        shown = self.pages()[page_number]
+        begin = min(self.boxes[number][1] for number in shown) - min(box[1] for box in self.boxes)
+        height = max(self.boxes[number][1] + self.boxes[number][3] for number in shown) - begin + self.below() + self.bottom
         self.figure.set_size_inches(width, height)
-        for panel, (left, top, wide, high, _) in zip(self.panels, self.boxes):
-            panel.set_position([left / width, 1 - (top + high) / height, wide / width, high / height])
+        for number, (panel, (left, top, wide, high, _)) in enumerate(zip(self.panels, self.boxes)):
+            panel.set_visible(number in shown)
+            panel.set_position([left / width, 1 - (top - begin + high) / height, wide / width, high / height])
+        for legend, share, top in self.legends:
+            legend.set_bbox_to_anchor((share, top / height), self.figure.transFigure)
+
+    def below(self) -> float:
+        return IN_COLUMN["below"] if page.current.is_column else BELOW
+
+    def pages(self) -> list[list[int]]:
+        """The panels of each: in a column no figure is longer than its page."""
+        pages, begin = [[]], 0.0
+        for number, (_, top, _, high, _) in enumerate(self.boxes):
+            if page.current.is_column and pages[-1] and top - begin + high + self.below() + self.bottom > LONGEST:
+                pages.append([])
+                begin = top - self.boxes[0][1]
+            pages[-1].append(number)
+        return pages
 
     def entitle(self, panel, text: str) -> None:
         """Above the panel, in two lines where its width asks for them, and in smaller letters where that is not enough."""
@@ -73,9 +96,12 @@ class Sheet:
             style.label_lines(panel, ends, looks)
 
     def finish(self):
-        """The figure."""
+        """The figure; `turn_to`, where it has several pages, shows one."""
         self.draw_legend()
+        self.figure.page_count, self.figure.turn_to = len(self.pages()), self.arrange
         if page.current.is_column:
+            for panel in self.panels:
+                thin_ticks(panel)
             self.figure.set_label(f"{self.heading}\n{self.subtitle}")
         else:
             style.title(self.figure, self.heading, self.subtitle)
@@ -92,11 +118,12 @@ class Sheet:
         share = 0.5 if page.current.is_column else left / self.figure.get_figwidth()
         top = self.bottom
         for (marks, columns, _), height in zip(parts, heights):
-            self.figure.legend(handles=marks, loc="upper center" if page.current.is_column else "upper left",
-                               bbox_to_anchor=(share, top / self.figure.get_figheight()), ncols=columns, frameon=False,
-                               borderaxespad=0, borderpad=0, handlelength=SAMPLE, handletextpad=GAP, columnspacing=BETWEEN,
-                               labelspacing=0.3)
+            legend = self.figure.legend(handles=marks, loc="upper center" if page.current.is_column else "upper left",
+                                        ncols=columns, frameon=False, borderaxespad=0, borderpad=0, handlelength=SAMPLE,
+                                        handletextpad=GAP, columnspacing=BETWEEN, labelspacing=0.3)
+            self.legends.append((legend, share, top))
             top -= height
+        self.arrange()
 
 
 def arrange_entries(marks: list, inches: float) -> tuple[list, int, int]:
@@ -144,22 +171,53 @@ def screen_boxes(rows: list[list[Place]], entitled: bool) -> list[tuple]:
 
 
 def column_boxes(rows: list[list[Place]], entitled: bool) -> list[tuple]:
-    """Rows that are too long are broken; those of one figure have panels of one size."""
+    """Rows that are too long are broken; those of one figure have panels of one size. Where one below the other would not
+    fit a page, two stand side by side."""
     across = min(page.current.across, max(map(len, rows)))
     if max(map(len, rows)) == across + 1 and across > 2:
         across -= 1  # two and two look better than three and one
+    boxes = boxes_in_column(rows, entitled, across)
+    if (across == 1 and boxes[-1][1] + boxes[-1][3] + IN_COLUMN["below"] > LONGEST
+            and not any(place.is_wide for row in rows for place in row)):
+        return boxes_in_column(shared_out([place for row in rows for place in row], 2), entitled, 2)
+    return boxes
+
+
+def boxes_in_column(rows: list[list[Place]], entitled: bool, across: int) -> list[tuple]:
     cell = page.current.width / across
     wide = cell - IN_COLUMN["left"] - IN_COLUMN["right"]
     boxes, top, above = [], 0.0, IN_COLUMN["above"] if entitled else 0.08
     for row in rows:
         for begin in range(0, len(row), across):
             places = row[begin:begin + across]
-            high = min(LARGEST_PANEL, max(0.72 * wide, 1.15)) * places[0].height / HEIGHT
+            high = places[0].in_column or min(LARGEST_PANEL, max(0.72 * wide, 1.15)) * places[0].height / HEIGHT
             for number, _ in enumerate(places):
                 boxes.append((number * cell + IN_COLUMN["left"], top + above, wide, high, IN_COLUMN["right"]))
             top += above + high + IN_COLUMN["below"]
         # the last one's "below" is added by arrange
     return boxes
+
+
+def thin_ticks(panel) -> None:
+    """Fewer along the horizontal axis where their texts would run into each other."""
+    axis = panel.xaxis
+    locator = axis.get_major_locator()
+    if isinstance(locator, MaxNLocator):
+        for most in range(page.current.ticks, 1, -1):
+            if not crowded(panel):
+                break
+            locator.set_params(nbins=most)
+    while isinstance(locator, FixedLocator) and not isinstance(axis.get_major_formatter(), FixedFormatter) and crowded(panel):
+        axis.set_major_locator(FixedLocator(sorted(axis.get_major_locator().locs)[::-2]))
+
+
+def crowded(panel) -> bool:
+    low, high = sorted(panel.get_xlim())
+    ticks = sorted(tick for tick in panel.xaxis.get_major_locator()() if low <= tick <= high)
+    middles = panel.transData.transform([(tick, panel.get_ylim()[0]) for tick in ticks])[:, 0] / panel.figure.dpi if ticks else []
+    halves = [text_inches(text, page.current.font) / 2 for text in panel.xaxis.get_major_formatter().format_ticks(ticks)]
+    return any(begin + half + 0.04 > end - next_half
+               for begin, end, half, next_half in zip(middles, middles[1:], halves, halves[1:]))
 
 
 def shared_out(items: list, most: int) -> list[list]:

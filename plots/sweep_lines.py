@@ -193,7 +193,7 @@ def ring(panel, means: dict[float, float], quantity: Quantity, look: dict) -> No
     """Around the best point."""
     if (x := best_of(means, quantity)) is not None:
         panel.plot(x, means[x], "o", color="none", markersize=2.1 * page.current.marker, markeredgecolor=look["color"],
-                   markeredgewidth=1.4, zorder=5, gid="best")
+                   markeredgewidth=1.4, zorder=5, gid="best", clip_on=False)
 
 
 def scale_axes(panel, xs: list[float], values: list[float], names: dict[float, str] | None = None) -> None:

@@ -1,6 +1,7 @@
 """The figure of an experiment's claims."""
 
 import json
+import re
 
 import matplotlib.pyplot as plt
 from synthetic_results import write_run
@@ -9,6 +10,7 @@ from with_results import WithDirectory, comparisons_below
 from plots.claims_figure import claims_figure
 from plots.page import use_page
 from plots.plan import KINDS, plan_figures
+from plots.saving import save
 
 CLAIM = {"sentence": "B is more accurate.", "measure": "final_test_accuracy", "method": "b", "against": "a", "as": "difference",
          "criterion": {"above": 0.005}, "shown": {"times": 100, "unit": "points"}, "verdict": "reproduced", "reason": "",
@@ -79,6 +81,31 @@ class Claims(WithDirectory):
                 self.assertEqual(len(texts), 4 + len(claims))
                 for box in (text.get_window_extent() for text in texts):
                     self.assertTrue(0 < box.x0 and box.x1 < figure.bbox.width and box.y0 > -0.5, (name, box))
+
+    def test_names_of_points_stand_in_a_column_too(self):
+        self.addCleanup(use_page, "screen")
+        use_page("single")
+        points = [CLAIM["points"][0] | {"label": f"workers = {workers}"} for workers in (8, 16)]
+        panel = self.panel_of(points=points)
+        panel.figure.canvas.draw()
+        names = [text for text in panel.texts if text.get_gid() == "name"]
+        self.assertEqual([text.get_text() for text in names], ["workers = 8", "workers = 16"])
+        marks = [line.get_window_extent() for line in panel.lines if line.get_gid() == "mean"]
+        for text, mark in zip(names, marks):
+            self.assertGreater(text.get_window_extent().y0, (mark.y0 + mark.y1) / 2)
+
+    def test_many_claims_in_a_column_are_several_files(self):
+        self.addCleanup(use_page, "screen")
+        use_page("single")
+        points = [CLAIM["points"][0] | {"label": f"workers = {workers}"} for workers in range(10)]
+        figure = claims_figure([CLAIM | {"points": points}] * 8, "h", "s")
+        written = save(figure, self.directory, "claims", ("svg",))
+        self.assertEqual([path.name for path in written], [f"claims-page-{number}.svg" for number in (1, 2, 3, 4)])
+        texts = [path.read_text() for path in written]
+        self.assertEqual(sum(text.count("B is more accurate.") for text in texts), 8)
+        for text in texts:
+            self.assertEqual(text.count("ours: reproduced"), 1)  # every page has the legend
+            self.assertLessEqual(float(re.search(r'height="([\d.]+)pt"', text)[1]), 9 * 72 + 1)
 
     def test_there_is_none_of_what_could_not_be_judged(self):
         self.assertIsNone(claims_figure([CLAIM | {"points": []}], "h", "s"))

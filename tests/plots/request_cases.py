@@ -72,3 +72,10 @@ class Requests(WithDirectory):
             self.assertIn("Four methods under the same stragglers", drawing)  # in the file's description
             for label in ("synchronous SGD", "DropCompute", "backup workers", "Local SGD (QSR)"):
                 self.assertEqual(drawing.count(f">{label}<"), 1)  # in the one legend
+
+    def test_no_figure_for_a_column_is_longer_than_a_page(self):
+        for axes in ("time", "steps,samples,time,bytes"):
+            self.assertEqual(self.status_and_message(self.directory, "--column", "single", "--axis", axes), (0, ""))
+            for path in (self.directory / "plots").glob("*.png"):
+                height = int.from_bytes(path.read_bytes()[20:24], "big")
+                self.assertLessEqual(height, 9 * PNG_DOTS_PER_INCH + 1, path.name)
