@@ -82,8 +82,6 @@ def draw_claim(panel, claim: dict) -> None:
     panel.spines["left"].set_visible(False)
     panel.xaxis.set_major_locator(plt.MaxNLocator(page.current.ticks, integer=unit in COUNTED and right - left >= 1))
     panel.xaxis.set_major_formatter(style.SHORT)
-    if len({style.short_number(tick) for tick in panel.get_xticks()}) < len(panel.get_xticks()):
-        panel.xaxis.set_major_formatter(lambda tick, _: f"{tick:,.7g}")
     panel.set_xlabel(axis_text(claim, unit), labelpad=1)
 
 

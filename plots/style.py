@@ -4,7 +4,7 @@ from unicodedata import east_asian_width
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import Formatter, FuncFormatter
 
 from plots import page
 from plots.methods import MPI
@@ -86,12 +86,28 @@ def columns(text: str) -> int:
     return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
-def short_number(value: float, _=None) -> str:
+def short_number(value: float, _=None, digits: int = 4) -> str:
     """1,500 as 1.5k and 2,000,000 as 2M."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
-            return f"{value / size:.4g}{letter}"
-    return f"{value:.4g}"
+            return f"{value / size:.{digits}g}{letter}"
+    return f"{value:.{digits}g}"
+
+
+class ShortNumbers(Formatter):
+    """Along an axis, with as many digits as its even steps need: 42.25G, 42.275G, 42.3G."""
+
+    digits = 4
+
+    def __call__(self, value: float, _=None) -> str:
+        return short_number(value, digits=self.digits)
+
+    def set_locs(self, locs) -> None:
+        ticks = np.sort(np.asarray(locs, dtype=float))
+        steps = np.diff(ticks)
+        step = steps[steps > 0].min() if (steps > 0).any() else np.inf
+        self.digits = next((digits for digits in range(4, 12)
+                            if all(abs(float(f"{tick:.{digits}g}") - tick) < 0.02 * step for tick in ticks)), 12)
 
 
 def decade(value: float, _=None) -> str:
@@ -99,7 +115,7 @@ def decade(value: float, _=None) -> str:
     return f"{value:.0e}".replace("e-0", "e-") if 0 < value < 0.01 else short_number(value)
 
 
-SHORT = FuncFormatter(short_number)
+SHORT = ShortNumbers()
 DECADES = FuncFormatter(decade)
 
 
@@ -107,8 +123,8 @@ def time_unit(longest_s: float) -> tuple[float, str]:
     """Divisor and name of the unit in which such a time is easy to read."""
     if longest_s <= 0:
         return 1, "s"
-    for seconds, unit in ((3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms")):
-        if longest_s >= 3 * seconds:
+    for seconds, unit, least in ((3600, "h", 3), (60, "min", 3), (1, "s", 1), (1e-3, "ms", 1)):
+        if longest_s >= least * seconds:
             return seconds, unit
     return 1e-6, "µs"
 

@@ -18,7 +18,7 @@ from plots.comparison import compare, subtitle
 from plots.curves import Curve, common_grid, mean_curve, method_curve, shown_range
 from plots.rounds_figure import windowed_drop_rate
 from plots.runs import ResultsFault, find_run_directories, read_run
-from plots.style import spread, time_unit
+from plots.style import SHORT, spread, time_unit
 
 
 class Interpolation(unittest.TestCase):
@@ -64,7 +64,13 @@ class Interpolation(unittest.TestCase):
         self.assertLessEqual(heights[-1], 1.0 + 1e-6)
 
     def test_time_unit_suits_the_length(self):
-        self.assertEqual([time_unit(seconds)[1] for seconds in (0.5, 90, 400, 20000)], ["ms", "s", "min", "h"])
+        self.assertEqual([time_unit(seconds)[1] for seconds in (0.5, 1.6, 90, 400, 20000)], ["ms", "s", "s", "min", "h"])
+
+    def test_ticks_have_the_digits_of_their_steps(self):
+        for ticks, texts in (([42.25e9, 42.275e9, 42.3e9], ["42.25G", "42.275G", "42.3G"]),
+                             ([-500, 0, 500, 1000], ["-500", "0", "500", "1k"]), ([0.1, 0.2, 0.30000000000000004], ["0.1", "0.2", "0.3"]),
+                             ([1e3, 1e4, 1e5], ["1k", "10k", "100k"]), ([7], ["7"])):
+            self.assertEqual(SHORT.format_ticks(ticks), texts)
 
 
 class Reading(WithDirectory):
