@@ -22,7 +22,7 @@ def arrivals_figure(methods: list[Method], looks: dict[str, dict], heading: str,
     if not tables:
         return None
     styles = {method.name: looks[method.label] for method in methods}
-    widest = max(tables, key=lambda name: tables[name]["k"].max())
+    widest = max(tables, key=lambda name: last_of(tables[name]))
     beside = list(shown_ks(tables[widest]).values())
     sheet = Sheet([[Place(list(tables), width=PANEL), Place(beside, width=PANEL)]], heading, subtitle)
     scale, unit = style.time_unit(max(quantiles(table).loc[:, 0.9].max() for table in tables.values()))
@@ -41,6 +41,13 @@ def quantiles(table: pd.DataFrame) -> pd.DataFrame:
     """By k: the mean, and the columns 0.1 and 0.9."""
     by_k = table.groupby("k")["arrival_s"]
     return pd.DataFrame({"mean": by_k.mean(), 0.1: by_k.quantile(0.1), 0.9: by_k.quantile(0.9)})
+
+
+def last_of(table: pd.DataFrame) -> tuple[int, float]:
+    """The most gradients of a round, and when the last of these arrives: of rounds that go on for those too late, too, the
+    ones that wait for all."""
+    most = int(table["k"].max())
+    return most, float(table.loc[table["k"] == most, "arrival_s"].mean())
 
 
 def draw_means(sheet: Sheet, panel, tables: dict[str, pd.DataFrame], styles: dict[str, dict], scale: float, unit: str) -> None:
@@ -62,7 +69,13 @@ def shown_ks(table: pd.DataFrame) -> dict[int, str]:
     """Of at most seven k: the first, half of them, nine tenths, and the last four."""
     most = int(table["k"].max())
     wanted = [1, most // 2, round(0.9 * most), most - 3, most - 2, most - 1, most]
-    return {k: f"k = {k}" for k in sorted({k for k in wanted if k >= 1})}
+    return {k: ordinal(k) for k in sorted({k for k in wanted if k >= 1})}
+
+
+def ordinal(number: int) -> str:
+    """Of a gradient; a method may itself be called "k = 90"."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
+    return f"{number}{ending}"
 
 
 def draw_shares(sheet: Sheet, panel, name: str, table: pd.DataFrame, scale: float, unit: str) -> None:
@@ -76,11 +89,13 @@ def draw_shares(sheet: Sheet, panel, name: str, table: pd.DataFrame, scale: floa
     for label, values in times.items():
         panel.step(np.append(values, max(longest, values[-1])), np.append(np.arange(1, len(values) + 1) / len(values), 1),
                    where="post", **looks[label], linewidth=0.8 * page.current.line)
-    panel.set_xlim(min(0.0, *(values[0] for values in times.values())), 1.02 * longest)
+    first = min(values[0] for values in times.values())
+    panel.set_xlim(first - 0.04 * (longest - first) if first > longest / 4 else min(0.0, first), 1.02 * longest)
     panel.set_ylim(0, 1.02)
     panel.set_xlabel(f"time since the round began ({unit})")
     panel.set_ylabel("share of the rounds")
-    sheet.entitle(panel, f"{name}: rounds whose k-th gradient has come")
+    sheet.entitle(panel, f"{name}: rounds in which the gradient has come")
     beside = {"loc": "lower right"} if page.current.is_column else {"loc": "upper left", "bbox_to_anchor": (1.01, 1)}
     panel.legend([plt.Line2D([], [], **looks[label]) for label in times], list(times), **beside, frameon=False,
-                 labelcolor="linecolor", handlelength=2)
+                 labelcolor="linecolor", handlelength=2, title="gradient",
+                 title_fontsize="small", alignment="left")

@@ -7,7 +7,7 @@ import numpy as np
 from synthetic_results import write_run
 from with_results import WithDirectory, comparisons_below
 
-from plots.arrivals_figure import arrivals_figure
+from plots.arrivals_figure import arrivals_figure, ordinal
 from plots.plan import kinds_of
 from plots.style import line_styles
 
@@ -42,19 +42,30 @@ class Arrivals(WithDirectory):
         last = shares.lines[-1]
         np.testing.assert_allclose(last.get_xdata()[:3], [40, 50, 60])
         np.testing.assert_allclose(last.get_ydata()[:3], [1 / 3, 2 / 3, 1])
-        self.assertEqual([text.get_text() for text in shares.get_legend().get_texts()], ["k = 1", "k = 2", "k = 3"])
+        self.assertEqual([text.get_text() for text in shares.get_legend().get_texts()], ["1st", "2nd", "3rd"])
 
     def test_of_a_hundred_the_first_the_middle_and_the_last_ones_have_a_line(self):
         write_arrivals(write_run(self.directory / "a", "a", 1), [np.arange(1, 101), np.arange(2, 102)])
         _, shares = self.draw().axes
         self.assertEqual([text.get_text() for text in shares.get_legend().get_texts()],
-                         [f"k = {k}" for k in (1, 50, 90, 97, 98, 99, 100)])
+                         ["1st", "50th", "90th", "97th", "98th", "99th", "100th"])
 
     def test_the_shares_are_those_of_the_method_with_the_most_gradients(self):
         write_arrivals(write_run(self.directory / "a", "a", 1), [[1, 2]])
         write_arrivals(write_run(self.directory / "b", "b", 1), [[1, 2, 3, 4]])
         _, shares = self.draw().axes
-        self.assertEqual([text.get_text() for text in shares.get_legend().get_texts()], [f"k = {k}" for k in (1, 2, 3, 4)])
+        self.assertEqual([text.get_text() for text in shares.get_legend().get_texts()], ["1st", "2nd", "3rd", "4th"])
+
+    def test_of_methods_with_equally_many_it_is_the_one_that_waits_longest(self):
+        write_arrivals(write_run(self.directory / "a", "k = 1", 1), [[1, 1, 1]])
+        write_arrivals(write_run(self.directory / "b", "k = 3", 1), [[1, 1, 2]])
+        _, shares = self.draw().axes
+        self.assertEqual(shares.get_title(loc="left"), "k = 3: rounds in which the gradient has come")
+        self.assertGreater(shares.get_xlim()[0], 0.9)  # and not an axis that is empty up to the first one
+
+    def test_ordinals(self):
+        self.assertEqual([ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 101, 111)],
+                         ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "101st", "111th"])
 
     def test_runs_that_have_recorded_none_are_left_out(self):
         write_arrivals(write_run(self.directory / "a", "a", 1), [[1, 2]])
