@@ -169,6 +169,6 @@ class Ends(WithDirectory):
         line, = [line for line in panel.lines if line.get_gid() == "method"]
         there = line.get_xydata()[line.get_ydata() > 0]
         np.testing.assert_allclose(there[:, 1], [50, 50])
-        np.testing.assert_allclose(there[:, 0], [500, 1000], rtol=0.02)  # ms
+        np.testing.assert_allclose(there[:, 0], [0.5, 1], rtol=0.02)  # s
         mean, = [line for line in panel.lines if line.get_gid() == "mean"]
-        self.assertAlmostEqual(mean.get_xdata()[0], 750)
+        self.assertAlmostEqual(mean.get_xdata()[0], 0.75)
