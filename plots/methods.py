@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from plots.printable import printable
 from plots.runs import Run
-from plots.variation import as_words, flat, number_text, varying
+from plots.variation import as_label, flat, number_text, varying
 
 MPI = " (MPI)"  # ends the label of a method that ran on a wall clock
 BASELINE = "sync-sgd"
@@ -49,7 +49,7 @@ def group_methods(runs: list[Run]) -> list[Method]:
     for label, of_label in labelled.items():
         for run, differing in zip(of_label, own_values(of_label)):
             clock = MPI if run.directory.name.endswith("-mpi") else ""
-            name = " ".join([label, as_words(differing)]).strip() + clock
+            name = as_label(label, differing) + clock
             members[name].append(run)
             parts[name] = label + clock, differing
     methods = in_order([newest_runs(label, of_method) for label, of_method in members.items()])

@@ -13,7 +13,7 @@ from plots.quantities import SPEED_UP
 from plots.runs import ResultsFault, in_words
 from plots.sheet import Place, Sheet
 from plots.sweep_lines import THIN, key_label, ring, scale_axes, trivially_best
-from plots.variation import as_words, is_number
+from plots.variation import as_label, is_number
 
 PANELS = {"S_eff": "effective_speedup", "Time per optimizer step (s)": "step_time_s"}
 
@@ -24,6 +24,7 @@ class Line:
     One whose runs the key does not concern has a single point, at no value."""
 
     algorithm: str = ""
+    method: str = ""  # whose colour it has, whatever else is swept
     simulated: dict[float | None, dict] = field(default_factory=dict)
     formula: dict[float | None, dict] = field(default_factory=dict)
 
@@ -44,9 +45,9 @@ def read_lines(report: dict, path: Path) -> tuple[str, dict[str, Line]]:
         along = max(numeric, key=lambda key: len(keys[key]))
         lines = {}
         for sweep, one in points:
-            others = as_words({key: value for key, value in sweep.items() if key != along}, ", ")
-            line = lines.setdefault(printable(f"{one['method']}, {others}" if others else one["method"]),
-                                    Line(str(one.get("algorithm") or "")))
+            others = {key: value for key, value in sweep.items() if key != along}
+            line = lines.setdefault(as_label(printable(one["method"]), others),
+                                    Line(str(one.get("algorithm") or ""), printable(one["method"])))
             x = float(sweep[along]) if along in sweep else None
             if one["simulated"]:
                 line.simulated[x] = numbers_of(one["simulated"])
@@ -66,7 +67,7 @@ def numbers_of(said: dict) -> dict[str, float | None]:
 
 def predictions_figure(report: dict, path: Path):
     along, lines = read_lines(report, path)
-    looks = style.line_styles({name: line.algorithm for name, line in lines.items()})
+    looks = looks_of_lines(lines)
     thin = {"linestyle": THIN[0], "linewidth": 0.58 * page.current.line}
     against = list(dict.fromkeys(one["against"] for one in report["predictions"] if one.get("against")))
     sheet = Sheet([[Place(), Place(list(lines))]], f"Predictions for {printable(str(report['experiment']))}",
@@ -98,6 +99,13 @@ def predictions_figure(report: dict, path: Path):
         sheet.entries.append(plt.Line2D([], [], linestyle="none", marker="o", color="none", markeredgecolor=style.INK,
                                         markeredgewidth=1.2, markersize=1.6 * page.current.marker, label="best point"))
     return sheet.finish()
+
+
+def looks_of_lines(lines: dict[str, Line]) -> dict[str, dict]:
+    """A line and a marker for each, a colour for each method."""
+    colours = style.line_styles({line.method: line.algorithm for line in lines.values()})
+    looks = style.line_styles({name: line.algorithm for name, line in lines.items()})
+    return {name: {**looks[name], "color": colours[lines[name].method]["color"]} for name in lines}
 
 
 def draw(panel, values: dict[float | None, float], xs: list[float], look: dict) -> None:

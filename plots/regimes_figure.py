@@ -103,7 +103,7 @@ def name_of(comparison: Comparison, comparisons: list[Comparison], without: str 
     """What it has otherwise than the others, but for the key `without`."""
     several = len({one.experiment for one in comparisons}) > 1
     point = {key: value for key, value in comparison.point.items() if key != without and key not in in_common(comparisons)}
-    parts = [comparison.experiment * several, as_words(point, ", ").replace("=", " = ")]
+    parts = [comparison.experiment * several, as_words(point, ", ", " = ")]
     return ", ".join(part for part in parts if part)
 
 
@@ -115,6 +115,6 @@ def described(comparisons: list[Comparison], key: str = "") -> str:
         parts[0] = f"{len(comparisons)} experiments"
     varies = {key, *(key for one in comparisons for key in one.point)}
     shared = {name: value for name, value in in_common(comparisons).items() if name != key}
-    common = as_words(shared, ", ").replace("=", " = ")
+    common = as_words(shared, ", ", " = ")
     return "  ·  ".join([*(part for part in parts if "workers" not in part or "cluster.workers" not in varies),
                          *([common] if common else [])])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from plots.comparison import Comparison
 from plots.methods import Method, in_order, settings
 from plots.runs import Run
-from plots.variation import as_words, flat, is_number
+from plots.variation import as_label, flat, is_number
 
 FEWEST_POINTS = 3
 
@@ -123,7 +123,7 @@ def along_own_key(point: Comparison, key: str) -> Sweep | None:
             continue
         others = {other: value for other, value in method.own.items()
                   if other != key and not follows_another(point.methods, method.base, other)}
-        lines[f"{method.base} {as_words(others)}".strip()][x] = method
+        lines[as_label(method.base, others)][x] = method
         names[x] = method.own[key]
     if max((len(line) for line in lines.values()), default=0) < FEWEST_POINTS:
         return None

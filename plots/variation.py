@@ -1,6 +1,6 @@
 """In which settings several tables of a configuration differ, and how to say so."""
 
-from math import isfinite
+from math import isclose, isfinite
 
 from plots.printable import printable
 
@@ -31,10 +31,24 @@ def varying(tables: list[dict[str, str]]) -> list[dict[str, str]]:
     return [{key: table.get(key, "none") for key in differing} for table in tables]
 
 
-def as_words(point: dict[str, str], between: str = " ") -> str:
+def as_words(point: dict[str, str], between: str = " ", equals: str = "=") -> str:
     """{"cluster.workers": "8"} as workers=8; a variant by its label alone."""
-    return printable(between.join(value if key == "variant" else f"{key.rsplit('.', 1)[-1]}={value}"
+    return printable(between.join(value if key == "variant" else f"{key.rsplit('.', 1)[-1]}{equals}{short_value(value)}"
                                   for key, value in point.items()))
+
+
+def as_label(name: str, point: dict[str, str]) -> str:
+    """As the program's tables have it (results/run/run_label.hpp): DropCompute, threshold_s = 0.07."""
+    return ", ".join(part for part in (name, as_words(point, ", ", " = ")) if part)
+
+
+def short_value(text: str) -> str:
+    """1.25G of 1250000000.0; where six digits do not tell the number, it stays."""
+    if not is_number(text) or abs(number := float(text)) < 1e4:
+        return text
+    size, letter = next((size, letter) for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(number) >= size)
+    short = f"{number / size:.6g}"
+    return short + letter if isclose(float(short) * size, number, rel_tol=1e-12) else text
 
 
 def is_number(text: str) -> bool:

@@ -55,7 +55,7 @@ def method_row(method: dict) -> str:
 
 
 def setting_text(values: dict[str, str]) -> str:
-    return escaped(as_words(values, ", ").replace("=", " = "))
+    return escaped(as_words(values, ", ", " = "))
 
 
 def mean_text(mean: float | None) -> str:

@@ -148,7 +148,7 @@ class Figures(WithDirectory):
             config.write_text(config.read_text().replace("[training]", f"[training]\npeak = {peak}"))
         self.assertEqual(self.status_and_message(self.directory), (0, ""))
         self.assertEqual([name for name in self.written() if name.startswith("curves") and name.endswith("png")],
-                         ["curves-peak=1e-06.png", "curves-peak=1e06.png"])
+                         ["curves-peak=1M.png", "curves-peak=1e-06.png"])
 
     def test_points_whose_names_become_equal_are_numbered(self):
         for model in ("a b", "a/b", "A b"):

@@ -19,6 +19,7 @@ from plots.curves import Curve, common_grid, mean_curve, method_curve, shown_ran
 from plots.rounds_figure import windowed_drop_rate
 from plots.runs import ResultsFault, find_run_directories, read_run
 from plots.style import SHORT, spread, time_unit
+from plots.variation import as_label
 
 
 class Interpolation(unittest.TestCase):
@@ -73,6 +74,13 @@ class Interpolation(unittest.TestCase):
             self.assertEqual(SHORT.format_ticks(ticks), texts)
 
 
+class Names(unittest.TestCase):
+    def test_large_numbers_are_short_as_in_tables(self):  # tests/results/paired_table_test.cpp
+        for value, shown in {"1250000000.0": "1.25G", "1.25e+08": "125M", "10000": "10k", "9999.0": "9999.0", "0.05": "0.05",
+                             "-20000": "-20k", "1234567891": "1234567891", "10 Gbit/s": "10 Gbit/s"}.items():
+            self.assertEqual(as_label("A", {"network.bandwidth_bytes_per_s": value}), f"A, bandwidth_bytes_per_s = {shown}")
+
+
 class Reading(WithDirectory):
     def test_experiment_has_its_methods_with_all_seeds(self):
         runs = [read_run(path) for path in find_run_directories(write_experiment(self.directory, seeds=2))]
@@ -111,7 +119,7 @@ class Reading(WithDirectory):
             config.write_text(config.read_text() + f"threshold_s = {threshold_s}\n")
         comparison, = compare([read_run(path) for path in find_run_directories(self.directory)])
         self.assertEqual([(method.label, len(method.runs)) for method in comparison.methods],
-                         [("m threshold_s=0.5", 2), ("m threshold_s=0.75", 1)])
+                         [("m, threshold_s = 0.5", 2), ("m, threshold_s = 0.75", 1)])
 
     def test_drop_rate_is_dropped_over_planned(self):
         run = read_run(write_run(self.directory / "m", "m", 1, drop=0.25))

@@ -7,7 +7,7 @@ import numpy as np
 from with_results import WithDirectory
 
 from plots.json_figure import read_json
-from plots.predictions_figure import predictions_figure
+from plots.predictions_figure import looks_of_lines, predictions_figure, read_lines
 from plots.style import ALGORITHMS
 
 
@@ -54,6 +54,17 @@ class Predictions(WithDirectory):
         self.assertEqual(len(formulas), 2)
         np.testing.assert_allclose(self.lines(time, "simulation")[1][1], [0.2, 0.4, 0.8])
 
+    def test_a_method_has_one_colour_whatever_else_is_swept_and_no_other_has_it(self):
+        predictions = [prediction(method, [["variant", delays], ["cluster.workers", str(workers)]], (1, 0.1 * workers), None)
+                       for method in ("a", "b", "c", "d") for delays in ("none", "heavy") for workers in (2, 4, 8)]
+        path = self.write({"experiment": "e", "predictions": predictions})
+        looks = looks_of_lines(read_lines(read_json(path), path)[1])
+        self.assertEqual(len(looks), 8)
+        colours = {name[0]: {look["color"] for other, look in looks.items() if other[0] == name[0]} for name in looks}
+        self.assertEqual([len(of_method) for of_method in colours.values()], [1] * 4)
+        self.assertEqual(len(set().union(*colours.values())), 4)
+        self.assertEqual(len({(look["color"], look["marker"]) for look in looks.values()}), 8)
+
     def test_the_point_of_the_most_speed_has_a_ring(self):
         speedup, time = self.axes()
         self.assertEqual(self.lines(speedup, "best"), [([4], [1.4]), ([2], [1.3])])
@@ -94,7 +105,7 @@ class Predictions(WithDirectory):
         for one in content["predictions"]:
             one["sweep"].append(["network.kind", "ring"])
         names = {text.get_text() for text in self.axes(content)[1].texts}
-        self.assertIn("a, kind=ring", names)
+        self.assertIn("a, kind = ring", names)
 
     def test_a_method_without_any_prediction_is_left_out(self):
         content = report()
