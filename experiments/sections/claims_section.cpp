@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "results/claims/equal_loss.hpp"
@@ -72,17 +73,32 @@ void check_effect(Settings& table, const Claim& claim) {
 
 void check_criterion(Settings& table, const Claim& claim) {
   const Criterion& criterion = claim.criterion;
-  const int given = int{criterion.above.has_value()} + int{criterion.below.has_value()} +
-                    int{criterion.within.has_value()} + int{criterion.margin.has_value()};
+  std::vector<std::string> given;
+  if (criterion.above) given.emplace_back("above");
+  if (criterion.below) given.emplace_back("below");
+  if (criterion.within) given.emplace_back("within");
+  if (criterion.margin) given.emplace_back("margin");
   if (!claim.order.empty()) {
-    if (given > 0)
+    if (!given.empty())
       table.fault("order", "must stand without above, below, within and margin: the order is what is claimed");
     return;
   }
-  if (given != 1)
-    table.fault("sentence", "must have one of above, below, within and margin: what counts as reproduced");
+  if (given.size() != 1)
+    table.fault("sentence",
+                fmt::format("must have one of above, below, within and margin, what counts as reproduced; found {}",
+                            given.empty() ? "none" : fmt::format("{}", fmt::join(given, " and "))));
   if (criterion.margin && (claim.effect == Effect::best || (claim.effect == Effect::value && claim.over.empty())))
     table.fault("margin", "is about a difference: must stand beside against");
+}
+
+// The nearest first: there are too many to read them all, unless none is near.
+std::string must_be_measure(const std::string& name, std::vector<std::string> known) {
+  constexpr std::size_t shown = 5;
+  const auto nearest = nearest_name(name, known);
+  if (!nearest) return fmt::format("must be one of {}", fmt::join(known, ", "));
+  std::ranges::stable_sort(known, {}, [&](const std::string& other) { return edit_distance(name, other); });
+  return fmt::format("did you mean \"{}\"? must be a measure, such as {} and {} more", *nearest,
+                     fmt::join(std::span(known).first(shown), ", "), known.size() - shown);
 }
 
 Claim read_claim(Settings& table) {
@@ -92,8 +108,7 @@ Claim read_claim(Settings& table) {
   claim.measure = table.text({"measure", "Of what: a measure, as results/rows/measures.hpp and `table` name them."});
   const std::vector<std::string> known = names_of_measures();
   if (!claim.measure.empty() && std::ranges::find(known, claim.measure) == known.end())
-    table.fault("measure",
-                fmt::format("must be one of {}{}", fmt::join(known, ", "), suggestion(claim.measure, known)));
+    table.fault("measure", must_be_measure(claim.measure, known));
   const Key order{"order", "Labels of methods by ascending measure, each above the one before; instead of method."};
   claim.order = table.texts(order, std::vector<std::string>{});
   if (claim.order.empty()) {

@@ -31,6 +31,13 @@ TEST_F(ExperimentFile, ASweepIsACrossProductOfItsKeys) {
   EXPECT_DOUBLE_EQ(experiment.runs[0].training.learning_rate->options().peak, 0.1);
 }
 
+TEST_F(ExperimentFile, AnUnknownKeyOfASweepIsToldOnce) {
+  write(small + std::string("[sweep]\n\"cluster.worker\" = [2, 4, 8]\n"));
+  const std::string found = faults({});
+  EXPECT_THAT(found, testing::HasSubstr("cluster.worker = 2; unknown key; did you mean \"workers\"?"));
+  EXPECT_EQ(found.find("unknown key"), found.rfind("unknown key")) << found;
+}
+
 TEST_F(ExperimentFile, TheLastKeyOfASweepVariesFastest) {
   const Experiment experiment =
       load({"sweep.cluster.micro_batches=[1,2]", "sweep.\"training.learning_rate.peak\"=[0.3,0.1,0.2]"});

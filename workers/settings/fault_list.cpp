@@ -13,13 +13,19 @@ namespace {
 // That the fault is about.
 std::string_view key_of(const std::string& text) { return std::string_view(text).substr(0, text.find_first_of(" ;")); }
 
+// What tells it from others: of a key that is unknown, not its value, of which a sweep has many.
+std::string what_is_wrong(const std::string& text) {
+  const std::size_t unknown = text.find("; unknown key"), value = text.find(" = ");
+  return unknown == text.npos || value > unknown ? text : text.substr(0, value) + text.substr(unknown);
+}
+
 }  // namespace
 
 void FaultList::add(const SourcePlace& place, std::string text) {
   // Where on the command line is not told, so what reads alike there is the same.
   const bool from_command_line = place.source == command_line_source;
   Fault fault{from_command_line ? SourcePlace{place.source} : place, std::move(text)};
-  if (known_.insert(fault).second) faults_.push_back(std::move(fault));
+  if (known_.insert({fault.place, what_is_wrong(fault.text)}).second) faults_.push_back(std::move(fault));
 }
 
 void FaultList::add(const FaultList& others) {
@@ -29,7 +35,7 @@ void FaultList::add(const FaultList& others) {
 void FaultList::add(const FaultList& others, const std::string& prefix, const std::string& name) {
   const std::size_t before = faults_.size();
   for (const Fault& fault : others.faults_) {
-    if (known_.contains(fault)) continue;
+    if (known_.contains({fault.place, what_is_wrong(fault.text)})) continue;
     if (!fault.text.starts_with(prefix)) {
       add(fault.place, fault.text);
       continue;
