@@ -95,9 +95,9 @@ std::string scoreboard_notes(std::span<const JudgedClaims> experiments) {
   for (const JudgedClaims& experiment : experiments)
     for (const ClaimResult& result : experiment.results) ++counts[static_cast<std::size_t>(result.verdict)];
   return fmt::format(
-      "{} reproduced, {} not reproduced, {} inconclusive. In brackets: the 95 % interval of the mean over n seeds (90 "
-      "% "
-      "where a margin is claimed); where it holds both answers, or another reason is given, a claim is inconclusive.\n",
+      "{} reproduced, {} not reproduced, {} inconclusive.\n"
+      "In brackets: the 95 % interval of the mean over n seeds (90 % where a margin is claimed);\n"
+      "where it holds both answers, or another reason is given, a claim is inconclusive.\n",
       counts[0], counts[1], counts[2]);
 }
 

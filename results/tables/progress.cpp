@@ -28,8 +28,12 @@ std::size_t terminal_width() {
   return size.ws_col;
 }
 
+// Without a part that would be seen in half, if what is before it takes the better half of the line.
 std::string fit(std::string text, std::size_t width) {
   if (text.size() < width) return text;
+  for (const char* const between : {", ", " "})
+    if (const std::size_t end = text.rfind(between, width - 1); end != text.npos && end > width / 2)
+      return text.substr(0, end);
   text.resize(width - 1);
   // Not in the middle of a character of several bytes.
   while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0x80) != 0) text.pop_back();

@@ -271,6 +271,24 @@ TEST(Progress, OnATerminalShowsWhereTheRunIsAndClearsTheLine) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }
 
+// Standard error is a file here, whose width counts as 80.
+TEST(Progress, ALineThatIsTooLongEndsWithAWholePart) {
+  testing::internal::CaptureStderr();
+  {
+    Progress progress(Progress::Style::terminal, 3, 3);
+    syncopate::Run run;
+    run.method = "a method with a long name, threshold_s = 0.05";
+    run.seed = 1;
+    run.budget = budget(Step{100});
+    progress.begin_run(1, run);
+    RunPosition position;
+    position.computed.step = 50;
+    progress.show(position);
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("run 1/3: 50 %, 0:00 left: a method with a long name, threshold_s = 0.05, seed 1\r"));
+}
+
 TEST(Progress, IsSilentWhenAskedToBe) {
   testing::internal::CaptureStderr();
   {
