@@ -17,6 +17,7 @@ namespace syncopate {
 namespace {
 
 constexpr std::string_view time_to_target = "time_to_target_s";
+constexpr std::string_view exact = "(exact)";  // in place of an interval
 
 // Of the runs of both rows, seed by seed.
 struct Pairs {
@@ -36,8 +37,11 @@ Pairs pairs_of(const ResultRow& row, const ResultRow& other) {
 
 void set_numbers(PairedMeasure& result, const std::vector<double>& own, const std::vector<double>& other) {
   std::vector<double> differences, ratios;
+  constexpr double rounding = 1e-12;  // of sums in another order
   for (std::size_t i = 0; i < own.size(); ++i) {
-    differences.push_back(own[i] - other[i]);
+    const double difference = own[i] - other[i];
+    const bool are_alike = std::abs(difference) <= rounding * std::max(std::abs(own[i]), std::abs(other[i]));
+    differences.push_back(are_alike ? 0 : difference);
     const bool inverse = result.measure->compared_by == ComparedBy::speed_up;
     if (own[i] > 0 && other[i] > 0) ratios.push_back((inverse ? other[i] / own[i] : own[i] / other[i]) - 1);
   }
@@ -95,8 +99,10 @@ int decimals(double value, const std::optional<Interval>& interval) {
 std::string difference_text(const PairedDifference& found, double times) {
   const int digits =
       decimals(times * found.mean,
-               found.interval ? std::optional(Interval{times * found.interval->low, times * found.interval->high})
+               found.interval && !is_exact(found) ? std::optional(Interval{times * found.interval->low, times * found.interval->high})
                               : std::nullopt);
+  if (is_exact(found) && found.mean == 0) return fmt::format("0 {}", exact);
+  if (is_exact(found)) return fmt::format("{:+.{}f} {}", times * found.mean, digits, exact);
   if (!found.interval) return fmt::format("{:+.{}f}", times * found.mean, digits);
   return fmt::format("{:+.{}f} [{:+.{}f}, {:+.{}f}]{}", times * found.mean, digits, times * found.interval->low, digits,
                      times * found.interval->high, digits, found.is_significant() ? "*" : "");
@@ -104,6 +110,7 @@ std::string difference_text(const PairedDifference& found, double times) {
 
 std::string ratio_text(const PairedDifference& ratio) {
   if (!ratio.interval) return fmt::format("{:.4f}", 1 + ratio.mean);
+  if (is_exact(ratio)) return fmt::format("{:.{}f} {}", 1 + ratio.mean, decimals(1 + ratio.mean, {}), exact);
   const int digits = decimals(1 + ratio.mean, ratio.interval);
   return fmt::format("{:.{}f} [{:.{}f}, {:.{}f}]{}", 1 + ratio.mean, digits, 1 + ratio.interval->low, digits,
                      1 + ratio.interval->high, digits, ratio.is_significant() ? "*" : "");
@@ -121,6 +128,11 @@ std::string heading_of(const Measure& measure) {
 }
 
 }  // namespace
+
+bool is_exact(const PairedDifference& found) {
+  constexpr double rounding = 1e-9;
+  return found.interval && found.interval->high - found.interval->low <= rounding * std::abs(found.mean);
+}
 
 std::optional<PairedMeasure> paired_measure(const Measure& measure, const ResultRow& row, const ResultRow& other) {
   const Pairs pairs = pairs_of(row, other);
@@ -198,6 +210,12 @@ std::string paired_notes(std::span<const PairedRow> rows, const std::string& aga
   for (const PairedRow& row : rows)
     if (!row.has_common_seed) apart += (apart.empty() ? "" : ", ") + row.row->label;
   if (!apart.empty()) text += fmt::format("Without a seed in common, and so without a difference: {}.\n", apart);
+  const auto has_exact = [](const PairedRow& row) {
+    return std::ranges::any_of(row.measures, [](const PairedMeasure& measure) {
+      return is_exact(measure.difference) || (measure.ratio && is_exact(*measure.ratio));
+    });
+  };
+  if (std::ranges::any_of(rows, has_exact)) text += "(exact): it is the same for every seed, so there is no interval.\n";
   std::set<double> horizons;
   for (const PairedRow& row : rows)
     for (const PairedMeasure& measure : row.measures)

@@ -43,7 +43,10 @@ struct PairedRow {
 std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::string& against,
                                    std::span<const Measure* const> measures);
 
-// Own means, and the mean difference with its 95 % interval; * where it is significant. What is compared by ratios
+// Whether the difference is the same for every seed, but for rounding: Student's t has nothing to say of it.
+bool is_exact(const PairedDifference& found);
+
+// Own means, and the mean difference with its 95 % interval; * where it is significant, (exact) where it is so. What is compared by ratios
 // (S_eff, speed-up, bytes) has the mean ratio alone, with its interval.
 TextTable paired_table(std::span<const PairedRow> rows);
 

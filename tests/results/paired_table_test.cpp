@@ -159,6 +159,40 @@ TEST(PairedTable, SpeedIsARatio) {
   EXPECT_THAT(paired_table(std::vector{paired}).text(), HasSubstr("B                  1.2500  1.1250  1\n"));
 }
 
+// As figures have them (plots/variation.py): tests/plots/plots_test.py has the same.
+TEST(PairedTable, RowsHaveLargeNumbersInShort) {
+  const auto label = [](const std::string& value) {
+    std::vector<FoundRun> runs = {run("A", 1, 0.8)};
+    runs.front().summary.sweep = {{"network.bandwidth_bytes_per_s", value}};
+    return result_rows(runs).front().label;
+  };
+  const std::map<std::string, std::string> expected = {{"1250000000.0", "1.25G"}, {"1.25e+08", "125M"}, {"10000", "10k"},
+                                                       {"9999.0", "9999.0"},      {"0.05", "0.05"},     {"-20000", "-20k"},
+                                                       {"1234567891", "1234567891"}, {"10 Gbit/s", "10 Gbit/s"}};
+  for (const auto& [value, shown] : expected) EXPECT_EQ(label(value), "A, bandwidth_bytes_per_s = " + shown);
+}
+
+// Without randomness no seed changes anything: there is no interval, and nothing for a star to say.
+TEST(PairedTable, WhatIsTheSameForEverySeedIsExact) {
+  std::vector<FoundRun> runs;
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    runs.push_back(run("A", seed, 0.8));
+    runs.push_back(run("B", seed, 0.8 + 1e-16));  // of sums in another order
+    runs.push_back(run("C", seed, 0.9));
+    runs.back().summary.end_time_s = 80;
+  }
+  const std::vector<ResultRow> rows = result_rows(runs);
+  const std::vector<PairedRow> paired = paired_rows(rows, "A", named({"final_test_accuracy", "micro_batches_per_s"}));
+  EXPECT_TRUE(is_exact(paired.at(0).measures.at(0).difference));
+  EXPECT_TRUE(is_exact(*paired.at(1).measures.at(1).ratio));
+  const std::string text = paired_table(paired).text();
+  EXPECT_THAT(text, HasSubstr("80  0 (exact)"));
+  EXPECT_THAT(text, HasSubstr("90  +10.00 (exact)"));
+  EXPECT_THAT(text, HasSubstr("1.250 (exact)"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("*")));
+  EXPECT_THAT(paired_notes(paired, "A"), HasSubstr("(exact): it is the same for every seed"));
+}
+
 TEST(TextTable, IsBrokenWhereItIsTooWide) {
   TextTable table;
   for (const char* const heading : {"method", "one", "two", "three"}) table.add_column(heading, Align::left);
