@@ -176,5 +176,6 @@ def find_run_directories(directory: Path) -> list[Path]:
     found = [path for path in [directory, *directory.rglob("seed=*-*")]
              if RUN_DIRECTORY.fullmatch(path.name) and path.is_dir() and TRIALS not in path.relative_to(directory).parts]
     if not found:
-        raise ResultsFault(f"{directory}: holds no runs (directories named seed=<number>-<hash>); {expected}")
+        kept = "; these are kept summaries of finished runs, which ./dev report shows" if (directory / "claims.json").is_file() else ""
+        raise ResultsFault(f"{directory}: holds no runs (directories named seed=<number>-<hash>){kept}; {expected}")
     return sorted(found)

@@ -48,7 +48,7 @@ def claims_row(claims: list[dict]) -> str:
         verdict, reason = claim["verdict"], claim.get("reason")
         why = f'<small>{escaped(reason)}</small>' if reason else ""
         lines.append(f'<tr><th scope="row">{escaped(claim["sentence"])}<small>{escaped(judged_by(claim))}</small></th>'
-                     f'<td>{paper_text(claim.get("paper"))}</td><td>{points_text(claim)}</td>'
+                     f'<td data-name="paper">{paper_text(claim.get("paper"))}</td><td data-name="ours">{points_text(claim)}</td>'
                      f'<td><span class="verdict {VERDICTS[verdict]}">{verdict}</span>{why}</td></tr>')
     return "".join(lines)
 

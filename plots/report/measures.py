@@ -8,6 +8,7 @@ from pathlib import Path
 
 from plots.runs import ResultsFault, in_words
 
+ROUNDING = 1e-9
 FLIPS_CAN_TELL = 6  # seeds with which a sign-flip test can reach 5 %
 
 
@@ -26,9 +27,15 @@ class Measured:
     sign_flip_p: float | None = None
 
     @property
+    def is_exact(self) -> bool:
+        """The difference is the same for every seed, but for rounding: an interval has nothing to say of it."""
+        return (self.low is not None and self.high is not None
+                and self.high - self.low <= ROUNDING * max(abs(self.difference), abs(self.mean)))
+
+    @property
     def is_significant(self) -> bool:
         """The interval excludes no difference, and so does a sign-flip test that could."""
-        if self.low is None or self.high is None or self.low <= 0 <= self.high:
+        if self.low is None or self.high is None or self.low <= 0 <= self.high or self.is_exact:
             return False
         return self.pairs < FLIPS_CAN_TELL or self.sign_flip_p is None or self.sign_flip_p <= 0.05
 

@@ -1,5 +1,5 @@
 "use strict";
-// Draws curves and timelines from what is packed in the page. Texts of files become text nodes, or are escaped where
+// Draws sweeps, curves and timelines from what is packed in the page. Texts of files become text nodes, or are escaped where
 // plotly.js would take them for markup.
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -172,6 +172,57 @@
     }
   }
 
+  // What depends on a swept number.
+  class Sweeps {
+    constructor(place, sweeps, name) {
+      Object.assign(this, {place, sweeps, name, sweep: sweeps[0], label: sweeps[0].values[0].label});
+      this.controls();
+    }
+
+    controls() {
+      const of = list => list.map(text => ({key: text, label: text}));
+      const box = element("div", {class: "controls"});
+      if (this.sweeps.length > 1)
+        box.append(radios("Along", `${this.name}-along`, of(this.sweeps.map(({where}) => where)), this.sweep.where, where => {
+          this.sweep = this.sweeps.find(sweep => sweep.where === where);
+          if (!this.sweep.values.some(({label}) => label === this.label)) this.label = this.sweep.values[0].label;
+          this.controls();
+        }));
+      box.append(radios("Show", `${this.name}-of`, of(this.sweep.values.map(({label}) => label)), this.label,
+                        label => { this.label = label; this.draw(); }));
+      const lines = new Map(this.sweep.values.flatMap(({lines}) => lines).map(line => [line.name, line.look]));
+      const keys = element("p", {class: "keys"}, ...[...lines].map(([name, look]) => element("span", {}, swatch(look), name)));
+      this.plot = element("div", {class: "plot", role: "img"});
+      this.place.replaceChildren(box, keys, this.plot);
+      this.draw();
+    }
+
+    show() {}  // the same at every point
+
+    draw() {
+      const {key, spread, ticks, texts, values} = this.sweep;
+      const {lines} = values.find(({label}) => label === this.label), traces = [];
+      for (const {name, look, x, mean, low, high} of lines) {
+        const line = colour(look), plain = escaped(name);
+        if (low) {
+          const edge = {x, mode: "lines", line: {width: 0}, hoverinfo: "skip", name: plain};
+          traces.push({...edge, y: low}, {...edge, y: high, fill: "tonexty", fillcolor: faint(line)});
+        }
+        traces.push({x, y: mean, name: plain, mode: "lines+markers", meta: "mean", hovertemplate: "%{y:.5~s}",
+                     marker: {symbol: look.symbol || "circle", size: 7},
+                     line: {color: line, width: 2, dash: look.dash.length ? look.dash.map(n => `${n}px`).join(",") : "solid"}});
+      }
+      const all = lines.flatMap(({mean}) => mean).filter(Number.isFinite);
+      const wide = Math.min(...all) > 0 && Math.max(...all) >= 10 * Math.min(...all);
+      this.plot.setAttribute("aria-label", `${this.label} against ${key}, ${lines.length} methods`);
+      Plotly.react(this.plot, traces, layout({
+        margin: {l: 52, r: 8, t: 28, b: 48}, hovermode: "x unified", uirevision: [this.label, this.sweep.where].join(),
+        xaxis: axis({title: {text: escaped(key), standoff: 8}, type: spread ? "log" : "linear", tickvals: ticks,
+                     ticktext: texts.map(escaped)}),
+        yaxis: axis({title: {text: this.label, standoff: 8}, type: wide ? "log" : "linear", ...(wide ? {dtick: "D2"} : {})})}), options);
+    }
+  }
+
   // What workers did, a picture per method.
   class Timeline {
     constructor(place) { this.place = place; }
@@ -235,6 +286,8 @@
       const curves = article.querySelector(".curves"), timeline = article.querySelector(".timeline");
       if (curves) parts.push(new Curves(curves, data.numbers, article.id));
       if (timeline) parts.push(new Timeline(timeline));
+      const sweeps = article.querySelector(".sweeps");
+      if (sweeps) parts.push(new Sweeps(sweeps, experiment.sweeps, article.id));
       const at = number => {
         for (const table of article.querySelectorAll("[data-point]")) table.hidden = +table.dataset.point !== number;
         for (const part of parts) part.show(experiment.points[number]);

@@ -10,12 +10,14 @@ from plots.plan import file_name
 from plots.report.accounts import account_colours, accounts_table
 from plots.report.claims import claims_table
 from plots.report.configuration import configuration_section
+from plots.report.kept import kept_sections
 from plots.report.library import name_of
 from plots.report.looks import swatch
 from plots.report.markup import escaped, packed
 from plots.report.measures import Row
 from plots.report.provenance import metadata_section, reproduce_section
 from plots.report.results import results_notes, results_table
+from plots.report.sweeps import sweeps_of
 from plots.report.tuning import tuning_section
 from plots.runs import Run
 from plots.traces import TRACE
@@ -42,6 +44,10 @@ class ExperimentPart:
         return {label: swatch(look) for label, look in self.looks.items()}
 
     @cached_property
+    def sweeps(self) -> list[dict]:
+        return sweeps_of(self.comparisons, self.looks, self.claims)
+
+    @cached_property
     def sections(self) -> list[tuple[str, str, str]]:
         return named_sections(self)
 
@@ -54,8 +60,30 @@ def page(parts: list[ExperimentPart], data: str, library: bytes, runs: list[Run]
          points: int) -> str:
     title = heading(parts[0].comparisons[0]) if len(parts) == 1 else f"{len(parts)} experiments"
     sections = [experiment_article(part, number, len(parts) > 1) for number, part in enumerate(parts)]
-    draws = any(curves_frame(part) or timeline_frame(part) for part in parts)
+    draws = any(curves_frame(part) or timeline_frame(part) or part.sweeps for part in parts)
     about = section("about", "About these runs", metadata_section(runs, left_out, points, name_of(library) if draws else ""))
+    main = f"""<noscript><p class="note">Curves and timelines need scripts; tables do without.</p></noscript>
+<p class="fault" role="alert" hidden></p>
+{"".join(sections)}{about}"""
+    scripts = f"""<script type="text/plain" id="data">{data}</script>
+<script type="text/plain" id="library">{packed(library) if draws else ""}</script>
+<script>
+{(HERE / "page.js").read_text(encoding="utf-8")}
+</script>
+"""
+    return framed(title, header_facts(parts), navigation(parts), main, scripts)
+
+
+def kept_page(directory: Path) -> str:
+    """Of summaries without runs."""
+    sections = kept_sections(directory)
+    links = "".join(f'<a href="#{key}">{escaped(name)}</a>' for key, name, _ in sections)
+    return framed(directory.name, "kept summaries of finished runs", f"<nav>{links}</nav>",
+                  "".join(section(key, name, content) for key, name, content in sections), "")
+
+
+def framed(title: str, facts: str, links: str, main: str, scripts: str) -> str:
+    """All but the title is markup."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -72,20 +100,13 @@ def page(parts: list[ExperimentPart], data: str, library: bytes, runs: list[Run]
 <body>
 <header>
 <h1>{escaped(title)}</h1>
-<p class="facts">{header_facts(parts)}</p>
-{navigation(parts)}
+<p class="facts">{facts}</p>
+{links}
 </header>
 <main>
-<noscript><p class="note">Curves and timelines need scripts; tables do without.</p></noscript>
-<p class="fault" role="alert" hidden></p>
-{"".join(sections)}{about}
+{main}
 </main>
-<script type="text/plain" id="data">{data}</script>
-<script type="text/plain" id="library">{packed(library) if draws else ""}</script>
-<script>
-{(HERE / "page.js").read_text(encoding="utf-8")}
-</script>
-</body>
+{scripts}</body>
 </html>
 """
 
@@ -123,6 +144,7 @@ def named_sections(part: ExperimentPart) -> list[tuple[str, str, str]]:
          + '<button type="button" class="save" data-name="' + escaped(part.file_name)
          + '.csv">Save all numbers as CSV</button>'),
         ("claims", "Claims", claims_table(part.claims) if part.claims else ""),
+        ("sweep", "Sweep", sweep_frame(part)),
         ("curves", "Curves", curves_frame(part)),
         ("accounts", "Accounts", accounts(part)),
         ("timeline", "Timeline", timeline_frame(part)),
@@ -149,9 +171,18 @@ def point_choice(part: ExperimentPart) -> str:
     """At which point of what varies curves, accounts and timeline are."""
     if len(part.comparisons) < 2:
         return ""
-    options = "".join(f'<option value="{number}">{escaped(as_words(comparison.point, ", ").replace("=", " = "))}</option>'
+    options = "".join(f'<option value="{number}">{escaped(as_words(comparison.point, ", ", " = "))}</option>'
                       for number, comparison in enumerate(part.comparisons))
     return f'<p class="choice"><label>Shown below: <select class="point" autocomplete="off">{options}</select></label></p>'
+
+
+def sweep_frame(part: ExperimentPart) -> str:
+    """Empty where no number is swept."""
+    if not part.sweeps:
+        return ""
+    band = any("low" in line for sweep in part.sweeps for value in sweep["values"] for line in value["lines"])
+    return ('<div class="sweeps"></div>' + '<p class="note">Lines are means over the seeds, bands go from the lowest seed to '
+            "the highest.</p>" * band)
 
 
 def curves_frame(part: ExperimentPart) -> str:

@@ -16,10 +16,11 @@ from plots.methods import sortable
 from plots.plot import RUNS_PER_LINE, list_written, read_comparisons
 from plots.progress import followed, say
 from plots.report.claims import read_claims
+from plots.report.kept import is_kept
 from plots.report.library import MissingLibrary, read_library
 from plots.report.lines import Numbers, list_count, lines_of
 from plots.report.markup import compact, packed, without_places
-from plots.report.page import ExperimentPart, page
+from plots.report.page import ExperimentPart, kept_page, page
 from plots.report.request import Request
 from plots.report.results import baseline, read_results
 from plots.report.thinning import points_per_line
@@ -65,12 +66,16 @@ def drawn(parts: list[ExperimentPart], points: int) -> dict:
         shown = [lines_of(comparison, part.looks, numbers, points) | {"timeline": timeline_of(comparison, part.looks)}
                  for comparison in part.comparisons]
         csv = "\n".join(without_places(line) for line in part.csv.split("\n"))
-        experiments.append({"points": shown, "csv": csv})
+        experiments.append({"points": shown, "csv": csv, "sweeps": part.sweeps})
     return {"numbers": numbers.lists, "experiments": experiments}
 
 
 def report(request: Request) -> None:
     """Reads everything first: a fault is found before anything is written."""
+    if is_kept(request.directory):
+        if request.against:
+            say("--against needs runs; here are kept summaries alone, and the page has the table as it was kept")
+        return write_page(kept_page(request.directory.resolve()), request.output)
     library = read_library()
     directories = find_run_directories(request.directory)
     comparisons = read_comparisons(request.directory)

@@ -10,9 +10,10 @@ from plots.methods import BASELINE, MPI, Method
 from plots.report.markup import escaped
 from plots.report.measures import Measured, ProgramFault, Row, rows_of, table_csv
 from plots.runs import ResultsFault
-from plots.style import time_unit
+from plots.style import byte_unit, time_unit
 
 UNDER_MPI = ", under MPI"  # ends a row's label where others are on the simulated cluster
+TOO_FAR = 1e4  # apart for one unit that leaves no value below 1
 MINUS, PLUS_MINUS = "\u2212", "\u00b1"
 
 
@@ -83,8 +84,8 @@ def scale_of(column: Column, values: list[float]) -> Scale:
         seconds, unit = time_unit(largest)
         times = 1 / seconds
     elif column.kind == "bytes":
-        size, unit = next(((size, unit) for size, unit in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-                           if largest >= size), (1, "bytes"))
+        smallest = min((abs(value) for value in values if value), default=0)
+        size, unit = byte_unit(smallest if largest <= TOO_FAR * smallest else usual)
         times = 1 / size
     digits = 3 if column.kind == "count" else 4
     decimals = digits - 1 - floor(log10(usual * times)) if usual > 0 else 0
@@ -109,9 +110,12 @@ def results_table(rows: list[Row], swatches: dict[str, str]) -> str:
 
 
 def swatch_of(row: Row, swatches: dict[str, str]) -> str:
-    """Runs under MPI have a line of their own where there are both."""
-    label = row.method + MPI if row.label.endswith(UNDER_MPI) else row.method
-    return swatches.get(label) or swatches.get(row.method) or swatches.get(row.method + MPI) or ""
+    """Of the method whose name has the most of what the row's label says; runs under MPI have a line of their own where
+    there are both."""
+    parts = set(row.label.removesuffix(UNDER_MPI).split(", "))
+    own = [label for label in swatches if set(label.removesuffix(MPI).split(", ")) <= parts]
+    clocked = [label for label in own if label.endswith(MPI) == row.label.endswith(UNDER_MPI)]
+    return swatches[max(clocked or own, key=len)] if own else ""
 
 
 def is_anything_dropped(rows: list[Row]) -> bool:
@@ -139,12 +143,14 @@ def difference(measured: Measured, scale: Scale) -> str:
         return ""
     if measured.low is None or measured.high is None:
         return f'<span class="difference">{scale(measured.difference, sign=True)}</span>'
+    if measured.is_exact:
+        return f'<span class="difference">{scale(measured.difference, sign=True)} <small>exact</small></span>'
     fine = finer(scale, (measured.high - measured.low) / 2)
-    text = (f"{fine(measured.difference, sign=True)} "
-            f"<small>[{fine(measured.low, sign=True)}, {fine(measured.high, sign=True)}]</small>")
-    if measured.is_significant:
-        return f'<span class="difference significant">{text}<abbr title="significant">*</abbr></span>'
-    return f'<span class="difference">{text}</span>'
+    mean = fine(measured.difference, sign=True)
+    interval = f"<small>[{fine(measured.low, sign=True)}, {fine(measured.high, sign=True)}]</small>"
+    if measured.is_significant and any(digit in mean for digit in "123456789"):
+        return f'<span class="difference significant">{mean}<abbr title="significant">*</abbr> {interval}</span>'
+    return f'<span class="difference">{mean} {interval}</span>'
 
 
 def finer(scale: Scale, width: float, digits: int = 2) -> Scale:
@@ -164,7 +170,9 @@ def results_notes(rows: list[Row], against: str, why: str) -> str:
     elif several:
         notes.append(f"Second line: the mean difference from <b>{escaped(against)}</b> over the seeds that both have, seed by "
                      "seed, with the 95 % interval of that mean by Student’s t. A star: the interval excludes no "
-                     "difference, and where six seeds or more let a sign-flip test tell, so does that.")
+                     "difference, and where six seeds or more let a sign-flip test tell, so does that." +
+                     (" Exact: it is the same for every seed, so there is no interval." if any(
+                         measured.is_exact for row in rows for measured in row.measures.values()) else ""))
     else:
         notes.append(f"Second line: the difference from <b>{escaped(against)}</b>.")
     if any("time_to_target_s" in row.measures for row in rows):

@@ -179,7 +179,7 @@ class Page(unittest.TestCase):
             differences = [own - other for own, other in zip(values, base)]
             mean = sum(differences) / 3
             half = T_975_2 * (sum((difference - mean) ** 2 for difference in differences) / 2 / 3) ** 0.5
-            found = re.search(r"([+−]\S+) \[([+−]\S+), ([+−]\S+)\]", row[at])
+            found = re.search(r"([+−][\d.]+)\*? \[([+−]\S+), ([+−]\S+)\]", row[at])
             for text, expected in zip(found.groups(), (mean, mean - half, mean + half)):
                 self.assertAlmostEqual(float(text.replace("−", "-")), expected, delta=0.51 * 10.0 ** -len(text.split(".")[1]))
 

@@ -9,7 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from pathlib import Path
 from unittest import mock
 
@@ -22,12 +22,14 @@ from plots.report import report
 from plots.report.accounts import accounts_table, seconds_of
 from plots.report.claims import claims_table, read_claims
 from plots.report.configuration import experiment_file, method_settings
+from plots.report.kept import experiment_of, is_kept
 from plots.report.lines import AXES, VALUES, Numbers, lines_of, shortened
 from plots.report.looks import page_look
 from plots.report.markup import escaped, packed, without_places
-from plots.report.measures import Measured, rows_of
+from plots.report.measures import Measured, Row, rows_of
 from plots.report.request import read_request
-from plots.report.results import Scale, baseline, results_notes, results_table, scale_of, Column
+from plots.report.results import Column, Scale, baseline, results_notes, results_table, scale_of, swatch_of
+from plots.report.sweeps import sweeps_of
 from plots.report.thinning import FEWEST, NUMBERS, POINTS, kept_points, points_per_line
 from plots.report.timeline import MOST_BARS, timeline_of
 from plots.report.tuning import read_tunings, tuning_section
@@ -129,6 +131,15 @@ class Table(WithDirectory):
         row = self.row("e,b,b,final_test_loss,3,0.3,0.01,a,3,-0.2,-0.3,-0.1,0.01,0.25\n")
         self.assertIn('class="difference significant"', results_table([row], {}))
 
+    def test_what_is_the_same_for_every_seed_is_exact_and_has_no_star(self):
+        for difference, low, high, shown in ((-0.2, -0.2, -0.2, "−0.2000"), (-1e-17, -2e-17, -1e-17, "0.0000"),
+                                             (0, 0, 0, "0.0000")):
+            row = self.row(f"e,b,b,final_test_loss,4,0.3,0.01,a,4,{difference},{low},{high},,0.125\n")
+            self.assertIn(f'<span class="difference">{shown} <small>exact</small></span>', results_table([row], {}))
+            self.assertIn("Exact: it is the same for every seed", results_notes([row], "a", ""))
+        row = self.row("e,b,b,final_test_loss,4,0.3,0.01,a,4,-0.2,-0.3,-0.1,0.01,0.125\n")
+        self.assertNotIn("Exact", results_notes([row], "a", ""))
+
     def test_one_common_seed_has_a_difference_and_no_interval(self):
         row = self.row("e,b,b,final_test_loss,1,0.3,0,a,1,-0.2,,,,\n")
         self.assertIn('<span class="difference">−0.2000</span>', results_table([row], {}))
@@ -143,8 +154,16 @@ class Table(WithDirectory):
         self.assertEqual((seconds.unit, seconds(164.53), seconds(2.5)), ("s", "164.53", "2.50"))
         sent = scale_of(Column("communicated_bytes", "sent", "bytes"), [40_005_856_800, 16.1e9])
         self.assertEqual((sent.unit, sent(40_005_856_800)), ("GB", "40.01"))
+        some = scale_of(Column("communicated_bytes", "sent", "bytes"), [46.2e12, 1.2e15, 1.3e15])
+        self.assertEqual((some.unit, some(46.2e12), some(1.2e15)), ("TB", "46", "1\u202f200"))
         self.assertEqual(scale_of(Column("rounds", "", "count"), [1638, 659])(1638), "1\u202f638")
         self.assertEqual(Scale(1, "", 1)(-0.01, sign=True), "0.0")
+
+    def test_a_row_has_the_line_of_its_method_at_each_point(self):
+        swatches = {"b": "1", "b, threshold_s = 0.05": "2", "b, threshold_s = 0.5": "3", "b, threshold_s = 0.05 (MPI)": "4"}
+        for label, expected in (("b, threshold_s = 0.05, delays = heavy", "2"), ("b, delays = heavy, threshold_s = 0.5", "3"),
+                                ("b, threshold_s = 0.05, under MPI", "4"), ("b, workers = 8", "1"), ("c", "")):
+            self.assertEqual(swatch_of(Row(label, "b", {}), swatches), expected, label)
 
     def test_labels_are_escaped(self):
         row = self.row("e,x,x,steps,3,5,1,,,,,,,\n")
@@ -158,6 +177,69 @@ class Table(WithDirectory):
         self.assertEqual(baseline(comparison.methods), "synchronous SGD")
         others = [method for method in comparison.methods if method.algorithm != "sync-sgd"]
         self.assertEqual(baseline(others), others[0].label)
+
+
+class Kept(WithDirectory):
+    """Summaries without runs, as results/paper/ has them."""
+
+    def setUp(self):
+        super().setUp()
+        (self.directory / "claims.json").write_text(json.dumps({"schema_version": 2, "claims": [Claims.CLAIM]}))
+        (self.directory / "table.md").write_text("| method | time s |\n|---|---:|\n| a<b>, x = 1 | 1.5 |\n\n+-: deviation.\n")
+        (self.directory / "claims.png").write_bytes(b"not much of a picture")
+
+    def report(self):
+        request = read_request([str(self.directory), "-o", str(self.directory / "page.html")])
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as message:
+            status = report.main(request)
+        return status, message.getvalue()
+
+    def test_the_page_has_claims_table_and_figures_and_says_what_is_missing(self):
+        self.assertEqual(self.report(), (0, ""))
+        page = (self.directory / "page.html").read_text()
+        self.assertIn("It is faster.", page)
+        self.assertIn('<th scope="row">a&lt;b&gt;, x = 1</th><td>1.5</td>', page)
+        self.assertIn('<p class="note">+-: deviation.</p>', page)
+        self.assertIn(f'src="data:image/png;base64,{b64encode(b"not much of a picture").decode()}"', page)
+        self.assertIn("the runs themselves are not here", page)
+        self.assertNotIn(str(self.directory), page)
+
+    def test_an_experiment_of_the_repository_says_how_to_make_its_runs(self):
+        self.assertEqual(experiment_of("paper-families"), "experiments/paper/families.toml")
+        self.assertEqual(experiment_of("nothing"), "")
+
+    def test_beside_runs_nothing_is_kept(self):
+        self.assertTrue(is_kept(self.directory))
+        write_run(self.directory / "m", "m", 1)
+        self.assertFalse(is_kept(self.directory))
+
+    def test_plot_says_what_these_are(self):
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual(status, 2)
+        self.assertIn("these are kept summaries of finished runs, which ./dev report shows", message)
+
+
+class Sweeps(WithDirectory):
+    def test_a_sweep_without_a_model_has_a_line_per_method_along_the_key(self):
+        write_sweep(self.directory, sizes=(8, 16, 32))
+        comparisons = comparisons_below(self.directory)
+        looks = line_styles({method.label: method.algorithm for method in comparisons[0].methods})
+        sweep, = sweeps_of(comparisons, looks, [])
+        self.assertEqual((sweep["key"], sweep["where"], sweep["ticks"], sweep["texts"], sweep["spread"]),
+                         ("workers", "workers", [8, 16, 32], ["8", "16", "32"], True))
+        speed = sweep["values"][0]
+        self.assertEqual((speed["label"], [line["name"] for line in speed["lines"]]),
+                         ("Samples per second", ["DropCompute", "synchronous SGD"]))
+        runs = {(run.config["cluster"]["workers"], method.label): run for comparison in comparisons for method in comparison.methods
+                for run in method.runs}
+        for line in speed["lines"]:
+            np.testing.assert_allclose(line["mean"], [runs[x, line["name"]].summary["samples_per_virtual_s"] for x in line["x"]],
+                                       rtol=1e-4)
+        self.assertNotIn("low", speed["lines"][0])  # of one seed
+
+    def test_without_a_swept_number_there_is_none(self):
+        write_experiment(self.directory, seeds=1)
+        self.assertEqual(sweeps_of(comparisons_below(self.directory), {}, []), [])
 
 
 class Claims(WithDirectory):
@@ -185,7 +267,7 @@ class Claims(WithDirectory):
 
     def test_what_is_not_known_is_left_out_and_the_reason_is_told(self):
         table = self.table_of(sentence=HOSTILE, verdict="inconclusive", reason="one seed", points=[], paper=None)
-        self.assertIn("<td>–</td><td>–</td>", table)
+        self.assertIn('<td data-name="paper">–</td><td data-name="ours">–</td>', table)
         self.assertIn("one seed", table)
         self.assertNotIn("<b ", table)
 
