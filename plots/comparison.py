@@ -65,10 +65,21 @@ def points_by_name(runs: list[Run]) -> dict[tuple, list[Run]]:
     return groups if all(id(run) in present for run in runs) else {}
 
 
-def in_order(places: list[int], runs: list[Run], named: list[dict[str, str]], keys: list[str]) -> list[int]:
+def points_in_order(comparisons: list[Comparison]) -> list[Comparison]:
+    """Of one experiment, as in_order has places of runs."""
+    keys = list(dict.fromkeys(key for one in comparisons for key in one.point))
+    runs = [one.runs[0] for one in comparisons]
+    firsts = {id(run): min(other.written for other in one.runs) for run, one in zip(runs, comparisons)}
+    named = [{key: one.point.get(key, "") for key in keys} for one in comparisons]
+    return [comparisons[place] for place in in_order(list(range(len(comparisons))), runs, named, keys, firsts)]
+
+
+def in_order(places: list[int], runs: list[Run], named: list[dict[str, str]], keys: list[str],
+             firsts: dict[int, str] | None = None) -> list[int]:
     """Ascending in numbers; what has no number, such as variants, as it was run first."""
     numeric = {key: all(is_number(named[place][key]) for place in places) for key in keys}
-    first = {(key, value): min(runs[place].written for place in places if named[place][key] == value)
+    written = {place: (firsts or {}).get(id(runs[place]), runs[place].written) for place in places}
+    first = {(key, value): min(written[place] for place in places if named[place][key] == value)
              for key in keys for value in {named[place][key] for place in places}}
     return sorted(places, key=lambda place: [float(named[place][key]) if numeric[key] else first[key, named[place][key]]
                                              for key in keys])

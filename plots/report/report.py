@@ -10,9 +10,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from plots import progress
-from plots.comparison import Comparison
+from plots.comparison import Comparison, points_in_order
 from plots.interruptible import aside
-from plots.methods import sortable
 from plots.plot import RUNS_PER_LINE, list_written, read_comparisons
 from plots.progress import followed, say
 from plots.report.claims import read_claims
@@ -36,8 +35,7 @@ def experiments_of(comparisons: list[Comparison]) -> list[list[Comparison]]:
     groups = defaultdict(list)
     for comparison in comparisons:
         groups[comparison.experiment].append(comparison)
-    return [sorted(group, key=lambda comparison: [sortable(value) for value in comparison.point.values()])
-            for group in groups.values()]
+    return [points_in_order(group) for group in groups.values()]
 
 
 def directory_of(comparisons: list[Comparison]) -> Path:

@@ -179,6 +179,18 @@ class Table(WithDirectory):
         self.assertEqual(baseline(others), others[0].label)
 
 
+class Order(WithDirectory):
+    def test_points_without_numbers_stand_as_they_were_run(self):
+        for at, delays in enumerate(("none", "heavy")):
+            run = write_run(self.directory / delays, "m", 1)
+            config = run / "config.toml"
+            config.write_text(config.read_text().replace("[training]", f"[training]\noptimizer = \"{delays}\""))
+            change(run / "summary.json", sweep=[["variant", delays]])
+            (run / "metadata.json").write_text(json.dumps({"end": f"2026-01-0{at + 1}T00:00:00Z"}))
+        points, = report.experiments_of(comparisons_below(self.directory))
+        self.assertEqual([one.point["variant"] for one in points], ["none", "heavy"])
+
+
 class Kept(WithDirectory):
     """Summaries without runs, as results/paper/ has them."""
 
