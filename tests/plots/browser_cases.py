@@ -116,9 +116,9 @@ class Page(unittest.TestCase):
         documents = [json.loads(path.read_text()) for path in sorted(self.runs.rglob("summary.json"))]
         return sorted((document for document in documents if document["method"] == label), key=lambda run: run["seed"])
 
-    def lines(self, browser, what="name"):
+    def lines(self, browser, what="name", of=".curves"):
         """Of the means that are drawn."""
-        return browser.value(f"document.querySelector('.plot').data.filter(trace => trace.meta).map(trace => trace.{what})")
+        return browser.value(f"document.querySelector('{of} .plot').data.filter(trace => trace.meta).map(trace => trace.{what})")
 
     def press(self, browser, key, code):
         for kind in ("rawKeyDown", "char", "keyUp"):
@@ -279,6 +279,18 @@ class Page(unittest.TestCase):
         self.assertEqual(browser.value("[...document.querySelectorAll('[data-point]')].map(table => table.hidden)"),
                          [True, True, False])
         self.assertEqual(browser.value("document.querySelectorAll('.timeline .ytick').length"), 3 * 16)
+        self.assertEqual(browser.errors, [])
+
+    def test_a_swept_number_has_a_line_per_method(self):
+        browser = self.open(self.sweep)
+        self.assertEqual(self.lines(browser, "x.join()", of=".sweeps"), ["2,4,16"] * 3)
+        before = self.lines(browser, "y.slice(-1)[0]", of=".sweeps")
+        choices = browser.value("[...document.querySelectorAll('.sweeps .pill')].map(choice => choice.textContent)")
+        self.assertEqual(choices[:2], ["Samples per second", "Samples per second and worker"])
+        browser.value("document.querySelectorAll('.sweeps .pill input')[1].click()")
+        after = self.lines(browser, "y.slice(-1)[0]", of=".sweeps")
+        for whole, of_one in zip(before, after):
+            self.assertAlmostEqual(of_one, whole / 16, delta=1e-3 * whole)
         self.assertEqual(browser.errors, [])
 
     def test_the_configuration_in_it_gives_the_same_runs(self):
