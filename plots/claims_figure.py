@@ -1,8 +1,6 @@
 """The claims of an experiment, one below the other: our mean with its interval, where it was wanted to lie, and the paper's
 figure. Each has an axis of its own, since claims have different units."""
 
-import textwrap
-
 import matplotlib.pyplot as plt
 
 from plots import page, style
@@ -12,7 +10,7 @@ from plots.sheet import Place, Sheet
 
 ROW, COLUMN_ROW = 0.17, 0.21  # inches of a point of a claim; in a column its name stands above it
 MOST_POINTS = 12  # of a claim that are drawn
-LETTERS, COLUMN_LETTERS = 66, 60  # of a sentence in one line
+SMALL = 0.83  # of the letters: those of a sentence in a column
 LABEL = 0.066  # inches of a letter of a point's label
 COUNTED = {"steps", "rounds"}  # units without parts
 MARKS = {"reproduced": ("o", style.INK), "not reproduced": ("X", style.INK), "inconclusive": ("o", "white")}
@@ -34,8 +32,8 @@ def claims_figure(claims: list[dict], heading: str, subtitle: str):
     for panel, claim in zip(sheet.panels, shown):
         draw_claim(panel, claim)
         sentence = claim["sentence"].replace(" %", "\u00a0%")  # which stay in one line
-        panel.set_title(textwrap.fill(sentence, COLUMN_LETTERS if page.current.is_column else LETTERS), loc="left",
-                        fontsize="small" if page.current.is_column else "medium")
+        sheet.entitle(panel, sentence, most_lines=3 if page.current.is_column else 2,
+                      points=(SMALL if page.current.is_column else 1) * page.current.font)
     sheet.entries = legend_of(shown)
     return sheet.finish()
 

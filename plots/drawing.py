@@ -14,7 +14,7 @@ from plots.lengths_figure import lengths_figure
 from plots.measurements_figure import measurements_figure
 from plots.pareto_figure import pareto_figure, pareto_panels
 from plots.plan import Planned, mixed, variant_beside
-from plots.published import claims_of, read_published
+from plots.published import claims_of, published_in
 from plots.regimes_figure import regimes_figure
 from plots.request import AXES_OF, Request
 from plots.rounds_figure import rounds_figure
@@ -32,7 +32,8 @@ SIMPLE = {"rounds": rounds_figure, "measurements": measurements_figure, "arrival
 class Drawing:
     def __init__(self, comparisons: list[Comparison], request: Request):
         self.request, self.comparisons = request, comparisons
-        self.published, self.claims = read_published(comparisons), claims_of(comparisons)
+        self.claims = claims_of(comparisons)
+        self.published = published_in(self.claims)
         experiments = dict.fromkeys(comparison.experiment for comparison in comparisons)
         self.looks = {experiment: looks_of([comparison for comparison in comparisons if comparison.experiment == experiment])
                       for experiment in experiments}

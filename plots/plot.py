@@ -87,8 +87,9 @@ def read_comparisons(directory: Path, labels: tuple[str, ...] = ()) -> list[Comp
     if not runs:
         raise ResultsFault(f"{directory}: all its runs have failed; expected at least one that has not")
     comparisons = compare(choose_methods(runs, labels))
-    for run in [run for comparison in comparisons for method in comparison.methods for run in method.older]:
-        say(f"left out, because a newer run has the same method and seed: {run.directory}")
+    older = [run.directory for comparison in comparisons for method in comparison.methods for run in method.older]
+    for directory in dict.fromkeys(older):  # one may belong to several points
+        say(f"left out, because a newer run has the same method and seed: {directory}")
     return comparisons
 
 

@@ -30,15 +30,16 @@ class Published:
         return self.measure == quantity.measure and bool(self.against) == quantity.against_baseline
 
 
-def read_published(comparisons: list[Comparison]) -> dict[str, list[Published]]:
-    """By experiment. A figure that is no plain number ("about 5", a difference, a range) cannot be placed: it is left out.
-    Claims that cannot be read, such as those of another version, are no reason to draw nothing: a message says so."""
-    return {experiment: [one for claim in claims if (one := published(claim)) is not None]
-            for experiment, claims in claims_of(comparisons).items()}
+def published_in(claims: dict[str, list[dict]]) -> dict[str, list[Published]]:
+    """By experiment. A figure that is no plain number ("about 5", a difference, a range) cannot be placed: it is left
+    out."""
+    return {experiment: [one for claim in of_experiment if (one := published(claim)) is not None]
+            for experiment, of_experiment in claims.items()}
 
 
 def claims_of(comparisons: list[Comparison]) -> dict[str, list[dict]]:
-    """By experiment, as their files have them."""
+    """By experiment, as their files have them. Claims that cannot be read, such as those of another version, are no reason
+    to draw nothing: a message says so."""
     found = {}
     for experiment in dict.fromkeys(comparison.experiment for comparison in comparisons):
         runs = [run for comparison in comparisons if comparison.experiment == experiment for run in comparison.runs]

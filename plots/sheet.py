@@ -75,14 +75,16 @@ class Sheet:
             pages[-1].append(number)
         return pages
 
-    def entitle(self, panel, text: str) -> None:
-        """Above the panel, in two lines where its width asks for them, and in smaller letters where that is not enough."""
+    def entitle(self, panel, text: str, most_lines: int = MOST_LINES, points: float | None = None) -> None:
+        """Above the panel, in several lines where its width asks for them, and in smaller letters where that is not enough.
+        In a column a title of the usual letters that would be too long ends with its first part."""
         _, _, inches, _, right = self.boxes[self.panels.index(panel)]
-        room, points = inches + right - 0.1, page.current.font
+        room, is_whole = inches + right - 0.1, points is not None
+        points = points or page.current.font
         lines = wrapped(text, room, points)
-        if len(lines) > MOST_LINES and page.current.is_column:
+        if len(lines) > most_lines and page.current.is_column and not is_whole:
             lines = wrapped(re.split("[:,]", text)[0], room, points)
-        while (len(lines) > MOST_LINES or text_inches("\n".join(lines), points) > room) and points > SMALLEST * page.current.font:
+        while (len(lines) > most_lines or text_inches("\n".join(lines), points) > room) and points > SMALLEST * page.current.font:
             points -= 0.25
             lines = wrapped(" ".join(lines), room, points)
         panel.set_title("\n".join(lines), loc="left", fontsize=points)

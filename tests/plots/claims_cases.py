@@ -118,3 +118,9 @@ class Claims(WithDirectory):
         status, message = self.status_and_message(self.directory, "--only", "claims", "--format", "svg")
         self.assertEqual(status, 0, message)
         self.assertIn("B is more accurate.", (self.directory / "plots" / "claims.svg").read_text())
+
+    def test_claims_that_cannot_be_read_are_told_once(self):
+        run = write_run(self.directory / "m", "m", 1)
+        (run.parent.parent / "claims.json").write_text("{")
+        status, message = self.status_and_message(self.directory)
+        self.assertEqual((status, message.count("it is no JSON")), (0, 1))

@@ -7,7 +7,7 @@ import numpy as np
 from synthetic_results import write_run
 from with_results import WithDirectory, change, comparisons_below
 
-from plots.published import read_published, value_of
+from plots.published import claims_of, published_in, value_of
 from plots.style import line_styles
 from plots.sweep_figure import sweep_figure
 from plots.sweep_lines import is_spaced_by_factors
@@ -43,7 +43,7 @@ class OwnSweeps(WithDirectory):
         comparisons = comparisons_below(self.directory)
         sweep, = find_sweeps(comparisons)
         looks = line_styles({line.label: "x" for line in sweep.lines})
-        figure = sweep_figure(sweep, looks, published=read_published(comparisons)[sweep.experiment])
+        figure = sweep_figure(sweep, looks, published=published_in(claims_of(comparisons))[sweep.experiment])
         return sweep, {panel.get_title(loc="left"): panel for panel in figure.axes}
 
     @staticmethod
