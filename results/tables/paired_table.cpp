@@ -97,10 +97,10 @@ int decimals(double value, const std::optional<Interval>& interval) {
 }
 
 std::string difference_text(const PairedDifference& found, double times) {
-  const int digits =
-      decimals(times * found.mean,
-               found.interval && !is_exact(found) ? std::optional(Interval{times * found.interval->low, times * found.interval->high})
-                              : std::nullopt);
+  const int digits = decimals(times * found.mean,
+                              found.interval && !is_exact(found)
+                                  ? std::optional(Interval{times * found.interval->low, times * found.interval->high})
+                                  : std::nullopt);
   if (is_exact(found) && found.mean == 0) return fmt::format("0 {}", exact);
   if (is_exact(found)) return fmt::format("{:+.{}f} {}", times * found.mean, digits, exact);
   if (!found.interval) return fmt::format("{:+.{}f}", times * found.mean, digits);
@@ -215,7 +215,8 @@ std::string paired_notes(std::span<const PairedRow> rows, const std::string& aga
       return is_exact(measure.difference) || (measure.ratio && is_exact(*measure.ratio));
     });
   };
-  if (std::ranges::any_of(rows, has_exact)) text += "(exact): it is the same for every seed, so there is no interval.\n";
+  if (std::ranges::any_of(rows, has_exact))
+    text += "(exact): it is the same for every seed, so there is no interval.\n";
   std::set<double> horizons;
   for (const PairedRow& row : rows)
     for (const PairedMeasure& measure : row.measures)

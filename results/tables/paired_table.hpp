@@ -46,11 +46,11 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
 // Whether the difference is the same for every seed, but for rounding: Student's t has nothing to say of it.
 bool is_exact(const PairedDifference& found);
 
-// Own means, and the mean difference with its 95 % interval; * where it is significant, (exact) where it is so. What is compared by ratios
-// (S_eff, speed-up, bytes) has the mean ratio alone, with its interval.
+// Own means, and the mean difference with its 95 % interval; * where it is significant, (exact) where it is so. What is
+// compared by ratios (S_eff, speed-up, bytes) has the mean ratio alone, with its interval.
 TextTable paired_table(std::span<const PairedRow> rows);
 
-// "+0.10 [+0.02, +0.18]*", as the measure is shown; * where it is significant.
+// "+0.10 [+0.02, +0.18]*", as the measure is shown; * where it is significant. "+0.10 (exact)".
 std::string difference_text(const PairedMeasure& paired);
 
 // What the table's marks mean, and what was left out.

@@ -76,8 +76,9 @@ TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
                              HasSubstr("\"nobody\" must be a method of the file")))
       << "all at once";
   EXPECT_THAT(faults_of(open), HasSubstr("what counts as reproduced; found none"));
-  EXPECT_THAT(faults_of(right + "above = 1"),
-              HasSubstr("must have one of above, below, within and margin, what counts as reproduced; found above and below"));
+  EXPECT_THAT(
+      faults_of(right + "above = 1"),
+      HasSubstr("must have one of above, below, within and margin, what counts as reproduced; found above and below"));
   EXPECT_THAT(faults_of(open + "within = [2, 1]"), HasSubstr("must be two numbers, the lower one first"));
   EXPECT_THAT(faults_of(open + "margin = 0"), HasSubstr("margin = 0; must be"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nmargin = 1"),
@@ -93,8 +94,9 @@ TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
 TEST_F(ClaimSection, NamesTheNearestMeasureAndNotAll) {
   std::string changed = right;
   const std::string found = faults_of(changed.replace(changed.find("step_time_s"), 11, "step_tim_s"));
-  EXPECT_THAT(found, HasSubstr("claim.0.measure = \"step_tim_s\"; did you mean \"step_time_s\"? must be a measure, such as "
-                               "step_time_s, "));
+  EXPECT_THAT(found,
+              HasSubstr("claim.0.measure = \"step_tim_s\"; did you mean \"step_time_s\"? must be a measure, such as "
+                        "step_time_s, "));
   EXPECT_LT(found.size(), 300u);
   std::string strange = right;
   EXPECT_THAT(faults_of(strange.replace(strange.find("step_time_s"), 11, "xqzwvjkxqzwvjk")),

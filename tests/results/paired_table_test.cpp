@@ -166,9 +166,10 @@ TEST(PairedTable, RowsHaveLargeNumbersInShort) {
     runs.front().summary.sweep = {{"network.bandwidth_bytes_per_s", value}};
     return result_rows(runs).front().label;
   };
-  const std::map<std::string, std::string> expected = {{"1250000000.0", "1.25G"}, {"1.25e+08", "125M"}, {"10000", "10k"},
-                                                       {"9999.0", "9999.0"},      {"0.05", "0.05"},     {"-20000", "-20k"},
-                                                       {"1234567891", "1234567891"}, {"10 Gbit/s", "10 Gbit/s"}};
+  const std::map<std::string, std::string> expected = {
+      {"1250000000.0", "1.25G"},    {"1.25e+08", "125M"},      {"10000", "10k"},
+      {"9999.0", "9999.0"},         {"0.05", "0.05"},          {"-20000", "-20k"},
+      {"1234567891", "1234567891"}, {"10 Gbit/s", "10 Gbit/s"}};
   for (const auto& [value, shown] : expected) EXPECT_EQ(label(value), "A, bandwidth_bytes_per_s = " + shown);
 }
 
