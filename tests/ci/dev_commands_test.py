@@ -1,10 +1,14 @@
 """What dev says of a command that is none."""
 
+import os
+import re
 import subprocess
 import unittest
 from pathlib import Path
 
-DEV = Path(__file__).parents[2] / "dev"
+ROOT = Path(__file__).parents[2]
+DEV = ROOT / "dev"
+PROGRAM = os.environ.get("SYNCOPATE_PROGRAM") or ROOT / "build" / "bin" / "syncopate"
 
 
 class Commands(unittest.TestCase):
@@ -14,8 +18,11 @@ class Commands(unittest.TestCase):
         said, _, known = result.stderr.splitlines()[0].partition(" must be one of ")
         self.assertEqual(said, "dev: frobnicate: unknown command;")
         self.assertEqual(len(known.split()), len(set(known.split())))
-        self.assertLessEqual({"run", "predict", "compare", "table", "claims", "export", "check", "list", "thresholds", "paper",
-                              "mpirun", "plot", "report", "test", "bench", "build", "lint", "format", "help"}, set(known.split()))
+        told = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, check=True).stdout
+        subcommands = re.findall(r"^  ([a-z]+) ", told.partition("Subcommands:")[2].partition("Examples:")[0], re.MULTILINE)
+        self.assertGreater(len(subcommands), 5)
+        self.assertLessEqual({*subcommands, "paper", "mpirun", "plot", "report", "test", "bench", "build", "lint", "format", "help"},
+                             set(known.split()))
 
 
 if __name__ == "__main__":
