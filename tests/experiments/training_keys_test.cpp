@@ -273,6 +273,8 @@ const std::vector<IdleKey> idle = {
     {"recording.arrivals", Hash::same, "the same"},
     {"recording.samples", Hash::same, "the same"},
     {"recording.parameters", Hash::same, "the same"},
+    {"checkpoint.every_s", Hash::same, "the same"},
+    {"checkpoint.write", Hash::same, "the same"},
     {"datasets.fashion-mnist.directory_hash", Hash::differs, "refuses a directory of other content"},
     {"datasets.cifar-10.directory_hash", Hash::differs, "the same"},
     {"datasets.cifar-100.directory_hash", Hash::differs, "the same"},
@@ -312,7 +314,8 @@ TEST_F(KeyWalk, OfTrainingModelsDataBudgetAndEvaluation) {
   walk(trained,
        {{{"recording={trace=false,durations=false,arrivals=false,parameters=false}"},
          {"recording.trace=true", "recording.durations=true", "recording.arrivals=true", "recording.samples=true",
-          "recording.parameters=true", "recording.trace_events=5", "recording.trace_seconds=0.01"}}},
+          "recording.parameters=true", "recording.trace_events=5", "recording.trace_seconds=0.01"}},
+        {{"checkpoint={every_s=60,write=true}"}, {"checkpoint.every_s=30", "checkpoint.write=false"}}},
        idle);
   expect_completeness({"cluster", "network", "delays", "outages", "methods"}, true);
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/training.json");

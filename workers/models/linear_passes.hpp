@@ -1,5 +1,5 @@
-// Linear layers whose inputs and outputs a forward pass keeps: once the loss has been differentiated by the outputs, the
-// weights' gradient of any rows of the batch is a product of these rows alone. For sources with LibTorch alone.
+// Linear layers whose inputs and outputs a forward pass keeps: once the loss has been differentiated by the outputs,
+// the weights' gradient of any rows of the batch is a product of these rows alone. For sources with LibTorch alone.
 // Shapes:  inputs (n, i), outputs and the loss's gradients by them (n, o); weights (o, i).
 // Cost:    per list of rows one product of (o, rows) and (rows, i) per layer, as in a pass over these rows alone; all
 //          else that such a pass does is done once, for all rows.
