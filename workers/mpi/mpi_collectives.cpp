@@ -161,7 +161,7 @@ void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& col
     agreed.wide |= arrival.wide != 0;
     collective.blocks = collective.blocks && arrival.blocks != 0;
     message_bytes += Bytes{arrival.message_bytes};
-    if (collective.what.gathers_packets()) agreed.packets.push_back(Bytes{arrival.packet_bytes});
+    if (collective.what.gathers_packets()) agreed.packets.emplace_back(arrival.packet_bytes);
     if (member != stage_.self) row.add(contribution_of(arrival));
   }
 
