@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -56,23 +55,31 @@ boost::context::stack_context StackPool::stack(std::size_t fiber) const {
   return context;
 }
 
-void Fiber::Kept::take(const char* top) {
-  size = static_cast<std::size_t>(base() - top);
-  if (size > room) {
-    room = size;
-    bytes = std::make_unique_for_overwrite<char[]>(room);
-  }
-  std::memcpy(bytes.get(), top, size);
+void Fiber::DeleteKept::operator()(Kept* kept) const {
+  kept->~Kept();
+  ::operator delete(kept, std::align_val_t(alignof(Kept)));
 }
 
-void Fiber::Kept::put_back() const { std::memcpy(base() - size, bytes.get(), size); }
+Fiber::KeptPtr Fiber::make_kept(const boost::context::stack_context& stack, std::size_t room) {
+  void* const memory = ::operator new(sizeof(Kept) + room, std::align_val_t(alignof(Kept)));
+  return KeptPtr(new (memory) Kept{.stack = stack, .body = {}, .room = static_cast<std::uint32_t>(room)});
+}
+
+void Fiber::keep() {
+  const auto size = static_cast<std::size_t>(kept_->base() - top_);
+  if (size > kept_->room) kept_ = make_kept(kept_->stack, size);
+  kept_->size = static_cast<std::uint32_t>(size);
+  std::memcpy(kept_->bytes(), top_, size);
+}
 
 Fiber::Fiber(const StackPool& pool, std::size_t number, std::function<void()> body)
     : top_(static_cast<const char*>(pool.stack(number).sp)), stack_(pool.stack(number)) {
-  if (pool.is_shared())
-    kept_ = std::make_unique<Kept>(pool.stack(number), std::move(body));
-  else
+  if (pool.is_shared()) {
+    kept_ = make_kept(pool.stack(number), 0);
+    kept_->body = std::move(body);
+  } else {
     begin(pool.stack(number), std::move(body));
+  }
 }
 
 // The body lives on the stack itself, in the frame below all others, until they are unwound.
@@ -97,9 +104,9 @@ void Fiber::resume_on_shared_stack() {
   if (kept_->body)
     begin(kept_->stack, std::exchange(kept_->body, nullptr));
   else
-    kept_->put_back();
+    put_back();
   inside_ = std::move(inside_).resume();
-  if (inside_) kept_->take(top_);
+  if (inside_) keep();
 }
 
 // Its own frame is small, and ends above what the switch itself puts on the stack.
@@ -111,7 +118,7 @@ void Fiber::suspend_on_shared_stack() {
 
 Fiber::~Fiber() {
   if (!inside_) return;
-  if (kept_) kept_->put_back();
+  if (kept_) put_back();
   stack_.enter();
   inside_ = {};
   stack_.returned();

@@ -5,6 +5,8 @@
 
 #include <boost/context/fiber.hpp>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -67,7 +69,7 @@ class Fiber {
   // are neither in L1 nor in L2: what the next calls will reach, and the frames of the program.
   void prefetch() const {
     if (kept_) [[unlikely]]
-      return kept_->prefetch();
+      return prefetch_kept();
     constexpr std::ptrdiff_t line = 64, next_calls = 5 * line, program = 12 * line;
     for (const char* at = top_ - next_calls; at < top_ + program; at += line) __builtin_prefetch(at, 1);
   }
@@ -80,25 +82,30 @@ class Fiber {
     AnnouncedStack& stack;
   };
 
-  // What the fiber has on a shared stack, while it is suspended.
-  struct Kept {
-    Kept(const boost::context::stack_context& on, std::function<void()> first) : stack(on), body(std::move(first)) {}
-
-    char* base() const { return static_cast<char*>(stack.sp); }  // it grows downwards from there
-    void take(const char* top);
-    void put_back() const;
-    void prefetch() const {
-      constexpr std::size_t line = 64, lines = 16;
-      for (std::size_t i = 0; i < lines; ++i) __builtin_prefetch(bytes.get() + i * line);
-    }
-
+  // What the fiber has on a shared stack, while it is suspended: behind this header, in one piece with it, so that all of
+  // it can be fetched without a look at it.
+  struct alignas(64) Kept {
     boost::context::stack_context stack;
     std::function<void()> body;  // until the fiber begins
-    std::unique_ptr<char[]> bytes{};
-    std::size_t size = 0;
-    std::size_t room = 0;
-  };
+    std::uint32_t size = 0;
+    std::uint32_t room = 0;  // behind this
 
+    char* base() const { return static_cast<char*>(stack.sp); }  // the stack grows downwards from there
+    char* bytes() { return reinterpret_cast<char*>(this + 1); }
+  };
+  struct DeleteKept {
+    void operator()(Kept* kept) const;
+  };
+  using KeptPtr = std::unique_ptr<Kept, DeleteKept>;
+  static KeptPtr make_kept(const boost::context::stack_context& stack, std::size_t room);
+  void keep();
+  void put_back() const { std::memcpy(kept_->base() - kept_->size, kept_->bytes(), kept_->size); }
+
+  void prefetch_kept() const {
+    constexpr std::ptrdiff_t line = 64, lines = 20;
+    const char* const first = reinterpret_cast<const char*>(kept_.get());
+    for (std::ptrdiff_t i = 0; i < lines; ++i) __builtin_prefetch(first + i * line, 1);
+  }
   void begin(const boost::context::stack_context& stack, std::function<void()> body);
   void resume_on_shared_stack();
   [[gnu::noinline]] void suspend_on_shared_stack();
@@ -107,7 +114,7 @@ class Fiber {
   [[no_unique_address]] AnnouncedStack stack_;
   boost::context::fiber inside_;
   boost::context::fiber outside_;
-  std::unique_ptr<Kept> kept_;  // null: it has a stack of its own
+  KeptPtr kept_;  // null: it has a stack of its own
 };
 
 }  // namespace syncopate

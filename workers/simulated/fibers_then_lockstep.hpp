@@ -35,7 +35,7 @@ class FibersThenLockstep : public ForwardingCluster {
 
 // What the workers of a run take at the least, with their part of its results: half of what was measured in lockstep
 // (470 bytes each), nearly that on fibers with stacks of their own (6,600, most of it pages of these) and on one stack
-// in turn (2,600 with asynchronous SGD, 3,600 with D-PSGD).
+// in turn (2,900 with asynchronous SGD, 3,700 with D-PSGD).
 std::int64_t least_bytes_of_workers(const SimulatedOptions& options, std::optional<Step> alike_from);
 
 // The fastest cluster that gives the results of SimulatedCluster. alike_from: the step from which on all workers take
