@@ -31,6 +31,8 @@
 #include "experiments/execution/rank_statement.hpp"
 #include "experiments/execution/tuned_runs.hpp"
 #include "results/directory/replaced_file.hpp"
+#include "results/directory/run_directory.hpp"
+#include "results/directory/run_files.hpp"
 #include "results/formats/output.hpp"
 #include "results/run/run_label.hpp"
 #include "workers/models/torch_library.hpp"
@@ -90,6 +92,15 @@ std::string checked(const Experiment& experiment, const std::string& results) {
   if (experiment.tuning) return result + checked_tuning(experiment, results);
   const PlannedWork work = plan_of(experiment.runs, runs_to_do(experiment.runs, results, false), {}, results, false);
   return result + fmt::format("# {}\n", plan_text(work));
+}
+
+// Of finished runs whose files are no longer as they were written.
+std::string damaged(const Experiment& experiment, const std::string& results) {
+  std::string text;
+  for (const Run& run : experiment.runs)
+    if (const std::string damage = damage_of(run_directory(results, run, false)); !damage.empty())
+      text += fmt::format("{}; the next start repeats the run\n", damage);
+  return text;
 }
 
 // Of standard output; 0 where it is none.
@@ -296,6 +307,7 @@ int execute(Task& task, const MpiSession& session) {
   if (line.command == "check") {
     print(session, standard_output,
           line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment, line.options.results_directory));
+    if (!line.ranks) print(session, standard_error, damaged(experiment, line.options.results_directory));
     return exit_success;
   }
   if (!line.accepted.empty()) {

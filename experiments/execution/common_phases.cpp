@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "experiments/execution/checkpointing.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
+#include "results/directory/disk_fault.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/formats/npy.hpp"
@@ -111,6 +113,8 @@ CommonPhases::Phase CommonPhases::made(const Run& run, std::size_t before_run, P
     if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
   } catch (const Interrupted&) {
     throw;
+  } catch (const std::filesystem::filesystem_error& problem) {  // what starts at it could not be kept either
+    throw ResultsDirectoryFault(disk_fault(experiment_directory(options_.results_directory, run.experiment), problem));
   } catch (const std::exception& problem) {
     phase.failure = fmt::format("its results cannot be written: {}", problem.what());
     return phase;

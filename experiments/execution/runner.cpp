@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@
 #include "experiments/execution/saved_tables.hpp"
 #include "experiments/execution/shared_runs.hpp"
 #include "experiments/execution/tuned_runs.hpp"
+#include "results/directory/disk_fault.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"
@@ -61,6 +63,9 @@ class ExperimentRunner {
   std::filesystem::path directory_of(const Run& run) const {
     return run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
   }
+  std::filesystem::path own_directory() const {
+    return experiment_directory(options_.results_directory, experiment_.name);
+  }
   const char* noun() const { return !experiment_.runs.empty() && experiment_.runs.front().is_trial ? "trial" : "run"; }
   const char* clock() const { return machinery_.mpi ? "wall" : "virtual"; }
   void look_for_finished_runs();
@@ -75,7 +80,7 @@ class ExperimentRunner {
   void report_skipped(Progress& progress) const;
   void run_one(std::size_t index, Progress& progress);
   int make_shared(Progress& progress);
-  void save(std::size_t index, const Outcome& outcome);
+  std::string save(std::size_t index, const Outcome& outcome);
   bool starts(Run& run, std::size_t index, Progress& progress);
   void report_interruption() const;
   int print_tables() const;
@@ -113,9 +118,6 @@ int ExperimentRunner::run() {
   } catch (const CannotRun& reason) {
     if (is_rank_0()) standard_error.write(fmt::format("{}\n", printable_lines(reason.what())));
     return exit_usage;
-  } catch (const ResultsDirectoryFault& problem) {  // while runs were made together with others
-    standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
-    return exit_failure;
   } catch (const Interrupted&) {
     report.do_now();
     return exit_interrupted;
@@ -201,7 +203,9 @@ int ExperimentRunner::prepare() {
     if (!options_.rerun && !machinery_.mpi && !options_.sharing) copy_from_elsewhere();
     return exit_success;
   } catch (const std::exception& problem) {
-    standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
+    const auto* const disk = dynamic_cast<const std::filesystem::filesystem_error*>(&problem);
+    const std::string what = disk ? disk_fault(own_directory(), *disk) : problem.what();
+    standard_error.write(fmt::format("{}\n", printable_lines(what)));
     return exit_usage;
   }
 }
@@ -297,7 +301,8 @@ void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
   for (int retries = 0;; ++retries) {
     const Outcome outcome = execute(run, machinery_, progress, save_what_is_there, &checkpoints);
     if (!is_rank_0()) return;
-    save(index, outcome);
+    // No later run could be kept either.
+    if (const std::string fault = save(index, outcome); !fault.empty()) throw ResultsDirectoryFault(fault);
     progress.end_run(*summaries_[index]);
     if (summaries_[index]->status != RunStatus::failed || retries >= options_.retries) return;
     progress.begin_run(index + 1, run);
@@ -319,22 +324,30 @@ bool ExperimentRunner::starts(Run& run, std::size_t index, Progress& progress) {
   return false;
 }
 
-// What cannot be written has not been run, as far as the next start is concerned.
-void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
+// What cannot be written has not been run, as far as the next start is concerned. Returns what is wrong with the disk,
+// if that was why.
+std::string ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
   const Run& run = experiment_.runs[index];
   RunSummary summary = summarise(run, outcome);
+  std::string fault;
   try {
+    require_there(own_directory());
     write_directory(directory_of(run), files_of(run, outcome, summary, machinery_));
     if (summary.status != RunStatus::failed) remove_checkpoint(checkpoint_of(directory_of(run)));
   } catch (const std::bad_alloc&) {
     summary.status = RunStatus::failed;
     summary.reason = "the memory does not suffice to write its results";
+  } catch (const std::filesystem::filesystem_error& problem) {
+    fault = disk_fault(own_directory(), problem);
+    summary.status = RunStatus::failed;
+    summary.reason = fault;
   } catch (const std::exception& problem) {
     summary.status = RunStatus::failed;
     summary.reason = fmt::format("its results cannot be written: {}", problem.what());
   }
   summaries_[index] = std::move(summary);
   if (is_finished(summaries_[index])) ++finished_;
+  return fault;
 }
 
 void ExperimentRunner::report_interruption() const {
@@ -364,8 +377,7 @@ int ExperimentRunner::print_tables() const {
 
 // A directory that cannot be written is worth a word only where there is something new to write.
 void ExperimentRunner::leave_tables(const std::vector<RunSummary>& runs) const {
-  const std::filesystem::path directory = experiment_directory(options_.results_directory, experiment_.name);
-  const std::string fault = save_tables(directory, runs, machinery_.mpi != nullptr, experiment_.notes);
+  const std::string fault = save_tables(own_directory(), runs, machinery_.mpi != nullptr, experiment_.notes);
   if (!fault.empty() && std::ranges::count(to_do_, 1) > 0)
     standard_error.write(fmt::format("warning: the table is not saved: {}\n", printable_lines(fault)));
 }
@@ -386,13 +398,23 @@ std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& sessio
 
 // Its trials first, if it is to be tuned.
 int start(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi) {
-  if (!experiment.tuning) return ExperimentRunner(experiment, options, mpi).run();
-  return run_tuned(experiment, options, mpi,
-                   [mpi](const Experiment& part, const RunOptions& how, std::span<const Run> later) {
-                     ExperimentRunner runner(part, how, mpi, later);
-                     const int status = runner.run();
-                     return RunsMade{status, std::move(runner).summaries()};
-                   });
+  std::string fault;
+  try {
+    if (!experiment.tuning) return ExperimentRunner(experiment, options, mpi).run();
+    return run_tuned(experiment, options, mpi,
+                     [mpi](const Experiment& part, const RunOptions& how, std::span<const Run> later) {
+                       ExperimentRunner runner(part, how, mpi, later);
+                       const int status = runner.run();
+                       return RunsMade{status, std::move(runner).summaries()};
+                     });
+  } catch (const ResultsDirectoryFault& problem) {  // while runs were made
+    fault = problem.what();
+  } catch (const std::filesystem::filesystem_error& problem) {  // what stands beside them
+    fault = disk_fault(experiment_directory(options.results_directory, experiment.name), problem);
+  }
+  if (mpi) mpi->abort(fault, exit_failure);  // the other ranks do not know of it
+  standard_error.write(fmt::format("{}\n", printable_lines(fault)));
+  return exit_failure;
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
 """The section of claims: what a paper says, what was found here, and the verdict, from the claims.json that a run leaves
 beside an experiment's runs (results/claims/claims_json.hpp)."""
 
-import json
 from collections.abc import Iterable
 from math import floor, isfinite, log10
 from pathlib import Path
 
 from plots.report.markup import escaped
-from plots.runs import ResultsFault, in_words
+from plots.runs import ResultsFault, in_words, read_digested
 
 FILE, SCHEMA_VERSION = "claims.json", 2
 VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # and the class of its badge
@@ -21,7 +20,7 @@ def read_claims(directories: Iterable[Path]) -> list[dict]:
         path = directory / FILE
         expected = f"expected the claims of schema version {SCHEMA_VERSION} that `run` writes; the experiment's next start does"
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = read_digested(path, {"claims", "judged_runs"})
             if document["schema_version"] != SCHEMA_VERSION:
                 raise ValueError(f"schema_version = {document['schema_version']}")
             claims_row(document["claims"])

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "results/claims/shown_effect.hpp"
+#include "results/formats/digested_json.hpp"
 #include "results/formats/optional_json.hpp"
 
 namespace syncopate {
@@ -138,13 +139,14 @@ std::string to_json(const JudgedClaims& claims) {
                {"claims", Json::array()}};
   if (claims.judged_runs) json["judged_runs"] = *claims.judged_runs;
   for (const ClaimResult& result : claims.results) json["claims"].push_back(json_of(result));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return with_digest(json);
 }
 
 std::optional<JudgedClaims> claims_from_json(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     if (json.at("schema_version") != claims_schema_version) return {};
+    if (!is_as_written(text, json, "claims", "judged_runs")) return {};
     JudgedClaims claims{.experiment = json.at("experiment"),
                         .description = json.at("description"),
                         .runs = json.at("runs"),
