@@ -36,6 +36,34 @@ constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 constexpr std::size_t pieces_at_once = 4;
 
+// What time-only collectives of this process move, for the next one of that size: sums of zeros are zeros, so that no
+// collective takes the time to write them, which nobody's model costs.
+class SpareZeros {
+ public:
+  FlatVector take(Bytes bytes) {
+    const auto found = std::ranges::find(spare_, static_cast<std::size_t>(bytes.value()) / sizeof(float),
+                                         &FlatVector::size);
+    if (found == spare_.end()) return zeros_of(bytes);
+    FlatVector zeros = std::move(*found);
+    spare_.erase(found);
+    return zeros;
+  }
+  void put_back(FlatVector&& zeros) {
+    if (zeros.empty()) return;
+    if (spare_.size() == most_kept) spare_.erase(spare_.begin());
+    spare_.push_back(std::move(zeros));
+  }
+
+ private:
+  static constexpr std::size_t most_kept = 4;
+  std::vector<FlatVector> spare_;
+};
+
+SpareZeros& spare_zeros() {
+  static SpareZeros zeros;
+  return zeros;
+}
+
 bool has_values(const Collective& what) { return what.kind != Kind::all_gather && what.kind != Kind::barrier; }
 
 }  // namespace
@@ -52,12 +80,16 @@ MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& 
   if ((what_.kind == Kind::all_reduce || what_.is_exchange()) && !numbers_.empty()) add(std::span(numbers_));
 }
 
+MpiReduction::~MpiReduction() {
+  if (training_.time_only()) spare_zeros().put_back(std::move(values_));
+}
+
 void MpiReduction::write() {
   if (what_.is_exchange() && !training_.time_only()) training_.begin_held();
   if (training_.time_only()) {
     Collective without_numbers{
         .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
-    values_ = zeros_of(payload_of(without_numbers, training_));
+    values_ = spare_zeros().take(payload_of(without_numbers, training_));
     if (gathers()) return begin_gathering();
     return add(values_.span());
   }

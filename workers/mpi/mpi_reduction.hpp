@@ -32,6 +32,7 @@ class MpiReduction {
 
   // `ranks`: of the members, where collectives alone go; the same order of them on all ranks.
   MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks);
+  ~MpiReduction();
   MpiReduction(const MpiReduction&) = delete;
   MpiReduction& operator=(const MpiReduction&) = delete;
 
