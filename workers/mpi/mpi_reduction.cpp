@@ -32,9 +32,12 @@ namespace {
 // Parameters and buffers travel; everybody keeps moments of its own.
 constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
 
-// Of a broadcast: sent within a millisecond, and long enough for the bandwidth of any network.
+// Moved within a millisecond, and long enough for the bandwidth of any network: of a broadcast, and the longest that
+// MPI sums by itself, with fewer messages one after another than a ring has.
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 constexpr std::size_t pieces_at_once = 4;
+
+std::size_t element_bytes(MPI_Datatype type) { return type == MPI_DOUBLE ? sizeof(double) : sizeof(float); }
 
 // Tags of sums that are under way at the same time; MPI has at least 2^15.
 constexpr std::int64_t most_under_way = 1024;
@@ -214,16 +217,21 @@ void MpiReduction::begin() {
                       begins_.data(), MPI_UINT32_T, ranks_, next());
   }
   if (broadcasts()) return begin_broadcast();
-  if (!parts_.empty()) sums_.emplace(parts_, ranks_, static_cast<int>(number_ % most_under_way) * RingSums::lanes);
+  std::vector<Part> summed_by_ring;
+  for (const Part& part : parts_)
+    if (part.count * element_bytes(part.type) > piece_bytes)
+      summed_by_ring.push_back(part);
+    else
+      MPI_Iallreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_, next());
+  const int first_tag = static_cast<int>(number_ % most_under_way) * RingSums::lanes;
+  if (!summed_by_ring.empty()) sums_.emplace(summed_by_ring, ranks_, first_tag);
 }
 
 void MpiReduction::begin_broadcast() {
   for (const Part& part : parts_) {
-    const std::size_t element_bytes = part.type == MPI_DOUBLE ? sizeof(double) : sizeof(float);
-    const std::size_t most = piece_bytes / element_bytes;
+    const std::size_t bytes = element_bytes(part.type), most = piece_bytes / bytes;
     for (std::size_t first = 0; first < part.count; first += most)
-      pieces_.push_back(
-          {static_cast<char*>(part.data) + first * element_bytes, std::min(most, part.count - first), part.type});
+      pieces_.push_back({static_cast<char*>(part.data) + first * bytes, std::min(most, part.count - first), part.type});
   }
   begin_pieces(pieces_at_once);
 }

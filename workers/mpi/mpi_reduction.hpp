@@ -86,7 +86,7 @@ class MpiReduction {
   std::vector<double> exact_;        // of a wide sum
   std::vector<double> numbers_;      // summed, or everybody's
   std::vector<Part> parts_;          // of the buffers: what is reduced
-  std::optional<RingSums> sums_;     // of them, where they do not block
+  std::optional<RingSums> sums_;     // of the long ones, where they do not block
   std::vector<Part> pieces_;         // of the parts of a broadcast, which begin one after another
   std::size_t begun_ = 0;            // of them
   std::vector<MPI_Request> requests_;
