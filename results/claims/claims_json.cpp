@@ -82,12 +82,15 @@ Json json_of(const ClaimResult& result) {
   json["verdict"] = to_string(result.verdict);
   json["reason"] = result.reason;
   json["points"] = Json::array();
-  for (const JudgedPoint& point : result.points)
-    json["points"].push_back({{"label", point.label},
-                              {"n", point.n},
-                              {"mean", point.mean},
-                              {"interval", interval_json(point.interval)},
-                              {"verdict", to_string(point.verdict)}});
+  for (const JudgedPoint& point : result.points) {
+    Json& shown_point = json["points"].emplace_back();
+    shown_point = {{"label", point.label},
+                   {"n", point.n},
+                   {"mean", point.mean},
+                   {"interval", interval_json(point.interval)},
+                   {"verdict", to_string(point.verdict)}};
+    if (point.sign_flip_p) shown_point["sign_flip_p"] = *point.sign_flip_p;
+  }
   return json;
 }
 
@@ -121,6 +124,7 @@ ClaimResult result_of(const Json& json) {
                              .n = point.at("n"),
                              .mean = point.at("mean"),
                              .interval = interval_at(point, "interval"),
+                             .sign_flip_p = number_at(point, "sign_flip_p"),
                              .verdict = verdict_named(point.at("verdict"))});
   return result;
 }

@@ -26,6 +26,7 @@ std::optional<RunSummary> summary_of(const std::filesystem::path& directory, con
   auto summary = summary_from_json(*text);
   if (!summary || summary->hash != run.hash) return {};
   summary->method_index = run.method_index;
+  summary->point_index = run.point_index;
   return summary;
 }
 

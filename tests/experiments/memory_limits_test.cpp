@@ -1,15 +1,14 @@
 // How much memory the built program takes, and what it says where that is not there. Not built with sanitizers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
+#include "tests/experiments/peak_memory.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {
@@ -56,22 +55,6 @@ TEST_F(MemoryLimits, WorkersThatTheMemoryDoesNotHoldAreRefusedBeforeItIsTaken) {
     EXPECT_EQ(outcome.status, 1) << outcome.err;
     EXPECT_THAT(outcome.out + outcome.err, AllOf(HasSubstr(" GB are free"), Not(HasSubstr("model"))));
   }
-}
-
-// Of the program's whole life.
-std::int64_t peak_bytes(const std::filesystem::path& directory, const std::string& arguments) {
-  const std::string command =
-      "cd '" + directory.string() + "' && exec '" SYNCOPATE_PROGRAM "' " + arguments + " >out.txt 2>err.txt";
-  const pid_t child = fork();
-  if (child == 0) {
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(127);
-  }
-  int status = -1;
-  rusage usage{};
-  EXPECT_EQ(wait4(child, &status, 0, &usage), child);
-  EXPECT_EQ(status, 0);
-  return 1024 * usage.ru_maxrss;
 }
 
 // Else runs that would come to their end were refused.

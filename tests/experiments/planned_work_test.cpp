@@ -204,7 +204,7 @@ class PlanProgram : public ProgramTest {};
 TEST_F(PlanProgram, SaysFirstWhatARunWillTake) {
   const std::string file = write("e.toml", time_only);
   EXPECT_THAT(syncopate("check " + file).out,
-              HasSubstr("\n# 1 run; how long they take, and how much space, is not known"));
+              HasSubstr("\n# 1 run; how long they take is not known before some are finished; about "));
   const ProgramOutcome first = syncopate("run " + file + " budget.steps=200");
   EXPECT_THAT(first.err,
               AllOf(StartsWith("1 run; less than a second on this machine, by the first's first steps; about "),
