@@ -126,8 +126,12 @@ def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool])
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ResultsFault(f"{path}: damaged; expected {expected}; {REPEATS}") from None
     for name, (size, digest) in written.items():
+        if Path(name).name != name:
+            raise ResultsFault(f"{path}: lists {name!r}, which leads elsewhere; expected {expected}; {REPEATS}")
         if not is_asked(name):
             continue
+        if (directory / name).exists() and not (directory / name).is_file():  # a pipe would be waited for
+            raise ResultsFault(f"{directory / name}: is no file; expected one of {size} bytes; {REPEATS}")
         try:
             found = size_and_digest(directory / name)
         except FileNotFoundError:

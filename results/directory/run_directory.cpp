@@ -205,7 +205,9 @@ std::string slug(std::string_view text) {
     }
   }
   result.erase(0, result.find_first_not_of("-."));
-  const bool needs_hash = lost_letters || result.find_first_not_of("-.") == result.npos || result.size() > longest_slug;
+  const bool looks_like_a_run = result.starts_with("seed=");  // whose directory would be looked for in vain
+  const bool needs_hash =
+      lost_letters || looks_like_a_run || result.find_first_not_of("-.") == result.npos || result.size() > longest_slug;
   if (needs_hash) return with_hash(std::move(result), text);
   while (result.back() == '-' || result.back() == '.') result.pop_back();
   return result;

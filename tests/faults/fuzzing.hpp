@@ -18,7 +18,7 @@ struct BrokenPromise : std::logic_error {
 };
 void must(bool holds, const char* promise);
 
-// An input of several files is one text, cut where `between_files` stands. At most so many; the last one keeps the rest.
+// An input of several files is one text, cut where `between_files` stands. At most so many; the last keeps the rest.
 inline constexpr std::string_view between_files = "|FILE|";
 std::vector<std::string_view> files_in(std::string_view input, std::size_t most);
 
