@@ -24,10 +24,12 @@ namespace {
 
 constexpr double least_program_bytes = 20e6;  // more than it is, so that small experiments all say the same
 constexpr double library_bytes = 170e6;       // of LibTorch 1.13 with OpenBLAS once a first gradient has been computed
-constexpr double simulated_worker_bytes = 30e3;  // tests/README.md: 28 to 31 KB, with a model
-constexpr double time_only_worker_bytes = 8e3;   // on a stack of its own
-constexpr double worker_in_lockstep_bytes = 1e3;
-constexpr double row_text_bytes = 100;  // of a row in a file, which is put together in memory
+constexpr double simulated_worker_bytes = 30e3;         // tests/README.md: 28 to 31 KB, with a model
+constexpr double time_only_worker_bytes = 6.5e3;        // on a stack of its own
+constexpr double worker_on_shared_stack_bytes = 3.2e3;  // in turn with others
+constexpr double worker_in_lockstep_bytes = 0.6e3;
+constexpr double row_text_bytes = 100;   // of a row in a file, which is put together in memory
+constexpr int most_own_stacks = 65'536;  // of SimulatedOptions
 constexpr int most_rehearsed_workers = 1024;
 
 // When it is first asked: what rehearsals leave behind is used again.
@@ -79,7 +81,7 @@ bool may_part_later(const Run& run) {
 double slack(const Run& run, int threads) {
   const Traits traits = run.algorithm->traits();
   const bool stay = traits.sums_gradients || traits.averages_models || traits.publishes_rounds;
-  return stay ? 0.1 : std::min(1.0, 0.35 * threads);
+  return stay ? 0.1 : std::min(1.0, 0.5 * threads);
 }
 
 double vectors_of(const Run& run, const MemoryOptions& options) {
@@ -97,10 +99,12 @@ double vectors_of(const Run& run, const MemoryOptions& options) {
 }
 
 double worker_bytes(const Run& run) {
-  const double each = trains(run)                         ? simulated_worker_bytes
-                      : run.same_course_from() == Step{0} ? worker_in_lockstep_bytes
-                                                          : time_only_worker_bytes;
-  return each * run.cluster.workers;
+  const auto each = [&] {
+    if (trains(run)) return simulated_worker_bytes;
+    if (run.same_course_from() == Step{0}) return worker_in_lockstep_bytes;
+    return run.cluster.workers <= most_own_stacks ? time_only_worker_bytes : worker_on_shared_stack_bytes;
+  };
+  return each() * run.cluster.workers;
 }
 
 // Vectors grow by doubling, and a file's text stands beside them.

@@ -96,7 +96,7 @@ std::vector<KnownCost> known_costs(const fs::path& experiment_directory, bool mp
 
 std::optional<double> planned_bytes(std::span<const Run* const> runs, bool mpi) {
   // Of a row in a file, as it is or compressed, and of files that every run has.
-  constexpr double row = 45, evaluation = 110, zipped_row = 9, span = 12, files = 9000, of_worker = 80;
+  constexpr double row = 40, evaluation = 110, zipped_row = 9, span = 12, files = 8000, of_worker = 95;
   double bytes = 0;
   for (const Run* run : runs) {
     const auto micro_batches = planned_micro_batches(*run);

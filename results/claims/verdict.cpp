@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -11,6 +12,12 @@
 
 namespace syncopate {
 namespace {
+
+// Not where every seed has the same number, up to rounding.
+bool varies(const JudgedPoint& point) {
+  constexpr double rounding = 1e-12;
+  return point.interval && point.interval->high - point.interval->low > rounding * std::abs(point.mean);
+}
 
 bool contradicts(const JudgedPoint& point) { return point.sign_flip_p && *point.sign_flip_p > significance_level; }
 
@@ -22,7 +29,7 @@ JudgedPoint judged(const Claim& claim, std::string label, const BySeed& of_seeds
                     .mean = statistics(values).mean,
                     .interval = interval_of_mean(values, confidence_of(claim.criterion))};
   point.verdict = verdict_of(claim.criterion, claim.effect, point.interval);
-  if (!point.interval || point.interval->low == point.interval->high) return point;  // nothing varies
+  if (!varies(point)) return point;
   for (const double bound : bounds_of(claim.criterion, point.verdict, *point.interval))
     if (const auto p = sign_flip_p(values, bound)) point.sign_flip_p = std::max(p, point.sign_flip_p);
   if (contradicts(point)) point.verdict = Verdict::inconclusive;
@@ -102,7 +109,8 @@ std::vector<double> bounds_of(const Criterion& criterion, Verdict verdict, const
 }
 
 bool is_by_interval_alone(const JudgedPoint& point, const Criterion& criterion) {
-  return can_flip_signs(point.n) && !criterion.margin && point.verdict != Verdict::inconclusive && !point.sign_flip_p;
+  return can_flip_signs(point.n) && varies(point) && !criterion.margin && point.verdict != Verdict::inconclusive &&
+         !point.sign_flip_p;
 }
 
 ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows) {

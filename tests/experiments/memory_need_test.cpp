@@ -164,6 +164,19 @@ TEST_F(Memory, OfARunIsWhatCheckSaysWithinBounds) {
   }
 }
 
+TEST_F(Memory, OfWorkersWithoutAModelIsWhatCheckSaysWithinBounds) {
+  write("e.toml", std::string(time_only) + "label = \"m\"\n");
+  for (const char* const overrides :
+       {"cluster.workers=50000 methods.m.algorithm=async-sgd", "cluster.workers=150000 methods.m.algorithm=async-sgd",
+        "cluster.workers=300000"}) {
+    const auto measured =
+        static_cast<double>(peak_bytes(directory, "run e.toml --results results --rerun " + std::string(overrides)));
+    const double estimated = checked(std::string("e.toml ") + overrides);
+    EXPECT_GT(estimated / measured, 0.8) << overrides;
+    EXPECT_LT(estimated / measured, 1.5) << overrides;
+  }
+}
+
 TEST_F(Memory, ThatDoesNotSufficeIsRefusedBeforeAnythingRuns) {
   const std::string file = write("e.toml", quadratic);
   const std::string run = "run " + file +
