@@ -269,9 +269,11 @@ void write_thresholds(const ThresholdReport& report, const ThresholdsOptions& op
 
 RankStatement own_statement(const Task& task, const MpiSession& session) {
   const CommandLine& line = task.line;
+  const bool on_mpi = session.active() && line.options.cluster != ClusterChoice::simulated;
   return statement_of({.command = line.command.empty() ? "--help or --version" : line.command,
                        .experiment = task.experiment ? &*task.experiment : nullptr,
-                       .on_mpi = session.active() && line.options.cluster != ClusterChoice::simulated,
+                       .on_mpi = on_mpi,
+                       .together = session.size() > 1 && line.command == "run",
                        .rerun = line.options.rerun,
                        .results_directory = line.options.results_directory});
 }

@@ -74,6 +74,8 @@ void check_side_by_side(const CommandLine& line, bool under_mpi) {
     throw ConfigurationFault("--no-wait with --jobs: leave one of them out; the processes of --jobs are waited for");
   if (!options.waits && launched_by_mpi())
     throw ConfigurationFault("--no-wait: a launcher waits for all its processes, or ends them with the first one");
+  if (line.options.retries > 0 && under_mpi && line.options.cluster == ClusterChoice::simulated)
+    throw ConfigurationFault("--retry is for processes that make runs of their own: leave it out, or add --share");
   if (line.options.retries > 0 && (under_mpi || line.options.cluster == ClusterChoice::mpi))
     throw ConfigurationFault("--retry is for the simulated cluster: under MPI a run that fails ends all ranks");
 }

@@ -1,6 +1,7 @@
 #include "experiments/execution/runner.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -38,6 +39,7 @@
 #include "results/tables/progress.hpp"
 #include "results/tables/result_table.hpp"
 #include "workers/files/data_fault.hpp"
+#include "workers/mpi/mpi_process_group.hpp"
 #include "workers/process/exit_status.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/process/printable.hpp"
@@ -50,7 +52,7 @@ bool is_finished(const std::optional<RunSummary>& summary) { return summary && s
 class ExperimentRunner {
  public:
   // `later`: runs that will follow these, for the plan.
-  ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi,
+  ExperimentRunner(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
                    std::span<const Run> later = {});
 
   int run();
@@ -58,7 +60,7 @@ class ExperimentRunner {
 
  private:
   int run_all();
-  bool is_rank_0() const { return !machinery_.mpi || machinery_.mpi->rank() == 0; }
+  bool is_rank_0() const { return !machinery_.together() || machinery_.together()->rank() == 0; }
   bool speaks() const { return is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
   std::filesystem::path directory_of(const Run& run) const {
     return run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
@@ -78,6 +80,7 @@ class ExperimentRunner {
   void report_damaged() const;
   std::map<std::string, double> print_plan() const;  // returns what all is expected to take (Progress::expect)
   void report_skipped(Progress& progress) const;
+  void report_division(Progress& progress) const;
   void run_one(std::size_t index, Progress& progress);
   int make_shared(Progress& progress);
   std::string save(std::size_t index, const Outcome& outcome);
@@ -98,18 +101,14 @@ class ExperimentRunner {
   std::atomic<std::ptrdiff_t> finished_ = 0;          // of the summaries, also for whoever ends the process
 };
 
-ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi,
+ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
                                    std::span<const Run> later)
     : experiment_(experiment),
       options_(options),
       later_(later),
+      machinery_(machinery),
       summaries_(experiment.runs.size()),
-      to_do_(experiment.runs.size(), 1) {
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  machinery_ = {.threads = options.threads > 0 ? options.threads : cores,
-                .mpi = mpi,
-                .call = options.sharing ? options.sharing->call : ""};
-}
+      to_do_(experiment.runs.size(), 1) {}
 
 int ExperimentRunner::run() {
   LastAct report([this] { report_interruption(); });
@@ -130,9 +129,9 @@ int ExperimentRunner::run_all() {
   if (std::ranges::count(to_do_, 1) > 0) {  // else nothing is read or written
     load_data();
     int status = is_rank_0() ? prepare() : exit_success;
-    if (machinery_.mpi) status = from_rank_0(*machinery_.mpi, std::vector{status}).front();
+    if (const auto* all = machinery_.together()) status = from_rank_0(*all, std::vector{status}).front();
     if (status != exit_success) return status;
-    if (machinery_.mpi) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
+    if (const auto* all = machinery_.together()) to_do_ = from_rank_0(*all, std::move(to_do_));
     expected_s = print_plan();
   }
 
@@ -141,13 +140,14 @@ int ExperimentRunner::run_all() {
                     static_cast<std::size_t>(std::count(to_do_.begin(), to_do_.end(), 1)), clock());
   progress.expect(std::move(expected_s));
   report_skipped(progress);
+  report_division(progress);
   if (options_.sharing) return make_shared(progress);
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
     if (interrupted()) throw Interrupted();
     if (to_do_[index]) run_one(index, progress);
   }
   const int result = is_rank_0() ? print_tables() : exit_success;
-  return machinery_.mpi ? from_rank_0(*machinery_.mpi, std::vector<int>{result}).front() : result;
+  return machinery_.together() ? from_rank_0(*machinery_.together(), std::vector<int>{result}).front() : result;
 }
 
 // Tables where all is done, by who speaks.
@@ -184,12 +184,12 @@ void ExperimentRunner::look_for_finished_runs() {
     fault = problem.what();
   }
   agree_on(fault);
-  if (machinery_.mpi) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
+  if (const auto* all = machinery_.together()) to_do_ = from_rank_0(*all, std::move(to_do_));
 }
 
 // Returns if no rank has a fault.
 void ExperimentRunner::agree_on(const std::string& fault) const {
-  if (machinery_.mpi) return agree(*machinery_.mpi, {.fault = fault, .identity = {}, .plan = {}});
+  if (const auto* all = machinery_.together()) return agree(*all, {.fault = fault, .identity = {}, .plan = {}});
   if (!fault.empty()) throw CannotRun(fault);
 }
 
@@ -266,7 +266,7 @@ void ExperimentRunner::report_damaged() const {
 std::map<std::string, double> ExperimentRunner::print_plan() const {
   if (!options_.plan || options_.quiet || !speaks()) return {};
   MeasureCost measure;  // with others, who have begun, first steps would take as long as these let them
-  if (!machinery_.mpi && (!options_.sharing || !options_.sharing->takes))
+  if (!machinery_.together() && (!options_.sharing || !options_.sharing->takes))
     measure = [this](const Run& run) { return measured_cost(run, machinery_); };
   PlannedWork work =
       plan_of(experiment_.runs, to_do_, later_, options_.results_directory, machinery_.mpi != nullptr, measure);
@@ -288,6 +288,14 @@ void ExperimentRunner::report_skipped(Progress& progress) const {
   progress.note(
       fmt::format("warning: {} of them {} made by another commit of Syncopate; --rerun repeats them with this one",
                   older, older == 1 ? "was" : "were"));
+}
+
+void ExperimentRunner::report_division(Progress& progress) const {
+  if (!machinery_.processes || std::ranges::count(to_do_, 1) == 0) return;
+  const bool would_have_checkpoints = std::ranges::any_of(experiment_.runs, has_checkpoints);
+  progress.note(fmt::format("{} processes divide each run, by {} thread{} each{}", machinery_.processes->size(),
+                            machinery_.threads, machinery_.threads == 1 ? "" : "s",
+                            would_have_checkpoints ? "; such runs have no checkpoints" : ""));
 }
 
 void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
@@ -351,7 +359,7 @@ std::string ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
 }
 
 void ExperimentRunner::report_interruption() const {
-  if (machinery_.mpi) machinery_.mpi->abort_as_told(what_stays);
+  if (const auto* all = machinery_.together()) all->abort_as_told(what_stays);
   if (!speaks()) return;
   standard_error.write(fmt::format("interrupted; {} ({} of {} {}s are finished)\n", what_stays, finished_.load(),
                                    experiment_.runs.size(), noun()));
@@ -397,13 +405,13 @@ std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& sessio
 }
 
 // Its trials first, if it is to be tuned.
-int start(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi) {
+int start(const Experiment& experiment, const RunOptions& options, const Machinery& machinery) {
   std::string fault;
   try {
-    if (!experiment.tuning) return ExperimentRunner(experiment, options, mpi).run();
-    return run_tuned(experiment, options, mpi,
-                     [mpi](const Experiment& part, const RunOptions& how, std::span<const Run> later) {
-                       ExperimentRunner runner(part, how, mpi, later);
+    if (!experiment.tuning) return ExperimentRunner(experiment, options, machinery).run();
+    return run_tuned(experiment, options, machinery,
+                     [&machinery](const Experiment& part, const RunOptions& how, std::span<const Run> later) {
+                       ExperimentRunner runner(part, how, machinery, later);
                        const int status = runner.run();
                        return RunsMade{status, std::move(runner).summaries()};
                      });
@@ -412,9 +420,34 @@ int start(const Experiment& experiment, const RunOptions& options, const MpiSess
   } catch (const std::filesystem::filesystem_error& problem) {  // what stands beside them
     fault = disk_fault(experiment_directory(options.results_directory, experiment.name), problem);
   }
-  if (mpi) mpi->abort(fault, exit_failure);  // the other ranks do not know of it
+  if (const auto* all = machinery.together()) all->abort(fault, exit_failure);  // the others do not know of it
   standard_error.write(fmt::format("{}\n", printable_lines(fault)));
   return exit_failure;
+}
+
+// Processes of one machine divide its cores, if a launcher has not.
+int threads_of(const RunOptions& options, int processes_here) {
+  if (options.threads > 0) return options.threads;
+  const int allowed = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int all = std::max(allowed, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  return std::max(1, std::min(allowed, all / processes_here));
+}
+
+// One process, or all that a launcher has started, which divide each run.
+int start_simulated(const Experiment& experiment, const RunOptions& options, const MpiSession* session) {
+  Machinery machinery{.threads = threads_of(options, 1), .call = options.sharing ? options.sharing->call : ""};
+  const bool divides = session && session->size() > 1 && !options.sharing;
+  if (!divides) return start(experiment, options, machinery);
+  if (const std::string wrong = why_not_divided(*session); !wrong.empty()) {
+    if (session->rank() == 0) standard_error.write(wrong + "\n");
+    return exit_usage;
+  }
+  session->expect_to_stay();
+  MpiProcessGroup processes(*session);
+  machinery.threads = threads_of(options, session->ranks_on_node());
+  machinery.processes = &processes;
+  machinery.divided_by = session;
+  return start(experiment, options, machinery);
 }
 
 }  // namespace
@@ -425,7 +458,7 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
   std::unique_ptr<MpiSession> own_session;
   const bool wants_mpi = options.cluster == ClusterChoice::mpi ||
                          (options.cluster == ClusterChoice::automatic && (mpi ? mpi->active() : launched_by_mpi()));
-  if (!wants_mpi) return start(experiment, options, nullptr);
+  if (!wants_mpi) return start_simulated(experiment, options, mpi && mpi->active() ? mpi : nullptr);
 
   if (!mpi) {
     own_session = std::make_unique<MpiSession>();
@@ -440,7 +473,8 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
     return exit_usage;
   }
   mpi->expect_to_stay();
-  return start(experiment, options, mpi);
+  constexpr int alone = 1;
+  return start(experiment, options, {.threads = threads_of(options, alone), .mpi = mpi});
 }
 
 }  // namespace syncopate

@@ -69,6 +69,39 @@ TEST_F(MemoryLimits, WorkersTakeNoLessMemoryThanIsAskedForThem) {
   EXPECT_GT(bytes_per_worker("methods.method.algorithm=async-sgd", 50'000), 5000) << "on stacks of their own";
 }
 
+// Of 24 workers' models with momentum, each of which takes 12.6 MB, a process has those of its own workers.
+TEST_F(MemoryLimits, ProcessesThatDivideASimulationHoldTheModelsOfTheirOwnWorkers) {
+  write("e.toml", R"(name = "replicas"
+[cluster]
+workers = 24
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "quadratic"
+learning_rate = { schedule = "constant", peak = 0.01 }
+optimizer = { name = "sgd", momentum = 0.9 }
+[models.quadratic]
+dimension = 1_572_864
+[budget]
+steps = 8
+[evaluation]
+every_steps = 8
+[[methods]]
+algorithm = "local-sgd"
+period = { rule = "constant", steps = 4 }
+)");
+  const std::string run = "run e.toml --quiet --threads 1 --rerun --results results";
+  const std::int64_t one = peak_bytes(directory, run);
+  const std::int64_t four =
+      peak_bytes_of(directory, "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " SYNCOPATE_MPIEXEC
+                               " --quiet --oversubscribe -n 4 '" SYNCOPATE_PROGRAM "' " +
+                                   run + " --cluster simulated");
+  constexpr std::int64_t model = 2 * 4 * 1'572'864;
+  // Of 24 and of 6: the rest is the programs', and what goes between processes.
+  EXPECT_GT(one - four, 12 * model) << one << " " << four;
+}
+
 // A copy of the list of all values at each of them would take 4 GB.
 TEST_F(MemoryLimits, AnAxisOfThousandsOfValuesTakesMemoryByTheirNumberNotItsSquare) {
   std::string values;

@@ -12,10 +12,9 @@
 
 namespace syncopate {
 
-// Resident at most, in its whole life.
-inline std::int64_t peak_bytes(const std::filesystem::path& directory, const std::string& arguments) {
-  const std::string command =
-      "cd '" + directory.string() + "' && exec '" SYNCOPATE_PROGRAM "' " + arguments + " >out.txt 2>err.txt";
+// Resident at most, in the whole life of a command, or of the largest process that it starts.
+inline std::int64_t peak_bytes_of(const std::filesystem::path& directory, const std::string& what) {
+  const std::string command = "cd '" + directory.string() + "' && exec " + what + " >out.txt 2>err.txt";
   const pid_t child = fork();
   if (child == 0) {
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
@@ -26,6 +25,11 @@ inline std::int64_t peak_bytes(const std::filesystem::path& directory, const std
   EXPECT_EQ(wait4(child, &status, 0, &usage), child);
   EXPECT_EQ(status, 0);
   return 1024 * usage.ru_maxrss;
+}
+
+// Of the program itself.
+inline std::int64_t peak_bytes(const std::filesystem::path& directory, const std::string& arguments) {
+  return peak_bytes_of(directory, "'" SYNCOPATE_PROGRAM "' " + arguments);
 }
 
 }  // namespace syncopate
