@@ -27,6 +27,21 @@ void for_blocks(const GradientSum& sum, double scale, std::size_t size, const Us
   }
 }
 
+// Of a sum whose values nobody has made yet, their addition to what the memory holds spares making them.
+void take_in(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
+             std::span<float> memory) {
+  if (compressor.takes_in_by_adding() && is_kept_of_pass(sum, scale)) {
+    const std::span<float> p = memory.first(size);
+    if (of_memory == 0)
+      std::ranges::fill(p, 0.0f);
+    else if (of_memory != 1)
+      syncopate::scale(p.data(), of_memory, size);
+    return add_kept_of_pass(sum, p.data());
+  }
+  for_blocks(sum, scale, size,
+             [&](std::span<const float> piece, std::size_t at) { compressor.take_in(piece, at, of_memory, memory); });
+}
+
 // From the sum of what was sent of first moments, the sum of gradients that makes their mean of the moment before.
 void write_gradients_of_moments(std::span<float> sum, const float* moment, double beta1, int workers,
                                 std::int64_t micro_batches) {
@@ -96,8 +111,7 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
     if (is_first) memory->value = FlatVector(remembered);
     if (is_first) std::ranges::fill(memory->value.span(), 0.0f);
     const std::span<float> own = memory->value.span();
-    for_blocks(sum, scale * of_gradient, parameters,
-               [&](std::span<const float> piece, std::size_t at) { compressor->take_in(piece, at, of_memory, own); });
+    take_in(*compressor, sum, scale * of_gradient, of_memory, parameters, own);
     if (moment) add_scaled(own.data(), beta1, std::as_const(moment->value).data(), parameters);
     FlatVector values(words + (is_last ? buffers : 0)), statistics(is_last ? 0 : buffers);
     if (out)

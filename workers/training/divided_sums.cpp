@@ -63,6 +63,7 @@ FlatVector part_of(GradientSum& sum, const Layout& layout, const DividedWork& di
     if (!sum.at.empty() || chunk.nested) continue;  // others read it
     chunk.result.segments.clear();
     chunk.result.buffers_sum.clear();
+    chunk.kept = nullptr;
   }
   FlatVector values(layout.size());
   const std::span<float> all = values.span();

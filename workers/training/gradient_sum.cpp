@@ -123,6 +123,8 @@ std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& 
 namespace {
 
 void cut_chunk(GradientSum::Chunk& chunk, const Objective& objective) {
+  chunk.result.segments = chunk.segments();
+  chunk.kept = nullptr;
   leave_layers(chunk.result.segments, chunk.layers, objective.weights());
   chunk.result.buffers_sum.clear();
 }
@@ -176,10 +178,11 @@ namespace {
 
 // out += (or =, for the first) factor x the elements of one partial gradient.
 template <typename Real>
-void add_partial(const PartialGradient& partial, double factor, std::size_t begin, std::span<Real> out, bool first) {
+void add_partial(std::span<const GradientSegment> segments, double factor, std::size_t begin, std::span<Real> out,
+                 bool first) {
   const std::size_t end = begin + out.size();
   const auto scale = static_cast<Real>(factor);
-  for (const GradientSegment& segment : partial.segments) {
+  for (const GradientSegment& segment : segments) {
     const std::size_t from = std::max(begin, segment.offset);
     const std::size_t to = std::min(end, segment.offset + segment.size);
     if (from >= to) continue;
@@ -200,12 +203,12 @@ void add_chunks(const GradientSum& sum, double factor, std::size_t begin, std::s
   for (const auto& chunk : sum.chunks) {
     if (chunk.nested) {
       add_block(values_of(chunk), factor * chunk.scale, begin, out, first);
-    } else if (!chunk.result.segments.empty()) {
+    } else if (const auto& segments = chunk.segments(); !segments.empty()) {
       if (first && !chunk.layers.are_all()) {  // which has gaps
         std::fill(out.begin(), out.end(), Real{0});
         first = false;
       }
-      add_partial(chunk.result, factor * chunk.scale, begin, out, first);
+      add_partial<Real>(segments, factor * chunk.scale, begin, out, first);
       first = false;
     }
   }
@@ -255,11 +258,18 @@ void write_block(const GradientSum& sum, double scale, std::size_t begin, std::s
   });
 }
 
+bool is_kept_of_pass(const GradientSum& sum, double scale) {
+  return sum.chunks.size() == 1 && sum.chunks.front().kept && sum.chunks.front().layers.are_all() &&
+         sum.factors.empty() && !sum.wide && scale * sum.chunks.front().scale == 1;
+}
+
+void add_kept_of_pass(const GradientSum& sum, float* out) { sum.chunks.front().kept->add_to(out); }
+
 const float* block_in_memory(const GradientSum& sum, double scale, std::size_t begin, std::size_t size) {
   if (sum.chunks.size() != 1 || !sum.factors.empty() || scale != 1) return nullptr;
   const GradientSum::Chunk& chunk = sum.chunks.front();
   if (chunk.nested || chunk.scale != 1) return nullptr;
-  for (const GradientSegment& segment : chunk.result.segments)
+  for (const GradientSegment& segment : chunk.segments())
     if (segment.offset <= begin && begin + size <= segment.offset + segment.size)
       return segment.data + (begin - segment.offset);
   return nullptr;

@@ -16,6 +16,16 @@
 
 namespace syncopate {
 
+// What a pass that several sums shared has kept of a chunk, until somebody asks for its values (sums_apart.hpp).
+class KeptOfPass {
+ public:
+  virtual ~KeptOfPass() = default;
+  // Made when they are first asked for, from any thread, once the pass is over. Without the loss.
+  virtual const std::vector<GradientSegment>& values() const = 0;
+  // out (P,) += the same, up to rounding, without making them.
+  virtual void add_to(float* out) const = 0;
+};
+
 struct GradientSum {
   // A chunk: micro-batches that are evaluated together, as one large batch. Chunks are cut from the
   // sorted list by fixed rules, so the order of summation depends on nothing else.
@@ -25,8 +35,11 @@ struct GradientSum {
     double scale = 1;
     LastLayers layers{};                  // not all: neither losses nor buffers count
     std::shared_ptr<GradientSum> nested;  // instead of micro-batches: another sum, times scale
-    PartialGradient result;
+    PartialGradient result{};
+    std::shared_ptr<const KeptOfPass> kept{};  // null: `result` has all values
     int evaluator = 0;  // of micro-batches once submitted: the process, where several divide the work
+
+    const std::vector<GradientSegment>& segments() const { return kept ? kept->values() : result.segments; }
   };
 
   // Elements up to `end` are times `factor`.
@@ -90,6 +103,10 @@ void write_block(const GradientSum& sum, double scale, std::size_t begin, std::s
 
 // Where these elements stand in memory already; null: nowhere, or in pieces.
 const float* block_in_memory(const GradientSum& sum, double scale, std::size_t begin, std::size_t size);
+
+// Whether scale x the sum is what a pass has kept of one chunk; only then, out (P,) += the sum.
+bool is_kept_of_pass(const GradientSum& sum, double scale);
+void add_kept_of_pass(const GradientSum& sum, float* out);
 
 // The same in double precision: high[i] + low[i]. Both of equal size.
 void write_wide_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> high,
