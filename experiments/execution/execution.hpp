@@ -47,7 +47,7 @@ struct CheckpointUse;
 // the recording is complete on rank 0. A run that fails is an outcome; only Interrupted is thrown.
 // Under MPI a failure ends all ranks, after `before_abort` has seen what rank 0 has recorded.
 // With `checkpoints` (null: none) the run goes on from one and leaves others, where runs like it have any: for who
-// saves the outcome to remove (checkpointing.hpp). Not under MPI.
+// saves the outcome to remove (checkpointing.hpp, rank_checkpoints.hpp).
 Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints = nullptr);
 

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -76,6 +78,7 @@ class ExperimentRunner {
   void run_one(std::size_t index, Progress& progress);
   int make_shared(Progress& progress);
   void save(std::size_t index, const Outcome& outcome);
+  void remove_checkpoint_of(const Run& run) const;
   bool starts(Run& run, std::size_t index, Progress& progress);
   void report_interruption() const;
   int print_tables() const;
@@ -230,7 +233,7 @@ void ExperimentRunner::find_finished() {
     summaries_[index] = run.is_trial ? tried_before(directory_of(run), run) : finished_before(directory_of(run), run);
     if (!summaries_[index]) continue;
     to_do_[index] = 0;
-    remove_checkpoint(checkpoint_of(directory_of(run)));  // of a process killed after it had written the results
+    remove_checkpoint_of(run);  // of a process killed after it had written the results
   }
   finished_ = std::ranges::count_if(summaries_, is_finished);
 }
@@ -325,7 +328,7 @@ void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
   RunSummary summary = summarise(run, outcome);
   try {
     write_directory(directory_of(run), files_of(run, outcome, summary, machinery_));
-    if (summary.status != RunStatus::failed) remove_checkpoint(checkpoint_of(directory_of(run)));
+    if (summary.status != RunStatus::failed) remove_checkpoint_of(run);
   } catch (const std::bad_alloc&) {
     summary.status = RunStatus::failed;
     summary.reason = "the memory does not suffice to write its results";
@@ -335,6 +338,12 @@ void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
   }
   summaries_[index] = std::move(summary);
   if (is_finished(summaries_[index])) ++finished_;
+}
+
+void ExperimentRunner::remove_checkpoint_of(const Run& run) const {
+  const std::filesystem::path file = checkpoint_of(directory_of(run));
+  remove_checkpoint(file);
+  if (machinery_.mpi) remove_parts(file, std::numeric_limits<std::int64_t>::max());
 }
 
 void ExperimentRunner::report_interruption() const {
