@@ -86,8 +86,7 @@ void MpiCollectives::keep(MpiAssembly& assembly, StateArchive& archive) {
   std::uint64_t open = assembly.open.size();
   archive(assembly.started, open);
   // The last one of all is none of the program's.
-  const bool is_end = stage_.ending >= MpiStage::Ending::of_collectives && !assembly.is_group;
-  if (archive.reads() && is_end) assembly.open.resize(1);
+  if (archive.reads() && stage_.ending >= MpiStage::Ending::of_collectives) assembly.open.resize(open);
   if (open != assembly.open.size()) throw AnotherCourse("it has other collectives under way");
   for (MpiCollective& collective : assembly.open) keep(assembly, collective, archive);
 }
