@@ -99,7 +99,18 @@ std::string program() {
 
 }  // namespace
 
-bool has_checkpoints(const Run& run) { return run.checkpoint.is_written && !run.training.time_only; }
+// To go through a simulation of time alone anew takes as long as it took; of waits on the wall clock that is nothing.
+bool has_checkpoints(const Run& run, bool mpi) { return run.checkpoint.is_written && (mpi || !run.training.time_only); }
+
+CheckpointIdentity checkpoint_identity(const Run& run) {
+  return {{"run", run.hash},
+          {"program", program()},
+          {"compiler", build_info().compiler + " " + build_info().flags},
+          {"LibTorch", torch_is_loaded() ? torch_version() : "none loaded"},
+          {"BLAS kernel", torch_is_loaded() ? blas_kernel() : "none loaded"},
+          {"start", start_of(run)},
+          {"kept model", run.recording.parameters || run.recording.samples ? "the last" : "none"}};
+}
 
 RunCheckpoints::RunCheckpoints(const Run& run, const CheckpointUse& use, CourseLog& log, Executor& executor,
                                Recorder& recorder, Progress& progress)
@@ -117,20 +128,9 @@ RunCheckpoints::~RunCheckpoints() {
   }
 }
 
-// What decides to the bit what the run computes, and which course it takes.
-CheckpointIdentity RunCheckpoints::identity() const {
-  return {{"run", run_.hash},
-          {"program", program()},
-          {"compiler", build_info().compiler + " " + build_info().flags},
-          {"LibTorch", torch_is_loaded() ? torch_version() : "none loaded"},
-          {"BLAS kernel", torch_is_loaded() ? blas_kernel() : "none loaded"},
-          {"start", start_of(run_)},
-          {"kept model", run_.recording.parameters || run_.recording.samples ? "the last" : "none"}};
-}
-
 void RunCheckpoints::open(Progress& progress) {
   try {
-    auto reader = std::make_unique<CheckpointReader>(use_.file, identity());
+    auto reader = std::make_unique<CheckpointReader>(use_.file, checkpoint_identity(run_));
     host_s_before_ = take<double>(*reader);
     evaluated_before_ = take_evaluated(*reader);
     log_.replay(*reader);
@@ -205,7 +205,7 @@ void RunCheckpoints::write_if_due() {
 }
 
 CheckpointCost RunCheckpoints::write() {
-  auto writer = std::make_shared<CheckpointWriter>(use_.file, identity());
+  auto writer = std::make_shared<CheckpointWriter>(use_.file, checkpoint_identity(run_));
   put(*writer, host_s_before_ + seconds(HostClock::now() - begin_));
   put(*writer, recorder_.evaluated());
   log_.write_course(*writer);

@@ -41,10 +41,17 @@ struct CheckpointUse {
   // Whether one is written before a step, which is the n-th of all models'; without it the clock says so. May throw.
   std::function<bool(std::int64_t step)> due{};
   std::function<void(const CheckpointCost&)> on_written{};
+  // Under MPI: whether the run ends at a checkpoint (LeftAtCheckpoint), by its number, once that is on the disk; alike
+  // on all ranks.
+  std::function<bool(std::int64_t number)> leaves{};
+  std::function<void()> on_gone_on{};  // likewise: once the run goes on from one
 };
 
-// Whether runs like this one have checkpoints.
-bool has_checkpoints(const Run& run);
+// Whether runs like this one have checkpoints, on the simulated cluster or under MPI.
+bool has_checkpoints(const Run& run, bool mpi);
+
+// What decides to the bit what the run computes, and which course it takes.
+CheckpointIdentity checkpoint_identity(const Run& run);
 
 class RunCheckpoints {
  public:
@@ -72,7 +79,6 @@ class RunCheckpoints {
   void write_if_due();
   CheckpointCost write();
   void wait_for_disk();
-  CheckpointIdentity identity() const;
   void report(const std::string& what);
 
   const Run& run_;

@@ -15,6 +15,7 @@
 #include "experiments/execution/checkpointing.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
 #include "experiments/execution/own_models_of_ranks.hpp"
+#include "experiments/execution/rank_checkpoints.hpp"
 #include "experiments/execution/run_on_cluster.hpp"
 #include "results/directory/durations_csv.hpp"
 #include "results/directory/metadata.hpp"
@@ -33,6 +34,7 @@
 #include "workers/process/blas_kernel.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/process/printable.hpp"
+#include "workers/training/state_archive.hpp"
 
 namespace syncopate {
 namespace {
@@ -67,7 +69,7 @@ void take_record(RunRecord& record, Outcome& outcome) {
 
 std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery, Training& training,
                                       RunObserver* observer, RunRecord* record,
-                                      std::function<void(const std::string&)> before_abort) {
+                                      std::function<void(const std::string&)> before_abort, RankStore* store) {
   if (!machinery.mpi) return make_simulated_cluster(run, training, observer, record);
   MpiCluster::Options options{.workers = run.cluster.workers,
                               .servers = run.algorithm->traits().servers,
@@ -79,6 +81,7 @@ std::unique_ptr<Cluster> make_cluster(const Run& run, const Machinery& machinery
   options.observer = observer;
   options.record = record;
   options.before_abort = std::move(before_abort);
+  options.store = store;
   return std::make_unique<MpiCluster>(options);
 }
 
@@ -113,14 +116,14 @@ Step last_step(const Recording& recording) {
 // Runs the algorithm and fills the outcome, also when it ends with an exception.
 void run_recorded(const Run& run, const Machinery& machinery, RunTraining& training, Recorder& recorder,
                   Outcome& outcome, bool needs_durations, const std::function<void(const std::string&)>& before_abort,
-                  const RunCheckpoints* checkpoints) {
+                  const RunCheckpoints* checkpoints, RankStore* store) {
   const bool publishes = !machinery.mpi || machinery.mpi->rank() == publishing_rank(run);
   const bool records = publishes || machinery.mpi->rank() == booking_rank(run);
   RunObserver* observer = records ? &recorder : nullptr;
   RunRecord record = make_record(run, machinery);
   if (needs_durations && !record.durations) record.durations.emplace();
   RunRecord* const wanted = record.spans || record.durations || record.arrivals ? &record : nullptr;
-  const auto cluster = make_cluster(run, machinery, *training.training, observer, wanted, before_abort);
+  const auto cluster = make_cluster(run, machinery, *training.training, observer, wanted, before_abort, store);
   const RunContext context = context_of(run, *cluster, *training.training, &recorder, wanted);
   if (machinery.mpi && training.objective) warm_up(run, *training.objective);
   if (publishes) recorder.begin(context.initial_model, run.training.learning_rate->at(Step{0}));
@@ -199,6 +202,7 @@ class KeptCounter {
             .by_length = {kept_.by_length, std::move(offered.by_length)},
             .longest = kinds_->longest()};
   }
+  void keep(StateArchive& archive) { archive(kept_.by_class, kept_.by_length); }
   void evaluate(const Objective& objective, const std::vector<float>& parameters, KeptSamples& result) const {
     for (const auto& samples : kinds_->test_samples()) {
       const EvaluationSums sums = objective.evaluate_samples(parameters.data(), nullptr, Split::test, samples);
@@ -281,11 +285,17 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
     before_abort(outcome);
   };
   const auto start = HostClock::now();
-  if (use) checkpoints.emplace(run, *use, log, training.executor, recorder, progress);
+  std::optional<RankCheckpoints> of_ranks;
+  if (use && machinery.mpi)
+    of_ranks.emplace(run, *use, *machinery.mpi, progress, [&kept](StateArchive& archive) { kept.keep(archive); });
+  else if (use)
+    checkpoints.emplace(run, *use, log, training.executor, recorder, progress);
   run_recorded(run, machinery, training, recorder, outcome, kept.needs_durations(), save_before_abort,
-               checkpoints ? &*checkpoints : nullptr);
+               checkpoints ? &*checkpoints : nullptr, of_ranks ? &*of_ranks : nullptr);
+  if (of_ranks) of_ranks->settle();
   outcome.host_s = std::chrono::duration<double>(HostClock::now() - start).count();
   if (checkpoints) outcome.host_s += checkpoints->host_s_before();
+  if (of_ranks) outcome.host_s += of_ranks->host_s_before();
   outcome.recording = recorder.recording();
   if (machinery.mpi) outcome.recording = gather_on_rank_0(*machinery.mpi, run, outcome.recording);
   if (kept.counts()) tell_samples(machinery, training.objective.get(), kept, outcome);
@@ -297,7 +307,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
 
 Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints) {
-  if (machinery.mpi || machinery.processes || !has_checkpoints(run)) checkpoints = nullptr;
+  if (machinery.processes || !has_checkpoints(run, machinery.mpi != nullptr)) checkpoints = nullptr;
   Outcome outcome;
   outcome.start = std::chrono::system_clock::now();
   outcome.on_virtual_clock = machinery.mpi == nullptr;
@@ -308,7 +318,7 @@ Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
   } catch (const AnotherCourse& other) {
     const std::string why =
         fmt::format("checkpoint {}: {}; the run begins anew", checkpoints->file.string(), other.what());
-    standard_error.write(printable_lines(why) + "\n");
+    if (!machinery.mpi || machinery.mpi->rank() == 0) standard_error.write(printable_lines(why) + "\n");
     CheckpointUse anew = *checkpoints;
     anew.is_taken_up = false;
     return execute(run, machinery, progress, before_abort, &anew);

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -84,6 +86,7 @@ class ExperimentRunner {
   void run_one(std::size_t index, Progress& progress);
   int make_shared(Progress& progress);
   std::string save(std::size_t index, const Outcome& outcome);
+  void remove_checkpoint_of(const Run& run) const;
   bool starts(Run& run, std::size_t index, Progress& progress);
   void report_interruption() const;
   int print_tables() const;
@@ -234,7 +237,7 @@ void ExperimentRunner::find_finished() {
     summaries_[index] = run.is_trial ? tried_before(directory_of(run), run) : finished_before(directory_of(run), run);
     if (!summaries_[index]) continue;
     to_do_[index] = 0;
-    remove_checkpoint(checkpoint_of(directory_of(run)));  // of a process killed after it had written the results
+    remove_checkpoint_of(run);  // of a process killed after it had written the results
   }
   finished_ = std::ranges::count_if(summaries_, is_finished);
 }
@@ -292,7 +295,8 @@ void ExperimentRunner::report_skipped(Progress& progress) const {
 
 void ExperimentRunner::report_division(Progress& progress) const {
   if (!machinery_.processes || std::ranges::count(to_do_, 1) == 0) return;
-  const bool would_have_checkpoints = std::ranges::any_of(experiment_.runs, has_checkpoints);
+  const bool would_have_checkpoints =
+      std::ranges::any_of(experiment_.runs, [](const Run& run) { return has_checkpoints(run, false); });
   progress.note(fmt::format("{} processes divide each run, by {} thread{} each{}", machinery_.processes->size(),
                             machinery_.threads, machinery_.threads == 1 ? "" : "s",
                             would_have_checkpoints ? "; such runs have no checkpoints" : ""));
@@ -341,7 +345,7 @@ std::string ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
   try {
     require_there(own_directory());
     write_directory(directory_of(run), files_of(run, outcome, summary, machinery_));
-    if (summary.status != RunStatus::failed) remove_checkpoint(checkpoint_of(directory_of(run)));
+    if (summary.status != RunStatus::failed) remove_checkpoint_of(run);
   } catch (const std::bad_alloc&) {
     summary.status = RunStatus::failed;
     summary.reason = "the memory does not suffice to write its results";
@@ -356,6 +360,12 @@ std::string ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
   summaries_[index] = std::move(summary);
   if (is_finished(summaries_[index])) ++finished_;
   return fault;
+}
+
+void ExperimentRunner::remove_checkpoint_of(const Run& run) const {
+  const std::filesystem::path file = checkpoint_of(directory_of(run));
+  remove_checkpoint(file);
+  if (machinery_.mpi) remove_parts(file, std::numeric_limits<std::int64_t>::max());
 }
 
 void ExperimentRunner::report_interruption() const {

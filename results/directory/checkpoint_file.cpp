@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <string_view>
 #include <system_error>
@@ -99,8 +100,8 @@ void CheckpointWriter::flush() {
 }
 
 void CheckpointWriter::finish() {
-  const std::uint64_t digest = XXH3_64bits_digest(&digest_->state);
-  put_number(*this, digest);
+  finished_digest_ = XXH3_64bits_digest(&digest_->state);
+  put_number(*this, finished_digest_);
   flush();
 }
 
@@ -134,6 +135,7 @@ CheckpointReader::CheckpointReader(const fs::path& file, const CheckpointIdentit
     left -= next;
   }
   stream_.read(reinterpret_cast<char*>(&written), sizeof(written));
+  digest_ = written;
   stream_.seekg(0);
   if (!stream_) throw CheckpointFault("it cannot be read");
 
@@ -156,6 +158,27 @@ fs::path checkpoint_of(const fs::path& run_directory) {
   fs::path file = run_directory;
   file += ".checkpoint";
   return file;
+}
+
+fs::path part_of_checkpoint(const fs::path& file, std::int64_t number, int rank) {
+  fs::path part = file;
+  part += fmt::format(".{}.{}", number, rank);
+  return part;
+}
+
+void remove_parts(const fs::path& file, std::int64_t last, std::int64_t but) {
+  const std::string begin = file.filename().string() + ".";
+  std::vector<fs::path> parts;
+  std::error_code ignored;
+  for (fs::directory_iterator entry(file.parent_path(), ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    std::int64_t number = 0;
+    if (!name.starts_with(begin)) continue;
+    const auto [rest, error] = std::from_chars(name.data() + begin.size(), name.data() + name.size(), number);
+    if (error == std::errc{} && *rest == '.' && number <= last && number != but) parts.push_back(entry->path());
+  }
+  for (const fs::path& part : parts) fs::remove(part, ignored);
 }
 
 void remove_checkpoint(const fs::path& file) {

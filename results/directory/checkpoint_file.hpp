@@ -41,6 +41,7 @@ class CheckpointWriter : public ByteSink {
   void finish();   // nothing comes after it
   void publish();  // puts it on the disk, and gives it its name; any thread may do it
   std::int64_t bytes() const { return bytes_; }
+  std::uint64_t digest() const { return finished_digest_; }  // of what is finished
 
  private:
   struct Digest;
@@ -52,6 +53,7 @@ class CheckpointWriter : public ByteSink {
   std::unique_ptr<Digest> digest_;
   std::string buffer_;
   std::int64_t bytes_ = 0;
+  std::uint64_t finished_digest_ = 0;
   bool is_published_ = false;
 };
 
@@ -63,15 +65,21 @@ class CheckpointReader : public ByteSource {
   // What was written, in its order. Throws CheckpointFault beyond the end.
   void read(void* data, std::size_t size) override;
   std::int64_t bytes() const { return bytes_; }
+  std::uint64_t digest() const { return digest_; }
 
  private:
   std::ifstream stream_;  // holds the file, also where another one gets its name
   std::uint64_t left_ = 0;
+  std::uint64_t digest_ = 0;
   std::int64_t bytes_ = 0;
 };
 
 // Where the checkpoint of the run with this directory lies: beside it.
 std::filesystem::path checkpoint_of(const std::filesystem::path& run_directory);
+// A checkpoint of several processes: this file names its number and the parts, one of each process, beside it.
+std::filesystem::path part_of_checkpoint(const std::filesystem::path& file, std::int64_t number, int rank);
+// Those with numbers up to `last`, but for one; errors are left to who finds them in the way.
+void remove_parts(const std::filesystem::path& file, std::int64_t last, std::int64_t but = -1);
 // If there is one.
 void remove_checkpoint(const std::filesystem::path& file);
 

@@ -67,6 +67,12 @@ class Book {
   // and says how much of that was compute, of micro-batches alone where spans tell them apart.
   Duration take_back(Time end);
 
+  // But for whose it is, and the spans.
+  template <typename Archive>
+  void keep(Archive& archive) {
+    archive(now_, met_at_, account_, tally_);
+  }
+
  private:
   Time now_ = start_time;
   Time met_at_ = start_time;

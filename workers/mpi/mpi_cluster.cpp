@@ -6,50 +6,106 @@
 
 namespace syncopate {
 
+using Call = MpiCourse::Call;
+
 MpiCluster::MpiCluster(const Options& options) : process_(std::make_unique<Process>(options)) {}
 MpiCluster::~MpiCluster() = default;
 
 int MpiCluster::workers() const { return process_->options().workers; }
 Servers MpiCluster::servers() const { return process_->options().servers; }
-RunTotals MpiCluster::run(const Program& work, const Program& serve) { return process_->run(work, serve); }
-Time MpiCluster::now(Rank) const { return process_->parts().stage.now(); }
-Bytes MpiCluster::bytes_sent() const { return process_->parts().stage.bytes_sent(); }
-int MpiCluster::workers_left(Rank) { return process_->parts().mail.workers_left(); }
-bool MpiCluster::has_left(Rank, Rank other) const { return process_->parts().mail.has_left(other); }
+RunTotals MpiCluster::run(const Program& work, const Program& serve) {
+  try {
+    return process_->run(work, serve);
+  } catch (const LeftAtCheckpoint&) {
+    // What is under way never ends: MPI may still write to it, and no other communicator must get its messages.
+    static_cast<void>(process_.release());
+    throw;
+  }
+}
+// What programs have been told in another process they are told again (MpiCourse); what they say then has been heard.
+Time MpiCluster::now(Rank) const {
+  auto& parts = process_->parts();
+  return parts.course.answered<Time>(Call::now, [&] { return parts.stage.now(); });
+}
+Bytes MpiCluster::bytes_sent() const {
+  auto& parts = process_->parts();
+  return parts.course.answered<Bytes>(Call::bytes_sent, [&] { return parts.stage.bytes_sent(); });
+}
+int MpiCluster::workers_left(Rank) {
+  auto& parts = process_->parts();
+  return parts.course.answered<int>(Call::workers_left, [&] { return parts.mail.workers_left(); });
+}
+bool MpiCluster::has_left(Rank, Rank other) const {
+  auto& parts = process_->parts();
+  return parts.course.answered<bool>(Call::has_left, [&] { return parts.mail.has_left(other); });
+}
 
 std::optional<Gradient> MpiCluster::compute_gradient(Rank, const ModelStatePtr& at, const MicroBatch& slot,
                                                      const MicroBatch& samples, const Deadline& deadline) {
-  return process_->parts().micro_batches.compute(at, slot, samples, deadline);
+  auto& parts = process_->parts();
+  if (parts.course.replays(Call::compute)) {
+    if (parts.course.comes(Call::never_heard_of_again)) {
+      parts.course.told<bool>(Call::never_heard_of_again);
+      throw MpiMicroBatches::NeverHeardOfAgain();
+    }
+    const auto outcome = parts.course.told<MpiMicroBatches::Outcome>(Call::compute);
+    return parts.micro_batches.computed_before(at, samples, outcome);
+  }
+  parts.enter(Call::compute);
+  try {
+    auto gradient = parts.micro_batches.compute(at, slot, samples, deadline);
+    parts.course.note(Call::compute, parts.micro_batches.outcome());
+    return gradient;
+  } catch (const MpiMicroBatches::NeverHeardOfAgain&) {
+    parts.course.note(Call::never_heard_of_again, true);
+    throw;
+  }
 }
 
 bool MpiCluster::may_lose_state(Rank) const { return process_->parts().micro_batches.may_lose_state(); }
-bool MpiCluster::has_lost_state(Rank) { return process_->parts().micro_batches.has_lost_state(); }
+bool MpiCluster::has_lost_state(Rank) {
+  auto& parts = process_->parts();
+  return parts.course.answered<bool>(Call::has_lost_state, [&] { return parts.micro_batches.has_lost_state(); });
+}
 
 StartedCollective MpiCluster::start(Rank, Collective&& what, const Contribution& contribution, Place place) {
-  if (what.kind == Collective::Kind::partial_all_reduce)
-    return process_->parts().partial_sums.start(std::move(what), contribution, place);
-  return process_->parts().collectives.start(std::move(what), contribution, place);
+  return process_->parts().start(std::move(what), contribution, place, false);
 }
-
 CollectiveResult MpiCluster::finish(Rank, StartedCollective&& started, Place place) {
-  if (started.kind == Collective::Kind::partial_all_reduce) return process_->parts().partial_sums.finish(place);
-  return process_->parts().collectives.finish(std::move(started), place);
+  return process_->parts().finish(std::move(started), place, false);
 }
-
 CollectiveResult MpiCluster::perform(Rank, Collective&& what, const Contribution& contribution, Place place) {
-  if (what.kind == Collective::Kind::partial_all_reduce)
-    return process_->parts().partial_sums.perform(std::move(what), contribution, place);
-  return process_->parts().collectives.perform(std::move(what), contribution, place);
+  auto& parts = process_->parts();
+  return parts.finish(parts.start(std::move(what), contribution, place, true), place, true);
 }
 
 void MpiCluster::report_steps(Rank, const Contribution& contribution) {
-  process_->parts().totals.report_steps(contribution);
+  auto& parts = process_->parts();
+  if (!parts.course.replays()) parts.totals.report_steps(contribution);
 }
-void MpiCluster::send(Rank, Rank to, Message&& message, Place) { process_->parts().mail.send(to, std::move(message)); }
+void MpiCluster::send(Rank, Rank to, Message&& message, Place) {
+  auto& parts = process_->parts();
+  if (!parts.course.replays()) parts.mail.send(to, std::move(message));
+}
 ReceivedMessage MpiCluster::receive(Rank, std::optional<Rank> from, Time until, Place place) {
-  return process_->parts().mail.receive(from, until, place);
+  using Slip = std::optional<MpiMailbox::Slip>;
+  auto& parts = process_->parts();
+  if (parts.course.replays(Call::receive)) {
+    Slip slip = parts.course.told<Slip>(Call::receive);
+    return slip ? parts.mail.received_before(std::move(*slip)) : nullptr;
+  }
+  parts.enter(Call::receive);
+  ReceivedMessage message = parts.mail.receive(from, until, place);
+  if (parts.course.is_kept()) parts.course.note(Call::receive, message ? Slip(parts.mail.last_slip()) : Slip());
+  return message;
 }
-void MpiCluster::discard(Rank, const Work& work) { process_->parts().stage.book_of(work.worker).lose(work.time); }
-void MpiCluster::keep(Rank, const Work& work, Step staleness) { process_->parts().totals.keep(work, staleness); }
+void MpiCluster::discard(Rank, const Work& work) {
+  auto& parts = process_->parts();
+  if (!parts.course.replays()) parts.stage.book_of(work.worker).lose(work.time);
+}
+void MpiCluster::keep(Rank, const Work& work, Step staleness) {
+  auto& parts = process_->parts();
+  if (!parts.course.replays()) parts.totals.keep(work, staleness);
+}
 
 }  // namespace syncopate

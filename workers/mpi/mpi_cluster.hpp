@@ -22,6 +22,7 @@
 #include "workers/delays/compute_time.hpp"
 #include "workers/delays/outages.hpp"
 #include "workers/mpi/mpi_session.hpp"
+#include "workers/mpi/rank_store.hpp"
 
 namespace syncopate {
 
@@ -40,6 +41,9 @@ class MpiCluster : public Cluster {
     MPI_Comm communicator = MPI_COMM_NULL;  // null: all ranks of the session
     // Called on a rank that fails, before all ranks end: the last chance to save what there is.
     std::function<void(const std::string& what)> before_abort = {};
+    // Null on all ranks: there are no checkpoints. Else this thread keeps a CourseLog (CourseLog::Here) from before
+    // `training` is used until the run has ended.
+    RankStore* store = nullptr;
   };
 
   // Collective over the communicator. Throws std::invalid_argument if it has too few ranks.
@@ -51,7 +55,8 @@ class MpiCluster : public Cluster {
 
   // Collective: every rank of the communicator calls it, idle ones too. The totals are complete on
   // every rank. An exception of a program does not come back: it ends all ranks through
-  // MpiSession::abort with one message that names this rank.
+  // MpiSession::abort with one message that names this rank. Only AnotherCourse and LeftAtCheckpoint do, on all ranks
+  // alike: of a run that cannot go on from the checkpoint in the store, and of one that the store ends at another.
   RunTotals run(const Program& work, const Program& serve) override;
 
   Time now(Rank self) const override;

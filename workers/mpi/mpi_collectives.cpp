@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "workers/network/network.hpp"
+#include "workers/training/state_archive.hpp"
 
 namespace syncopate {
 
@@ -24,10 +25,6 @@ StartedCollective MpiCollectives::start(Collective&& what, const Contribution& c
   return started;
 }
 
-CollectiveResult MpiCollectives::perform(Collective&& what, const Contribution& contribution, const Place& place) {
-  return finish(arrive(std::move(what), true, contribution, place), place);
-}
-
 StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const Contribution& contribution,
                                          const Place& place) {
   if (!stage_.is_worker()) throw RunFailure("a server cannot take part in a collective");
@@ -35,6 +32,7 @@ StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const C
   if (!is_a_worker(what.root))
     throw RunFailure(fmt::format("a broadcast from rank {}, but the workers are 0 to {}", what.root.value,
                                  stage_.options.workers - 1));
+  if (what.is_exchange() && !stage_.options.training.time_only()) stage_.options.training.begin_held();
   MpiAssembly& assembly = assembly_of(what);
   MpiCollective& collective = assembly.open.emplace_back();
   collective.number = assembly.started++;
@@ -51,11 +49,15 @@ StartedCollective MpiCollectives::arrive(Collective&& what, bool blocks, const C
       collective.awaited.push_back(member);
     }
   } else {
-    MPI_Iallgather(&collective.own, sizeof(Arrival), MPI_BYTE, collective.arrivals.data(), sizeof(Arrival), MPI_BYTE,
-                   stage_.communicators.workers(), &collective.gathering);
+    gather(collective);
   }
   const std::optional<Members> group = assembly.is_group ? std::optional(assembly.members) : std::nullopt;
   return {collective.what.kind, group, collective.number, contribution.step};
+}
+
+void MpiCollectives::gather(MpiCollective& collective) {
+  MPI_Iallgather(&collective.own, sizeof(Arrival), MPI_BYTE, collective.arrivals.data(), sizeof(Arrival), MPI_BYTE,
+                 stage_.communicators.workers(), &collective.gathering);
 }
 
 MpiAssembly& MpiCollectives::assembly_of(const Collective& what) {
@@ -212,7 +214,7 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
   MpiAssembly& assembly = started.group ? groups_.at(*started.group) : all_;
   const auto found = std::ranges::find(assembly.open, started.number, &MpiCollective::number);
   MpiCollective& collective = *found;
-  stage_.clock.book(Activity::compute);
+  stage_.clock.enter();
   wait_for_arrivals(assembly, collective, place);
   stage_.clock.book_until(Activity::wait, std::min(last_arrival(collective.arrivals), stage_.now()), {place.operation});
   if (collective.blocks && !collective.has_ended) {
@@ -224,8 +226,13 @@ CollectiveResult MpiCollectives::finish(StartedCollective&& started, const Place
   waiting_.wait_for_values([&] { return collective.has_ended; });
   stage_.clock.book(Activity::communicate, {place.operation});
   stage_.clock.meet();
+  last_finished_ = {.agreed = {}, .numbers = {}, .agreement = collective.agreement};
   CollectiveResult result;
-  if (collective.reduction) result = collective.reduction->result();
+  if (collective.reduction) {
+    last_finished_.agreed = collective.reduction->agreed();
+    last_finished_.numbers = collective.reduction->numbers();
+    result = collective.reduction->result();
+  }
   result.agreement = collective.agreement;
   assembly.open.erase(found);
   return result;
@@ -252,17 +259,20 @@ void MpiCollectives::fail_for_lost(const MpiCollective& collective) const {
 // After what this worker has started and not finished: the others may need it. Who is lost in a micro-batch that never
 // ends comes too.
 void MpiCollectives::meet_at_the_end() {
-  waiting_.begin();
-  waiting_.wait_for_progress([&] { return !are_under_way(); });
-  all_.open.clear();
-  groups_.clear();
-  MpiCollective& end = all_.open.emplace_back();
-  end.number = all_.started++;
-  stage_.meetings = all_.started;
-  stamp(end.own, {});
-  end.arrivals.assign(all_.members.size(), end.own);
-  MPI_Iallgather(&end.own, sizeof(Arrival), MPI_BYTE, end.arrivals.data(), sizeof(Arrival), MPI_BYTE,
-                 stage_.communicators.workers(), &end.gathering);
+  if (stage_.ending < MpiStage::Ending::of_collectives) {
+    waiting_.begin();
+    waiting_.wait_for_others([&] { return !are_under_way(); });
+    all_.open.clear();
+    groups_.clear();
+    MpiCollective& own_end = all_.open.emplace_back();
+    own_end.number = all_.started++;
+    stage_.meetings = all_.started;
+    stamp(own_end.own, {});
+    own_end.arrivals.assign(all_.members.size(), own_end.own);
+    gather(own_end);
+    stage_.ending = MpiStage::Ending::of_collectives;
+  }
+  MpiCollective& end = all_.open.front();
   waiting_.wait({.meeting = end.number + 1, .what = WaitReport::For::meeting}, [&] { return end.is_complete; });
   stage_.clock.book_until(Activity::wait, std::min(last_arrival(end.arrivals), stage_.now()), {"end of the run"});
 }

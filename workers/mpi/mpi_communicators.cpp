@@ -32,7 +32,7 @@ void meet_politely(MPI_Comm communicator, bool cores_suffice) {
 
 }  // namespace
 
-MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers) {
+MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers, bool has_checkpoints) {
   int size = 0;
   MPI_Comm_rank(all, &rank_);
   MPI_Comm_size(all, &size);
@@ -45,6 +45,7 @@ MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers) 
   MPI_Comm_dup(all, &waits_);
   MPI_Comm_split(all, rank_ < workers ? 0 : MPI_UNDEFINED, rank_, &workers_);
   if (workers_ != MPI_COMM_NULL) MPI_Comm_dup(workers_, &reductions_);
+  if (has_checkpoints) MPI_Comm_split(all, rank_ < participants ? 0 : MPI_UNDEFINED, rank_, &checkpoints_);
   MPI_Comm_split_type(all, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_);
   int on_node = 0;
   MPI_Comm_size(node_, &on_node);
@@ -52,7 +53,7 @@ MpiCommunicators::MpiCommunicators(MPI_Comm all, int participants, int workers) 
 }
 
 MpiCommunicators::~MpiCommunicators() {
-  for (MPI_Comm* communicator : {&everyone_, &messages_, &waits_, &workers_, &reductions_, &node_})
+  for (MPI_Comm* communicator : {&everyone_, &messages_, &waits_, &checkpoints_, &workers_, &reductions_, &node_})
     if (*communicator != MPI_COMM_NULL) MPI_Comm_free(communicator);
   for (auto& [ranks, communicator] : groups_) MPI_Comm_free(&communicator);
 }

@@ -72,7 +72,7 @@ bool MpiMail::nobody_can_send(std::optional<Rank> from) const {
 
 // Until the message was sent this is waiting, from then on communication.
 ReceivedMessage MpiMail::receive(std::optional<Rank> from, Time until, const Place& place) {
-  stage_.clock.book(Activity::compute);
+  stage_.clock.enter();
   std::optional<MpiMailbox::Delivery> delivery;
   waiting_.wait(
       {.place = &place, .from = from},
@@ -101,7 +101,12 @@ ReceivedMessage MpiMail::receive(std::optional<Rank> from, Time until, const Pla
     bytes_from_workers_ += bytes;
     ++messages_;
   }
+  last_slip_ = std::move(delivery->slip);
   return ReceivedMessage(new Message(std::move(delivery->message)));
+}
+
+ReceivedMessage MpiMail::received_before(MpiMailbox::Slip&& slip) {
+  return ReceivedMessage(new Message(mailbox_.open(std::move(slip), {}).message));
 }
 
 }  // namespace syncopate

@@ -20,10 +20,18 @@ class MpiMail {
   // See Cluster.
   void send(Rank to, Message&& message);
   ReceivedMessage receive(std::optional<Rank> from, Time until, const Place& place);
+  // Of what was received last, unless it was nothing, its slip; and the message to which it belongs, in another process.
+  const MpiMailbox::Slip& last_slip() const { return last_slip_; }
+  ReceivedMessage received_before(MpiMailbox::Slip&& slip);
   int workers_left();
   bool has_left(Rank other) const;
 
   bool nobody_can_send(std::optional<Rank> from) const;
+
+  template <typename Archive>
+  void keep(Archive& archive) {
+    archive(bytes_received_, bytes_to_servers_, bytes_from_workers_, messages_, gone_told_);
+  }
 
   // Messages count where the simulated cluster counts them: those to a server once it has taken them, others when sent.
   std::int64_t messages() const { return messages_; }
@@ -47,6 +55,7 @@ class MpiMail {
   Bytes bytes_from_workers_{};    // taken as a server
   std::int64_t messages_ = 0;
   int gone_told_ = 0;  // a server: of those that have ended
+  MpiMailbox::Slip last_slip_;
 };
 
 }  // namespace syncopate

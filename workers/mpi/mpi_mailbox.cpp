@@ -6,6 +6,7 @@
 
 #include "workers/mpi/mpi_reduction.hpp"
 #include "workers/process/run_failure.hpp"
+#include "workers/training/course_log.hpp"
 
 namespace syncopate {
 namespace {
@@ -50,6 +51,7 @@ std::shared_ptr<const FlatVector> MpiMailbox::body_of(const Message& message) {
   if (message.has_model() && message.model->id == last_model_id_ && message.slice == last_slice_) return last_body_;
   const bool wide = !message.has_model() && message.gradient.wide();
   const ValueLayout layout = layout_of(wide);
+  const CourseLog::Away unnoted;  // nothing of it is kept
   FlatVector whole(layout.size());
   if (message.has_model())
     training_.write_averaged(message.model, travels, whole.data());
@@ -85,22 +87,26 @@ void MpiMailbox::send(Rank to, const Message& message, Time sent, Bytes bytes) {
 std::optional<MpiMailbox::Delivery> MpiMailbox::take(std::optional<Rank> from) {
   auto letter = post_.take(MpiPost::Kind::message, from);
   if (!letter) return std::nullopt;
-  const auto head = read_bytes<Head>(letter->contents);
-  const auto after_head = std::span<const std::byte>(letter->contents).subspan(sizeof(Head));
+  const bool has_values = !letter->body.empty();
+  return open({letter->from, std::move(letter->contents), has_values}, std::move(letter->body));
+}
+
+MpiMailbox::Delivery MpiMailbox::open(Slip&& slip, FlatVector&& values) {
+  const auto head = read_bytes<Head>(slip.contents);
+  const auto after_head = std::span<const std::byte>(slip.contents).subspan(sizeof(Head));
   const auto carried_bytes = static_cast<std::size_t>(head.carried) * sizeof(MicroBatch);
   Message message{.step = Step{head.step},
                   .kind = head.kind,
-                  .from = letter->from,
+                  .from = slip.from,
                   .numbers = values_of<double>(after_head.subspan(carried_bytes)),
                   .kept = head.kept,
                   .slice = head.slice};
   const Duration compute{head.compute_ns};
-  const bool has_body = !letter->body.empty();
   if (head.micro_batches > 0) message.gradient = Gradient(nullptr, head.micro_batches, compute);
-  if (has_body && !training_.time_only()) {
+  if (slip.has_values && !training_.time_only()) {
     const bool wide = head.wide && !message.has_model();
-    FlatVector whole =
-        head.slice.count == 1 ? std::move(letter->body) : spread(letter->body, layout_of(wide), head.slice);
+    const bool is_whole = head.slice.count == 1 || values.empty();
+    FlatVector whole = is_whole ? std::move(values) : spread(values, layout_of(wide), head.slice);
     if (message.has_model())
       message.model = training_.from_averaged(std::make_shared<ModelState>(), travels, whole.data());
     else
@@ -108,7 +114,7 @@ std::optional<MpiMailbox::Delivery> MpiMailbox::take(std::optional<Rank> from) {
                                                  values_of<MicroBatch>(after_head.first(carried_bytes)));
   }
   if (head.wide) message.gradient.use_double_precision();
-  return Delivery{std::move(message), Time{Duration{head.sent_ns}}, Bytes{head.bytes}};
+  return {std::move(message), Time{Duration{head.sent_ns}}, Bytes{head.bytes}, std::move(slip)};
 }
 
 }  // namespace syncopate

@@ -1,9 +1,11 @@
 // Messages as letters: what a message says is the letter's contents, its gradient or model the body.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "workers/cluster/message.hpp"
 #include "workers/mpi/mpi_post.hpp"
@@ -15,10 +17,22 @@ class MpiMailbox {
  public:
   MpiMailbox(MpiPost& post, Training& training) : post_(post), training_(training) {}
 
+  // A letter without its values.
+  struct Slip {
+    Rank from{};
+    std::vector<std::byte> contents;
+    bool has_values = false;
+
+    template <typename Archive>
+    void keep(Archive& archive) {
+      archive(from, contents, has_values);
+    }
+  };
   struct Delivery {
     Message message;
     Time sent;
     Bytes bytes;  // what the sender said
+    Slip slip;
   };
 
   // Starts a send and returns. Gradients are evaluated here, models copied, so the caller may go on.
@@ -27,6 +41,8 @@ class MpiMailbox {
 
   // The first message that is complete, in order of arrival, or the first from one sender.
   std::optional<Delivery> take(std::optional<Rank> from);
+  // Of a letter with these values, or, where the course is gone through anew, without.
+  Delivery open(Slip&& slip, FlatVector&& values);
 
  private:
   ValueLayout layout_of(bool wide) const;

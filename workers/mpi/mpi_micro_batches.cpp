@@ -11,7 +11,8 @@ namespace syncopate {
 
 std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const MicroBatch& slot,
                                                  const MicroBatch& samples, const Deadline& deadline) {
-  stage_.clock.book(Activity::compute);
+  outcome_ = {};
+  const bool begins = stage_.clock.enter();  // else another process was in the middle of it
   if (interrupted()) throw Interrupted();
   if (stage_.options.servers > 0 || stage_.has_partial_sums || deadline.at_message || collectives_.are_under_way())
     waiting_.progress();
@@ -33,32 +34,39 @@ std::optional<Gradient> MpiMicroBatches::compute(const ModelStatePtr& at, const 
   const bool is_endless = stage_.options.servers == 0 && passage.worked >= longest_duration;
   const bool stops = deadline.preempt == Preempt::discard || deadline.preempt == Preempt::layer;
   const bool certain = emulates || stops;
-  Duration injected{};
+  Duration injected{}, measured{};
   std::shared_ptr<GradientSum> sum;
   const bool is_used = passage.kept || passage.backward > 0;
   if ((is_used || !certain) && !passage.lost_state && !is_endless && !stage_.servers_are_gone()) {
+    const Time begin = begins ? start : stage_.clock.now();
     sum = evaluate(at, samples);
-    const Duration measured = stage_.clock.now() - start;
+    measured = stage_.clock.now() - begin;
+    outcome_.is_evaluated = sum != nullptr;
     const double factor = stage_.options.compute_time.factor(stage_.self);
     const Duration total = emulates
                                ? std::max(drawn, measured)
                                : drawn + measured + from_seconds((std::max(factor, 1.0) - 1) * to_seconds(measured));
     injected = total - measured;
-    if (emulates && sum) count_overrun(drawn, measured);
     passage = pass(start, total, deadline);
   }
   if (is_endless && !deadline.at_message) sleep_for_ever();
   for (const auto& [end, down] : passage.pieces) {
     sleep_until(end, down ? Deadline() : deadline, is_endless);
     if (down || !is_cancelled(deadline)) continue;
+    if (emulates && sum) count_overrun(drawn, measured);
     book_passage(slot, passage, false);
     stage_.clock.book().cancel();
     return std::nullopt;
   }
   if (is_endless) sleep_for_ever();  // nobody is left who could send
+  if (emulates && sum) count_overrun(drawn, measured);
   const Duration spent = book_passage(slot, passage, passage.kept);
   has_lost_state_ = passage.lost_state;
   if (deadline.at_message && !passage.kept && !passage.lost_state) stage_.clock.book().cancel();
+  outcome_.is_kept = passage.kept;
+  outcome_.is_cut = !passage.kept;
+  outcome_.backward = passage.backward;
+  outcome_.spent = spent;
   if (!passage.kept) return stage_.options.training.cut_gradient(std::move(sum), passage.backward);
   stage_.clock.book().compute(1, spent);
   const bool is_through = passage.end <= stage_.clock.booked();  // not cut short by the servers' end
@@ -86,13 +94,30 @@ Duration MpiMicroBatches::book_passage(const MicroBatch& slot, const Passage& pa
   return worked;
 }
 
+std::optional<Gradient> MpiMicroBatches::computed_before(const ModelStatePtr& at, const MicroBatch& samples,
+                                                         const Outcome& outcome) {
+  std::shared_ptr<GradientSum> sum;
+  if (outcome.is_evaluated) {
+    sum = promise(at, samples);
+    for (auto& chunk : sum->chunks) chunk.at = nullptr;
+    sum->submitted = true;
+  }
+  if (outcome.is_kept) return sum ? Gradient(std::move(sum), 1, outcome.spent) : Gradient(at, samples, outcome.spent);
+  if (!outcome.is_cut) return std::nullopt;
+  return stage_.options.training.cut_gradient(std::move(sum), outcome.backward);
+}
+
+std::shared_ptr<GradientSum> MpiMicroBatches::promise(const ModelStatePtr& at, const MicroBatch& samples) const {
+  double scale = 1;
+  return fix_sum(Gradient(at, samples, {}), stage_.options.training.objective(), scale);
+}
+
 // The value now, left where the backward pass put it.
 std::shared_ptr<GradientSum> MpiMicroBatches::evaluate(const ModelStatePtr& at, const MicroBatch& samples) {
   if (!at) return nullptr;  // time-only
   Training& training = stage_.options.training;
   training.executor().wait(at->parameters->producer);
-  double scale = 1;
-  auto sum = fix_sum(Gradient(at, samples, {}), training.objective(), scale);
+  auto sum = promise(at, samples);
   for (auto& chunk : sum->chunks) {
     evaluate_chunk(chunk, std::exchange(chunk.at, nullptr), training.objective());
     if (collectives_.are_under_way()) waiting_.progress();
@@ -140,6 +165,7 @@ void MpiMicroBatches::sleep_until(Time end, const Deadline& deadline, bool is_en
     if (interrupted()) throw Interrupted();
     waiting_.progress();
     if (stage_.servers_are_gone() || is_cancelled(deadline)) return;
+    waiting_.stop();
     if (is_endless && mail_.nobody_can_send({})) return;
     if (!ends) waiting_.look_for_standstill({.state = "in a micro-batch that never ends"});
     if (stage_.communicators.cores_suffice() && collectives_.are_moving()) continue;
@@ -152,13 +178,15 @@ void MpiMicroBatches::sleep_until(Time end, const Deadline& deadline, bool is_en
 // A worker in a micro-batch that never ends is never heard of again. It ends when all others have, or are
 // in such a micro-batch themselves.
 void MpiMicroBatches::sleep_for_ever() {
-  stage_.is_lost = true;
-  partial_sums_.drop_results();
-  stage_.post.announce(MpiPost::News::lost, stage_.meetings);
+  if (!std::exchange(stage_.is_lost, true)) {  // else another process has said so
+    partial_sums_.drop_results();
+    stage_.post.announce(MpiPost::News::lost, stage_.meetings);
+  }
   waiting_.begin();
   while (!stage_.others_are_through()) {
     if (interrupted()) throw Interrupted();
     waiting_.progress();
+    waiting_.stop();
     if (!stage_.others_are_through()) waiting_.look_for_standstill({.state = "in a micro-batch that never ends"});
     sleep_until_monotonic(stage_.clock.to_monotonic_ns(later(stage_.now(), std::chrono::milliseconds(2))));
   }

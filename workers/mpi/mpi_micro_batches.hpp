@@ -28,6 +28,16 @@ class MpiMicroBatches {
   // See Cluster.
   std::optional<Gradient> compute(const ModelStatePtr& at, const MicroBatch& slot, const MicroBatch& samples,
                                   const Deadline& deadline);
+  // What has come of the last one, and the same in another process.
+  struct Outcome {
+    bool is_evaluated = false;  // its gradient exists, kept or not
+    bool is_kept = false;
+    bool is_cut = false;  // what a deadline has left of it is
+    double backward = 0;  // then
+    Duration spent{};
+  };
+  const Outcome& outcome() const { return outcome_; }
+  std::optional<Gradient> computed_before(const ModelStatePtr& at, const MicroBatch& samples, const Outcome& outcome);
   bool may_lose_state() const { return outages_ && stage_.options.outages->loses_state(stage_.self); }
   bool has_lost_state() { return std::exchange(has_lost_state_, false); }
 
@@ -39,7 +49,13 @@ class MpiMicroBatches {
   };
   const Emulation& emulation() const { return emulation_; }
 
+  template <typename Archive>
+  void keep(Archive& archive) {
+    archive(has_lost_state_, emulation_);
+  }
+
  private:
+  std::shared_ptr<GradientSum> promise(const ModelStatePtr& at, const MicroBatch& samples) const;
   std::shared_ptr<GradientSum> evaluate(const ModelStatePtr& at, const MicroBatch& samples);
   std::optional<Gradient> cancel(const MicroBatch& slot);
   Duration book_passage(const MicroBatch& slot, const Passage& passage, bool kept);
@@ -58,6 +74,7 @@ class MpiMicroBatches {
   std::optional<WorkerOutages> outages_;
   bool has_lost_state_ = false;
   Emulation emulation_;
+  Outcome outcome_;
 };
 
 }  // namespace syncopate

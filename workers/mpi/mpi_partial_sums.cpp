@@ -13,6 +13,7 @@
 
 #include "workers/mpi/mpi_reduction.hpp"
 #include "workers/network/network.hpp"
+#include "workers/training/state_archive.hpp"
 
 namespace syncopate {
 
@@ -38,12 +39,7 @@ StartedCollective MpiPartialSums::start(Collective&& what, const Contribution& c
 }
 
 CollectiveResult MpiPartialSums::finish(const Place& place) {
-  stage_.clock.book(Activity::compute);
-  return wait_for_result(place);
-}
-
-CollectiveResult MpiPartialSums::perform(Collective&& what, const Contribution& contribution, const Place& place) {
-  begin(std::move(what), contribution);
+  stage_.clock.enter();
   return wait_for_result(place);
 }
 
@@ -62,6 +58,7 @@ StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& c
   if (gradient.micro_batches() > 0 && !(own_->knows_it_is_late && what.late == LateGradient::drop)) {
     values = training.time_only() ? zeros_of(training.parameter_bytes())
                                   : FlatVector(training.gradient_size(gradient.wide()));
+    const CourseLog::Away unnoted;  // nothing of it is kept
     training.write_values(gradient, values.data());
   }
   arrive({.worker = stage_.self,
@@ -79,23 +76,58 @@ StartedCollective MpiPartialSums::begin(Collective&& what, const Contribution& c
 
 // The result of the round says whether this worker came to it in time; if not, later ones may be there.
 CollectiveResult MpiPartialSums::wait_for_result(const Place& place) {
-  const Started own = *std::exchange(own_, std::nullopt);
+  stage_.clock.enter_unbooked();
   waiting_.wait({.place = &place}, [&] { return !results_.empty(); });
+  const Started own = *std::exchange(own_, std::nullopt);
   if (!own.knows_it_is_late)
-    stage_.clock.book_until(Activity::wait, std::min(results_.front().sum.agreement.time, stage_.now()),
+    stage_.clock.book_until(Activity::wait, std::min(results_.front().of.agreement.time, stage_.now()),
                             {place.operation});
   stage_.clock.book(Activity::communicate, {place.operation});
-  const bool in_time = results_.front().in_time;
+  const bool in_time = results_.front().of.in_time;
   if (own.late == LateGradient::drop && !in_time) stage_.clock.book().lose(own.compute_time);
   if (!own.knows_it_is_late) stage_.clock.meet();
   CollectiveResult result;
+  last_told_.clear();
   for (std::size_t count = in_time ? 1 : results_.size(); count > 0; --count) {
-    result.sums.push_back(std::move(results_.front().sum));
+    const RoundResult& of = results_.front().of;
+    last_told_.push_back({.micro_batches = of.micro_batches,
+                          .contributors = of.contributors,
+                          .arrived = of.arrived,
+                          .wide = of.wide,
+                          .agreement = of.agreement});
+    result.sums.push_back(sum_of(last_told_.back(), std::move(results_.front().sum)));
     results_.pop_front();
   }
   next_round_ += std::ssize(result.sums);
   result.agreement = result.sums.back().agreement;
   return result;
+}
+
+CollectiveResult MpiPartialSums::finished_before(const std::vector<Told>& told) const {
+  CollectiveResult result;
+  for (const Told& one : told) result.sums.push_back(sum_of(one, {}));
+  result.agreement = result.sums.back().agreement;
+  return result;
+}
+
+PartialSum MpiPartialSums::sum_of(const Told& told, FlatVector values) const {
+  Gradient gradient;
+  if (told.micro_batches > 0)
+    gradient = stage_.options.training.gradient_from(std::move(values), told.micro_batches, {}, told.wide);
+  if (told.wide) gradient.use_double_precision();
+  gradient.mark_reduced();
+  return {.sum = std::move(gradient),
+          .contributors = told.contributors,
+          .arrived = told.arrived,
+          .agreement = told.agreement};
+}
+
+void MpiPartialSums::keep(StateArchive& archive) {
+  if (rounds_) archive(*rounds_);
+  archive(rounds_began_, own_, next_round_, results_);
+  if (!archive.reads() || arrived_.begun() == 0) return;
+  arrived_ = NumberedRounds(arrivals_of(stage_.options.record), start_time);
+  for (const Time began : rounds_began_) arrived_.begin_next(began);
 }
 
 void MpiPartialSums::arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried) {
@@ -152,6 +184,7 @@ void MpiPartialSums::conclude(PartialRound round) {
                                  .bytes = stage_.bytes_sent()};
   stage_.rows.close(round.row, stage_.now(), agreement.bytes);
   arrived_.begin_next(agreement.time);
+  if (arrived_.begun() > 0) rounds_began_.push_back(agreement.time);
   RoundResult result{.micro_batches = round.micro_batches,
                      .contributors = round.contributors,
                      .arrived = static_cast<std::int32_t>(std::ranges::count(round.arrived, 1)),
@@ -180,16 +213,7 @@ void MpiPartialSums::take_results() {
 
 void MpiPartialSums::add_result(const RoundResult& result, FlatVector sum) {
   if (stage_.program_has_ended || stage_.is_lost) return;  // nobody will ask for it
-  Gradient gradient;
-  if (result.micro_batches > 0)
-    gradient = stage_.options.training.gradient_from(std::move(sum), result.micro_batches, {}, result.wide);
-  if (result.wide) gradient.use_double_precision();
-  gradient.mark_reduced();
-  results_.push_back({.sum = {.sum = std::move(gradient),
-                              .contributors = result.contributors,
-                              .arrived = result.arrived,
-                              .agreement = result.agreement},
-                      .in_time = result.in_time});
+  results_.push_back({.of = result, .sum = std::move(sum)});
 }
 
 }  // namespace syncopate

@@ -5,6 +5,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "workers/mpi/mpi_waiting.hpp"
 #include "workers/mpi/partial_rounds.hpp"
@@ -18,7 +19,22 @@ class MpiPartialSums {
   // See Cluster.
   StartedCollective start(Collective&& what, const Contribution& contribution, const Place& place);
   CollectiveResult finish(const Place& place);
-  CollectiveResult perform(Collective&& what, const Contribution& contribution, const Place& place);
+  // Both halves of Cluster::perform.
+  StartedCollective begin(Collective&& what, const Contribution& contribution);
+  CollectiveResult wait_for_result(const Place& place);
+
+  // What was told when one was finished, and the same from that, in another process.
+  struct Told {
+    std::int64_t micro_batches = 0;
+    std::int32_t contributors = 0;
+    std::int32_t arrived = 0;
+    bool wide = false;
+    AgreedProgress agreement;
+  };
+  const std::vector<Told>& last_told() const { return last_told_; }
+  CollectiveResult finished_before(const std::vector<Told>& told) const;
+
+  void keep(StateArchive& archive);
 
   void progress();
   // Nobody here will ask for more.
@@ -44,12 +60,16 @@ class MpiPartialSums {
     Duration compute_time;
   };
   struct Result {
-    PartialSum sum;
-    bool in_time;
+    RoundResult of;
+    FlatVector sum;
+
+    template <typename Archive>
+    void keep(Archive& archive) {
+      archive(of, sum);
+    }
   };
 
-  StartedCollective begin(Collective&& what, const Contribution& contribution);
-  CollectiveResult wait_for_result(const Place& place);
+  PartialSum sum_of(const Told& told, FlatVector values) const;
   void arrive(const PartialArrival& arrival, FlatVector values, std::span<const MicroBatch> carried);
   void coordinate();
   void conclude_rounds();
@@ -61,9 +81,11 @@ class MpiPartialSums {
   MpiWaiting& waiting_;
   std::optional<PartialRounds> rounds_;  // worker 0
   NumberedRounds arrived_;               // likewise, for the record of arrivals: as worker 0 learns of them
+  std::vector<Time> rounds_began_;       // since the first, likewise
   std::optional<Started> own_;           // the one that this worker has under way
   std::int64_t next_round_ = 0;          // the first whose result this worker has not got
   std::deque<Result> results_;           // from next_round_ on
+  std::vector<Told> last_told_;
 };
 
 }  // namespace syncopate

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "workers/mpi/mpi_reduction.hpp"
+#include "workers/training/state_archive.hpp"
 
 namespace syncopate {
 namespace {
@@ -18,6 +19,7 @@ constexpr int body_tag = 2;
 MpiPost::MpiPost(MPI_Comm communicator, int participants) : communicator_(communicator), participants_(participants) {
   MPI_Comm_rank(communicator_, &self_.value);
   for (auto& ranks : said_) ranks.assign(participants, std::nullopt);
+  for (auto* const counts : {&sent_to_, &received_from_}) counts->assign(participants, 0);
 }
 
 void MpiPost::send(Kind kind, Rank to, std::vector<std::byte> contents, std::shared_ptr<const FlatVector> body) {
@@ -33,6 +35,7 @@ void MpiPost::announce(News news, std::int64_t value) {
 void MpiPost::post(std::int32_t kind, Rank to, std::span<const std::byte> contents,
                    std::shared_ptr<const FlatVector> body) {
   ++letters_sent_;
+  ++sent_to_[to];
   const Header header{.kind = kind, .from = self_.value, .floats = body ? static_cast<std::int64_t>(body->size()) : 0};
   Outgoing& letter = outbox_.emplace_back(Outgoing{.envelope = bytes_of(header), .body = std::move(body)});
   append_bytes(letter.envelope, contents);
@@ -60,6 +63,7 @@ void MpiPost::progress() {
 
 void MpiPost::accept(const MPI_Status& status) {
   ++letters_received_;
+  ++received_from_[Rank{status.MPI_SOURCE}];
   int size = 0;
   MPI_Get_count(&status, MPI_BYTE, &size);
   std::vector<std::byte> envelope(static_cast<std::size_t>(size));
@@ -108,6 +112,19 @@ int MpiPost::count_announced(News news, int begin, int end) const {
   const auto& ranks = said_[index(news)];
   return static_cast<int>(
       std::count_if(ranks.begin() + begin, ranks.begin() + end, [](const auto& said) { return said.has_value(); }));
+}
+
+void MpiPost::keep(StateArchive& archive) {
+  for (auto& inbox : inboxes_) {
+    std::uint64_t letters = inbox.size();
+    archive(letters);
+    if (archive.reads()) inbox.clear();
+    for (std::uint64_t i = 0; i < letters; ++i) {
+      Letter& letter = archive.reads() ? inbox.emplace_back().letter : inbox[i].letter;
+      archive(letter.from, letter.contents, letter.body);
+    }
+  }
+  for (auto& ranks : said_) archive(ranks);
 }
 
 bool MpiPost::nothing_under_way() const {

@@ -23,6 +23,8 @@
 
 namespace syncopate {
 
+class StateArchive;
+
 class MpiPost {
  public:
   enum class Kind : std::int32_t { message, arrival, partial_arrival, partial_result };
@@ -70,9 +72,15 @@ class MpiPost {
   // So far, announcements too.
   std::int64_t letters_sent() const { return letters_sent_; }
   std::int64_t letters_received() const { return letters_received_; }
+  // So far, by rank, announcements too.
+  const ByRank<std::int64_t>& sent_to() const { return sent_to_; }
+  const ByRank<std::int64_t>& received_from() const { return received_from_; }
   bool sending() const { return !outbox_.empty(); }
   int participants() const { return participants_; }
   Rank self() const { return self_; }
+
+  // What has come and is not taken yet; nothing is half way. Read, all that is counted begins anew, on all ranks.
+  void keep(StateArchive& archive);
 
  private:
   static constexpr std::size_t kinds = 4;
@@ -104,6 +112,8 @@ class MpiPost {
   int participants_;
   std::int64_t letters_sent_ = 0;
   std::int64_t letters_received_ = 0;
+  ByRank<std::int64_t> sent_to_;
+  ByRank<std::int64_t> received_from_;
   std::list<Outgoing> outbox_;
   std::array<std::deque<Incoming>, kinds> inboxes_;
   std::array<ByRank<std::optional<std::int64_t>>, 3> said_;  // by news

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "workers/mpi/mpi_reduction.hpp"
+#include "workers/training/state_archive.hpp"
 
 namespace syncopate {
 namespace {
@@ -170,6 +171,22 @@ std::vector<std::int64_t> own_record(const MpiStage& stage, Duration cut_time) {
 }
 
 }  // namespace
+
+void keep_record(StateArchive& archive, const MpiStage& stage) {
+  std::vector<std::int64_t> numbers;
+  if (!archive.reads()) numbers = own_record(stage, {});
+  archive(numbers);
+  if (!archive.reads()) return;
+  RunRecord& record = *stage.options.record;
+  if (record.spans) {
+    record.spans.emplace(stage.options.workers, stage.options.servers, SpanRecorder::Limits(record.spans->limits()));
+    if (stage.options.servers > 0) record.spans->collect_fates();
+  }
+  if (record.durations) record.durations->clear();
+  if (record.arrivals) record.arrivals->clear();
+  const RestOfRecord rest = read_record(Reader(numbers), stage.self, record);
+  for (const SpanRecorder::Fate& fate : rest.fates) record.spans->decide(fate);
+}
 
 void gather_record(const MpiStage& stage, Duration cut_time, const MpiPartialSums& partial_sums) {
   const MPI_Comm everyone = stage.communicators.everyone();

@@ -6,7 +6,13 @@
 
 namespace syncopate {
 
+class StateArchive;
+
 // Collective over all ranks, where a record is asked for. `cut_time`: see MpiTotals.
 void gather_record(const MpiStage& stage, Duration cut_time, const MpiPartialSums& partial_sums);
+
+// What this rank has recorded so far, where a record is asked for. Of a trace that has come to its limit, what was
+// computed since then is not in it.
+void keep_record(StateArchive& archive, const MpiStage& stage);
 
 }  // namespace syncopate

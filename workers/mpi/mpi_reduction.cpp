@@ -10,6 +10,7 @@
 
 #include "workers/mpi/value_layout.hpp"
 #include "workers/training/course_log.hpp"
+#include "workers/training/state_archive.hpp"
 
 namespace syncopate {
 
@@ -81,6 +82,7 @@ MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& 
   MPI_Comm_rank(ranks, &rank);
   MPI_Comm_size(ranks, &size_);
   is_root_ = rank == what_.root.value;
+  carried_ = carried();
   numbers_ = what_.numbers;
   if (what_.kind == Kind::all_gather) numbers_.resize(what_.numbers.size() * static_cast<std::size_t>(size_));
   if (has_values(what_)) write();
@@ -91,8 +93,34 @@ MpiReduction::~MpiReduction() {
   if (training_.time_only()) spare_zeros().put_back(std::move(values_));
 }
 
+MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members)
+    : training_(training),
+      what_(std::move(what)),
+      agreed_(agreed),
+      size_(members.size),
+      is_root_(members.is_root),
+      carried_(carried()) {
+  if (gathers() && !training_.time_only()) {
+    words_.assign(static_cast<std::size_t>(size_), 0);
+    begins_ = words_;
+  }
+}
+
+void MpiReduction::keep(StateArchive& archive) {
+  archive(values_, gathered_, words_, begins_, exact_, numbers_);
+  if (archive.reads() && what_.kind == Kind::average && !training_.time_only()) add_slice();
+}
+
+// Of this rank, where somebody wants to know, and in the first slice alone.
+std::vector<MicroBatch> MpiReduction::carried() const {
+  if (training_.time_only()) return {};
+  if (what_.kind == Kind::all_reduce && what_.slice.index == 0) return training_.travelling(what_.gradient);
+  const bool is_passed_on = what_.is_exchange() && what_.kind != Kind::broadcast_packet;
+  return is_passed_on ? what_.packet.carried : std::vector<MicroBatch>();
+}
+
 void MpiReduction::write() {
-  if (what_.is_exchange() && !training_.time_only()) training_.begin_held();
+  const CourseLog::Away unnoted;  // when it comes to that is a matter of time, and nothing of it is kept
   if (training_.time_only()) {
     Collective without_numbers{
         .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
@@ -102,7 +130,6 @@ void MpiReduction::write() {
   }
   switch (what_.kind) {
     case Kind::all_reduce:
-      if (what_.slice.index == 0) carried_ = training_.travelling(what_.gradient);
       if (agreed_.wide) return widen();
       values_ = FlatVector(training_.gradient_size());
       training_.write_values(what_.gradient, values_.data());
@@ -125,7 +152,6 @@ void MpiReduction::write() {
     case Kind::gather_differences:
       training_.executor().wait(what_.packet.words->producer);
       values_ = copy_of(what_.packet.words->value);  // its worker may still read its own
-      carried_ = what_.packet.carried;
       return gathers() ? begin_gathering() : add(values_.span());
     case Kind::broadcast_packet:
       if (is_root_) training_.executor().wait(what_.packet.words->producer);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "workers/cluster/collective.hpp"
@@ -14,6 +15,8 @@
 #include "workers/training/training.hpp"
 
 namespace syncopate {
+
+class StateArchive;
 
 // A number of elements as MPI counts them. Throws std::length_error beyond 2^31 - 1.
 int mpi_count(std::size_t elements);
@@ -29,11 +32,23 @@ class MpiReduction {
     bool wide = false;               // in double precision
     std::optional<double> share{};   // of this rank's model in a mean; none, on all ranks alike: equal shares
     std::vector<Bytes> packets{};    // of each rank, where all are gathered
+
+    template <typename Archive>
+    void keep(Archive& archive) {
+      archive(micro_batches, wide, share, packets);
+    }
+  };
+  // Who takes part in what has ended.
+  struct Ended {
+    int size = 1;
+    bool is_root = false;
   };
 
   // `ranks`: of the members, where collectives alone go; the same order of them on all ranks. `number`: of this one
   // among theirs, of which several may be under way.
   MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks, std::int64_t number);
+  // One that has ended in another process. Its values come with those of the whole course (CourseLog), or by `keep`.
+  MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members);
   ~MpiReduction();
   MpiReduction(const MpiReduction&) = delete;
   MpiReduction& operator=(const MpiReduction&) = delete;
@@ -47,13 +62,21 @@ class MpiReduction {
   // All pieces of a broadcast at once: this rank does nothing else from here on.
   void begin_rest() { begin_pieces(pieces_.size()); }
 
+  const Agreed& agreed() const { return agreed_; }
+  const std::vector<double>& numbers() const { return numbers_; }
+  void set_numbers(std::vector<double> numbers) { numbers_ = std::move(numbers); }
+
   // Once.
   CollectiveResult result();
+
+  // The values of one that has ended.
+  void keep(StateArchive& archive);
 
  private:
   using Part = RingSums::Values;
 
   void write();
+  std::vector<MicroBatch> carried() const;
   void begin_pieces(std::size_t end);
   void add(std::span<float> values) { parts_.push_back({values.data(), values.size(), MPI_FLOAT}); }
   void add(std::span<double> values) { parts_.push_back({values.data(), values.size(), MPI_DOUBLE}); }
@@ -74,8 +97,8 @@ class MpiReduction {
   Training& training_;
   Collective what_;
   Agreed agreed_;
-  MPI_Comm ranks_;
-  std::int64_t number_;
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+  std::int64_t number_ = 0;
   int size_ = 1;
   bool is_root_ = false;
   FlatVector values_;

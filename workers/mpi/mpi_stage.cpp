@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "workers/training/state_archive.hpp"
+
 namespace syncopate {
 
 using News = MpiPost::News;
@@ -40,6 +42,15 @@ bool MpiStage::others_are_through() const {
   for (const Rank worker : workers())
     if (worker != self && !has_ended(worker) && !post.has_announced(News::lost, worker)) return false;
   return true;
+}
+
+void MpiStage::keep(StateArchive& archive) {
+  Time row_begin = rows.begin();
+  Bytes row_sent = rows.sent();
+  archive(post, clock.book(), row_begin, row_sent, collective_bytes, sent_bytes, bytes_told, collectives, meetings,
+          kept_in_collectives, kept_in_partial_sums, has_partial_sums, ending, program_end, program_has_ended, is_lost,
+          books_);
+  if (archive.reads()) rows = StepRows(options.observer, row_begin, row_sent);
 }
 
 Bytes MpiStage::bytes_sent() const {

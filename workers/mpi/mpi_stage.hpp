@@ -13,6 +13,8 @@
 
 namespace syncopate {
 
+class StateArchive;
+
 class MpiStage {
  public:
   MpiStage(const MpiCluster::Options& options, MpiCommunicators& communicators);
@@ -58,8 +60,15 @@ class MpiStage {
   std::int64_t kept_in_partial_sums = 0;  // worker 0
   bool has_partial_sums = false;          // as far as is known here
 
+  // How far this rank has come after its program (MpiCluster::Process::finish).
+  enum class Ending { none, announced, of_collectives, closed };
+  Ending ending = Ending::none;
+  Time program_end = start_time;
   bool program_has_ended = false;
   bool is_lost = false;  // in a micro-batch that never ends
+
+  // All but the clock, and where it writes to.
+  void keep(StateArchive& archive);
 
  private:
   ByRank<Book> books_;  // of the other workers

@@ -31,6 +31,11 @@ class MpiTotals {
   // After that: computed beyond the end of the run, and so in none of the accounts.
   Duration cut_time() const { return cut_time_; }
 
+  template <typename Archive>
+  void keep(Archive& archive) {
+    archive(own_steps_, staleness_);
+  }
+
  private:
   Time agree_on_end(Time own_end, std::size_t& staleness_size);
   std::vector<std::int64_t> own_sums(std::size_t staleness_size);

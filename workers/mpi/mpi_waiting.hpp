@@ -27,11 +27,13 @@ struct Awaited {
 class MpiWaiting {
  public:
   // `progress` lets messages, collectives and partial all-reduces go on.
-  MpiWaiting(MpiStage& stage, MpiWaitRounds& rounds, std::function<void()> progress)
-      : stage_(stage), rounds_(rounds), progress_(std::move(progress)) {}
+  // `stop` stands still where all ranks are to do so, and returns when they go on.
+  MpiWaiting(MpiStage& stage, MpiWaitRounds& rounds, std::function<void()> progress, std::function<void()> stop)
+      : stage_(stage), rounds_(rounds), progress_(std::move(progress)), stop_(std::move(stop)) {}
 
   // To be called wherever this rank waits or sleeps.
   void progress() { progress_(); }
+  void stop() { stop_(); }
 
   // Until `done`, or that time.
   template <typename Done>
@@ -40,6 +42,7 @@ class MpiWaiting {
     const auto progress_and_ask = [&] {
       progress();
       if (done()) return true;
+      stop();
       if (until == never) look_for_standstill(awaited);  // else it ends by itself
       return false;
     };
@@ -50,6 +53,16 @@ class MpiWaiting {
   void wait_for_progress(Done done) {
     wait_politely(stage_.communicators.cores_suffice(), [&] {
       if (!done()) progress();
+      return done();
+    });
+  }
+
+  // The same where they may come late.
+  template <typename Done>
+  void wait_for_others(Done done) {
+    wait_for_progress([&] {
+      if (done()) return true;
+      stop();
       return done();
     });
   }
@@ -76,6 +89,7 @@ class MpiWaiting {
   MpiStage& stage_;
   MpiWaitRounds& rounds_;
   std::function<void()> progress_;
+  std::function<void()> stop_;
   std::int64_t waits_ = 0;  // begun so far
   std::int64_t waiting_since_ns_ = 0;
 };

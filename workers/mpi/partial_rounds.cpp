@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "workers/training/state_archive.hpp"
+
 namespace syncopate {
 namespace {
 
@@ -88,6 +90,10 @@ PartialRound PartialRounds::take() {
   activation_.reset();
   std::fill(arrived_.begin(), arrived_.end(), 0);
   return round;
+}
+
+void PartialRounds::keep(StateArchive& archive) {
+  archive(open_, activation_, arrived_, parts_, row_, left_, tallies_);
 }
 
 std::string PartialRounds::explain_standstill(const ByRank<char>& lost) const {

@@ -20,6 +20,8 @@
 
 namespace syncopate {
 
+class StateArchive;
+
 // What a worker says that comes to a round.
 struct PartialArrival {
   Rank worker{};
@@ -70,6 +72,8 @@ class PartialRounds {
   // The time that was spent on what waits for a round.
   Duration pending_of(Rank worker) const;
 
+  void keep(StateArchive& archive);
+
  private:
   // What one worker contributes to the round that is open.
   struct Part {
@@ -80,6 +84,11 @@ class PartialRounds {
     std::int64_t kept = 0;
     std::int64_t planned = 0;
     Duration compute_time{};
+
+    template <typename Archive>
+    void keep(Archive& archive) {
+      archive(values, carried, wide, micro_batches, kept, planned, compute_time);
+    }
   };
 
   void add(Part& part, const PartialArrival& arrival, FlatVector values) const;

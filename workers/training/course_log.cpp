@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -82,8 +83,14 @@ CourseLog::Here::Here(CourseLog& log) { log_here = &log; }
 CourseLog::Here::~Here() { log_here = nullptr; }
 CourseLog* CourseLog::here() { return log_here; }
 
+CourseLog::Away::Away() : log_(std::exchange(log_here, nullptr)) {}
+CourseLog::Away::~Away() { log_here = log_; }
+
 void CourseLog::before_step() {
-  if (replays()) {
+  if (follows_) {
+    throw_if_interrupted();
+    ++steps_;
+  } else if (replays()) {
     throw_if_interrupted();  // which tasks would have done
     if (++steps_ < replayed_until_) return;
     if (at_position) at_position();
@@ -146,9 +153,12 @@ std::size_t CourseLog::live_values() const {
   return alive_->by_number.size();
 }
 
-void CourseLog::write_course(ByteSink& out) const {
+void CourseLog::write_course(ByteSink& out) const { write_course(out, last_number_); }
+void CourseLog::write_values(ByteSink& out) const { write_values(out, last_number_); }
+
+void CourseLog::write_course(ByteSink& out, std::uint64_t last) const {
   put(out, steps_);
-  put(out, last_number_);
+  put(out, last);
   put<std::uint64_t>(out, told_.size());
   out.write(told_.data(), told_.size() * sizeof(double));
 }
@@ -160,10 +170,18 @@ void CourseLog::replay(ByteSource& course) {
   course.read(told_.data(), told_.size() * sizeof(double));
 }
 
-void CourseLog::write_values(ByteSink& out) const {
+void CourseLog::follow(ByteSource& course) {
+  replay(course);
+  replayed_until_ = 0;
+  follows_ = true;
+}
+
+void CourseLog::write_values(ByteSink& out, std::uint64_t last) const {
   const std::lock_guard lock(alive_->mutex);
-  put<std::uint64_t>(out, alive_->by_number.size());
-  for (const auto& [number, value] : alive_->by_number) {
+  const auto end = alive_->by_number.upper_bound(last);
+  put<std::uint64_t>(out, static_cast<std::uint64_t>(std::distance(alive_->by_number.begin(), end)));
+  for (auto next = alive_->by_number.begin(); next != end; ++next) {
+    const auto& [number, value] = *next;
     put(out, number);
     put<std::uint64_t>(out, value.index());
     std::visit([&](const auto* of) { put_value(out, *of); }, value);

@@ -67,8 +67,22 @@ class CourseLog {
   };
   static CourseLog* here();  // null: none
 
+  // Until it goes, this thread's values and numbers are noted nowhere: for what nobody keeps, at moments that depend on
+  // this machine's time.
+  class Away {
+   public:
+    Away();
+    ~Away();
+    Away(const Away&) = delete;
+    Away& operator=(const Away&) = delete;
+
+   private:
+    CourseLog* log_;
+  };
+
   // Whether the course is still gone through anew, without arithmetic.
-  bool replays() const { return steps_ < replayed_until_; }
+  bool replays() const { return follows_ || steps_ < replayed_until_; }
+  static bool replays_here() { return here() && here()->replays(); }
   std::int64_t steps() const { return steps_; }  // that models have taken: the position
 
   // Before each step of a model. Calls `at_position` once the replay has come to its end, and `between_steps` where
@@ -101,6 +115,13 @@ class CourseLog {
   // At the position. Throws AnotherCourse where other values are alive.
   void read_values(ByteSource& in);
 
+  // For who goes by positions of his own, between any two values: those made by then have numbers up to `last`.
+  std::uint64_t last_number() const { return last_number_; }
+  void write_course(ByteSink& out, std::uint64_t last) const;
+  void write_values(ByteSink& out, std::uint64_t last) const;
+  void follow(ByteSource& course);  // replays from here on, until
+  void end_replay() { follows_ = false; }
+
   std::size_t live_values() const;
 
  private:
@@ -126,6 +147,7 @@ class CourseLog {
   std::uint64_t last_number_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t replayed_until_ = 0;
+  bool follows_ = false;
   std::uint64_t numbers_then_ = 0;  // last_number_ at the position
   std::vector<double> told_;
   std::size_t told_again_ = 0;

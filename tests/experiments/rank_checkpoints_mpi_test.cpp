@@ -1,0 +1,331 @@
+// A run under MPI that all ranks leave at a checkpoint and take up again: every method of the registry, and what else
+// ranks may hold. Where what a method computes does not depend on who comes first it comes to the same, to the bit; the
+// others have all their steps, and no micro-batch or message is lost or counted twice. Started with as many ranks as a
+// method needs: idle ones would not be left. SYNCOPATE_SEED repeats what a seed has shown, SYNCOPATE_ONLY one method.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <regex>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "algorithms/registry.hpp"
+#include "experiments/execution/checkpointing.hpp"
+#include "experiments/execution/mpi_exchange.hpp"
+#include "experiments/sections/experiment.hpp"
+#include "tests/experiments/run_results.hpp"
+#include "tests/workers/mpi_test_main.hpp"
+#include "workers/mpi/rank_store.hpp"
+#include "workers/random/random.hpp"
+
+namespace syncopate {
+
+std::unique_ptr<MpiSession> session;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double compression = 0.001;  // of time: what is a second in the methods' examples
+
+// Four unlike workers, who sleep; all that can be recorded.
+const std::string cluster = R"(name = "checkpoints"
+[cluster]
+workers = 4
+micro_batches = 2
+micro_batch_s = 0.001
+pace = "emulate"
+worker_factors = [1, 1.3, 1.1, 1.8]
+[network]
+kind = "free"
+[[delays]]
+kind = "exponential"
+mean = 0.0005
+[budget]
+steps = 12
+[recording]
+trace = true
+durations = true
+arrivals = true
+samples = true
+parameters = true
+[checkpoint]
+every_s = 0.004
+)";
+
+const std::string linear = R"([training]
+model = "linear"
+dataset = "gaussian-mixture"
+micro_batch_size = 4
+learning_rate = { schedule = "cosine", peak = 0.2 }
+optimizer = { name = "sgd", momentum = 0.9 }
+[datasets.gaussian-mixture]
+train = 320
+test = 60
+[evaluation]
+every_steps = 3
+train_samples = 60
+)";
+
+constexpr const char* own_adam = "\ntraining = { optimizer = { name = \"adam\", bias_correction = false } }";
+
+std::string method(const std::string& keys, int number) {
+  return fmt::format("[[methods]]\nlabel = \"{} {}\"\n{}\n", number, keys.substr(13, keys.find('"', 13) - 13), keys);
+}
+
+// Its times in seconds, as short as those of this cluster.
+std::string compressed(std::string_view example) {
+  static const std::regex time(R"((_s\s*=\s*)([0-9.]+))");
+  std::string text(example), result;
+  for (std::smatch found; std::regex_search(text, found, time); text = found.suffix())
+    result += found.prefix().str() + fmt::format("{}{}", found[1].str(), compression * std::stod(found[2]));
+  return result + text;
+}
+
+// What the clock has no part in.
+std::string computed_text(const Outcome& outcome) {
+  std::string text;
+  for (const MetricsRow& row : outcome.recording.metrics)
+    text += fmt::format("step {} samples {} loss {} accuracy {} rate {}\n", row.step.value(), row.samples,
+                        row.evaluation ? row.evaluation->train_loss : -1,
+                        row.evaluation ? row.evaluation->test_accuracy : -1, row.learning_rate);
+  for (const StepRow& row : outcome.recording.rows)
+    text += fmt::format("row {} kept {} dropped {} period {}\n", row.step.value(), row.kept, row.dropped,
+                        row.period.value());
+  const RunTotals& totals = *outcome.totals;
+  text += fmt::format("bytes {} collectives {} messages {}\nkept {} dropped {} staleness {}\n", totals.bytes.value(),
+                      totals.collectives, totals.messages, fmt::join(totals.kept, " "), fmt::join(totals.dropped, " "),
+                      fmt::join(totals.staleness, " "));
+  if (outcome.samples) text += fmt::format("classes {}\n", fmt::join(outcome.samples->by_class.kept, " "));
+  for (const auto& model : outcome.recording.parameters) text += fmt::format("{}\n", fmt::join(model, " "));
+  return text;
+}
+
+std::int64_t total(const std::vector<std::int64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+std::int64_t kept_in_rows(const Outcome& outcome) {
+  std::int64_t kept = 0;
+  for (const StepRow& row : outcome.recording.rows) kept += row.kept;
+  return kept;
+}
+
+// Micro-batches that are there more than once.
+std::size_t doubled(const Outcome& outcome) {
+  std::set<std::tuple<Rank, Step, int>> slots;
+  for (const MicroBatchTime& time : *outcome.durations) slots.insert({time.worker, time.step, time.index});
+  return outcome.durations->size() - slots.size();
+}
+
+// Of one run, whatever came first in it.
+void expect_whole(const Outcome& outcome, const Outcome& plain, bool has_servers) {
+  ASSERT_FALSE(outcome.recording.metrics.empty());
+  EXPECT_EQ(outcome.recording.metrics.back().step, plain.recording.metrics.back().step);
+  for (std::size_t i = 1; i < outcome.recording.metrics.size(); ++i) {
+    EXPECT_GE(outcome.recording.metrics[i].step, outcome.recording.metrics[i - 1].step);
+    EXPECT_GE(outcome.recording.metrics[i].time, outcome.recording.metrics[i - 1].time);
+  }
+  Time end{};
+  for (const StepRow& row : outcome.recording.rows) {
+    EXPECT_EQ(row.end - row.duration, end) << "rows follow each other without gaps";
+    end = row.end;
+  }
+  const RunTotals& totals = *outcome.totals;
+  for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+  if (kept_in_rows(plain) == total(plain.totals->kept)) {
+    EXPECT_EQ(kept_in_rows(outcome), total(totals.kept));
+  }
+  if (doubled(plain) == 0) {
+    EXPECT_EQ(doubled(outcome), 0u);
+  }
+  if (outcome.samples && total(plain.samples->by_class.kept) == 4 * total(plain.totals->kept)) {
+    EXPECT_EQ(total(outcome.samples->by_class.kept), 4 * total(totals.kept));
+  }
+  ASSERT_TRUE(outcome.timeline);
+  for (std::size_t rank = 0; rank < totals.accounts.size(); ++rank) {
+    Time at{};
+    for (const Span& span : outcome.timeline->tracks[rank]) {
+      EXPECT_EQ(span.begin, at);
+      at = span.end;
+    }
+    // Servers say how long lost work took, not always which it was.
+    const Account spans = account_of(outcome.timeline->tracks[rank]);
+    EXPECT_EQ(spans.total(), totals.accounts[rank].total()) << "worker " << rank;
+    if (has_servers) continue;
+    EXPECT_EQ(spans.time, totals.accounts[rank].time) << "worker " << rank;
+  }
+}
+
+class RankCheckpointsOf : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() /
+              fmt::format("syncopate-rank-checkpoints-{}", static_cast<std::int64_t>(from_rank_0(*session, getpid())));
+    if (session->rank() == 0) fs::create_directories(folder_);
+    meet();
+    seed_ = 1;
+    if (const char* const given = std::getenv("SYNCOPATE_SEED")) seed_ = std::strtoull(given, nullptr, 10);
+  }
+  void TearDown() override {
+    meet();
+    if (session->rank() == 0) fs::remove_all(folder_);
+    meet();
+  }
+  static void meet() { reduced(*session, 0.0, MPI_SUM); }
+
+  Experiment load(const std::string& text) const {
+    const fs::path file = folder_ / fmt::format("{}.toml", session->rank());
+    std::ofstream(file) << text;
+    return load_experiment(file, {});
+  }
+
+  // Nothing where the run has been left.
+  std::optional<Outcome> run(const syncopate::Run& run, const CheckpointUse* use) const {
+    Progress progress(Progress::Style::silent, 1, 1);
+    progress.begin_run(1, run);
+    try {
+      return execute(
+          run, {.threads = 1, .mpi = session.get()}, progress, [](const Outcome&) {}, use);
+    } catch (const LeftAtCheckpoint&) {
+      return std::nullopt;
+    }
+  }
+
+  void expect_same_after_leaving(const Experiment& experiment, int times = 2) const {
+    for (const syncopate::Run& of : experiment.runs) {
+      const int ranks = ranks_needed(of.cluster.workers, of.algorithm->traits().servers);
+      EXPECT_THAT(ranks, testing::AnyOf(4, 5, 7)) << of.method << " needs a launch of its own";
+      if (ranks != session->size()) continue;
+      if (session->rank() == 0) std::printf("%s\n", of.method.c_str()), std::fflush(stdout);
+      expect_same_after_leaving(of, times);
+    }
+  }
+
+  // Leaves it at `times` random checkpoints, each of a new course, and goes on.
+  void expect_same_after_leaving(const syncopate::Run& of, int times) const {
+    SCOPED_TRACE(of.method);
+    const Outcome plain = *run(of, nullptr);
+    for (int time = 0; time < times; ++time) {
+      const RandomStream stream{.seed = seed_, .purpose = Purpose::algorithm, .stream = 7, .step = Step{time}};
+      auto at = 1 + static_cast<std::int64_t>(stream.uniform(std::stoull(of.hash.substr(0, 8), nullptr, 16)) * 4);
+      bool has_gone_on = false;
+      CheckpointUse use{.file = folder_ / "run.checkpoint", .is_taken_up = false};
+      use.leaves = [&at](std::int64_t number) { return number == at; };
+      use.on_gone_on = [&] { has_gone_on = true; };
+      if (run(of, &use)) {  // it ended before
+        at = 1;
+        EXPECT_FALSE(run(of, &use)) << "there are no checkpoints";
+      }
+      use.is_taken_up = true;
+      use.leaves = {};
+      const std::optional<Outcome> outcome = run(of, &use);
+      EXPECT_TRUE(has_gone_on) << "it began anew";
+      if (session->rank() > 0) continue;
+      EXPECT_EQ(outcome->failure, "");
+      expect_whole(*outcome, plain, of.algorithm->traits().servers > 0);
+      if (!of.algorithm->traits().follows_clock && !of.cluster.outages) {
+        EXPECT_EQ(computed_text(*outcome), computed_text(plain)) << "left at " << at;
+      }
+    }
+  }
+
+  fs::path folder_;
+  std::uint64_t seed_ = 1;
+};
+
+TEST_F(RankCheckpointsOf, AllMethodsOfTheRegistryGoOn) {
+  for (const AlgorithmRow& row : algorithms()) {
+    const char* const only = std::getenv("SYNCOPATE_ONLY");
+    if (only && row.name != only) continue;
+    const std::string keys = fmt::format("algorithm = \"{}\"\n{}", row.name, compressed(row.example));
+    Experiment experiment;
+    try {
+      experiment = load(cluster + linear + method(keys, 0));
+    } catch (const ConfigurationFault&) {  // of those that need another optimizer
+      experiment = load(cluster + linear + method(keys + own_adam, 0));
+    }
+    expect_same_after_leaving(experiment);
+  }
+}
+
+TEST_F(RankCheckpointsOf, WithWhatIsCompressedOrAveragedBesides) {
+  std::string text = cluster + linear;
+  int number = 0;
+  for (const char* const keys : {R"(algorithm = "sync-sgd"
+training = { clip_norm = 1.0 }
+compression = { name = "top-k", ratio = 0.1 })",
+                                 R"(algorithm = "random-drop"
+drop_rate = 0.3
+compression = { name = "top-k", ratio = 0.1, dropped = "fold" })",
+                                 R"(algorithm = "sync-sgd"
+compression = { name = "scalecom", ratio = 0.1 })",
+                                 R"(algorithm = "sync-sgd"
+compression = { name = "one-bit", exchange = "two-phase" })",
+                                 R"(algorithm = "sync-sgd"
+compression = { name = "powersgd", rank = 1, least_rate = 1.0 })",
+                                 R"(algorithm = "local-sgd"
+period = { rule = "constant", steps = 3 }
+compression = { name = "qsgd", exchange = "two-phase" })",
+                                 R"(algorithm = "cocod-sgd"
+period = { rule = "constant", steps = 3 }
+compression = { name = "sign" })",
+                                 R"(algorithm = "sync-sgd"
+average = { decay = 0.9 })",
+                                 R"(algorithm = "async-sgd"
+training = { clip_norm = 1.0, optimizer = { name = "adamw" } }
+average = { decay = 0.9 })",
+                                 R"(algorithm = "backup-workers"
+backups = 1
+servers = 3)",
+                                 R"(algorithm = "local-sgd"
+period = { rule = "constant", steps = 3 }
+moments = "average")"})
+    text += method(keys, number++);
+  expect_same_after_leaving(load(text), 1);
+}
+
+TEST_F(RankCheckpointsOf, WhereOutagesTakeTheWorkersState) {
+  std::string text = cluster + linear + R"([[outages]]
+mean_time_between_s = 0.015
+mean_duration_s = 0.002
+state = "lost"
+)";
+  int number = 0;
+  for (const char* const keys : {R"(algorithm = "sync-sgd")", R"(algorithm = "local-sgd"
+period = { rule = "constant", steps = 3 })",
+                                 R"(algorithm = "async-sgd")"})
+    text += method(keys, number++);
+  expect_same_after_leaving(load(text), 2);
+}
+
+TEST_F(RankCheckpointsOf, OfTimeAlone) {
+  std::string text = cluster + "[training]\nmodel = \"none\"\nparameters = 1000\n";
+  int number = 0;
+  for (const char* const keys : {R"(algorithm = "sync-sgd")", R"(algorithm = "eager-sgd"
+activation = "majority")",
+                                 R"(algorithm = "async-sgd")"})
+    text += method(keys, number++);
+  expect_same_after_leaving(load(text), 1);
+}
+
+}  // namespace
+}  // namespace syncopate
+
+int main(int argc, char** argv) {
+  syncopate::session = std::make_unique<syncopate::MpiSession>();
+  const int result = syncopate::run_tests_under_mpi(argc, argv, *syncopate::session);
+  syncopate::session.reset();
+  return result;
+}
