@@ -104,13 +104,13 @@ void compare(benchmark::State& state, int micro_batches, int size, int steps, co
   state.counters["ratio"] = median(ratios);  // bar: 0.9
 }
 
-void BM_SynchronousSgd(benchmark::State& state) { compare(state, 1, 8, 12, "algorithm = \"sync-sgd\""); }
+void BM_SynchronousSgd(benchmark::State& state) { compare(state, 1, 8, 8, "algorithm = \"sync-sgd\""); }
 void BM_LocalSgd(benchmark::State& state) {
-  compare(state, 1, 16, 16, "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 8 }");
+  compare(state, 1, 8, 8, "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 4 }");
 }
 // Fixed, so that all ranks do the same.
-BENCHMARK(BM_SynchronousSgd)->Iterations(5)->Unit(benchmark::kMillisecond)->UseRealTime();
-BENCHMARK(BM_LocalSgd)->Iterations(5)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(BM_SynchronousSgd)->Iterations(3)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(BM_LocalSgd)->Iterations(3)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 struct Silent : benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override { return true; }
