@@ -20,7 +20,8 @@ struct MemoryUse {
 };
 MemoryUse memory_use(const CommandLine& line, bool under_mpi);
 
-// "memory of a process: about 0.51 GiB at most, by \"Local SGD\": ..." Of all runs and trials; empty where there is none.
+// "memory of a process: about 0.51 GiB, most of all for "Local SGD": ...". Of all runs and trials; empty where there is
+// none.
 std::string memory_line(const Experiment& experiment, const MemoryUse& use);
 
 // Throws ConfigurationFault where a run or trial that is still to be made needs more than the limit leaves a process.

@@ -35,11 +35,13 @@ struct MemoryOptions {
 };
 
 // Without a rehearsal (more than 1,024 workers, a micro-batch that is still to be measured, an allocator that does not
-// tell, `worker_steps` of 0) each worker counts as having a model and an optimizer's state of its own, unless its method
-// sums gradients. So it does where the rehearsal does not come to the end of the run, in which it may be about to begin.
+// tell, `worker_steps` of 0) each worker counts as having a model and an optimizer's state of its own, unless its
+// method sums gradients. So it does where the rehearsal does not come to the end of the run, in which it may be about
+// to begin.
 MemoryNeed memory_need(const Run& run, const MemoryOptions& options);
 
-// The run that takes most, of each method one at most being looked into: its largest by workers and model. No runs: null.
+// The run that takes most, of each method one at most being looked into: its largest by workers and model. No runs:
+// null.
 struct LargestNeed {
   const Run* run = nullptr;
   MemoryNeed need{};

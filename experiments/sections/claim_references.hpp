@@ -1,5 +1,5 @@
-// [[claim]] reference = "dropcompute.figure-5-time": a paper's figure that stands in results/reference/dropcompute.toml,
-// once for all claims that quote it.
+// [[claim]] reference = "dropcompute.figure-5-time": a paper's figure that stands in
+// results/reference/dropcompute.toml, once for all claims that quote it.
 #pragma once
 
 #include <string>

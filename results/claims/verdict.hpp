@@ -36,8 +36,8 @@ struct ClaimResult {
   std::vector<JudgedPoint> points;
 };
 
-// What the interval of the mean over seeds says, for this criterion: wholly where the criterion wants it, reproduced; wholly
-// outside, not reproduced; else, and below two seeds, inconclusive.
+// What the interval of the mean over seeds says, for this criterion: wholly where the criterion wants it, reproduced;
+// wholly outside, not reproduced; else, and below two seeds, inconclusive.
 Verdict verdict_of(const Criterion& criterion, Effect effect, const std::optional<Interval>& interval);
 
 // Of a verdict by the interval: the bounds on which it rests, which it has the mean on one side of. None for a margin,
@@ -53,11 +53,11 @@ double confidence_of(const Criterion& criterion);
 // The reason where nothing else is in the way.
 inline constexpr const char* both_answers = "the interval holds both answers";
 
-// Of the rows of one experiment. A point's verdict is that of the interval, but inconclusive where sign flips have a say
-// and do not exclude a bound on which it rests at 5 %: few seeds, one of which is on the other side, can have a narrow
-// interval that goes by the normal law alone. Several points: reproduced where all are, not reproduced where one is not. A method, a
-// point or a number that is not there makes the claim inconclusive, with the reason. Throws std::runtime_error where a
-// run's evaluations cannot be read.
+// Of the rows of one experiment. A point's verdict is that of the interval, but inconclusive where sign flips have a
+// say and do not exclude a bound on which it rests at 5 %: few seeds, one of which is on the other side, can have a
+// narrow interval that goes by the normal law alone. Several points: reproduced where all are, not reproduced where one
+// is not. A method, a point or a number that is not there makes the claim inconclusive, with the reason. Throws
+// std::runtime_error where a run's evaluations cannot be read.
 ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows);
 
 }  // namespace syncopate

@@ -1,5 +1,5 @@
-// What an objective will hold in memory, and how it cuts its work: known before its data are loaded, for whoever wants to
-// know whether a run fits.
+// What an objective will hold in memory, and how it cuts its work: known before its data are loaded, for whoever wants
+// to know whether a run fits.
 #pragma once
 
 #include <cstdint>
