@@ -255,7 +255,7 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     return task;
   }
   if (line.command == "check" || line.command == "run")
-    refuse_beyond_memory(*task.experiment, line, memory_use(line, session.active()));
+    refuse_beyond_memory(*task.experiment, line, memory_use(line, session.active() ? session.size() : 0));
   if (line.command == "predict") check_against(*task.experiment, line.against);
   if (!line.target_runs.empty()) task.target = read_target_runs(line.target_runs);
   return task;
@@ -333,7 +333,7 @@ int execute(Task& task, const MpiSession& session) {
   if (line.command == "check") {
     print(session, standard_output,
           line.ranks ? fmt::format("{}\n", ranks_of(experiment))
-                     : checked(experiment, line, memory_use(line, session.active())));
+                     : checked(experiment, line, memory_use(line, session.active() ? session.size() : 0)));
     if (!line.ranks) print(session, standard_error, damaged(experiment, line.options.results_directory));
     return exit_success;
   }

@@ -43,12 +43,14 @@ std::string advice(const MemoryNeed& need, const MemoryUse& use) {
 
 }  // namespace
 
-MemoryUse memory_use(const CommandLine& line, bool under_mpi) {
+MemoryUse memory_use(const CommandLine& line, int ranks) {
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const bool is_rank =
-      line.options.cluster == ClusterChoice::mpi || (line.options.cluster == ClusterChoice::automatic && under_mpi);
-  return {.threads = line.options.threads > 0 ? line.options.threads : cores,
+      line.options.cluster == ClusterChoice::mpi || (line.options.cluster == ClusterChoice::automatic && ranks > 0);
+  const int dividing = is_rank ? 1 : std::max(1, ranks);
+  return {.threads = line.options.threads > 0 ? line.options.threads : std::max(1, cores / dividing),
           .is_mpi_rank = is_rank,
+          .share_of_workers = 1.0 / dividing,
           .limit_bytes = line.memory_bytes};
 }
 

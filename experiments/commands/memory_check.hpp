@@ -18,7 +18,8 @@ struct MemoryUse {
   double share_of_workers = 1;   // of a simulation that several processes divide
   std::int64_t limit_bytes = 0;  // of --memory; 0: none
 };
-MemoryUse memory_use(const CommandLine& line, bool under_mpi);
+// `ranks`: that a launcher has started, which are workers of an MPI cluster or divide simulations; 0: there is none.
+MemoryUse memory_use(const CommandLine& line, int ranks);
 
 // "memory of a process: about 0.51 GiB, most of all for "Local SGD": ...". Of all runs and trials; empty where there is
 // none.
