@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -28,6 +29,9 @@ void fuzz_histogram(std::string_view input) {
     const auto delay = histogram_delay(shared, 2, 1);
     must(std::isfinite(delay->mean_s()) && delay->minimum_s() <= delay->mean_s() * (1 + 1e-9) + 1e-9,
          "the mean is not below the least delay");
+    std::array<double, 4> drawn_s{};
+    delay->add({.seed = 1}, 0, drawn_s);
+    for (const double draw_s : drawn_s) must(draw_s >= delay->minimum_s() - 1, "no draw is below the least delay");
     must(std::isfinite(delay->variance_s2()) && delay->variance_s2() >= 0, "the delay's variance is finite");
   } catch (const FileFault& fault) {
     must(std::string_view(fault.what()).starts_with("bins.csv"), "a fault begins with the file's name");

@@ -14,10 +14,12 @@ namespace {
 
 template <typename Record, typename Read>
 void check_read_back(const Record& record, const Read& read) {
-  const std::string text = to_json(record);
+  // Once: what no program writes, such as both kinds of a claim, may be left out.
+  const auto read_once = read(to_json(record));
+  must(read_once.has_value(), "what is written can be read");
+  const std::string text = to_json(*read_once);
   const auto again = read(text);
-  must(again.has_value(), "what is written can be read");
-  must(to_json(*again) == text, "what is written reads back to itself");
+  must(again && to_json(*again) == text, "what is written reads back to itself");
 }
 
 }  // namespace
