@@ -86,7 +86,7 @@ TEST_F(MemoryLimits, WorkersTakeNoLessMemoryThanIsAskedForThem) {
   EXPECT_GT(bytes_per_worker("methods.method.algorithm=async-sgd", 50'000), 5000) << "on stacks of their own";
 }
 
-// Of 24 workers' models with momentum, each of which takes 12.6 MB, a process has those of its own workers.
+// Of 24 workers' models with momentum, each of which takes 12 MB, a process has those of its own workers.
 TEST_F(MemoryLimits, ProcessesThatDivideASimulationHoldTheModelsOfTheirOwnWorkers) {
   write("e.toml", R"(name = "replicas"
 [cluster]
@@ -95,15 +95,21 @@ micro_batch_s = 0.01
 [network]
 kind = "free"
 [training]
-model = "quadratic"
+model = "mlp"
+dataset = "gaussian-mixture"
+micro_batch_size = 1
 learning_rate = { schedule = "constant", peak = 0.01 }
 optimizer = { name = "sgd", momentum = 0.9 }
-[models.quadratic]
-dimension = 1_572_864
+[models.mlp]
+hidden = [1200, 1200]
+[datasets.gaussian-mixture]
+train = 480
+test = 20
 [budget]
 steps = 8
 [evaluation]
 every_steps = 8
+train_samples = 20
 [[methods]]
 algorithm = "local-sgd"
 period = { rule = "constant", steps = 4 }
@@ -114,7 +120,7 @@ period = { rule = "constant", steps = 4 }
       peak_bytes(directory, "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " SYNCOPATE_MPIEXEC
                             " --quiet --oversubscribe -n 4 '" SYNCOPATE_PROGRAM "' " +
                                 run + " --cluster simulated");
-  constexpr std::int64_t model = 2 * 4 * 1'572'864;
+  constexpr std::int64_t model = 2 * 4 * 1'490'000;
   // Of 24 and of 6: the rest is the programs', and what goes between processes.
   EXPECT_GT(one - four, 12 * model) << one << " " << four;
 }
