@@ -143,9 +143,9 @@ TEST_F(RankCheckpointsProgram, KilledAsAWholeItGoesOnFromTheLastCommonCheckpoint
 
 TEST_F(RankCheckpointsProgram, WhereARankIsKilledAllGoOnFromTheLastCommonCheckpoint) {
   for (const std::size_t victim : {std::size_t{0}, std::size_t{2}}) {
-    EXPECT_LT(stop([&](const std::vector<pid_t>& ranks) { kill(ranks[victim], SIGKILL); },
-                   std::chrono::milliseconds(100)),
-              interval_s + slack_s);
+    EXPECT_LT(
+        stop([&](const std::vector<pid_t>& ranks) { kill(ranks[victim], SIGKILL); }, std::chrono::milliseconds(100)),
+        interval_s + slack_s);
     EXPECT_NE(outcome_.status, 0);
   }
   const auto last = syncopate("run e.toml --results results", 3);

@@ -49,8 +49,7 @@ void MpiCheckpoints::stop(std::int64_t number) {
   MPI_Waitall(static_cast<int>(calls_.size()), calls_.data(), MPI_STATUSES_IGNORE);
   calls_.clear();
 
-  const RankStore::Written written =
-      store_->write(number, [&](ByteSink& out) { write_(out, standstill.at); });
+  const RankStore::Written written = store_->write(number, [&](ByteSink& out) { write_(out, standstill.at); });
   const std::vector<std::uint64_t> own = {written.digest ? 1U : 0U, written.digest.value_or(0),
                                           static_cast<std::uint64_t>(monotonic_ns() - begin_ns)};
   const std::vector<std::uint64_t> all = gather(own, MPI_UINT64_T, false);
@@ -66,8 +65,9 @@ void MpiCheckpoints::stop(std::int64_t number) {
 }
 
 MpiCheckpoints::Standstill MpiCheckpoints::stand_still() {
-  std::vector<std::int64_t> own = {stage_.now().time_since_epoch().count(),
-                                   stage_.is_worker() ? collectives_.started() : std::numeric_limits<std::int64_t>::max()};
+  std::vector<std::int64_t> own = {
+      stage_.now().time_since_epoch().count(),
+      stage_.is_worker() ? collectives_.started() : std::numeric_limits<std::int64_t>::max()};
   const auto head = static_cast<std::ptrdiff_t>(own.size());
   own.insert(own.end(), stage_.post.sent_to().begin(), stage_.post.sent_to().end());
   const std::vector<std::int64_t> all = gather(own, MPI_INT64_T, true);

@@ -19,11 +19,11 @@ class MpiCommunicators {
   MpiCommunicators(const MpiCommunicators&) = delete;
   MpiCommunicators& operator=(const MpiCommunicators&) = delete;
 
-  MPI_Comm everyone() const { return everyone_; }      // workers, servers and idle ranks
-  MPI_Comm workers() const { return workers_; }        // MPI_COMM_NULL on other ranks
-  MPI_Comm reductions() const { return reductions_; }  // the workers again, for what follows their arrivals
-  MPI_Comm messages() const { return messages_; }      // everyone again, for point-to-point
-  MPI_Comm waits() const { return waits_; }            // everyone again, for the rounds of those who wait
+  MPI_Comm everyone() const { return everyone_; }        // workers, servers and idle ranks
+  MPI_Comm workers() const { return workers_; }          // MPI_COMM_NULL on other ranks
+  MPI_Comm reductions() const { return reductions_; }    // the workers again, for what follows their arrivals
+  MPI_Comm messages() const { return messages_; }        // everyone again, for point-to-point
+  MPI_Comm waits() const { return waits_; }              // everyone again, for the rounds of those who wait
   MPI_Comm checkpoints() const { return checkpoints_; }  // the participants; MPI_COMM_NULL elsewhere, or without any
   int rank() const { return rank_; }
 

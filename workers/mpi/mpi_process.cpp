@@ -71,7 +71,7 @@ StartedCollective MpiCluster::Process::Run::start(Collective&& what, const Contr
   enter(Call::start);
   StartedCollective started = is_partial ? blocks ? partial_sums.begin(std::move(what), contribution)
                                                   : partial_sums.start(std::move(what), contribution, place)
-                              : blocks   ? collectives.arrive(std::move(what), true, contribution, place)
+                              : blocks ? collectives.arrive(std::move(what), true, contribution, place)
                                          : collectives.start(std::move(what), contribution, place);
   course.note(Call::start, started.number);
   return started;

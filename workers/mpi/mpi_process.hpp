@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "workers/mpi/mpi_cluster.hpp"
 #include "workers/mpi/mpi_checkpoints.hpp"
+#include "workers/mpi/mpi_cluster.hpp"
 #include "workers/mpi/mpi_collectives.hpp"
 #include "workers/mpi/mpi_course.hpp"
 #include "workers/mpi/mpi_mail.hpp"

@@ -48,7 +48,8 @@ void MpiStage::keep(StateArchive& archive) {
   Time row_begin = rows.begin();
   Bytes row_sent = rows.sent();
   archive(post, clock.book(), row_begin, row_sent, collective_bytes, sent_bytes, bytes_told, collectives, meetings,
-          kept_in_collectives, kept_in_partial_sums, has_partial_sums, ending, program_end, program_has_ended, is_lost, books_);
+          kept_in_collectives, kept_in_partial_sums, has_partial_sums, ending, program_end, program_has_ended, is_lost,
+          books_);
   if (archive.reads()) rows = StepRows(options.observer, row_begin, row_sent);
 }
 
