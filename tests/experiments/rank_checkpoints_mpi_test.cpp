@@ -1,7 +1,8 @@
 // A run under MPI that all ranks leave at a checkpoint and take up again: every method of the registry, and what else
 // ranks may hold. Where what a method computes does not depend on who comes first it comes to the same, to the bit; the
 // others have all their steps, and no micro-batch or message is lost or counted twice. Started with as many ranks as a
-// method needs: idle ones would not be left. SYNCOPATE_SEED repeats what a seed has shown, SYNCOPATE_ONLY one method.
+// method needs: idle ones would not be left. SYNCOPATE_SEED repeats what a seed has shown, SYNCOPATE_ONLY one method;
+// SYNCOPATE_LONG leaves each more often.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ arrivals = true
 samples = true
 parameters = true
 [checkpoint]
-every_s = 0.004
+every_s = 0.01
 )";
 
 const std::string linear = R"([training]
@@ -130,7 +131,7 @@ std::size_t doubled(const Outcome& outcome) {
 }
 
 // Of one run, whatever came first in it.
-void expect_whole(const Outcome& outcome, const Outcome& plain, bool has_servers) {
+void expect_whole(const Outcome& outcome, const Outcome& plain, Servers servers) {
   ASSERT_FALSE(outcome.recording.metrics.empty());
   EXPECT_EQ(outcome.recording.metrics.back().step, plain.recording.metrics.back().step);
   for (std::size_t i = 1; i < outcome.recording.metrics.size(); ++i) {
@@ -144,7 +145,8 @@ void expect_whole(const Outcome& outcome, const Outcome& plain, bool has_servers
   }
   const RunTotals& totals = *outcome.totals;
   for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
-  if (kept_in_rows(plain) == total(plain.totals->kept)) {
+  // At the end a region may keep what no row of the global server has any more.
+  if (servers.regions == 0 && kept_in_rows(plain) == total(plain.totals->kept)) {
     EXPECT_EQ(kept_in_rows(outcome), total(totals.kept));
   }
   if (doubled(plain) == 0) {
@@ -163,7 +165,7 @@ void expect_whole(const Outcome& outcome, const Outcome& plain, bool has_servers
     // Servers say how long lost work took, not always which it was.
     const Account spans = account_of(outcome.timeline->tracks[rank]);
     EXPECT_EQ(spans.total(), totals.accounts[rank].total()) << "worker " << rank;
-    if (has_servers) continue;
+    if (servers > 0) continue;
     EXPECT_EQ(spans.time, totals.accounts[rank].time) << "worker " << rank;
   }
 }
@@ -208,8 +210,7 @@ class RankCheckpointsOf : public testing::Test {
       const int ranks = ranks_needed(of.cluster.workers, of.algorithm->traits().servers);
       EXPECT_THAT(ranks, testing::AnyOf(4, 5, 7)) << of.method << " needs a launch of its own";
       if (ranks != session->size()) continue;
-      if (session->rank() == 0) std::printf("%s\n", of.method.c_str()), std::fflush(stdout);
-      expect_same_after_leaving(of, times);
+      expect_same_after_leaving(of, std::getenv("SYNCOPATE_LONG") ? 5 * times : times);
     }
   }
 
@@ -219,7 +220,7 @@ class RankCheckpointsOf : public testing::Test {
     const Outcome plain = *run(of, nullptr);
     for (int time = 0; time < times; ++time) {
       const RandomStream stream{.seed = seed_, .purpose = Purpose::algorithm, .stream = 7, .step = Step{time}};
-      auto at = 1 + static_cast<std::int64_t>(stream.uniform(std::stoull(of.hash.substr(0, 8), nullptr, 16)) * 4);
+      auto at = 1 + static_cast<std::int64_t>(stream.uniform(std::stoull(of.hash.substr(0, 8), nullptr, 16)) * 3);
       bool has_gone_on = false;
       CheckpointUse use{.file = folder_ / "run.checkpoint", .is_taken_up = false};
       use.leaves = [&at](std::int64_t number) { return number == at; };
@@ -234,7 +235,7 @@ class RankCheckpointsOf : public testing::Test {
       EXPECT_TRUE(has_gone_on) << "it began anew";
       if (session->rank() > 0) continue;
       EXPECT_EQ(outcome->failure, "");
-      expect_whole(*outcome, plain, of.algorithm->traits().servers > 0);
+      expect_whole(*outcome, plain, of.algorithm->traits().servers);
       if (!of.algorithm->traits().follows_clock && !of.cluster.outages) {
         EXPECT_EQ(computed_text(*outcome), computed_text(plain)) << "left at " << at;
       }

@@ -25,10 +25,10 @@ using testing::HasSubstr;
 using testing::Not;
 using Clock = std::chrono::steady_clock;
 
-constexpr double interval_s = 0.3;
+constexpr double interval_s = 0.2;
 constexpr double slack_s = 2;  // of a busy machine: until all ranks stand still, and until it is on the disk
 
-// Three seconds, nearly all of which ranks sleep.
+// Two seconds, nearly all of which ranks sleep.
 constexpr const char* experiment = R"(name = "long"
 [cluster]
 workers = 3
@@ -54,9 +54,9 @@ train_samples = 200
 [recording]
 parameters = true
 [budget]
-steps = 360
+steps = 240
 [checkpoint]
-every_s = 0.3
+every_s = 0.2
 [[methods]]
 algorithm = "local-sgd"
 period = { rule = "constant", steps = 4 }
@@ -132,8 +132,8 @@ TEST_F(RankCheckpointsProgram, KilledAsAWholeItGoesOnFromTheLastCommonCheckpoint
   const auto kill_all = [](const std::vector<pid_t>& ranks) {
     for (const pid_t rank : ranks) kill(rank, SIGKILL);
   };
-  EXPECT_LT(stop(kill_all, std::chrono::milliseconds(250)), interval_s + slack_s);
-  EXPECT_LT(stop(kill_all, std::chrono::milliseconds(700)), interval_s + slack_s);
+  EXPECT_LT(stop(kill_all, std::chrono::milliseconds(150)), interval_s + slack_s);
+  EXPECT_LT(stop(kill_all, std::chrono::milliseconds(300)), interval_s + slack_s);
   EXPECT_THAT(outcome_.err, HasSubstr("goes on from its checkpoint"));
   const auto last = syncopate("run e.toml --results results", 3);
   EXPECT_EQ(last.status, 0) << last.err;

@@ -1,6 +1,6 @@
 // Where all ranks of a run stand still, and each writes its part of a checkpoint.
 //
-// Rank 0 decides by its store that one is due, and calls for it. Each rank hears of that at its next call that may wait,
+// Rank 0 decides by its store that one is due, and calls for it. Each rank hears of it at its next call that may wait,
 // in a wait, or in a sleep, and stops there; none waits for what another one would do. Then nothing is sent any more:
 // - letters that are on their way are taken in, until each rank has all that was sent to it;
 // - collectives that all of their members have come to go on to their end. Of others each rank keeps what it brings;

@@ -1,4 +1,4 @@
-// What an MPI rank's program has been told by the cluster, call by call, so that another process can take it through the
+// What an MPI rank's program has been told by the cluster, call by call: so another process can take it through the
 // same course again: a few bytes each. Values (gradients, models) are not in it: their numbers are (CourseLog).
 //
 // A run that is taken up answers from here, without arithmetic, waiting, or communication, until the call at which the

@@ -21,6 +21,17 @@
 
 namespace syncopate {
 
+class StateArchive;
+
+template <typename Value>
+concept KeepsItself = requires(Value& value, StateArchive& archive) {
+  value.keep(archive);
+};
+template <typename Values>
+concept OneBlock = requires(Values& values) {
+  values.data();
+};
+
 class StateArchive {
  public:
   explicit StateArchive(ByteSink& out) : out_(&out) {}
@@ -37,7 +48,7 @@ class StateArchive {
  private:
   template <typename Value>
   void one(Value& value) {
-    if constexpr (requires { value.keep(*this); })
+    if constexpr (KeepsItself<Value>)
       value.keep(*this);
     else
       plain(value);
@@ -111,9 +122,7 @@ class StateArchive {
   template <typename Values>
   void elements(Values& values) {
     using Value = typename Values::value_type;
-    constexpr bool is_one_block = requires { values.data(); }
-    &&std::is_trivially_copyable_v<Value> && !requires(Value value, StateArchive & archive) { value.keep(archive); };
-    if constexpr (is_one_block)
+    if constexpr (OneBlock<Values> && std::is_trivially_copyable_v<Value> && !KeepsItself<Value>)
       bytes(values.data(), values.size() * sizeof(Value));
     else
       for (Value& value : values) one(value);
