@@ -17,6 +17,11 @@ COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES
 BUDGETS = {"time": "seconds", "bytes": "bytes"}  # what counts them: then all runs have as much
 
 SIGNS = "  ·  grey line: the Pareto front; bars: 95 % intervals"
+BEYOND = "; arrows: beyond the axis, with the value"
+
+# Methods far behind all others would set the scale, so that the others lie on each other: where without them (no more than
+# a quarter) the others spread over less than this share of the whole, they stand at the edge.
+CROWDED, MOST_BEYOND = 0.4, 0.25
 
 
 def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
@@ -31,7 +36,7 @@ def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
         return None
     styles = {method.name: looks[method.label] for method in methods}
     sheet = Sheet([[Place(list(styles) if name == panels[-1] else [], width=5.0, height=3.7) for name in panels]],
-                  heading, subtitle.split("  ·  line: mean")[0] + SIGNS)
+                  heading, subtitle.split("  ·  line: mean")[0] + signs([methods], gain))
     for panel, name in zip(sheet.panels, panels):
         ends = draw_panel(panel, methods, styles, gain, *COSTS[name])
         sheet.entitle(panel, f"{gain.title} against {'time' if name == 'time' else 'bytes'}")
@@ -51,7 +56,8 @@ def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
     rows = [[(name, one) for one in line] for name in shown for line in shared_out(comparisons, ACROSS)]
     sheet = Sheet([[Place(names if cell is line[-1] else [], width=3.6, height=2.6) for cell in line] for line in rows], heading,
                   "  ·  ".join(part for part in described(comparisons).split("  ·  ")
-                               if not part.startswith(("line: mean", "band:"))) + SIGNS)
+                               if not part.startswith(("line: mean", "band:"))) +
+                  signs([one.methods for one in comparisons], gain))
     for panel, (name, one, is_last) in zip(sheet.panels, [(*cell, cell is line[-1]) for line in rows for cell in line]):
         ends = draw_panel(panel, one.methods, {method.name: looks[method.label] for method in one.methods}, gain, *COSTS[name])
         sheet.entitle(panel, name_of(one, comparisons))
@@ -60,6 +66,10 @@ def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
             sheet.name_lines(panel, {method.label: ends[method.name] for method in one.methods if method.name in ends},
                              without_lines(looks))
     return sheet.finish()
+
+
+def signs(panels: list[list[Method]], gain: Quantity) -> str:
+    return SIGNS + (BEYOND if any(beyond_the_axis(means(methods, gain), gain is ACCURACY) for methods in panels) else "")
 
 
 def without_lines(looks: dict[str, dict]) -> dict[str, dict]:
@@ -81,6 +91,38 @@ def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:
     return {name: float(np.mean(of_method)) for name, of_method in values.items() if np.isfinite(of_method).all()}
 
 
+def beyond_the_axis(gains: dict[str, float], more_is_better: bool) -> set[str]:
+    """Methods that are so far behind that they do not set the scale: those behind the first gap that makes it worth while."""
+    ordered = sorted(gains, key=gains.get, reverse=more_is_better)
+    whole = abs(gains[ordered[-1]] - gains[ordered[0]])
+    fewest = max(3, int(np.ceil((1 - MOST_BEYOND) * len(ordered))))
+    for count in range(len(ordered) - 1, fewest - 1, -1):
+        if abs(gains[ordered[count - 1]] - gains[ordered[0]]) < CROWDED * whole:
+            return set(ordered[count:])
+    return set()
+
+
+def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[str], shown: list[float], look_of) -> dict:
+    """Cuts the axis behind what is `shown`, and puts the outliers at its edge, each with an arrow and its value. Where they
+    are then."""
+    low, high = min(shown), max(shown)
+    room = 0.06 * (high - low or 1)
+    is_below = all(points[name][1] < low for name in outliers)
+    bottom, top = (low - 4 * room, high + room) if is_below else (low - room, high + 4 * room)
+    panel.set_ylim(bottom, top)
+    edge, towards = (bottom + 1.6 * room, bottom) if is_below else (top - 1.6 * room, top)
+    placed = {}
+    for name in sorted(outliers):
+        x, y = points[name]
+        placed[name] = (x, edge)
+        panel.annotate("", xy=(x, towards), xytext=(x, edge), zorder=3, gid="beyond",
+                       arrowprops={"arrowstyle": "->", "color": look_of[name]["color"], "linewidth": page.current.line,
+                                   "shrinkA": 2, "shrinkB": 0})
+        panel.annotate(f"{y:.4g}", xy=(x, edge), xytext=(1.0 * page.current.marker, 0), textcoords="offset points",
+                       va="center", fontsize=0.85 * page.current.font, color=look_of[name]["color"])
+    return placed
+
+
 def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quantity, label: str, unit) -> dict:
     """Where the points are."""
     gains, costs = means(methods, gain), means(methods, cost)
@@ -93,11 +135,18 @@ def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quant
         panel.set_xscale("log")
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_minor_locator(NullLocator())
+    halves = {method.name: mean_and_half([gain.value(run) for run in method.runs])[1] for method in methods
+              if method.name in points}
+    outliers = beyond_the_axis({name: y for name, (_, y) in points.items()}, gain is ACCURACY)
+    if outliers:
+        shown = [y + sign * np.nan_to_num(halves[name] or 0) for name, (_, y) in points.items() if name not in outliers
+                 for sign in (-1, 1)]
+        points |= place_beyond(panel, points, outliers, shown, styles)
     for method in methods:
         if method.name not in points:
             continue
         x, y = points[method.name]
-        _, half = mean_and_half([gain.value(run) for run in method.runs])
+        half = None if method.name in outliers else halves[method.name]
         _, wide = mean_and_half([cost.value(run) / size for run in method.runs])
         panel.errorbar(x, y, xerr=wide, yerr=half, color=styles[method.name]["color"], linewidth=0.6 * page.current.line)
         panel.plot(x, y, styles[method.name].get("marker", "o"), color=styles[method.name]["color"],

@@ -116,5 +116,6 @@ def described(comparisons: list[Comparison], key: str = "") -> str:
     varies = {key, *(key for one in comparisons for key in one.point)}
     shared = {name: value for name, value in in_common(comparisons).items() if name != key}
     common = as_words(shared, ", ", " = ")
-    return "  ·  ".join([*(part for part in parts if "workers" not in part or "cluster.workers" not in varies),
-                         *([common] if common else [])])
+    numbers = {one.runs[0].config.get("cluster", {}).get("workers") for one in comparisons}  # variants may differ in it
+    alike = "cluster.workers" not in varies and len(numbers) == 1
+    return "  ·  ".join([*(part for part in parts if "workers" not in part or alike), *([common] if common else [])])

@@ -20,6 +20,10 @@ DOCUMENTS = {"summary.json", "config.toml", "metadata.json"}  # short ones; the 
 
 MEASURED = "measurements.csv"  # where something is measured beside the evaluations
 
+END = b"\n}\n"  # of a JSON file that the program writes
+
+REPEATS = "the experiment's next start repeats the run"  # what helps where a file is damaged
+
 UNLISTED = (None, 1)  # schema versions of results without a list of files, which are read as they are
 
 METRICS = ["step", "epoch", "samples", "time_s", "test_loss", "test_accuracy", "train_loss", "learning_rate",
@@ -65,7 +69,7 @@ def read_table(path: Path, columns: list[str], texts: tuple[str, ...] = ()) -> p
     try:
         table = pd.read_csv(path, comment="#")
     except FileNotFoundError:
-        raise ResultsFault(f"{path}: not there; {expected}") from None
+        raise ResultsFault(f"{path}: not there; {expected}; {REPEATS}") from None
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as fault:
         raise ResultsFault(f"{path}: {fault}; {expected}") from None
     missing = [column for column in [*columns, *texts] if column not in table.columns]
@@ -120,10 +124,14 @@ def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool])
     try:
         written = {name: (int(file["bytes"]), int(file["crc32"], 16)) for name, file in files.items()}
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise ResultsFault(f"{path}: damaged; expected {expected}") from None
+        raise ResultsFault(f"{path}: damaged; expected {expected}; {REPEATS}") from None
     for name, (size, digest) in written.items():
+        if Path(name).name != name:
+            raise ResultsFault(f"{path}: lists {name!r}, which leads elsewhere; expected {expected}; {REPEATS}")
         if not is_asked(name):
             continue
+        if (directory / name).exists() and not (directory / name).is_file():  # a pipe would be waited for
+            raise ResultsFault(f"{directory / name}: is no file; expected one of {size} bytes; {REPEATS}")
         try:
             found = size_and_digest(directory / name)
         except FileNotFoundError:
@@ -132,7 +140,7 @@ def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool])
             raise ResultsFault(f"{directory / name}: {fault.strerror}; expected a file of {size} bytes") from None
         if found != (size, digest):
             raise ResultsFault(f"{directory / name}: damaged: {found[0]} bytes of CRC-32 {found[1]:08x}; expected {size} "
-                               f"of {digest:08x}, as they were written; the experiment's next start repeats the run")
+                               f"of {digest:08x}, as they were written; {REPEATS}")
 
 
 def size_and_digest(path: Path) -> tuple[int, int]:
@@ -141,6 +149,21 @@ def size_and_digest(path: Path) -> tuple[int, int]:
         while piece := file.read(1 << 20):
             size, digest = size + len(piece), crc32(piece, digest)
     return size, digest
+
+
+def read_digested(path: Path, last: set[str]) -> dict:
+    """A JSON file whose last member is the CRC-32 of the rest (results/formats/digested_json.hpp). One without it is of an
+    earlier program, and has one of `last` there. Throws OSError, ValueError."""
+    content = path.read_bytes()
+    document = json.loads(content)
+    if not isinstance(document, dict) or not document:
+        raise ValueError("is no object")
+    found = next(reversed(document))
+    head, mark, tail = content.rpartition(b',\n  "crc32": "')
+    written = mark + f"{crc32(head + END):08x}".encode() + b'"' + END
+    if found not in last and (found != "crc32" or mark + tail != written):
+        raise ValueError("has other contents than were written")
+    return document
 
 
 def read_time(path: Path) -> str:
@@ -153,11 +176,11 @@ def read_document(path: Path, parse, what: str) -> dict:
     try:
         document = parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ResultsFault(f"{path}: not there; expected {what}") from None
+        raise ResultsFault(f"{path}: not there; expected {what}; {REPEATS}") from None
     except (OSError, ValueError) as fault:
-        raise ResultsFault(f"{path}: {fault}; expected {what}") from None
+        raise ResultsFault(f"{path}: {fault}; expected {what}; {REPEATS}") from None
     if not isinstance(document, dict):
-        raise ResultsFault(f"{path}: found a {type(document).__name__}; expected {what}")
+        raise ResultsFault(f"{path}: found a {type(document).__name__}; expected {what}; {REPEATS}")
     return document
 
 

@@ -1,5 +1,7 @@
 # Run by every build: writes the commit into OUTPUT, touching the file only when it has changed, so
-# that a new commit compiles one small file again and nothing else.
+# that a new commit compiles one small file again and nothing else. Whether there are changes is asked of what the program
+# is built from alone: documents, experiments, results and tests do not change what it computes. New sources count, since
+# they are compiled before they are committed.
 cmake_minimum_required(VERSION 3.22)
 set(commit "unknown")
 set(dirty "")
@@ -7,8 +9,14 @@ execute_process(COMMAND git rev-parse HEAD WORKING_DIRECTORY ${SOURCE_DIR} OUTPU
   OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE status)
 if(status EQUAL 0)
   set(commit "${found}")
-  execute_process(COMMAND git status --porcelain --untracked-files=no WORKING_DIRECTORY ${SOURCE_DIR}
-    OUTPUT_VARIABLE changes ERROR_QUIET)
+  set(sources CMakeLists.txt)
+  foreach(folder IN ITEMS algorithms experiments results workers)
+    foreach(kind IN ITEMS *.cpp *.hpp *.in *.cmake *CMakeLists.txt)
+      list(APPEND sources ${folder}/${kind})
+    endforeach()
+  endforeach()
+  execute_process(COMMAND git status --porcelain --untracked-files=all -- ${sources} workers/delays/data/*.csv
+    WORKING_DIRECTORY ${SOURCE_DIR} OUTPUT_VARIABLE changes ERROR_QUIET)
   if(changes STREQUAL "")
     set(dirty "false")
   else()

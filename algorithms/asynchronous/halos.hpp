@@ -9,8 +9,9 @@
 // Cost:    in a region 2 P floats per round of a worker; between regions 2 P floats per K rounds or more of a region.
 //          A local server holds its model, the one after the merge, and what its rule keeps.
 // Differs: rules: any of server_update.hpp for each level. Published is delayed Nesterov at both; its rate here is n
-//          times theirs. As published, what a local server takes in after U has left and before it merges is in its
-//          model and in no U, and no second U leaves before the merge.
+//          times theirs. Their n for larger models than the examples' is not established, nor what their proof asks
+//          for. As published, what a local server takes in after U has left and before it merges is in its model and in
+//          no U, and no second U leaves before the merge.
 //          DyLU: by the fastest worker of the region, since a local server knows no others; their simulation is told
 //          all speeds. Workers' moments, lost states (the local server's newest model is taken) and schedules are
 //          those of async_local_sgd.hpp. A local server's step is of the work that it knows of: its own region's, or

@@ -6,7 +6,8 @@
 // Cost:    per gradient P floats up and P down, P more down per stop; nobody waits for anybody.
 // Differs: a message takes time, so that a gradient may be on its way when the server stops its worker: it is dropped
 //          on arrival, and the worker gets no other model. An ignored gradient does not advance the version. The
-//          rate is asynchronous SGD's (`rate_scaling`), a constant one where the schedule is.
+//          rate is asynchronous SGD's (`rate_scaling`), a constant one where the schedule is. By which constants the
+//          paper's theory sets R and the rate, and what its experiments used, is not established: R must be given.
 // Checks:  R = 1 without stops equals asynchronous SGD that keeps staleness 0 alone, a large R plain asynchronous SGD,
 //          bit for bit; no gradient of a delay of R or more is used; timelines of stops.
 #pragma once

@@ -76,7 +76,7 @@ std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const Algor
           {"quorum", "How many workers must have answered before a round may end (K).", "workers", "all"}, 1,
           Stated<std::int64_t>(context.workers, "the number of workers")))
     options.quorum = static_cast<int>(*quorum);
-  options.fragments = read_fragments(settings, 1);
+  options.fragments = read_fragments(settings, 1, context.parameters);
   if (const auto steps = settings.optional_integer(
           {"local_steps", "A round begins no sooner than steps / fragments of the step time after the one before (H).",
            "steps", "at the end of the one before"},

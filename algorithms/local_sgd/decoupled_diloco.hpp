@@ -11,7 +11,8 @@
 //          step, and the server pulls fragments. Rounds come one after another; the paper has up to tau under way.
 //          Steps since a worker's answer are overwritten in that fragment; they count as lost where they are in no
 //          fragment any more. Tokens are counted as micro-batches (merge_rule.hpp). Not established are the paper's
-//          outer rate and momentum, and its gamma: they must be given.
+//          outer rate and momentum, and its gamma: they must be given. Nor is it how its learners restart by their
+//          counters, and what it makes of a fragment whose sender had missed one.
 //          `anchor` is the server's last value (the paper's, the default) or the one that a worker began from (that of
 //          an implementation by others). They differ where late answers count in their fragment's next round (`late`,
 //          ours); by default these are dropped.

@@ -5,13 +5,13 @@
 // Cost:    per step (1 / K_x + 1 / K_u + 1 / K_v) P floats in all-reduces: with the recommended K_u = 3 K_x and
 //          K_v = 6 K_x half of what Local Adam (all K_x) moves. Workers meet every K_x steps, if the others are
 //          multiples of it. It waits for stragglers as Local SGD does.
-// Differs: a method of its own, since a meeting of local-sgd is always an average of the parameters. What falls on one
-//          step is one all-reduce. What is averaged after t steps is what step t begins with, so that a moment's mean
-//          takes its place before the update; the second moment is averaged as it is, not its root. Not established:
-//          whether a step that begins with an average of the parameters has its gradient at them or at what the worker
-//          had before (here at them), and bias correction (here as the run's optimizer has it). The last step averages
-//          the parameters. A worker that loses its state takes up what it had at the last meeting: where that was of
-//          moments alone, parameters of its own.
+// Differs: no code of its authors was at hand. A method of its own, since a meeting of local-sgd is always an average
+//          of the parameters. What falls on one step is one all-reduce. What is averaged after t steps is what step t
+//          begins with, so that a moment's mean takes its place before the update; the second moment is averaged as it
+//          is, not its root. Not established: whether a step that begins with an average of the parameters has its
+//          gradient at them or at what the worker had before (here at them), and bias correction (here as the run's
+//          optimizer has it). The last step averages the parameters. A worker that loses its state takes up what it had
+//          at the last meeting: where that was of moments alone, parameters of its own.
 // Checks:  K_x = K_u = K_v equals Local SGD with averaged moments, and moments that are never averaged Local SGD with
 //          kept ones, bit for bit; AdamW's recursion in double precision; bytes in closed form.
 #pragma once

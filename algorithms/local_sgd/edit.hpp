@@ -13,10 +13,11 @@
 //          they are layers. There the clip is per module, in the other path of the whole (`clip_scope`). Modules are
 //          synchronised together, not one by one during the next forward pass. Synchronous steps first are the
 //          post-local rule's, or `warmup_steps` of A-EDiT, whose first step ends no round; in the code it does.
-//          Time counts from the end of the last synchronisation; in the code from the worker's own arrival at it
-//          (`counted_from = "arrival"`), so that waiting and communication are part of it, and fast workers may come
-//          down to a step per round. Steps that a worker is behind the fastest in a round of A-EDiT count as dropped:
-//          all go on with the same step, and the schedule goes by the fastest; each takes its data in turn.
+//          Each worker goes by its own clock, in the code by the mean of all. Time counts from the end of the last
+//          synchronisation; in the code from the worker's own arrival at it (`counted_from = "arrival"`), so that
+//          waiting and communication are part of it, and fast workers may come down to a step per round. Steps that a
+//          worker is behind the fastest in a round of A-EDiT count as dropped: all go on with the same step, and the
+//          schedule goes by the fastest; each takes its data in turn.
 //          Where all workers are outliers, the module stays as it was, its outer momentum too. BatchNorm statistics are
 //          plain means, as are moments where they are averaged; a worker that is an outlier in all modules brings the
 //          statistics of the round's beginning. Its own moments stay as they are.

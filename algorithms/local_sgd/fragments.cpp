@@ -21,11 +21,13 @@ void Fragments::check(const Participant& participant) const {
                                written_.empty() ? "" : "; ", parameters));
 }
 
-Fragments read_fragments(Settings& settings, std::optional<int> usual) {
+Fragments read_fragments(Settings& settings, std::optional<int> usual, std::optional<std::int64_t> parameters) {
   constexpr std::int64_t most = 1'000'000;
   const Key key{"fragments", "Into how many equal parts the model is divided (P)."};
   const std::int64_t count =
       usual ? settings.integer(key, 1, most, std::int64_t{*usual}) : settings.integer(key, 1, most);
+  if (parameters && count > 1 && count > *parameters)
+    settings.fault("fragments", fmt::format("must be at most {}: the model has as many parameters", *parameters));
   return Fragments(static_cast<int>(count), settings.written("fragments"));
 }
 

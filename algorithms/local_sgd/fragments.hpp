@@ -11,6 +11,7 @@
 //          ceil(H / P).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,7 +39,8 @@ class Fragments {
   std::string written_;
 };
 
-// Reads `fragments`, which must be given if there is no usual number of them.
-Fragments read_fragments(Settings& settings, std::optional<int> usual = {});
+// Reads `fragments`, which must be given if there is no usual number of them. `parameters`: the model's, if known.
+Fragments read_fragments(Settings& settings, std::optional<int> usual = {},
+                         std::optional<std::int64_t> parameters = {});
 
 }  // namespace syncopate

@@ -6,10 +6,11 @@
 // Shapes:  gradient, parameters, outer momentum: (P,) flat float32.
 // Cost:    one all-reduce of P floats per H steps; one more vector of P floats per worker. A pulled step takes no time.
 // Differs: theta <- theta - (eta / p) lambda (theta - Theta) pulls all tensors, where the code pulls the first of each
-//          group of the optimizer alone. Each worker draws for itself (`draws = "own"`); in the code all draw alike
-//          ("shared"). A pulled step's samples are left out of this epoch, and count as dropped, so that a run of equal
-//          steps sees 1 - p of the samples: compare at equal samples or time. The outer model is the one that all have
-//          stored, not the newest. Moments of the inner optimizer are not touched by a pull.
+//          group of the optimizer alone; whether the published runs did is not established. Each worker draws for
+//          itself (`draws = "own"`); in the code all draw alike ("shared"). A pulled step's samples are left out of
+//          this epoch, and count as dropped, so that a run of equal steps sees 1 - p of the samples: compare at equal
+//          samples or time. The outer model is the one that all have stored, not the newest. Moments of the inner
+//          optimizer are not touched by a pull.
 // Checks:  p = 0 equals DiLoCo bit for bit; lambda = 0 DiLoCo that skips steps; the recursion in double precision; the
 //          mean round and its spread against the binomial law.
 #pragma once

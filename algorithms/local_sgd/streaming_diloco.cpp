@@ -59,7 +59,7 @@ std::unique_ptr<Algorithm> make_streaming_diloco(Settings& settings, const Algor
   const bool has_period = settings.faults_so_far() == faults;
   Settings outer = settings.section({"outer", "The optimizer that steps along the averages."});
   std::shared_ptr<const OuterOptimizer> optimizer = make_outer_optimizer(outer);
-  StreamingOptions options{.fragments = read_fragments(settings)};
+  StreamingOptions options{.fragments = read_fragments(settings, {}, context.parameters)};
   options.delay = Step{settings.integer(
       {"delay", "After how many local steps an average is taken in (tau), at most those of a round.", "steps"}, 0,
       1'000'000'000, 0)};

@@ -1,6 +1,7 @@
 // A method: one worker's whole life as plain sequential code, and a server's where it has one.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -63,6 +64,7 @@ struct AlgorithmContext {
   bool budget_ends_alone = true;                // false: it counts bytes alone, and never ends for who sends nothing
   const LearningRate* learning_rate = nullptr;  // the run's, which outlives the reading; null: none is known
   std::optional<int> tensors{};                 // of the model; none: without one, or not known before it is loaded
+  std::optional<std::int64_t> parameters{};     // of the model, or that a run without one sends; none: not known
 };
 
 // Runs the algorithm on all participants of the context's cluster.

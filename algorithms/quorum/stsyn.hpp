@@ -17,8 +17,8 @@
 //          round's steps with it, and the worker begins the round anew from its model; where it had told of U steps
 //          that counts.
 // Checks:  K = N and equal constant times are Local SGD with H = U, to rounding; exponential times: E[X(K:N)] of sums
-//          of U steps, by their Erlang law, and N E[X(K:N)] / mean steps in them; hand-worked timelines; a recursion in
-//          double precision.
+//          of U steps, by their Erlang law, and N E[X(K:N)] / mean steps in them, which we derived (the paper's closed
+//          forms are not established); hand-worked timelines; a recursion in double precision.
 #pragma once
 
 #include <limits>

@@ -74,7 +74,8 @@ std::string claims_of(const ClaimsOptions& options) {
       std::optional<JudgedClaims> claims = claims_from_json(read_file(file).value_or(""));
       if (!claims)
         add_fault(
-            fmt::format("{}: is no list of claims of schema version {}; the experiment's next start judges them anew",
+            fmt::format("{}: is no list of claims of schema version {}, or is no longer as it was written; the "
+                        "experiment's next start judges them anew",
                         file.string(), claims_schema_version));
       else if (const std::string fault = fault_of_runs(file.parent_path(), *claims); !fault.empty())
         add_fault(fault);

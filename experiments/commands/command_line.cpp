@@ -66,6 +66,15 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   command.add_flag("--quiet", options.quiet, "only the final table and errors");
 }
 
+void add_memory(CLI::App& command, CommandLine& line) {
+  command
+      .add_option("--memory", line.memory_bytes,
+                  "refuse runs for which a process would need more, such as 8GiB; --jobs divide it")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::Range(std::int64_t{1}, std::numeric_limits<std::int64_t>::max()))
+      ->option_text("SIZE");
+}
+
 void add_choice_of_cluster(CLI::App& command, CommandLine& line) {
   const std::map<std::string, ClusterChoice> clusters = {
       {"auto", ClusterChoice::automatic}, {"simulated", ClusterChoice::simulated}, {"mpi", ClusterChoice::mpi}};
@@ -177,6 +186,7 @@ void add_commands(CLI::App& app, CommandLine& line) {
   add_run_options(*run, line.options);
   add_choice_of_cluster(*run, line);
   add_side_by_side(*run, line);
+  add_memory(*run, line);
   run->add_option("--accept", line.accepted,
                   "where claims.json is of the same claims and runs, in the experiment's folder there, nothing is run")
       ->excludes("--rerun")
@@ -189,6 +199,13 @@ void add_commands(CLI::App& app, CommandLine& line) {
   CLI::App* check = app.add_subcommand("check", "print the resolved experiment and its runs, run nothing");
   add_experiment(*check, line);
   check->add_flag("--ranks", line.ranks, "print only the number of processes that it needs under MPI");
+  add_memory(*check, line);
+  add_results_directory(*check, line.options);
+  check->add_option("--threads", line.options.threads, "threads that will compute; 0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->option_text("N [0]");
+  check->add_flag("--measure", line.measures,
+                  "make the first steps of runs of which nothing is known, for some seconds, to say how long all take");
   CLI::App* foretell = app.add_subcommand(
       "predict", "what the methods will take, by formulas and a short simulation of time; nothing is trained");
   add_experiment(*foretell, line);

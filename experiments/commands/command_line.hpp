@@ -28,8 +28,10 @@ struct CommandLine {
   bool json = false;
   std::string against;  // the label of the method that `predict` compares with; empty: synchronous SGD
   std::vector<std::string> only;
-  std::string target_runs;  // of predict --to-target; empty: none
-  std::string accepted;     // a directory with claims.json of experiments; empty: none
+  std::string target_runs;        // of predict --to-target; empty: none
+  std::int64_t memory_bytes = 0;  // --memory; 0: no limit
+  bool measures = false;          // check --measure
+  std::string accepted;           // a directory with claims.json of experiments; empty: none
   RunOptions options;
   SideBySideOptions side_by_side;
   CompareOptions compare;

@@ -9,13 +9,16 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "experiments/commands/chosen_runs.hpp"
 #include "experiments/commands/command_line.hpp"
 #include "experiments/commands/listing.hpp"
+#include "experiments/commands/memory_check.hpp"
 #include "experiments/commands/predict.hpp"
 #include "experiments/commands/prediction_table.hpp"
 #include "experiments/commands/reference.hpp"
@@ -24,6 +27,7 @@
 #include "experiments/commands/target_prediction.hpp"
 #include "experiments/commands/thresholds.hpp"
 #include "experiments/execution/judged_claims.hpp"
+#include "experiments/execution/measured_cost.hpp"
 #include "experiments/execution/micro_batch_meter.hpp"
 #include "experiments/execution/participants.hpp"
 #include "experiments/execution/planned_work.hpp"
@@ -31,6 +35,8 @@
 #include "experiments/execution/rank_statement.hpp"
 #include "experiments/execution/tuned_runs.hpp"
 #include "results/directory/replaced_file.hpp"
+#include "results/directory/run_directory.hpp"
+#include "results/directory/run_files.hpp"
 #include "results/formats/output.hpp"
 #include "results/run/run_label.hpp"
 #include "workers/models/torch_library.hpp"
@@ -57,8 +63,24 @@ std::string describe(const Run& run, bool is_tuned) {
                                                   : run.hash);
 }
 
+PlannedWork work_of(std::span<const Run> runs, std::span<const Run> later, const CommandLine& line) {
+  const std::string& results = line.options.results_directory;
+  MeasureCost measure;
+  if (line.measures)
+    measure = [&line](const Run& run) {
+      const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+      return measured_cost(run, {.threads = line.options.threads > 0 ? line.options.threads : cores});
+    };
+  return plan_of(runs, runs_to_do(runs, results, false), later, results, false, measure);
+}
+
+std::string text_of(const PlannedWork& work, const CommandLine& line, const std::string& noun) {
+  const bool may_measure = !work.cost && !line.measures && work.finished < work.runs;
+  return plan_text(work, noun) + (may_measure ? "; with --measure first steps are made for some seconds to tell" : "");
+}
+
 // What is tried for each method before, and by what it is judged.
-std::string checked_tuning(const Experiment& experiment, const std::string& results) {
+std::string checked_tuning(const Experiment& experiment, const CommandLine& line) {
   const TuningPlan& plan = *experiment.tuning;
   std::string text =
       fmt::format("# Tried before, with the seeds {}, judged by {}:\n", fmt::join(plan.seeds, ", "), plan.measure);
@@ -69,12 +91,11 @@ std::string checked_tuning(const Experiment& experiment, const std::string& resu
     text += fmt::format("#       {}:{}\n", printable(run_label(group.method, group.point)), printable(axes));
   }
   const std::vector<Run> trials = first_trials(experiment);
-  const PlannedWork work = plan_of(trials, runs_to_do(trials, results, false), experiment.runs, results, false);
-  return text + fmt::format("# {}\n", plan_text(work, "trial"));
+  return text + fmt::format("# {}\n", text_of(work_of(trials, experiment.runs, line), line, "trial"));
 }
 
 // The resolved experiment as TOML, the runs as comments: the output is an experiment file again.
-std::string checked(const Experiment& experiment, const std::string& results) {
+std::string checked(const Experiment& experiment, const CommandLine& line, const MemoryUse& use) {
   std::string result = experiment.resolved_toml;
   result += fmt::format("\n# {} {}:\n", experiment.runs.size(), experiment.runs.size() == 1 ? "run" : "runs");
   int number = 0;
@@ -87,9 +108,21 @@ std::string checked(const Experiment& experiment, const std::string& results) {
     if (solved != last) result += solved;
     last = std::move(solved);
   }
-  if (experiment.tuning) return result + checked_tuning(experiment, results);
-  const PlannedWork work = plan_of(experiment.runs, runs_to_do(experiment.runs, results, false), {}, results, false);
-  return result + fmt::format("# {}\n", plan_text(work));
+  if (experiment.tuning)
+    result += checked_tuning(experiment, line);
+  else
+    result += fmt::format("# {}\n", text_of(work_of(experiment.runs, {}, line), line, "run"));
+  const std::string memory = memory_line(experiment, use);
+  return memory.empty() ? result : result + fmt::format("# {}\n", memory);
+}
+
+// Of finished runs whose files are no longer as they were written.
+std::string damaged(const Experiment& experiment, const std::string& results) {
+  std::string text;
+  for (const Run& run : experiment.runs)
+    if (const std::string damage = damage_of(run_directory(results, run, false)); !damage.empty())
+      text += fmt::format("{}; the next start repeats the run\n", damage);
+  return text;
 }
 
 // Of standard output; 0 where it is none.
@@ -221,6 +254,8 @@ Task prepare(int argc, char** argv, const MpiSession& session) {
     task.experiment.reset();
     return task;
   }
+  if (line.command == "check" || line.command == "run")
+    refuse_beyond_memory(*task.experiment, line, memory_use(line, session.active()));
   if (line.command == "predict") check_against(*task.experiment, line.against);
   if (!line.target_runs.empty()) task.target = read_target_runs(line.target_runs);
   return task;
@@ -234,9 +269,11 @@ void write_thresholds(const ThresholdReport& report, const ThresholdsOptions& op
 
 RankStatement own_statement(const Task& task, const MpiSession& session) {
   const CommandLine& line = task.line;
+  const bool on_mpi = session.active() && line.options.cluster != ClusterChoice::simulated;
   return statement_of({.command = line.command.empty() ? "--help or --version" : line.command,
                        .experiment = task.experiment ? &*task.experiment : nullptr,
-                       .on_mpi = session.active() && line.options.cluster != ClusterChoice::simulated,
+                       .on_mpi = on_mpi,
+                       .together = session.size() > 1 && line.command == "run",
                        .rerun = line.options.rerun,
                        .results_directory = line.options.results_directory});
 }
@@ -295,7 +332,9 @@ int execute(Task& task, const MpiSession& session) {
   if (line.command == "predict") return print_predictions(experiment, line, task.target, session);
   if (line.command == "check") {
     print(session, standard_output,
-          line.ranks ? fmt::format("{}\n", ranks_of(experiment)) : checked(experiment, line.options.results_directory));
+          line.ranks ? fmt::format("{}\n", ranks_of(experiment))
+                     : checked(experiment, line, memory_use(line, session.active())));
+    if (!line.ranks) print(session, standard_error, damaged(experiment, line.options.results_directory));
     return exit_success;
   }
   if (!line.accepted.empty()) {
@@ -315,7 +354,11 @@ int execute(Task& task, const MpiSession& session) {
   line.options.mpi = &session;
   line.options.plan = true;
   line.options.table_width = terminal_width();
-  return run_side_by_side(experiment, line);
+  try {
+    return run_side_by_side(experiment, line);
+  } catch (const ConfigurationFault& fault) {  // what processes side by side have no memory for
+    throw CannotRun(fault.what());
+  }
 }
 
 // Processes that divide runs, and not workers, need no MPI.

@@ -12,6 +12,8 @@
 
 #include "experiments/commands/command_line.hpp"
 #include "experiments/commands/job_processes.hpp"
+#include "experiments/commands/memory_check.hpp"
+#include "experiments/execution/memory_need.hpp"
 #include "experiments/execution/planned_work.hpp"
 #include "experiments/execution/tuned_runs.hpp"
 #include "results/directory/run_directory.hpp"
@@ -20,16 +22,6 @@
 
 namespace syncopate {
 namespace {
-
-constexpr double set_up_bytes = 400e6;         // of a process with LibTorch and a small data set
-constexpr double bytes_of_time_worker = 10e3;  // of a worker without a model
-
-double likely_bytes(const Run& run) {
-  const double workers = run.cluster.workers;
-  if (run.training.time_only || !run.training.optimizer) return set_up_bytes + workers * bytes_of_time_worker;
-  const auto model = static_cast<double>(run.training.parameter_bytes.value());
-  return set_up_bytes + model * (2 + run.training.optimizer->moments()) * workers;
-}
 
 // As it may be put into a job's command.
 std::vector<std::string> job_command(const CommandLine& line, const Division& division, const std::string& call) {
@@ -82,6 +74,8 @@ void check_side_by_side(const CommandLine& line, bool under_mpi) {
     throw ConfigurationFault("--no-wait with --jobs: leave one of them out; the processes of --jobs are waited for");
   if (!options.waits && launched_by_mpi())
     throw ConfigurationFault("--no-wait: a launcher waits for all its processes, or ends them with the first one");
+  if (line.options.retries > 0 && under_mpi && line.options.cluster == ClusterChoice::simulated)
+    throw ConfigurationFault("--retry is for processes that make runs of their own: leave it out, or add --share");
   if (line.options.retries > 0 && (under_mpi || line.options.cluster == ClusterChoice::mpi))
     throw ConfigurationFault("--retry is for the simulated cluster: under MPI a run that fails ends all ranks");
 }
@@ -100,13 +94,16 @@ void check_side_by_side(const CommandLine& line, const Experiment& experiment) {
         fmt::format("{}: tune; --no-wait must be left out: runs begin when all trials have ended", line.file));
 }
 
-Division division_of(const Experiment& experiment, std::size_t to_do, const std::string& jobs, int threads) {
+Division division_of(const Experiment& experiment, std::size_t to_do, const std::string& jobs, int threads,
+                     std::int64_t memory_bytes) {
   const int most = static_cast<int>(std::min<std::size_t>(to_do, std::numeric_limits<int>::max()));
-  const auto memory = static_cast<double>(free_memory_bytes());
+  const std::int64_t free = free_memory_bytes();
+  const auto memory = static_cast<double>(memory_bytes > 0 ? std::min(memory_bytes, free) : free);
   int number = 1;
   if (jobs == "auto") {
-    double largest = set_up_bytes;
-    for (const Run& run : experiment.runs) largest = std::max(largest, likely_bytes(run));
+    std::vector<const Run*> runs;
+    for (const Run& run : experiment.runs) runs.push_back(&run);
+    const double largest = std::max(1.0, largest_need(runs, {.threads = 1}).need.total());
     number = static_cast<int>(std::clamp(memory / largest, 1.0, static_cast<double>(threads)));
   } else {
     number = std::stoi(jobs);
@@ -130,7 +127,10 @@ int run_side_by_side(const Experiment& experiment, const CommandLine& line) {
 
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const int threads = options.threads > 0 ? options.threads : cores;
-  const Division division = division_of(experiment, runs_left(experiment, options), side.jobs, threads);
+  const Division division =
+      division_of(experiment, runs_left(experiment, options), side.jobs, threads, line.memory_bytes);
+  refuse_beyond_memory(experiment, line,
+                       {.threads = division.threads, .processes = division.jobs, .limit_bytes = line.memory_bytes});
   if (division.jobs == 1) return run_experiment(experiment, options);
   options.sharing = sharing_of(side);
   options.sharing->takes = false;

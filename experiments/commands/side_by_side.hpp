@@ -35,8 +35,10 @@ struct Division {
   int threads = 1;                // of each
   std::int64_t memory_bytes = 0;  // for each
 };
-// "auto" is as many as there are threads, runs to do, and room for in memory if each worker holds a model of its own.
-Division division_of(const Experiment& experiment, std::size_t to_do, const std::string& jobs, int threads);
+// "auto" is as many as there are threads, runs to do, and room for in memory (execution/memory_need.hpp): what is free,
+// or what --memory allows of it (0: no limit).
+Division division_of(const Experiment& experiment, std::size_t to_do, const std::string& jobs, int threads,
+                     std::int64_t memory_bytes = 0);
 std::string division_text(const Division& division);  // "in 4 processes of 1 thread and at most 5.2 GB each"
 
 // Runs the experiment as the command line says, by itself or with others. The exit status.

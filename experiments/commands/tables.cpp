@@ -85,6 +85,14 @@ std::vector<PairedRow> paired(const std::vector<ResultRow>& rows, const TablesOp
   }
 }
 
+std::string tuned_in(const std::filesystem::path& directory, bool wall_clock) {
+  try {
+    return tuning_lines(directory, wall_clock);
+  } catch (const ResultsDirectoryFault& fault) {
+    throw ConfigurationFault(fault.what());
+  }
+}
+
 // What was asked for and nobody has.
 std::string missing_of(const std::vector<PairedRow>& rows, const std::vector<std::string>& asked) {
   std::string text;
@@ -180,7 +188,7 @@ std::string tables_of(const TablesOptions& options, std::size_t width) {
     for (const bool wall_clock : {false, true}) {
       const ResultTable table = result_columns(runs_on(rows, wall_clock), wall_clock ? "wall" : "virtual");
       if (table.wide.width() == 0) continue;
-      const std::string tuned = tuning_lines(directory_of_experiment(members), wall_clock);
+      const std::string tuned = tuned_in(directory_of_experiment(members), wall_clock);
       text +=
           written(table.wide, table.narrow, options.format, most) + written_notes(table.notes + tuned, options.format);
     }

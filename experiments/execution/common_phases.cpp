@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "experiments/execution/checkpointing.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
+#include "results/directory/disk_fault.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/formats/npy.hpp"
@@ -44,12 +46,13 @@ const CommonPhases::Phase& CommonPhases::phase(const Run& run, std::size_t befor
     write_directory(directory, files);
     return true;
   };
-  if (!machinery_.mpi && !options_.rerun && !phase.end && phase.failure.empty())
+  const MpiSession* const all = machinery_.together();
+  if (is_rank_0() && !machinery_.mpi && !options_.rerun && !phase.end && phase.failure.empty())
     phase = found_elsewhere(directory, run, write);
   bool is_there = phase.end || !phase.failure.empty();
-  if (machinery_.mpi) is_there = from_rank_0(*machinery_.mpi, std::vector<int>{is_there}).front() != 0;
+  if (all) is_there = from_rank_0(*all, std::vector<int>{is_there}).front() != 0;
   if (!is_there) phase = made(run, before_run, progress, write);
-  place->second = machinery_.mpi ? shared(std::move(phase)) : std::move(phase);
+  place->second = all ? shared(std::move(phase)) : std::move(phase);
   return place->second;
 }
 
@@ -111,6 +114,8 @@ CommonPhases::Phase CommonPhases::made(const Run& run, std::size_t before_run, P
     if (summary.status != RunStatus::failed) remove_checkpoint(checkpoints.file);
   } catch (const Interrupted&) {
     throw;
+  } catch (const std::filesystem::filesystem_error& problem) {  // what starts at it could not be kept either
+    throw ResultsDirectoryFault(disk_fault(experiment_directory(options_.results_directory, run.experiment), problem));
   } catch (const std::exception& problem) {
     phase.failure = fmt::format("its results cannot be written: {}", problem.what());
     return phase;
@@ -133,7 +138,7 @@ void start_at(Run& run, const CommonPhases::Phase& phase) {
 
 // What rank 0 has, on all.
 CommonPhases::Phase CommonPhases::shared(Phase phase) const {
-  const MpiSession& session = *machinery_.mpi;
+  const MpiSession& session = *machinery_.together();
   const bool has_failed = from_rank_0(session, std::vector<int>{!phase.failure.empty()}).front() != 0;
   if (has_failed) return {.failure = is_rank_0() ? phase.failure : "on rank 0"};
   const StartingPoint own = phase.end ? *phase.end : StartingPoint{};

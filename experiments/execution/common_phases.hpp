@@ -45,7 +45,7 @@ class CommonPhases {
   const Phase& fail(const Run& run, const std::string& reason);
 
  private:
-  bool is_rank_0() const { return !machinery_.mpi || machinery_.mpi->rank() == 0; }
+  bool is_rank_0() const { return !machinery_.together() || machinery_.together()->rank() == 0; }
   Phase found(const std::filesystem::path& directory, const Run& run) const;
   Phase found_elsewhere(const std::filesystem::path& directory, const Run& run, const Publish& publish) const;
   Phase made(const Run& run, std::size_t before_run, Progress& progress, const Publish& publish) const;

@@ -246,7 +246,7 @@ class KeptCounter {
 // Under MPI collective, and for rank 0.
 void tell_samples(const Machinery& machinery, const Objective* objective, KeptCounter& kept, Outcome& outcome) {
   if (machinery.mpi && !kept.needs_durations()) kept.add_up(*machinery.mpi);
-  if (!outcome.totals || (machinery.mpi && machinery.mpi->rank() > 0)) return;
+  if (!outcome.totals || (machinery.together() && machinery.together()->rank() > 0)) return;
   if (kept.needs_durations() && !(outcome.durations && kept.add(*outcome.durations, *outcome.totals))) return;
   outcome.samples = kept.result(last_step(outcome.recording), *outcome.totals);
   if (kept.needs_model(objective) && !outcome.recording.parameters.empty())
@@ -260,7 +260,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
   std::optional<CourseLog::Here> logged;
   if (use) logged.emplace(log);
   RunTraining training(run, run.training.make_objective ? run.training.make_objective() : nullptr,
-                       machinery.mpi ? 0 : machinery.threads, kept.on_kept());
+                       machinery.mpi ? 0 : machinery.threads, kept.on_kept(), machinery.processes);
   outcome.samples_per_micro_batch =
       training.objective ? training.objective->samples_per_micro_batch() : run.training.samples_per_micro_batch;
   Recorder* listened = nullptr;
@@ -307,7 +307,7 @@ void execute_into(Outcome& outcome, const Run& run, const Machinery& machinery, 
 
 Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints) {
-  if (!has_checkpoints(run, machinery.mpi != nullptr)) checkpoints = nullptr;
+  if (machinery.processes || !has_checkpoints(run, machinery.mpi != nullptr)) checkpoints = nullptr;
   Outcome outcome;
   outcome.start = std::chrono::system_clock::now();
   outcome.on_virtual_clock = machinery.mpi == nullptr;
@@ -326,6 +326,7 @@ Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
     outcome.failure = reason_of(problem, run);
     if (machinery.mpi) machinery.mpi->abort(outcome.failure);
   }
+  if (machinery.processes) outcome.failure = machinery.processes->close(outcome.failure);
   outcome.end = std::chrono::system_clock::now();
   return outcome;
 }
@@ -354,7 +355,7 @@ RunSummary summarise(const Run& run, const Outcome& outcome) {
 FileContents files_of(const Run& run, const Outcome& outcome, const RunSummary& summary, const Machinery& machinery) {
   const RunMetadata metadata{.cluster = machinery.mpi ? "mpi" : "simulated",
                              .threads = machinery.mpi ? 1 : machinery.threads,
-                             .processes = machinery.mpi ? machinery.mpi->size() : 1,
+                             .processes = machinery.together() ? machinery.together()->size() : 1,
                              .blas_kernel = torch_is_loaded() ? blas_kernel() : "none loaded",
                              .libtorch_version = torch_version(),
                              .start = outcome.start,

@@ -16,6 +16,7 @@
 #include "results/tables/progress.hpp"
 #include "workers/cluster/run_record.hpp"
 #include "workers/mpi/mpi_session.hpp"
+#include "workers/training/process_group.hpp"
 
 namespace syncopate {
 
@@ -24,6 +25,12 @@ struct Machinery {
   int threads = 1;                  // of the executor; the simulated cluster only
   const MpiSession* mpi = nullptr;  // null: the simulated cluster
   std::string call{};               // of the processes that share the runs, for the metadata; empty: one alone
+  // The processes that divide each simulation among them, where there are several; what they are started by.
+  ProcessGroup* processes = nullptr;
+  const MpiSession* divided_by = nullptr;
+
+  // Of processes that make a run together, on either cluster; null: there is one.
+  const MpiSession* together() const { return mpi ? mpi : divided_by; }
 };
 
 struct Outcome {
@@ -45,9 +52,10 @@ struct CheckpointUse;
 
 // Runs on this process, or on this rank together with all others: under MPI all ranks call it, and
 // the recording is complete on rank 0. A run that fails is an outcome; only Interrupted is thrown.
-// Under MPI a failure ends all ranks, after `before_abort` has seen what rank 0 has recorded.
+// Under MPI a failure ends all ranks, after `before_abort` has seen what rank 0 has recorded. Processes that divide a
+// simulation all call it too, and all have what is recorded; where one of them fails, all do.
 // With `checkpoints` (null: none) the run goes on from one and leaves others, where runs like it have any: for who
-// saves the outcome to remove (checkpointing.hpp, rank_checkpoints.hpp).
+// saves the outcome to remove (checkpointing.hpp, rank_checkpoints.hpp). Not in a divided simulation.
 Outcome execute(const Run& run, const Machinery& machinery, Progress& progress,
                 const std::function<void(const Outcome&)>& before_abort, const CheckpointUse* checkpoints = nullptr);
 

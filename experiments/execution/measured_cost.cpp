@@ -107,7 +107,7 @@ KnownCost extrapolated(const Run& run, const Sample& before, const Sample& last,
 std::optional<KnownCost> measured_cost(const Run& run, const Machinery& machinery) {
   const std::optional<Step> planned = planned_steps(run);
   constexpr std::int64_t shortest = 64;  // the first 21 of them are made
-  if (machinery.mpi || (planned && planned->value() < shortest)) return {};
+  if (machinery.together() || (planned && planned->value() < shortest)) return {};
   try {
     constexpr double smallest_share = 1.0 / 4096;  // of a budget that does not count steps
     Run unmeasured = run;

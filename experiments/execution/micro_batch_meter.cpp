@@ -22,6 +22,7 @@
 #include "results/directory/finished_run.hpp"
 #include "results/directory/replaced_file.hpp"
 #include "results/directory/run_directory.hpp"
+#include "results/formats/digested_json.hpp"
 #include "results/formats/host.hpp"
 #include "results/formats/output.hpp"
 #include "workers/datasets/batch_lengths.hpp"
@@ -277,6 +278,15 @@ Json json_of(const LengthFit& fit) {
           {"points", fit.points}};
 }
 
+// Entries of earlier programs have no digest.
+void check_as_written(Json entry) {
+  if (!entry.contains("crc32")) return;
+  const Json digest = entry.at("crc32");
+  entry.erase("crc32");
+  if (digest != json_digest(entry))
+    throw std::runtime_error("what was measured is no longer as it was written; --rerun measures again");
+}
+
 MeasuredMicroBatch time_of(const Json& value) {
   if (value.is_number()) {
     const double seconds = value;
@@ -322,6 +332,7 @@ MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work,
     Json entries = entries_of(file);
     const auto found = std::ranges::find_if(entries, [&](const Json& entry) { return is_of(entry, work); });
     if (found != entries.end() && !options_.remeasure) {
+      check_as_written(*found);
       return time_of(found->at("micro_batch_s"));
     }
     on_measure();
@@ -332,6 +343,7 @@ MeasuredMicroBatch MicroBatchMeter::kept_or_measured(const MicroBatchWork& work,
                   {"at_once", at_once_of(work)},
                   {"micro_batches", work.micro_batches},
                   {"micro_batch_s", measured}};
+    entry["crc32"] = json_digest(entry);
     if (found != entries.end()) {
       *found = std::move(entry);
     } else {

@@ -85,6 +85,7 @@ PlannedWork plan_of(std::span<const Run> runs, std::span<const int> to_do, std::
   work.runs = runs.size();
   work.finished = finished;
   work.later = later.size();
+  if (!work.cost) work.bytes = planned_bytes(missing, mpi);
   return work;
 }
 
@@ -101,7 +102,11 @@ std::string plan_text(const PlannedWork& work, const std::string& noun) {
   if (work.later > 0) text += fmt::format(", then {} run{}", work.later, work.later == 1 ? "" : "s");
   if (work.finished == work.runs && work.later == 0) return text;
   if (!work.division.empty()) text += fmt::format(", {}", work.division);
-  if (!work.cost) return text + "; how long they take, and how much space, is not known before some are finished";
+  if (!work.cost && !work.bytes)
+    return text + "; how long they take, and how much space, is not known before some are finished";
+  if (!work.cost)
+    return text + fmt::format("; how long they take is not known before some are finished; {} on the disk",
+                              size_text(*work.bytes));
   return text + fmt::format("; {} on this machine, by {}; {} on the disk", about(work.cost->host_s / work.side_by_side),
                             work.is_measured ? "the first's first steps" : "finished runs",
                             size_text(work.cost->bytes));

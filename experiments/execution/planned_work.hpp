@@ -19,6 +19,7 @@ struct PlannedWork {
   std::size_t finished = 0;
   std::size_t later = 0;          // runs that follow these
   std::optional<RunCost> cost{};  // of those that are to do; none where it is not known of one of them
+  std::optional<double> bytes{};  // where there is no cost: on the disk, by the rows and files that there will be
   bool is_measured = false;       // by first steps, not by finished runs
   int side_by_side = 1;           // so many of them go at once
   std::string division{};         // and how

@@ -52,20 +52,21 @@ std::string normalised(const std::string& directory) {
 }  // namespace
 
 RankStatement statement_of(const Intention& intention) {
+  const bool together = intention.on_mpi || intention.together;
   RankStatement statement;
   Plan& plan = statement.plan;
   plan = {{"command", intention.command}, {"commit of Syncopate", build_info().commit}};
   if (intention.experiment) {
     plan.emplace_back("--cluster", intention.on_mpi ? "mpi" : "simulated");
     plan.emplace_back("--rerun", intention.rerun ? "yes" : "no");
-    if (intention.on_mpi) plan.emplace_back("--results", normalised(intention.results_directory));
+    if (together) plan.emplace_back("--results", normalised(intention.results_directory));
   }
   for (const auto& [key, value] : plan) statement.identity += fmt::format("{}: {}\n", key, value);
   if (!intention.experiment) return statement;
 
   const Experiment& experiment = *intention.experiment;
-  if (intention.on_mpi) statement.identity += identity_of(experiment.runs);
-  if (intention.on_mpi && experiment.tuning)
+  if (together) statement.identity += identity_of(experiment.runs);
+  if (together && experiment.tuning)
     statement.identity += fmt::format("{}{} {} {}\n", identity_of(first_trials(experiment)), experiment.tuning->measure,
                                       experiment.tuning->extensions, fmt::join(experiment.tuning->seeds, " "));
   add_keys(parse_toml(experiment.resolved_toml, experiment.file), "", plan);

@@ -12,7 +12,8 @@ namespace syncopate {
 struct Intention {
   std::string command;                     // "run", "check", ..., "--help"
   const Experiment* experiment = nullptr;  // null: the command has none
-  bool on_mpi = false;                     // its runs are; else ranks run apart and may differ
+  bool on_mpi = false;                     // its runs are
+  bool together = false;                   // ranks make its runs together, as under MPI; else they may differ
   bool rerun = false;
   std::string results_directory{};  // as it was given
 };

@@ -94,6 +94,26 @@ std::vector<KnownCost> known_costs(const fs::path& experiment_directory, bool mp
   return known;
 }
 
+std::optional<double> planned_bytes(std::span<const Run* const> runs, bool mpi) {
+  // Of a row in a file, as it is or compressed, and of files that every run has.
+  constexpr double row = 40, evaluation = 110, zipped_row = 9, span = 12, files = 8000, of_worker = 95;
+  double bytes = 0;
+  for (const Run* run : runs) {
+    const auto micro_batches = planned_micro_batches(*run);
+    if (!micro_batches) return {};
+    const auto steps = static_cast<double>(planned_steps(*run)->value());
+    const RecordingPlan& recorded = run->recording;
+    bytes += files + of_worker * run->cluster.workers + row * steps;
+    bytes +=
+        evaluation * (2 + steps / static_cast<double>(std::max<Step::Rep>(1, run->evaluation.every_steps.value())));
+    if (recorded.parameters) bytes += static_cast<double>(run->training.parameter_bytes.value());
+    if (recorded.records_durations(mpi)) bytes += zipped_row * *micro_batches;
+    if (recorded.arrivals) bytes += zipped_row * steps * run->cluster.workers;
+    if (recorded.trace) bytes += span * std::min(static_cast<double>(recorded.trace_events), 3 * *micro_batches);
+  }
+  return bytes;
+}
+
 std::optional<double> planned_micro_batches(const Run& run) {
   const std::optional<Step> steps = planned_steps(run);
   if (!steps) return {};

@@ -36,6 +36,10 @@ std::vector<KnownCost> known_costs(const std::filesystem::path& experiment_direc
 // Where the budget does not say how many steps there will be, their mean. Nothing where none is known.
 std::optional<RunCost> expected_cost(const Run& run, std::span<const KnownCost> known);
 
+// On the disk, by the rows and files that the runs will have, within a factor of two or so; none where a budget does
+// not count steps.
+std::optional<double> planned_bytes(std::span<const Run* const> runs, bool mpi);
+
 // steps x workers x micro-batches per step, as the budget says it.
 std::optional<double> planned_micro_batches(const Run& run);
 

@@ -13,9 +13,13 @@ namespace syncopate {
 // What the participants of a run train with. Members are destroyed from the last to the first: the executor before what
 // its tasks refer to.
 struct RunTraining {
-  // Without an objective time alone passes. `threads`: of the executor. `on_kept`: see Training.
+  // Without an objective time alone passes. `threads`: of the executor. `on_kept`: see Training. `processes`: those
+  // that divide the simulation; null: one does all.
   RunTraining(const Run& run, std::shared_ptr<const Objective> objective, int threads,
-              std::function<void(const MicroBatch&)> on_kept = {});
+              std::function<void(const MicroBatch&)> on_kept = {}, ProcessGroup* processes = nullptr);
+  ~RunTraining() { training->leave_processes(); }
+  RunTraining(const RunTraining&) = delete;
+  RunTraining& operator=(const RunTraining&) = delete;
 
   std::shared_ptr<const Objective> objective;
   std::optional<Training> training;

@@ -1,12 +1,14 @@
 #include "experiments/execution/runner.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <memory>
@@ -29,6 +31,7 @@
 #include "experiments/execution/saved_tables.hpp"
 #include "experiments/execution/shared_runs.hpp"
 #include "experiments/execution/tuned_runs.hpp"
+#include "results/directory/disk_fault.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"
@@ -38,6 +41,7 @@
 #include "results/tables/progress.hpp"
 #include "results/tables/result_table.hpp"
 #include "workers/files/data_fault.hpp"
+#include "workers/mpi/mpi_process_group.hpp"
 #include "workers/process/exit_status.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/process/printable.hpp"
@@ -50,7 +54,7 @@ bool is_finished(const std::optional<RunSummary>& summary) { return summary && s
 class ExperimentRunner {
  public:
   // `later`: runs that will follow these, for the plan.
-  ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi,
+  ExperimentRunner(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
                    std::span<const Run> later = {});
 
   int run();
@@ -58,10 +62,13 @@ class ExperimentRunner {
 
  private:
   int run_all();
-  bool is_rank_0() const { return !machinery_.mpi || machinery_.mpi->rank() == 0; }
+  bool is_rank_0() const { return !machinery_.together() || machinery_.together()->rank() == 0; }
   bool speaks() const { return is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
   std::filesystem::path directory_of(const Run& run) const {
     return run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
+  }
+  std::filesystem::path own_directory() const {
+    return experiment_directory(options_.results_directory, experiment_.name);
   }
   const char* noun() const { return !experiment_.runs.empty() && experiment_.runs.front().is_trial ? "trial" : "run"; }
   const char* clock() const { return machinery_.mpi ? "wall" : "virtual"; }
@@ -75,9 +82,10 @@ class ExperimentRunner {
   void report_damaged() const;
   std::map<std::string, double> print_plan() const;  // returns what all is expected to take (Progress::expect)
   void report_skipped(Progress& progress) const;
+  void report_division(Progress& progress) const;
   void run_one(std::size_t index, Progress& progress);
   int make_shared(Progress& progress);
-  void save(std::size_t index, const Outcome& outcome);
+  std::string save(std::size_t index, const Outcome& outcome);
   void remove_checkpoint_of(const Run& run) const;
   bool starts(Run& run, std::size_t index, Progress& progress);
   void report_interruption() const;
@@ -96,18 +104,14 @@ class ExperimentRunner {
   std::atomic<std::ptrdiff_t> finished_ = 0;          // of the summaries, also for whoever ends the process
 };
 
-ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi,
+ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
                                    std::span<const Run> later)
     : experiment_(experiment),
       options_(options),
       later_(later),
+      machinery_(machinery),
       summaries_(experiment.runs.size()),
-      to_do_(experiment.runs.size(), 1) {
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  machinery_ = {.threads = options.threads > 0 ? options.threads : cores,
-                .mpi = mpi,
-                .call = options.sharing ? options.sharing->call : ""};
-}
+      to_do_(experiment.runs.size(), 1) {}
 
 int ExperimentRunner::run() {
   LastAct report([this] { report_interruption(); });
@@ -116,9 +120,6 @@ int ExperimentRunner::run() {
   } catch (const CannotRun& reason) {
     if (is_rank_0()) standard_error.write(fmt::format("{}\n", printable_lines(reason.what())));
     return exit_usage;
-  } catch (const ResultsDirectoryFault& problem) {  // while runs were made together with others
-    standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
-    return exit_failure;
   } catch (const Interrupted&) {
     report.do_now();
     return exit_interrupted;
@@ -131,9 +132,9 @@ int ExperimentRunner::run_all() {
   if (std::ranges::count(to_do_, 1) > 0) {  // else nothing is read or written
     load_data();
     int status = is_rank_0() ? prepare() : exit_success;
-    if (machinery_.mpi) status = from_rank_0(*machinery_.mpi, std::vector{status}).front();
+    if (const auto* all = machinery_.together()) status = from_rank_0(*all, std::vector{status}).front();
     if (status != exit_success) return status;
-    if (machinery_.mpi) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
+    if (const auto* all = machinery_.together()) to_do_ = from_rank_0(*all, std::move(to_do_));
     expected_s = print_plan();
   }
 
@@ -142,13 +143,14 @@ int ExperimentRunner::run_all() {
                     static_cast<std::size_t>(std::count(to_do_.begin(), to_do_.end(), 1)), clock());
   progress.expect(std::move(expected_s));
   report_skipped(progress);
+  report_division(progress);
   if (options_.sharing) return make_shared(progress);
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
     if (interrupted()) throw Interrupted();
     if (to_do_[index]) run_one(index, progress);
   }
   const int result = is_rank_0() ? print_tables() : exit_success;
-  return machinery_.mpi ? from_rank_0(*machinery_.mpi, std::vector<int>{result}).front() : result;
+  return machinery_.together() ? from_rank_0(*machinery_.together(), std::vector<int>{result}).front() : result;
 }
 
 // Tables where all is done, by who speaks.
@@ -185,12 +187,12 @@ void ExperimentRunner::look_for_finished_runs() {
     fault = problem.what();
   }
   agree_on(fault);
-  if (machinery_.mpi) to_do_ = from_rank_0(*machinery_.mpi, std::move(to_do_));
+  if (const auto* all = machinery_.together()) to_do_ = from_rank_0(*all, std::move(to_do_));
 }
 
 // Returns if no rank has a fault.
 void ExperimentRunner::agree_on(const std::string& fault) const {
-  if (machinery_.mpi) return agree(*machinery_.mpi, {.fault = fault, .identity = {}, .plan = {}});
+  if (const auto* all = machinery_.together()) return agree(*all, {.fault = fault, .identity = {}, .plan = {}});
   if (!fault.empty()) throw CannotRun(fault);
 }
 
@@ -204,7 +206,9 @@ int ExperimentRunner::prepare() {
     if (!options_.rerun && !machinery_.mpi && !options_.sharing) copy_from_elsewhere();
     return exit_success;
   } catch (const std::exception& problem) {
-    standard_error.write(fmt::format("{}\n", printable_lines(problem.what())));
+    const auto* const disk = dynamic_cast<const std::filesystem::filesystem_error*>(&problem);
+    const std::string what = disk ? disk_fault(own_directory(), *disk) : problem.what();
+    standard_error.write(fmt::format("{}\n", printable_lines(what)));
     return exit_usage;
   }
 }
@@ -265,7 +269,7 @@ void ExperimentRunner::report_damaged() const {
 std::map<std::string, double> ExperimentRunner::print_plan() const {
   if (!options_.plan || options_.quiet || !speaks()) return {};
   MeasureCost measure;  // with others, who have begun, first steps would take as long as these let them
-  if (!machinery_.mpi && (!options_.sharing || !options_.sharing->takes))
+  if (!machinery_.together() && (!options_.sharing || !options_.sharing->takes))
     measure = [this](const Run& run) { return measured_cost(run, machinery_); };
   PlannedWork work =
       plan_of(experiment_.runs, to_do_, later_, options_.results_directory, machinery_.mpi != nullptr, measure);
@@ -289,6 +293,15 @@ void ExperimentRunner::report_skipped(Progress& progress) const {
                   older, older == 1 ? "was" : "were"));
 }
 
+void ExperimentRunner::report_division(Progress& progress) const {
+  if (!machinery_.processes || std::ranges::count(to_do_, 1) == 0) return;
+  const bool would_have_checkpoints =
+      std::ranges::any_of(experiment_.runs, [](const Run& run) { return has_checkpoints(run, false); });
+  progress.note(fmt::format("{} processes divide each run, by {} thread{} each{}", machinery_.processes->size(),
+                            machinery_.threads, machinery_.threads == 1 ? "" : "s",
+                            would_have_checkpoints ? "; such runs have no checkpoints" : ""));
+}
+
 void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
   Run run = experiment_.runs[index];
   if (run.common_phase && !starts(run, index, progress)) return;
@@ -300,7 +313,8 @@ void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
   for (int retries = 0;; ++retries) {
     const Outcome outcome = execute(run, machinery_, progress, save_what_is_there, &checkpoints);
     if (!is_rank_0()) return;
-    save(index, outcome);
+    // No later run could be kept either.
+    if (const std::string fault = save(index, outcome); !fault.empty()) throw ResultsDirectoryFault(fault);
     progress.end_run(*summaries_[index]);
     if (summaries_[index]->status != RunStatus::failed || retries >= options_.retries) return;
     progress.begin_run(index + 1, run);
@@ -322,22 +336,30 @@ bool ExperimentRunner::starts(Run& run, std::size_t index, Progress& progress) {
   return false;
 }
 
-// What cannot be written has not been run, as far as the next start is concerned.
-void ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
+// What cannot be written has not been run, as far as the next start is concerned. Returns what is wrong with the disk,
+// if that was why.
+std::string ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
   const Run& run = experiment_.runs[index];
   RunSummary summary = summarise(run, outcome);
+  std::string fault;
   try {
+    require_there(own_directory());
     write_directory(directory_of(run), files_of(run, outcome, summary, machinery_));
     if (summary.status != RunStatus::failed) remove_checkpoint_of(run);
   } catch (const std::bad_alloc&) {
     summary.status = RunStatus::failed;
     summary.reason = "the memory does not suffice to write its results";
+  } catch (const std::filesystem::filesystem_error& problem) {
+    fault = disk_fault(own_directory(), problem);
+    summary.status = RunStatus::failed;
+    summary.reason = fault;
   } catch (const std::exception& problem) {
     summary.status = RunStatus::failed;
     summary.reason = fmt::format("its results cannot be written: {}", problem.what());
   }
   summaries_[index] = std::move(summary);
   if (is_finished(summaries_[index])) ++finished_;
+  return fault;
 }
 
 void ExperimentRunner::remove_checkpoint_of(const Run& run) const {
@@ -347,7 +369,7 @@ void ExperimentRunner::remove_checkpoint_of(const Run& run) const {
 }
 
 void ExperimentRunner::report_interruption() const {
-  if (machinery_.mpi) machinery_.mpi->abort_as_told(what_stays);
+  if (const auto* all = machinery_.together()) all->abort_as_told(what_stays);
   if (!speaks()) return;
   standard_error.write(fmt::format("interrupted; {} ({} of {} {}s are finished)\n", what_stays, finished_.load(),
                                    experiment_.runs.size(), noun()));
@@ -373,8 +395,7 @@ int ExperimentRunner::print_tables() const {
 
 // A directory that cannot be written is worth a word only where there is something new to write.
 void ExperimentRunner::leave_tables(const std::vector<RunSummary>& runs) const {
-  const std::filesystem::path directory = experiment_directory(options_.results_directory, experiment_.name);
-  const std::string fault = save_tables(directory, runs, machinery_.mpi != nullptr, experiment_.notes);
+  const std::string fault = save_tables(own_directory(), runs, machinery_.mpi != nullptr, experiment_.notes);
   if (!fault.empty() && std::ranges::count(to_do_, 1) > 0)
     standard_error.write(fmt::format("warning: the table is not saved: {}\n", printable_lines(fault)));
 }
@@ -394,14 +415,49 @@ std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& sessio
 }
 
 // Its trials first, if it is to be tuned.
-int start(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi) {
-  if (!experiment.tuning) return ExperimentRunner(experiment, options, mpi).run();
-  return run_tuned(experiment, options, mpi,
-                   [mpi](const Experiment& part, const RunOptions& how, std::span<const Run> later) {
-                     ExperimentRunner runner(part, how, mpi, later);
-                     const int status = runner.run();
-                     return RunsMade{status, std::move(runner).summaries()};
-                   });
+int start(const Experiment& experiment, const RunOptions& options, const Machinery& machinery) {
+  std::string fault;
+  try {
+    if (!experiment.tuning) return ExperimentRunner(experiment, options, machinery).run();
+    return run_tuned(experiment, options, machinery,
+                     [&machinery](const Experiment& part, const RunOptions& how, std::span<const Run> later) {
+                       ExperimentRunner runner(part, how, machinery, later);
+                       const int status = runner.run();
+                       return RunsMade{status, std::move(runner).summaries()};
+                     });
+  } catch (const ResultsDirectoryFault& problem) {  // while runs were made
+    fault = problem.what();
+  } catch (const std::filesystem::filesystem_error& problem) {  // what stands beside them
+    fault = disk_fault(experiment_directory(options.results_directory, experiment.name), problem);
+  }
+  if (const auto* all = machinery.together()) all->abort(fault, exit_failure);  // the others do not know of it
+  standard_error.write(fmt::format("{}\n", printable_lines(fault)));
+  return exit_failure;
+}
+
+// Processes of one machine divide its cores, if a launcher has not.
+int threads_of(const RunOptions& options, int processes_here) {
+  if (options.threads > 0) return options.threads;
+  const int allowed = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int all = std::max(allowed, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  return std::max(1, std::min(allowed, all / processes_here));
+}
+
+// One process, or all that a launcher has started, which divide each run.
+int start_simulated(const Experiment& experiment, const RunOptions& options, const MpiSession* session) {
+  Machinery machinery{.threads = threads_of(options, 1), .call = options.sharing ? options.sharing->call : ""};
+  const bool divides = session && session->size() > 1 && !options.sharing;
+  if (!divides) return start(experiment, options, machinery);
+  if (const std::string wrong = why_not_divided(*session); !wrong.empty()) {
+    if (session->rank() == 0) standard_error.write(wrong + "\n");
+    return exit_usage;
+  }
+  session->expect_to_stay();
+  MpiProcessGroup processes(*session);
+  machinery.threads = threads_of(options, session->ranks_on_node());
+  machinery.processes = &processes;
+  machinery.divided_by = session;
+  return start(experiment, options, machinery);
 }
 
 }  // namespace
@@ -412,7 +468,7 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
   std::unique_ptr<MpiSession> own_session;
   const bool wants_mpi = options.cluster == ClusterChoice::mpi ||
                          (options.cluster == ClusterChoice::automatic && (mpi ? mpi->active() : launched_by_mpi()));
-  if (!wants_mpi) return start(experiment, options, nullptr);
+  if (!wants_mpi) return start_simulated(experiment, options, mpi && mpi->active() ? mpi : nullptr);
 
   if (!mpi) {
     own_session = std::make_unique<MpiSession>();
@@ -427,7 +483,8 @@ int run_experiment(const Experiment& experiment, const RunOptions& options) {
     return exit_usage;
   }
   mpi->expect_to_stay();
-  return start(experiment, options, mpi);
+  constexpr int alone = 1;
+  return start(experiment, options, {.threads = threads_of(options, alone), .mpi = mpi});
 }
 
 }  // namespace syncopate

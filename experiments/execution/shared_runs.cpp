@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "experiments/execution/checkpointing.hpp"
+#include "results/directory/disk_fault.hpp"
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/shared_plan.hpp"
@@ -112,11 +113,7 @@ std::size_t SharedRuns::make(std::vector<std::size_t> open, Progress& progress) 
     remove_finished_leases();
     remove_leftovers(work_.options.results_directory, work_.experiment.runs);
   } catch (const fs::filesystem_error& problem) {
-    if (fs::exists(folder_)) throw ResultsDirectoryFault(problem.what());
-    throw ResultsDirectoryFault(
-        fmt::format("{}: the results directory was removed while runs were made; start the command again, and it makes "
-                    "what is missing",
-                    folder_.parent_path().string()));
+    throw ResultsDirectoryFault(disk_fault(folder_.parent_path(), problem));
   }
   return open.size();
 }
@@ -219,6 +216,8 @@ void SharedRuns::attempt(std::size_t index, Lease& lease, const CommonPhases::Ph
   } catch (const std::bad_alloc&) {
     summary.status = RunStatus::failed;
     summary.reason = "the memory does not suffice to write its results";
+  } catch (const fs::filesystem_error&) {  // no later run could be kept either
+    throw;
   } catch (const std::exception& problem) {
     summary.status = RunStatus::failed;
     summary.reason = fmt::format("its results cannot be written: {}", problem.what());
@@ -243,7 +242,7 @@ bool SharedRuns::copy_from_elsewhere(const Run& run, Lease& lease) {
 // False where another process has the run, which this one says.
 bool SharedRuns::publish(const Run& run, const FileContents& files, Lease& lease) const {
   const auto is_this_done = [&](const fs::path& place) { return is_done(place, run); };
-  if (!fs::exists(folder_)) fs::directory_iterator{folder_};  // says that it is gone
+  require_there(folder_);
   if (!lease.is_mine()) {
     say(fmt::format(
         "{}: another process has taken it over while this one, process {}, was silent for longer than {} s; "

@@ -36,10 +36,11 @@ std::set<std::size_t> groups_of(const Experiment& experiment) {
 
 class TunedExperiment {
  public:
-  TunedExperiment(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi, const MakeRuns& make)
+  TunedExperiment(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
+                  const MakeRuns& make)
       : experiment_(experiment),
         options_(options),
-        mpi_(mpi),
+        machinery_(machinery),
         make_(make),
         tuner_(experiment.tuning, groups_of(experiment)) {}
 
@@ -47,7 +48,7 @@ class TunedExperiment {
     if (const int status = make_trials(); status != exit_success) return status;
     const bool all_are_tuned = report_untuned();
     const Tuning tuning = results();
-    if (speaks()) replace_file(directory() / tuning_file(mpi_ != nullptr), to_json(tuning));
+    if (speaks()) replace_file(directory() / tuning_file(machinery_.mpi != nullptr), to_json(tuning));
     const Experiment tuned = with_best_settings(tuning_lines(tuning));
     if (tuned.runs.empty()) return exit_failure;
     const int status = make_(tuned, options_, {}).status;
@@ -55,7 +56,10 @@ class TunedExperiment {
   }
 
  private:
-  bool speaks() const { return (!mpi_ || mpi_->rank() == 0) && (!options_.sharing || options_.sharing->speaks); }
+  bool speaks() const {
+    const MpiSession* const all = machinery_.together();
+    return (!all || all->rank() == 0) && (!options_.sharing || options_.sharing->speaks);
+  }
   std::filesystem::path directory() const { return experiment_directory(options_.results_directory, experiment_.name); }
 
   // Until no grid grows. Trials that fail count; anything else that ends them ends all.
@@ -79,7 +83,7 @@ class TunedExperiment {
     double value = std::numeric_limits<double>::quiet_NaN();
     if (summary && summary->status == RunStatus::finished)
       value = measure_named(experiment_.tuning->measure)->value(*summary).value_or(value);
-    if (mpi_) value = from_rank_0(*mpi_, value);
+    if (const MpiSession* const all = machinery_.together()) value = from_rank_0(*all, value);
     const std::string status = summary ? to_string(summary->status) : "";
     if (summary && !std::isfinite(value))
       reasons_.emplace(trial.group, summary->reason.empty() ? status : summary->reason);
@@ -105,7 +109,7 @@ class TunedExperiment {
   Tuning results() const {
     const TuningPlan& plan = *experiment_.tuning;
     Tuning tuning{.experiment = experiment_.name, .measure = plan.measure, .seeds = plan.seeds, .where = plan.where};
-    const auto text = read_file(directory() / tuning_file(mpi_ != nullptr));
+    const auto text = read_file(directory() / tuning_file(machinery_.mpi != nullptr));
     const std::optional<Tuning> before = text ? tuning_from_json(*text) : std::nullopt;
     std::vector<TunedMethod> known = tuner_.results();
     if (before && before->measure == tuning.measure && before->seeds == tuning.seeds && before->where == tuning.where)
@@ -135,7 +139,7 @@ class TunedExperiment {
 
   const Experiment& experiment_;
   const RunOptions& options_;
-  const MpiSession* mpi_;
+  const Machinery& machinery_;
   const MakeRuns& make_;
   Tuner tuner_;
   std::map<std::size_t, std::string> reasons_;  // why a trial has no value; the first of each group
@@ -143,8 +147,9 @@ class TunedExperiment {
 
 }  // namespace
 
-int run_tuned(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi, const MakeRuns& make) {
-  return TunedExperiment(experiment, options, mpi, make).run();
+int run_tuned(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
+              const MakeRuns& make) {
+  return TunedExperiment(experiment, options, machinery, make).run();
 }
 
 std::vector<Run> first_trials(const Experiment& experiment) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "experiments/execution/execution.hpp"
 #include "experiments/execution/runner.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "results/rows/summary.hpp"
@@ -22,7 +23,8 @@ using MakeRuns = std::function<RunsMade(const Experiment& part, const RunOptions
 // Makes the trials that are missing, extends grids, writes tuning.json beside the runs, and makes the runs. Under MPI
 // all ranks call it; they choose by what rank 0 has found. The exit status; 1 also where a method has no setting of
 // which all trials came to their end.
-int run_tuned(const Experiment& experiment, const RunOptions& options, const MpiSession* mpi, const MakeRuns& make);
+int run_tuned(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
+              const MakeRuns& make);
 
 // The trials of the grids as they are written.
 std::vector<Run> first_trials(const Experiment& experiment);

@@ -132,6 +132,9 @@ Claim read_claim(Settings& table) {
     table.fault("order", "must hold at least two methods");
   }
   table.keep_as_written({"where", "Values of what is swept, which choose points: { \"cluster.workers\" = 64 }."});
+  const Key reference{"reference",
+                      "Instead of paper: a figure of results/reference, such as \"dropcompute.figure-1\"."};
+  if (table.text(reference, "").empty()) table.leave_out("reference");
   claim.criterion = read_criterion(table);
   claim.published = read_published(table);
   if (table.faults_so_far() > faults) return claim;

@@ -75,6 +75,7 @@ void sweep(TomlNode& root, CommandLineList list) {
   const std::vector<std::string> path = split_key(list.key);
   if (path.front() == "seeds" || path.front() == "sweep") return assign(root, path, command_line, list.values);
   if (!root.find("sweep")) root.set("sweep", command_line, {TomlNode::Table{}, command_line});
+  if (!root.find("sweep")->is_table()) throw KeyPathFault("cannot be swept beside a sweep that is no table");
   root.find("sweep")->set(list.key, command_line, std::move(list.values));
 }
 

@@ -1,6 +1,7 @@
 #include "experiments/sections/definition.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -56,6 +57,7 @@ AlgorithmContext algorithm_context(const Definition& definition) {
   const TrainingSection& training = definition.training;
   const Budget& budget = definition.budget;
   const int tensors = static_cast<int>(training.objective.tensors.size());
+  const std::int64_t parameters = training.objective.parameters;
   return {.workers = cluster.workers_known ? cluster.plan.workers : most_workers,
           .micro_batches = cluster.plan.micro_batches,
           .time_only = training.plan.time_only,
@@ -74,7 +76,8 @@ AlgorithmContext algorithm_context(const Definition& definition) {
               definition.is_clean && !cluster.plan.to_be_measured ? shortest_micro_batch_s(cluster) : 0,
           .budget_ends_alone = !budget.bytes || definition.steps.is_counted || budget.seconds || budget.samples,
           .learning_rate = training.plan.learning_rate.get(),
-          .tensors = tensors > 0 ? std::optional(tensors) : std::nullopt};
+          .tensors = tensors > 0 ? std::optional(tensors) : std::nullopt,
+          .parameters = parameters > 0 ? std::optional(parameters) : std::nullopt};
 }
 
 std::vector<Method> read_methods(Settings& root, const Definition& definition,

@@ -29,6 +29,7 @@ void add_runs(const Expansion& all, std::size_t point, const Tuned& tuned, std::
     for (const std::uint64_t seed : all.seeds) {
       Run run = plan_run(document_of_run(root, method, seed), all.file, all.options);
       run.method_index = method;
+      run.point_index = point;
       run.sweep = describe_point(all.axes, all.points[point], method);
       const auto [place, is_new] = places.emplace(fmt::format("{} {}", run.course, run.method), runs.size());
       if (!is_new && runs[place->second].hash != run.hash)

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "experiments/sections/claim_references.hpp"
 #include "experiments/sections/claims_section.hpp"
 #include "experiments/sections/command_line_changes.hpp"
 #include "experiments/sections/configuration_hash.hpp"
@@ -142,6 +143,7 @@ Experiment load_experiment(const std::string& file, const std::vector<std::strin
   FaultList faults;
   apply_profiles(root, options.profiles, faults);
   apply_command_line(root, overrides, faults);
+  apply_references(root, file, faults);
   const std::uint64_t seeds = list_seeds(root, options.most_runs);
   const std::vector<SweepAxis> axes = read_sweep(root, faults);
   const std::optional<TuneSection> tune = read_tune(root, axes, faults);

@@ -37,6 +37,7 @@ TrainingSection read_training(Settings& root, ObjectiveContext context, std::opt
   }
   plan.parameter_bytes = result.objective.parameters * static_cast<std::int64_t>(sizeof(float));
   plan.tensors = result.objective.tensors;
+  plan.memory = result.objective.memory;
   plan.clip_norm = training.number({"clip_norm", "Largest global norm of a gradient; 0: gradients are not clipped."},
                                    {.low = 0, .high_open = true}, 0.0);
   plan.optimizer = read_optimizer(training, result.objective);

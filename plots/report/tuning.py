@@ -1,12 +1,11 @@
 """The section of tuning: with what each method was tried, and what was chosen, from the tuning.json that a run leaves beside
 an experiment's runs (results/directory/tuning_json.hpp)."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from plots.report.markup import escaped
-from plots.runs import ResultsFault, in_words
+from plots.runs import ResultsFault, in_words, read_digested
 from plots.variation import as_words
 
 FILES, SCHEMA_VERSION = ("tuning.json", "tuning-mpi.json"), 1
@@ -17,7 +16,7 @@ def read_tunings(directories: Iterable[Path]) -> list[dict]:
     tunings = []
     for path in (directory / name for directory in dict.fromkeys(directories) for name in FILES):
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = read_digested(path, {"methods"})
             if document["schema_version"] != SCHEMA_VERSION:
                 raise ValueError(f"schema_version = {document['schema_version']}")
             tuning_table(document)

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "results/claims/shown_effect.hpp"
+#include "results/formats/digested_json.hpp"
 #include "results/formats/optional_json.hpp"
 
 namespace syncopate {
@@ -81,12 +82,15 @@ Json json_of(const ClaimResult& result) {
   json["verdict"] = to_string(result.verdict);
   json["reason"] = result.reason;
   json["points"] = Json::array();
-  for (const JudgedPoint& point : result.points)
-    json["points"].push_back({{"label", point.label},
-                              {"n", point.n},
-                              {"mean", point.mean},
-                              {"interval", interval_json(point.interval)},
-                              {"verdict", to_string(point.verdict)}});
+  for (const JudgedPoint& point : result.points) {
+    Json& shown_point = json["points"].emplace_back();
+    shown_point = {{"label", point.label},
+                   {"n", point.n},
+                   {"mean", point.mean},
+                   {"interval", interval_json(point.interval)},
+                   {"verdict", to_string(point.verdict)}};
+    if (point.sign_flip_p) shown_point["sign_flip_p"] = *point.sign_flip_p;
+  }
   return json;
 }
 
@@ -120,6 +124,7 @@ ClaimResult result_of(const Json& json) {
                              .n = point.at("n"),
                              .mean = point.at("mean"),
                              .interval = interval_at(point, "interval"),
+                             .sign_flip_p = number_at(point, "sign_flip_p"),
                              .verdict = verdict_named(point.at("verdict"))});
   return result;
 }
@@ -138,13 +143,14 @@ std::string to_json(const JudgedClaims& claims) {
                {"claims", Json::array()}};
   if (claims.judged_runs) json["judged_runs"] = *claims.judged_runs;
   for (const ClaimResult& result : claims.results) json["claims"].push_back(json_of(result));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return with_digest(json);
 }
 
 std::optional<JudgedClaims> claims_from_json(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     if (json.at("schema_version") != claims_schema_version) return {};
+    if (!is_as_written(text, json, "claims", "judged_runs")) return {};
     JudgedClaims claims{.experiment = json.at("experiment"),
                         .description = json.at("description"),
                         .runs = json.at("runs"),

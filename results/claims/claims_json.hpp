@@ -33,7 +33,7 @@ struct JudgedClaims {
 
 std::string to_json(const JudgedClaims& claims);
 
-// Nothing if the text is not a list of claims of this schema version.
+// Nothing if the text is not a list of claims of this schema version, or is no longer as it was written.
 std::optional<JudgedClaims> claims_from_json(const std::string& text);
 
 }  // namespace syncopate

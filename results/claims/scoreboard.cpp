@@ -38,6 +38,14 @@ std::string figure_of(const JudgedPoint& judged, const ShownEffect& effect) {
   return fmt::format("{}, n = {}", figure, point.n);
 }
 
+// Of claims that were judged before sign flips had a say.
+const char* rule_of(const ClaimResult& result) {
+  const auto is_by_interval = [&](const JudgedPoint& point) {
+    return is_by_interval_alone(point, result.claim.order.empty() ? result.claim.criterion : Criterion{.above = 0.0});
+  };
+  return std::ranges::any_of(result.points, is_by_interval) ? " (t alone)" : "";
+}
+
 std::string paper_of(const Claim& claim) {
   if (!claim.published) return "-";
   return fmt::format("{} ({}; {})", claim.published->figure, claim.published->source, claim.published->certainty);
@@ -47,7 +55,7 @@ std::string paper_of(const Claim& claim) {
 bool goes_without_saying(const ClaimResult& result) { return result.reason.empty() || result.reason == both_answers; }
 
 std::string verdict_text(const ClaimResult& result) {
-  const std::string verdict = to_string(result.verdict);
+  const std::string verdict = to_string(result.verdict) + rule_of(result);
   return goes_without_saying(result) ? verdict : fmt::format("{}: {}", verdict, result.reason);
 }
 
@@ -72,7 +80,7 @@ std::string scoreboard_text(std::span<const JudgedClaims> experiments) {
       text += fmt::format("{:<{}}{}\n", to_string(result.verdict), width, printable(result.claim.sentence));
       if (result.claim.published) text += fmt::format("{}paper:  {}\n", indent, printable(paper_of(result.claim)));
       text += fmt::format("{}wanted: {}: {}\n", indent, printable(subject_of(result.claim)), wanted_by(result.claim));
-      text += fmt::format("{}ours:   {}\n", indent, our_figure(result));
+      text += fmt::format("{}ours:   {}{}\n", indent, our_figure(result), rule_of(result));
       if (!goes_without_saying(result)) text += fmt::format("{}reason: {}\n", indent, printable(result.reason));
     }
   }
@@ -91,14 +99,20 @@ TextTable scoreboard_table(std::span<const JudgedClaims> experiments) {
 }
 
 std::string scoreboard_notes(std::span<const JudgedClaims> experiments) {
+  constexpr const char* alone_note =
+      "(t alone): judged by the interval alone, before a sign-flip test over 6 to 20 seeds had to agree.\n";
   std::array<int, 3> counts{};
+  bool alone = false;
   for (const JudgedClaims& experiment : experiments)
-    for (const ClaimResult& result : experiment.results) ++counts[static_cast<std::size_t>(result.verdict)];
+    for (const ClaimResult& result : experiment.results) {
+      ++counts[static_cast<std::size_t>(result.verdict)];
+      alone = alone || *rule_of(result) != '\0';
+    }
   return fmt::format(
       "{} reproduced, {} not reproduced, {} inconclusive.\n"
       "In brackets: the 95 % interval of the mean over n seeds (90 % where a margin is claimed);\n"
-      "where it holds both answers, or another reason is given, a claim is inconclusive.\n",
-      counts[0], counts[1], counts[2]);
+      "where it holds both answers, or another reason is given, a claim is inconclusive.\n{}",
+      counts[0], counts[1], counts[2], alone ? alone_note : "");
 }
 
 }  // namespace syncopate

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -12,6 +13,14 @@
 namespace syncopate {
 namespace {
 
+// Not where every seed has the same number, up to rounding.
+bool varies(const JudgedPoint& point) {
+  constexpr double rounding = 1e-12;
+  return point.interval && point.interval->high - point.interval->low > rounding * std::abs(point.mean);
+}
+
+bool contradicts(const JudgedPoint& point) { return point.sign_flip_p && *point.sign_flip_p > significance_level; }
+
 JudgedPoint judged(const Claim& claim, std::string label, const BySeed& of_seeds) {
   std::vector<double> values;
   for (const auto& [seed, value] : of_seeds) values.push_back(value);
@@ -20,6 +29,10 @@ JudgedPoint judged(const Claim& claim, std::string label, const BySeed& of_seeds
                     .mean = statistics(values).mean,
                     .interval = interval_of_mean(values, confidence_of(claim.criterion))};
   point.verdict = verdict_of(claim.criterion, claim.effect, point.interval);
+  if (!varies(point)) return point;
+  for (const double bound : bounds_of(claim.criterion, point.verdict, *point.interval))
+    if (const auto p = sign_flip_p(values, bound)) point.sign_flip_p = std::max(p, point.sign_flip_p);
+  if (contradicts(point)) point.verdict = Verdict::inconclusive;
   return point;
 }
 
@@ -86,6 +99,20 @@ Verdict verdict_of(const Criterion& criterion, Effect effect, const std::optiona
   return Verdict::inconclusive;
 }
 
+std::vector<double> bounds_of(const Criterion& criterion, Verdict verdict, const Interval& interval) {
+  if (verdict == Verdict::inconclusive || criterion.margin) return {};
+  if (criterion.above) return {*criterion.above};
+  if (criterion.below) return {*criterion.below};
+  if (!criterion.within) return {};
+  if (verdict == Verdict::reproduced) return {criterion.within->low, criterion.within->high};
+  return {interval.high < criterion.within->low ? criterion.within->low : criterion.within->high};
+}
+
+bool is_by_interval_alone(const JudgedPoint& point, const Criterion& criterion) {
+  return can_flip_signs(point.n) && varies(point) && !criterion.margin && point.verdict != Verdict::inconclusive &&
+         !point.sign_flip_p;
+}
+
 ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows) {
   ClaimResult result{.claim = claim, .verdict = Verdict::inconclusive, .reason = {}, .points = {}};
   try {
@@ -101,7 +128,14 @@ ClaimResult judge(const Claim& claim, std::span<const ResultRow> rows) {
     result.verdict = Verdict::reproduced;
   if (result.verdict != Verdict::inconclusive) return result;
   const auto has_one_seed = [](const JudgedPoint& point) { return point.n < 2; };
-  result.reason = std::ranges::any_of(result.points, has_one_seed) ? "one seed has no interval" : both_answers;
+  const auto contradicted = std::ranges::find_if(result.points, contradicts);
+  if (std::ranges::any_of(result.points, has_one_seed))
+    result.reason = "one seed has no interval";
+  else if (contradicted != result.points.end())
+    result.reason = fmt::format("the interval excludes one answer, sign flips of the {} seeds do not: p = {:.2g}",
+                                contradicted->n, *contradicted->sign_flip_p);
+  else
+    result.reason = both_answers;
   return result;
 }
 

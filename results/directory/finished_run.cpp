@@ -12,10 +12,13 @@
 namespace syncopate {
 
 std::optional<std::string> read_file(const std::filesystem::path& path) {
+  std::error_code none;
+  const auto status = std::filesystem::status(path, none);
+  if (std::filesystem::is_directory(status)) throw std::runtime_error(path.string() + ": is a directory");
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))  // a pipe would be waited for
+    throw std::runtime_error(path.string() + ": is not a regular file");
   std::ifstream file(path, std::ios::binary);
   if (!file) return {};
-  std::error_code ignored;  // opening a directory is no error, reading from it is
-  if (std::filesystem::is_directory(path, ignored)) throw std::runtime_error(path.string() + ": is a directory");
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
@@ -26,6 +29,7 @@ std::optional<RunSummary> summary_of(const std::filesystem::path& directory, con
   auto summary = summary_from_json(*text);
   if (!summary || summary->hash != run.hash) return {};
   summary->method_index = run.method_index;
+  summary->point_index = run.point_index;
   return summary;
 }
 

@@ -10,7 +10,7 @@
 
 namespace syncopate {
 
-// Nothing if it cannot be opened. Throws std::runtime_error if it is a directory.
+// Nothing if it cannot be opened. Throws std::runtime_error if it is a directory, a pipe or a device.
 std::optional<std::string> read_file(const std::filesystem::path& path);
 
 // The summary in the directory, if it is one of this configuration, however the run ended.

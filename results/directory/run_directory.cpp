@@ -167,7 +167,8 @@ void require_access(const fs::path& directory) {
   if (const std::string why = why_no_directory(directory); !why.empty() && !is_missing())  // renamed by another process
     throw ResultsDirectoryFault(fmt::format("{}: {}; results belong there", directory.string(), why));
   if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0 && errno != ENOENT) {
-    fault(directory, "cannot read and write the results directory", std::error_code(errno, std::generic_category()));
+    fault(directory, "cannot read and write the results directory (--results names another one)",
+          std::error_code(errno, std::generic_category()));
   }
 }
 
@@ -204,7 +205,9 @@ std::string slug(std::string_view text) {
     }
   }
   result.erase(0, result.find_first_not_of("-."));
-  const bool needs_hash = lost_letters || result.find_first_not_of("-.") == result.npos || result.size() > longest_slug;
+  const bool looks_like_a_run = result.starts_with("seed=");  // whose directory would be looked for in vain
+  const bool needs_hash =
+      lost_letters || looks_like_a_run || result.find_first_not_of("-.") == result.npos || result.size() > longest_slug;
   if (needs_hash) return with_hash(std::move(result), text);
   while (result.back() == '-' || result.back() == '.') result.pop_back();
   return result;
@@ -234,7 +237,8 @@ void require_usable(const fs::path& results, std::span<const Run> runs) {
   // access() knows neither full nor read-only file systems, so something is really written.
   const fs::path probe = hidden_sibling(directory / "probe", partial);
   std::error_code error;
-  if (!fs::create_directory(probe, error) && error) fault(directory, "cannot write into the results directory", error);
+  if (!fs::create_directory(probe, error) && error)
+    fault(directory, "cannot write into the results directory (--results names another one)", error);
   fs::remove(probe, error);
 }
 

@@ -15,6 +15,7 @@
 
 #include "results/directory/finished_run.hpp"
 #include "results/rows/summary.hpp"
+#include "workers/process/printable.hpp"
 
 namespace syncopate {
 namespace {
@@ -39,6 +40,10 @@ Digest digest_of_file(const fs::path& path) {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
+  std::error_code none;
+  const fs::file_status status = fs::status(path, none);
+  if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))  // a pipe would be waited for
+    throw std::runtime_error("is not a regular file");
   const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
   if (!file) throw std::runtime_error(errno == ENOENT ? "is not there" : std::strerror(errno));
   Digest digest;
@@ -86,6 +91,8 @@ std::string damage_of(const fs::path& directory) {
       if (!json.at("files").contains(name)) return fmt::format("{}: does not list {}", list.string(), name);
     for (const auto& [name, entry] : json.at("files").items()) {
       const fs::path path = directory / name;
+      if (name.empty() || path.filename() != name || name == "..")
+        return fmt::format("{}: lists {}, which leads elsewhere", list.string(), printable(name));
       if (const std::string wrong = wrong_with(path, entry); !wrong.empty())
         return fmt::format("{}: {}", path.string(), wrong);
     }

@@ -56,6 +56,7 @@ FileContents renamed(FileContents files, const Run& run, const std::string& copi
   json["experiment"] = run.experiment;
   json["method"] = run.method;
   json["method_index"] = run.method_index;
+  json["point_index"] = run.point_index;
   json["sweep"] = run.sweep;
   json.erase("own_training");
   if (!run.own_training.empty()) json["own_training"] = run.own_training;

@@ -178,6 +178,7 @@ std::string to_json(const RunSummary& summary) {
   json["experiment"] = summary.experiment;
   json["method"] = summary.method;
   json["method_index"] = summary.method_index;
+  json["point_index"] = summary.point_index;
   json["sweep"] = summary.sweep;                                                   // pairs, in the order of the file
   if (!summary.own_training.empty()) json["own_training"] = summary.own_training;  // likewise
   json["seed"] = summary.seed;
@@ -243,6 +244,7 @@ std::optional<RunSummary> summary_from_json(const std::string& text) {
     json.at("experiment").get_to(summary.experiment);
     json.at("method").get_to(summary.method);
     json.at("method_index").get_to(summary.method_index);
+    summary.point_index = json.value("point_index", std::size_t{0});  // not in runs made before it was written
     json.at("sweep").get_to(summary.sweep);
     if (json.contains("own_training")) json.at("own_training").get_to(summary.own_training);
     json.at("seed").get_to(summary.seed);

@@ -3,6 +3,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "results/formats/digested_json.hpp"
 #include "results/formats/optional_json.hpp"
 
 namespace syncopate {
@@ -83,13 +84,13 @@ std::string to_json(const Tuning& tuning) {
             {"where", json_of(tuning.where)},
             {"methods", Json::array()}};
   for (const TunedMethod& method : tuning.methods) json["methods"].push_back(json_of(method));
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return with_digest(json);
 }
 
 std::optional<Tuning> tuning_from_json(const std::string& text) {
   try {
     const Json json = Json::parse(text);
-    if (json.at("schema_version") != tuning_schema_version) return {};
+    if (json.at("schema_version") != tuning_schema_version || !is_as_written(text, json, "methods")) return {};
     Tuning tuning{.experiment = json.at("experiment"),
                   .measure = json.at("measure"),
                   .seeds = json.at("seeds"),

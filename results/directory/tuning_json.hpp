@@ -49,7 +49,7 @@ struct Tuning {
 
 std::string to_json(const Tuning& tuning);
 
-// Nothing if the text is not of this schema version.
+// Nothing if the text is not of this schema version, or is no longer as it was written.
 std::optional<Tuning> tuning_from_json(const std::string& text);
 
 }  // namespace syncopate

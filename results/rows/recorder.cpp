@@ -92,15 +92,33 @@ void Recorder::on_row(const StepRow& row) {
 }
 
 void Recorder::on_publish(const Publication& publication) {
-  {
-    const std::lock_guard lock(entries_->mutex);
-    if (entries_->diverged_at) {
-      throw Diverged(fmt::format("the model is not finite after step {}", entries_->diverged_at->value()));
-    }
-  }
+  const Training::AskedBy all(training_, ProcessSet::everywhere());
+  if (training_.is_divided())
+    check_earlier_evaluations();
+  else
+    check_evaluations();
   take_in(publication);
   measure(publication);
   if (options_.on_change) options_.on_change();
+}
+
+// Throws where one of those that have ended has shown that the model is not finite.
+void Recorder::check_evaluations() const {
+  const std::lock_guard lock(entries_->mutex);
+  if (entries_->diverged_at)
+    throw Diverged(fmt::format("the model is not finite after step {}", entries_->diverged_at->value()));
+}
+
+// Processes that divide the work must end at the same publication, however fast each is: where a model is to be
+// evaluated, the evaluations before the last one are waited for.
+void Recorder::check_earlier_evaluations() {
+  for (; checked_ + 1 < evaluations_.size(); ++checked_) {
+    for (const auto& task : std::exchange(evaluations_[checked_], {})) training_.executor().wait(task);
+    const std::lock_guard lock(entries_->mutex);
+    const MetricsRow& row = entries_->all[checked_].row;
+    if (row.evaluation && !row.evaluation->finite)
+      throw Diverged(fmt::format("the model is not finite after step {}", row.step.value()));
+  }
 }
 
 void Recorder::on_first_rate(double learning_rate) {
@@ -115,6 +133,7 @@ bool Recorder::wants_step_gradient(Step step) const {
 }
 
 void Recorder::on_step_gradient(Step step, Time time, const Gradient& gradient) {
+  const Training::AskedBy all(training_, ProcessSet::everywhere());
   measured_gradient_ = step;
   training_.measure_norm(gradient, [entries = entries_, step, time](double norm) {
     const std::lock_guard lock(entries->mutex);
@@ -128,6 +147,7 @@ bool Recorder::wants_worker_models(Step step) const {
 }
 
 void Recorder::on_worker_model(OwnModel&& model) {
+  const Training::AskedBy all(training_, ProcessSet::everywhere());
   worker_models_.add(std::move(model));
   take_in_worker_models();
 }
@@ -177,6 +197,7 @@ bool Recorder::wants_own_models(Step step) const {
 }
 
 void Recorder::on_own_model(OwnModel&& model) {
+  const Training::AskedBy all(training_, ProcessSet::everywhere());
   if (!own_models_by_time_)
     own_models_.add(std::move(model));
   else if (own_models_by_time_->wants(model.worker, model.time))
@@ -185,6 +206,7 @@ void Recorder::on_own_model(OwnModel&& model) {
 }
 
 void Recorder::on_own_models_end(Rank worker) {
+  const Training::AskedBy all(training_, ProcessSet::everywhere());
   own_models_.end(worker);
   if (own_models_by_time_) own_models_by_time_->end(worker);
   worker_models_.end(worker);
@@ -313,11 +335,16 @@ void Recorder::evaluate(std::size_t index) {
     for (ModelStatePtr& model : models) model = training_.recalibrated(model, recalibration);
   }
   // The callback shares the entries, because an evaluation may end after a failed run's recorder is gone.
-  training_.evaluate(std::move(models), [entries = entries_, index](const Evaluation& evaluation) {
+  const auto done = [entries = entries_, index](const Evaluation& evaluation) {
     entries->store(index, evaluation);
     const std::lock_guard lock(entries->call);
     if (entries->on_evaluated) entries->on_evaluated();
-  });
+  };
+  keep_evaluations({training_.evaluate(std::move(models), done)});
+}
+
+void Recorder::keep_evaluations(std::vector<std::shared_ptr<Task>> tasks) {
+  if (training_.is_divided()) evaluations_.push_back(std::move(tasks));
 }
 
 void Recorder::evaluate_each(const std::vector<WeightedState>& models, std::size_t index) {
@@ -329,8 +356,9 @@ void Recorder::evaluate_each(const std::vector<WeightedState>& models, std::size
   const auto parts = std::make_shared<Parts>();
   parts->all.resize(models.size());
   parts->missing = models.size();
-  for (std::size_t i = 0; i < models.size(); ++i)
-    training_.evaluate({models[i].state}, [entries = entries_, parts, i, index](const Evaluation& evaluation) {
+  std::vector<std::shared_ptr<Task>> tasks;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const auto done = [entries = entries_, parts, i, index](const Evaluation& evaluation) {
       std::vector<Evaluation> whole;
       {
         const std::lock_guard lock(parts->mutex);
@@ -341,7 +369,10 @@ void Recorder::evaluate_each(const std::vector<WeightedState>& models, std::size
       entries->store(index, mean_of(whole));
       const std::lock_guard lock(entries->call);
       if (entries->on_evaluated) entries->on_evaluated();
-    });
+    };
+    tasks.push_back(training_.evaluate({models[i].state}, done));
+  }
+  keep_evaluations(std::move(tasks));
 }
 
 void Recorder::finish() {
@@ -356,6 +387,7 @@ void Recorder::finish() {
       parameters_.push_back(training_.values(model));
       if (model->buffers) buffers_.push_back(training_.buffer_values(model));
     }
+    if (training_.is_divided()) training_.executor().wait_all();  // others may need what is here
   } catch (...) {
     set_listener(nullptr);
     throw;

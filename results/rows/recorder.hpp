@@ -62,7 +62,8 @@ class Recorder : public RunObserver {
 
   void on_row(const StepRow& round) override;
 
-  // Throws Diverged once an evaluation has shown that the model is not finite.
+  // Throws Diverged once an evaluation has shown that the model is not finite; where processes divide the work, when
+  // the next model but one is evaluated, on all the same.
   void on_publish(const Publication& publication) override;
   // Of the row of step 0, which stands already.
   void on_first_rate(double learning_rate) override;
@@ -107,6 +108,9 @@ class Recorder : public RunObserver {
   };
   struct Entries;  // shared with the evaluations under way
 
+  void check_evaluations() const;
+  void check_earlier_evaluations();
+  void keep_evaluations(std::vector<std::shared_ptr<Task>> tasks);
   void take_in(const Publication& publication);
   void take_in_own_models();
   void take_in_worker_models();
@@ -129,6 +133,9 @@ class Recorder : public RunObserver {
   Step measured_gradient_{};
   std::vector<std::tuple<Step, Time, ModelStatePtr>> to_be_measured_;  // deferred
   std::shared_ptr<Entries> entries_;
+  // Where work is divided: of each entry, until their end has been waited for; of how many it has.
+  std::vector<std::vector<std::shared_ptr<Task>>> evaluations_;
+  std::size_t checked_ = 0;
   std::vector<StepRow> rows_;
   std::optional<Entry> last_;                   // the newest publication, if it is not recorded yet
   std::vector<ModelStatePtr> last_models_;      // the newest publication's, if their parameters are asked for

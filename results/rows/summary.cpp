@@ -210,6 +210,7 @@ RunSummary summarise(const Run& run, const Recording& recording, const RunTotals
   summary.experiment = run.experiment;
   summary.method = run.method;
   summary.method_index = run.method_index;
+  summary.point_index = run.point_index;
   summary.sweep = run.sweep;
   summary.own_training = run.own_training;
   summary.seed = run.seed;

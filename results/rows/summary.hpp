@@ -46,6 +46,7 @@ struct RunSummary {
   std::string experiment;
   std::string method;
   std::size_t method_index = 0;  // its place among the experiment's methods
+  std::size_t point_index = 0;   // that of its point in the sweep, whose last key varies fastest
   std::vector<std::pair<std::string, std::string>> sweep;
   std::vector<std::pair<std::string, std::string>> own_training{};  // keys of [training] that the method has otherwise
   std::uint64_t seed = 0;

@@ -18,6 +18,7 @@
 #include "workers/theory/length_fit.hpp"
 #include "workers/training/learning_rate.hpp"
 #include "workers/training/objective.hpp"
+#include "workers/training/objective_memory.hpp"
 #include "workers/training/optimizer.hpp"
 #include "workers/training/starting_point.hpp"
 #include "workers/worker.hpp"
@@ -51,6 +52,7 @@ struct TrainingPlan {
   std::function<std::shared_ptr<const Objective>()> make_objective{};  // loads data; null result: time-only
   std::function<std::shared_ptr<const SampleKinds>()> make_kinds{};    // loads data; empty: there are none
   Bytes parameter_bytes{};                                             // 4 P: what collectives carry
+  ObjectiveMemory memory{};                                            // of the objective that is made; not hashed
   std::vector<ParameterTensor> tensors{};                              // empty: not known before it is made
   std::int64_t samples_per_micro_batch = 1;
   std::shared_ptr<const Optimizer> optimizer{};
@@ -106,6 +108,7 @@ struct Run {
   std::string experiment;                                           // name of the experiment
   std::string method;                                               // label of the method
   std::size_t method_index = 0;                                     // its place among the file's methods; not hashed
+  std::size_t point_index = 0;                                      // that of its point in the sweep; not hashed
   std::vector<std::pair<std::string, std::string>> sweep{};         // key and value of what is swept
   std::vector<std::pair<std::string, std::string>> own_training{};  // keys of [training] that the method has otherwise
   std::uint64_t seed = 0;

@@ -4,6 +4,7 @@
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "results/statistics/statistics.hpp"
 
@@ -25,7 +26,7 @@ double upper_tail(std::size_t n, double difference, double error) {
 }
 
 // From one choice of signs to the next one sign changes (Gray code), so each costs one addition.
-double sign_flip_p(std::span<const double> differences) {
+double sign_flip_p_of(std::span<const double> differences) {
   double sum = 0, size = 0;
   for (const double difference : differences) {
     sum += difference;
@@ -47,6 +48,10 @@ double sign_flip_p(std::span<const double> differences) {
 
 }  // namespace
 
+bool can_flip_signs(std::size_t n) {
+  return n <= most_sign_flips && 2 * std::pow(0.5, static_cast<double>(n)) <= significance_level;
+}
+
 std::optional<Interval> interval_of_mean(std::span<const double> values, double confidence) {
   if (values.size() < 2) return {};
   const Statistics found = statistics(values);
@@ -58,15 +63,20 @@ PairedDifference paired_difference(std::span<const double> differences) {
   const Statistics found = statistics(differences);
   PairedDifference result{.n = found.n, .mean = found.mean, .interval = interval_of_mean(differences)};
   if (found.n > 1 && found.std > 0) result.t_p = 2 * upper_tail(found.n, std::abs(found.mean), standard_error(found));
-  if (found.n > 1 && found.n <= most_sign_flips) result.sign_flip_p = sign_flip_p(differences);
+  if (found.n > 1 && found.n <= most_sign_flips) result.sign_flip_p = sign_flip_p_of(differences);
   return result;
 }
 
 bool PairedDifference::is_significant() const {
-  constexpr double level = 0.05;
   if (!interval || interval->holds(0)) return false;
-  const bool could_say = sign_flip_p && 2 * std::pow(0.5, static_cast<double>(n)) <= level;
-  return !could_say || *sign_flip_p <= level;
+  return !can_flip_signs(n) || *sign_flip_p <= significance_level;
+}
+
+std::optional<double> sign_flip_p(std::span<const double> values, double mean) {
+  if (!can_flip_signs(values.size())) return {};
+  std::vector<double> differences(values.begin(), values.end());
+  for (double& difference : differences) difference -= mean;
+  return sign_flip_p_of(differences);
 }
 
 std::optional<double> equivalence_p(std::span<const double> differences, double margin) {

@@ -8,6 +8,8 @@
 
 namespace syncopate {
 
+inline constexpr double significance_level = 0.05;
+
 struct Interval {
   double low = 0;
   double high = 0;
@@ -15,6 +17,9 @@ struct Interval {
   bool holds(double value) const { return low <= value && value <= high; }
   bool operator==(const Interval&) const = default;
 };
+
+// Whether sign flips of so many differences can reach that level at all (6), and are few enough to be tried (20).
+bool can_flip_signs(std::size_t n);
 
 struct PairedDifference {
   std::size_t n = 0;
@@ -31,6 +36,10 @@ struct PairedDifference {
 // either sign: its p is the share of the 2^n choices of signs whose mean is at least as far from 0, so that it is never
 // below 2 / 2^n, and cannot reach 5 % with fewer than 6 seeds.
 PairedDifference paired_difference(std::span<const double> differences);
+
+// The sign-flip test's p that the mean of `values` is this one; none where it cannot say so at 5 % (below 6 values), or
+// there are more than 20.
+std::optional<double> sign_flip_p(std::span<const double> values, double mean);
 
 // Whether the mean is within (-margin, margin): the larger p of two one-sided t tests (Schuirmann 1987). Equivalence at
 // 5 % is where the 90 % interval lies within. None below two differences. margin > 0.

@@ -23,28 +23,48 @@ std::optional<double> number_of(const std::string& text) {
   return number;
 }
 
-// Numbers by their size, texts by their letters.
-bool comes_before(const std::string& a, const std::string& b) {
-  const auto x = number_of(a), y = number_of(b);
-  return x && y && *x != *y ? *x < *y : x.has_value() != y.has_value() ? x.has_value() : a < b;
-}
-
 using Sweep = std::vector<std::pair<std::string, std::string>>;
-
-bool sweep_comes_before(const Sweep& a, const Sweep& b) {
-  return std::ranges::lexicographical_compare(a, b, [](const auto& x, const auto& y) {
-    return x.first != y.first ? x.first < y.first : comes_before(x.second, y.second);
-  });
-}
 
 // What is in a row, and what tells it apart from the others.
 struct Group {
   std::size_t method_index = 0;
+  std::size_t point_index = 0;
   Sweep sweep;
   std::map<std::string, std::string> of_method;
   ResultRow row;
 
   auto key() const { return std::tie(row.method, sweep, of_method, row.point, row.on_wall_clock); }
+};
+
+// How values of what is swept follow each other: numbers by their size, texts in the order of the sweep, those of runs
+// that do not tell it by their letters.
+class SweepOrder {
+ public:
+  explicit SweepOrder(const std::vector<Group>& groups) {
+    for (const Group& group : groups)
+      for (const auto& value : group.sweep) {
+        const auto [known, is_new] = first_points_.emplace(value, group.point_index);
+        if (!is_new) known->second = std::min(known->second, group.point_index);
+      }
+  }
+
+  bool operator()(const Sweep& a, const Sweep& b) const {
+    return std::ranges::lexicographical_compare(a, b, [this](const auto& x, const auto& y) {
+      return x.first != y.first ? x.first < y.first : comes_before(x, y);
+    });
+  }
+
+ private:
+  using Value = Sweep::value_type;
+
+  bool comes_before(const Value& a, const Value& b) const {
+    const auto x = number_of(a.second), y = number_of(b.second);
+    if (x && y && *x != *y) return *x < *y;
+    if (x.has_value() != y.has_value()) return x.has_value();
+    return std::pair(first_points_.at(a), a.second) < std::pair(first_points_.at(b), b.second);
+  }
+
+  std::map<Value, std::size_t> first_points_;  // at which a value stands
 };
 
 // Keys and values in which the maps differ, as far as `own` has them.
@@ -86,6 +106,7 @@ std::vector<ResultRow> result_rows(std::span<const FoundRun> runs) {
   for (const FoundRun& run : runs) {
     if (run.summary.status != RunStatus::finished) continue;
     Group group{.method_index = run.summary.method_index,
+                .point_index = run.summary.point_index,
                 .sweep = run.summary.sweep,
                 .of_method = run.of_method,
                 .row = {.label = run_label(run.summary.method, run.summary.sweep),
@@ -104,8 +125,8 @@ std::vector<ResultRow> result_rows(std::span<const FoundRun> runs) {
     place.row.runs.insert(after, run.summary);
   }
   tell_apart(groups);
-  std::ranges::stable_sort(groups, [](const Group& a, const Group& b) {
-    return a.method_index != b.method_index ? a.method_index < b.method_index : sweep_comes_before(a.sweep, b.sweep);
+  std::ranges::stable_sort(groups, [comes_before = SweepOrder(groups)](const Group& a, const Group& b) {
+    return a.method_index != b.method_index ? a.method_index < b.method_index : comes_before(a.sweep, b.sweep);
   });
   std::vector<ResultRow> rows;
   for (Group& group : groups) rows.push_back(std::move(group.row));

@@ -20,8 +20,8 @@ struct ResultRow {
   std::vector<std::filesystem::path> directories{};  // of these
 };
 
-// Of one experiment's runs: methods in the order of the file, each in ascending order of what is swept. A method of
-// which no run has finished has no row.
+// Of one experiment's runs: methods in the order of the file, each in the order of what is swept: numbers ascending,
+// other values as the sweep has them. A method of which no run has finished has no row.
 std::vector<ResultRow> result_rows(std::span<const FoundRun> runs);
 
 // The row of the method `against` (or of exactly this label) at the same point: what varies for it has the same value

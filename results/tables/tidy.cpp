@@ -26,7 +26,11 @@ std::string plain(const std::string& value) {
 
 // "method.threshold_s" of methods.DropCompute.threshold_s: the method has a column of its own.
 std::string column_of(const std::string& swept_key) {
-  const std::vector<std::string> path = split_key(swept_key);
+  std::vector<std::string> path;
+  try {
+    path = split_key(swept_key);
+  } catch (const KeyPathFault&) {  // none that the program has written: it stays as it is
+  }
   if (path.size() < 3 || path.front() != "methods") return swept_key;
   std::string column = "method";
   for (std::size_t i = 2; i < path.size(); ++i) column += "." + path[i];

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "results/directory/finished_run.hpp"
+#include "results/directory/run_directory.hpp"
 #include "results/run/run_label.hpp"
 
 namespace syncopate {
@@ -50,9 +51,14 @@ std::string tuning_lines(const Tuning& tuning) {
 }
 
 std::string tuning_lines(const std::filesystem::path& experiment_directory, bool mpi) {
-  const auto text = read_file(experiment_directory / tuning_file(mpi));
-  const std::optional<Tuning> tuning = text ? tuning_from_json(*text) : std::nullopt;
-  return tuning ? tuning_lines(*tuning) : "";
+  const std::filesystem::path file = experiment_directory / tuning_file(mpi);
+  const auto text = read_file(file);
+  if (!text) return {};
+  if (const auto tuning = tuning_from_json(*text)) return tuning_lines(*tuning);
+  throw ResultsDirectoryFault(fmt::format(
+      "{}: is no list of trials of schema version {}, or is no longer as it was written; the experiment's next start "
+      "writes it anew",
+      file.string(), tuning_schema_version));
 }
 
 }  // namespace syncopate

@@ -12,7 +12,7 @@ namespace syncopate {
 // setting is at its edge all the same.
 std::string tuning_lines(const Tuning& tuning);
 
-// Of the file in an experiment's directory; empty where there is none.
+// Of the file in an experiment's directory; empty where there is none. Throws ResultsDirectoryFault for a damaged one.
 std::string tuning_lines(const std::filesystem::path& experiment_directory, bool mpi);
 
 }  // namespace syncopate

@@ -79,6 +79,7 @@ const std::vector<Method> methods = {
     {"backup-tokens", "backups = 0", 0, 2 * N*(S + 1), 2 * N*(S + 1) * P},
     {"backup-all-reduce", "backups = 2", S, 0, S* A},
     {"backup-timeout", "timeout_s = 1000", 0, 2 * N* S, 2 * N* S* P},
+    {"dynamic-backup", "fewest = 6", 0, 2 * N* S, 2 * N* S* P, false, true},
     {"k-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
     {"k-batch-sync", "gradients = 6", 0, 2 * N* S, 2 * N* S* P},
     // An update of one gradient of each worker, as for six; models go to all again. Twelve are two steps.
@@ -160,12 +161,12 @@ const std::vector<Method> methods = {
     // 12 steps by 4 s, 24 by the second meeting.
     {"edit", "sync_seconds = 4\nminimum_steps = 20\nouter = { name = \"plain\" }", 3 * S / 4, 0,
      S / 4 * (A + 2 * (N - 1) * N * 5 * 8)},
-    // One round late, as many averages.
     // Of each round an answer of every worker, and but for the last one the model to all, with three numbers each.
     {"decoupled-diloco", "minimum_steps = 4\nouter = { name = \"plain\" }", 0, (2 * S / 4 - 1) * N,
      (2 * S / 4 - 1) * N*(P + 24)},
     {"decoupled-diloco", "merge = \"mean\"\nanchor = \"base\"\nouter = { name = \"plain\" }", 0, (2 * S - 1) * N,
      (2 * S - 1) * N*(P + 24)},
+    // One round late, as many averages.
     {"cocod-sgd", "period = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},
     {"cocod-sgd", "period = { rule = \"constant\", steps = 5 }", 3, 0, 3 * A},
     {"overlap-local-sgd", "mixing = 0.5\nperiod = { rule = \"constant\", steps = 4 }", S / 4, 0, S / 4 * A},

@@ -71,6 +71,18 @@ TEST(Fragments, MoreThanParametersAreAFaultAtTheirPlace) {
   }
 }
 
+// Where it is known how many the model has, before it is there.
+TEST(Fragments, MoreThanParametersAreRefusedWithTheirPlace) {
+  const auto report = [](std::int64_t parameters) {
+    SettingsDocument document(parse_toml("fragments = 5", "test.toml"));
+    Settings settings = document.root();
+    read_fragments(settings, 1, parameters);
+    return document.check().report();
+  };
+  EXPECT_THAT(report(4), testing::HasSubstr("test.toml:1:13: fragments = 5; must be at most 4"));
+  EXPECT_EQ(report(5), "");
+}
+
 TEST(Fragments, AreAtLeastOne) {
   SettingsDocument document(parse_toml("fragments = 0", "test.toml"));
   Settings settings = document.root();

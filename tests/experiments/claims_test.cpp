@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,68 @@ TEST_F(ClaimSection, MakesNoOtherRuns) {
   }
   write(claimed.resolved_toml);
   EXPECT_EQ(load().claims.size(), 1u);
+}
+
+// The figures of papers, in a checkout of their own.
+class ReferenceSection : public ClaimSection {
+ protected:
+  void SetUp() override {
+    ClaimSection::SetUp();
+    root_ = file.parent_path() / (file.stem().string() + "_checkout");
+    std::filesystem::create_directories(root_ / "results/reference");
+    std::filesystem::create_directories(root_ / "experiments/paper");
+    std::ofstream(root_ / "results/reference/dropcompute.toml")
+        << "[abstract]\nfigure = \"18 %\"\nsource = \"abstract\"\ncertainty = \"stated\"\nvalue = 1.18\n"
+           "unit = \"ratio of times\"\n[figure-5]\nfigure = \"13 %\"\nsource = \"Figure 5\"\n"
+           "certainty = \"guessed\"\n[figure-6]\nfigur = \"13 %\"\n";
+    std::ofstream(root_ / "results/reference/qsr.toml") << "";
+    std::filesystem::remove(file);
+    file = root_ / "experiments/paper/e.toml";
+    before_ = std::filesystem::current_path();
+    std::filesystem::current_path(root_ / "experiments");  // which has no such folder
+  }
+  void TearDown() override {
+    std::filesystem::current_path(before_);
+    std::filesystem::remove_all(root_);
+  }
+  std::string faults_with(const std::string& reference) const {
+    return faults_of(right + "reference = \"" + reference + "\"\n");
+  }
+
+  std::filesystem::path root_, before_;
+};
+
+TEST_F(ReferenceSection, ClaimsQuoteAFigureThatStandsThereOnce) {
+  write(small + ("[[claim]]\n" + right) + "reference = \"dropcompute.abstract\"\n");
+  const Experiment quoting = load();
+  ASSERT_EQ(quoting.claims.size(), 1u);
+  EXPECT_EQ(quoting.claims[0].published, (PublishedFigure{"18 %", "abstract", "stated", 1.18}));
+  const std::string resolved = quoting.resolved_toml;
+  EXPECT_THAT(resolved, Not(HasSubstr("reference =")));
+  write(small + ("[[claim]]\n" + right) +
+        "paper = { figure = \"18 %\", source = \"abstract\", certainty = \"stated\", value = 1.18 }\n");
+  EXPECT_EQ(load().claims, quoting.claims);
+  EXPECT_EQ(load().digest, quoting.digest) << "the runs are the same";
+  std::filesystem::remove_all(root_ / "results");
+  write(resolved);
+  EXPECT_EQ(load().claims, quoting.claims) << "what check prints needs no folder";
+}
+
+TEST_F(ReferenceSection, WrongNamesAreFaultsWithTheNearest) {
+  EXPECT_THAT(faults_with("dropcompute.abstrct"),
+              AllOf(HasSubstr("claim.0.reference = \"dropcompute.abstrct\"; "),
+                    HasSubstr("dropcompute.toml has no such figure"), HasSubstr("did you mean \"abstract\"?")));
+  EXPECT_THAT(faults_with("dropcompte.abstract"),
+              AllOf(HasSubstr("must begin with one of dropcompute, qsr"), HasSubstr("did you mean \"dropcompute\"?")));
+  EXPECT_THAT(faults_with("dropcompute"), HasSubstr("must be a paper and a figure of it"));
+  EXPECT_THAT(faults_with("dropcompute.figure-5"), HasSubstr("claim.0.paper.certainty = \"guessed\"; must be one of"));
+  EXPECT_THAT(faults_with("dropcompute.figure-6"),
+              HasSubstr("dropcompute.figure-6.figur; must be one of figure, source, certainty, value, unit, note"));
+  EXPECT_THAT(faults_of(right + "reference = \"dropcompute.abstract\"\npaper = { figure = \"1\", source = \"s\", "
+                                "certainty = \"stated\" }\n"),
+              HasSubstr("claim.0.reference; must stand without paper"));
+  std::filesystem::remove_all(root_ / "results");
+  EXPECT_THAT(faults_with("dropcompute.abstract"), HasSubstr("no folder results/reference above the experiment file"));
 }
 
 TEST_F(ClaimSection, NamesWhatIsThere) {

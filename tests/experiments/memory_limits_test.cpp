@@ -1,15 +1,14 @@
 // How much memory the built program takes, and what it says where that is not there. Not built with sanitizers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
+#include "tests/experiments/peak_memory.hpp"
 #include "tests/experiments/program.hpp"
 
 namespace syncopate {
@@ -58,22 +57,6 @@ TEST_F(MemoryLimits, WorkersThatTheMemoryDoesNotHoldAreRefusedBeforeItIsTaken) {
   }
 }
 
-// Of the program's whole life.
-std::int64_t peak_bytes(const std::filesystem::path& directory, const std::string& arguments) {
-  const std::string command =
-      "cd '" + directory.string() + "' && exec '" SYNCOPATE_PROGRAM "' " + arguments + " >out.txt 2>err.txt";
-  const pid_t child = fork();
-  if (child == 0) {
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(127);
-  }
-  int status = -1;
-  rusage usage{};
-  EXPECT_EQ(wait4(child, &status, 0, &usage), child);
-  EXPECT_EQ(status, 0);
-  return 1024 * usage.ru_maxrss;
-}
-
 // Else runs that would come to their end were refused.
 TEST_F(MemoryLimits, WorkersTakeNoLessMemoryThanIsAskedForThem) {
   write("e.toml", std::string(time_only) + "label = \"method\"\n");
@@ -84,6 +67,45 @@ TEST_F(MemoryLimits, WorkersTakeNoLessMemoryThanIsAskedForThem) {
   EXPECT_GT(bytes_per_worker("", 400'000), 250) << "in lockstep";
   EXPECT_GT(bytes_per_worker("methods.method.algorithm=async-sgd", 100'000), 2000) << "on one stack in turn";
   EXPECT_GT(bytes_per_worker("methods.method.algorithm=async-sgd", 50'000), 5000) << "on stacks of their own";
+}
+
+// Of 24 workers' models with momentum, each of which takes 12 MB, a process has those of its own workers.
+TEST_F(MemoryLimits, ProcessesThatDivideASimulationHoldTheModelsOfTheirOwnWorkers) {
+  write("e.toml", R"(name = "replicas"
+[cluster]
+workers = 24
+micro_batch_s = 0.01
+[network]
+kind = "free"
+[training]
+model = "mlp"
+dataset = "gaussian-mixture"
+micro_batch_size = 1
+learning_rate = { schedule = "constant", peak = 0.01 }
+optimizer = { name = "sgd", momentum = 0.9 }
+[models.mlp]
+hidden = [1200, 1200]
+[datasets.gaussian-mixture]
+train = 480
+test = 20
+[budget]
+steps = 8
+[evaluation]
+every_steps = 8
+train_samples = 20
+[[methods]]
+algorithm = "local-sgd"
+period = { rule = "constant", steps = 4 }
+)");
+  const std::string run = "run e.toml --quiet --threads 1 --rerun --results results";
+  const std::int64_t one = peak_bytes(directory, run);
+  const std::int64_t four =
+      peak_bytes_of(directory, "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " SYNCOPATE_MPIEXEC
+                               " --quiet --oversubscribe -n 4 '" SYNCOPATE_PROGRAM "' " +
+                                   run + " --cluster simulated");
+  constexpr std::int64_t model = 2 * 4 * 1'490'000;
+  // Of 24 and of 6: the rest is the programs', and what goes between processes.
+  EXPECT_GT(one - four, 12 * model) << one << " " << four;
 }
 
 // A copy of the list of all values at each of them would take 4 GB.

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <memory>
+#include <regex>
 #include <thread>
 
 #include "experiments/execution/measured_cost.hpp"
@@ -204,7 +205,7 @@ class PlanProgram : public ProgramTest {};
 TEST_F(PlanProgram, SaysFirstWhatARunWillTake) {
   const std::string file = write("e.toml", time_only);
   EXPECT_THAT(syncopate("check " + file).out,
-              HasSubstr("\n# 1 run; how long they take, and how much space, is not known"));
+              HasSubstr("\n# 1 run; how long they take is not known before some are finished; about "));
   const ProgramOutcome first = syncopate("run " + file + " budget.steps=200");
   EXPECT_THAT(first.err,
               AllOf(StartsWith("1 run; less than a second on this machine, by the first's first steps; about "),
@@ -215,6 +216,35 @@ TEST_F(PlanProgram, SaysFirstWhatARunWillTake) {
               HasSubstr("\n# 4 runs, 3 finished; less than"));
   EXPECT_THAT(syncopate("run " + file + " budget.steps=200 seeds=3").err, Not(HasSubstr("on this machine")));
   EXPECT_EQ(syncopate("run --quiet " + file + " budget.steps=200 seeds=4").err, "");
+}
+
+// Before anything is run; delays of their own for each micro-batch, since equal ones are shorter when compressed.
+TEST_F(PlanProgram, TheRowsSayHowMuchSpaceRunsOfWhichNothingIsKnownTake) {
+  const std::string file =
+      write("e.toml", std::string(time_only) + "[[delays]]\nkind = \"exponential\"\nmean = 0.003\n");
+  for (const char* const recorded :
+       {"", " recording.durations=true", " recording.trace=true", " recording.arrivals=true"}) {
+    const std::string arguments = file + " budget.steps=1500" + recorded;
+    const std::string said = syncopate("check " + arguments).out;
+    const std::regex space("finished; about ([0-9.]+) kB on the disk; with --measure");
+    std::smatch found;
+    ASSERT_TRUE(std::regex_search(said, found, space)) << said;
+    ASSERT_EQ(syncopate("run --quiet " + arguments).status, 0);
+    double size = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / "results"))
+      if (entry.is_regular_file() && entry.path().parent_path().filename().string().starts_with("seed="))
+        size += static_cast<double>(entry.file_size());
+    EXPECT_GT(1000 * std::stod(found[1]), size / 2) << recorded;
+    EXPECT_LT(1000 * std::stod(found[1]), size * 2) << recorded;
+    std::filesystem::remove_all(directory / "results");
+  }
+}
+
+TEST_F(PlanProgram, CheckMeasuresWhereItIsAskedTo) {
+  const std::string file = write("e.toml", time_only);
+  EXPECT_THAT(syncopate("check --measure " + file + " budget.steps=200").out,
+              HasSubstr("\n# 1 run; less than a second on this machine, by the first's first steps; about "));
+  EXPECT_FALSE(std::filesystem::exists(directory / "results")) << "nothing is kept of it";
 }
 
 // Of a budget of 200 steps, whose files have a row for each.

@@ -177,9 +177,11 @@ TEST_F(RankAgreement, OneResultsDirectoryMayBeWrittenInSeveralWays) {
   EXPECT_FALSE(std::filesystem::exists(directory / "other"));
 }
 
-TEST_F(RankAgreement, RanksOfSimulatedClustersRunApartAndMayDiffer) {
+TEST_F(RankAgreement, RanksThatDivideSimulationsDoNotRunOthers) {
   const auto outcome = launch(run + "--cluster simulated", 1, run + "--cluster simulated seeds=[2,3]");
-  EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+  EXPECT_EQ(outcome.status, 2) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("seeds"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
 // Three images of 2 x 2 pixels per rank's own directory: one is empty, or has a label that there is no class for,

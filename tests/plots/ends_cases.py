@@ -92,6 +92,54 @@ class Ends(WithDirectory):
             np.testing.assert_allclose(line.get_xydata(), expected)
             self.assertEqual(len([line for line in panel.lines if line.get_gid() == "method"]), 4)
 
+    def crowd(self, **of_last):
+        """Seven methods within seven points, and one far behind."""
+        for place in range(7):
+            self.write(f"m{place}", (0.80 + 0.01 * place,) * 2, end_time_s=50.0 + place, communicated_bytes=1)
+        self.write("last", (0.30, 0.30), **{"end_time_s": 55.0, "communicated_bytes": 1, **of_last})
+
+    def test_a_method_far_behind_stands_at_the_edge_with_its_value(self):
+        self.crowd()
+        panel, = self.draw(pareto_figure).values()
+        bottom, top = panel.get_ylim()
+        self.assertGreater(bottom, 75)
+        self.assertGreater((86 - 80) / (top - bottom), 0.6, "the others fill the panel")
+        low = [line for line in panel.lines if line.get_gid() == "method" and line.get_ydata()[0] < 80]
+        self.assertEqual(len(low), 1)
+        self.assertEqual(low[0].get_xdata()[0], 55)
+        self.assertTrue(bottom < low[0].get_ydata()[0])
+        self.assertEqual([text.get_text() for text in panel.texts if text.get_text() in ("30", "80")], ["30"])
+        self.assertEqual(len([text for text in panel.texts if text.get_gid() == "beyond"]), 1)
+        self.assertIn("arrows: beyond the axis", str([text.get_text() for text in panel.figure.texts]))
+
+    def test_methods_that_are_spread_out_all_stand_on_the_axis(self):
+        for place, accuracy in enumerate((0.3, 0.5, 0.7, 0.9)):
+            self.write(f"m{place}", (accuracy,) * 2, end_time_s=50.0 + place, communicated_bytes=1)
+        panel, = self.draw(pareto_figure).values()
+        self.assertEqual(sorted(line.get_ydata()[0] for line in panel.lines if line.get_gid() == "method"), [30, 50, 70, 90])
+        self.assertFalse([text for text in panel.texts if text.get_gid() == "beyond"])
+        self.assertNotIn("arrows", str([text.get_text() for text in panel.figure.texts]))
+
+    def test_a_loss_far_above_the_others_stands_at_the_upper_edge(self):
+        for place, loss in enumerate((0.30, 0.31, 0.32, 0.33, 2.5)):
+            self.write(f"m{place}", (None, None), end_time_s=50.0 + place, communicated_bytes=1, final_test_loss=loss,
+                       best_test_accuracy=None)
+        panel, = self.draw(pareto_figure).values()
+        bottom, top = panel.get_ylim()
+        self.assertLess(top, 0.5)
+        high, = [line.get_ydata()[0] for line in panel.lines if line.get_gid() == "method" and line.get_ydata()[0] > 0.33]
+        self.assertLess(high, top)
+        self.assertIn("2.5", [text.get_text() for text in panel.texts])
+
+    def test_no_more_than_a_quarter_of_the_methods_are_left_behind(self):
+        from plots.pareto_figure import beyond_the_axis
+
+        crowd = {f"m{place}": 0.9 - 0.01 * place for place in range(6)}
+        self.assertEqual(beyond_the_axis({**crowd, "x": 0.2, "y": 0.3}, True), {"x", "y"})
+        self.assertEqual(beyond_the_axis({**crowd, "x": 0.2, "y": 0.3, "z": 0.25}, True), set())
+        self.assertEqual(beyond_the_axis({"m0": 0.9, "m1": 0.89, "x": 0.1}, True), set(), "two are no crowd")
+        self.assertEqual(beyond_the_axis({name: -value for name, value in crowd.items()} | {"x": 1.0}, False), {"x"})
+
     def test_what_costs_the_same_has_no_front(self):
         self.write("a", (0.9,), end_time_s=5.0, communicated_bytes=1)
         self.write("b", (0.8,), end_time_s=5.0, communicated_bytes=1)

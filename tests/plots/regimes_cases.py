@@ -40,6 +40,15 @@ class Regimes(WithDirectory):
             self.assertEqual(len(ends), 2)
             self.assertAlmostEqual(ends[0] * (60 if "min" in panel.get_xlabel() else 1), 120 * 1.02 / speed, places=6)
 
+    def test_a_number_of_workers_that_variants_do_not_share_is_not_said_of_all(self):
+        for other, said in ((8, True), (64, False)):
+            for variant, workers in (("few", 8), ("many", other)):
+                run = write_run(self.directory / f"{other}" / variant, "sync", 1, workers=workers)
+                change(run / "summary.json", sweep=[["variant", variant]])
+            comparisons = comparisons_below(self.directory / f"{other}")
+            figure = regimes_figure(comparisons, looks_of(comparisons), "heading", ("time",))
+            self.assertEqual("8 workers" in [text.get_text() for text in figure.texts][1], said)
+
     def test_each_axis_asked_for_has_its_panels(self):
         self.write_variants()
         comparisons = comparisons_below(self.directory)

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -160,6 +162,102 @@ TEST_F(Claims, AreOfBestValues) {
   for (FoundRun& run : runs_)
     if (run.configuration.at("cluster.workers") == "32") run.summary.time_to_target->time_s = 1;
   EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 32) << "what never got there is not the best";
+}
+
+// Six differences, of which five are below 0 and one is exactly 0: the interval is [-0.0021, -0.00007], and of the 64
+// choices of signs 4 have a mean as far from 0 (all alike, each time with either sign of the one that is 0).
+TEST_F(Claims, AreInconclusiveWhereSignFlipsDoNotAgreeWithTheInterval) {
+  add("A", "8", {1, 1, 1, 1, 1, 1});
+  add("B", "8", {0.9998, 0.9986, 1.0, 0.9994, 0.9976, 0.9981});
+  Claim claim{.sentence = "s", .measure = "step_time_s", .method = "B", .against = "A", .effect = Effect::difference};
+  claim.criterion = {.above = 0.0};
+  const ClaimResult result = judged(claim);
+  const JudgedPoint& point = result.points.at(0);
+  EXPECT_LT(point.interval->high, 0);
+  EXPECT_EQ(verdict_of(claim.criterion, claim.effect, point.interval), Verdict::not_reproduced);
+  EXPECT_EQ(result.verdict, Verdict::inconclusive);
+  ASSERT_TRUE(point.sign_flip_p);
+  EXPECT_DOUBLE_EQ(*point.sign_flip_p, 4.0 / 64);
+  EXPECT_EQ(result.reason, "the interval excludes one answer, sign flips of the 6 seeds do not: p = 0.062");
+}
+
+// Each verdict rests on its own bounds: below -0.002 is far enough from all six, 0.002 from none in doubt.
+TEST_F(Claims, SignFlipsAreAskedAboutTheBoundsThatTheVerdictRestsOn) {
+  add("A", "8", {1, 1, 1, 1, 1, 1});
+  add("B", "8", {0.9998, 0.9986, 1.0, 0.9994, 0.9976, 0.9981});
+  Claim claim{.sentence = "s", .measure = "step_time_s", .method = "B", .against = "A", .effect = Effect::difference};
+  claim.criterion = {.below = 0.001};
+  EXPECT_EQ(judged(claim).verdict, Verdict::reproduced);
+  EXPECT_DOUBLE_EQ(judged(claim).points.at(0).sign_flip_p.value(), 2.0 / 64);
+  claim.criterion = {.within = Interval{-0.003, 0.001}};
+  EXPECT_EQ(judged(claim).verdict, Verdict::reproduced) << "all are above the one bound and below the other";
+  claim.criterion = {.within = Interval{-0.0022, 0.001}};
+  EXPECT_EQ(judged(claim).verdict, Verdict::inconclusive) << "one seed is below -0.0022";
+  claim.criterion = {.within = Interval{0.001, 0.002}};
+  EXPECT_EQ(judged(claim).verdict, Verdict::not_reproduced);
+  EXPECT_DOUBLE_EQ(judged(claim).points.at(0).sign_flip_p.value(), 2.0 / 64);
+  claim.criterion = {.margin = 0.0025};
+  EXPECT_EQ(judged(claim).verdict, Verdict::reproduced) << "two one-sided tests, which have no sign flips";
+  EXPECT_FALSE(judged(claim).points.at(0).sign_flip_p);
+}
+
+TEST_F(Claims, SignFlipsHaveNoSayInFiveSeedsNorWhereNothingVaries) {
+  add("A", "8", {1, 1, 1, 1, 1});
+  add("B", "8", {0.9, 0.91, 0.92, 0.93, 0.94});
+  Claim claim = ratio();
+  claim.criterion = {.below = 1.0};
+  EXPECT_EQ(judged(claim).verdict, Verdict::reproduced);
+  EXPECT_FALSE(judged(claim).points.at(0).sign_flip_p);
+  runs_.clear();
+  add("A", "8", {2, 2, 2, 2, 2, 2});
+  claim = {.sentence = "s", .measure = "step_time_s", .method = "A", .against = {}};
+  claim.criterion = {.within = Interval{2, 2}};
+  EXPECT_EQ(judged(claim).verdict, Verdict::reproduced) << "it is just that, for every seed";
+}
+
+TEST_F(Claims, KeptFromBeforeSignFlipsHadASayAreShownAsJudgedByTheIntervalAlone) {
+  add("A", "8", {1, 1, 1, 1, 1, 1});
+  add("B", "8", {0.5, 0.51, 0.52, 0.53, 0.54, 0.55});
+  Claim claim = ratio();
+  claim.criterion = {.below = 0.8};
+  JudgedClaims today{.experiment = "e", .description = "", .at = {}, .results = {judged(claim)}};
+  const auto read = claims_from_json(to_json(today));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->results[0].points[0].sign_flip_p, today.results[0].points[0].sign_flip_p);
+  const auto text = [](const JudgedClaims& claims) {
+    return scoreboard_text(std::span(&claims, 1)) + scoreboard_table(std::span(&claims, 1)).markdown() +
+           scoreboard_notes(std::span(&claims, 1));
+  };
+  EXPECT_THAT(text(*read), testing::Not(HasSubstr("t alone")));
+  JudgedClaims before = *read;
+  before.results[0].points[0].sign_flip_p.reset();
+  EXPECT_THAT(text(before), testing::AllOf(HasSubstr("n = 6 (t alone)"), HasSubstr("reproduced (t alone) |"),
+                                           HasSubstr("before a sign-flip test")));
+}
+
+// Numbers by their size; names as the sweep has them, not by their letters.
+TEST_F(Claims, PointsFollowTheSweep) {
+  for (const char* const workers : {"2048", "8", "64"}) add("A", workers, {1, 2});
+  Claim claim{.sentence = "s", .measure = "step_time_s", .method = "A", .against = {}};
+  claim.everywhere = true;
+  claim.criterion = {.above = 0.0};
+  const auto labels = [&] {
+    std::vector<std::string> found;
+    for (const JudgedPoint& point : judged(claim).points) found.push_back(point.label);
+    return found;
+  };
+  EXPECT_THAT(labels(), testing::ElementsAre("A, workers = 8", "A, workers = 64", "A, workers = 2048"));
+  runs_.clear();
+  std::size_t index = 0;
+  for (const char* const name : {"none", "10 Gbit/s", "2 Gbit/s", "bursts"}) {
+    add("A", name, {1, 2});
+    for (FoundRun& run : runs_)
+      if (run.configuration.at("cluster.workers") == name) run.summary.point_index = index;
+    ++index;
+  }
+  std::ranges::reverse(runs_);
+  EXPECT_THAT(labels(), testing::ElementsAre("A, workers = none", "A, workers = 10 Gbit/s", "A, workers = 2 Gbit/s",
+                                             "A, workers = bursts"));
 }
 
 TEST(Wanted, IsSaidInTheUnitThatIsShown) {

@@ -1,6 +1,8 @@
-// The pull objective with gradients apart: it keeps which lists of micro-batches shared a pass.
+// The pull objective with gradients apart: it keeps which lists of micro-batches shared a pass, and how many of them
+// were made as vectors.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -31,18 +33,28 @@ class ApartObjective : public PullObjective {
   }
 
   mutable std::multiset<Lists> passes;
+  mutable std::atomic<int> made = 0;
 
  private:
   class Apart : public GradientsApart {
    public:
-    Apart(const PullObjective& objective, std::vector<float> parameters, Lists lists)
+    Apart(const ApartObjective& objective, std::vector<float> parameters, Lists lists)
         : objective_(objective), parameters_(std::move(parameters)), lists_(std::move(lists)) {}
     PartialGradient of(std::size_t list) const override {
+      ++objective_.made;
       return objective_.gradient(parameters_.data(), nullptr, lists_[list]);
+    }
+    double loss_sum(std::size_t list) const override {
+      return objective_.gradient(parameters_.data(), nullptr, lists_[list]).loss_sum;
+    }
+    void add_to(float* out, std::size_t list) const override {
+      const PartialGradient gradient = objective_.gradient(parameters_.data(), nullptr, lists_[list]);
+      for (const GradientSegment& segment : gradient.segments)
+        for (std::size_t i = 0; i < segment.size; ++i) out[segment.offset + i] += segment.data[i];
     }
 
    private:
-    const PullObjective& objective_;
+    const ApartObjective& objective_;
     std::vector<float> parameters_;
     Lists lists_;
   };

@@ -43,6 +43,30 @@ TEST_P(ClusterContract, CollectivesUnderWayAreFinishedInAnyOrder) {
   for (int w = 0; w < n; ++w) EXPECT_EQ(totals.kept.at(static_cast<std::size_t>(w)), 6);
 }
 
+// So long that under MPI they go piece by piece, of both at the same time.
+TEST_P(ClusterContract, LongValuesUnderWayAreSummedPieceByPiece) {
+  constexpr std::size_t count = 300'000;
+  const int n = participants();
+  run(n, [&](Cluster& cluster, Rank self) {
+    std::vector<StartedCollective> started;
+    for (int each = 0; each < 2; ++each) {
+      std::vector<double> numbers(count);
+      for (std::size_t i = 0; i < count; ++i) numbers[i] = (self.value + 1) * static_cast<double>(i + 1) + each;
+      started.push_back(cluster.start(self, Collective::all_reduce(gradient(cluster, self, 1, each), numbers),
+                                      {.kept = 1, .planned = 1, .step = each + 1, .period = 1}, here()));
+    }
+    for (const int each : self.value % 2 == 0 ? std::vector{1, 0} : std::vector{0, 1}) {
+      const CollectiveResult result = cluster.finish(self, std::move(started[static_cast<std::size_t>(each)]), here());
+      EXPECT_EQ(training.values(result.gradient), known_sum(n, each));
+      ASSERT_EQ(result.numbers->size(), count);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < count; ++i)
+        wrong += (*result.numbers)[i] != n * (n + 1) / 2 * static_cast<double>(i + 1) + n * each;
+      EXPECT_EQ(wrong, 0u);
+    }
+  });
+}
+
 // Worker 0 comes 40 ms late to what the others have started, who compute for 50 ms meanwhile.
 TEST_P(ClusterContract, WhoComputesMeanwhileDoesNotWait) {
   const int n = participants();

@@ -6,6 +6,9 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -101,6 +104,42 @@ TEST(Executor, WaitingForATaskDoesNotWaitForThoseAfterIt) {
   executor.wait(task);
   EXPECT_TRUE(done);
   blockade.release();
+}
+
+// Others run meanwhile; what follows it waits for its end, which may come from any thread, or before it has been begun
+// to the end.
+TEST(Executor, ATaskThatEndsElsewhereIsWaitedFor) {
+  Executor executor(1);
+  std::promise<std::shared_ptr<Task>> begun;
+  std::atomic<bool> has_ended = false, was_ended_before = false;
+  const auto elsewhere = executor.submit_elsewhere([&](const std::shared_ptr<Task>& task) { begun.set_value(task); });
+  const std::shared_ptr<Task> prerequisites[] = {elsewhere};
+  const auto follows = executor.submit([&] { was_ended_before = has_ended.load(); }, prerequisites);
+  executor.wait(executor.submit([] {}));
+  std::thread other([&] {
+    const auto task = begun.get_future().get();
+    has_ended = true;
+    executor.end(task);
+  });
+  executor.wait(follows);
+  other.join();
+  EXPECT_TRUE(was_ended_before);
+  executor.wait(executor.submit_elsewhere([&](const std::shared_ptr<Task>& task) { executor.end(task); }));
+  executor.wait_all();
+}
+
+TEST(Executor, AFailureFromElsewhereIsThatOfATask) {
+  Executor executor(1);
+  std::promise<void> begun;
+  const auto never_ends = executor.submit_elsewhere([&](const std::shared_ptr<Task>&) { begun.set_value(); });
+  const std::shared_ptr<Task> prerequisites[] = {never_ends};
+  bool has_run = false;
+  executor.submit([&] { has_run = true; }, prerequisites);
+  begun.get_future().wait();
+  std::thread([&] { executor.fail(std::make_exception_ptr(std::runtime_error("lost"))); }).join();
+  EXPECT_THROW(executor.wait(never_ends), std::runtime_error);
+  EXPECT_THROW(executor.submit([] {}), std::runtime_error);
+  EXPECT_FALSE(has_run);
 }
 
 // Evaluations of worker 0's micro-batch wait, for a time, until that of worker 1's has begun.

@@ -96,7 +96,12 @@ TEST(GradientsApart, AreThoseOfAPassForEachList) {
       const PartialGradient one = apart->of(list);
       EXPECT_LT(relative_distance(flatten(one), flatten(expected[list])), 2e-6) << list;
       EXPECT_NEAR(one.loss_sum, expected[list].loss_sum, 1e-6 * expected[list].loss_sum) << list;
+      EXPECT_EQ(apart->loss_sum(list), one.loss_sum) << list;
       EXPECT_TRUE(one.buffers_sum.empty());
+      std::vector<float> added = some_parameters(objective), sum = added;
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += flatten(expected[list])[i];
+      apart->add_to(added.data(), list);
+      EXPECT_LT(relative_distance(added, sum), 2e-6) << list;
     }
   }
 }

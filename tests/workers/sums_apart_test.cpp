@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -81,6 +82,35 @@ TEST(SumsApart, AtOneModelShareAPassAndKeepTheirValues) {
               (std::multiset<Lists>{{list_of(0, 1), list_of(1, 2)}, {list_of(2, 1), list_of(3, 2)}}));
     for (int worker = 0; worker < 4; ++worker)
       EXPECT_EQ(held.values[worker], pull(1, worker, micro_batches[static_cast<std::size_t>(worker)], 0, 0.5f));
+  }
+}
+
+// Worker 0 adds its own to what is there already, worker 1 has it written, worker 2 written twice, and worker 3's is not
+// to be added as it is. Passes: of workers 0 and 1, and of 2 and 3.
+TEST(SumsApart, AreMadeOnceAndOnlyForWhoNeedsThem) {
+  for (const int threads : {0, 1, 4}) {
+    Held held(threads);
+    const auto state = held.engine.training.initial_state();
+    std::vector<float> there = {1, 2, 3, 4};
+    std::atomic<int> added = 0;
+    const auto add = [&](const GradientSum& sum, double scale) {
+      if (!is_kept_of_pass(sum, scale)) return;
+      add_kept_of_pass(sum, there.data());
+      ++added;
+    };
+    held.engine.training.hold(held.of_worker(state, 0, 2), {}, add, [](const std::shared_ptr<Task>&) {});
+    held.hold(held.of_worker(state, 1, 1), 1);
+    const Gradient twice = held.engine.training.share(held.of_worker(state, 2, 1));
+    held.hold(twice, 2);
+    held.hold(twice, 3);
+    held.engine.training.hold(held.of_worker(state, 3, 1) * 0.5, {}, add, [](const std::shared_ptr<Task>&) {});
+    held.begin();
+    EXPECT_EQ(held.objective->passes.size(), 2u);
+    EXPECT_EQ(added, 1);
+    EXPECT_EQ(held.objective->made, 2);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(there[i], static_cast<float>(i + 1) + pull(1, 0, 2)[i]);
+    EXPECT_EQ(held.values[1], pull(1, 1, 1));
+    for (const int name : {2, 3}) EXPECT_EQ(held.values[name], pull(1, 2, 1));
   }
 }
 

@@ -40,8 +40,6 @@ Collective CompressedAverage::exchange(const Collective& average) {
   if (is_first) residual_ = new_cell();
   const CellPtr mine = newest_.mine->parameters, own_buffers = newest_.mine->buffers;
   const CellPtr from = newest_.from ? newest_.from->parameters : nullptr;
-  const std::vector<std::shared_ptr<Task>> prerequisites = {residual_->producer, producer(mine), producer(from),
-                                                            producer(own_buffers)};
   what.packet.words = new_cell();
   const auto encode = [=, compressor = compressor_, residual = residual_, worker = worker_, round = newest_.round,
                        words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
@@ -53,7 +51,9 @@ Collective CompressedAverage::exchange(const Collective& average) {
     if (statistics > 0) std::copy_n(values_of(own_buffers), statistics, values.data() + words);
     out->value = std::move(values);
   };
-  residual_->producer = what.packet.words->producer = training_.executor().submit(encode, prerequisites);
+  training_.compute({.reads = {is_first ? nullptr : residual_, mine, from, own_buffers},
+                     .writes = {residual_, what.packet.words},
+                     .work = encode});
   return what;
 }
 
@@ -72,8 +72,8 @@ Collective CompressedAverage::second_exchange(const SentDifference& sent, const 
   if (is_first) owned_ = new_cell();
   const std::size_t statistics = buffers(sent.policy);
   const CellPtr own_buffers = sent.mine->buffers;
-  std::vector<std::shared_ptr<Task>> prerequisites = {owned_->producer, producer(own_buffers)};
-  for (const Packet& packet : *first) prerequisites.push_back(producer(packet.words));
+  std::vector<CellPtr> read = {is_first ? nullptr : owned_, own_buffers};
+  for (const Packet& packet : *first) read.push_back(packet.words);
   what.packet.words = new_cell();
   const auto reduce = [=, compressor = compressor_, owned = owned_, worker = worker_, round = sent.round,
                        words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
@@ -87,7 +87,7 @@ Collective CompressedAverage::second_exchange(const SentDifference& sent, const 
     if (statistics > 0) std::copy_n(values_of(own_buffers), statistics, values.data() + words);
     out->value = std::move(values);
   };
-  owned_->producer = what.packet.words->producer = training_.executor().submit(reduce, prerequisites);
+  training_.compute({.reads = std::move(read), .writes = {owned_, what.packet.words}, .work = reduce});
   return what;
 }
 
@@ -97,8 +97,8 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   state->moments = {};
   const std::size_t size = training_.objective().parameters(), statistics = buffers(average.policy);
   const CellPtr from = average.from ? average.from->parameters : nullptr;
-  std::vector<std::shared_ptr<Task>> prerequisites = {producer(from)};
-  for (const Packet& packet : *packets) prerequisites.push_back(producer(packet.words));
+  std::vector<CellPtr> read = {from};
+  for (const Packet& packet : *packets) read.push_back(packet.words);
   state->parameters = new_cell();
   const auto decode = [=, compressor = compressor_, round = average.round, out = state->parameters] {
     FlatVector values(size);
@@ -112,7 +112,8 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
     }
     out->value = std::move(values);
   };
-  state->parameters->producer = training_.executor().submit(decode, prerequisites);
+  constexpr ProcessSet for_all = ProcessSet::everywhere();
+  training_.compute({.reads = read, .writes = {state->parameters}, .work = decode}, for_all);
   if (statistics > 0) {
     state->buffers = new_cell();
     const auto add_up = [=, out = state->buffers] {
@@ -125,7 +126,7 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
       for (float& value : values.span()) value /= static_cast<float>(workers);
       out->value = std::move(values);
     };
-    state->buffers->producer = training_.executor().submit(add_up, prerequisites);
+    training_.compute({.reads = read, .writes = {state->buffers}, .work = add_up}, for_all);
   }
   return state;
 }

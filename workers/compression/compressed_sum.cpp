@@ -27,6 +27,21 @@ void for_blocks(const GradientSum& sum, double scale, std::size_t size, const Us
   }
 }
 
+// Of a sum whose values nobody has made yet, their addition to what the memory holds spares making them.
+void take_in(const Compressor& compressor, const GradientSum& sum, double scale, float of_memory, std::size_t size,
+             std::span<float> memory) {
+  if (compressor.takes_in_by_adding() && is_kept_of_pass(sum, scale)) {
+    const std::span<float> p = memory.first(size);
+    if (of_memory == 0)
+      std::ranges::fill(p, 0.0f);
+    else if (of_memory != 1)
+      syncopate::scale(p.data(), of_memory, size);
+    return add_kept_of_pass(sum, p.data());
+  }
+  for_blocks(sum, scale, size,
+             [&](std::span<const float> piece, std::size_t at) { compressor.take_in(piece, at, of_memory, memory); });
+}
+
 // From the sum of what was sent of first moments, the sum of gradients that makes their mean of the moment before.
 void write_gradients_of_moments(std::span<float> sum, const float* moment, double beta1, int workers,
                                 std::int64_t micro_batches) {
@@ -39,10 +54,10 @@ void write_gradients_of_moments(std::span<float> sum, const float* moment, doubl
 
 std::size_t words_of(const Exchange& exchange) { return static_cast<std::size_t>(exchange.packet.value()) / 4; }
 
-std::vector<std::shared_ptr<Task>> producers_of(const SharedPackets& packets) {
-  std::vector<std::shared_ptr<Task>> producers;
-  for (const Packet& packet : *packets) producers.push_back(producer(packet.words));
-  return producers;
+std::vector<CellPtr> cells_of(const SharedPackets& packets) {
+  std::vector<CellPtr> cells;
+  for (const Packet& packet : *packets) cells.push_back(packet.words);
+  return cells;
 }
 
 // What tasks see of an exchange, for as long as they hold it.
@@ -80,9 +95,9 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
   const bool is_first = !memory_, is_last = exchanges.size() == 1;
   const bool sends = exchange.operation != Operation::broadcast || compressor_->root(step) == worker_;
   if (is_first) memory_ = new_cell();
-  std::vector<std::shared_ptr<Task>> prerequisites = {memory_->producer};
-  if (common_) prerequisites.push_back(producer(common_->front().words));
-  prerequisites.push_back(producer(moment_));
+  const ProcessSet places = training_.place();
+  const CellPtr read[] = {is_first ? nullptr : memory_, common_ ? common_->front().words : nullptr, moment_};
+  std::vector<std::shared_ptr<Task>> prerequisites = training_.brought(read, places);
 
   if (sends) packet.words = new_cell();
   if (!is_last) statistics_ = new_cell();
@@ -96,8 +111,7 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
     if (is_first) memory->value = FlatVector(remembered);
     if (is_first) std::ranges::fill(memory->value.span(), 0.0f);
     const std::span<float> own = memory->value.span();
-    for_blocks(sum, scale * of_gradient, parameters,
-               [&](std::span<const float> piece, std::size_t at) { compressor->take_in(piece, at, of_memory, own); });
+    take_in(*compressor, sum, scale * of_gradient, of_memory, parameters, own);
     if (moment) add_scaled(own.data(), beta1, std::as_const(moment->value).data(), parameters);
     FlatVector values(words + (is_last ? buffers : 0)), statistics(is_last ? 0 : buffers);
     if (out)
@@ -110,6 +124,8 @@ Packet CompressedSum::first_packet(const Gradient& gradient, Step step, double r
     if (out) out->value = std::move(values);
   };
   const std::array filled = {memory_, packet.words, is_last ? nullptr : statistics_};
+  for (const CellPtr& cell : filled)
+    if (cell) cell->at = places;
   training_.hold(gradient, std::move(prerequisites), encode, [filled](const std::shared_ptr<Task>& task) {
     for (const CellPtr& cell : filled)
       if (cell) cell->producer = task;
@@ -127,8 +143,7 @@ CellPtr CompressedSum::between(const SharedPackets& first) const {
     compressor->prepare(values.data());
     cell->value = std::move(values);
   };
-  const std::shared_ptr<Task> prerequisites[] = {sum->producer};
-  cell->producer = training_.executor().submit(prepare, prerequisites);
+  training_.compute({.reads = {sum}, .writes = {cell}, .work = prepare}, ProcessSet::everywhere());
   return cell;
 }
 
@@ -137,21 +152,21 @@ Packet CompressedSum::second_packet(std::vector<MicroBatch> carried, Step step, 
   Packet packet{.words = {}, .size = exchange.packet, .carried = std::move(carried)};
   if (training_.time_only()) return packet;
   packet.words = new_cell();
-  const auto encode = [=, compressor = compressor_, memory = memory_, statistics = std::move(statistics_),
-                       words = words_of(exchange), out = packet.words] {
+  const CellPtr statistics = std::exchange(statistics_, nullptr);
+  const auto encode = [=, compressor = compressor_, memory = memory_, words = words_of(exchange), out = packet.words] {
     const std::span<float> own = memory->value.span();
     FlatVector values = last_words(compressor->has_own_sizes() ? compressor->second_words(own) : words, statistics);
     compressor->encode_second(step, std::as_const(between->value).data(), own, values.data());
     out->value = std::move(values);
   };
-  const std::shared_ptr<Task> prerequisites[] = {memory_->producer, between->producer};
-  memory_->producer = packet.words->producer = training_.executor().submit(encode, prerequisites);
+  training_.compute({.reads = {memory_, between, statistics}, .writes = {memory_, packet.words}, .work = encode});
   if (!compressor_->has_own_sizes()) return packet;
   // All have begun to compute by the first exchange, so that nobody's arithmetic waits for this one's.
-  const double length = told_number([&] {
+  const auto wait = [&] {
     training_.executor().wait(packet.words->producer);
-    return static_cast<double>(std::as_const(packet.words->value).size());
-  });
+    return std::vector{static_cast<double>(std::as_const(packet.words->value).size())};
+  };
+  const double length = training_.told(1, packet.words->at, wait).front();
   packet.size = bytes_of_words(static_cast<std::size_t>(length) - training_.objective().buffers());
   return packet;
 }
@@ -163,11 +178,12 @@ Packet CompressedSum::reduced_packet(std::vector<MicroBatch> carried, Step step,
   if (training_.time_only()) return packet;
   const bool is_first = !owned_;
   if (is_first) owned_ = new_cell();
-  std::vector<std::shared_ptr<Task>> prerequisites = producers_of(first);
-  prerequisites.insert(prerequisites.end(), {statistics_->producer, owned_->producer});
+  const CellPtr statistics = std::exchange(statistics_, nullptr);
+  std::vector<CellPtr> read = cells_of(first);
+  read.insert(read.end(), {statistics, is_first ? nullptr : owned_});
   packet.words = new_cell();
-  const auto reduce = [=, compressor = compressor_, owned = owned_, statistics = std::move(statistics_),
-                       words = words_of(exchange), of_memory = of_memory_, worker = worker_, out = packet.words] {
+  const auto reduce = [=, compressor = compressor_, owned = owned_, words = words_of(exchange), of_memory = of_memory_,
+                       worker = worker_, out = packet.words] {
     if (is_first) owned->value = FlatVector(compressor->owned(worker));
     const std::span<float> residual = owned->value.span();
     if (is_first || of_memory == 0)
@@ -180,7 +196,7 @@ Packet CompressedSum::reduced_packet(std::vector<MicroBatch> carried, Step step,
     compressor->reduce(worker, step, chunks, residual, values.data());
     out->value = std::move(values);
   };
-  owned_->producer = packet.words->producer = training_.executor().submit(reduce, prerequisites);
+  training_.compute({.reads = std::move(read), .writes = {owned_, packet.words}, .work = reduce});
   return packet;
 }
 
@@ -189,10 +205,9 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
   const auto& [packets, between, micro_batches, step] = exchanged;
   std::vector<MicroBatch> carried;
   for (const Packet& packet : *packets) carried.insert(carried.end(), packet.carried.begin(), packet.carried.end());
-  std::vector<std::shared_ptr<Task>> prerequisites = producers_of(packets);
-  if (between) prerequisites.push_back(between->producer);
+  std::vector<CellPtr> read = cells_of(packets);
   const std::size_t parameters = training_.objective().parameters(), buffers = training_.objective().buffers();
-  prerequisites.push_back(producer(moment_));
+  read.insert(read.end(), {between, moment_});
   const auto fill = [compressor = compressor_, moment = moment_, all = exchanged, workers, parameters,
                      buffers](float* out) {
     std::fill_n(out, parameters + buffers, 0.0f);
@@ -211,7 +226,7 @@ Gradient CompressedSum::sum(const Exchanged& exchanged, int workers) const {
       for (std::size_t i = 0; i < buffers; ++i) out[parameters + i] += statistics[i];
     }
   };
-  return training_.promised(micro_batches, std::move(carried), prerequisites, fill);
+  return training_.promised(micro_batches, std::move(carried), read, fill);
 }
 
 void CompressedSum::end(const Exchanged& exchanged, int workers) {
@@ -228,10 +243,9 @@ void CompressedSum::end(const Exchanged& exchanged, int workers) {
                          .step = all.step},
                         memory->value.span());
   };
-  std::vector<std::shared_ptr<Task>> prerequisites = producers_of(exchanged.packets);
-  prerequisites.push_back(memory_->producer);
-  prerequisites.push_back(exchanged.between->producer);
-  memory_->producer = training_.executor().submit(correct, prerequisites);
+  std::vector<CellPtr> read = cells_of(exchanged.packets);
+  read.insert(read.end(), {memory_, exchanged.between});
+  training_.compute({.reads = std::move(read), .writes = {memory_}, .work = correct});
 }
 
 void CompressedSum::fold(const Gradient& dropped) {

@@ -45,6 +45,8 @@ class Compressor {
 
   // Makes p of a piece of the gradient that begins at `at`, and of what the memory holds.
   virtual void take_in(std::span<const float> gradient, std::size_t at, float of_memory, std::span<float> memory) const;
+  // Whether p is of_memory times what the memory holds, and the gradient added.
+  virtual bool takes_in_by_adding() const { return true; }
   // Adds a piece of a gradient that a step has left out to what its worker has not sent, after the exchanges.
   virtual void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const;
 

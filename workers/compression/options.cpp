@@ -279,7 +279,7 @@ std::optional<CompressionOptions> read_compression(Settings& method, const Compr
     method.keep_as_written({"compression"});
     method.fault("compression",
                  "must not be given: this method has no step along one sum of all workers' whole gradients, nor one "
-                 "average of all workers' models, which is what is compressed");
+                 "average of all workers' models, that can be compressed");
     return std::nullopt;
   }
   const bool of_moments = context.compresses == Compresses::moments;

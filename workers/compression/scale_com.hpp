@@ -28,6 +28,7 @@ class ScaleCom : public Compressor {
 
   void take_in(std::span<const float> gradient, std::size_t at, float of_memory,
                std::span<float> memory) const override;
+  bool takes_in_by_adding() const override { return !is_filtered(); }
   void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const override;
   void encode(Rank worker, Step step, const float* common, std::span<float> memory, float* packet) const override;
   void encode_second(Step step, const float* places, std::span<float> memory, float* packet) const override;

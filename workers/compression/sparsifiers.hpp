@@ -45,6 +45,7 @@ class DeepGradientCompression : public TopK {
   std::size_t vectors() const override { return 2; }
   void take_in(std::span<const float> gradient, std::size_t at, float of_memory,
                std::span<float> memory) const override;
+  bool takes_in_by_adding() const override { return false; }
   void fold(std::span<const float> gradient, std::size_t at, std::span<float> memory) const override;
   void encode(Rank worker, Step step, const float* common, std::span<float> memory, float* packet) const override;
   void encode_second(Step step, const float* between, std::span<float> memory, float* packet) const override;

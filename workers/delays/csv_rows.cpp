@@ -36,8 +36,12 @@ CsvRows::CsvRows(const std::string& file, std::string_view content, std::initial
 
 void CsvRows::find_column(const std::string& name) {
   std::vector<std::size_t> found;
-  for (std::size_t position = 0; position < columns_; ++position)
-    if (cell(position) == name) found.push_back(position);
+  std::string_view rest = row_;  // once: a damaged file's header may have millions of columns
+  for (std::size_t position = 0; position < columns_; ++position) {
+    const auto comma = std::min(rest.find(','), rest.size());
+    if (trimmed(rest.substr(0, comma)) == name) found.push_back(position);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
   positions_.push_back(found.empty() ? 0 : found.front());
   if (found.size() > 1) fault(fmt::format("the column {} stands twice", name));
   if (!found.empty()) return;

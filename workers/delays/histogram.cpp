@@ -72,6 +72,8 @@ Histogram::Histogram(const std::string& file, std::string_view content) {
   if (std::isinf(mass)) rows.fault("the densities times the bins' widths add up to infinity; must be finite");
   rows.check();
   for (Bin& bin : bins_) bin.end /= mass;
+  // No draw comes to a bin whose share is as good as 0, and its slope would be none.
+  std::erase_if(bins_, [](const Bin& bin) { return !std::isfinite(bin.slope_s / bin.end); });
   add_up();
 }
 

@@ -12,7 +12,7 @@ namespace syncopate {
 std::vector<at::Tensor> view_parameters(const Network& network, const float* flat) {
   std::vector<at::Tensor> views;
   views.reserve(network.parameters().size());
-  // from_blob takes no const memory; nothing here writes to a parameter.
+  // from_blob takes no const memory; only who has passed memory that is not may write to a parameter.
   float* data = const_cast<float*>(flat);
   for (const auto& parameter : network.parameters())
     views.push_back(at::from_blob(data + parameter.offset, parameter.shape, at::kFloat));

@@ -48,4 +48,13 @@ std::vector<at::Tensor> LinearGradients::of(Rows rows, std::size_t parameters) c
   return gradients;
 }
 
+void LinearGradients::add_to(std::vector<at::Tensor> parameters, Rows rows) const {
+  for (const LinearPass& pass : passes_) {
+    const at::Tensor by_outputs = pass.outputs.narrow(0, rows.begin, rows.count);
+    at::Tensor& weight = parameters[static_cast<std::size_t>(pass.layer.weight)];
+    weight.addmm_(by_outputs.t(), pass.inputs.narrow(0, rows.begin, rows.count));
+    if (pass.layer.bias >= 0) parameters[static_cast<std::size_t>(pass.layer.bias)].add_(by_outputs.sum(0));
+  }
+}
+
 }  // namespace syncopate

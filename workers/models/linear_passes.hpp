@@ -37,6 +37,8 @@ class LinearGradients {
 
   // By parameter, in the network's order: what these rows add to the gradient.
   std::vector<at::Tensor> of(Rows rows, std::size_t parameters) const;
+  // The same added to these, without a tensor of its own for each.
+  void add_to(std::vector<at::Tensor> parameters, Rows rows) const;
 
  private:
   std::vector<LinearPass> passes_;  // with gradients in the place of outputs

@@ -16,6 +16,7 @@
 #include "workers/datasets/sampled_lengths.hpp"
 #include "workers/datasets/sampler.hpp"
 #include "workers/datasets/validation.hpp"
+#include "workers/models/pass_memory.hpp"
 #include "workers/models/registry.hpp"
 #include "workers/models/torch_library.hpp"
 
@@ -192,12 +193,33 @@ void check_partition(const DatasetPlan& data, const NetworkTraining& how, Settin
   }
 }
 
+std::int64_t bytes_of_data(const DatasetSize& data) {
+  const std::int64_t values = data.shape.features() * (data.has_byte_images ? 1 : std::int64_t{sizeof(float)});
+  return (data.train + data.test) * values;
+}
+
+// A pass has the samples of a chunk: no more than all workers' in a step, and at least a micro-batch.
+ObjectiveMemory memory_of(const Model& model, const Network& built, const DatasetSize& data,
+                          const NetworkTraining& how) {
+  const std::int64_t micro_batch = how.sampling.micro_batch_size;
+  const std::int64_t step = micro_batch * how.sampling.workers * how.sampling.micro_batches;
+  const std::int64_t samples = built.fuses() ? std::max(micro_batch, std::min(model.chunk_samples, step)) : micro_batch;
+  const auto pass = pass_bytes(built, samples);
+  return {.data_bytes = bytes_of_data(data),
+          .pass_bytes = pass.value_or(0),
+          .is_known = pass.has_value(),
+          .chunk_samples = model.chunk_samples,
+          .fuses_micro_batches = built.fuses(),
+          .buffers = static_cast<std::int64_t>(built.buffer_floats())};
+}
+
 void plan_network(const Model& model, const Network& built, const DatasetPlan& data, const NetworkTraining& how,
                   ObjectivePlan& plan) {
   plan.parameters = static_cast<std::int64_t>(built.parameter_floats());
   plan.buffers = static_cast<std::int64_t>(built.buffer_floats());
   plan.tensors = built.tensors();
   plan.body_tensors = built.body_parameters();
+  plan.memory = memory_of(model, built, data.size, how);
   plan.why_no_derivative = built.why_no_derivative();
   plan.asks_for_tokens = built.task().kind != TextTask::Kind::classification;
   const auto loading = [network = built, data, how, chunk = model.chunk_samples](bool repeats_longest) {
@@ -228,7 +250,8 @@ ObjectivePlan plan_objective(Settings& training, Settings& root, const Objective
   if (model.objective)
     return {
         .load = [make = model.objective, seed = context.seed, first = context.first_step] { return make(seed, first); },
-        .parameters = model.parameters};
+        .parameters = model.parameters,
+        .memory = {.chunk_samples = model.chunk_samples}};
 
   ObjectivePlan plan{.load = {},
                      .time_only = model.time_only,

@@ -9,6 +9,7 @@
 
 #include "workers/settings/settings.hpp"
 #include "workers/training/objective.hpp"
+#include "workers/training/objective_memory.hpp"
 
 namespace syncopate {
 
@@ -34,6 +35,7 @@ struct ObjectivePlan {
   bool time_only = false;                  // model = "none"
   std::int64_t parameters = 0;             // P; 0: time-only, or faults
   std::int64_t buffers = 0;                // floats of normalisation statistics
+  ObjectiveMemory memory{};                // of a network; else what it says by default
   std::vector<ParameterTensor> tensors{};  // where these are known before it is loaded
   std::size_t body_tensors = 0;            // those whose place is below this come before the model's head
   std::int64_t samples_per_micro_batch = 1;

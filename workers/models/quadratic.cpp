@@ -99,7 +99,8 @@ Model read_quadratic(Settings& table) {
                                 usual.condition),
       .noise = table.number({"noise", "Standard deviation of a micro-batch's gradient, per parameter."},
                             Range::at_least(0), usual.noise)};
-  return {.objective =
+  return {.chunk_samples = Quadratic::chunk,
+          .objective =
               [options](std::uint64_t seed, Step first_step) {
                 QuadraticOptions continued = options;
                 continued.first_step = first_step;

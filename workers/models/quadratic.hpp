@@ -32,7 +32,8 @@ class Quadratic : public Objective {
   PartialGradient gradient(const float* parameters, const float* buffers,
                            std::span<const MicroBatch> micro_batches) const override;
 
-  std::int64_t chunk_samples() const override { return 64; }
+  static constexpr std::int64_t chunk = 64;
+  std::int64_t chunk_samples() const override { return chunk; }
   std::int64_t samples_per_micro_batch() const override { return 1; }
   std::int64_t steps_per_epoch() const override { return 0; }
 

@@ -95,6 +95,12 @@ class ApartByProducts : public GradientsApart {
     result.loss_sum = lists_[list].loss_sum;
     return result;
   }
+  double loss_sum(std::size_t list) const override { return lists_[list].loss_sum; }
+  void add_to(float* out, std::size_t list) const override {
+    use_one_thread();
+    const c10::InferenceMode guard;
+    gradients_.add_to(view_parameters(network_, out), lists_[list].rows);
+  }
 
  private:
   const Network& network_;

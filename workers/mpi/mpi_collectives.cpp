@@ -189,7 +189,7 @@ void MpiCollectives::conclude_arrivals(MpiAssembly& assembly, MpiCollective& col
   if (what.kind == Kind::barrier) return;
   const MPI_Comm ranks =
       assembly.is_group ? stage_.communicators.group(first.value, count) : stage_.communicators.reductions();
-  collective.reduction.emplace(stage_.options.training, std::move(what), agreed, ranks);
+  collective.reduction.emplace(stage_.options.training, std::move(what), agreed, ranks, collective.number);
 }
 
 void MpiCollectives::end_collective(const MpiAssembly& assembly, MpiCollective& collective) {

@@ -33,16 +33,51 @@ namespace {
 // Parameters and buffers travel; everybody keeps moments of its own.
 constexpr AveragePolicy broadcast_policy{.buffers = StatePolicy::average};
 
-// Reduced within a millisecond, and long enough for the bandwidth of any network.
+// Moved within a millisecond, and long enough for the bandwidth of any network: of a broadcast, and the longest that
+// MPI sums by itself, with fewer messages one after another than a ring has.
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 constexpr std::size_t pieces_at_once = 4;
+
+std::size_t element_bytes(MPI_Datatype type) { return type == MPI_DOUBLE ? sizeof(double) : sizeof(float); }
+
+// Tags of sums that are under way at the same time; MPI has at least 2^15.
+constexpr std::int64_t most_under_way = 1024;
+
+// What time-only collectives of this process move, for the next one of that size: sums of zeros are zeros, so that no
+// collective takes the time to write them, which nobody's model costs.
+class SpareZeros {
+ public:
+  FlatVector take(Bytes bytes) {
+    const auto found =
+        std::ranges::find(spare_, static_cast<std::size_t>(bytes.value()) / sizeof(float), &FlatVector::size);
+    if (found == spare_.end()) return zeros_of(bytes);
+    FlatVector zeros = std::move(*found);
+    spare_.erase(found);
+    return zeros;
+  }
+  void put_back(FlatVector&& zeros) {
+    if (zeros.empty()) return;
+    if (spare_.size() == most_kept) spare_.erase(spare_.begin());
+    spare_.push_back(std::move(zeros));
+  }
+
+ private:
+  static constexpr std::size_t most_kept = 4;
+  std::vector<FlatVector> spare_;
+};
+
+SpareZeros& spare_zeros() {
+  static SpareZeros zeros;
+  return zeros;
+}
 
 bool has_values(const Collective& what) { return what.kind != Kind::all_gather && what.kind != Kind::barrier; }
 
 }  // namespace
 
-MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks)
-    : training_(training), what_(std::move(what)), agreed_(agreed), ranks_(ranks) {
+MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks,
+                           std::int64_t number)
+    : training_(training), what_(std::move(what)), agreed_(agreed), ranks_(ranks), number_(number) {
   int rank = 0;
   MPI_Comm_rank(ranks, &rank);
   MPI_Comm_size(ranks, &size_);
@@ -52,6 +87,10 @@ MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& 
   if (what_.kind == Kind::all_gather) numbers_.resize(what_.numbers.size() * static_cast<std::size_t>(size_));
   if (has_values(what_)) write();
   if ((what_.kind == Kind::all_reduce || what_.is_exchange()) && !numbers_.empty()) add(std::span(numbers_));
+}
+
+MpiReduction::~MpiReduction() {
+  if (training_.time_only()) spare_zeros().put_back(std::move(values_));
 }
 
 MpiReduction::MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members)
@@ -85,7 +124,7 @@ void MpiReduction::write() {
   if (training_.time_only()) {
     Collective without_numbers{
         .kind = what_.kind, .packet = what_.packet, .policy = what_.policy, .slice = what_.slice};
-    values_ = zeros_of(payload_of(without_numbers, training_));
+    values_ = spare_zeros().take(payload_of(without_numbers, training_));
     if (gathers()) return begin_gathering();
     return add(values_.span());
   }
@@ -203,12 +242,22 @@ void MpiReduction::begin() {
       MPI_Iallgatherv(values_.data(), mpi_count(values_.size()), MPI_UINT32_T, gathered_.data(), words_.data(),
                       begins_.data(), MPI_UINT32_T, ranks_, next());
   }
+  if (broadcasts()) return begin_broadcast();
+  std::vector<Part> summed_by_ring;
+  for (const Part& part : parts_)
+    if (part.count * element_bytes(part.type) > piece_bytes)
+      summed_by_ring.push_back(part);
+    else
+      MPI_Iallreduce(MPI_IN_PLACE, part.data, mpi_count(part.count), part.type, MPI_SUM, ranks_, next());
+  const int first_tag = static_cast<int>(number_ % most_under_way) * RingSums::lanes;
+  if (!summed_by_ring.empty()) sums_.emplace(summed_by_ring, ranks_, first_tag);
+}
+
+void MpiReduction::begin_broadcast() {
   for (const Part& part : parts_) {
-    const std::size_t element_bytes = part.type == MPI_DOUBLE ? sizeof(double) : sizeof(float);
-    const std::size_t most = piece_bytes / element_bytes;
+    const std::size_t bytes = element_bytes(part.type), most = piece_bytes / bytes;
     for (std::size_t first = 0; first < part.count; first += most)
-      pieces_.push_back(
-          {static_cast<char*>(part.data) + first * element_bytes, std::min(most, part.count - first), part.type});
+      pieces_.push_back({static_cast<char*>(part.data) + first * bytes, std::min(most, part.count - first), part.type});
   }
   begin_pieces(pieces_at_once);
 }
@@ -216,17 +265,15 @@ void MpiReduction::begin() {
 void MpiReduction::begin_pieces(std::size_t end) {
   for (end = std::min(pieces_.size(), end); begun_ < end; ++begun_) {
     const Part& piece = pieces_[begun_];
-    MPI_Request* const request = &requests_.emplace_back(MPI_REQUEST_NULL);
-    if (broadcasts())
-      MPI_Ibcast(piece.data, mpi_count(piece.count), piece.type, what_.root.value, ranks_, request);
-    else
-      MPI_Iallreduce(MPI_IN_PLACE, piece.data, mpi_count(piece.count), piece.type, MPI_SUM, ranks_, request);
+    MPI_Ibcast(piece.data, mpi_count(piece.count), piece.type, what_.root.value, ranks_,
+               &requests_.emplace_back(MPI_REQUEST_NULL));
   }
 }
 
 bool MpiReduction::test() {
   int done = 0;
   MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
+  if (sums_) return sums_->test() && done != 0;
   if (done == 0 || begun_ == pieces_.size()) return done != 0;
   requests_.clear();
   begin_pieces(begun_ + pieces_at_once);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "workers/cluster/collective.hpp"
+#include "workers/mpi/ring_sums.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
@@ -43,10 +44,12 @@ class MpiReduction {
     bool is_root = false;
   };
 
-  // `ranks`: of the members, where collectives alone go; the same order of them on all ranks.
-  MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks);
+  // `ranks`: of the members, where collectives alone go; the same order of them on all ranks. `number`: of this one
+  // among theirs, of which several may be under way.
+  MpiReduction(Training& training, Collective&& what, const Agreed& agreed, MPI_Comm ranks, std::int64_t number);
   // One that has ended in another process. Its values come with those of the whole course (CourseLog), or by `keep`.
   MpiReduction(Training& training, Collective&& what, const Agreed& agreed, const Ended& members);
+  ~MpiReduction();
   MpiReduction(const MpiReduction&) = delete;
   MpiReduction& operator=(const MpiReduction&) = delete;
 
@@ -56,7 +59,7 @@ class MpiReduction {
   // go on: what their rank does meanwhile is held up by it.
   void begin();
   bool test();
-  // All pieces at once: this rank does nothing else from here on.
+  // All pieces of a broadcast at once: this rank does nothing else from here on.
   void begin_rest() { begin_pieces(pieces_.size()); }
 
   const Agreed& agreed() const { return agreed_; }
@@ -70,11 +73,7 @@ class MpiReduction {
   void keep(StateArchive& archive);
 
  private:
-  struct Part {
-    void* data;
-    std::size_t count;
-    MPI_Datatype type;
-  };
+  using Part = RingSums::Values;
 
   void write();
   std::vector<MicroBatch> carried() const;
@@ -83,6 +82,7 @@ class MpiReduction {
   void add(std::span<double> values) { parts_.push_back({values.data(), values.size(), MPI_DOUBLE}); }
   void add_slice();
   void begin_gathering();
+  void begin_broadcast();
   bool gathers() const { return what_.gathers_packets() || what_.kind == Collective::Kind::exchange_chunks; }
   bool broadcasts() const {
     return what_.kind == Collective::Kind::broadcast || what_.kind == Collective::Kind::broadcast_packet;
@@ -98,6 +98,7 @@ class MpiReduction {
   Collective what_;
   Agreed agreed_;
   MPI_Comm ranks_ = MPI_COMM_NULL;
+  std::int64_t number_ = 0;
   int size_ = 1;
   bool is_root_ = false;
   FlatVector values_;
@@ -108,7 +109,8 @@ class MpiReduction {
   std::vector<double> exact_;        // of a wide sum
   std::vector<double> numbers_;      // summed, or everybody's
   std::vector<Part> parts_;          // of the buffers: what is reduced
-  std::vector<Part> pieces_;         // of the parts, which begin one after another
+  std::optional<RingSums> sums_;     // of the long ones, where they do not block
+  std::vector<Part> pieces_;         // of the parts of a broadcast, which begin one after another
   std::size_t begun_ = 0;            // of them
   std::vector<MPI_Request> requests_;
 };

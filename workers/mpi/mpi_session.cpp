@@ -49,9 +49,10 @@ bool launched_by_mpi() {
 MpiSession::MpiSession(bool wanted) {
   if (!wanted || !launched_by_mpi()) return;
   int level = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS || level < MPI_THREAD_FUNNELED)
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS || level < MPI_THREAD_FUNNELED)
     throw std::runtime_error("MPI cannot be initialised with thread support FUNNELED");
   active_ = true;
+  serves_other_threads_ = level >= MPI_THREAD_SERIALIZED;
   communicator_ = MPI_COMM_WORLD;
   MPI_Comm_rank(communicator_, &rank_);
   MPI_Comm_size(communicator_, &size_);
@@ -62,6 +63,7 @@ MpiSession::MpiSession(bool wanted) {
   MPI_Comm_split_type(communicator_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node);
   int rank_on_node = 0;
   MPI_Comm_rank(node, &rank_on_node);
+  MPI_Comm_size(node, &ranks_on_node_);
   const int leads_node = rank_on_node == 0 ? 1 : 0;
   MPI_Exscan(&leads_node, &node_, 1, MPI_INT, MPI_SUM, communicator_);
   if (rank_ == 0) node_ = 0;  // the scan leaves rank 0's result undefined

@@ -28,6 +28,9 @@ class MpiSession {
   int rank() const { return rank_; }
   int size() const { return size_; }
   MPI_Comm communicator() const { return communicator_; }
+  int ranks_on_node() const { return ranks_on_node_; }
+  // Whether another thread than the main one may speak MPI while that does not.
+  bool serves_other_threads() const { return serves_other_threads_; }
 
   // Ends all ranks with exit status `status` and one message on standard error, "rank 2: <message>":
   // when several ranks of a node fail together only the first one speaks. Without MPI the message
@@ -45,6 +48,8 @@ class MpiSession {
   int rank_ = 0;
   int size_ = 1;
   int node_ = 0;  // ordinal of this rank's node
+  int ranks_on_node_ = 1;
+  bool serves_other_threads_ = false;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   int nodes_ = 1;
   NodeBoard board_;

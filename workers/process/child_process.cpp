@@ -37,7 +37,7 @@ void redirect(int descriptor, const char* file, int flags) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);
-  signal(SIGPIPE, SIG_DFL);  // this program ignores it, which others do not expect
+  for (const int ignored : {SIGPIPE, SIGXFSZ}) signal(ignored, SIG_DFL);  // here, which others do not expect
   if (data_bytes != RLIM_INFINITY) {
     const rlimit limit{.rlim_cur = data_bytes, .rlim_max = data_bytes};
     setrlimit(RLIMIT_DATA, &limit);

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 
+#include "workers/process/utf8.hpp"
 #include "workers/settings/nearest_name.hpp"
 #include "workers/settings/toml_nesting.hpp"
 
@@ -129,6 +130,9 @@ const TomlNode* find(const TomlNode& root, const std::vector<std::string>& path)
 }
 
 Override parse_override(std::string_view text) {
+  if (const std::size_t valid = utf8_until(text); valid < text.size())  // what it sets could not be read back
+    throw KeyPathFault(
+        fmt::format("must be UTF-8, and its byte {} is 0x{:02x}", valid + 1, static_cast<unsigned char>(text[valid])));
   // The value starts at the first "=" outside quotes.
   char quote = 0;
   std::size_t equals = 0;

@@ -197,7 +197,7 @@ void Gatherings::end_collective(Assembly& assembly) {
   gathering.has_ended = true;
   gathering.end = assembly.free_at = stage_.now();
   assembly.under_way = false;
-  form_result(gathering);
+  form_result(gathering, assembly.members.first);
   if (&assembly == &all_) {
     stage_.kept += gathering.row.kept;
     met_at_ = stage_.now();
@@ -226,12 +226,12 @@ void Gatherings::record_arrivals(const Gathering& gathering) {
     recorded_->push_back({stage_.rows.begin(), gathering.row.step, worker, at - stage_.rows.begin()});
 }
 
-void Gatherings::form_result(Gathering& gathering) {
+void Gatherings::form_result(Gathering& gathering, Rank first) {
   Collective& what = gathering.what;
   what.gradient = stage_.options.training.share(what.gradient);
   what.gradient.mark_reduced();
   if (!what.numbers.empty()) gathering.numbers = std::make_shared<const std::vector<double>>(std::move(what.numbers));
-  if (what.kind == Kind::average) gathering.states = mean_of(gathering);
+  if (what.kind == Kind::average) gathering.states = mean_of(gathering, first);
   if (what.is_exchange()) gathering.packets = exchanged(gathering);
 }
 
@@ -254,8 +254,8 @@ SharedPackets Gatherings::exchanged(Gathering& gathering) const {
   return std::make_shared<const std::vector<Packet>>(1, std::move(sum));
 }
 
-// Weights that are all equal, 0 too, are none.
-std::vector<ModelStatePtr> Gatherings::mean_of(const Gathering& gathering) const {
+// Weights that are all equal, 0 too, are none. `first`: of the members.
+std::vector<ModelStatePtr> Gatherings::mean_of(const Gathering& gathering, Rank first) const {
   const auto& [policy, slice] = std::pair(gathering.what.policy, gathering.what.slice);
   const auto& weights = gathering.weights;
   const bool equal = std::ranges::all_of(weights, [&](double w) { return w == weights.front(); });
@@ -263,6 +263,7 @@ std::vector<ModelStatePtr> Gatherings::mean_of(const Gathering& gathering) const
   auto means = training.average(gathering.states, policy, equal ? std::span<const double>() : weights, slice);
   if (slice.count == 1 || training.time_only() || !gathering.what.rest_is_needed) return means;
   for (std::size_t i = 0; i < means.size(); ++i) {
+    const Training::AskedBy asked(training, Rank{first.value + static_cast<int>(i)});
     std::vector<ModelStatePtr> slices(static_cast<std::size_t>(slice.count), gathering.states[i]);
     slices[static_cast<std::size_t>(slice.index)] = means[i];
     means[i] = training.assemble(gathering.states[i], slices);

@@ -107,10 +107,10 @@ class Gatherings {
   void check_alike(const Gathering& gathering, Rank rank, const Collective& what, std::size_t count,
                    const Place& place) const;
   void begin_next(Assembly& assembly);
-  void form_result(Gathering& gathering);
+  void form_result(Gathering& gathering, Rank first);
   [[gnu::noinline]] void record_arrivals(const Gathering& gathering);
   CollectiveResult take_result(Assembly& assembly, Gathering& gathering, Rank rank);
-  std::vector<ModelStatePtr> mean_of(const Gathering& gathering) const;
+  std::vector<ModelStatePtr> mean_of(const Gathering& gathering, Rank first) const;
   SharedPackets exchanged(Gathering& gathering) const;
   void fail_if_awaited(Assembly& assembly, Rank left);
   [[noreturn]] void fail_for_who_left(const Place& place) const;

@@ -93,6 +93,7 @@ class Stage {
     participant.wake = 0;
   }
   void resume(Rank rank) {
+    const Training::AskedBy asked(options.training, rank);
     participants_[rank].fiber->resume();
     if (failure) std::rethrow_exception(failure);
   }

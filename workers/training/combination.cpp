@@ -18,50 +18,56 @@ ModelStatePtr Training::combine(std::span<const WeightedState> terms, const Mode
   Memo<const ModelState>::Key key{{buffers_of ? buffers_of->id : 0, 0.0}};
   std::vector<WeightedCell> parameters;
   std::vector<WeightedCell> buffers;
+  std::vector<CellPtr> read;
   for (const auto& [weight, state] : terms) {
     assert(std::isfinite(weight));
     key.emplace_back(state->id, weight);
     parameters.push_back({weight, state->parameters});
     buffers.push_back({weight, state->buffers});
+    if (weight != 0) read.insert(read.end(), {state->parameters, buffers_of ? nullptr : state->buffers});
   }
   const auto known = combined_.find(key);
   if (known && !known->parameters->stepped_from) return known;
 
   const ModelStatePtr& first = terms.front().state;
   auto state = std::make_shared<ModelState>(*first);
-  state->parameters = submit_combination(parameters, objective_->parameters());
+  const ProcessSet places = place_of_reader(read);
+  state->parameters = submit_combination(parameters, objective_->parameters(), places);
   if (buffers_of)
     state->buffers = buffers_of->buffers;
   else if (objective_->buffers() > 0)
-    state->buffers = submit_combination(buffers, objective_->buffers());
+    state->buffers = submit_combination(buffers, objective_->buffers(), places);
   if (state->parameters == first->parameters && state->buffers == first->buffers) return first;
   state->id = new_state_id();
   combined_.remember(std::move(key), state);
   return state;
 }
 
-CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::size_t size) {
+CellPtr Training::submit_combination(std::span<const WeightedCell> terms, std::size_t size, ProcessSet places) {
   auto summands = std::make_shared<std::vector<WeightedCell>>();
-  std::vector<std::shared_ptr<Task>> prerequisites;
+  std::vector<CellPtr> read;
   double total = 0;
   for (const WeightedCell& term : terms) {
     if (!term.cell || term.weight == 0) continue;
     summands->push_back(term);
-    prerequisites.push_back(term.cell->producer);
+    read.push_back(term.cell);
     total += term.weight;
   }
   const auto is_first = [&](const WeightedCell& term) { return term.cell == summands->front().cell; };
   if (total == 1 && std::all_of(summands->begin(), summands->end(), is_first)) return summands->front().cell;
 
+  if (std::ranges::any_of(read, [&](const CellPtr& each) { return !each->at.covers(places); }))
+    return submit_combination_of_processes(std::move(*summands), size, places);
+
   // In one task: the step that follows finds the sum in that core's cache, and the other cores have those of others.
   auto cell = new_cell();
   const auto fill = [cell, summands, size] {
-    cell->value = FlatVector(size);
     std::vector<WeightedVector> parts;
-    for (const auto& [weight, summand] : *summands) parts.push_back({weight, summand->value.data()});
-    write_weighted_sum(cell->value.data(), parts, size);
+    for (const auto& [weight, summand] : *summands) parts.push_back({weight, std::as_const(summand->value).data()});
+    cell->value = FlatVector(size > 0 ? size : summands->front().cell->value.size());
+    write_weighted_sum(cell->value.data(), parts, cell->value.size());
   };
-  cell->producer = executor_.submit(fill, prerequisites);
+  compute({.reads = std::move(read), .writes = {cell}, .work = fill}, places);
   return cell;
 }
 
@@ -98,24 +104,17 @@ ModelStatePtr Training::combine_tensors(const ModelStatePtr& from, const ModelSt
         write_weighted_sum(out, std::array<WeightedVector, 2>{{{1 - shares[i], x}, {shares[i], y}}}, count);
     }
   };
-  state->parameters->producer =
-      executor_.submit(fill, std::vector{from->parameters->producer, to->parameters->producer});
+  const std::vector<CellPtr> read = {from->parameters, to->parameters};
+  compute({.reads = read, .writes = {state->parameters}, .work = fill}, place_of_reader(read));
   combined_.remember(std::move(key), state);
   return state;
 }
 
 CellPtr Training::sum_of(std::vector<CellPtr> cells) {
-  std::vector<std::shared_ptr<Task>> prerequisites;
-  for (const CellPtr& cell : cells) prerequisites.push_back(cell->producer);
-  auto sum = new_cell();
-  const auto fill = [sum, cells = std::move(cells)] {
-    std::vector<WeightedVector> terms;
-    for (const CellPtr& cell : cells) terms.push_back({1, std::as_const(cell->value).data()});
-    sum->value = FlatVector(cells.front()->value.size());
-    write_weighted_sum(sum->value.data(), terms, sum->value.size());
-  };
-  sum->producer = executor_.submit(fill, prerequisites);
-  return sum;
+  std::vector<WeightedCell> terms;
+  for (CellPtr& cell : cells) terms.push_back({1, std::move(cell)});
+  constexpr std::size_t as_they_have = 0;
+  return submit_combination(terms, as_they_have, ProcessSet::everywhere());
 }
 
 ModelStatePtr Training::assemble(const ModelStatePtr& self, std::span<const ModelStatePtr> slices) {
@@ -142,7 +141,7 @@ ModelStatePtr Training::with_slice(const ModelStatePtr& whole, const ModelStateP
   const std::size_t size = objective_->parameters();
   const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
   const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
-  const std::shared_ptr<Task> prerequisites[] = {whole->parameters->producer, part->parameters->producer};
+  const CellPtr read[] = {whole->parameters, part->parameters};
   const auto copy = [around = whole->parameters, inside = part->parameters, begin, end](float* out, std::size_t from,
                                                                                         std::size_t to) {
     const std::size_t first = std::clamp(begin, from, to), last = std::clamp(end, from, to);
@@ -152,7 +151,7 @@ ModelStatePtr Training::with_slice(const ModelStatePtr& whole, const ModelStateP
     std::copy(outer + last, outer + to, out + last);
   };
   const bool is_all = begin == 0 && end == size;
-  state->parameters = is_all ? part->parameters : submit_cell(size, prerequisites, copy);
+  state->parameters = is_all ? part->parameters : submit_cell(size, read, place_of_reader(read), copy);
   mixed_.remember(std::move(key), state);
   return state;
 }
@@ -160,16 +159,15 @@ ModelStatePtr Training::with_slice(const ModelStatePtr& whole, const ModelStateP
 CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
   Memo<Cell>::Key key;
   auto parts = std::make_shared<std::vector<CellPtr>>();
-  std::vector<std::shared_ptr<Task>> prerequisites;
   for (const ModelStatePtr& slice : slices) {
     key.emplace_back(slice->id, 1.0);
     parts->push_back(slice->parameters);
-    prerequisites.push_back(slice->parameters->producer);
   }
   if (std::all_of(parts->begin(), parts->end(), [&](const CellPtr& part) { return part == parts->front(); }))
     return parts->front();
   CellPtr known = assembled_.find(key);
   if (known && known->stepped_from) known = nullptr;
+  if (divided_ && known != last_assembled_) known = nullptr;
   if (CourseLog* const log = CourseLog::here()) {  // it may be that tasks alone hold it
     known = log->found(std::move(known));
     if (known) assembled_.remember(key, known);
@@ -186,8 +184,9 @@ CellPtr Training::submit_assembly(std::span<const ModelStatePtr> slices) {
       ++slice.index;
     }
   };
-  CellPtr whole = submit_cell(size, prerequisites, copy);
+  CellPtr whole = submit_cell(size, *parts, place_of_reader(*parts), copy);
   assembled_.remember(std::move(key), whole);
+  if (divided_) last_assembled_ = whole;
   return whole;
 }
 

@@ -46,8 +46,8 @@ void put_value(ByteSink& out, const GradientSum& sum) {
     put(out, chunk.result.loss_sum);
     put<std::uint64_t>(out, chunk.result.buffers_sum.size());
     out.write(chunk.result.buffers_sum.data(), chunk.result.buffers_sum.size() * sizeof(float));
-    put<std::uint64_t>(out, chunk.result.segments.size());
-    for (const GradientSegment& segment : chunk.result.segments) {
+    put<std::uint64_t>(out, chunk.segments().size());
+    for (const GradientSegment& segment : chunk.segments()) {
       put<std::uint64_t>(out, segment.offset);
       put<std::uint64_t>(out, segment.size);
       out.write(segment.data, segment.size * sizeof(float));
@@ -63,6 +63,7 @@ void take_value(ByteSource& in, GradientSum& sum) {
     chunk.result.buffers_sum.resize(take<std::uint64_t>(in));
     in.read(chunk.result.buffers_sum.data(), chunk.result.buffers_sum.size() * sizeof(float));
     chunk.result.segments.clear();
+    chunk.kept = nullptr;
     for (auto left = take<std::uint64_t>(in); left > 0; --left) {
       GradientSegment segment;
       segment.offset = take<std::uint64_t>(in);

@@ -44,6 +44,24 @@ EvaluationSums sums_of(std::span<const Part> parts, Split split) {
   return total;
 }
 
+// Of the parts that have been evaluated here: which, loss, correct, samples.
+std::vector<double> numbers_of(std::span<const Part> parts, const std::vector<bool>& are_here) {
+  std::vector<double> numbers;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    if (are_here[i])
+      numbers.insert(numbers.end(),
+                     {static_cast<double>(i), parts[i].sums.loss, static_cast<double>(parts[i].sums.correct),
+                      static_cast<double>(parts[i].sums.samples)});
+  return numbers;
+}
+
+void add_numbers(std::span<Part> parts, std::span<const double> numbers) {
+  for (; !numbers.empty(); numbers = numbers.subspan(4))
+    parts[static_cast<std::size_t>(numbers[0])].sums = {.loss = numbers[1],
+                                                        .correct = static_cast<std::int64_t>(numbers[2]),
+                                                        .samples = static_cast<std::int64_t>(numbers[3])};
+}
+
 double mean_loss(const EvaluationSums& sums) { return sums.loss / static_cast<double>(sums.samples); }
 
 Evaluation evaluation_of(std::span<const Part> parts, bool has_accuracy) {
@@ -77,7 +95,9 @@ Evaluation mean_of(std::span<const Evaluation> evaluations) {
   return mean;
 }
 
-void Training::evaluate(std::vector<ModelStatePtr> states, std::function<void(const Evaluation&)> done) {
+// Where all states are, or are brought to where it is asked for; processes that have them all divide the samples.
+std::shared_ptr<Task> Training::evaluate(std::vector<ModelStatePtr> states,
+                                         std::function<void(const Evaluation&)> done) {
   assert(objective_ && !states.empty());
   constexpr std::int64_t part_samples = 2000;
   const auto parts = std::make_shared<std::vector<Part>>();
@@ -88,23 +108,38 @@ void Training::evaluate(std::vector<ModelStatePtr> states, std::function<void(co
   add_parts(Split::test, objective_->evaluation_samples(Split::test));
   add_parts(Split::train, std::min(objective_->evaluation_samples(Split::train), options_.train_samples));
   add_parts(Split::validation, objective_->validation_samples());
-  std::vector<std::shared_ptr<Task>> inputs;
+  std::vector<CellPtr> read;
+  ProcessSet places;
   for (const auto& state : states) {
-    inputs.push_back(producer(state->parameters));
-    inputs.push_back(producer(state->buffers));
+    for (const CellPtr& cell : {state->parameters, state->buffers}) {
+      read.push_back(cell);
+      if (cell) places = places & cell->at;
+    }
   }
+  if (places.empty()) places = place();
+  const auto inputs = brought(read, places);
   std::transform(states.begin(), states.end(), states.begin(), held_by_task);
   const auto members = std::make_shared<const std::vector<ModelStatePtr>>(std::move(states));
   std::vector<std::shared_ptr<Task>> tasks;
+  std::vector<bool> are_here(parts->size(), true);
+  if (divided_) are_here = divided_->dealt(parts->size(), places);
   for (std::size_t i = 0; i < parts->size(); ++i)
-    tasks.push_back(
-        executor_.submit([this, members, parts, i] { evaluate_part(*objective_, *members, (*parts)[i]); }, inputs));
-  executor_.submit([this, parts, done = std::move(done)] { done(evaluation_of(*parts, objective_->has_accuracy())); },
-                   tasks);
+    if (are_here[i])
+      tasks.push_back(
+          executor_.submit([this, members, parts, i] { evaluate_part(*objective_, *members, (*parts)[i]); }, inputs));
+  const auto end = [this, parts, done = std::move(done)] { done(evaluation_of(*parts, objective_->has_accuracy())); };
+  if (!divided_) return executor_.submit(end, tasks);
+  const auto give = [parts, are_here] { return numbers_of(*parts, are_here); };
+  const auto take = [parts, end](const std::vector<DividedWork::Numbers>& all) {
+    for (const auto& numbers : all) add_numbers(*parts, numbers);
+    end();
+  };
+  return divided_->exchange_numbers(places, tasks, give, take);
 }
 
 void Training::measure_spread(std::vector<WeightedState> states, std::function<void(double)> done) {
   assert(objective_ && !states.empty());
+  if (divided_ && divided_->processes() > 1) return measure_spread_of_processes(std::move(states), std::move(done));
   std::vector<std::shared_ptr<Task>> inputs;
   for (WeightedState& each : states) {
     inputs.push_back(producer(each.state->parameters));
@@ -130,7 +165,6 @@ void Training::measure_spread(std::vector<WeightedState> states, std::function<v
 ModelStatePtr Training::recalibrated(const ModelStatePtr& state, std::span<const MicroBatch> micro_batches) {
   if (!objective_ || objective_->buffers() == 0 || micro_batches.empty()) return state;
   auto cell = new_cell();
-  const std::shared_ptr<Task> inputs[] = {state->parameters->producer};
   const auto measure = [objective = objective_, parameters = state->parameters, cell,
                         samples = std::vector<MicroBatch>(micro_batches.begin(), micro_batches.end())] {
     const auto statistics = objective->batch_statistics(parameters->value.data(), samples);
@@ -138,7 +172,8 @@ ModelStatePtr Training::recalibrated(const ModelStatePtr& state, std::span<const
     cell->value = FlatVector(statistics.size());
     std::copy(statistics.begin(), statistics.end(), cell->value.data());
   };
-  cell->producer = executor_.submit(measure, inputs);
+  const CellPtr read[] = {state->parameters};
+  compute({.reads = {state->parameters}, .writes = {cell}, .work = measure}, place_of_reader(read));
   auto result = std::make_shared<ModelState>(*state);
   result->id = new_state_id();
   result->buffers = cell;

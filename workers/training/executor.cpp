@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <utility>
 
@@ -63,11 +64,14 @@ Executor::~Executor() {
   }
   work_available_.notify_all();
   for (auto& thread : pool_) thread.join();
+  ready_.insert(ready_.end(), elsewhere_.begin(), elsewhere_.end());
+  elsewhere_.clear();
   // A task holds the cell that it would have filled, and the cell its task: neither would ever be freed.
   while (!ready_.empty()) {
     const auto task = std::move(ready_.back());
     ready_.pop_back();
     task->work_ = nullptr;
+    task->begin_elsewhere_ = nullptr;
     for (auto& successor : std::exchange(task->successors_, {})) ready_.push_back(std::move(successor));
   }
 }
@@ -80,7 +84,19 @@ std::shared_ptr<Task> Executor::submit(std::function<void()> work,
     work();
     return nullptr;
   }
-  auto task = std::make_shared<Task>(std::move(work));
+  return submit(std::make_shared<Task>(std::move(work)), prerequisites);
+}
+
+std::shared_ptr<Task> Executor::submit_elsewhere(std::function<void(const std::shared_ptr<Task>&)> begin,
+                                                 std::span<const std::shared_ptr<Task>> prerequisites) {
+  assert(!pool_.empty() && !is_skipped());
+  auto task = std::make_shared<Task>(nullptr);
+  task->begin_elsewhere_ = std::move(begin);
+  return submit(std::move(task), prerequisites);
+}
+
+std::shared_ptr<Task> Executor::submit(std::shared_ptr<Task> task,
+                                       std::span<const std::shared_ptr<Task>> prerequisites) {
   std::unique_lock lock(mutex_);
   if (outstanding_ >= most_outstanding) wait_for({.outstanding = enough_room}, lock);
   if (failure_) std::rethrow_exception(failure_);
@@ -97,6 +113,20 @@ std::shared_ptr<Task> Executor::submit(std::function<void()> work,
   lock.unlock();
   if (wakes) work_available_.notify_one();
   return task;
+}
+
+void Executor::end(const std::shared_ptr<Task>& task) {
+  const std::lock_guard lock(mutex_);
+  if (task->done_) return;  // with what `begin` threw
+  elsewhere_.erase(task);
+  if (auto next = finish(task)) make_ready(std::move(next));
+  if (idle_ > 0 && !ready_.empty()) work_available_.notify_one();
+}
+
+void Executor::fail(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = std::move(failure);
+  progress_.notify_one();
 }
 
 void Executor::wait(const std::shared_ptr<Task>& task) {
@@ -165,19 +195,31 @@ void Executor::look_for_work(std::unique_lock<std::mutex>& lock) {
 // Returns a task that it made ready, to be run next on this thread.
 std::shared_ptr<Task> Executor::run(const std::shared_ptr<Task>& task, std::unique_lock<std::mutex>& lock) {
   const bool inputs_exist = !failure_;  // after a failure a task may find inputs that were never made
+  const bool ends_elsewhere = task->begin_elsewhere_ && inputs_exist;
+  if (ends_elsewhere) elsewhere_.insert(task);
   lock.unlock();
   std::exception_ptr failure;
   try {
     if (inputs_exist) {
       throw_if_interrupted();  // whoever waits for the tasks then goes on with that
-      task->work_();
+      if (ends_elsewhere)
+        task->begin_elsewhere_(task);
+      else
+        task->work_();
     }
   } catch (...) {
     failure = std::current_exception();
   }
   task->work_ = nullptr;  // releases the inputs, outside the lock
+  task->begin_elsewhere_ = nullptr;
   lock.lock();
   if (failure && !failure_) failure_ = failure;
+  if (ends_elsewhere && !failure) return nullptr;
+  elsewhere_.erase(task);
+  return finish(task);
+}
+
+std::shared_ptr<Task> Executor::finish(const std::shared_ptr<Task>& task) {
   task->done_ = true;
   --outstanding_;
   std::shared_ptr<Task> next;

@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <thread>
 #include <vector>
@@ -31,8 +32,9 @@ class Task {
   friend class Executor;
   std::function<void()> work_;  // released when run, and with it the inputs it holds
   std::vector<std::shared_ptr<Task>> successors_;
-  std::uint64_t number_ = 0;  // in the order of submission
-  int missing_ = 0;           // prerequisites not yet done
+  std::function<void(const std::shared_ptr<Task>&)> begin_elsewhere_;  // instead of work
+  std::uint64_t number_ = 0;                                           // in the order of submission
+  int missing_ = 0;                                                    // prerequisites not yet done
   bool done_ = false;
 };
 
@@ -48,6 +50,14 @@ class Executor {
   // flat. Rethrows the first exception a task has thrown, which is Interrupted where one would begin after Ctrl-C.
   std::shared_ptr<Task> submit(std::function<void()> work, std::span<const std::shared_ptr<Task>> prerequisites = {});
 
+  // A task that is only begun here: it has ended when somebody says so, once, from any thread, also before `begin`
+  // returns. Only with threads.
+  std::shared_ptr<Task> submit_elsewhere(std::function<void(const std::shared_ptr<Task>&)> begin,
+                                         std::span<const std::shared_ptr<Task>> prerequisites = {});
+  void end(const std::shared_ptr<Task>& task);
+  // As if a task had thrown it. From any thread.
+  void fail(std::exception_ptr failure);
+
   // Waits until the task (null: nothing) or all submitted tasks are done; rethrows as submit does.
   void wait(const std::shared_ptr<Task>& task);
   void wait_all();
@@ -61,6 +71,8 @@ class Executor {
     std::size_t outstanding = 0;
   };
 
+  std::shared_ptr<Task> submit(std::shared_ptr<Task> task, std::span<const std::shared_ptr<Task>> prerequisites);
+  std::shared_ptr<Task> finish(const std::shared_ptr<Task>& task);
   void work_loop();
   void look_for_work(std::unique_lock<std::mutex>& lock);
   std::shared_ptr<Task> run(const std::shared_ptr<Task>& task, std::unique_lock<std::mutex>& lock);
@@ -72,8 +84,9 @@ class Executor {
   std::mutex mutex_;
   std::condition_variable work_available_;
   std::condition_variable progress_;
-  std::vector<std::shared_ptr<Task>> ready_;  // a heap
-  std::atomic<std::size_t> ready_count_ = 0;  // for who looks without the lock
+  std::vector<std::shared_ptr<Task>> ready_;   // a heap
+  std::atomic<std::size_t> ready_count_ = 0;   // for who looks without the lock
+  std::set<std::shared_ptr<Task>> elsewhere_;  // begun, and not ended
   std::uint64_t last_number_ = 0;
   std::size_t outstanding_ = 0;
   int idle_ = 0;                      // threads that sleep

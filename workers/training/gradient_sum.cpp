@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "workers/training/course_log.hpp"
+#include "workers/training/divided_sums.hpp"
 #include "workers/training/flat_arithmetic.hpp"
 #include "workers/training/wide_gradient.hpp"
 
@@ -67,7 +68,23 @@ std::int64_t number_of_chunks(std::int64_t samples, std::int64_t chunk_samples) 
   return 2 * ((samples + 2 * chunk_samples - 1) / (2 * chunk_samples));
 }
 
-std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale) {
+namespace {
+
+// Cut as evenly as for one process, and for each of several the same number.
+std::int64_t number_of_pieces(const Group& group, const Objective& objective, const DividedWork* divided) {
+  const auto count = static_cast<std::int64_t>(group.micro_batches.size());
+  const std::int64_t pieces = number_of_chunks(count * objective.samples_per_micro_batch(), objective.chunk_samples());
+  if (!divided || pieces == 1 ||
+      divided->process_of(group.micro_batches.front().worker) == divided->process_of(group.micro_batches.back().worker))
+    return std::min(count, pieces);
+  const std::int64_t processes = divided->processes();
+  return std::min(count, (pieces + processes - 1) / processes * processes);
+}
+
+}  // namespace
+
+std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale,
+                                     const DividedWork* divided) {
   const auto& terms = gradient.terms();
   scale = 1;
   if (terms.size() == 1 && terms.front().sum && terms.front().sum->wide >= gradient.wide()) {
@@ -84,8 +101,7 @@ std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& 
   }
   for (Group& group : group(sum->wide ? merged : terms)) {
     const auto count = static_cast<std::int64_t>(group.micro_batches.size());
-    const std::int64_t pieces =
-        std::min(count, number_of_chunks(count * objective.samples_per_micro_batch(), objective.chunk_samples()));
+    const std::int64_t pieces = number_of_pieces(group, objective, divided);
     for (std::int64_t i = 0; i < pieces; ++i) {
       const auto begin = group.micro_batches.begin() + count * i / pieces;
       const auto end = group.micro_batches.begin() + count * (i + 1) / pieces;
@@ -107,6 +123,8 @@ std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& 
 namespace {
 
 void cut_chunk(GradientSum::Chunk& chunk, const Objective& objective) {
+  chunk.result.segments = chunk.segments();
+  chunk.kept = nullptr;
   leave_layers(chunk.result.segments, chunk.layers, objective.weights());
   chunk.result.buffers_sum.clear();
 }
@@ -132,14 +150,18 @@ void evaluate_chunk(GradientSum::Chunk& chunk, const ModelStatePtr& at, const Ob
 }
 
 void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,
-                   Executor& executor) {
+                   Executor& executor, DividedWork* divided) {
   if (sum->submitted) return;
   sum->submitted = true;
+  if (divided) place_chunks(*sum, objective, executor, *divided);
   for (std::size_t i = 0; i < sum->chunks.size(); ++i) {
     auto& chunk = sum->chunks[i];
     if (chunk.nested) {
-      submit_chunks(chunk.nested, objective, executor);
-      sum->tasks.insert(sum->tasks.end(), chunk.nested->tasks.begin(), chunk.nested->tasks.end());
+      submit_chunks(chunk.nested, objective, executor, divided);
+      const auto& tasks = values_of(chunk).tasks;
+      sum->tasks.insert(sum->tasks.end(), tasks.begin(), tasks.end());
+    } else if (divided && chunk.evaluator != divided->self()) {
+      chunk.at = nullptr;
     } else if (chunk.at) {
       const std::shared_ptr<Task> inputs[] = {chunk.at->parameters->producer,
                                               chunk.at->buffers ? chunk.at->buffers->producer : nullptr};
@@ -156,10 +178,11 @@ namespace {
 
 // out += (or =, for the first) factor x the elements of one partial gradient.
 template <typename Real>
-void add_partial(const PartialGradient& partial, double factor, std::size_t begin, std::span<Real> out, bool first) {
+void add_partial(std::span<const GradientSegment> segments, double factor, std::size_t begin, std::span<Real> out,
+                 bool first) {
   const std::size_t end = begin + out.size();
   const auto scale = static_cast<Real>(factor);
-  for (const GradientSegment& segment : partial.segments) {
+  for (const GradientSegment& segment : segments) {
     const std::size_t from = std::max(begin, segment.offset);
     const std::size_t to = std::min(end, segment.offset + segment.size);
     if (from >= to) continue;
@@ -179,13 +202,13 @@ template <typename Real>
 void add_chunks(const GradientSum& sum, double factor, std::size_t begin, std::span<Real> out, bool& first) {
   for (const auto& chunk : sum.chunks) {
     if (chunk.nested) {
-      add_block(*chunk.nested, factor * chunk.scale, begin, out, first);
-    } else if (!chunk.result.segments.empty()) {
+      add_block(values_of(chunk), factor * chunk.scale, begin, out, first);
+    } else if (const auto& segments = chunk.segments(); !segments.empty()) {
       if (first && !chunk.layers.are_all()) {  // which has gaps
         std::fill(out.begin(), out.end(), Real{0});
         first = false;
       }
-      add_partial(chunk.result, factor * chunk.scale, begin, out, first);
+      add_partial<Real>(segments, factor * chunk.scale, begin, out, first);
       first = false;
     }
   }
@@ -235,11 +258,18 @@ void write_block(const GradientSum& sum, double scale, std::size_t begin, std::s
   });
 }
 
+bool is_kept_of_pass(const GradientSum& sum, double scale) {
+  return sum.chunks.size() == 1 && sum.chunks.front().kept && sum.chunks.front().layers.are_all() &&
+         sum.factors.empty() && !sum.wide && scale * sum.chunks.front().scale == 1;
+}
+
+void add_kept_of_pass(const GradientSum& sum, float* out) { sum.chunks.front().kept->add_to(out); }
+
 const float* block_in_memory(const GradientSum& sum, double scale, std::size_t begin, std::size_t size) {
   if (sum.chunks.size() != 1 || !sum.factors.empty() || scale != 1) return nullptr;
   const GradientSum::Chunk& chunk = sum.chunks.front();
   if (chunk.nested || chunk.scale != 1) return nullptr;
-  for (const GradientSegment& segment : chunk.result.segments)
+  for (const GradientSegment& segment : chunk.segments())
     if (segment.offset <= begin && begin + size <= segment.offset + segment.size)
       return segment.data + (begin - segment.offset);
   return nullptr;
@@ -270,7 +300,7 @@ LossSum loss_of(const GradientSum& sum) {
 
 void add_buffers(const GradientSum& sum, std::span<float> total) {
   for (const auto& chunk : sum.chunks) {
-    if (chunk.nested) add_buffers(*chunk.nested, total);
+    if (chunk.nested) add_buffers(values_of(chunk), total);
     assert(chunk.result.buffers_sum.empty() || chunk.result.buffers_sum.size() == total.size());
     for (std::size_t i = 0; i < chunk.result.buffers_sum.size(); ++i) total[i] += chunk.result.buffers_sum[i];
   }

@@ -9,11 +9,22 @@
 #include <span>
 #include <vector>
 
+#include "workers/training/divided_work.hpp"
 #include "workers/training/executor.hpp"
 #include "workers/training/gradient.hpp"
 #include "workers/training/objective.hpp"
 
 namespace syncopate {
+
+// What a pass that several sums shared has kept of a chunk, until somebody asks for its values (sums_apart.hpp).
+class KeptOfPass {
+ public:
+  virtual ~KeptOfPass() = default;
+  // Made when they are first asked for, from any thread, once the pass is over. Without the loss.
+  virtual const std::vector<GradientSegment>& values() const = 0;
+  // out (P,) += the same, up to rounding, without making them.
+  virtual void add_to(float* out) const = 0;
+};
 
 struct GradientSum {
   // A chunk: micro-batches that are evaluated together, as one large batch. Chunks are cut from the
@@ -24,7 +35,11 @@ struct GradientSum {
     double scale = 1;
     LastLayers layers{};                  // not all: neither losses nor buffers count
     std::shared_ptr<GradientSum> nested;  // instead of micro-batches: another sum, times scale
-    PartialGradient result;
+    PartialGradient result{};
+    std::shared_ptr<const KeptOfPass> kept{};  // null: `result` has all values
+    int evaluator = 0;  // of micro-batches once submitted: the process, where several divide the work
+
+    const std::vector<GradientSegment>& segments() const { return kept ? kept->values() : result.segments; }
   };
 
   // Elements up to `end` are times `factor`.
@@ -47,17 +62,22 @@ struct GradientSum {
   std::vector<Factor> factors;               // one after another up to P; empty: all are 1
   std::vector<std::shared_ptr<Task>> tasks;  // one per chunk once submitted
   bool submitted = false;
-  bool is_told = false;            // to whoever wants to know which micro-batches are kept
-  bool wide = false;               // is added up in double precision
-  std::int64_t micro_batches = 0;  // in the sum of the normalisation buffers
+  // Where all chunks are, once submitted: where it can be read. None: each process has some.
+  ProcessSet at;
+  std::shared_ptr<GradientSum> whole;  // the same as values that are everywhere, once they are needed
+  bool is_told = false;                // to whoever wants to know which micro-batches are kept
+  bool wide = false;                   // is added up in double precision
+  std::int64_t micro_batches = 0;      // in the sum of the normalisation buffers
   // Strong references on purpose: while somebody may still look a state up here, its memory must not
   // be taken over by the next step. Looked up, never iterated.
   std::map<Use, ModelStatePtr> uses;
 };
 
 // Sorts and cuts the gradient's terms. A gradient that is already one shared sum (a wide one, if it is wide)
-// is returned as it is; `scale` receives its factor (1 otherwise).
-std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale);
+// is returned as it is; `scale` receives its factor (1 otherwise). Where work is divided, micro-batches of several
+// processes' workers are cut into a multiple of as many pieces.
+std::shared_ptr<GradientSum> fix_sum(const Gradient& gradient, const Objective& objective, double& scale,
+                                     const DividedWork* divided = nullptr);
 
 // Appends what has flowed into a sum, as far as this process knows: not what is there for statistics alone.
 void append_micro_batches(const GradientSum& sum, std::vector<MicroBatch>& out);
@@ -73,9 +93,9 @@ void evaluate_chunk(GradientSum::Chunk& chunk, const ModelStatePtr& at, const Ob
 // Leaves of an evaluated sum what a deadline leaves of its micro-batches.
 void cut_sum(GradientSum& sum, const LastLayers& layers, const Objective& objective);
 
-// Submits the evaluation of all chunks, once.
+// Submits the evaluation of all chunks, once; of those that are another process's, nothing.
 void submit_chunks(const std::shared_ptr<GradientSum>& sum, const std::shared_ptr<const Objective>& objective,
-                   Executor& executor);
+                   Executor& executor, DividedWork* divided = nullptr);
 
 // out[i] = scale x the sum's elements [begin, begin + out.size()); all chunks must be evaluated. A wide sum
 // is rounded once, at the end.
@@ -83,6 +103,10 @@ void write_block(const GradientSum& sum, double scale, std::size_t begin, std::s
 
 // Where these elements stand in memory already; null: nowhere, or in pieces.
 const float* block_in_memory(const GradientSum& sum, double scale, std::size_t begin, std::size_t size);
+
+// Whether scale x the sum is what a pass has kept of one chunk; only then, out (P,) += the sum.
+bool is_kept_of_pass(const GradientSum& sum, double scale);
+void add_kept_of_pass(const GradientSum& sum, float* out);
 
 // The same in double precision: high[i] + low[i]. Both of equal size.
 void write_wide_block(const GradientSum& sum, double scale, std::size_t begin, std::span<float> high,

@@ -22,6 +22,14 @@ bool resets_steps(const AveragePolicy& policy, int moments) {
   return moments > 0 && std::all_of(policy.moments.begin(), end, [](auto p) { return p == StatePolicy::reset; });
 }
 
+// Whoever has one of them needs their mean.
+ProcessSet places_of_any(std::span<const CellPtr> cells) {
+  ProcessSet places = ProcessSet::none();
+  for (const CellPtr& cell : cells)
+    if (cell) places = places | cell->at;
+  return places;
+}
+
 bool all_equal(const auto& values) {
   return std::all_of(values.begin(), values.end(), [&](const auto& value) { return value == values.front(); });
 }
@@ -44,7 +52,7 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
     }
     // Equal cells have their own value as mean: nothing to compute, and no rounding.
     if (all_equal(inputs)) return inputs.front();
-    return weighted ? submit_combination(terms, size) : submit_mean(std::move(inputs), size, of);
+    return weighted ? submit_combination(terms, size, places_of_any(inputs)) : submit_mean(std::move(inputs), size, of);
   };
   const std::size_t size = objective_->parameters();
   const bool has_new_parameters = policy.parameters == StatePolicy::average;
@@ -82,12 +90,14 @@ std::vector<ModelStatePtr> Training::average(std::span<const ModelStatePtr> stat
 
 // Element-wise mean, summed in the order of the workers; outside the slice the first one's.
 CellPtr Training::submit_mean(std::vector<CellPtr> inputs, std::size_t size, Slice slice) {
-  std::vector<std::shared_ptr<Task>> prerequisites;
-  for (const auto& cell : inputs) prerequisites.push_back(producer(cell));
+  ProcessSet places = places_of_any(inputs);
+  if (divided_) places = divided_->normalised(places);
+  if (std::ranges::any_of(inputs, [&](const CellPtr& cell) { return cell && !cell->at.covers(places); }))
+    return submit_mean_of_processes(std::move(inputs), size, slice, places);
   const auto held = std::make_shared<const std::vector<CellPtr>>(std::move(inputs));
   const auto begin = static_cast<std::size_t>(slice.begin(static_cast<std::int64_t>(size)));
   const auto end = static_cast<std::size_t>(slice.end(static_cast<std::int64_t>(size)));
-  return submit_cell(size, prerequisites, [held, begin, end](float* out, std::size_t from, std::size_t to) {
+  return submit_cell(size, *held, places, [held, begin, end](float* out, std::size_t from, std::size_t to) {
     if (from < begin || to > end) {
       std::copy(held->front()->value.data() + from, held->front()->value.data() + to, out + from);
       from = std::clamp(begin, from, to);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "workers/training/course_log.hpp"
@@ -47,22 +48,54 @@ ModelMeasures measures_of(const Objective& objective, const ModelState& state, c
   return measures;
 }
 
+// As numbers, those that there are none of as NaN behind a 0.
+std::vector<std::optional<double>*> all_of(ModelMeasures& measures) {
+  return {&measures.gradient_norm,      &measures.gradient_variance, &measures.noise_scale,
+          &measures.largest_eigenvalue, &measures.hessian_trace,     &measures.parameter_norm};
+}
+
+std::vector<double> numbers_of(ModelMeasures measures) {
+  std::vector<double> numbers;
+  for (const std::optional<double>* const measure : all_of(measures))
+    numbers.insert(numbers.end(), {measure->has_value() ? 1.0 : 0.0, measure->value_or(0)});
+  return numbers;
+}
+
+ModelMeasures measures_of(std::span<const double> numbers) {
+  ModelMeasures measures;
+  for (std::optional<double>* const measure : all_of(measures)) {
+    if (numbers[0] != 0) *measure = numbers[1];
+    numbers = numbers.subspan(2);
+  }
+  return measures;
+}
+
 }  // namespace
 
+// By one of the processes that have the model, where several divide the work.
 void Training::measure(const ModelStatePtr& state, const MeasureOptions& options,
                        std::function<void(const ModelMeasures&)> done) {
   assert(objective_);
-  const std::shared_ptr<Task> inputs[] = {producer(state->parameters), producer(state->buffers)};
-  executor_.submit([objective = objective_, state = held_by_task(state), options,
-                    done = std::move(done)] { done(measures_of(*objective, *state, options)); },
-                   inputs);
+  const CellPtr read[] = {state->parameters, state->buffers};
+  ProcessSet places = state->parameters->at;
+  if (divided_) places = ProcessSet::only(places.lowest());
+  const auto inputs = brought(read, places);
+  const auto numbers = [objective = objective_, state = held_by_task(state), options] {
+    return measures_of(*objective, *state, options);
+  };
+  if (!divided_) {
+    executor_.submit([numbers, done = std::move(done)] { done(numbers()); }, inputs);
+    return;
+  }
+  divided_->exchange_numbers(
+      places, inputs, [numbers] { return numbers_of(numbers()); },
+      [done = std::move(done)](const std::vector<DividedWork::Numbers>& all) { done(measures_of(all.front())); });
 }
 
 void Training::measure_norm(const Gradient& gradient, std::function<void(double)> done) {
   assert(objective_);
   double scale = 1;
-  const auto sum = fix_sum(gradient, *objective_, scale);
-  submit_chunks(sum, objective_, executor_);
+  const auto sum = readable(fixed(gradient, scale), ProcessSet::everywhere());
   executor_.submit(
       [sum, scale, size = objective_->parameters(), done = std::move(done)] {
         std::vector<float> values(size);

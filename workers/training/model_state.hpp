@@ -12,6 +12,7 @@
 
 #include "workers/training/executor.hpp"
 #include "workers/training/flat_vector.hpp"
+#include "workers/training/process_set.hpp"
 #include "workers/units/units.hpp"
 
 namespace syncopate {
@@ -19,7 +20,8 @@ namespace syncopate {
 // A flat vector that its producer task fills. Only tasks that come after the producer read it.
 struct Cell {
   FlatVector value;
-  std::shared_ptr<Task> producer;  // null: filled from the start
+  std::shared_ptr<Task> producer;  // null: filled from the start, or not here
+  ProcessSet at;                   // where it is, of the processes that divide the work
   // A step from it has been submitted, which may take over its memory: no memo hands it out any more.
   // Only the submitting thread asks.
   bool stepped_from = false;

@@ -49,9 +49,9 @@ void write_norm_preserving_mean(float* out, std::span<const WeightedVector> term
 
 ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedState> differences, Slice slice) {
   if (training.time_only()) return nullptr;
-  std::vector<std::shared_ptr<Task>> prerequisites;
+  std::vector<CellPtr> read;
   std::vector<WeightedState> held(differences.begin(), differences.end());
-  for (const WeightedState& difference : held) prerequisites.push_back(difference.state->parameters->producer);
+  for (const WeightedState& difference : held) read.push_back(difference.state->parameters);
   auto result = std::make_shared<ModelState>(*held.front().state);
   result->id = new_state_id();
   result->parameters = new_cell();
@@ -79,7 +79,7 @@ ModelStatePtr norm_preserving_mean(Training& training, std::span<const WeightedS
         write_norm_preserving_mean(out + from, terms, to - from);
     }
   };
-  result->parameters->producer = training.executor().submit(fill, prerequisites);
+  training.compute({.reads = std::move(read), .writes = {result->parameters}, .work = fill});
   return result;
 }
 

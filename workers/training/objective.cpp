@@ -11,6 +11,11 @@ std::vector<ParameterTensor> Objective::tensors() const {
           {.name = "others", .offset = weights(), .size = parameters() - weights()}};
 }
 
+void GradientsApart::add_to(float* out, std::size_t list) const {
+  for (const GradientSegment& segment : of(list).segments)
+    for (std::size_t i = 0; i < segment.size; ++i) out[segment.offset + i] += segment.data[i];
+}
+
 std::unique_ptr<const GradientsApart> Objective::gradients_apart(const float*, const float*,
                                                                  std::span<const std::span<const MicroBatch>>) const {
   throw std::logic_error("this objective has no gradients apart");

@@ -48,6 +48,10 @@ class GradientsApart {
   virtual ~GradientsApart() = default;
   // Of the list of that number. From any thread; parameters may be gone by then.
   virtual PartialGradient of(std::size_t list) const = 0;
+  // The loss_sum of that.
+  virtual double loss_sum(std::size_t list) const = 0;
+  // out (P,) += the same gradient, up to rounding, without a vector for it. By default with one.
+  virtual void add_to(float* out, std::size_t list) const;
 };
 
 // Sums over samples [begin, end) of a split; the caller divides.

@@ -197,8 +197,18 @@ bool is_taken_at(const GradientSum& sum, const ModelState& state) {
 
 }  // namespace
 
+// By one process, which is the only one that takes the step.
+bool Training::is_evaluated_at(const GradientSum& sum, ProcessSet places) const {
+  if (!divided_ || sum.chunks.empty()) return true;
+  const auto& micro_batches = sum.chunks.front().micro_batches;
+  return std::ranges::all_of(micro_batches, [&](const MicroBatch& micro_batch) {
+    return divided_->normalised(ProcessSet::only(divided_->process_of(micro_batch.worker))) == places;
+  });
+}
+
 ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale,
-                                    double learning_rate, bool exclusive, Slice slice, bool keeps_second) {
+                                    double learning_rate, bool exclusive, Slice slice, bool keeps_second,
+                                    ProcessSet places) {
   auto next = std::make_shared<ModelState>(*state);
   next->id = new_state_id();
   next->parameters = new_cell();
@@ -221,21 +231,24 @@ ModelStatePtr Training::submit_step(ModelStatePtr state, std::shared_ptr<Gradien
   work->moments = next->moments;
   if (next->buffers != state->buffers) work->buffers = next->buffers;
 
-  std::vector<std::shared_ptr<Task>> inputs = {state->parameters->producer,
-                                               state->buffers ? state->buffers->producer : nullptr};
-  for (const auto& moment : state->moments)
-    if (moment) inputs.push_back(moment->producer);
+  // Held only for the moment: what nobody else holds is updated in place.
+  std::vector<std::shared_ptr<Task>> inputs =
+      brought(std::vector{state->parameters, state->moments[0], state->moments[1], state->buffers}, places);
   // The gradient of a local step goes straight from the backward pass into the update. One that was taken at
   // another model does not wait for this one: it is computed before or beside the steps that come before.
-  const bool one_task = exclusive && is_taken_at(*sum, *state);
+  const bool one_task = exclusive && is_taken_at(*sum, *state) && is_evaluated_at(*sum, places);
   // The other cores have the steps and gradients of others.
   const bool whole = exclusive && sum->chunks.size() <= 1;
   if (!one_task) {
-    submit_chunks(sum, objective_, executor_);
+    sum = readable(sum, places);
     inputs.insert(inputs.end(), sum->tasks.begin(), sum->tasks.end());
   }
   work->sum = std::move(sum);
   state->parameters->stepped_from = true;
+  next->parameters->at = places;
+  for (int i = 0; i < optimizer_->moments(); ++i) next->moments[i]->at = places;
+  if (work->buffers) work->buffers->at = places;
+  if (!is_here(places)) return next;
   work->from = std::move(state);
 
   const int passes = optimizer_->passes();

@@ -19,7 +19,7 @@ std::size_t number_of_ranges(std::size_t size) {
 
 }  // namespace
 
-CellPtr Training::submit_cell(std::size_t size, std::span<const std::shared_ptr<Task>> prerequisites,
+CellPtr Training::submit_cell(std::size_t size, std::span<const CellPtr> reads, ProcessSet places,
                               std::function<void(float*, std::size_t, std::size_t)> work) {
   auto cell = new_cell();
   if (number_of_ranges(size) == 1) {
@@ -27,9 +27,12 @@ CellPtr Training::submit_cell(std::size_t size, std::span<const std::shared_ptr<
       cell->value = FlatVector(size);
       work(cell->value.data(), 0, size);
     };
-    cell->producer = executor_.submit(fill, prerequisites);
+    compute({.reads = {reads.begin(), reads.end()}, .writes = {cell}, .work = fill}, places);
     return cell;
   }
+  const auto prerequisites = brought(reads, places);
+  cell->at = places;
+  if (!is_here(places)) return cell;
   const auto allocated = executor_.submit([cell, size] { cell->value = FlatVector(size); }, prerequisites);
   cell->producer = submit_ranges(allocated, 0, size, [cell, work = std::move(work)](std::size_t from, std::size_t to) {
     work(cell->value.data(), from, to);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <set>
 #include <utility>
 
@@ -34,10 +35,27 @@ std::unique_ptr<const GradientsApart> go_through(std::span<GradientSum::Chunk* c
   return objective.gradients_apart(at.parameters->value.data(), at.buffers ? at.buffers->value.data() : nullptr, lists);
 }
 
-// What the tasks of one pass share.
+// What the chunks of one pass share.
 struct Pass {
   std::shared_ptr<const Objective> objective;
-  std::unique_ptr<const GradientsApart> gradients{};
+  std::unique_ptr<const GradientsApart> gradients{};  // once it is over
+};
+
+class KeptOfList : public KeptOfPass {
+ public:
+  KeptOfList(std::shared_ptr<const Pass> pass, std::size_t list) : pass_(std::move(pass)), list_(list) {}
+
+  const std::vector<GradientSegment>& values() const override {
+    std::call_once(made_, [&] { values_ = pass_->gradients->of(list_).segments; });
+    return values_;
+  }
+  void add_to(float* out) const override { pass_->gradients->add_to(out, list_); }
+
+ private:
+  std::shared_ptr<const Pass> pass_;
+  std::size_t list_;
+  mutable std::once_flag made_;
+  mutable std::vector<GradientSegment> values_;
 };
 
 }  // namespace
@@ -94,17 +112,13 @@ void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::
   const auto pass = std::make_shared<Pass>(Pass{.objective = objective});
   const auto begin = [pass, chunks, at, held = std::vector(sums.begin(), sums.end())] {
     pass->gradients = go_through(chunks, *at, *pass->objective);
+    for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->result.loss_sum = pass->gradients->loss_sum(i);
   };
-  const std::shared_ptr<Task> gone_through[] = {executor.submit(begin, inputs)};
-  std::size_t list = 0;
+  for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->kept = std::make_shared<KeptOfList>(pass, i);
+  const std::shared_ptr<Task> gone_through = executor.submit(begin, inputs);
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    const auto& sum = sums[i];
-    sum->submitted = true;
-    for (GradientSum::Chunk& chunk : sum->chunks) {
-      const auto take = [pass, sum, &chunk, list] { chunk.result = pass->gradients->of(list); };
-      sum->tasks.push_back(executor.submit(take, gone_through));
-      ++list;
-    }
+    sums[i]->submitted = true;
+    sums[i]->tasks.push_back(gone_through);
     submitted(i);
   }
 }

@@ -1,5 +1,5 @@
 // Sums that are needed apart, evaluated together: those whose gradients are taken at one model share a forward and a
-// backward pass (Objective::gradients_apart).
+// backward pass (Objective::gradients_apart). What is particular to each is computed by who asks for it, when it does.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ std::vector<std::vector<std::size_t>> passes_of(std::span<const std::shared_ptr<
                                                 const Objective& objective);
 
 // Submits the evaluation of the sums of one pass; of a single one as submit_chunks does. `submitted` is called with the
-// place of each sum as soon as all its tasks are: what is submitted then follows while the gradient is in the cache.
+// place of each sum as soon as all its tasks are.
 void submit_pass(std::span<const std::shared_ptr<GradientSum>> sums, const std::shared_ptr<const Objective>& objective,
                  Executor& executor, const std::function<void(std::size_t)>& submitted);
 

@@ -18,6 +18,12 @@ Training::Training(std::shared_ptr<const Objective> objective, std::shared_ptr<c
   if (objective_ && optimizer_)
     stretches_ = std::make_shared<const std::vector<Stretch>>(stretches_of(*objective_, *optimizer_));
   if (objective_) backward_order_.emplace(*objective_);
+  if (objective_ && options_.processes)
+    divided_ = std::make_unique<DividedWork>(*options_.processes, executor_, options_.workers);
+}
+
+void Training::leave_processes() {
+  if (divided_) divided_->leave();
 }
 
 Bytes Training::parameter_bytes() const {
@@ -50,7 +56,7 @@ std::vector<float> Training::new_parameters() const {
 Gradient Training::share(const Gradient& gradient) {
   if (!objective_) return gradient;
   double scale = 1;
-  Gradient shared(fix_sum(gradient, *objective_, scale), gradient.micro_batches(), gradient.compute_time());
+  Gradient shared(fixed(gradient, scale), gradient.micro_batches(), gradient.compute_time());
   return shared *= scale;
 }
 
@@ -66,12 +72,14 @@ ModelStatePtr Training::descend(ModelStatePtr state, const Gradient& gradient, d
   if (!objective_) return nullptr;
   if (CourseLog* const log = CourseLog::here()) log->before_step();
   double scale = 1;
-  auto sum = fix_sum(gradient, *objective_, scale);
+  auto sum = fixed(gradient, scale);
   if (options_.on_kept && slice.index == 0) tell_kept(*sum);
   const bool is_shared = gradient.terms().size() == 1 && gradient.terms().front().sum == sum;
-  if (!is_shared) return submit_step(std::move(state), std::move(sum), scale, learning_rate, true, slice, keeps_second);
+  const ProcessSet places = place_of_step(*state, gradient);
+  if (!is_shared)
+    return submit_step(std::move(state), std::move(sum), scale, learning_rate, true, slice, keeps_second, places);
   auto& use = sum->uses[{state->id, scale, learning_rate, slice}];
-  if (!use) use = submit_step(std::move(state), sum, scale, learning_rate, false, slice, keeps_second);
+  if (!use) use = submit_step(std::move(state), sum, scale, learning_rate, false, slice, keeps_second, places);
   return use;
 }
 
@@ -106,6 +114,7 @@ ModelStatePtr Training::adopt(const ModelStatePtr& self, const ModelStatePtr& ot
 }
 
 std::vector<float> Training::values(const ModelStatePtr& state) {
+  if (divided_) divided_->bring(state->parameters, ProcessSet::everywhere());
   executor_.wait(state->parameters->producer);
   const auto span = state->parameters->value.span();
   return {span.begin(), span.end()};
@@ -113,6 +122,7 @@ std::vector<float> Training::values(const ModelStatePtr& state) {
 
 std::vector<float> Training::buffer_values(const ModelStatePtr& state) {
   if (!state->buffers) return {};
+  if (divided_) divided_->bring(state->buffers, ProcessSet::everywhere());
   executor_.wait(state->buffers->producer);
   const auto span = state->buffers->value.span();
   return {span.begin(), span.end()};
@@ -142,45 +152,59 @@ double distance_of(const Cell& a, const Cell& b, std::size_t offset, std::size_t
 
 double Training::distance(const ModelStatePtr& a, const ModelStatePtr& b) {
   if (!objective_) return std::numeric_limits<double>::quiet_NaN();
-  return told_number([&] {
-    for (const auto& state : {a, b}) executor_.wait(state->parameters->producer);
-    return distance_of(*a->parameters, *b->parameters, 0, objective_->parameters());
-  });
+  const CellPtr cells[] = {a->parameters, b->parameters};
+  const ProcessSet places = place_of_reader(cells);
+  const auto tasks = brought(cells, places);
+  const auto compute = [&] {
+    for (const auto& task : tasks) executor_.wait(task);
+    return std::vector{distance_of(*a->parameters, *b->parameters, 0, objective_->parameters())};
+  };
+  return told(1, places, compute).front();
 }
 
 std::vector<double> Training::distances(const ModelStatePtr& a, const ModelStatePtr& b) {
   if (!objective_) return {};
   const std::vector<ParameterTensor> tensors = objective_->tensors();
+  const CellPtr cells[] = {a->parameters, b->parameters};
+  const ProcessSet places = place_of_reader(cells);
+  const auto tasks = brought(cells, places);
   const auto compute = [&] {
-    for (const auto& state : {a, b}) executor_.wait(state->parameters->producer);
+    for (const auto& task : tasks) executor_.wait(task);
     std::vector<double> distances;
     for (const ParameterTensor& tensor : tensors)
       distances.push_back(distance_of(*a->parameters, *b->parameters, tensor.offset, tensor.size));
     return distances;
   };
-  CourseLog* const log = CourseLog::here();
-  return log ? log->told(tensors.size(), compute) : compute();
+  return told(tensors.size(), places, compute);
 }
 
 double Training::norm(const Gradient& gradient) {
   if (!objective_) return std::numeric_limits<double>::quiet_NaN();
   // What is written of it is computed once, whoever asks for how much.
   double scale = 1;
-  const Gradient shared(fix_sum(gradient, *objective_, scale), gradient.micro_batches());
-  submit_chunks(shared.terms().front().sum, objective_, executor_);
-  return told_number([&] {
+  const auto sum = fixed(gradient, scale);
+  submit_chunks(sum, objective_, executor_, divided_.get());
+  // Where it is already, or else everywhere.
+  const ProcessSet places = sum->at.empty() ? ProcessSet::everywhere() : sum->at;
+  const auto there = readable(sum, places);
+  const auto compute = [&] {
+    for (const auto& task : there->tasks) executor_.wait(task);
+    std::vector<float> values(objective_->parameters());
+    write_block(*there, scale, 0, values);
     double sum_of_squares = 0;
-    for (const float value : values(shared * scale)) sum_of_squares += static_cast<double>(value) * value;
-    return std::sqrt(sum_of_squares);
-  });
+    for (const float value : values) sum_of_squares += static_cast<double>(value) * value;
+    return std::vector{std::sqrt(sum_of_squares)};
+  };
+  return told(1, places, compute).front();
 }
 
 double Training::loss(const Gradient& gradient) {
   constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
   if (!objective_) return unknown;
   double scale = 1;
-  const auto sum = fix_sum(gradient, *objective_, scale);
-  submit_chunks(sum, objective_, executor_);
+  const auto sum = fixed(gradient, scale);
+  submit_chunks(sum, objective_, executor_, divided_.get());
+  if (divided_) return loss_of_processes(*sum);
   return told_number([&] {
     for (const auto& task : sum->tasks) executor_.wait(task);
     const LossSum total = loss_of(*sum);
@@ -195,8 +219,7 @@ std::size_t Training::gradient_size(bool wide) const {
 void Training::write_values(const Gradient& gradient, float* out) {
   if (!objective_) return;
   double scale = 1;
-  const auto sum = fix_sum(gradient, *objective_, scale);
-  submit_chunks(sum, objective_, executor_);
+  const auto sum = readable(fixed(gradient, scale), ProcessSet::everywhere());
   for (const auto& task : sum->tasks) executor_.wait(task);
   const std::size_t size = objective_->parameters();
   if (gradient.wide())
@@ -239,10 +262,17 @@ Gradient Training::gradient_from(FlatVector values, std::int64_t micro_batches, 
 std::shared_ptr<Task> Training::submit_on(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
                                           std::function<void(const GradientSum&, double)> work) {
   double scale = 1;
-  const auto sum = fix_sum(gradient, *objective_, scale);
-  submit_chunks(sum, objective_, executor_);
-  prerequisites.insert(prerequisites.end(), sum->tasks.begin(), sum->tasks.end());
-  return executor_.submit([sum, scale, work = std::move(work)] { work(*sum, scale); }, prerequisites);
+  const auto sum = fixed(gradient, scale);
+  return submit_reading(sum, scale, place(), std::move(prerequisites), std::move(work));
+}
+
+std::shared_ptr<Task> Training::submit_reading(const std::shared_ptr<GradientSum>& sum, double scale, ProcessSet places,
+                                               std::vector<std::shared_ptr<Task>> prerequisites,
+                                               std::function<void(const GradientSum&, double)> work) {
+  const auto there = readable(sum, places);
+  if (!is_here(places)) return nullptr;
+  prerequisites.insert(prerequisites.end(), there->tasks.begin(), there->tasks.end());
+  return executor_.submit([there, scale, work = std::move(work)] { work(*there, scale); }, prerequisites);
 }
 
 void Training::hold(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
@@ -251,15 +281,19 @@ void Training::hold(const Gradient& gradient, std::vector<std::shared_ptr<Task>>
   if (!objective_->has_gradients_apart())
     return submitted(submit_on(gradient, std::move(prerequisites), std::move(work)));
   double scale = 1;
-  const auto sum = fix_sum(gradient, *objective_, scale);
+  const auto sum = fixed(gradient, scale);
   held_.push_back({.sum = sum,
+                   .scale = scale,
+                   .places = place(),
                    .prerequisites = std::move(prerequisites),
-                   .work = [sum, scale, work = std::move(work)] { work(*sum, scale); },
+                   .work = std::move(work),
                    .submitted = std::move(submitted)});
 }
 
+// Where several processes divide the work, each has the passes of its own workers.
 void Training::begin_held() {
   std::vector<Held> all = std::exchange(held_, {});
+  std::erase_if(all, [this](const Held& held) { return is_elsewhere(held); });
   std::vector<std::shared_ptr<GradientSum>> sums;
   for (const Held& held : all) sums.push_back(held.sum);
   for (const std::vector<std::size_t>& together : passes_of(sums, *objective_)) {
@@ -268,14 +302,38 @@ void Training::begin_held() {
     submit_pass(of_pass, objective_, executor_, [&](std::size_t at) {
       Held& held = all[together[at]];
       held.prerequisites.insert(held.prerequisites.end(), held.sum->tasks.begin(), held.sum->tasks.end());
-      held.sum = nullptr;
-      held.submitted(executor_.submit(std::move(held.work), held.prerequisites));
+      const auto work = [sum = std::exchange(held.sum, nullptr), scale = held.scale, work = std::move(held.work)] {
+        work(*sum, scale);
+      };
+      held.submitted(executor_.submit(work, held.prerequisites));
     });
   }
 }
 
-Gradient Training::promised(std::int64_t micro_batches, std::vector<MicroBatch> carried,
-                            std::span<const std::shared_ptr<Task>> prerequisites,
+// What is not to be evaluated here by one pass with others is submitted otherwise.
+bool Training::is_elsewhere(const Held& held) {
+  if (!divided_) return false;
+  const auto is_of_one = [&](const GradientSum::Chunk& chunk) {
+    return chunk.at && chunk.at->parameters->at.covers(held.places) &&
+           (!chunk.at->buffers || chunk.at->buffers->at.covers(held.places)) &&
+           std::ranges::all_of(chunk.micro_batches, [&](const MicroBatch& micro_batch) {
+             return ProcessSet::only(divided_->process_of(micro_batch.worker)) == held.places;
+           });
+  };
+  const bool is_own = !held.sum->submitted && std::ranges::all_of(held.sum->chunks, is_of_one);
+  if (!is_own) {
+    held.submitted(submit_reading(held.sum, held.scale, held.places, held.prerequisites, held.work));
+    return true;
+  }
+  held.sum->at = held.places;
+  if (is_here(held.places)) return false;
+  held.sum->submitted = true;
+  for (GradientSum::Chunk& chunk : held.sum->chunks) chunk.at = nullptr;
+  held.submitted(nullptr);
+  return true;
+}
+
+Gradient Training::promised(std::int64_t micro_batches, std::vector<MicroBatch> carried, std::span<const CellPtr> reads,
                             std::function<void(float* out)> fill) {
   auto sum = new_sum();
   sum->submitted = true;
@@ -293,7 +351,7 @@ Gradient Training::promised(std::int64_t micro_batches, std::vector<MicroBatch> 
     result.segments.push_back({.offset = 0, .size = size, .data = values, .owner = owner});
     result.buffers_sum.assign(values + size, values + all);
   };
-  sum->tasks.push_back(executor_.submit(evaluate, prerequisites));
+  sum->tasks.push_back(executor_.submit(evaluate, brought(reads, ProcessSet::everywhere())));
   return Gradient(sum, micro_batches);
 }
 

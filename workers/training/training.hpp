@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "workers/training/divided_work.hpp"
 #include "workers/training/executor.hpp"
 #include "workers/training/gradient.hpp"
 #include "workers/training/last_layers.hpp"
@@ -86,6 +87,9 @@ class Training {
     std::shared_ptr<const StartingPoint> start{};  // instead of those; null: none
     // Called with each micro-batch whose gradient a model descends along, once, by the thread that says so.
     std::function<void(const MicroBatch&)> on_kept{};
+    // Where several processes divide the work (divided_work.hpp): these, and of how many workers. Null: one does all.
+    ProcessGroup* processes = nullptr;
+    int workers = 1;
   };
 
   // objective = null: time-only; states are null and nothing is computed.
@@ -102,6 +106,48 @@ class Training {
   void set_tensors(std::vector<ParameterTensor> tensors) { declared_tensors_ = std::move(tensors); }
 
   ModelStatePtr initial_state();
+
+  // For whom, from here on to the end of its life, what is asked for is computed, where work is divided: a worker, a
+  // server, or all.
+  class AskedBy {
+   public:
+    AskedBy(Training& training, Rank rank) : divided_(training.divided_.get()) {
+      if (divided_) before_ = divided_->exchange_asker(divided_->place_of(rank));
+    }
+    AskedBy(Training& training, ProcessSet places) : divided_(training.divided_.get()) {
+      if (divided_) before_ = divided_->exchange_asker(places);
+    }
+    ~AskedBy() {
+      if (divided_) divided_->exchange_asker(before_);
+    }
+    AskedBy(const AskedBy&) = delete;
+    AskedBy& operator=(const AskedBy&) = delete;
+
+   private:
+    DividedWork* divided_;
+    ProcessSet before_;
+  };
+  // Nothing that other processes send reaches the executor any more: before either ends.
+  void leave_processes();
+  bool is_divided() const { return divided_ != nullptr; }
+  // Where it belongs what they ask for now; and whether that is here.
+  ProcessSet place() const { return divided_ ? divided_->asker() : ProcessSet::everywhere(); }
+  bool is_here(ProcessSet places) const { return !divided_ || divided_->is_here(places); }
+
+  // Submits work that reads some cells (null ones are none) and fills, or changes, others, at `places`: where these are
+  // the former are brought there, and the latter are from then on. The task that is returned is null where it is not
+  // here.
+  struct CellWork {
+    std::vector<CellPtr> reads{};
+    std::vector<CellPtr> writes{};  // may be among those that it reads
+    std::function<void()> work{};
+  };
+  std::shared_ptr<Task> compute(CellWork&& what, ProcessSet places);
+  std::shared_ptr<Task> compute(CellWork&& what) { return compute(std::move(what), place()); }
+  // What makes the cells at `places`, to which they are brought.
+  std::vector<std::shared_ptr<Task>> brought(std::span<const CellPtr> cells, ProcessSet places);
+  // `count` numbers for a program, the same on all processes: `numbers` is called where `places` are, and may wait.
+  std::vector<double> told(std::size_t count, ProcessSet places, const std::function<std::vector<double>()>& numbers);
 
   // The state after one optimizer step from `state` along `gradient`. The same state, gradient sum,
   // weight and rate give the same object. An empty gradient is a zero gradient: moments and weight
@@ -172,8 +218,9 @@ class Training {
   ModelStatePtr adopt(const ModelStatePtr& self, const ModelStatePtr& other);
 
   // Calls `done` from an executor thread when the evaluation exists. Evaluations end in any order.
-  // Several states: an ensemble, whose prediction is the mean of its members' probabilities.
-  void evaluate(std::vector<ModelStatePtr> states, std::function<void(const Evaluation&)> done);
+  // Several states: an ensemble, whose prediction is the mean of its members' probabilities. The task that is returned
+  // ends after `done`.
+  std::shared_ptr<Task> evaluate(std::vector<ModelStatePtr> states, std::function<void(const Evaluation&)> done);
 
   // Says of how many micro-batches a shared sum has normalisation statistics, where these are not those that it counts.
   void set_statistics(const Gradient& shared, std::int64_t micro_batches);
@@ -202,7 +249,7 @@ class Training {
   void tell_kept(std::span<const MicroBatch> micro_batches) const;
 
   // For who goes on computing with gradients and gives back others, all as promises. `work` gets the evaluated sum and
-  // its factor, once the prerequisites are done too. Not in time-only runs.
+  // its factor, once the prerequisites are done too, where it is asked for (place()). Not in time-only runs.
   std::shared_ptr<Task> submit_on(const Gradient& gradient, std::vector<std::shared_ptr<Task>> prerequisites,
                                   std::function<void(const GradientSum& sum, double scale)> work);
   // The same for one of several gradients that are needed apart, each by work of its own: `submitted` gets the task,
@@ -212,10 +259,11 @@ class Training {
             std::function<void(const std::shared_ptr<Task>&)> submitted);
   // Before anybody asks for what those tasks make.
   void begin_held();
-  // A shared sum whose gradient_size() values `fill` writes. Its loss is not known.
-  Gradient promised(std::int64_t micro_batches, std::vector<MicroBatch> carried,
-                    std::span<const std::shared_ptr<Task>> prerequisites, std::function<void(float* out)> fill);
-  // The sum of cells of equal size, in double precision.
+  // A shared sum whose gradient_size() values `fill` writes, from some cells (null ones are none). Its loss is not
+  // known.
+  Gradient promised(std::int64_t micro_batches, std::vector<MicroBatch> carried, std::span<const CellPtr> reads,
+                    std::function<void(float* out)> fill);
+  // The sum of cells of equal size, in double precision, for all.
   CellPtr sum_of(std::vector<CellPtr> cells);
 
   // The part of a state that `policy` averages: parameters, averaged moments, averaged buffers, in
@@ -233,21 +281,37 @@ class Training {
 
   struct Held {
     std::shared_ptr<GradientSum> sum;
+    double scale = 1;
+    ProcessSet places;
     std::vector<std::shared_ptr<Task>> prerequisites;
-    std::function<void()> work;
+    std::function<void(const GradientSum&, double)> work;
     std::function<void(const std::shared_ptr<Task>&)> submitted;
   };
 
   void tell_kept(GradientSum& sum) const;
+  std::shared_ptr<GradientSum> fixed(const Gradient& gradient, double& scale) const;
+  std::shared_ptr<GradientSum> readable(const std::shared_ptr<GradientSum>& sum, ProcessSet places);
+  std::shared_ptr<Task> submit_reading(const std::shared_ptr<GradientSum>& sum, double scale, ProcessSet places,
+                                       std::vector<std::shared_ptr<Task>> prerequisites,
+                                       std::function<void(const GradientSum&, double)> work);
+  bool is_elsewhere(const Held& held);
+  bool is_evaluated_at(const GradientSum& sum, ProcessSet places) const;
+  double loss_of_processes(const GradientSum& sum);
+  void measure_spread_of_processes(std::vector<WeightedState> states, std::function<void(double)> done);
+  ProcessSet place_of_step(const ModelState& state, const Gradient& gradient) const;
   ModelStatePtr submit_step(ModelStatePtr state, std::shared_ptr<GradientSum> sum, double scale, double learning_rate,
-                            bool exclusive, Slice slice, bool keeps_second);
-  // Inputs of `size` floats; a null cell stands for zeros.
+                            bool exclusive, Slice slice, bool keeps_second, ProcessSet places);
+  // Inputs of `size` floats; a null cell stands for zeros. Where any of them is.
   CellPtr submit_mean(std::vector<CellPtr> inputs, std::size_t size, Slice slice = {});
-  CellPtr submit_combination(std::span<const WeightedCell> terms, std::size_t size);
+  CellPtr submit_combination(std::span<const WeightedCell> terms, std::size_t size, ProcessSet places);
+  CellPtr submit_mean_of_processes(std::vector<CellPtr> inputs, std::size_t size, Slice slice, ProcessSet places);
+  CellPtr submit_combination_of_processes(std::vector<WeightedCell> terms, std::size_t size, ProcessSet places);
   CellPtr submit_assembly(std::span<const ModelStatePtr> slices);
-  // A cell of `size` floats; `work` writes its elements [from, to) to out + from, range by range.
-  CellPtr submit_cell(std::size_t size, std::span<const std::shared_ptr<Task>> prerequisites,
+  // A cell of `size` floats at `places`; `work` writes its elements [from, to) to out + from, range by range.
+  CellPtr submit_cell(std::size_t size, std::span<const CellPtr> reads, ProcessSet places,
                       std::function<void(float* out, std::size_t from, std::size_t to)> work);
+  // Where what reads these belongs: everywhere where all of them are, else where it is asked for.
+  ProcessSet place_of_reader(std::span<const CellPtr> reads) const;
   // Splits [begin, end) into ranges by a fixed rule and runs `work` on each after `first`; the task that
   // is returned ends after all of them.
   std::shared_ptr<Task> submit_ranges(const std::shared_ptr<Task>& first, std::size_t begin, std::size_t end,
@@ -259,11 +323,13 @@ class Training {
   std::optional<BackwardOrder> backward_order_;            // likewise none
   Options options_;
   Executor& executor_;
+  std::unique_ptr<DividedWork> divided_;  // null: nothing is
   Bytes declared_bytes_{};
   std::vector<ParameterTensor> declared_tensors_;
   std::vector<Held> held_;
   Memo<const ModelState> combined_;  // by terms
   Memo<Cell> assembled_;             // by slices
+  CellPtr last_assembled_;           // held where work is divided: what tasks alone hold is not the same for all
   Memo<const ModelState> mixed_;     // of two models: by these and the slice
 };
 

@@ -1,0 +1,91 @@
+#include "experiments/commands/memory_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "experiments/commands/command_line.hpp"
+#include "experiments/execution/memory_need.hpp"
+#include "experiments/execution/planned_work.hpp"
+#include "experiments/execution/tuned_runs.hpp"
+#include "results/run/run_label.hpp"
+#include "workers/process/printable.hpp"
+
+namespace syncopate {
+namespace {
+
+MemoryOptions options_of(const MemoryUse& use) {
+  return {.threads = use.threads, .share_of_workers = use.share_of_workers, .is_mpi_rank = use.is_mpi_rank};
+}
+
+// With the common phases that they start from.
+void add(std::span<const Run> runs, std::span<const int> to_do, std::vector<const Run*>& all) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!to_do.empty() && !to_do[i]) continue;
+    all.push_back(&runs[i]);
+    if (runs[i].common_phase) all.push_back(runs[i].common_phase.get());
+  }
+}
+
+// What would make the largest part smaller.
+std::string advice(const MemoryNeed& need, const MemoryUse& use) {
+  std::string text = need.models >= need.passes ? "fewer workers, a smaller model or an optimizer with fewer moments"
+                                                : "smaller micro-batches or a smaller model";
+  if (need.workers + need.records > need.models + need.passes) text = "fewer workers, steps or records";
+  if (use.threads > 1 && need.passes > 0.1 * need.total())
+    text += fmt::format(", fewer --threads than {}", use.threads);
+  if (use.processes > 1) text += fmt::format(", fewer --jobs than {}", use.processes);
+  return text;
+}
+
+}  // namespace
+
+MemoryUse memory_use(const CommandLine& line, bool under_mpi) {
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const bool is_rank =
+      line.options.cluster == ClusterChoice::mpi || (line.options.cluster == ClusterChoice::automatic && under_mpi);
+  return {.threads = line.options.threads > 0 ? line.options.threads : cores,
+          .is_mpi_rank = is_rank,
+          .limit_bytes = line.memory_bytes};
+}
+
+std::string memory_line(const Experiment& experiment, const MemoryUse& use) {
+  const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
+  std::vector<const Run*> all;
+  add(trials, {}, all);
+  add(experiment.runs, {}, all);
+  const LargestNeed largest = largest_need(all, options_of(use));
+  if (!largest.run) return {};
+  return fmt::format("memory of a process: about {}, most of all for \"{}\": {}", memory_text(largest.need.total()),
+                     printable(run_label(largest.run->method, largest.run->sweep)),
+                     parts_text(*largest.run, largest.need, use.threads));
+}
+
+void refuse_beyond_memory(const Experiment& experiment, const CommandLine& line, const MemoryUse& use) {
+  if (use.limit_bytes == 0) return;
+  const auto to_do = [&](std::span<const Run> runs) {
+    return line.options.rerun ? std::vector<int>(runs.size(), 1)
+                              : runs_to_do(runs, line.options.results_directory, use.is_mpi_rank);
+  };
+  const std::vector<Run> trials = experiment.tuning ? first_trials(experiment) : std::vector<Run>{};
+  std::vector<const Run*> all;
+  add(trials, to_do(trials), all);
+  // Which runs are finished is not known before all is tuned.
+  add(experiment.runs, experiment.tuning ? std::vector<int>{} : to_do(experiment.runs), all);
+  const LargestNeed largest = largest_need(all, options_of(use));
+  const double limit = static_cast<double>(use.limit_bytes) / use.processes;
+  if (!largest.run || largest.need.total() <= limit) return;
+  const std::string divided = use.processes > 1
+                                  ? fmt::format(" of {} that {} processes divide",
+                                                memory_text(static_cast<double>(use.limit_bytes)), use.processes)
+                                  : "";
+  throw ConfigurationFault(fmt::format(
+      "{}: \"{}\" needs about {}: {}; --memory leaves a process {}{}; must be more, or the need less: {}", line.file,
+      printable(run_label(largest.run->method, largest.run->sweep)), memory_text(largest.need.total()),
+      parts_text(*largest.run, largest.need, use.threads), memory_text(limit), divided, advice(largest.need, use)));
+}
+
+}  // namespace syncopate

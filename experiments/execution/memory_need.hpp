@@ -1,0 +1,55 @@
+// How much memory a process takes to make a run: said before it begins, so that a run that does not fit is refused and
+// not killed.
+// Units:   bytes of resident memory at its peak.
+// Checks:  against the peaks of real runs (tests/experiments/memory_need_test.cpp says within which bounds).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "results/run/run.hpp"
+
+namespace syncopate {
+
+struct MemoryNeed {
+  double program = 0;  // the process as it is, and the libraries that train networks
+  double data = 0;     // the data set
+  double models = 0;   // models, optimizer states, gradients, residuals
+  double passes = 0;   // what threads hold while they compute gradients
+  double workers = 0;  // of simulated ones what is not a model: stacks, books
+  double records = 0;  // rows and what else is recorded
+  double vectors = 0;  // so many of the model's length are in `models`
+  // False: a part is not known, such as the activations of a module of the user's own; it counts as nothing.
+  bool is_complete = true;
+
+  double total() const { return program + data + models + passes + workers + records; }
+};
+
+struct MemoryOptions {
+  int threads = 1;
+  // Of all simulated workers, whose models and gradients this process holds; 1: it simulates them all.
+  double share_of_workers = 1;
+  bool is_mpi_rank = false;            // one worker of an MPI cluster; threads do not count
+  std::int64_t worker_steps = 10'000;  // of the rehearsal, see rehearsal.hpp; 0: none
+};
+
+// Without a rehearsal (more than 1,024 workers, a micro-batch that is still to be measured, an allocator that does not
+// tell, `worker_steps` of 0) each worker counts as having a model and an optimizer's state of its own, unless its
+// method sums gradients. So it does where the rehearsal does not come to the end of the run, in which it may be about
+// to begin.
+MemoryNeed memory_need(const Run& run, const MemoryOptions& options);
+
+// The run that takes most, of each method one at most being looked into: its largest by workers and model. No runs:
+// null.
+struct LargestNeed {
+  const Run* run = nullptr;
+  MemoryNeed need{};
+};
+LargestNeed largest_need(std::span<const Run* const> runs, const MemoryOptions& options);
+
+// "0.51 GiB", and of what: "models, optimizer states and gradients (34 times 1.86e+06 parameters) 0.24 GiB, ...".
+std::string memory_text(double bytes);
+std::string parts_text(const Run& run, const MemoryNeed& need, int threads);
+
+}  // namespace syncopate

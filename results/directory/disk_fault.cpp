@@ -1,0 +1,46 @@
+#include "results/directory/disk_fault.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace syncopate {
+namespace fs = std::filesystem;
+namespace {
+
+const char* what_helps(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "make room there, or name another directory with --results";
+    case EFBIG:
+      return "allow larger files (ulimit -f), or name another directory with --results";
+    case EROFS:
+    case EACCES:
+    case EPERM:
+      return "make it writable, or name another directory with --results";
+    default:
+      return "see to the disk, or name another directory with --results";
+  }
+}
+
+}  // namespace
+
+std::string disk_fault(const fs::path& directory, const fs::filesystem_error& problem) {
+  std::error_code none;
+  if (problem.code() == std::errc::no_such_file_or_directory || !fs::exists(directory, none))
+    return fmt::format(
+        "{}: the results directory was removed while runs were made; the next start makes what is missing",
+        directory.string());
+  return fmt::format(
+      "{}: results cannot be written there: {}; {}; what is finished stays, and the next start makes the "
+      "rest",
+      directory.string(), problem.code().message(), what_helps(problem.code().value()));
+}
+
+void require_there(const fs::path& directory) {
+  if (!fs::exists(directory)) throw fs::filesystem_error("is gone", directory, {ENOENT, std::generic_category()});
+}
+
+}  // namespace syncopate

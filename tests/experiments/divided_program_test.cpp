@@ -1,0 +1,263 @@
+// The built program, started by mpirun with --cluster simulated: its processes divide each simulation, leave what one
+// process leaves, and end together.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "results/formats/host.hpp"
+#include "tests/experiments/program.hpp"
+#include "tests/experiments/program_processes.hpp"
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string experiment = R"(name = "e"
+[cluster]
+workers = 8
+micro_batches = 2
+micro_batch_s = 0.01
+[network]
+kind = "fixed"
+latency_s = 0.001
+[[delays]]
+kind = "exponential"
+mean = 0.005
+[training]
+model = "mlp"
+dataset = "gaussian-mixture"
+micro_batch_size = 8
+learning_rate = { schedule = "cosine", peak = 0.1 }
+optimizer = { name = "sgd", momentum = 0.9 }
+[models.mlp]
+hidden = [16]
+[datasets.gaussian-mixture]
+train = 1280
+test = 200
+[budget]
+steps = 20
+[evaluation]
+every_steps = 5
+train_samples = 100
+[[methods]]
+label = "synchronous"
+algorithm = "sync-sgd"
+[[methods]]
+label = "local"
+algorithm = "local-sgd"
+period = { rule = "constant", steps = 4 }
+[[methods]]
+label = "asynchronous"
+algorithm = "async-sgd"
+[[methods]]
+label = "gossip"
+algorithm = "decentralized-sgd"
+)";
+
+// Days.
+const std::string endless = experiment + "[sweep]\n\"budget.steps\" = [1, 100_000_000]\n";
+
+struct DividedProgram : ProgramTest {
+  void SetUp() override {
+    ProgramTest::SetUp();
+    write("e.toml", experiment);
+    // Open MPI kills the survivors a second after it has told them to end, on a busy machine before they can speak.
+    ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "5", 1);
+  }
+
+  // By the path below the results.
+  std::map<std::string, std::string> files(const std::string& results, const std::string& name) const {
+    std::map<std::string, std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(directory / results))
+      if (entry.path().filename() == name)
+        found[entry.path().parent_path().lexically_relative(directory / results)] = read(entry.path());
+    return found;
+  }
+
+  static std::vector<std::vector<std::string>> cells(const std::string& csv) {
+    std::vector<std::vector<std::string>> rows;
+    std::istringstream lines(csv);
+    for (std::string line, cell; std::getline(lines, line);) {
+      std::istringstream of_line(line);
+      for (rows.emplace_back(); std::getline(of_line, cell, ',');) rows.back().push_back(cell);
+    }
+    return rows;
+  }
+
+  // Numbers that come of arithmetic may differ by rounding, others not at all.
+  void expect_same_metrics(const std::string& results, const std::string& others) const {
+    const auto one = files(results, "metrics.csv"), other = files(others, "metrics.csv");
+    ASSERT_EQ(one.size(), 4u);
+    ASSERT_EQ(other.size(), 4u);
+    for (const auto& [run, text] : one) {
+      SCOPED_TRACE(run);
+      ASSERT_TRUE(other.contains(run)) << "the same directories";
+      const auto found = cells(other.at(run)), expected = cells(text);
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t row = 1; row < found.size(); ++row)
+        for (std::size_t column = 0; column < found[row].size(); ++column) {
+          const std::string& name = expected[0][column];
+          if (name.find("loss") == name.npos && name.find("accuracy") == name.npos) {
+            EXPECT_EQ(found[row][column], expected[row][column]) << name;
+          } else if (!expected[row][column].empty()) {
+            const double value = std::stod(expected[row][column]);
+            EXPECT_NEAR(std::stod(found[row][column]), value, 1e-3 * std::max(1.0, std::abs(value))) << name;
+          }
+        }
+    }
+    EXPECT_EQ(files(results, "steps.csv"), files(others, "steps.csv"));
+  }
+
+  bool a_run_is_there() const {
+    std::error_code none;
+    for (const auto& entry : fs::recursive_directory_iterator(directory / "results", none))
+      if (entry.path().filename() == "summary.json") return true;
+    return false;
+  }
+  // Starts the endless experiment; once a run is there and the next one has begun, `disturb` gets the processes.
+  template <typename Disturb>
+  ProgramOutcome launch(int processes, Disturb disturb) {
+    write("endless.toml", endless);
+    ProgramOutcome outcome;
+    std::thread launcher([&] {
+      outcome = syncopate("run endless.toml --quiet --cluster simulated --threads 1 --results results --only local",
+                          processes);
+    });
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(100);
+    while (!a_run_is_there() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const std::vector<pid_t> ranks = processes_in(directory, SYNCOPATE_PROGRAM);
+    EXPECT_EQ(ranks.size(), static_cast<std::size_t>(processes));
+    if (!ranks.empty()) disturb(ranks);
+    launcher.join();
+    for (int i = 0; i < 100 && !processes_in(directory, SYNCOPATE_PROGRAM).empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_TRUE(processes_in(directory, SYNCOPATE_PROGRAM).empty()) << "all have ended";
+    return outcome;
+  }
+};
+
+pid_t launcher_of(pid_t rank) {
+  std::ifstream status("/proc/" + std::to_string(rank) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("PPid:")) return std::stoi(line.substr(5));
+  return 0;
+}
+
+std::size_t times(const std::string& what, const std::string& text) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+TEST_F(DividedProgram, LeavesWhatOneProcessLeaves) {
+  const auto one = syncopate("run e.toml --quiet --threads 2 --results one");
+  ASSERT_EQ(one.status, 0) << one.err;
+  const auto single = syncopate("run e.toml --quiet --cluster simulated --threads 2 --results single", 1);
+  ASSERT_EQ(single.status, 0) << single.err;
+  EXPECT_EQ(files("one", "metrics.csv"), files("single", "metrics.csv")) << "one process, to the byte";
+  for (const int processes : {2, 4}) {
+    const std::string results = fmt::format("by{}", processes);
+    const auto outcome =
+        syncopate("run e.toml --quiet --cluster simulated --threads 1 --results " + results, processes);
+    ASSERT_EQ(outcome.status, 0) << outcome.out << outcome.err;
+    expect_same_metrics("one", results);
+    for (const auto& [run, text] : files(results, "metadata.json")) {
+      const auto metadata = nlohmann::json::parse(text);
+      EXPECT_EQ(metadata["processes"], processes);
+      EXPECT_EQ(metadata["cluster"], "simulated");
+    }
+  }
+  // They are the runs of one process: nothing is left to do.
+  const auto again = syncopate("run e.toml --results by2");
+  EXPECT_EQ(again.status, 0);
+  EXPECT_THAT(again.err, HasSubstr("4 of 4 runs are there already"));
+  EXPECT_EQ(times("s/step", syncopate("run e.toml --cluster simulated --results by2", 2).out), 1u)
+      << "one table, by process 0";
+}
+
+TEST_F(DividedProgram, HasCommonPhasesAndTrialsLikeOneProcess) {
+  write("e.toml", experiment + R"([training.common]
+steps = 5
+[tune]
+seeds = [11]
+"training.learning_rate.peak" = [0.05, 0.1]
+measure = "final_validation_loss"
+)");
+  // Where rates differ by a half, rounding decides nothing.
+  const std::string run = "run e.toml --quiet training.validation_samples=200 --only synchronous --only local ";
+  const auto one = syncopate(run + "--threads 2 --results one");
+  const auto two = syncopate(run + "--threads 1 --cluster simulated --results two", 2);
+  ASSERT_EQ(one.status, 0) << one.err;
+  ASSERT_EQ(two.status, 0) << two.err;
+  std::vector<std::string> runs, others;
+  for (const auto& [run, text] : files("one", "metrics.csv")) runs.push_back(run);
+  for (const auto& [run, text] : files("two", "metrics.csv")) others.push_back(run);
+  EXPECT_EQ(runs, others);
+}
+
+TEST_F(DividedProgram, AFailureOfOneProcessFailsTheRunAndTheNextOnesAreMade) {
+  write("e.toml", experiment + "[sweep]\n\"models.mlp.hidden\" = [[40000, 2000], [16]]\n");
+  const std::string run = "run e.toml --cluster simulated --threads 1 --results results --only synchronous";
+  const std::string command = "'" SYNCOPATE_PROGRAM "' " + run;
+  const auto outcome = mpirun({{1, command}, {1, "sh -c \"ulimit -v 1500000 && exec " + command + "\""}});
+  EXPECT_EQ(outcome.status, 1) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("process 1: the memory does not suffice"));
+  const auto summaries = files("results", "summary.json");
+  std::size_t finished = 0;
+  for (const auto& [name, text] : summaries) finished += nlohmann::json::parse(text)["status"] == "finished" ? 1 : 0;
+  EXPECT_EQ(finished, 1u) << outcome.out;
+}
+
+TEST_F(DividedProgram, EndsOnAllProcessesWhenItIsInterrupted) {
+  const auto outcome = launch(2, [](const std::vector<pid_t>& ranks) { kill(launcher_of(ranks.front()), SIGINT); });
+  EXPECT_EQ(times("interrupted; finished runs stay", outcome.err), 1u) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("lost")));
+}
+
+TEST_F(DividedProgram, EndsWhenAProcessIsKilledAndSaysWhich) {
+  const auto outcome = launch(3, [](const std::vector<pid_t>& ranks) { kill(ranks[1], SIGKILL); });
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_THAT(outcome.err, testing::ContainsRegex("rank [0-2] on host " + host_name() + " was lost"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("interrupted;")));
+}
+
+TEST_F(DividedProgram, WritesNoCheckpointsAndSaysSo) {
+  const auto outcome = syncopate("run e.toml --cluster simulated --threads 1 --results results --only local", 2);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(times("2 processes divide each run, by 1 thread each; such runs have no checkpoints", outcome.err), 1u)
+      << outcome.err;
+}
+
+TEST_F(DividedProgram, WhatDoesNotGoTogetherIsRefused) {
+  const auto refused = [&](const std::string& options, const std::string& why) {
+    const auto outcome = syncopate("run e.toml --cluster simulated " + options, 2);
+    EXPECT_EQ(outcome.status, 2) << options << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(why)) << options;
+    EXPECT_EQ(times(why, outcome.err), 1u);
+    EXPECT_FALSE(fs::exists(directory / "results")) << options;
+  };
+  refused("--jobs 2", "leave it out under mpirun");
+  refused("--retry 1", "--retry is for processes that make runs of their own");
+  refused("--no-wait", "--no-wait is for --share");
+}
+
+}  // namespace
+}  // namespace syncopate

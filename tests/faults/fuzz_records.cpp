@@ -1,0 +1,44 @@
+#include <optional>
+#include <string>
+
+#include "results/claims/claims_json.hpp"
+#include "results/claims/scoreboard.hpp"
+#include "results/directory/lease.hpp"
+#include "results/directory/summary_json.hpp"
+#include "results/directory/tuning_json.hpp"
+#include "results/tables/tuning_lines.hpp"
+#include "tests/faults/fuzzing.hpp"
+
+namespace syncopate {
+namespace {
+
+template <typename Record, typename Read>
+void check_read_back(const Record& record, const Read& read) {
+  const std::string text = to_json(record);
+  const auto again = read(text);
+  must(again.has_value(), "what is written can be read");
+  must(to_json(*again) == text, "what is written reads back to itself");
+}
+
+}  // namespace
+
+// One text, taken for each kind of record.
+void fuzz_records(std::string_view input) {
+  const std::string text(input);
+  if (const auto summary = summary_from_json(text)) check_read_back(*summary, summary_from_json);
+  if (const auto claims = claims_from_json(text)) {
+    check_read_back(*claims, claims_from_json);
+    must(!scoreboard_text(std::span(&*claims, 1)).empty(), "claims have a scoreboard");
+    scoreboard_table(std::span(&*claims, 1)).markdown();
+  }
+  if (const auto tuning = tuning_from_json(text)) {
+    check_read_back(*tuning, tuning_from_json);
+    tuning_lines(*tuning);
+  }
+  if (const auto note = lease_note_from_text(text)) {
+    const auto again = lease_note_from_text(to_text(*note));
+    must(again && to_text(*again) == to_text(*note), "a lease reads back to itself");
+  }
+}
+
+}  // namespace syncopate

@@ -1,0 +1,108 @@
+# libFuzzer's programs, one per parser: fuzz_<name>.cpp with the parsers compiled by clang for libFuzzer, for the sanitizers
+# of addresses and of undefined behaviour, and for the measure of coverage; all else is linked as the release has it. They
+# are built by `./dev test --all` alone (target fuzzers); the short set takes the same functions without any of that
+# (parsers_test.cpp).
+find_program(SYNCOPATE_FUZZ_COMPILER clang++-14)
+
+# What is compiled so, and whose lines each parser's coverage is of.
+set(fuzzed_toml workers/settings/toml_parser.cpp workers/settings/toml_nesting.cpp workers/settings/toml_tree.cpp
+  workers/settings/toml_writer.cpp)
+set(fuzzed_overrides experiments/sections/command_line_changes.cpp workers/settings/key_path.cpp
+  workers/settings/nearest_name.cpp)
+set(fuzzed_experiment workers/settings/settings.cpp workers/settings/settings_node.cpp
+  workers/settings/settings_files.cpp workers/settings/settings_document.cpp workers/settings/fault_list.cpp)
+file(GLOB sections RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/experiments/sections/*.cpp)
+list(REMOVE_ITEM sections ${fuzzed_overrides})
+list(APPEND fuzzed_experiment ${sections})
+set(fuzzed_trace workers/delays/trace.cpp workers/delays/csv_rows.cpp workers/delays/table_text.cpp
+  workers/files/gzip_stream.cpp)
+set(fuzzed_histogram workers/delays/histogram.cpp workers/delays/csv_rows.cpp)
+set(fuzzed_npy workers/files/npy_array.cpp workers/datasets/npy_dataset.cpp workers/datasets/npy_finite.cpp
+  workers/datasets/npy_targets.cpp workers/datasets/npy_token_labels.cpp workers/datasets/npy_tokens.cpp
+  workers/datasets/token_sequences.cpp)
+set(fuzzed_idx workers/datasets/idx.cpp workers/datasets/image_directory.cpp workers/files/gzip_stream.cpp)
+set(fuzzed_cifar workers/datasets/cifar.cpp workers/datasets/byte_images.cpp)
+set(fuzzed_records results/directory/summary_json.cpp results/directory/formula_json.cpp results/claims/claims_json.cpp
+  results/directory/tuning_json.cpp)
+set(fuzzed_results results/directory/found_runs.cpp results/directory/finished_run.cpp results/directory/run_files.cpp
+  results/directory/shared_plan.cpp results/directory/runs_elsewhere.cpp results/tables/tidy.cpp)
+set(fuzzed_parsers toml overrides experiment trace histogram npy idx cifar records results)
+
+set(fuzz_folder ${CMAKE_BINARY_DIR}/fuzz)
+set(fuzz_flags -std=c++20 -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+  -DSYNCOPATE_SOURCE_DIR="${CMAKE_SOURCE_DIR}" -I${CMAKE_SOURCE_DIR})
+foreach(folder IN LISTS MPI_CXX_INCLUDE_DIRS)
+  list(APPEND fuzz_flags -isystem ${folder})
+endforeach()
+set(fuzz_instruments -fsanitize=fuzzer-no-link -fprofile-instr-generate -fcoverage-mapping)
+
+# An object of the source, in `objects`.
+function(fuzz_object source name)
+  set(object ${fuzz_folder}/${name}.o)
+  add_custom_command(OUTPUT ${object} DEPFILE ${object}.d DEPENDS ${CMAKE_SOURCE_DIR}/${source}
+    COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${SYNCOPATE_FUZZ_COMPILER} ${fuzz_flags} ${ARGN} -MD -MF ${object}.d
+      -c ${CMAKE_SOURCE_DIR}/${source} -o ${object}
+    COMMENT "Compiling ${source} for fuzzers" VERBATIM)
+  set(objects ${objects} ${object} PARENT_SCOPE)
+endfunction()
+
+set(instrumented)
+foreach(parser IN LISTS fuzzed_parsers)
+  list(APPEND instrumented ${fuzzed_${parser}})
+endforeach()
+list(REMOVE_DUPLICATES instrumented)
+set(objects)
+foreach(source IN LISTS instrumented)
+  string(REPLACE "/" "." name ${source})
+  set(own)
+  # toml++ says of letters outside of quotes that they cannot be met, and goes on where they are.
+  if(source MATCHES "toml_parser")
+    set(own -fno-sanitize=unreachable)
+  endif()
+  fuzz_object(${source} ${name} ${fuzz_instruments} ${own})
+endforeach()
+fuzz_object(tests/faults/fuzzing.cpp fuzzing)
+set(archive ${fuzz_folder}/libparsers.a)
+file(MAKE_DIRECTORY ${fuzz_folder})
+add_custom_command(OUTPUT ${archive} DEPENDS ${objects}
+  COMMAND ${CMAKE_COMMAND} -E rm -f ${archive} COMMAND ${CMAKE_AR} qcs ${archive} ${objects} VERBATIM)
+
+# Of what two archives have, lld takes the first one's, so the parsers' stands first.
+set(fuzz_libraries syncopate_experiments syncopate_models syncopate_algorithms syncopate_rows syncopate_results syncopate_core
+  syncopate_settings)
+set(fuzz_archives)
+foreach(library IN LISTS fuzz_libraries)
+  list(APPEND fuzz_archives $<TARGET_FILE:${library}>)
+endforeach()
+set(fuzz_programs)
+foreach(parser IN LISTS fuzzed_parsers)
+  set(objects)
+  fuzz_object(tests/faults/fuzz_${parser}.cpp fuzz_${parser} ${fuzz_instruments})
+  fuzz_object(tests/faults/fuzz_entry.cpp entry_${parser} -DSYNCOPATE_FUZZED=fuzz_${parser})
+  set(program ${fuzz_folder}/fuzz_${parser})
+  add_custom_command(OUTPUT ${program} DEPENDS ${objects} ${archive} ${fuzz_libraries}
+    COMMAND ${SYNCOPATE_FUZZ_COMPILER} -fuse-ld=lld -fsanitize=fuzzer,address,undefined -fprofile-instr-generate ${objects}
+      -Wl,--start-group ${archive} ${fuzz_archives} -Wl,--end-group ${MPI_CXX_LIBRARIES} $<TARGET_FILE:Boost::context>
+      $<TARGET_FILE:fmt::fmt> ${ZLIB_LIBRARIES} -ldl -lpthread -o ${program}
+    COMMENT "Linking ${program}" VERBATIM)
+  list(APPEND fuzz_programs ${program})
+endforeach()
+add_custom_target(fuzzers DEPENDS ${fuzz_programs})
+
+# Ten million inputs in all, most for those that take microseconds. All of it belongs to the long set.
+set(inputs_of_toml 3000000)
+set(inputs_of_overrides 300000)
+set(inputs_of_experiment 100000)
+set(inputs_of_trace 1200000)
+set(inputs_of_histogram 3000000)
+set(inputs_of_npy 800000)
+set(inputs_of_idx 600000)
+set(inputs_of_cifar 250000)
+set(inputs_of_records 700000)
+set(inputs_of_results 50000)
+foreach(parser IN LISTS fuzzed_parsers)
+  add_test(NAME fuzz_${parser}_slow_test COMMAND ${plot_python} -B ${CMAKE_CURRENT_SOURCE_DIR}/faults/fuzz.py ${parser}
+    ${inputs_of_${parser}} ${fuzzed_${parser}})
+  set_tests_properties(fuzz_${parser}_slow_test PROPERTIES LABELS slow PROCESSORS 2 TIMEOUT 7200
+    ENVIRONMENT "SYNCOPATE_FUZZERS=${fuzz_folder}")
+endforeach()

@@ -1,0 +1,258 @@
+"""Verdicts that are kept in results/paper follow from the runs that are kept beside them.
+
+Each claim is judged anew here, from runs.csv, by another program than the one that judged it: the seeds' effects, their
+mean and interval (Student's t, by a table of quantiles), the sign-flip test by going through all choices of signs, and
+the verdict. What a row of runs.csv does not tell (times to an equal loss are read from evaluations) is named, and counted.
+
+With --write, verdicts in results/paper that were judged by another rule are judged again by this one, from the runs:
+for kept results whose runs are gone.
+"""
+
+import csv
+import itertools
+import json
+import math
+import os
+import sys
+import unittest
+from collections import defaultdict
+from pathlib import Path
+
+KEPT = Path(os.environ.get("SYNCOPATE_KEPT", Path(__file__).resolve().parents[2] / "results/paper"))
+# By degrees of freedom: quantiles for a 95 % and a 90 % interval.
+QUANTILES = {1: (12.7062, 6.31375), 2: (4.30265, 2.91999), 3: (3.18245, 2.35336), 4: (2.77645, 2.13185),
+             5: (2.57058, 2.01505), 6: (2.44691, 1.94318), 7: (2.36462, 1.89458), 9: (2.26216, 1.83311),
+             11: (2.20099, 1.79588), 23: (2.06866, 1.71387)}
+COLUMNS_OF_ALL = {"experiment", "method", "seed", "clock", "hash"}
+
+
+def number(text):
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def is_same(a, b):
+    x, y = number(a), number(b)
+    return a == b or (x is not None and x == y) or f'"{a}"' == b
+
+
+class Runs:
+    def __init__(self, file):
+        with open(file, newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        columns = list(rows[0])
+        self.keys = [key for key in columns[:columns.index("status")] if key not in COLUMNS_OF_ALL]
+        self.measures = set(columns[columns.index("status") + 1:])
+        self.rows = [row for row in rows if row["status"] == "finished" and row["clock"] == "virtual"]
+
+    def column(self, key):
+        """Of a swept key; a method's own ones stand under a name of their own."""
+        parts = key.split(".")
+        own = "method." + ".".join(parts[2:])
+        return key if key in self.keys else own if parts[0] == "methods" and own in self.keys else None
+
+    def is_at(self, row, where):
+        columns = {self.column(key): value for key, value in where.items()}
+        return all(not column or row[column] == "" or is_same(row[column], value) for column, value in columns.items())
+
+    def named(self, name, where=None):
+        """Rows of a method, or of a row of the table: "DropCompute, threshold_s = 0.07"."""
+        rows = [row for row in self.rows if row["method"] == name]
+        if not rows:
+            name, *values = name.split(", ")
+            pairs = [value.split(" = ") if " = " in value else (None, value) for value in values]
+            rows = [row for row in self.rows if row["method"] == name and
+                    all(any(is_same(row[column], value) and (not key or column.split(".")[-1] == key)
+                            for column in self.keys) for key, value in pairs)]
+        return [row for row in rows if self.is_at(row, where or {})]
+
+    def beside(self, row, name):
+        """The run of another method with the same seed, at the same point."""
+        others = [other for other in self.named(name) if other["seed"] == row["seed"]]
+        varying = [key for key in self.keys
+                   if not key.startswith("method.") and len({other[key] for other in others}) > 1]
+        others = [other for other in others if all(other[key] == row[key] for key in varying)]
+        assert len(others) == 1, (name, row["method"], row["seed"], len(others))
+        return others[0]
+
+
+def effect(runs, row, claim, against):
+    own = number(row[claim["measure"]])
+    if not against:
+        return own
+    other = number(runs.beside(row, against)[claim["measure"]])
+    return own - other if claim["as"] == "difference" else own / other
+
+
+def by_point(runs, rows):
+    points = defaultdict(list)
+    for row in rows:
+        points[tuple(row[key] for key in runs.keys)].append(row)
+    return points.values()
+
+
+def best_values(runs, claim):
+    column = runs.column(claim["over"])
+    less = not any(claim["measure"].endswith(end) for end in ("accuracy", "per_s"))
+    worst = math.inf if less else -math.inf
+    of_seeds = defaultdict(dict)
+    for row in runs.named(claim["method"], claim.get("where")):
+        value = number(row[claim["measure"]])
+        of_seeds[row["seed"]][number(row[column])] = worst if value is None else value
+    best = min if less else max
+    return [best(sorted(values), key=values.get) for values in of_seeds.values()]
+
+
+def slopes(runs, claim):
+    column = runs.column(claim["over"])
+    of_seeds = defaultdict(list)
+    for row in runs.named(claim["method"], claim.get("where")):
+        at = number(row[column])
+        of_seeds[row["seed"]].append((math.log2(at) if claim["per_doubling"] else at,
+                                      effect(runs, row, claim, claim.get("against"))))
+    found = []
+    for points in of_seeds.values():
+        x, y = (sum(values) / len(points) for values in zip(*points))
+        found.append(sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points))
+    return found
+
+
+def effects(runs, claim):
+    """The seeds' numbers of each point."""
+    if "order" in claim:
+        difference = dict(claim, **{"as": "difference"})
+        return [[effect(runs, row, difference, lower) for row in rows]
+                for lower, upper in zip(claim["order"], claim["order"][1:])
+                for rows in by_point(runs, runs.named(upper, claim.get("where")))]
+    if claim["as"] == "best":
+        return [best_values(runs, claim)]
+    if "over" in claim:
+        return [slopes(runs, claim)]
+    return [[effect(runs, row, claim, claim.get("against")) for row in rows]
+            for rows in by_point(runs, runs.named(claim["method"], claim.get("where")))]
+
+
+def mean_and_half(values, quantile):
+    mean = sum(values) / len(values)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return mean, QUANTILES[len(values) - 1][quantile] * deviation / math.sqrt(len(values))
+
+
+def sign_flip_p(values, bound):
+    differences = [value - bound for value in values]
+    observed, rounding = abs(sum(differences)), 1e-12 * sum(map(abs, differences))
+    sums = (abs(sum(sign * value for sign, value in zip(signs, differences)))
+            for signs in itertools.product((1, -1), repeat=len(values)))
+    return sum(value >= observed - rounding for value in sums) / 2 ** len(values)
+
+
+def verdict(values, criterion, effect_of):
+    """And the p of the sign flips, where they have a say."""
+    none = 1 if effect_of == "ratio" else 0
+    mean, half = mean_and_half(values, 1 if "margin" in criterion else 0)
+    low, high = mean - half, mean + half
+    if "above" in criterion:
+        bounds = [criterion["above"]]
+        by_t = "reproduced" if low > bounds[0] else "not reproduced" if high <= bounds[0] else "inconclusive"
+    elif "below" in criterion:
+        bounds = [criterion["below"]]
+        by_t = "reproduced" if high < bounds[0] else "not reproduced" if low >= bounds[0] else "inconclusive"
+    else:
+        margin = criterion.get("margin")
+        first, last = criterion["within"] if margin is None else (none - margin, none + margin)
+        by_t = ("reproduced" if first <= low and high <= last
+                else "not reproduced" if high < first or last < low else "inconclusive")
+        bounds = [first, last] if by_t == "reproduced" else [first] if high < first else [last]
+    if by_t == "inconclusive" or "margin" in criterion or not 6 <= len(values) <= 20 or high - low <= 1e-12 * abs(mean):
+        return by_t, None
+    p = max(sign_flip_p(values, bound) for bound in bounds)
+    return (by_t if p <= 0.05 else "inconclusive"), p
+
+
+def judged_anew(file):
+    """Of each claim the values of its points; none where runs.csv does not tell them, or there are no points."""
+    runs = Runs(file.with_name("runs.csv"))
+    for claim in json.loads(file.read_text())["claims"]:
+        if not claim["points"] or claim["measure"] not in runs.measures:
+            yield claim, None
+            continue
+        series = effects(runs, claim)
+        assert len(series) == len(claim["points"]), claim["sentence"]
+        # Which one is a point's: rows of the file stand in an order of their own.
+        yield claim, [min(series, key=lambda values, mean=point["mean"]: abs(sum(values) / len(values) - mean))
+                      for point in claim["points"]]
+
+
+def criterion_of(claim):
+    return {"above": 0} if "order" in claim else claim["criterion"]
+
+
+def effect_of(claim):
+    return "difference" if "over" in claim else claim.get("as")
+
+
+def whole(verdicts):
+    return ("not reproduced" if "not reproduced" in verdicts else
+            "reproduced" if set(verdicts) == {"reproduced"} else "inconclusive")
+
+
+def judge_again(file):
+    kept = json.loads(file.read_text())
+    for claim, (_, series) in zip(kept["claims"], judged_anew(file)):
+        if not series:
+            continue
+        for point, values in zip(claim["points"], series):
+            point.pop("sign_flip_p", None)
+            point["verdict"], p = verdict(values, criterion_of(claim), effect_of(claim))
+            if p is not None:
+                point["sign_flip_p"] = p
+        before, claim["verdict"] = claim["verdict"], whole([point["verdict"] for point in claim["points"]])
+        if before != "inconclusive" and claim["verdict"] == "inconclusive":
+            point = next(point for point in claim["points"] if point.get("sign_flip_p", 0) > 0.05)
+            claim["reason"] = (f"the interval excludes one answer, sign flips of the {point['n']} seeds do not: "
+                               f"p = {point['sign_flip_p']:.2g}")
+            print(f"{file.parent.name}: {claim['sentence']}: {before} by the interval, now inconclusive")
+    file.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+
+
+class KeptVerdicts(unittest.TestCase):
+    def test_verdicts_follow_from_the_runs(self):
+        points, untold = 0, []
+        for file in sorted(KEPT.glob("*/claims.json")):
+            for claim, series in judged_anew(file):
+                if not series:
+                    untold.append(claim["sentence"])
+                    continue
+                for point, values in zip(claim["points"], series):
+                    points += 1
+                    with self.subTest(experiment=file.parent.name, claim=claim["sentence"], point=point["label"]):
+                        self.check(claim, point, values)
+        self.assertGreater(points, 200)
+        self.assertLess(len(untold), 5, untold)
+
+    def check(self, claim, point, values):
+        criterion = criterion_of(claim)
+        mean, half = mean_and_half(values, 1 if "margin" in criterion else 0)
+        self.assertEqual(len(values), point["n"])
+        self.assertAlmostEqual(mean, point["mean"], delta=1e-9 * max(1, abs(mean)))
+        for bound, kept in zip((mean - half, mean + half), point["interval"]):
+            self.assertAlmostEqual(bound, kept, delta=1e-5 * half + 1e-9 * max(1, abs(mean)))
+        self.assertEqual((point["verdict"], point.get("sign_flip_p")), verdict(values, criterion, effect_of(claim)))
+
+    def test_a_claim_is_what_its_points_are(self):
+        for file in sorted(KEPT.glob("*/claims.json")):
+            for claim in json.loads(file.read_text())["claims"]:
+                expected = whole([point["verdict"] for point in claim["points"]])
+                with self.subTest(experiment=file.parent.name, claim=claim["sentence"]):
+                    self.assertEqual(claim["verdict"], expected)
+                    self.assertEqual(claim["reason"] == "", expected != "inconclusive")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        for claims in sorted(KEPT.glob("*/claims.json")):
+            judge_again(claims)
+    else:
+        unittest.main(argv=sys.argv[:1], verbosity=2)

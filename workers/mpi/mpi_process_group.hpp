@@ -1,0 +1,115 @@
+// Processes that divide a simulation and were started by one launcher: exchanges as messages of MPI.
+//
+// One thread speaks MPI while a run is under way, and nobody else does: it sends what is handed in, looks for what is
+// to come, and sleeps in between, so that the cores are left to those who compute. A vector is received when it is
+// there, into memory that is taken then; what is not asked for yet stays with its sender.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "workers/mpi/mpi_session.hpp"
+#include "workers/training/process_group.hpp"
+
+namespace syncopate {
+
+// Empty if the session's processes can divide simulations.
+std::string why_not_divided(const MpiSession& session);
+
+class MpiProcessGroup : public ProcessGroup {
+ public:
+  // Collective. The session outlives it.
+  explicit MpiProcessGroup(const MpiSession& session);
+  ~MpiProcessGroup() override;
+  MpiProcessGroup(const MpiProcessGroup&) = delete;
+  MpiProcessGroup& operator=(const MpiProcessGroup&) = delete;
+
+  int self() const override { return session_.rank(); }
+  int size() const override { return session_.size(); }
+  void open(std::function<void(std::exception_ptr)> on_failure) override;
+  void begin(Exchange&& exchange) override;
+  void forget() override;
+  std::string close(const std::string& failure) override;
+
+ private:
+  struct Awaited {
+    Exchange exchange;
+    std::vector<std::optional<Payload>> from;  // by process
+    int missing = 0;
+    ProcessSet received;  // or on their way
+  };
+  struct Sending {
+    Exchange exchange;
+    std::vector<MPI_Request> requests;
+    bool ends_with_it = false;  // nothing is to come
+  };
+  struct Receiving {
+    std::uint64_t number;
+    int from;
+    Payload payload;
+    MPI_Request request;
+  };
+
+  void serve();
+  bool take_handed_in();
+  void start(Exchange&& exchange);
+  bool look_for_messages();
+  bool look_for(Awaited& awaited, int process);
+  bool receive_what_has_come();
+  bool end_sendings();
+  bool look_for_ends();
+  bool has_anybody_failed() const;
+  void look_for_lost();
+  void drain();
+  bool finish_closing();
+  void call_back(const std::function<void()>& what);
+  void fail(std::exception_ptr why);
+  int tag_of(std::uint64_t number) const;
+  MPI_Comm communicator() const { return communicators_[runs_ % 2]; }
+  std::string failure_of_all() const;
+
+  const MpiSession& session_;
+  // In turn, so that what is left of a run that has failed is not taken for a part of the next one.
+  MPI_Comm communicators_[2] = {MPI_COMM_NULL, MPI_COMM_NULL};
+  int highest_tag_ = 32767;
+
+  std::mutex mutex_;  // of these
+  std::condition_variable changed_;
+  std::vector<Exchange> handed_in_;
+  bool is_closing_ = false;
+  bool is_left_ = false;  // the group goes, in the middle of a run
+  std::string own_failure_;
+
+  std::mutex calling_;  // held while something that was given to the run is called; of these:
+  bool is_forgotten_ = true;
+  std::function<void(std::exception_ptr)> on_failure_;
+
+  // The serving thread's.
+  std::size_t runs_ = 0;
+  std::map<std::uint64_t, Awaited> awaited_;
+  std::vector<Sending> sendings_;
+  std::vector<Receiving> receivings_;
+  // How a process has ended the run.
+  struct End {
+    bool is_own = false;  // its failure, and not that of one that it has waited for
+    std::string failure;  // empty: none
+    bool operator==(const End&) const = default;
+  };
+  static End end_of(const std::string& text);
+  std::vector<std::optional<End>> ends_;  // by process
+  bool has_sent_end_ = false;
+  std::vector<MPI_Request> end_requests_;
+  std::string end_text_;
+  bool has_failed_ = false;  // another's failure has been said
+  std::thread thread_;
+};
+
+}  // namespace syncopate
