@@ -12,7 +12,8 @@ set(fuzzed_overrides experiments/sections/command_line_changes.cpp workers/setti
 set(fuzzed_experiment workers/settings/settings.cpp workers/settings/settings_node.cpp
   workers/settings/settings_files.cpp workers/settings/settings_document.cpp workers/settings/fault_list.cpp)
 file(GLOB sections RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/experiments/sections/*.cpp)
-list(REMOVE_ITEM sections ${fuzzed_overrides} experiments/sections/tuned_axis.cpp)  # which extends grids while they are tried
+# One extends grids while they are tried.
+list(REMOVE_ITEM sections ${fuzzed_overrides} experiments/sections/tuned_axis.cpp)
 list(APPEND fuzzed_experiment ${sections})
 set(fuzzed_trace workers/delays/trace.cpp workers/delays/csv_rows.cpp workers/delays/table_text.cpp
   workers/files/gzip_stream.cpp)
@@ -46,48 +47,52 @@ function(fuzz_object source name)
   set(objects ${objects} ${object} PARENT_SCOPE)
 endfunction()
 
-set(instrumented)
-foreach(parser IN LISTS fuzzed_parsers)
-  list(APPEND instrumented ${fuzzed_${parser}})
-endforeach()
-list(REMOVE_DUPLICATES instrumented)
-set(objects)
-foreach(source IN LISTS instrumented)
-  string(REPLACE "/" "." name ${source})
-  set(own)
-  # toml++ says of letters outside of quotes that they cannot be met, and goes on where they are.
-  if(source MATCHES "toml_parser")
-    set(own -fno-sanitize=unreachable)
-  endif()
-  fuzz_object(${source} ${name} ${fuzz_instruments} ${own})
-endforeach()
-fuzz_object(tests/faults/fuzzing.cpp fuzzing)
-set(archive ${fuzz_folder}/libparsers.a)
-file(MAKE_DIRECTORY ${fuzz_folder})
-add_custom_command(OUTPUT ${archive} DEPENDS ${objects}
-  COMMAND ${CMAKE_COMMAND} -E rm -f ${archive} COMMAND ${CMAKE_AR} qcs ${archive} ${objects} VERBATIM)
-
-# Of what two archives have, lld takes the first one's, so the parsers' stands first.
-set(fuzz_libraries syncopate_experiments syncopate_models syncopate_algorithms syncopate_rows syncopate_results syncopate_core
-  syncopate_settings)
-set(fuzz_archives)
-foreach(library IN LISTS fuzz_libraries)
-  list(APPEND fuzz_archives $<TARGET_FILE:${library}>)
-endforeach()
-set(fuzz_programs)
-foreach(parser IN LISTS fuzzed_parsers)
+if(SYNCOPATE_FUZZ_COMPILER)
+  set(instrumented)
+  foreach(parser IN LISTS fuzzed_parsers)
+    list(APPEND instrumented ${fuzzed_${parser}})
+  endforeach()
+  list(REMOVE_DUPLICATES instrumented)
   set(objects)
-  fuzz_object(tests/faults/fuzz_${parser}.cpp fuzz_${parser} ${fuzz_instruments})
-  fuzz_object(tests/faults/fuzz_entry.cpp entry_${parser} -DSYNCOPATE_FUZZED=fuzz_${parser})
-  set(program ${fuzz_folder}/fuzz_${parser})
-  add_custom_command(OUTPUT ${program} DEPENDS ${objects} ${archive} ${fuzz_libraries}
-    COMMAND ${SYNCOPATE_FUZZ_COMPILER} -fuse-ld=lld -fsanitize=fuzzer,address,undefined -fprofile-instr-generate ${objects}
-      -Wl,--start-group ${archive} ${fuzz_archives} -Wl,--end-group ${MPI_CXX_LIBRARIES} $<TARGET_FILE:Boost::context>
-      $<TARGET_FILE:fmt::fmt> ${ZLIB_LIBRARIES} -ldl -lpthread -o ${program}
-    COMMENT "Linking ${program}" VERBATIM)
-  list(APPEND fuzz_programs ${program})
-endforeach()
-add_custom_target(fuzzers DEPENDS ${fuzz_programs})
+  foreach(source IN LISTS instrumented)
+    string(REPLACE "/" "." name ${source})
+    set(own)
+    # toml++ says of letters outside of quotes that they cannot be met, and goes on where they are.
+    if(source MATCHES "toml_parser")
+      set(own -fno-sanitize=unreachable)
+    endif()
+    fuzz_object(${source} ${name} ${fuzz_instruments} ${own})
+  endforeach()
+  fuzz_object(tests/faults/fuzzing.cpp fuzzing)
+  set(archive ${fuzz_folder}/libparsers.a)
+  file(MAKE_DIRECTORY ${fuzz_folder})
+  add_custom_command(OUTPUT ${archive} DEPENDS ${objects}
+    COMMAND ${CMAKE_COMMAND} -E rm -f ${archive} COMMAND ${CMAKE_AR} qcs ${archive} ${objects} VERBATIM)
+
+  # Of what two archives have, lld takes the first one's, so the parsers' stands first.
+  set(fuzz_libraries syncopate_experiments syncopate_models syncopate_algorithms syncopate_rows syncopate_results
+    syncopate_core syncopate_settings)
+  set(fuzz_archives)
+  foreach(library IN LISTS fuzz_libraries)
+    list(APPEND fuzz_archives $<TARGET_FILE:${library}>)
+  endforeach()
+  set(fuzz_programs)
+  foreach(parser IN LISTS fuzzed_parsers)
+    set(objects)
+    fuzz_object(tests/faults/fuzz_${parser}.cpp fuzz_${parser} ${fuzz_instruments})
+    fuzz_object(tests/faults/fuzz_entry.cpp entry_${parser} -DSYNCOPATE_FUZZED=fuzz_${parser})
+    set(program ${fuzz_folder}/fuzz_${parser})
+    add_custom_command(OUTPUT ${program} DEPENDS ${objects} ${archive} ${fuzz_libraries}
+      COMMAND ${SYNCOPATE_FUZZ_COMPILER} -fuse-ld=lld -fsanitize=fuzzer,address,undefined -fprofile-instr-generate ${objects}
+        -Wl,--start-group ${archive} ${fuzz_archives} -Wl,--end-group ${MPI_CXX_LIBRARIES} $<TARGET_FILE:Boost::context>
+        $<TARGET_FILE:fmt::fmt> ${ZLIB_LIBRARIES} -ldl -lpthread -o ${program}
+      COMMENT "Linking ${program}" VERBATIM)
+    list(APPEND fuzz_programs ${program})
+  endforeach()
+  add_custom_target(fuzzers DEPENDS ${fuzz_programs})
+else()
+  add_custom_target(fuzzers)  # faults/fuzz.py says what is missing
+endif()
 
 # Ten million inputs in all, most for those that take microseconds. All of it belongs to the long set.
 set(inputs_of_toml 3000000)

@@ -131,6 +131,7 @@ TEST(Parsers, TakeThousandsOfChangedInputs) {
   EXPECT_GT(inputs, 3000);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need memory of their own
 TEST(Parsers, NeedLessThanAGigabyte) {
   for (const Fuzzed& parser : parsers)
     for (const std::string& input : corpus_of(parser.name)) parser.parse(input);
@@ -138,6 +139,7 @@ TEST(Parsers, NeedLessThanAGigabyte) {
   getrusage(RUSAGE_SELF, &used);
   EXPECT_LT(used.ru_maxrss, 1'000'000) << "kilobytes";
 }
+#endif
 
 }  // namespace
 }  // namespace syncopate
