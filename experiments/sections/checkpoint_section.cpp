@@ -7,7 +7,7 @@ CheckpointPlan read_checkpoint(Settings& root) {
   if (!root.has("checkpoint")) return plan;
   Settings checkpoint = root.section({"checkpoint",
                                       "What a killed run goes on from, beside its results: of runs under MPI, and of "
-                                      "simulated ones that train a model."});
+                                      "simulated ones with a model."});
   plan.every_s =
       checkpoint.number({"every_s", "A checkpoint each time that so much of this machine's time has passed.", "s"},
                         Range::positive(), plan.every_s);
