@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "results/directory/formula_json.hpp"
 #include "results/formats/exact_seconds.hpp"
@@ -151,6 +152,8 @@ KeptSamples samples_of(const Json& json) {
     if (!json.contains(key)) continue;
     json.at(key).at("kept").get_to(kinds->kept);
     if (json.at(key).contains("offered")) json.at(key).at("offered").get_to(kinds->offered);
+    if (!kinds->offered.empty() && kinds->offered.size() != kinds->kept.size())
+      throw std::invalid_argument("as many kinds of samples must be offered as are kept");
   }
   if (!json.contains("by_length")) return samples;
   json.at("by_length").at("longest").get_to(samples.longest);
