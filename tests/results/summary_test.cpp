@@ -425,6 +425,7 @@ RunSummary all_different() {
   summary.experiment = "e";
   summary.method = "m";
   summary.method_index = 2;
+  summary.point_index = 7;
   summary.sweep = {{"cluster.workers", "2"}, {"a.b", "x"}};
   summary.own_training = {{"clip_norm", "0.5"}};
   summary.seed = 3;
@@ -481,7 +482,8 @@ TEST(SummaryJson, EveryValueStandsUnderItsOwnName) {
     for (Duration& time : account.time) time = std::chrono::seconds(1 << seconds++);
   EXPECT_EQ(nlohmann::json::parse(to_json(summary)), nlohmann::json::parse(R"({
     "schema_version": 2, "status": "failed", "reason": "why",
-    "experiment": "e", "method": "m", "method_index": 2, "sweep": [["cluster.workers", "2"], ["a.b", "x"]],
+    "experiment": "e", "method": "m", "method_index": 2, "point_index": 7,
+    "sweep": [["cluster.workers", "2"], ["a.b", "x"]],
     "own_training": [["clip_norm", "0.5"]], "seed": 3, "hash": "0123456789abcdef", "commit": "c0ffee",
     "final_test_accuracy": 0.5, "final_test_loss": 1.5, "best_test_accuracy": 0.75, "best_test_loss": 1.25,
     "final_train_loss": 1.125, "end_time_s": 8.0,
