@@ -46,9 +46,12 @@ class ThreadsAsProcesses {
     int self() const override { return self_; }
     int size() const override { return static_cast<int>(all_.members_.size()); }
     void open(std::function<void(std::exception_ptr)> on_failure) override {
-      const std::lock_guard lock(calling_);
-      is_forgotten_ = false;
-      on_failure_ = std::move(on_failure);
+      {
+        const std::lock_guard lock(calling_);
+        is_forgotten_ = false;
+        on_failure_ = std::move(on_failure);
+      }
+      if (const auto why = all_.failure()) fail(*why);  // of one that was faster
     }
     void begin(Exchange&& exchange) override { all_.begin(self_, std::move(exchange)); }
     void forget() override {
@@ -113,6 +116,11 @@ class ThreadsAsProcesses {
   std::function<void()> call_of(int process, const ProcessGroup::Exchange& exchange, std::vector<Payload> payloads) {
     return [member = members_[static_cast<std::size_t>(process)].get(), done = exchange.done,
             payloads = std::move(payloads)] { member->call([&] { done(payloads); }); };
+  }
+
+  std::optional<std::string> failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_;
   }
 
   // All that wait for somebody who has failed fail too.
