@@ -87,11 +87,12 @@ class RankCheckpointsProgram : public ProgramTest {
     return std::chrono::duration<double>(age).count();
   }
 
+  // The program may rename and remove them meanwhile.
   std::vector<fs::path> checkpoint_files() const {
     std::vector<fs::path> files;
-    std::error_code none;
-    for (const auto& entry : fs::recursive_directory_iterator(directory / "results", none))
-      if (entry.path().filename().string().find(".checkpoint") != std::string::npos) files.push_back(entry.path());
+    std::error_code gone;
+    for (fs::recursive_directory_iterator at(directory / "results", gone), end; !gone && at != end; at.increment(gone))
+      if (at->path().filename().string().find(".checkpoint") != std::string::npos) files.push_back(at->path());
     std::ranges::sort(files);
     return files;
   }
