@@ -67,6 +67,8 @@ void check_effect(Settings& table, const Claim& claim) {
       table.fault("measure", "must be one of which less or more is better, where as = \"best\"");
     if (claim.per_doubling) table.fault("per_doubling", "is about a slope: must be left out where as = \"best\"");
   }
+  if (claim.everywhere && !claim.over.empty())
+    table.fault("everywhere", "must be left out beside over, which makes one number of all points");
   if (is_equal_loss(claim.measure) && claim.against.empty())
     table.fault("measure", "is up to another method's loss: must stand beside against");
 }
@@ -127,7 +129,8 @@ Claim read_claim(Settings& table) {
     if (claim.over.empty()) table.leave_out("over");
     if (!claim.over.empty())
       claim.per_doubling = table.flag({"per_doubling", "The slope is per doubling of the key, not per 1."}, false);
-    claim.everywhere = table.flag({"everywhere", "At every point of what is swept: reproduced where all are."}, false);
+    claim.everywhere = table.flag(
+        {"everywhere", "At every point of what is swept: reproduced where all are; not beside over."}, false);
   } else if (claim.order.size() < 2) {
     table.fault("order", "must hold at least two methods");
   }
@@ -151,6 +154,8 @@ std::string text_of(const TomlNode& value) {
   const auto* text = std::get_if<std::string>(&value.value);
   return text ? *text : inline_toml(value);
 }
+
+constexpr const char* or_several = ", or say everywhere = true, or over what a slope goes";
 
 // What the runs know, for the checks of names.
 class Names {
@@ -208,7 +213,7 @@ class Names {
                                            value, fmt::join(known, ", "), suggestion(value, known)));
   }
 
-  // How many points of the method the claim means.
+  // How many points of the method the claim means. An order has neither `everywhere` nor `over`.
   void check_points(const Claim& claim, const TomlNode& written, const std::string& name) {
     for (const std::string& method : claim.order.empty() ? std::vector{claim.method} : claim.order) {
       std::set<std::vector<std::pair<std::string, std::string>>> points;
@@ -220,11 +225,8 @@ class Names {
         if (is_meant) points.insert(run.sweep);
       }
       if (points.size() > 1 && !claim.everywhere && claim.over.empty())
-        faults_.add(
-            written.place,
-            fmt::format("{}; means {} points of \"{}\": must choose one with where, or say everywhere = true, or "
-                        "over what a slope goes",
-                        name, points.size(), method));
+        faults_.add(written.place, fmt::format("{}; means {} points of \"{}\": must choose one with where{}", name,
+                                               points.size(), method, claim.order.empty() ? or_several : ""));
     }
   }
 

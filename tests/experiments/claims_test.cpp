@@ -14,6 +14,7 @@ namespace syncopate {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -219,6 +220,25 @@ TEST_F(ClaimSection, MeansOnePointUnlessItSaysOtherwise) {
   EXPECT_EQ(faults_of(right + "everywhere = true", sweep), "");
   EXPECT_EQ(faults_of(right + "over = \"cluster.workers\"", sweep), "");
   EXPECT_EQ(faults_of(right + "where = { \"cluster.workers\" = 2 }", sweep), "");
+  const std::string order = "sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\", \"sync-sgd\"]\n";
+  EXPECT_THAT(faults_of(order, sweep), EndsWith("means 2 points of \"sync-sgd\": must choose one with where"))
+      << "an order knows no other way";
+  EXPECT_THAT(faults_of(order + "everywhere = true", sweep), HasSubstr("claim.0.everywhere = true; unknown key"));
+}
+
+// A slope, and the place of what is best, are one number of all points: there is nothing to be so at each of them.
+TEST_F(ClaimSection, IsEitherOverAKeyOrEverywhere) {
+  const std::string both = "over = \"cluster.workers\"\neverywhere = true\n";
+  const char* const fault =
+      "claim.0.everywhere = true; must be left out beside over, which makes one number of all points";
+  EXPECT_THAT(faults_of(right + both, sweep), HasSubstr(fault));
+  EXPECT_THAT(
+      faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nas = \"best\"\nabove = 1\n" + both,
+                sweep),
+      HasSubstr(fault));
+  EXPECT_EQ(faults_of(right + "over = \"cluster.workers\"\neverywhere = false\n", sweep), "");
+  write(load().resolved_toml);
+  EXPECT_EQ(faults({}), "") << "what check prints says everywhere = false";
 }
 
 // Faults of methods and of claims come together.
@@ -255,12 +275,21 @@ TEST_F(ClaimsProgram, JudgesAtTheEndOfARun) {
   EXPECT_THAT(run.out, HasSubstr("1 reproduced, 0 not reproduced, 0 inconclusive."));
   const ProgramOutcome claims = syncopate("claims");
   EXPECT_EQ(claims.status, 0) << claims.err;
-  EXPECT_THAT(run.out, testing::EndsWith(claims.out.substr(0, claims.out.find("\n\n")) +
-                                         claims.out.substr(claims.out.find("\n\n") + 1)));
+  EXPECT_THAT(run.out,
+              EndsWith(claims.out.substr(0, claims.out.find("\n\n")) + claims.out.substr(claims.out.find("\n\n") + 1)));
   EXPECT_THAT(
       syncopate("claims --markdown").out,
       testing::StartsWith(
           "| experiment | claim | wanted | paper | ours | verdict |\n|---|---|---|---|---|---|\n| time | A step"));
+}
+
+TEST_F(ClaimsProgram, RunsNothingWhereAClaimIsAtFault) {
+  const std::string both = "'claim.0.over=cluster.workers' claim.0.everywhere=true cluster.workers=2,4";
+  const ProgramOutcome run = syncopate("run " + file + " " + both);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, AllOf(HasSubstr("everywhere"), HasSubstr("must be left out beside over")));
+  EXPECT_FALSE(std::filesystem::exists(directory / "results"));
 }
 
 TEST_F(ClaimsProgram, AcceptsWhatTheSameRunsHaveShown) {
