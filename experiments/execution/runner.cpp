@@ -1,34 +1,28 @@
 #include "experiments/execution/runner.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "experiments/execution/checkpointing.hpp"
+#include "experiments/execution/chosen_machinery.hpp"
 #include "experiments/execution/common_phases.hpp"
 #include "experiments/execution/execution.hpp"
-#include "experiments/execution/judged_claims.hpp"
+#include "experiments/execution/final_tables.hpp"
 #include "experiments/execution/measured_cost.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
-#include "experiments/execution/participants.hpp"
 #include "experiments/execution/planned_work.hpp"
 #include "experiments/execution/rank_agreement.hpp"
-#include "experiments/execution/saved_tables.hpp"
+#include "experiments/execution/runs_so_far.hpp"
 #include "experiments/execution/shared_runs.hpp"
 #include "experiments/execution/tuned_runs.hpp"
 #include "results/directory/disk_fault.hpp"
@@ -39,9 +33,7 @@
 #include "results/formats/build_info.hpp"
 #include "results/formats/output.hpp"
 #include "results/tables/progress.hpp"
-#include "results/tables/result_table.hpp"
 #include "workers/files/data_fault.hpp"
-#include "workers/mpi/mpi_process_group.hpp"
 #include "workers/process/exit_status.hpp"
 #include "workers/process/interrupt.hpp"
 #include "workers/process/printable.hpp"
@@ -49,36 +41,31 @@
 namespace syncopate {
 namespace {
 
-bool is_finished(const std::optional<RunSummary>& summary) { return summary && summary->status == RunStatus::finished; }
-
 class ExperimentRunner {
  public:
   // `later`: runs that will follow these, for the plan.
   ExperimentRunner(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
-                   std::span<const Run> later = {});
+                   std::span<const Run> later = {})
+      : experiment_(experiment), options_(options), later_(later), machinery_(machinery) {}
 
   int run();
-  std::vector<std::optional<RunSummary>> summaries() && { return std::move(summaries_); }
+  const std::vector<std::optional<RunSummary>>& summaries() const { return runs_.summaries(); }
 
  private:
   int run_all();
   bool is_rank_0() const { return !machinery_.together() || machinery_.together()->rank() == 0; }
   bool speaks() const { return is_rank_0() && (!options_.sharing || options_.sharing->speaks); }
-  std::filesystem::path directory_of(const Run& run) const {
-    return run_directory(options_.results_directory, run, machinery_.mpi != nullptr);
-  }
   std::filesystem::path own_directory() const {
     return experiment_directory(options_.results_directory, experiment_.name);
   }
   const char* noun() const { return !experiment_.runs.empty() && experiment_.runs.front().is_trial ? "trial" : "run"; }
   const char* clock() const { return machinery_.mpi ? "wall" : "virtual"; }
   void look_for_finished_runs();
+  void tell_what_is_to_do();
   void agree_on(const std::string& fault) const;
   int prepare();
   void load_data() const;
   std::string fault_of_data() const;
-  void find_finished();
-  void copy_from_elsewhere();
   void report_damaged() const;
   std::map<std::string, double> print_plan() const;  // returns what all is expected to take (Progress::expect)
   void report_skipped(Progress& progress) const;
@@ -86,11 +73,9 @@ class ExperimentRunner {
   void run_one(std::size_t index, Progress& progress);
   int make_shared(Progress& progress);
   std::string save(std::size_t index, const Outcome& outcome);
-  void remove_checkpoint_of(const Run& run) const;
   bool starts(Run& run, std::size_t index, Progress& progress);
   void report_interruption() const;
-  int print_tables() const;
-  void leave_tables(const std::vector<RunSummary>& runs) const;
+  int print_tables() const { return print_final_tables(experiment_, options_, runs_, machinery_.mpi != nullptr); }
 
   const Experiment& experiment_;
   const RunOptions& options_;
@@ -98,20 +83,8 @@ class ExperimentRunner {
   Machinery machinery_;
   RunsElsewhere elsewhere_{options_.results_directory};
   CommonPhases common_phases_{options_, machinery_, elsewhere_};
-  std::vector<std::optional<RunSummary>> summaries_;  // run by run; complete on rank 0
-  std::vector<int> to_do_;                            // 1: will be run now; the same on every rank
-  int copied_ = 0;                                    // of the summaries, from other experiments
-  std::atomic<std::ptrdiff_t> finished_ = 0;          // of the summaries, also for whoever ends the process
+  RunsSoFar runs_{experiment_, options_, machinery_.mpi != nullptr};  // what is to do is the same on every rank
 };
-
-ExperimentRunner::ExperimentRunner(const Experiment& experiment, const RunOptions& options, const Machinery& machinery,
-                                   std::span<const Run> later)
-    : experiment_(experiment),
-      options_(options),
-      later_(later),
-      machinery_(machinery),
-      summaries_(experiment.runs.size()),
-      to_do_(experiment.runs.size(), 1) {}
 
 int ExperimentRunner::run() {
   LastAct report([this] { report_interruption(); });
@@ -129,25 +102,24 @@ int ExperimentRunner::run() {
 int ExperimentRunner::run_all() {
   look_for_finished_runs();
   std::map<std::string, double> expected_s;
-  if (std::ranges::count(to_do_, 1) > 0) {  // else nothing is read or written
+  if (runs_.number_to_do() > 0) {  // else nothing is read or written
     load_data();
     int status = is_rank_0() ? prepare() : exit_success;
     if (const auto* all = machinery_.together()) status = from_rank_0(*all, std::vector{status}).front();
     if (status != exit_success) return status;
-    if (const auto* all = machinery_.together()) to_do_ = from_rank_0(*all, std::move(to_do_));
+    tell_what_is_to_do();
     expected_s = print_plan();
   }
 
   const auto style = is_rank_0() ? Progress::style_of_stderr(options_.quiet) : Progress::Style::silent;
-  Progress progress(style, experiment_.runs.size(),
-                    static_cast<std::size_t>(std::count(to_do_.begin(), to_do_.end(), 1)), clock());
+  Progress progress(style, experiment_.runs.size(), runs_.number_to_do(), clock());
   progress.expect(std::move(expected_s));
   report_skipped(progress);
   report_division(progress);
   if (options_.sharing) return make_shared(progress);
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
     if (interrupted()) throw Interrupted();
-    if (to_do_[index]) run_one(index, progress);
+    if (runs_.is_to_do(index)) run_one(index, progress);
   }
   const int result = is_rank_0() ? print_tables() : exit_success;
   return machinery_.together() ? from_rank_0(*machinery_.together(), std::vector<int>{result}).front() : result;
@@ -156,16 +128,13 @@ int ExperimentRunner::run_all() {
 // Tables where all is done, by who speaks.
 int ExperimentRunner::make_shared(Progress& progress) {
   std::vector<std::size_t> open;
-  for (std::size_t index = 0; index < to_do_.size(); ++index)
-    if (to_do_[index]) open.push_back(index);
+  for (std::size_t index = 0; index < experiment_.runs.size(); ++index)
+    if (runs_.is_to_do(index)) open.push_back(index);
   std::size_t left = 0;
   if (!open.empty()) {
-    const auto settled = [this](std::size_t index, RunSummary summary) {
-      summaries_[index] = std::move(summary);
-      if (is_finished(summaries_[index])) ++finished_;
-    };
-    SharedRuns runs({experiment_, options_, machinery_, elsewhere_, common_phases_, settled});
-    left = runs.make(std::move(open), progress);
+    const auto settled = [this](std::size_t index, RunSummary summary) { runs_.settle(index, std::move(summary)); };
+    SharedRuns shared({experiment_, options_, machinery_, elsewhere_, common_phases_, settled});
+    left = shared.make(std::move(open), progress);
   }
   if (left == 0 && speaks()) return print_tables();
   if (left > 0 && options_.sharing->takes)
@@ -174,7 +143,8 @@ int ExperimentRunner::make_shared(Progress& progress) {
   if (left > 0 && !options_.sharing->takes)
     standard_error.write(fmt::format("{} of {} {}s were not made: the processes that were to make them have ended\n",
                                      left, experiment_.runs.size(), noun()));
-  const bool all_well = std::ranges::all_of(summaries_, [](const auto& one) { return !one || is_finished(one); });
+  const bool all_well =
+      std::ranges::all_of(runs_.summaries(), [](const auto& one) { return !one || is_finished(one); });
   return all_well && (left == 0 || options_.sharing->takes) ? exit_success : exit_failure;
 }
 
@@ -182,12 +152,16 @@ int ExperimentRunner::make_shared(Progress& progress) {
 void ExperimentRunner::look_for_finished_runs() {
   std::string fault;
   try {
-    if (is_rank_0() && !options_.rerun) find_finished();
+    if (is_rank_0() && !options_.rerun) runs_.find_finished();
   } catch (const std::exception& problem) {
     fault = problem.what();
   }
   agree_on(fault);
-  if (const auto* all = machinery_.together()) to_do_ = from_rank_0(*all, std::move(to_do_));
+  tell_what_is_to_do();
+}
+
+void ExperimentRunner::tell_what_is_to_do() {
+  if (const auto* all = machinery_.together()) runs_.set_to_do(from_rank_0(*all, runs_.to_do()));
 }
 
 // Returns if no rank has a fault.
@@ -201,9 +175,10 @@ int ExperimentRunner::prepare() {
   try {
     require_usable(options_.results_directory, experiment_.runs);
     const int restored = remove_leftovers(options_.results_directory, experiment_.runs);
-    if (restored > 0 && !options_.rerun) find_finished();
+    if (restored > 0 && !options_.rerun) runs_.find_finished();
     if (speaks()) report_damaged();
-    if (!options_.rerun && !machinery_.mpi && !options_.sharing) copy_from_elsewhere();
+    // On virtual time alone: what a clock on the wall has shown belongs to that run.
+    if (!options_.rerun && !machinery_.mpi && !options_.sharing) runs_.copy_from(elsewhere_);
     return exit_success;
   } catch (const std::exception& problem) {
     const auto* const disk = dynamic_cast<const std::filesystem::filesystem_error*>(&problem);
@@ -220,7 +195,7 @@ void ExperimentRunner::load_data() const { agree_on(fault_of_data()); }
 // Other problems (memory that is not there) may concern one run alone: it meets them again, and fails.
 std::string ExperimentRunner::fault_of_data() const {
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    if (!to_do_[index] || !experiment_.runs[index].training.make_objective) continue;
+    if (!runs_.is_to_do(index) || !experiment_.runs[index].training.make_objective) continue;
     try {
       experiment_.runs[index].training.make_objective();
     } catch (const DataFault& fault) {
@@ -231,39 +206,11 @@ std::string ExperimentRunner::fault_of_data() const {
   return {};
 }
 
-void ExperimentRunner::find_finished() {
-  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    const Run& run = experiment_.runs[index];
-    summaries_[index] = run.is_trial ? tried_before(directory_of(run), run) : finished_before(directory_of(run), run);
-    if (!summaries_[index]) continue;
-    to_do_[index] = 0;
-    remove_checkpoint_of(run);  // of a process killed after it had written the results
-  }
-  finished_ = std::ranges::count_if(summaries_, is_finished);
-}
-
-// On virtual time alone: what a clock on the wall has shown belongs to that run.
-void ExperimentRunner::copy_from_elsewhere() {
-  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    const Run& run = experiment_.runs[index];
-    if (!to_do_[index]) continue;
-    const auto files = elsewhere_.files_for(run);
-    if (!files) continue;
-    write_directory(directory_of(run), *files);
-    summaries_[index] = finished_before(directory_of(run), run);
-    to_do_[index] = summaries_[index] ? 0 : 1;
-    copied_ += to_do_[index] ? 0 : 1;
-  }
-  finished_ = std::ranges::count_if(summaries_, is_finished);
-}
-
 // Said with --quiet too: results that have changed on the disk concern whoever owns them.
 void ExperimentRunner::report_damaged() const {
-  for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
-    if (options_.rerun || !to_do_[index]) continue;
-    const std::string damage = damage_of(directory_of(experiment_.runs[index]));
-    if (!damage.empty()) standard_error.write(fmt::format("{}; the run is repeated\n", damage));
-  }
+  if (options_.rerun) return;
+  for (const std::string& damage : runs_.damage())
+    standard_error.write(fmt::format("{}; the run is repeated\n", damage));
 }
 
 std::map<std::string, double> ExperimentRunner::print_plan() const {
@@ -272,7 +219,7 @@ std::map<std::string, double> ExperimentRunner::print_plan() const {
   if (!machinery_.together() && (!options_.sharing || !options_.sharing->takes))
     measure = [this](const Run& run) { return measured_cost(run, machinery_); };
   PlannedWork work =
-      plan_of(experiment_.runs, to_do_, later_, options_.results_directory, machinery_.mpi != nullptr, measure);
+      plan_of(experiment_.runs, runs_.to_do(), later_, options_.results_directory, machinery_.mpi != nullptr, measure);
   work.side_by_side = options_.side_by_side;
   work.division = options_.division;
   standard_error.write(plan_text(work, noun()) + "\n");
@@ -280,13 +227,14 @@ std::map<std::string, double> ExperimentRunner::print_plan() const {
 }
 
 void ExperimentRunner::report_skipped(Progress& progress) const {
-  const auto skipped = std::count(to_do_.begin(), to_do_.end(), 0);
+  const std::size_t skipped = experiment_.runs.size() - runs_.number_to_do();
   if (skipped == 0) return;
-  const std::string copied = copied_ > 0 ? fmt::format(" ({} copied from other experiments)", copied_) : "";
+  const std::string copied =
+      runs_.number_copied() > 0 ? fmt::format(" ({} copied from other experiments)", runs_.number_copied()) : "";
   progress.note(fmt::format("{} of {} {}s are there already, in {}{}; --rerun repeats them", skipped,
                             experiment_.runs.size(), noun(), options_.results_directory, copied));
   const auto is_older = [](const auto& summary) { return summary && summary->commit != build_info().commit; };
-  const auto older = std::count_if(summaries_.begin(), summaries_.end(), is_older);
+  const auto older = std::ranges::count_if(runs_.summaries(), is_older);
   if (older == 0) return;
   progress.note(
       fmt::format("warning: {} of them {} made by another commit of Syncopate; --rerun repeats them with this one",
@@ -294,7 +242,7 @@ void ExperimentRunner::report_skipped(Progress& progress) const {
 }
 
 void ExperimentRunner::report_division(Progress& progress) const {
-  if (!machinery_.processes || std::ranges::count(to_do_, 1) == 0) return;
+  if (!machinery_.processes || runs_.number_to_do() == 0) return;
   const bool would_have_checkpoints =
       std::ranges::any_of(experiment_.runs, [](const Run& run) { return has_checkpoints(run, false); });
   progress.note(fmt::format("{} processes divide each run, by {} thread{} each{}", machinery_.processes->size(),
@@ -309,14 +257,14 @@ void ExperimentRunner::run_one(std::size_t index, Progress& progress) {
   const auto save_what_is_there = [&](const Outcome& outcome) {
     if (is_rank_0()) save(index, outcome);
   };
-  const CheckpointUse checkpoints{.file = checkpoint_of(directory_of(run)), .is_taken_up = !options_.rerun};
+  const CheckpointUse checkpoints{.file = checkpoint_of(runs_.directory_of(run)), .is_taken_up = !options_.rerun};
   for (int retries = 0;; ++retries) {
     const Outcome outcome = execute(run, machinery_, progress, save_what_is_there, &checkpoints);
     if (!is_rank_0()) return;
     // No later run could be kept either.
     if (const std::string fault = save(index, outcome); !fault.empty()) throw ResultsDirectoryFault(fault);
-    progress.end_run(*summaries_[index]);
-    if (summaries_[index]->status != RunStatus::failed || retries >= options_.retries) return;
+    progress.end_run(*runs_.summaries()[index]);
+    if (runs_.summaries()[index]->status != RunStatus::failed || retries >= options_.retries) return;
     progress.begin_run(index + 1, run);
   }
 }
@@ -332,7 +280,7 @@ bool ExperimentRunner::starts(Run& run, std::size_t index, Progress& progress) {
   outcome.start = outcome.end = std::chrono::system_clock::now();
   progress.begin_run(index + 1, run);
   save(index, outcome);
-  progress.end_run(*summaries_[index]);
+  progress.end_run(*runs_.summaries()[index]);
   return false;
 }
 
@@ -344,8 +292,8 @@ std::string ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
   std::string fault;
   try {
     require_there(own_directory());
-    write_directory(directory_of(run), files_of(run, outcome, summary, machinery_));
-    if (summary.status != RunStatus::failed) remove_checkpoint_of(run);
+    write_directory(runs_.directory_of(run), files_of(run, outcome, summary, machinery_));
+    if (summary.status != RunStatus::failed) runs_.remove_checkpoint_of(run);
   } catch (const std::bad_alloc&) {
     summary.status = RunStatus::failed;
     summary.reason = "the memory does not suffice to write its results";
@@ -357,61 +305,15 @@ std::string ExperimentRunner::save(std::size_t index, const Outcome& outcome) {
     summary.status = RunStatus::failed;
     summary.reason = fmt::format("its results cannot be written: {}", problem.what());
   }
-  summaries_[index] = std::move(summary);
-  if (is_finished(summaries_[index])) ++finished_;
+  runs_.settle(index, std::move(summary));
   return fault;
-}
-
-void ExperimentRunner::remove_checkpoint_of(const Run& run) const {
-  const std::filesystem::path file = checkpoint_of(directory_of(run));
-  remove_checkpoint(file);
-  if (machinery_.mpi) remove_parts(file, std::numeric_limits<std::int64_t>::max());
 }
 
 void ExperimentRunner::report_interruption() const {
   if (const auto* all = machinery_.together()) all->abort_as_told(what_stays);
   if (!speaks()) return;
-  standard_error.write(fmt::format("interrupted; {} ({} of {} {}s are finished)\n", what_stays, finished_.load(),
+  standard_error.write(fmt::format("interrupted; {} ({} of {} {}s are finished)\n", what_stays, runs_.number_finished(),
                                    experiment_.runs.size(), noun()));
-}
-
-int ExperimentRunner::print_tables() const {
-  std::vector<RunSummary> runs;
-  for (const auto& summary : summaries_) {
-    if (summary) runs.push_back(*summary);
-  }
-  const std::string results = options_.tables ? result_table(runs, clock(), options_.table_width) : "";
-  const std::string failures = failure_table(runs);
-  if (!results.empty())
-    standard_output.write(fmt::format("\n{}{}{}", results, overrun_warnings(runs), printable_lines(experiment_.notes)));
-  if (options_.tables) leave_tables(runs);
-  if (!failures.empty() && options_.tables)
-    standard_output.write(fmt::format("\nRuns that did not finish; they are repeated next time:\n\n{}", failures));
-  if (options_.tables && !machinery_.mpi)
-    if (const std::string claims = judge_claims(experiment_, options_.results_directory); !claims.empty())
-      standard_output.write("\n" + printable_lines(claims));
-  return failures.empty() ? exit_success : exit_failure;
-}
-
-// A directory that cannot be written is worth a word only where there is something new to write.
-void ExperimentRunner::leave_tables(const std::vector<RunSummary>& runs) const {
-  const std::string fault = save_tables(own_directory(), runs, machinery_.mpi != nullptr, experiment_.notes);
-  if (!fault.empty() && std::ranges::count(to_do_, 1) > 0)
-    standard_error.write(fmt::format("warning: the table is not saved: {}\n", printable_lines(fault)));
-}
-
-// Empty if the experiment can run under MPI, and the ranks that mpirun started are those that it needs.
-std::string wrong_for_mpi(const Experiment& experiment, const MpiSession& session) {
-  const auto [workers, servers] = participants(experiment);
-  const bool has_pauses =
-      std::ranges::any_of(experiment.runs, [](const Run& run) { return run.cluster.pauses != nullptr; });
-  if (has_pauses) return "delays that are sleeps, and cluster.trailing_s, are for the simulated cluster alone";
-  const bool measures_workers = std::ranges::any_of(experiment.runs, [](const Run& run) {
-    return run.measurements.step_gradient_norm || run.measurements.consensus_distance;
-  });
-  if (measures_workers)
-    return "measurements.step_gradient_norm and measurements.consensus_distance are for the simulated cluster alone";
-  return wrong_number_of_ranks(session.size(), workers, servers);
 }
 
 // Its trials first, if it is to be tuned.
@@ -423,7 +325,7 @@ int start(const Experiment& experiment, const RunOptions& options, const Machine
                      [&machinery](const Experiment& part, const RunOptions& how, std::span<const Run> later) {
                        ExperimentRunner runner(part, how, machinery, later);
                        const int status = runner.run();
-                       return RunsMade{status, std::move(runner).summaries()};
+                       return RunsMade{status, runner.summaries()};
                      });
   } catch (const ResultsDirectoryFault& problem) {  // while runs were made
     fault = problem.what();
@@ -435,56 +337,12 @@ int start(const Experiment& experiment, const RunOptions& options, const Machine
   return exit_failure;
 }
 
-// Processes of one machine divide its cores, if a launcher has not.
-int threads_of(const RunOptions& options, int processes_here) {
-  if (options.threads > 0) return options.threads;
-  const int allowed = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const int all = std::max(allowed, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-  return std::max(1, std::min(allowed, all / processes_here));
-}
-
-// One process, or all that a launcher has started, which divide each run.
-int start_simulated(const Experiment& experiment, const RunOptions& options, const MpiSession* session) {
-  Machinery machinery{.threads = threads_of(options, 1), .call = options.sharing ? options.sharing->call : ""};
-  const bool divides = session && session->size() > 1 && !options.sharing;
-  if (!divides) return start(experiment, options, machinery);
-  if (const std::string wrong = why_not_divided(*session); !wrong.empty()) {
-    if (session->rank() == 0) standard_error.write(wrong + "\n");
-    return exit_usage;
-  }
-  session->expect_to_stay();
-  MpiProcessGroup processes(*session);
-  machinery.threads = threads_of(options, session->ranks_on_node());
-  machinery.processes = &processes;
-  machinery.divided_by = session;
-  return start(experiment, options, machinery);
-}
-
 }  // namespace
 
 int run_experiment(const Experiment& experiment, const RunOptions& options) {
   install_interrupt_handlers();
-  const MpiSession* mpi = options.mpi;
-  std::unique_ptr<MpiSession> own_session;
-  const bool wants_mpi = options.cluster == ClusterChoice::mpi ||
-                         (options.cluster == ClusterChoice::automatic && (mpi ? mpi->active() : launched_by_mpi()));
-  if (!wants_mpi) return start_simulated(experiment, options, mpi && mpi->active() ? mpi : nullptr);
-
-  if (!mpi) {
-    own_session = std::make_unique<MpiSession>();
-    mpi = own_session.get();
-  }
-  if (!mpi->active()) {
-    standard_error.write("the MPI cluster needs a launcher: start the program with mpirun or srun\n");
-    return exit_usage;
-  }
-  if (const std::string wrong = wrong_for_mpi(experiment, *mpi); !wrong.empty()) {
-    if (mpi->rank() == 0) standard_error.write(wrong + "\n");
-    return exit_usage;
-  }
-  mpi->expect_to_stay();
-  constexpr int alone = 1;
-  return start(experiment, options, {.threads = threads_of(options, alone), .mpi = mpi});
+  return on_chosen_machinery(experiment, options,
+                             [&](const Machinery& machinery) { return start(experiment, options, machinery); });
 }
 
 }  // namespace syncopate
