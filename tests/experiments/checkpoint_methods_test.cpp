@@ -19,6 +19,7 @@
 #include "experiments/execution/checkpointing.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "results/directory/summary_json.hpp"
+#include "tests/experiments/held_by_workers.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "workers/random/random.hpp"
 
@@ -50,31 +51,7 @@ samples = true
 parameters = true
 )";
 
-const std::string linear = R"([training]
-model = "linear"
-dataset = "gaussian-mixture"
-micro_batch_size = 4
-learning_rate = { schedule = "cosine", peak = 0.2 }
-optimizer = { name = "sgd", momentum = 0.9 }
-[datasets.gaussian-mixture]
-train = 320
-test = 60
-[evaluation]
-every_steps = 3
-train_samples = 60
-[measurements]
-every_steps = 4
-gradient_norm = true
-step_gradient_norm = true
-consensus_distance = true
-samples = 40
-)";
-
-constexpr const char* own_adam = "\ntraining = { optimizer = { name = \"adam\", bias_correction = false } }";
-
-std::string method(const std::string& keys, int number) {
-  return fmt::format("[[methods]]\nlabel = \"{}\"\n{}\n", number, keys);
-}
+const std::string linear = held::linear_training(320) + held::measurements;
 
 struct Stopped : std::runtime_error {
   Stopped() : std::runtime_error("stopped by the test") {}
@@ -156,80 +133,28 @@ class CheckpointedMethods : public testing::Test {
 
 TEST_F(CheckpointedMethods, AllOfTheRegistryComeToTheSame) {
   for (const AlgorithmRow& row : algorithms()) {
-    const std::string keys = fmt::format("algorithm = \"{}\"\n{}", row.name, row.example);
-    Experiment experiment;
-    try {
-      experiment = load(cluster + linear + method(keys, 0));
-    } catch (const ConfigurationFault&) {  // of those that need another optimizer
-      experiment = load(cluster + linear + method(keys + own_adam, 0));
-    }
+    const auto load_text = [this](const std::string& text) { return load(text); };
+    const Experiment experiment = held::of_example(cluster + linear, row.name, row.example, load_text);
     for (const syncopate::Run& of : experiment.runs) expect_same_after_interruption(of);
   }
 }
 
 TEST_F(CheckpointedMethods, WithWhatIsCompressedOrAveragedBesides) {
-  std::string text = cluster + linear;
-  int number = 0;
-  for (const char* const keys : {R"(algorithm = "sync-sgd"
-training = { clip_norm = 1.0 }
-compression = { name = "top-k", ratio = 0.1 })",
-                                 R"(algorithm = "random-drop"
-drop_rate = 0.3
-compression = { name = "top-k", ratio = 0.1, dropped = "fold" })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "dgc", ratio = 0.1 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "scalecom", ratio = 0.1 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "random-k", ratio = 0.1 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "one-bit", exchange = "two-phase" })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "majority", momentum = 0.9 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "qsgd", levels = 7 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "powersgd", rank = 1, least_rate = 1.0 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "int8", exchange = "two-phase" })",
-                                 R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 }
-compression = { name = "sign" })",
-                                 R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 }
-compression = { name = "qsgd", exchange = "two-phase" })",
-                                 R"(algorithm = "sync-sgd"
-average = { decay = 0.9 })",
-                                 R"(algorithm = "async-sgd"
-training = { clip_norm = 1.0, optimizer = { name = "adamw" } }
-average = { decay = 0.9 })",
-                                 R"(algorithm = "backup-workers"
-backups = 1
-servers = 3)",
-                                 R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 }
-moments = "average")"})
-    text += method(keys, number++);
-  for (const syncopate::Run& of : load(text).runs) expect_same_after_interruption(of);
+  for (const held::Methods& methods : {held::with_state, held::with_more_compressions})
+    for (const syncopate::Run& of : load(cluster + linear + held::text_of(methods)).runs)
+      expect_same_after_interruption(of);
 }
 
 TEST_F(CheckpointedMethods, WhereOutagesTakeTheWorkersState) {
-  std::string text =
+  const std::string text =
       cluster + linear + "[[outages]]\nmean_time_between_s = 15.0\nmean_duration_s = 2.0\nstate = \"lost\"\n";
-  int number = 0;
-  for (const char* const keys : {R"(algorithm = "sync-sgd")", R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 })",
-                                 R"(algorithm = "async-sgd")", R"(algorithm = "sync-sgd"
-compression = { name = "top-k", ratio = 0.1 })"})
-    text += method(keys, number++);
-  for (const syncopate::Run& of : load(text).runs) expect_same_after_interruption(of, 4);
+  for (const syncopate::Run& of : load(text + held::text_of(held::that_lose_state)).runs)
+    expect_same_after_interruption(of, 4);
 }
 
 // The file is whole and says that it is of this run, but another program has gone another way: nothing is mixed.
 TEST_F(CheckpointedMethods, OfAnotherCourseBeginAnew) {
-  std::string text = cluster + linear + method("algorithm = \"sync-sgd\"", 0) +
-                     method("algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }", 1);
-  Experiment experiment = load(text);
+  Experiment experiment = load(cluster + linear + held::text_of({held::sync_sgd, held::local_sgd}));
   syncopate::Run &one = experiment.runs.front(), &other = experiment.runs.back();
   other.hash = one.hash;
   run(one, 1, [](std::int64_t step) {
@@ -243,30 +168,8 @@ TEST_F(CheckpointedMethods, OfAnotherCourseBeginAnew) {
   EXPECT_EQ(all_of(other, outcome), all_of(other, outcome_of(other)));
 }
 
-// Its statistics are a second kind of value, and its steps are made of several tasks; an optimizer by layers has
-// passes.
 TEST_F(CheckpointedMethods, OfAModelWithBatchNormalisation) {
-  std::string text = cluster + R"([training]
-model = "cnn"
-dataset = "fashion-mnist"
-micro_batch_size = 4
-learning_rate = { schedule = "constant", peak = 0.01 }
-optimizer = { name = "lamb" }
-[models.cnn]
-channels = [2]
-kernel = 3
-dense = 4
-batch_norm = true
-[evaluation]
-every_steps = 6
-train_samples = 60
-)";
-  int number = 0;
-  for (const char* const keys : {R"(algorithm = "sync-sgd")", R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 })",
-                                 R"(algorithm = "async-sgd")", R"(algorithm = "dropcompute"
-threshold_s = 2.5)"})
-    text += method(keys, number++);
+  const std::string text = cluster + held::batch_normalised_training + held::text_of(held::families);
   for (const syncopate::Run& of : load(text).runs) expect_same_after_interruption(of);
 }
 

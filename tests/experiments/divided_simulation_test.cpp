@@ -15,6 +15,7 @@
 #include "algorithms/registry.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "tests/experiments/divided_runs.hpp"
+#include "tests/experiments/held_by_workers.hpp"
 
 namespace syncopate {
 namespace {
@@ -43,31 +44,7 @@ samples = true
 parameters = true
 )";
 
-const std::string linear = R"([training]
-model = "linear"
-dataset = "gaussian-mixture"
-micro_batch_size = 4
-learning_rate = { schedule = "cosine", peak = 0.2 }
-optimizer = { name = "sgd", momentum = 0.9 }
-[datasets.gaussian-mixture]
-train = 480
-test = 60
-[evaluation]
-every_steps = 3
-train_samples = 60
-[measurements]
-every_steps = 4
-gradient_norm = true
-step_gradient_norm = true
-consensus_distance = true
-samples = 40
-)";
-
-constexpr const char* own_adam = "\ntraining = { optimizer = { name = \"adam\", bias_correction = false } }";
-
-std::string method(const std::string& keys, int number) {
-  return fmt::format("[[methods]]\nlabel = \"{}\"\n{}\n", number, keys);
-}
+const std::string linear = held::linear_training(480) + held::measurements;
 
 // What does not depend on arithmetic.
 std::string course_of(Outcome outcome) {
@@ -129,27 +106,17 @@ class DividedSimulation : public testing::Test {
 
 TEST_F(DividedSimulation, OfEveryMethodOfTheRegistryComesToTheSame) {
   for (const AlgorithmRow& row : algorithms()) {
-    const std::string keys = fmt::format("algorithm = \"{}\"\n{}", row.name, row.example);
-    Experiment experiment;
-    try {
-      experiment = load(cluster + linear + method(keys, 0));
-    } catch (const ConfigurationFault&) {  // of those that need another optimizer
-      experiment = load(cluster + linear + method(keys + own_adam, 0));
-    }
+    const auto load_text = [this](const std::string& text) { return load(text); };
+    const Experiment experiment = held::of_example(cluster + linear, row.name, row.example, load_text);
     for (const syncopate::Run& of : experiment.runs) expect_same(of, 2);
   }
 }
 
 TEST_F(DividedSimulation, ByFourProcessesComesToTheSame) {
-  std::string text = cluster + linear;
-  int number = 0;
-  for (const char* const keys :
-       {"algorithm = \"sync-sgd\"", "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }",
-        "algorithm = \"dropcompute\"\nthreshold_s = 2.5", "algorithm = \"async-sgd\"",
-        "algorithm = \"decentralized-sgd\"", "algorithm = \"decentralized-sgd\"\nevaluated = \"own\"",
-        "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }\nmoments = \"average\""})
-    text += method(keys, number++);
-  for (const syncopate::Run& of : load(text).runs) expect_same(of, 4);
+  held::Methods methods = held::families;
+  methods.insert(methods.end(), {held::averaged_moments, "algorithm = \"decentralized-sgd\"",
+                                 "algorithm = \"decentralized-sgd\"\nevaluated = \"own\""});
+  for (const syncopate::Run& of : load(cluster + linear + held::text_of(methods)).runs) expect_same(of, 4);
 }
 
 // A process may have no worker at all.
@@ -157,108 +124,36 @@ TEST_F(DividedSimulation, OfFewerWorkersThanProcessesComesToTheSame) {
   std::string text = cluster + linear;
   text.replace(text.find("workers = 6"), 11, "workers = 3");
   text.replace(text.find("worker_factors = [1, 1.3, 1.1, 1.8, 1.2, 1.05]"), 46, "worker_factors = [1, 1.3, 1.1]");
-  text += method("algorithm = \"sync-sgd\"", 0) +
-          method("algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }", 1);
+  text += held::text_of({held::sync_sgd, held::local_sgd});
   for (const syncopate::Run& of : load(text).runs) expect_same(of, 5);
 }
 
 TEST_F(DividedSimulation, WithWhatIsCompressedOrAveragedBesidesComesToTheSame) {
-  std::string text = cluster + linear;
-  int number = 0;
-  for (const char* const keys : {R"(algorithm = "sync-sgd"
-training = { clip_norm = 1.0 }
-compression = { name = "top-k", ratio = 0.1 })",
-                                 R"(algorithm = "random-drop"
-drop_rate = 0.3
-compression = { name = "top-k", ratio = 0.1, dropped = "fold" })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "dgc", ratio = 0.1 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "scalecom", ratio = 0.1 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "random-k", ratio = 0.1 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "one-bit", exchange = "two-phase" })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "majority", momentum = 0.9 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "qsgd", levels = 7 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "powersgd", rank = 1, least_rate = 1.0 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "int8", exchange = "two-phase" })",
-                                 R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 }
-compression = { name = "sign" })",
-                                 R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 }
-compression = { name = "qsgd", exchange = "two-phase" })",
-                                 R"(algorithm = "sync-sgd"
-average = { decay = 0.9 })",
-                                 R"(algorithm = "async-sgd"
-training = { clip_norm = 1.0, optimizer = { name = "adamw" } }
-average = { decay = 0.9 })",
-                                 R"(algorithm = "backup-workers"
-backups = 1
-servers = 3)"})
-    text += method(keys, number++);
-  for (const syncopate::Run& of : load(text).runs) expect_same(of, 2);
+  for (const held::Methods& methods : {held::with_state, held::with_more_compressions})
+    for (const syncopate::Run& of : load(cluster + linear + held::text_of(methods)).runs) expect_same(of, 2);
 }
 
 TEST_F(DividedSimulation, WhereOutagesTakeTheWorkersStateComesToTheSame) {
-  std::string text =
+  const std::string text =
       cluster + linear + "[[outages]]\nmean_time_between_s = 15.0\nmean_duration_s = 2.0\nstate = \"lost\"\n";
-  int number = 0;
-  for (const char* const keys : {R"(algorithm = "sync-sgd")", R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 })",
-                                 R"(algorithm = "async-sgd")", R"(algorithm = "sync-sgd"
-compression = { name = "top-k", ratio = 0.1 })"})
-    text += method(keys, number++);
-  for (const syncopate::Run& of : load(text).runs) expect_same(of, 2);
+  for (const syncopate::Run& of : load(text + held::text_of(held::that_lose_state)).runs) expect_same(of, 2);
 }
 
-// Its statistics are a second kind of value, which goes with gradients; an optimizer by layers has passes.
 TEST_F(DividedSimulation, OfAModelWithBatchNormalisationComesToTheSame) {
-  std::string text = cluster + R"([training]
-model = "cnn"
-dataset = "fashion-mnist"
-micro_batch_size = 4
-learning_rate = { schedule = "constant", peak = 0.01 }
-optimizer = { name = "lamb" }
-[models.cnn]
-channels = [2]
-kernel = 3
-dense = 4
-batch_norm = true
-[evaluation]
-every_steps = 6
-train_samples = 60
-)";
-  int number = 0;
-  for (const char* const keys : {R"(algorithm = "sync-sgd")", R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 })",
-                                 R"(algorithm = "async-sgd")", R"(algorithm = "dropcompute"
-threshold_s = 2.5)"})
-    text += method(keys, number++);
+  const std::string text = cluster + held::batch_normalised_training + held::text_of(held::families);
   for (const syncopate::Run& of : load(text).runs) expect_same(of, 2, 2e-3);
 }
 
 TEST_F(DividedSimulation, ByOneProcessIsTheSameToTheBit) {
-  std::string text = cluster + linear;
-  int number = 0;
-  for (const char* const keys :
-       {"algorithm = \"sync-sgd\"", "algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }",
-        "algorithm = \"async-sgd\"", "algorithm = \"decentralized-sgd\"",
-        "algorithm = \"sync-sgd\"\ncompression = { name = \"top-k\", ratio = 0.1 }"})
-    text += method(keys, number++);
-  for (const syncopate::Run& of : load(text).runs)
+  const std::string methods = held::text_of(
+      {held::sync_sgd, held::local_sgd, held::async_sgd, "algorithm = \"decentralized-sgd\"", held::top_k});
+  for (const syncopate::Run& of : load(cluster + linear + methods).runs)
     EXPECT_EQ(results_text(of, divided_outcomes(of, 1).front()), results_text(of, outcome_of(of)));
 }
 
 // All end with the same evaluation, however fast each of them is.
 TEST_F(DividedSimulation, ThatDivergesEndsOnAllProcessesWithTheSameRow) {
-  std::string text = cluster + linear + method("algorithm = \"sync-sgd\"", 0) +
-                     method("algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }", 1);
+  std::string text = cluster + linear + held::text_of({held::sync_sgd, held::local_sgd});
   text.replace(text.find("peak = 0.2"), 10, "peak = 3e38");
   text.replace(text.find("steps = 12"), 10, "steps = 90");
   for (const syncopate::Run& of : load(text).runs) {
@@ -276,8 +171,7 @@ TEST_F(DividedSimulation, ThatDivergesEndsOnAllProcessesWithTheSameRow) {
 
 // By two threads each, results are those of one.
 TEST_F(DividedSimulation, DoesNotDependOnThreads) {
-  const Experiment experiment =
-      load(cluster + linear + method("algorithm = \"local-sgd\"\nperiod = { rule = \"constant\", steps = 3 }", 0));
+  const Experiment experiment = load(cluster + linear + held::text_of({held::local_sgd}));
   const syncopate::Run& of = experiment.runs.front();
   EXPECT_EQ(numbers_of(divided_outcomes(of, 3, 1).front()), numbers_of(divided_outcomes(of, 3, 2).front()));
 }

@@ -25,6 +25,7 @@
 #include "experiments/execution/checkpointing.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
 #include "experiments/sections/experiment.hpp"
+#include "tests/experiments/held_by_workers.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "tests/workers/mpi_test_main.hpp"
 #include "workers/mpi/rank_store.hpp"
@@ -65,25 +66,7 @@ parameters = true
 every_s = 0.01
 )";
 
-const std::string linear = R"([training]
-model = "linear"
-dataset = "gaussian-mixture"
-micro_batch_size = 4
-learning_rate = { schedule = "cosine", peak = 0.2 }
-optimizer = { name = "sgd", momentum = 0.9 }
-[datasets.gaussian-mixture]
-train = 320
-test = 60
-[evaluation]
-every_steps = 3
-train_samples = 60
-)";
-
-constexpr const char* own_adam = "\ntraining = { optimizer = { name = \"adam\", bias_correction = false } }";
-
-std::string method(const std::string& keys, int number) {
-  return fmt::format("[[methods]]\nlabel = \"{} {}\"\n{}\n", number, keys.substr(13, keys.find('"', 13) - 13), keys);
-}
+const std::string linear = held::linear_training(320);
 
 // Its times in seconds, as short as those of this cluster.
 std::string compressed(std::string_view example) {
@@ -250,75 +233,30 @@ TEST_F(RankCheckpointsOf, AllMethodsOfTheRegistryGoOn) {
   for (const AlgorithmRow& row : algorithms()) {
     const char* const only = std::getenv("SYNCOPATE_ONLY");
     if (only && row.name != only) continue;
-    const std::string keys = fmt::format("algorithm = \"{}\"\n{}", row.name, compressed(row.example));
-    Experiment experiment;
-    try {
-      experiment = load(cluster + linear + method(keys, 0));
-    } catch (const ConfigurationFault&) {  // of those that need another optimizer
-      experiment = load(cluster + linear + method(keys + own_adam, 0));
-    }
+    const auto load_text = [this](const std::string& text) { return load(text); };
+    const Experiment experiment = held::of_example(cluster + linear, row.name, compressed(row.example), load_text);
     expect_same_after_leaving(experiment);
   }
 }
 
 TEST_F(RankCheckpointsOf, WithWhatIsCompressedOrAveragedBesides) {
-  std::string text = cluster + linear;
-  int number = 0;
-  for (const char* const keys : {R"(algorithm = "sync-sgd"
-training = { clip_norm = 1.0 }
-compression = { name = "top-k", ratio = 0.1 })",
-                                 R"(algorithm = "random-drop"
-drop_rate = 0.3
-compression = { name = "top-k", ratio = 0.1, dropped = "fold" })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "scalecom", ratio = 0.1 })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "one-bit", exchange = "two-phase" })",
-                                 R"(algorithm = "sync-sgd"
-compression = { name = "powersgd", rank = 1, least_rate = 1.0 })",
-                                 R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 }
-compression = { name = "qsgd", exchange = "two-phase" })",
-                                 R"(algorithm = "cocod-sgd"
-period = { rule = "constant", steps = 3 }
-compression = { name = "sign" })",
-                                 R"(algorithm = "sync-sgd"
-average = { decay = 0.9 })",
-                                 R"(algorithm = "async-sgd"
-training = { clip_norm = 1.0, optimizer = { name = "adamw" } }
-average = { decay = 0.9 })",
-                                 R"(algorithm = "backup-workers"
-backups = 1
-servers = 3)",
-                                 R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 }
-moments = "average")"})
-    text += method(keys, number++);
-  expect_same_after_leaving(load(text), 1);
+  expect_same_after_leaving(load(cluster + linear + held::text_of(held::with_state)), 1);
 }
 
 TEST_F(RankCheckpointsOf, WhereOutagesTakeTheWorkersState) {
-  std::string text = cluster + linear + R"([[outages]]
+  const std::string outages = R"([[outages]]
 mean_time_between_s = 0.015
 mean_duration_s = 0.002
 state = "lost"
 )";
-  int number = 0;
-  for (const char* const keys : {R"(algorithm = "sync-sgd")", R"(algorithm = "local-sgd"
-period = { rule = "constant", steps = 3 })",
-                                 R"(algorithm = "async-sgd")"})
-    text += method(keys, number++);
-  expect_same_after_leaving(load(text), 2);
+  expect_same_after_leaving(load(cluster + linear + outages + held::text_of(held::that_lose_state)), 2);
 }
 
 TEST_F(RankCheckpointsOf, OfTimeAlone) {
-  std::string text = cluster + "[training]\nmodel = \"none\"\nparameters = 1000\n";
-  int number = 0;
-  for (const char* const keys : {R"(algorithm = "sync-sgd")", R"(algorithm = "eager-sgd"
-activation = "majority")",
-                                 R"(algorithm = "async-sgd")"})
-    text += method(keys, number++);
-  expect_same_after_leaving(load(text), 1);
+  const std::string training = "[training]\nmodel = \"none\"\nparameters = 1000\n";
+  const held::Methods methods = {held::sync_sgd, "algorithm = \"eager-sgd\"\nactivation = \"majority\"",
+                                 held::async_sgd};
+  expect_same_after_leaving(load(cluster + training + held::text_of(methods)), 1);
 }
 
 }  // namespace

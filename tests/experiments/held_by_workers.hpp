@@ -1,0 +1,150 @@
+// Experiments of methods, and of all that workers may hold besides a model: for tests that take whole runs through
+// something, such as a division or a checkpoint, and see that the same comes of them. Each test has its own cluster,
+// with micro-batches of one second.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "experiments/sections/experiment.hpp"
+
+namespace syncopate::held {
+
+// What each text of methods is put behind: a linear model of so many samples, evaluated during the run.
+inline std::string linear_training(int samples) {
+  return fmt::format(R"([training]
+model = "linear"
+dataset = "gaussian-mixture"
+micro_batch_size = 4
+learning_rate = {{ schedule = "cosine", peak = 0.2 }}
+optimizer = {{ name = "sgd", momentum = 0.9 }}
+[datasets.gaussian-mixture]
+train = {}
+test = 60
+[evaluation]
+every_steps = 3
+train_samples = 60
+)",
+                     samples);
+}
+
+// Of the simulated cluster.
+inline constexpr const char* measurements = R"([measurements]
+every_steps = 4
+gradient_norm = true
+step_gradient_norm = true
+consensus_distance = true
+samples = 40
+)";
+
+// Its statistics are a second kind of value, which goes with gradients, and its steps are made of several tasks; an
+// optimizer by layers has passes.
+inline constexpr const char* batch_normalised_training = R"([training]
+model = "cnn"
+dataset = "fashion-mnist"
+micro_batch_size = 4
+learning_rate = { schedule = "constant", peak = 0.01 }
+optimizer = { name = "lamb" }
+[models.cnn]
+channels = [2]
+kernel = 3
+dense = 4
+batch_norm = true
+[evaluation]
+every_steps = 6
+train_samples = 60
+)";
+
+// Keys of [[methods]], a method each.
+using Methods = std::vector<std::string>;
+
+inline constexpr const char* sync_sgd = R"(algorithm = "sync-sgd")";
+inline constexpr const char* async_sgd = R"(algorithm = "async-sgd")";
+inline constexpr const char* local_sgd = R"(algorithm = "local-sgd"
+period = { rule = "constant", steps = 3 })";
+inline constexpr const char* top_k = R"(algorithm = "sync-sgd"
+compression = { name = "top-k", ratio = 0.1 })";
+inline constexpr const char* averaged_moments = R"(algorithm = "local-sgd"
+period = { rule = "constant", steps = 3 }
+moments = "average")";
+
+// A model with batch normalisation goes through these.
+inline const Methods families = {sync_sgd, local_sgd, async_sgd, R"(algorithm = "dropcompute"
+threshold_s = 2.5)"};
+
+// Where outages take the workers' state.
+inline const Methods that_lose_state = {sync_sgd, local_sgd, async_sgd, top_k};
+
+// Of each kind of state besides a model one.
+inline const Methods with_state = {R"(algorithm = "sync-sgd"
+training = { clip_norm = 1.0 }
+compression = { name = "top-k", ratio = 0.1 })",
+                                   R"(algorithm = "random-drop"
+drop_rate = 0.3
+compression = { name = "top-k", ratio = 0.1, dropped = "fold" })",
+                                   R"(algorithm = "sync-sgd"
+compression = { name = "scalecom", ratio = 0.1 })",
+                                   R"(algorithm = "sync-sgd"
+compression = { name = "one-bit", exchange = "two-phase" })",
+                                   R"(algorithm = "sync-sgd"
+compression = { name = "powersgd", rank = 1, least_rate = 1.0 })",
+                                   R"(algorithm = "local-sgd"
+period = { rule = "constant", steps = 3 }
+compression = { name = "qsgd", exchange = "two-phase" })",
+                                   R"(algorithm = "cocod-sgd"
+period = { rule = "constant", steps = 3 }
+compression = { name = "sign" })",
+                                   R"(algorithm = "sync-sgd"
+average = { decay = 0.9 })",
+                                   R"(algorithm = "async-sgd"
+training = { clip_norm = 1.0, optimizer = { name = "adamw" } }
+average = { decay = 0.9 })",
+                                   R"(algorithm = "backup-workers"
+backups = 1
+servers = 3)", averaged_moments};
+
+// The other compressions.
+inline const Methods with_more_compressions = {R"(algorithm = "sync-sgd"
+compression = { name = "dgc", ratio = 0.1 })",
+                                               R"(algorithm = "sync-sgd"
+compression = { name = "random-k", ratio = 0.1 })",
+                                               R"(algorithm = "sync-sgd"
+compression = { name = "majority", momentum = 0.9 })",
+                                               R"(algorithm = "sync-sgd"
+compression = { name = "qsgd", levels = 7 })",
+                                               R"(algorithm = "sync-sgd"
+compression = { name = "int8", exchange = "two-phase" })",
+                                               R"(algorithm = "local-sgd"
+period = { rule = "constant", steps = 3 }
+compression = { name = "sign" })"};
+
+// Each under a label of its own.
+inline std::string text_of(const Methods& methods) {
+  std::string text;
+  for (std::size_t i = 0; i < methods.size(); ++i) {
+    const std::size_t name = methods[i].find('"') + 1;
+    text += fmt::format("[[methods]]\nlabel = \"{} {}\"\n{}\n", i,
+                        methods[i].substr(name, methods[i].find('"', name) - name), methods[i]);
+  }
+  return text;
+}
+
+// The experiment of a method by the example that its row of the registry has, behind `begin`; with Adam where it needs
+// that. `load` makes an experiment of a text.
+template <typename Load>
+Experiment of_example(const std::string& begin, std::string_view algorithm, std::string_view example,
+                      const Load& load) {
+  const std::string method = fmt::format("algorithm = \"{}\"\n{}", algorithm, example);
+  try {
+    return load(begin + text_of({method}));
+  } catch (const ConfigurationFault&) {  // of those that need another optimizer
+    return load(begin +
+                text_of({method + "\ntraining = { optimizer = { name = \"adam\", bias_correction = false } }"}));
+  }
+}
+
+}  // namespace syncopate::held
