@@ -113,6 +113,7 @@ void add_side_by_side(CLI::App& command, CommandLine& line) {
       ->check(CLI::Range(0, 1000))
       ->option_text("N [0]");
   command.add_option("--job-of", options.job_of)->group("");  // of the children of --jobs
+  command.add_option("--token", options.token)->group("");    // likewise
 }
 
 void add_compare_options(CLI::App& command, CompareOptions& options) {

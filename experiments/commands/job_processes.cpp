@@ -39,6 +39,7 @@ JobProcesses::JobProcesses(Options options) : options_(std::move(options)) {}
 pid_t JobProcesses::started() const {
   std::vector<std::string> command = options_.command;
   command.insert(command.begin(), own_program());
+  command.insert(command.end(), {"--token", std::to_string(token_.descriptor())});
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return start_child(std::move(command));  // sanitizers take whole address spaces for themselves
 #else

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <span>
 #include <thread>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "results/directory/run_directory.hpp"
 #include "workers/mpi/mpi_session.hpp"
 #include "workers/process/free_memory.hpp"
+#include "workers/process/shared_token.hpp"
 
 namespace syncopate {
 namespace {
@@ -48,10 +50,13 @@ std::size_t runs_left(const Experiment& experiment, const RunOptions& options) {
 }
 
 Sharing sharing_of(const SideBySideOptions& options) {
-  return {.time_out = std::chrono::milliseconds(std::llround(1000 * options.time_out_s)),
-          .call = options.job_of.empty() ? call_of_this_process() : options.job_of,
-          .waits = options.waits,
-          .speaks = options.job_of.empty() && rank_in_launch() == 0};
+  Sharing sharing{.time_out = std::chrono::milliseconds(std::llround(1000 * options.time_out_s)),
+                  .call = options.job_of.empty() ? call_of_this_process() : options.job_of,
+                  .waits = options.waits,
+                  .speaks = options.job_of.empty() && rank_in_launch() == 0};
+  if (options.token >= 0)
+    sharing.is_first_to_say = [token = std::make_shared<SharedToken>(options.token)] { return token->take(); };
+  return sharing;
 }
 
 }  // namespace
@@ -140,6 +145,7 @@ int run_side_by_side(const Experiment& experiment, const CommandLine& line) {
                      .experiment_directory = experiment_directory(options.results_directory, experiment.name)});
   options.sharing->start_others = [&jobs] { jobs.start(); };
   options.sharing->others_are_there = [&jobs] { return jobs.are_there(); };
+  options.sharing->is_first_to_say = [&jobs] { return jobs.take_token(); };
   options.threads = division.threads;
   options.division = division_text(division);
   options.side_by_side = division.jobs;

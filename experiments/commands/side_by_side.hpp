@@ -23,6 +23,7 @@ struct SideBySideOptions {
   bool waits = true;        // not --no-wait
   double time_out_s = 120;  // --lease-timeout
   std::string job_of{};     // of a child: the call of its parent; empty: it is none
+  int token = -1;           // of a child: the descriptor of its parent's SharedToken
 };
 
 // Throws ConfigurationFault for what does not go together. `under_mpi`: this process is one of MPI's.

@@ -41,6 +41,11 @@
 namespace syncopate {
 namespace {
 
+// Runs are not made.
+void say_why(const RunOptions& options, const std::string& text) {
+  if (!options.sharing || options.sharing->says_why()) standard_error.write(fmt::format("{}\n", printable_lines(text)));
+}
+
 class ExperimentRunner {
  public:
   // `later`: runs that will follow these, for the plan.
@@ -64,7 +69,6 @@ class ExperimentRunner {
   void tell_what_is_to_do();
   void agree_on(const std::string& fault) const;
   int prepare();
-  void load_data() const;
   std::string fault_of_data() const;
   void report_damaged() const;
   std::map<std::string, double> print_plan() const;  // returns what all is expected to take (Progress::expect)
@@ -103,7 +107,7 @@ int ExperimentRunner::run_all() {
   look_for_finished_runs();
   std::map<std::string, double> expected_s;
   if (runs_.number_to_do() > 0) {  // else nothing is read or written
-    load_data();
+    agree_on(fault_of_data());
     int status = is_rank_0() ? prepare() : exit_success;
     if (const auto* all = machinery_.together()) status = from_rank_0(*all, std::vector{status}).front();
     if (status != exit_success) return status;
@@ -141,8 +145,8 @@ int ExperimentRunner::make_shared(Progress& progress) {
     progress.note(fmt::format("nothing is left to take; {} {}{} under way in other processes", left, noun(),
                               left == 1 ? " is" : "s are"));
   if (left > 0 && !options_.sharing->takes)
-    standard_error.write(fmt::format("{} of {} {}s were not made: the processes that were to make them have ended\n",
-                                     left, experiment_.runs.size(), noun()));
+    say_why(options_, fmt::format("{} of {} {}s were not made: the processes that were to make them have ended", left,
+                                  experiment_.runs.size(), noun()));
   const bool all_well =
       std::ranges::all_of(runs_.summaries(), [](const auto& one) { return !one || is_finished(one); });
   return all_well && (left == 0 || options_.sharing->takes) ? exit_success : exit_failure;
@@ -183,15 +187,13 @@ int ExperimentRunner::prepare() {
   } catch (const std::exception& problem) {
     const auto* const disk = dynamic_cast<const std::filesystem::filesystem_error*>(&problem);
     const std::string what = disk ? disk_fault(own_directory(), *disk) : problem.what();
-    standard_error.write(fmt::format("{}\n", printable_lines(what)));
+    say_why(options_, what);
     return exit_usage;
   }
 }
 
 // Data that are faulty concern the whole experiment, and all ranks need them: so every rank looks before the first
 // run, and all hear of what one has found. What is read stays in memory for the runs.
-void ExperimentRunner::load_data() const { agree_on(fault_of_data()); }
-
 // Other problems (memory that is not there) may concern one run alone: it meets them again, and fails.
 std::string ExperimentRunner::fault_of_data() const {
   for (std::size_t index = 0; index < experiment_.runs.size(); ++index) {
@@ -333,7 +335,7 @@ int start(const Experiment& experiment, const RunOptions& options, const Machine
     fault = disk_fault(experiment_directory(options.results_directory, experiment.name), problem);
   }
   if (const auto* all = machinery.together()) all->abort(fault, exit_failure);  // the others do not know of it
-  standard_error.write(fmt::format("{}\n", printable_lines(fault)));
+  say_why(options, fault);
   return exit_failure;
 }
 

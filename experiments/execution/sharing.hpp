@@ -16,6 +16,12 @@ struct Sharing {
   // With takes = false: what starts those others, and whether there are any. They may be asked again and again.
   std::function<void()> start_others{};
   std::function<bool()> others_are_there{};
+  // Several processes meet the same full disk, and one says so: true for the first of those that were started together
+  // that asks. Empty: this process says so in any case.
+  std::function<bool()> is_first_to_say{};
+
+  // Whether this process says why runs are not made. Asked when it would.
+  bool says_why() const { return !is_first_to_say || is_first_to_say(); }
 };
 
 // The name that all processes of this launch have in common: of mpirun, a Slurm job, or an array of jobs; else one that

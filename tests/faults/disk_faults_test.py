@@ -84,6 +84,7 @@ class Full(OnADisk):
                 failed += 1
                 self.assertIn(status, (1, 2), said)
                 self.said_once(said, "No space left on device", str(self.results / NAME), "--results", "next start")
+                self.assertNotIn("have ended", said, "for which there would be no need")
             self.check_published()
             self.nothing_hidden(self.results)
             for path, content in before.items():
@@ -103,6 +104,10 @@ class Full(OnADisk):
 
     def test_while_runs_are_shared(self):
         self.campaign(SHORT_RUNS, "--share", rounds=30 if LONG else 2)
+
+    def test_while_processes_of_one_call_make_runs(self):
+        """Both meet it, and the one that has started them; one of the three says so."""
+        self.campaign(SHORT_RUNS, "--jobs", "2", rounds=30 if LONG else 2)
 
     def test_while_settings_are_tried(self):
         self.campaign(TRAINED_RUNS + TUNED, rounds=30 if LONG else 2)
