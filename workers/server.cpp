@@ -75,8 +75,12 @@ ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& 
         on_leave(worker);
       }
     }
-    // Where servers have servers, others than those whom it serves may go on for long.
-    const bool are_alone = context_.cluster.servers().regions > 0 && left == 0;
+    const bool has_regions = context_.cluster.servers().regions > 0;
+    // It may have heard of that when it asked who is left. No wait would then end for it, and its workers go on for as
+    // long as it answers.
+    if (has_regions && has_left(server())) return nullptr;
+    // Others than those whom it serves may go on for long.
+    const bool are_alone = has_regions && left == 0;
     if (auto message = receive(are_alone ? now() : never, at)) return message;
     if (left == 0 || has_left(server())) return nullptr;
   }

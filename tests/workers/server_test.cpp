@@ -19,15 +19,16 @@ namespace {
 
 class ServedScript : public Algorithm {
  public:
-  ServedScript(std::function<void(Worker&)> run, std::function<void(Server&)> serve)
-      : run_(std::move(run)), serve_(std::move(serve)) {}
+  ServedScript(std::function<void(Worker&)> run, std::function<void(Server&)> serve, Servers servers = 1)
+      : run_(std::move(run)), serve_(std::move(serve)), servers_(servers) {}
   void run(Worker& worker) const override { run_(worker); }
-  Traits traits() const override { return {.servers = 1}; }
+  Traits traits() const override { return {.servers = servers_}; }
   void serve(Server& server) const override { serve_(server); }
 
  private:
   std::function<void(Worker&)> run_;
   std::function<void(Server&)> serve_;
+  Servers servers_;
 };
 
 using Told = std::vector<std::pair<std::int64_t, std::int64_t>>;  // micro-batches kept, step of the model
@@ -224,6 +225,24 @@ TEST(Server, EachWorkerThatLeavesIsToldOfOnceAlsoWhereSeveralLeaveTogether) {
   };
   setup.run(ServedScript(work, serve));
   EXPECT_EQ(told, (std::vector<std::string>{"1 at 1 s", "3 at 1 s", "0 at 2 s", "4 at 2 s", "2 at 3 s"}));
+}
+
+// The global server ends at once. Its workers alone would keep the region's server busy for as long as it answers.
+TEST(Server, OfARegionServesNobodyOnceItHasHeardThatTheGlobalServerHasEnded) {
+  const auto work = [](Worker& worker) {
+    for (int i = 0; i < 20; ++i) {
+      worker.send(Rank{worker.size() + 1}, Message::note(Step{i}, {1.0}));
+      if (!worker.receive()) return;
+    }
+    ADD_FAILURE() << "all was answered";
+  };
+  const auto serve = [](Server& server) {
+    if (server.rank() == server.server()) return;
+    while (!server.has_left(server.server())) EXPECT_FALSE(server.receive());  // it is told once
+    while (const auto message = server.receive_until_all_left()) server.send_model(message->from);
+  };
+  const SimulatedRun setup{.workers = 2, .budget = {.steps = 100}};
+  setup.run(ServedScript(work, serve, Servers::of_regions(1)));
 }
 
 }  // namespace
