@@ -1,5 +1,5 @@
-// The worked examples of algorithms/README.md. The first one's files lie in worked_example/, as if that were the
-// source's root, and are compiled and run here; the second is one of the methods. A test keeps what the README prints
+// The worked examples of algorithms/README.md. The first one's files lie in tests/worked_example/, as if that
+// were the root, and are compiled and run here; the second is one of the methods. A test keeps what the README prints
 // equal to both.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ std::vector<std::string> code_blocks(const std::string& markdown) {
 }
 
 TEST(WorkedExample, IsPrintedInTheReadmeAsItIsCompiledHere) {
-  const std::string folder = "tests/algorithms/worked_example/algorithms/";
+  const std::string folder = "tests/worked_example/algorithms/";
   const auto printed = code_blocks(text_of("algorithms/README.md"));
   ASSERT_GE(printed.size(), 8u);
   EXPECT_EQ(printed[0], text_of(folder + "one_shot.hpp"));

@@ -67,8 +67,7 @@ bool links_to(const fs::path& page, const std::string& name) { return fs::exists
 
 // Also from the root; what the worked example adds lies beside its test.
 bool names(const fs::path& page, const std::string& name) {
-  return links_to(page, name) || fs::exists(source / name) ||
-         fs::exists(source / "tests/algorithms/worked_example" / name);
+  return links_to(page, name) || fs::exists(source / name) || fs::exists(source / "tests/worked_example" / name);
 }
 
 std::vector<std::string> all_matches(const std::string& text, const std::string& pattern) {
