@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/random_images.hpp"
 #include "tests/workers/reference_resnet.hpp"
 #include "tests/workers/reference_vision_transformer.hpp"
@@ -118,33 +119,6 @@ Batch batch_of(const Case& one, const MicroBatch& micro_batch) {
   std::vector<std::uint32_t> numbers(5);
   Sampler(sampling).sample_numbers(micro_batch, numbers);
   return batch_of(one, Split::train, numbers);
-}
-
-// Other values than the initial ones, so that normalisations and biases matter too.
-std::vector<float> some_parameters(const TorchObjective& objective) {
-  auto flat = objective.initial_parameters(3);
-  for (std::size_t i = 0; i < flat.size(); ++i) flat[i] += 0.05f * static_cast<float>(i % 5);
-  return flat;
-}
-
-std::vector<double> flatten(const PartialGradient& gradient) {
-  std::vector<double> flat;
-  for (const auto& segment : gradient.segments) {
-    EXPECT_EQ(segment.offset, flat.size());
-    flat.insert(flat.end(), segment.data, segment.data + segment.size);
-  }
-  return flat;
-}
-
-template <typename A>
-double relative_distance(const A& a, const std::vector<double>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return std::sqrt(difference / norm);
 }
 
 TEST(DeepModels, GradientsAgreeWithModulesInDoublePrecision) {

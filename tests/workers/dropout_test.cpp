@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/random_images.hpp"
 #include "tests/workers/random_texts.hpp"
 #include "workers/datasets/visits.hpp"
@@ -123,22 +124,6 @@ const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .i
                                                {.worker = Rank{1}, .step = 4, .index = 0},
                                                {.worker = Rank{1}, .step = 9, .index = 1}};
 
-std::vector<double> flat(const PartialGradient& gradient) {
-  std::vector<double> values;
-  for (const auto& segment : gradient.segments) values.insert(values.end(), segment.data, segment.data + segment.size);
-  return values;
-}
-
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return std::sqrt(difference / norm);
-}
-
 TEST(Dropout, FusedMicroBatchesMeetTheMasksOfSingleOnes) {
   const auto images = std::make_shared<RandomImages>(image, classes, 60, 10);
   const VisionTransformerOptions vit{.patch = 4, .width = 8, .depth = 2, .heads = 2, .head_width = 4, .mlp_width = 12};
@@ -155,14 +140,14 @@ TEST(Dropout, FusedMicroBatchesMeetTheMasksOfSingleOnes) {
     SCOPED_TRACE(i);
     const TorchObjective objective(with[i], images, sampling, 32), plain(without[i], images, sampling, 32);
     const auto theta = objective.initial_parameters(2);
-    const auto together = flat(objective.gradient(theta.data(), nullptr, micro_batches));
+    const auto together = flatten(objective.gradient(theta.data(), nullptr, micro_batches));
     std::vector<double> sum(theta.size());
     for (const auto& micro_batch : micro_batches) {
-      const auto one = flat(objective.gradient(theta.data(), nullptr, {&micro_batch, 1}));
+      const auto one = flatten(objective.gradient(theta.data(), nullptr, {&micro_batch, 1}));
       for (std::size_t p = 0; p < sum.size(); ++p) sum[p] += one[p];
     }
-    EXPECT_LT(distance(together, sum), 1e-5);
-    EXPECT_GT(distance(together, flat(plain.gradient(theta.data(), nullptr, micro_batches))), 0.1);
+    EXPECT_LT(relative_distance(together, sum), 1e-5);
+    EXPECT_GT(relative_distance(together, flatten(plain.gradient(theta.data(), nullptr, micro_batches))), 0.1);
     EXPECT_EQ(objective.evaluate(theta.data(), nullptr, Split::test, 0, 10).loss,
               plain.evaluate(theta.data(), nullptr, Split::test, 0, 10).loss);
   }
@@ -175,7 +160,7 @@ TEST(Dropout, GradientsAreThoseOfTheMaskedNetwork) {
   const auto images = std::make_shared<RandomImages>(image, classes, 60, 10);
   const TorchObjective objective(mlp_network(image, classes, {hidden}, share), images, sampling, 32);
   const auto theta = objective.initial_parameters(2);
-  const auto found = flat(objective.gradient(theta.data(), nullptr, {&micro_batches[2], 1}));
+  const auto found = flatten(objective.gradient(theta.data(), nullptr, {&micro_batches[2], 1}));
 
   Batch batch{.samples = std::vector<std::uint32_t>(4), .epochs = std::vector<std::int64_t>(4, 3), .seed = 11};
   const Sampler sampler(sampling);
@@ -197,7 +182,7 @@ TEST(Dropout, GradientsAreThoseOfTheMaskedNetwork) {
     const auto values = parameters[static_cast<std::size_t>(p)].grad().contiguous();
     expected.insert(expected.end(), values.data_ptr<double>(), values.data_ptr<double>() + values.numel());
   }
-  EXPECT_LT(distance(found, expected), 1e-5);
+  EXPECT_LT(relative_distance(found, expected), 1e-5);
 }
 
 // Texts of 3 to 12 tokens; 200 of them.
@@ -225,14 +210,14 @@ TEST(Dropout, OfFusedTextsIsThatOfSingleOnesAndEvaluationsHaveNone) {
         plain(text_network(0, kind), texts, text_sampling, 32);
     const auto theta = objective.initial_parameters(2);
     ASSERT_EQ(theta, plain.initial_parameters(2));
-    const auto together = flat(objective.gradient(theta.data(), nullptr, micro_batches));
+    const auto together = flatten(objective.gradient(theta.data(), nullptr, micro_batches));
     std::vector<double> sum(theta.size());
     for (const auto& micro_batch : micro_batches) {
-      const auto one = flat(objective.gradient(theta.data(), nullptr, {&micro_batch, 1}));
+      const auto one = flatten(objective.gradient(theta.data(), nullptr, {&micro_batch, 1}));
       for (std::size_t p = 0; p < sum.size(); ++p) sum[p] += one[p];
     }
-    EXPECT_LT(distance(together, sum), 1e-5);
-    EXPECT_GT(distance(together, flat(plain.gradient(theta.data(), nullptr, micro_batches))), 0.1);
+    EXPECT_LT(relative_distance(together, sum), 1e-5);
+    EXPECT_GT(relative_distance(together, flatten(plain.gradient(theta.data(), nullptr, micro_batches))), 0.1);
     for (const Split split : {Split::train, Split::test})
       EXPECT_EQ(objective.evaluate(theta.data(), nullptr, split, 0, 40).loss,
                 plain.evaluate(theta.data(), nullptr, split, 0, 40).loss);
@@ -254,15 +239,15 @@ TEST(Dropout, OfATextIsTheSameWhicheverWorkerMeetsIt) {
       for (int worker = 0; worker < workers; ++worker) {
         std::vector<MicroBatch> of_step;
         for (int m = 0; m < micro_batches; ++m) of_step.push_back({Rank{worker}, step, m});
-        const auto one = flat(objective.gradient(theta.data(), nullptr, of_step));
+        const auto one = flatten(objective.gradient(theta.data(), nullptr, of_step));
         for (std::size_t p = 0; p < sum.size(); ++p) sum[p] += one[p] * static_cast<double>(size);
       }
     return sum;
   };
   const auto few = epoch_of(2, 4, 5, 0.4);
-  EXPECT_LT(distance(epoch_of(5, 2, 20, 0.4), few), 1e-5);
-  EXPECT_LT(distance(epoch_of(1, 1, 200, 0.4), few), 1e-5);
-  EXPECT_GT(distance(epoch_of(2, 4, 5, 0), few), 0.1);
+  EXPECT_LT(relative_distance(epoch_of(5, 2, 20, 0.4), few), 1e-5);
+  EXPECT_LT(relative_distance(epoch_of(1, 1, 200, 0.4), few), 1e-5);
+  EXPECT_GT(relative_distance(epoch_of(2, 4, 5, 0), few), 0.1);
 }
 
 // Without blocks: what is embedded and normalised, masked token by token, its mean masked, and a dense layer; each text
@@ -273,7 +258,7 @@ TEST(Dropout, GradientsOfTextsAreThoseOfTheMaskedNetwork) {
   const TextObjective objective(text_network(share, Kind::classification, 0), texts, text_sampling, 32);
   const auto theta = objective.initial_parameters(2);
   const MicroBatch micro_batch{.worker = Rank{1}, .step = 9, .index = 1};
-  const auto found = flat(objective.gradient(theta.data(), nullptr, {&micro_batch, 1}));
+  const auto found = flatten(objective.gradient(theta.data(), nullptr, {&micro_batch, 1}));
 
   Batch batch{.samples = std::vector<std::uint32_t>(5), .epochs = std::vector<std::int64_t>(5, 1), .seed = 11};
   const Sampler sampler(text_sampling);
@@ -304,7 +289,7 @@ TEST(Dropout, GradientsOfTextsAreThoseOfTheMaskedNetwork) {
     const auto values = parameters[static_cast<std::size_t>(p)].grad().contiguous();
     expected.insert(expected.end(), values.data_ptr<double>(), values.data_ptr<double>() + values.numel());
   }
-  EXPECT_LT(distance(found, expected), 1e-5);
+  EXPECT_LT(relative_distance(found, expected), 1e-5);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/pull_objective.hpp"
 #include "tests/workers/reference_modules.hpp"
 #include "workers/models/torch_objective.hpp"
@@ -29,32 +30,6 @@ const std::vector<std::vector<MicroBatch>> lists = {
     {{.worker = Rank{0}, .step = 8, .index = 1}}};
 
 std::vector<std::span<const MicroBatch>> spans() { return {lists.begin(), lists.end()}; }
-
-std::vector<float> flatten(const PartialGradient& gradient) {
-  std::vector<float> flat;
-  for (const auto& segment : gradient.segments) {
-    EXPECT_EQ(segment.offset, flat.size());
-    flat.insert(flat.end(), segment.data, segment.data + segment.size);
-  }
-  return flat;
-}
-
-template <typename A, typename B>
-double relative_distance(const A& a, const B& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-    norm += double{b[i]} * b[i];
-  }
-  return std::sqrt(difference / norm);
-}
-
-std::vector<float> some_parameters(const Objective& objective) {
-  auto flat = objective.initial_parameters(3);
-  for (std::size_t i = 0; i < flat.size(); ++i) flat[i] += 0.05f * static_cast<float>(i % 5);
-  return flat;
-}
 
 struct Trained {
   const char* name;

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/reference_modules.hpp"
 #include "workers/models/torch_objective.hpp"
 
@@ -23,35 +24,6 @@ const std::vector<MicroBatch> micro_batches = {{.worker = Rank{0}, .step = 0, .i
                                                {.worker = Rank{0}, .step = 0, .index = 2},
                                                {.worker = Rank{1}, .step = 0, .index = 1},
                                                {.worker = Rank{1}, .step = 8, .index = 0}};
-
-std::vector<float> flatten(const PartialGradient& gradient) {
-  std::vector<float> flat;
-  for (const auto& segment : gradient.segments) {
-    EXPECT_EQ(segment.offset, flat.size()) << "segments must follow each other without gaps";
-    flat.insert(flat.end(), segment.data, segment.data + segment.size);
-  }
-  return flat;
-}
-
-// |a - b| / |b|
-template <typename A, typename B>
-double relative_distance(const A& a, const B& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double difference = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-    norm += double{b[i]} * b[i];
-  }
-  return std::sqrt(difference / norm);
-}
-
-// Starting points other than the initial one, so that normalisation parameters matter too.
-std::vector<float> some_parameters(const TorchObjective& objective) {
-  auto flat = objective.initial_parameters(3);
-  for (std::size_t i = 0; i < flat.size(); ++i) flat[i] += 0.05f * static_cast<float>(i % 5);
-  return flat;
-}
 
 TEST(Models, GradientOfSoftmaxRegressionIsTheClosedForm) {
   const auto objective = objective_of(linear_network(shape, classes));

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/random_images.hpp"
 #include "tests/workers/script_files.hpp"
 #include "tests/workers/script_folder.hpp"
@@ -56,26 +57,10 @@ std::shared_ptr<const TorchObjective> objective_of(const Network& network) {
   return std::make_shared<TorchObjective>(network, data, sampling, 32);
 }
 
-std::vector<float> flatten(const PartialGradient& gradient) {
-  std::vector<float> flat;
-  for (const auto& segment : gradient.segments) flat.insert(flat.end(), segment.data, segment.data + segment.size);
-  return flat;
-}
-
 std::vector<float> gradient_of(const Objective& objective, std::span<const MicroBatch> of, std::uint64_t seed = 3) {
   const auto theta = objective.initial_parameters(seed);
   const auto buffers = objective.initial_buffers();
   return flatten(objective.gradient(theta.data(), buffers.data(), of));
-}
-
-double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += std::pow(a[i] - b[i], 2);
-    norm += std::pow(b[i], 2);
-  }
-  return std::sqrt(difference / norm);
 }
 
 std::vector<std::pair<std::string, Network>> networks() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/random_texts.hpp"
 #include "tests/workers/script_folder.hpp"
 #include "workers/models/architectures.hpp"
@@ -78,12 +79,6 @@ class ScriptsOfTexts : public ScriptFolder {
     return fault(texts->size(), options);
   }
 };
-
-std::vector<float> flatten(const PartialGradient& gradient) {
-  std::vector<float> flat;
-  for (const auto& segment : gradient.segments) flat.insert(flat.end(), segment.data, segment.data + segment.size);
-  return flat;
-}
 
 void expect_near(std::span<const float> found, std::span<const double> expected, double tolerance) {
   ASSERT_EQ(found.size(), expected.size());

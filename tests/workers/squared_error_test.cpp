@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/script_folder.hpp"
 #include "workers/models/torch_objective.hpp"
 #include "workers/random/standard_normal.hpp"
@@ -77,12 +78,6 @@ class SquaredError : public ScriptFolder {
     return std::make_shared<TorchObjective>(load(numbers_->size(), {.squared_error = true}), numbers_, sampling_, 16);
   }
 };
-
-std::vector<float> flatten(const PartialGradient& gradient) {
-  std::vector<float> flat;
-  for (const auto& segment : gradient.segments) flat.insert(flat.end(), segment.data, segment.data + segment.size);
-  return flat;
-}
 
 TEST_F(SquaredError, IsTheMeanOverSamplesAndTheirNumbers) {
   save_linear();

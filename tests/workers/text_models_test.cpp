@@ -9,6 +9,7 @@
 #include <numeric>
 #include <string>
 
+#include "tests/workers/flat_gradients.hpp"
 #include "tests/workers/random_texts.hpp"
 #include "tests/workers/reference_text_transformer.hpp"
 #include "workers/models/architectures.hpp"
@@ -164,32 +165,6 @@ void set_parameters(const Case& one, const std::vector<float>& flat) {
     offset += size;
   }
   ASSERT_EQ(offset, flat.size());
-}
-
-// Other values than the initial ones, so that normalisations and biases matter too.
-std::vector<float> some_parameters(const TextObjective& objective) {
-  auto flat = objective.initial_parameters(3);
-  for (std::size_t i = 0; i < flat.size(); ++i) flat[i] += 0.05f * static_cast<float>(i % 5);
-  return flat;
-}
-
-std::vector<double> flatten(const PartialGradient& gradient) {
-  std::vector<double> flat;
-  for (const auto& segment : gradient.segments) {
-    EXPECT_EQ(segment.offset, flat.size());
-    flat.insert(flat.end(), segment.data, segment.data + segment.size);
-  }
-  return flat;
-}
-
-double relative_distance(const std::vector<double>& a, const std::vector<double>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    norm += b[i] * b[i];
-  }
-  return std::sqrt(difference / norm);
 }
 
 // The mean loss of what a micro-batch is asked for; with smoothed labels as PyTorch smooths them.
