@@ -10,6 +10,16 @@ import numpy as np
 EVALUATIONS = 24
 STEPS = 1200
 
+# A claim of claims.json, and a method of tuning.json.
+CLAIM = {"sentence": "It is faster.", "measure": "step_time_s", "method": "m", "against": "a", "as": "ratio",
+         "where": {"cluster.workers": "32"}, "criterion": {"below": 0.85}, "verdict": "reproduced", "reason": "",
+         "paper": {"figure": "18 %", "source": "Table 1", "certainty": "stated"},
+         "points": [{"label": "", "n": 3, "mean": 0.8, "interval": [0.79, 0.81], "verdict": "reproduced"}]}
+TUNED = {"method": "m", "point": {"variant": "calm"}, "chosen": {"training.learning_rate.peak": "0.2"}, "mean": 0.9,
+         "number_of_trials": 4, "extended": ["training.learning_rate.peak"], "at_edge": [],
+         "settings": [{"values": {"training.learning_rate.peak": "0.1"}, "mean": None, "trials": []},
+                      {"values": {"training.learning_rate.peak": "0.2"}, "mean": 0.9, "trials": []}]}
+
 
 def write_run(directory: Path, label: str, seed: int, speed: float = 1.0, period: int = 1, drop: float = 0.0,
               accuracy: bool = True, workers: int | None = None, algorithm: str = "x") -> Path:
