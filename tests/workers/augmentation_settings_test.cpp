@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "tests/workers/npy_files.hpp"
+#include "tests/workers/planned_objective.hpp"
 #include "workers/datasets/augmentation_section.hpp"
-#include "workers/models/objective_plan.hpp"
-#include "workers/settings/settings_document.hpp"
 #include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
@@ -18,19 +17,11 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-class AugmentationSettings : public IdxFiles {
+class AugmentationSettings : public PlannedObjective {
  protected:
-  ObjectivePlan plan(const std::vector<std::string>& keys) {
-    TomlNode root;
-    FaultList overriding;
-    apply_overrides(root, keys, overriding);
-    EXPECT_TRUE(overriding.empty()) << overriding.report();
-    SettingsDocument document(root);
-    Settings top = document.root();
-    Settings training = top.section("training");
-    auto result = plan_objective(training, top, {.seed = 1, .workers = 2, .micro_batches = 1});
-    report = document.check().report();
-    return result;
+  AugmentationSettings() {
+    workers = 2;
+    micro_batches = 1;
   }
   // On 100 generated vectors.
   ObjectivePlan plan_on_vectors(const std::string& key, const std::string& another = "training.label_smoothing=0") {
@@ -41,7 +32,6 @@ class AugmentationSettings : public IdxFiles {
     plan({"training.model=\"linear\"", key});
     return report;
   }
-  std::string report;
 };
 
 TEST_F(AugmentationSettings, KeysMakeTheAugmentation) {

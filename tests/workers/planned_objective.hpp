@@ -1,0 +1,37 @@
+// Objectives planned from settings as an experiment file has them, and what is said to be wrong with these.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/workers/idx_files.hpp"
+#include "workers/models/objective_plan.hpp"
+#include "workers/settings/settings_document.hpp"
+
+namespace syncopate {
+
+// Beside a directory with small files of images.
+class PlannedObjective : public IdxFiles {
+ protected:
+  // From overrides on an empty document; `report` are the faults.
+  ObjectivePlan plan(const std::vector<std::string>& keys) {
+    TomlNode root;
+    FaultList overriding;
+    apply_overrides(root, keys, overriding);
+    EXPECT_TRUE(overriding.empty()) << overriding.report();
+    SettingsDocument document(root);
+    Settings top = document.root();
+    Settings training = top.section("training");
+    auto result = plan_objective(training, top, {.seed = 1, .workers = workers, .micro_batches = micro_batches});
+    report = document.check().report();
+    return result;
+  }
+
+  int workers = 4;
+  int micro_batches = 2;
+  std::string report;
+};
+
+}  // namespace syncopate
