@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/experiments/experiment_file.hpp"
-#include "tests/experiments/run_results.hpp"
+#include "tests/experiments/method_outcomes.hpp"
 
 namespace syncopate {
 namespace {
@@ -44,23 +43,14 @@ every_seconds = 10
 algorithm = "sync-sgd"
 )";
 
-class EvaluationTimes : public ExperimentFile {
+class EvaluationTimes : public MethodOutcomes {
  protected:
   void SetUp() override {
     ExperimentFile::SetUp();
     write(experiment);
   }
-  Outcome outcome_with(const std::string& method, Overrides overrides = {}) const {
-    overrides.push_back("methods=[{" + method + "}]");
-    return outcome_of(load(overrides).runs.front());
-  }
 };
 
-std::vector<std::int64_t> steps_of(const Outcome& outcome) {
-  std::vector<std::int64_t> steps;
-  for (const MetricsRow& row : outcome.recording.metrics) steps.push_back(row.step.value());
-  return steps;
-}
 std::vector<double> times_of(const Outcome& outcome) {
   std::vector<double> times;
   for (const MetricsRow& row : outcome.recording.metrics) times.push_back(to_seconds(row.time));

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/experiments/experiment_file.hpp"
-#include "tests/experiments/run_results.hpp"
+#include "tests/experiments/method_outcomes.hpp"
 
 namespace syncopate {
 namespace {
@@ -39,23 +38,13 @@ every_steps = 4
 algorithm = "sync-sgd"
 )";
 
-class OwnModelsOfWorkers : public ExperimentFile {
+class OwnModelsOfWorkers : public MethodOutcomes {
  protected:
   void SetUp() override {
     ExperimentFile::SetUp();
     write(experiment);
   }
-  Outcome outcome_with(const std::string& method, Overrides overrides = {}) const {
-    overrides.push_back("methods=[{" + method + "}]");
-    return outcome_of(load(overrides).runs.front());
-  }
 };
-
-std::vector<std::int64_t> steps_of(const Outcome& outcome) {
-  std::vector<std::int64_t> steps;
-  for (const MetricsRow& row : outcome.recording.metrics) steps.push_back(row.step.value());
-  return steps;
-}
 
 // Gradients are linear and mixing keeps the mean, so that it is the model of synchronous SGD after as many steps; no
 // worker has that.
