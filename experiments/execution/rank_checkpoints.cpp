@@ -121,16 +121,20 @@ void RankCheckpoints::gone_on() {
 
 void RankCheckpoints::keep(StateArchive& archive) { besides_(archive); }
 
+// The run goes on for at least as long as the last one took, so that it comes to its end however slow ranks, or their
+// disk, are.
 std::optional<std::int64_t> RankCheckpoints::due() {
   const auto now = HostClock::now();
   if (open_ && now - last_look_ > patience) {
     last_look_ = now;
     publish_if_there();
   }
-  if (seconds(now - last_) < std::max(run_.checkpoint.every_s, open_ ? longest_wait_s : 0)) return std::nullopt;
+  const double interval_s = std::max({run_.checkpoint.every_s, seconds(took_), open_ ? longest_wait_s : 0.0});
+  if (seconds(now - last_) < interval_s) return std::nullopt;
   if (std::exchange(open_, std::nullopt) && !std::exchange(has_failed_, true))
     report(fmt::format("parts of ranks have not come to the disk in {:.0f} s: is the results directory one for all?",
                        seconds(now - last_)));
+  called_ = now;
   return ++number_;
 }
 
@@ -155,6 +159,7 @@ RankStore::Written RankCheckpoints::write(std::int64_t number, const std::functi
 
 bool RankCheckpoints::written(std::int64_t number, const std::vector<std::optional<std::uint64_t>>& digests) {
   last_ = HostClock::now();
+  took_ = last_ - called_;
   number_ = number;
   const bool is_whole = std::ranges::all_of(digests, [](const auto& digest) { return digest.has_value(); });
   if (is_whole && session_.rank() == 0) {

@@ -68,6 +68,8 @@ class RankCheckpoints : public RankStore {
   HostClock::time_point begin_ = HostClock::now();
   HostClock::time_point last_ = begin_;       // checkpoint, or where the run began or was taken up
   HostClock::time_point last_look_ = begin_;  // whether all parts are there
+  HostClock::time_point called_ = begin_;     // rank 0: for the last one
+  HostClock::duration took_{};                // it, from then on
   std::int64_t number_ = 0;                   // of the last one that was called for
   double host_s_before_ = 0;
   bool goes_on_ = false;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,12 +19,14 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "algorithms/registry.hpp"
 #include "experiments/execution/checkpointing.hpp"
 #include "experiments/execution/mpi_exchange.hpp"
+#include "experiments/execution/rank_checkpoints.hpp"
 #include "experiments/sections/experiment.hpp"
 #include "tests/experiments/held_by_workers.hpp"
 #include "tests/experiments/run_results.hpp"
@@ -250,6 +253,31 @@ mean_duration_s = 0.002
 state = "lost"
 )";
   expect_same_after_leaving(load(cluster + linear + outages + held::text_of(held::that_lose_state)), 2);
+}
+
+// Else ranks that hardly get a core would do nothing but stand still: one was due as soon as the last was written.
+TEST_F(RankCheckpointsOf, LeaveTheRunAsMuchTimeAsTheyTake) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds slow{300};  // every_s is 10 ms
+  const Experiment experiment = load(cluster + linear + held::text_of({held::sync_sgd}));
+  Progress progress(Progress::Style::silent, 1, 1);
+  const CheckpointUse use{.file = folder_ / "run.checkpoint", .is_taken_up = false};
+  RankCheckpoints store(experiment.runs.front(), use, *session, progress, [](StateArchive&) {});
+  const auto next = [&] {
+    while (true)
+      if (const auto number = store.due()) return *number;
+  };
+  if (session->rank() == 0) {
+    const std::int64_t number = next();
+    std::this_thread::sleep_for(slow);
+    const RankStore::Written written = store.write(number, [](ByteSink&) {});
+    ASSERT_EQ(written.problem, "");
+    EXPECT_FALSE(store.written(number, {written.digest}));
+    const Clock::time_point begin = Clock::now();
+    EXPECT_EQ(next(), number + 1);
+    EXPECT_GE(Clock::now() - begin, slow);
+  }
+  store.settle();
 }
 
 TEST_F(RankCheckpointsOf, OfTimeAlone) {
