@@ -1,0 +1,53 @@
+// What is expected of one algorithm on both clusters where its control does not depend on the clock.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "tests/workers/parity.hpp"
+
+namespace syncopate {
+
+// The parameters are alike, but for rounding, and the counts the same; nor is the run faster than its delays.
+inline void expect_parity(const Algorithm& algorithm,
+                          std::shared_ptr<const Optimizer> optimizer = make_sgd({.momentum = 0.9}),
+                          double tolerance = 1e-5) {
+  ASSERT_EQ(session->size(), workers + 1) << "start this test with mpirun -n 5: one rank serves, or is idle";
+  Parity parity(1e-6, 50e-6, std::move(optimizer));
+  const Outcome expected = parity.simulated(algorithm);
+  const Outcome found = parity.mpi(algorithm);
+  const int holder = algorithm.traits().servers > 0 ? workers : std::min(session->rank(), workers - 1);
+  EXPECT_EQ(expected.parameters.empty(), session->rank() != holder);
+  ASSERT_EQ(found.parameters.size(), expected.parameters.size());
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < expected.parameters.size(); ++i) {
+    difference = std::max(difference, std::abs(static_cast<double>(found.parameters[i]) - expected.parameters[i]));
+    norm = std::max(norm, std::abs(static_cast<double>(expected.parameters[i])));
+  }
+  EXPECT_LE(difference, tolerance * norm);
+  EXPECT_GE(to_seconds(found.totals.end), least_s(algorithm));
+  EXPECT_EQ(found.totals.bytes, expected.totals.bytes);
+  EXPECT_EQ(found.totals.collectives, expected.totals.collectives);
+  EXPECT_EQ(found.totals.messages, expected.totals.messages);
+  EXPECT_EQ(found.totals.kept, expected.totals.kept);
+  EXPECT_EQ(found.totals.dropped, expected.totals.dropped);
+  if (session->rank() == 0)
+    std::printf("largest difference %.1e of %.2g; simulated %.4f s, wall %.4f s\n", difference, norm,
+                to_seconds(expected.totals.end), to_seconds(found.totals.end));
+}
+
+// What rounding has moved by the last bit may fall into the next bin.
+inline double tolerance_of(CompressionOptions::Kind kind) {
+  return kind == CompressionOptions::Kind::int8 ? 2e-4 : 1e-5;
+}
+inline bool has_two_phases(CompressionOptions::Kind kind) {
+  using Kind = CompressionOptions::Kind;
+  return kind == Kind::sign || kind == Kind::qsgd || kind == Kind::int8 || kind == Kind::fp4;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,200 @@
+// Parity of methods whose servers take gradients, or what local steps have come to, as they come.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "algorithms/asynchronous/async_local_sgd.hpp"
+#include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/asynchronous/bounded_delay.hpp"
+#include "algorithms/asynchronous/halos.hpp"
+#include "algorithms/asynchronous/k_async.hpp"
+#include "algorithms/asynchronous/ringmaster.hpp"
+#include "algorithms/asynchronous/sliding_window.hpp"
+#include "algorithms/asynchronous/softsync.hpp"
+#include "algorithms/asynchronous/stale_synchronous.hpp"
+#include "algorithms/asynchronous/throttle.hpp"
+#include "algorithms/gossip/wagma_sgd.hpp"
+#include "algorithms/local_sgd/decoupled_diloco.hpp"
+#include "algorithms/local_sgd/elastic_averaging.hpp"
+#include "tests/workers/expected_parity.hpp"
+
+namespace syncopate {
+
+TEST(Parity, BoundedDelayWithoutDelay) { expect_parity(BoundedDelay(0)); }
+
+TEST(Parity, ASlidingWindowInWhichTheWorkersTakeTurns) { expect_parity(SlidingWindow(0)); }
+
+// A window that waits for all, however long: who comes first then only decides the order of a sum.
+TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
+  AsyncLocalOptions options{.local_steps = 5, .grace = from_seconds(1e6)};
+  options.update = make_buffered_update({.size = workers, .rate = 0.7, .momentum = 0.6});
+  expect_parity(AsyncLocalSgd(options));
+  options.moments = StatePolicy::reset;
+  options.update = make_delayed_nesterov_update({.rate = 0.7, .momentum = 0.6, .every = workers});
+  expect_parity(AsyncLocalSgd(options));
+}
+
+// One region of a worker: nothing depends on who comes first.
+TEST(Parity, HalosOfOneWorker) {
+  for (const double mixing : {0.0, 0.25, 1.0}) {
+    const Halos algorithm({.rounds = {.local_steps = 2},
+                           .local_update = make_delayed_nesterov_update({.rate = 0.8, .momentum = 0.6, .every = 2}),
+                           .global_update = make_nesterov_update(0.7, 0.5),
+                           .merge_every = 2,
+                           .mixing = mixing});
+    Parity parity;
+    const Servers servers = algorithm.traits().servers;
+    SimulatedCluster simulated({.workers = 1,
+                                .servers = servers,
+                                .micro_batches = micro_batches,
+                                .compute_time = parity.compute_time,
+                                .network = *parity.network,
+                                .training = parity.training});
+    const Outcome expected = parity.run(simulated, algorithm);
+    MpiCluster mpi({.workers = 1,
+                    .servers = servers,
+                    .compute_time = parity.compute_time,
+                    .training = parity.training,
+                    .session = *session});
+    const Outcome found = parity.run(mpi, algorithm);
+    EXPECT_EQ(found.totals.bytes, expected.totals.bytes);
+    EXPECT_EQ(found.totals.messages, expected.totals.messages);
+    EXPECT_EQ(found.totals.kept, expected.totals.kept);
+    EXPECT_EQ(found.totals.staleness, expected.totals.staleness);
+    EXPECT_EQ(expected.parameters.empty(), session->rank() == 0 || session->rank() > 2);
+    ASSERT_EQ(found.parameters.size(), expected.parameters.size());
+    for (std::size_t i = 0; i < found.parameters.size(); ++i)
+      ASSERT_NEAR(found.parameters[i], expected.parameters[i], 1e-5 * (1 + std::abs(expected.parameters[i])));
+  }
+}
+
+// Two regions of a worker each, and one of three: who comes first is for the clock to say, but everything is told.
+TEST(Parity, HalosKeepsItsBudgetOnBothClusters) {
+  for (const int regions : {1, 2}) {
+    const int workers_here = regions == 1 ? 3 : 2;
+    const Halos algorithm({.regions = regions, .rounds = {.local_steps = 2}, .merge_every = 2, .mixing = 0.5});
+    Parity parity;
+    const Servers servers = algorithm.traits().servers;
+    SimulatedCluster simulated({.workers = workers_here,
+                                .servers = servers,
+                                .micro_batches = micro_batches,
+                                .compute_time = parity.compute_time,
+                                .network = *parity.network,
+                                .training = parity.training});
+    const RunTotals expected = parity.run(simulated, algorithm).totals;
+    MpiCluster mpi({.workers = workers_here,
+                    .servers = servers,
+                    .compute_time = parity.compute_time,
+                    .training = parity.training,
+                    .session = *session});
+    const RunTotals found = parity.run(mpi, algorithm).totals;
+    for (const RunTotals& totals : {expected, found}) {
+      const std::int64_t kept = std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0});
+      const std::int64_t budget = 20 * workers_here * micro_batches;
+      EXPECT_GE(kept, budget);
+      EXPECT_LT(kept, 2 * budget);
+      const Bytes model = parity.training.parameter_bytes();
+      EXPECT_EQ(totals.bytes, Bytes{totals.messages * model.value()});
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+}
+
+// Whose gradient comes when is for the clock to say, but not how many come and are answered before the end.
+TEST(Parity, AsynchronousMethodsSendAsMuchOnBothClusters) {
+  const std::vector<std::shared_ptr<const Algorithm>> algorithms = {
+      std::make_shared<AsyncSgd>(AsyncSgd::Options{}),
+      std::make_shared<Softsync>(2),
+      std::make_shared<Softsync>(Softsync::of_gradients(8)),
+      std::make_shared<Ringmaster>(1000),
+      std::make_shared<Throttle>(ThrottleOptions{.divisor = 4}),
+      std::make_shared<StaleSynchronous>(100),
+      std::make_shared<BoundedDelay>(3),
+      std::make_shared<SlidingWindow>(100),
+      std::make_shared<AsyncLocalSgd>(AsyncLocalOptions{.local_steps = 4}),
+      std::make_shared<ElasticAveraging>(
+          ElasticOptions{.exchange = ElasticOptions::Exchange::asynchronous, .alpha = 0.2, .period = 4}),
+      std::make_shared<WagmaSgd>(WagmaOptions{.group_size = 2, .global_every = 6})};
+  for (const auto& algorithm : algorithms) {
+    Parity parity;
+    parity.server_takes_steps =
+        !dynamic_cast<const ElasticAveraging*>(algorithm.get()) && !dynamic_cast<const WagmaSgd*>(algorithm.get());
+    const RunTotals expected = parity.simulated(*algorithm).totals, found = parity.mpi(*algorithm).totals;
+    EXPECT_EQ(found.bytes, expected.bytes);
+    EXPECT_EQ(found.messages, expected.messages);
+    EXPECT_EQ(found.collectives, expected.collectives);
+    EXPECT_GT(found.messages, 0);
+  }
+}
+
+// What a worker does between its answer and the new model is for the clock to say, and is overwritten: of one round all
+// is equal, of several what is kept and sent.
+TEST(Parity, DecoupledDiLoCoOfAllWorkers) {
+  for (const int fragments : {1, 3}) {
+    DecoupledOptions options{.minimum_steps = 20, .outer = make_diloco(0.7, 0.6)};
+    options.fragments = Fragments(fragments);
+    Parity parity;
+    const DecoupledDiLoCo one_round(options);
+    const Outcome expected = parity.simulated(one_round), found = parity.mpi(one_round);
+    EXPECT_EQ(expected.parameters.empty(), session->rank() != workers);
+    EXPECT_THAT(found.parameters, testing::Pointwise(testing::FloatNear(1e-5f), expected.parameters));
+    EXPECT_EQ(found.totals.kept, expected.totals.kept);
+  }
+  DecoupledOptions options{.minimum_steps = 5, .outer = make_diloco(0.7, 0.6)};
+  for (const auto anchor : {DecoupledOptions::Anchor::server, DecoupledOptions::Anchor::base}) {
+    options.anchor = anchor;
+    const DecoupledDiLoCo four_rounds(options);
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(four_rounds).totals, parity.mpi(four_rounds).totals}) {
+      EXPECT_EQ(totals.kept, (std::vector<std::int64_t>(workers, 20 * micro_batches)));
+      EXPECT_EQ(totals.messages, (4 + 3) * workers);
+      EXPECT_EQ(totals.bytes, Bytes{(4 + 3) * workers * (4000 + 24)});
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+  // With fragments, quorums, grace and late answers who is in which round is for the clock to say.
+  options = {.quorum = 2,
+             .local_steps = Step{4},
+             .grace = GraceOptions{.margin = 0.5, .overlap_steps = 4},
+             .late = LateAnswers::count,
+             .outer = make_diloco(0.7, 0.6)};
+  options.fragments = Fragments(4);
+  Parity parity;
+  for (const RunTotals& totals :
+       {parity.simulated(DecoupledDiLoCo(options)).totals, parity.mpi(DecoupledDiLoCo(options)).totals}) {
+    EXPECT_GE(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
+    for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+  }
+}
+
+TEST(Parity, KAsyncKeepsAsMuchOnBothClusters) {
+  for (const int gradients : {1, 2, 4}) {
+    const KAsync algorithm(gradients);
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+      EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+}
+
+// How many are stopped is for the clock to say.
+TEST(Parity, RingmasterKeepsAsMuchOnBothClustersAndNothingTooOld) {
+  for (const auto late : {Ringmaster::Late::stop, Ringmaster::Late::finish}) {
+    const Ringmaster algorithm(2, late);
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+      EXPECT_EQ(std::accumulate(totals.kept.begin(), totals.kept.end(), std::int64_t{0}), 20 * workers * micro_batches);
+      EXPECT_LE(totals.staleness.size(), 2u);
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+}
+
+}  // namespace syncopate

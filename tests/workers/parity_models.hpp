@@ -1,0 +1,197 @@
+// Parity of methods that average models, of all workers, of groups or of neighbours.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "algorithms/gossip/ad_psgd.hpp"
+#include "algorithms/gossip/decentralized_sgd.hpp"
+#include "algorithms/gossip/stochastic_gradient_push.hpp"
+#include "algorithms/gossip/wagma_sgd.hpp"
+#include "algorithms/local_sgd/adacomm.hpp"
+#include "algorithms/local_sgd/branch_train_merge.hpp"
+#include "algorithms/local_sgd/co2.hpp"
+#include "algorithms/local_sgd/cocod_sgd.hpp"
+#include "algorithms/local_sgd/des_loc.hpp"
+#include "algorithms/local_sgd/drop_local_sgd.hpp"
+#include "algorithms/local_sgd/dynamic_averaging.hpp"
+#include "algorithms/local_sgd/edit.hpp"
+#include "algorithms/local_sgd/elastic_averaging.hpp"
+#include "algorithms/local_sgd/hierarchical_sgd.hpp"
+#include "algorithms/local_sgd/local_sgd.hpp"
+#include "algorithms/local_sgd/outer_local_sgd.hpp"
+#include "algorithms/local_sgd/overlap_local_sgd.hpp"
+#include "algorithms/local_sgd/overlapped_outer.hpp"
+#include "algorithms/local_sgd/palsgd.hpp"
+#include "algorithms/local_sgd/streaming_diloco.hpp"
+#include "tests/workers/expected_parity.hpp"
+
+namespace syncopate {
+
+// Waited for, in one phase or two, and beside the next round.
+TEST(Parity, CompressedAverages) {
+  using Kind = CompressionOptions::Kind;
+  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+    CompressionOptions options{.kind = kind, .of_averages = true, .ratio = 0.1};
+    options.error_feedback = kind != Kind::qsgd;
+    SCOPED_TRACE(static_cast<int>(kind));
+    CocodSgd overlapped(make_constant_period(Step{5}), {});
+    overlapped.compress(options);
+    expect_parity(overlapped, make_sgd({.momentum = 0.9}), tolerance_of(kind));
+    OuterLocalSgd waiting(make_constant_period(Step{5}), make_diloco(0.7, 0.5), {});
+    waiting.compress(options);
+    expect_parity(waiting, make_sgd({.momentum = 0.9}), tolerance_of(kind));
+    if (!has_two_phases(kind)) continue;
+    options.pattern = CompressionOptions::Pattern::two_phase;
+    waiting.compress(options);
+    expect_parity(waiting, make_sgd({.momentum = 0.9}), tolerance_of(kind));
+  }
+}
+
+TEST(Parity, LocalSgdWithAConstantPeriod) { expect_parity(LocalSgd(make_constant_period(Step{5}), {})); }
+
+TEST(Parity, LocalSgdWithTheQuadraticRuleAndAveragedMomentum) {
+  expect_parity(LocalSgd(make_power_period({.power = 2, .coefficient = 0.05, .minimum = Step{2}}),
+                         {.average = {.moments = {StatePolicy::average, StatePolicy::average}}}));
+}
+
+// Moments alone, with the parameters, and both at once.
+TEST(Parity, MomentsWithPeriodsOfTheirOwn) {
+  expect_parity(DesLoc(4, {Step{12}, Step{24}}), make_adamw({}));
+  expect_parity(DesLoc(4, {Step{3}, Step{6}}), make_adamw({}));
+  expect_parity(DesLoc(6, {Step{4}, MomentSchedule::never}));
+}
+
+TEST(Parity, PeriodsByTheLoss) {
+  expect_parity(AdaComm({.period = {.initial = 6}}));
+  expect_parity(AdaComm({.period = {.initial = 6}, .interval_steps = 8}));
+  expect_parity(AdaComm({.period = {.initial = 9, .form = LossPeriod::Form::paddle, .follows_rate = true}}));
+}
+
+TEST(Parity, DropComputeInsideLocalSgdWithoutAThreshold) {
+  for (const auto clock : {DropLocalOptions::Clock::period, DropLocalOptions::Clock::step})
+    expect_parity(DropLocalSgd(make_constant_period(Step{5}), {.clock = clock}));
+}
+
+TEST(Parity, SynchronousElasticAveraging) { expect_parity(ElasticAveraging({.alpha = 0.2, .period = 2})); }
+
+TEST(Parity, OuterOptimizers) {
+  expect_parity(OuterLocalSgd(make_constant_period(Step{6}), make_slowmo(0.9, 0.5), {}));
+  expect_parity(OuterLocalSgd(make_constant_period(Step{6}), make_diloco(0.7, 0.9), {}));
+  expect_parity(PalSgd(make_constant_period(Step{6}), make_diloco(0.7, 0.9), {.probability = 0.3}));
+}
+
+// The norms are those of a model in single precision, so that outliers must not be close to the threshold.
+TEST(Parity, PenalisedPseudoGradients) {
+  for (const auto scope : {EditOptions::Scope::tensor, EditOptions::Scope::model}) {
+    EditOptions options{.scope = scope,
+                        .penalty = {.outlier_factor = 1.5,
+                                    .outlier_warmup = 2,
+                                    .outlier_smoothing = 0.5,
+                                    .temperature = 2,
+                                    .clip_norm = 3},
+                        .period = make_constant_period(Step{3}),
+                        .outer = make_diloco(0.7, 0.8)};
+    expect_parity(Edit(options));
+    options.period = nullptr;  // by a time that does not pass: one round
+    options.timed.length = longest_duration;
+    options.timed.warmup_steps = Step{4};
+    options.penalty.step_share = 0.5;
+    expect_parity(Edit(options));
+  }
+}
+
+// Who has done how many steps by then is for the clock to say.
+TEST(Parity, EditByTimeOffersAsMuchOnBothClusters) {
+  const Edit algorithm({.timed = {.length = from_seconds(0.15)}, .outer = make_diloco(0.7, 0.8)});
+  Parity parity;
+  for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+    for (std::size_t i = 0; i < workers; ++i) EXPECT_EQ(totals.kept[i] + totals.dropped[i], 20 * micro_batches);
+    EXPECT_GE(totals.collectives, 2 * 2);
+    for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+  }
+}
+
+TEST(Parity, AveragesOneRoundLate) {
+  using Update = OverlappedOuterOptions::Update;
+  using Averaged = OverlappedOuterOptions::Averaged;
+  const std::shared_ptr<const SyncPeriod> every_6 = make_constant_period(Step{6});
+  const std::shared_ptr<const OuterOptimizer> diloco = make_diloco(0.7, 0.9), heavy_ball = make_heavy_ball(1, 0.5, 1);
+  expect_parity(CocodSgd(every_6, {}));
+  expect_parity(OverlapLocalSgd(every_6, {.mixing = 0.6, .momentum = 0.5}, {}));
+  expect_parity(OverlappedOuter(every_6, diloco, {.update = Update::eager}, {}));
+  expect_parity(OverlappedOuter(every_6, diloco, {.update = Update::delayed}, {}));
+  expect_parity(OverlappedOuter(every_6, heavy_ball, {Update::delayed, Averaged::models}, {}));
+}
+
+TEST(Parity, FragmentsThatAreAveragedInTurn) {
+  const std::shared_ptr<const SyncPeriod> every_6 = make_constant_period(Step{6});
+  const std::shared_ptr<const OuterOptimizer> diloco = make_diloco(0.7, 0.9), slowmo = make_slowmo(0.9, 0.5);
+  expect_parity(StreamingDiloco(every_6, diloco, {Fragments(3), Step{0}, 0}, {}));
+  expect_parity(StreamingDiloco(every_6, diloco, {Fragments(2), Step{2}, 0.5}, {}));
+  expect_parity(StreamingDiloco(every_6, slowmo, {Fragments(4), Step{5}, 0}, {}));
+}
+
+TEST(Parity, HierarchicalSgdWithGroupsOfTwoAndOfThreeAndOne) {
+  for (const int group_size : {2, 3})
+    expect_parity(
+        HierarchicalSgd({.group_size = group_size, .group_period = Step{2}, .period = make_constant_period(Step{8})}));
+}
+
+TEST(Parity, BranchTrainMerge) {
+  expect_parity(BranchTrainMerge(Step{5}, Merge::average, {}));
+  expect_parity(BranchTrainMerge(Step{5}, Merge::ensemble, {}));
+}
+
+TEST(Parity, GatheredDynamicAveraging) {
+  expect_parity(DynamicAveraging({.threshold = 8.0, .check_every = 2, .checks = DynamicOptions::Checks::gathered}));
+}
+
+TEST(Parity, PostLocalSgdAndSwap) {
+  expect_parity(LocalSgd(make_post_local_period(Step{8}, Step{4}), {}));
+  expect_parity(LocalSgd(make_swap_period(Step{8}), {}));
+  const AveragePolicy averaged{.moments = {StatePolicy::average, StatePolicy::average}};
+  expect_parity(LocalSgd(make_post_local_period(Step{8}, Step{4}), {.average = averaged}), make_adamw({}));
+}
+
+TEST(Parity, DecentralizedSgdOnARing) { expect_parity(DecentralizedSgd()); }
+
+TEST(Parity, DecentralizedSgdOnTheCompleteGraph) {
+  expect_parity(DecentralizedSgd(OwnModels::mean, complete_graph(workers)));
+}
+
+TEST(Parity, StochasticGradientPush) { expect_parity(StochasticGradientPush()); }
+
+TEST(Parity, StochasticGradientPushToSeveral) {
+  expect_parity(StochasticGradientPush({.graph = exponential_graph(workers)}));
+}
+
+// Where all rounds are global nobody is late.
+TEST(Parity, WagmaSgdOfGlobalRounds) {
+  const WagmaSgd algorithm({.group_size = 2, .global_every = 1});
+  Parity parity;
+  parity.server_takes_steps = false;
+  const Outcome expected = parity.simulated(algorithm), found = parity.mpi(algorithm);
+  ASSERT_EQ(found.parameters.size(), expected.parameters.size());
+  for (std::size_t i = 0; i < expected.parameters.size(); ++i)
+    EXPECT_NEAR(found.parameters[i], expected.parameters[i], 1e-5) << i;
+}
+
+// Whose models are mixed when, too. In the end all have taken their steps, and nobody waits for who has left.
+TEST(Parity, AdPsgdKeepsAsMuchOnBothClusters) {
+  for (const std::optional<Step> overlap : {std::optional<Step>{}, std::optional(Step{0}), std::optional(Step{2})}) {
+    const AdPsgd algorithm({.overlap_steps = overlap});
+    Parity parity;
+    for (const RunTotals& totals : {parity.simulated(algorithm).totals, parity.mpi(algorithm).totals}) {
+      EXPECT_EQ(totals.kept, (std::vector<std::int64_t>(workers, 20 * micro_batches)));
+      EXPECT_GE(totals.messages, 2 * 2 + workers - 1);  // at the least an exchange of each active worker
+      EXPECT_EQ(totals.collectives, 0);
+      for (const Account& account : totals.accounts) EXPECT_EQ(account.total(), totals.end.time_since_epoch());
+    }
+  }
+}
+
+}  // namespace syncopate
