@@ -165,6 +165,35 @@ TEST(Parity, CompressedAverages) {
   }
 }
 
+TEST(Parity, CompressedFragments) {
+  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+    CompressionOptions options{.kind = kind, .of_averages = true, .ratio = 0.1};
+    options.error_feedback = kind != Kind::qsgd;
+    SCOPED_TRACE(static_cast<int>(kind));
+    StreamingDiloco method(make_constant_period(Step{6}), make_diloco(0.7, 0.5), {Fragments(3), Step{2}, 0.3}, {});
+    method.compress(options);
+    expect_parity(method, make_sgd({.momentum = 0.9}), tolerance_of(kind));
+  }
+}
+
+// Servers that wait for all, so that who comes first only decides the order of a sum; answers to what was sent too.
+TEST(Parity, CompressedMessages) {
+  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+    CompressionOptions options{.kind = kind, .of_messages = true, .ratio = 0.1};
+    options.error_feedback = kind != Kind::qsgd;
+    options.returns_rejected = kind == Kind::top_k;
+    SCOPED_TRACE(static_cast<int>(kind));
+    BackupWorkers gradients(workers);
+    gradients.compress(options);
+    expect_parity(gradients, make_sgd({.momentum = 0.9}), tolerance_of(kind));
+    AsyncLocalOptions local{.local_steps = 5, .grace = from_seconds(1e6)};
+    local.update = make_buffered_update({.size = workers, .rate = 0.7, .momentum = 0.6});
+    AsyncLocalSgd differences(local);
+    differences.compress(options);
+    expect_parity(differences, make_sgd({.momentum = 0.9}), tolerance_of(kind));
+  }
+}
+
 TEST(Parity, LocalSgdWithAConstantPeriod) { expect_parity(LocalSgd(make_constant_period(Step{5}), {})); }
 
 TEST(Parity, LocalSgdWithTheQuadraticRuleAndAveragedMomentum) {
