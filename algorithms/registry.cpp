@@ -257,6 +257,8 @@ std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmCon
   const Traits traits = algorithm ? algorithm->traits() : Traits{};
   auto compression = read_compression(settings, {.compresses = traits.compresses(),
                                                  .averages_moments = traits.averages_moments,
+                                                 .slices = traits.compressed_slices(),
+                                                 .rejects_messages = traits.rejects_gradients,
                                                  .drops = traits.drops,
                                                  .time_only = context.time_only,
                                                  .steps_per_epoch = context.steps_per_epoch,

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "workers/compression/compressed_messages.hpp"
 #include "workers/training/norm_preserving_mean.hpp"
 
 namespace syncopate {
@@ -14,7 +15,13 @@ namespace syncopate {
 Participant::Participant(const RunContext& context, Rank rank)
     : context_(context), rank_(rank), size_(context.cluster.workers()), model_(context.initial_model) {
   if (context.average && is_heard()) average_ = std::make_unique<MovingAverage>(*context.average, model());
+  if (!context.message_compressors.empty() && rank.value < size_)
+    compressed_messages_ = std::make_unique<CompressedMessages>(context.message_compressors, context.training, rank);
 }
+
+Participant::~Participant() = default;
+
+void Participant::hear(Message& from_server) { compressed_messages_->hear(from_server); }
 
 Step Participant::file_step(Step ahead) const {
   const Step planned = step_ + ahead - added_steps_;
@@ -123,6 +130,7 @@ void Participant::take_step(const Gradient& gradient, const StepOptions& options
 }
 
 void Participant::send(Rank to, Message&& message, Here at) {
+  if (compressed_messages_) compressed_messages_->compress(message);
   context_.cluster.send(rank_, to, std::move(message), {"send", at});
 }
 

@@ -28,7 +28,10 @@ struct Budget {
   std::optional<Bytes> bytes{};
 };
 
+class CompressedMessages;
 class Compressor;
+// Of each slice of the model; of the whole: one.
+using Compressors = std::vector<std::shared_ptr<const Compressor>>;
 
 // What all participants of a run share. The references outlive the run.
 struct RunContext {
@@ -45,7 +48,8 @@ struct RunContext {
   std::vector<std::optional<Step>> data_of{};      // steps after which a worker has used up its data; empty: never
   std::optional<MovingAverageOptions> average{};   // of what is published; none: that itself
   std::shared_ptr<const Compressor> compressor{};  // of sums of gradients; null: they are dense
-  std::shared_ptr<const Compressor> average_compressor{};                  // of averages of models; likewise
+  Compressors average_compressors{};               // of averages of models; none: they are dense
+  Compressors message_compressors{};  // of gradients, or differences, that workers send to servers; likewise
   std::shared_ptr<DerivedOnce> derived = std::make_shared<DerivedOnce>();  // of the workers of this process
 };
 
@@ -152,7 +156,8 @@ class Participant {
   // Whether a participant has ended, as far as is known here.
   bool has_left(Rank other) const { return context_.cluster.has_left(rank_, other); }
 
-  // Messages between any two participants.
+  // Messages between any two participants. Where the run compresses messages, a worker's gradient, or difference between
+  // models, goes as a packet (workers/compression/compressed_messages.hpp).
   void send(Rank to, Message&& message, Here at = Here::current());
 
   // "This is the global model now": the observer decides whether to evaluate. Only the publication of worker 0, or of
@@ -174,7 +179,9 @@ class Participant {
   [[noreturn]] void fail(const std::string& why) const;
 
  protected:
-  ~Participant() = default;
+  ~Participant();
+  // Of a message with answers to what this worker has sent.
+  [[gnu::noinline]] void hear(Message& from_server);
   // Whether its publications are those of the global model.
   bool is_heard() const {
     const bool is_server = rank_.value == size_;
@@ -208,8 +215,9 @@ class Participant {
   std::int64_t taken_ = 0;                                        // micro-batches begun
   std::int64_t data_ = std::numeric_limits<std::int64_t>::max();  // micro-batches that a worker has
   ModelStatePtr model_;
-  std::int64_t kept_total_ = 0;  // without collectives: micro-batches descended along
-  Contribution since_sync_{};    // a worker's
+  std::int64_t kept_total_ = 0;                              // without collectives: micro-batches descended along
+  Contribution since_sync_{};                                // a worker's
+  std::unique_ptr<CompressedMessages> compressed_messages_;  // a worker's; null: messages are dense
 };
 
 inline Rank Participant::server() const { return context_.cluster.servers().server_of(rank_, size_); }

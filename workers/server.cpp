@@ -1,7 +1,10 @@
 #include "workers/server.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+
+#include "workers/compression/compressed_messages.hpp"
 
 namespace syncopate {
 
@@ -32,6 +35,9 @@ Server::Server(const RunContext& context, Rank rank)
       rows_(rank == context.cluster.server() ? context.observer : nullptr),
       versions_(rank == context.cluster.server() ? arrivals_of(context.record) : nullptr, start_time) {
   for (const Rank worker : served()) waiting_.push_back(worker);
+  const Compressors& compressors = context.message_compressors;
+  if (!compressors.empty() && compressors.front()->options().returns_rejected)
+    packets_of_.assign(end_of_served(context.cluster), {});
 }
 
 void run_server(const RunContext& context, Rank rank, const std::function<void(Server&)>& program) {
@@ -59,6 +65,7 @@ ReceivedMessage Server::receive(Time until, Here at) {
     if (!is_listed_[from]) (version_of_[from] == version_ ? waiting_for_next_ : waiting_).push_back(from);
     is_listed_[from] = 1;
     if (is_request) continue;
+    if (message->is_packed) open(*message);
     if (message->kind == Kind::gradient) versions_.arrive(message->step.value(), from, now());
     return message;
   }
@@ -86,7 +93,25 @@ ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& 
   }
 }
 
+// In the place of its values, whoever looks at them.
+void Server::open(Message& compressed) {
+  if (!packets_of_.empty()) packets_of_[compressed.from].heard = compressed.kept + 1;
+  open_packet(compressed, context_.message_compressors[static_cast<std::size_t>(slice_.index)], context_.training);
+}
+
+// Which packets it has had, and which of them it has not taken.
+void Server::answer(Rank worker, Message& with_model) {
+  constexpr std::ptrdiff_t most = std::numeric_limits<std::uint16_t>::max() - 1;
+  OfPackets& packets = packets_of_[worker];
+  const auto told = packets.rejected.begin() + std::min(most, std::ssize(packets.rejected));
+  with_model.numbers.insert(with_model.numbers.end(), packets.rejected.begin(), told);
+  with_model.numbers.push_back(static_cast<double>(packets.heard));
+  with_model.answers = static_cast<std::uint16_t>(1 + (told - packets.rejected.begin()));
+  packets.rejected.erase(packets.rejected.begin(), told);
+}
+
 void Server::send_counted(Rank to, Message&& message, Here at) {
+  if (!packets_of_.empty()) answer(to, message);
   message.kept = kept_total_;
   message.slice = slice_;
   context_.cluster.send(rank_, to, std::move(message), {"send", at});
@@ -137,6 +162,7 @@ std::optional<Step> Server::accept(const Message& message, const AcceptOptions& 
   const bool is_stale = options.maximum_staleness && staleness > *options.maximum_staleness;
   const bool is_old = options.maximum_age < longest_duration && now() - sent_at_[message.from] > options.maximum_age;
   if (is_stale || is_old || !options.is_needed) {
+    if (message.is_packed && !packets_of_.empty()) packets_of_[message.from].rejected.push_back(message.kept);
     discard(message.work());
     return std::nullopt;
   }

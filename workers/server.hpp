@@ -98,6 +98,8 @@ class Server final : public Participant {
   void count_work(std::int64_t micro_batches);
   void send_model(Rank to, Step label, std::vector<double>&& numbers, Here at);
   void send_counted(Rank to, Message&& message, Here at);
+  [[gnu::noinline]] void open(Message& compressed);
+  [[gnu::noinline]] void answer(Rank worker, Message& with_model);
   void send_last_model(Rank to, Here at);
 
   Slice slice_;                             // the part of the parameters that this server holds
@@ -114,6 +116,11 @@ class Server final : public Participant {
   StepRow row_;                             // the one that is open
   StepRows rows_;
   NumberedRounds versions_;  // for the record of arrivals
+  struct OfPackets {
+    std::int64_t heard = 0;                // the number of the last one, and 1
+    std::vector<std::int64_t> rejected{};  // of which its worker has not been told
+  };
+  ByRank<OfPackets> packets_of_{};  // empty: nobody wants to know
 };
 
 // Runs a server's program to its end. Of servers that hold slices each then sends worker 0 its slice of the last model,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "workers/compression/compressed_average.hpp"
+#include "workers/compression/compressed_messages.hpp"
 #include "workers/compression/compressed_sum.hpp"
 
 namespace syncopate {
@@ -30,8 +31,8 @@ Worker::Worker(const RunContext& context, Rank rank)
     : Participant(context, rank), may_lose_state_(context.cluster.may_lose_state(rank)) {
   data_ = data_of(context, rank);
   if (context.compressor) compressed_sum_ = std::make_unique<CompressedSum>(context.compressor, context.training, rank);
-  if (context.average_compressor)
-    compressed_average_ = std::make_unique<CompressedAverage>(context.average_compressor, context.training, rank);
+  if (!context.average_compressors.empty())
+    compressed_average_ = std::make_unique<CompressedAverage>(context.average_compressors, context.training, rank);
 }
 
 Worker::~Worker() = default;
@@ -90,6 +91,7 @@ Gradient Worker::compute_step_with_outages(const Slot& slot_of) {
 bool Worker::loses_state(Attempts& attempts) {
   if (!may_lose_state_ || !context_.cluster.has_lost_state(rank_)) return false;
   ++states_lost_;
+  if (compressed_messages_) compressed_messages_->forget();
   if (++attempts.restarts >= most_restarts) give_up(attempts);
   return true;
 }

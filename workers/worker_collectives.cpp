@@ -109,8 +109,9 @@ StartedCollective Worker::start(Collective what, Here at) {
 
 // In the place of an average.
 Collective Worker::compressed(Collective&& average) {
-  if (average.group_size || average.slice.count > 1 || average.weight != 1 || average.policy.averaged_vectors(2) > 1)
-    fail("averages of groups, slices or moments, or with weights, cannot be compressed");
+  const bool is_cut_otherwise = average.slice.count != compressed_average_->slices();
+  if (average.group_size || is_cut_otherwise || average.weight != 1 || average.policy.averaged_vectors(2) > 1)
+    fail("averages of groups or moments, of other slices than the method says, or with weights, cannot be compressed");
   if (std::exchange(compressed_at_loss_, states_lost_) != states_lost_) compressed_average_->forget();
   steps_began_at_ = nullptr;
   return compressed_average_->exchange(average);

@@ -22,6 +22,7 @@ bool Worker::receive_model(std::vector<double>& numbers, Here at) {
 bool Worker::receive_whole_model(std::vector<double>* numbers, Here at) {
   auto message = context_.cluster.receive(rank_, server(), never, {"receive_model", at});
   if (!message) return false;
+  if (message->answers > 0) hear(*message);
   kept_total_ = message->kept;
   if (model_) model_ = context_.training.adopt(model_, message->model);
   start_from(message->step);
@@ -57,6 +58,7 @@ bool Worker::receive_slices(Here at) {
     auto message =
         context_.cluster.receive(rank_, context_.cluster.server(static_cast<int>(shard)), never, {"receive_model", at});
     if (!message) return false;
+    if (message->answers > 0) hear(*message);
     slice_steps_[shard] = message->step;
     newest = std::max(newest, message->step);
     kept_total_ = message->kept;
@@ -111,6 +113,7 @@ void Worker::ask_server_for_model(Here at) {
     message = context_.cluster.receive(rank_, server(), never, {"ask_server_for_model", at});
   } while (message && (!message->has_model() || message->slice.count > 1));
   if (!message) return;  // it has ended, and takes no gradient any more
+  if (message->answers > 0) hear(*message);
   has_last_model_ |= message->kind == Message::Kind::last_model;
   kept_total_ = message->kept;
   if (model_) model_ = context_.training.adopt(model_, message->model);

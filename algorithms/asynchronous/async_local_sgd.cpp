@@ -40,7 +40,7 @@ AsyncLocalSgd::AsyncLocalSgd(const AsyncLocalOptions& options) : options_(option
 Forecast AsyncLocalSgd::forecast(const PredictionInput& input) const {
   if (options_.maximum_staleness) return Forecast::none("which differences are too stale depends on the pace of all");
   if (options_.grace > Duration{}) return Forecast::none("who shares a grace window depends on when all come");
-  Forecast forecast = predict_rounds(rounds(), input.message_s(), input);
+  Forecast forecast = predict_rounds(rounds(), {input.gradient_message_s(), input.message_s()}, input);
   for (Prediction& prediction : forecast.predictions)
     prediction.mean_staleness = (input.workers - 1.0) / options_.update->differences();
   return forecast;
@@ -51,8 +51,11 @@ std::optional<Communicated> AsyncLocalSgd::communication(const CommunicationInpu
   if (options_.steps_by_speed || options_.maximum_staleness || options_.grace > Duration{}) return std::nullopt;
   const std::int64_t of_update = options_.update->differences() * options_.local_steps.value();
   const std::int64_t updates = (input.workers * input.steps.value() + of_update - 1) / of_update;
-  const std::int64_t messages = 2 * updates * options_.update->differences() + input.workers - 1;
-  return Communicated{std::min(updates, input.steps.value()), Bytes{messages * input.parameter_bytes.value()}};
+  const std::int64_t differences = updates * options_.update->differences();
+  const std::int64_t models = differences + input.workers - 1;
+  const std::int64_t of_difference = input.packet.value_or(input.parameter_bytes).value();
+  return Communicated{std::min(updates, input.steps.value()),
+                      Bytes{differences * of_difference + models * input.parameter_bytes.value()}};
 }
 
 std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const AlgorithmContext&) {

@@ -43,7 +43,13 @@ class AsyncLocalSgd : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .publishes_rounds = true, .takes_data_in_turn = true}; }
+  Traits traits() const override {
+    return {.servers = 1,
+            .publishes_rounds = true,
+            .takes_data_in_turn = true,
+            .sends_gradients = true,
+            .rejects_gradients = options_.maximum_staleness.has_value()};
+  }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;
 

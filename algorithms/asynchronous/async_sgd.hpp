@@ -31,7 +31,9 @@ class AsyncSgd : public Algorithm {
   void run(Worker& worker) const override;
   // Throws RunFailure if for very long all gradients have been too old, because that does not change.
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true}; }
+  Traits traits() const override {
+    return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true, .rejects_gradients = drops()};
+  }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

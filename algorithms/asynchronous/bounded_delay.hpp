@@ -22,7 +22,7 @@ class BoundedDelay : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true}; }
+  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("workers wait for the oldest task, whose age depends on all");
   }

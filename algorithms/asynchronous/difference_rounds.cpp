@@ -54,9 +54,10 @@ void run_rounds(Worker& worker, const DifferenceRounds& rounds) {
 }
 
 // The card.
-Forecast predict_rounds(const DifferenceRounds& rounds, double message_s, const PredictionInput& input) {
+Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input) {
   const auto most = static_cast<double>(rounds.local_steps.value());
-  Forecast forecast = predict_own_pace({2 * message_s / most, message_s / most}, input);
+  const double around_s = costs.difference_s + costs.model_s;
+  Forecast forecast = predict_own_pace({around_s / most, costs.model_s / most}, input);
   double fastest_s = input.times.law.mean;  // of a micro-batch
   if (!input.times.alike()) fastest_s = std::numeric_limits<double>::infinity();
   for (const auto& [law, workers] : input.times.laws) fastest_s = std::min(fastest_s, law.mean);
@@ -65,12 +66,12 @@ Forecast predict_rounds(const DifferenceRounds& rounds, double message_s, const 
     return static_cast<double>(rounds.steps_by_speed->at(fastest_s / law.mean, rounds.local_steps).value());
   };
   const auto cycles_per_s = [&](const MicroBatchLaw& law) {
-    return 1 / (steps_of(law) * input.micro_batches * law.mean + 2 * message_s);
+    return 1 / (steps_of(law) * input.micro_batches * law.mean + around_s);
   };
   for (Prediction& prediction : forecast.predictions) {
     const auto pace = [&](const MicroBatchLaw& law) { return steps_of(law) * cycles_per_s(law); };
     prediction.step_time_s = 1 / mean_over_workers(input.times, pace);
-    prediction.communication_s = prediction.step_time_s * message_s * mean_over_workers(input.times, cycles_per_s);
+    prediction.communication_s = prediction.step_time_s * costs.model_s * mean_over_workers(input.times, cycles_per_s);
   }
   return forecast;
 }

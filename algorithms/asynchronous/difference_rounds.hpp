@@ -23,9 +23,13 @@ struct DifferenceRounds {
 // A worker's whole life.
 void run_rounds(Worker& worker, const DifferenceRounds& rounds);
 
-// Its pace, where a message to or from its server takes so long: a cycle is H local steps, the difference and the next
+// Its pace, where messages to and from its server take so long: a cycle is H local steps, the difference and the next
 // model.
-Forecast predict_rounds(const DifferenceRounds& rounds, double message_s, const PredictionInput& input);
+struct RoundCosts {
+  double difference_s = 0;
+  double model_s = 0;
+};
+Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input);
 
 // The keys `local_steps`, then `steps_by_speed` and `minimum_steps`; and the key `moments`.
 DifferenceRounds read_difference_rounds(Settings& settings);

@@ -75,11 +75,14 @@ Halos::Halos(const HalosOptions& options) : options_(options) {
 // A worker's cycle is its region's affair, as is its staleness: as in asynchronous Local SGD of the region alone.
 Forecast Halos::forecast(const PredictionInput& input) const {
   const Servers servers = traits().servers;
-  const MessageCall call{.from = Rank{0},
-                         .to = servers.server_of(Rank{0}, input.workers),
-                         .payload = input.parameter_bytes,
-                         .regions = servers.regions};
-  Forecast forecast = predict_rounds(options_.rounds, to_seconds(input.network.message(call)), input);
+  MessageCall call{.from = Rank{0},
+                   .to = servers.server_of(Rank{0}, input.workers),
+                   .payload = input.parameter_bytes,
+                   .regions = servers.regions};
+  RoundCosts costs{.model_s = to_seconds(input.network.message(call))};
+  call.payload = input.packet.value_or(input.parameter_bytes);
+  costs.difference_s = to_seconds(input.network.message(call));
+  Forecast forecast = predict_rounds(options_.rounds, costs, input);
   const int in_region = input.workers / options_.regions;
   for (Prediction& prediction : forecast.predictions)
     prediction.mean_staleness = (in_region - 1.0) / options_.local_update->differences();

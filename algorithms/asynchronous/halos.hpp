@@ -57,7 +57,10 @@ class Halos : public Algorithm {
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
   Traits traits() const override {
-    return {.servers = Servers::of_regions(options_.regions), .publishes_rounds = true, .takes_data_in_turn = true};
+    return {.servers = Servers::of_regions(options_.regions),
+            .publishes_rounds = true,
+            .takes_data_in_turn = true,
+            .sends_gradients = true};
   }
   Forecast forecast(const PredictionInput& input) const override;
 

@@ -31,7 +31,10 @@ class Ringmaster : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = late_ == Late::finish}; }
+  Traits traits() const override {
+    return {
+        .servers = 1, .takes_data_in_turn = late_ == Late::finish, .sends_gradients = true, .rejects_gradients = true};
+  }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("which gradients are too old depends on the pace of all");
   }

@@ -30,7 +30,7 @@ class Softsync : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true}; }
+  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
   Forecast forecast(const PredictionInput& input) const override {
     return predict_own_pace(gradients_per_update(input.workers), input);
   }

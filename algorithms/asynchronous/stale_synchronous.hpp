@@ -22,7 +22,7 @@ class StaleSynchronous : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true}; }
+  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true}; }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("who waits for whom depends on how far all have come");
   }

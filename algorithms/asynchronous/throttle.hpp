@@ -33,7 +33,9 @@ class Throttle : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .takes_data_in_turn = true}; }
+  Traits traits() const override {
+    return {.servers = 1, .takes_data_in_turn = true, .sends_gradients = true, .rejects_gradients = drops()};
+  }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -44,7 +44,9 @@ class AdaComm : public Algorithm {
             .follows_clock = options_.interval_s.has_value(),
             .judges_alone = true,
             .publishes_rounds = true,
-            .takes_data_in_turn = true};
+            .takes_data_in_turn = true,
+            .averages_models = true,
+            .averages_moments = options_.policies.average.averaged_vectors(2) > 1};
   }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("how long its rounds are follows from the training loss");

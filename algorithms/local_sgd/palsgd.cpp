@@ -23,7 +23,7 @@ void PalSgd::run(Worker& worker) const {
         worker.descend(worker.compute_step_gradient() / worker.micro_batches(), own_step);
       }
     }
-    worker.average_model({.policy = policies_.average});
+    worker.average_model({.policy = policies_.average, .from = outer});
     const double rate = taken > 0 ? rates / static_cast<double>(taken.value()) : 0;
     worker.set_model(outer_->step(worker, {.last = outer, .average = worker.model(), .inner_rate = rate}, momentum));
     publish(worker, policies_);
@@ -60,7 +60,9 @@ Forecast PalSgd::forecast(const PredictionInput& input) const {
                                       .moments = input.moments,
                                       .budget = input.budget,
                                       .samples_per_micro_batch = input.samples_per_micro_batch,
-                                      .learning_rate = input.learning_rate});
+                                      .learning_rate = input.learning_rate,
+                                      .exchanges = input.exchanges,
+                                      .average_exchanges = input.average_exchanges});
   for (Prediction& prediction : forecast.predictions) {
     prediction.kept = 1 - p;
     prediction.drop_rate = p;

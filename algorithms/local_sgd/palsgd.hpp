@@ -35,7 +35,13 @@ class PalSgd : public Algorithm {
       : period_(std::move(period)), outer_(std::move(outer)), pull_(pull), policies_(policies) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false, .judges_alone = true, .publishes_rounds = true}; }
+  Traits traits() const override {
+    return {.follows_clock = false,
+            .judges_alone = true,
+            .publishes_rounds = true,
+            .averages_models = true,
+            .averages_moments = policies_.average.averaged_vectors(2) > 1};
+  }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     return communicated_in_rounds(*period_, policies_.average, input);

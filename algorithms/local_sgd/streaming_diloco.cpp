@@ -36,7 +36,12 @@ void StreamingDiloco::run(Worker& worker) const {
 
 // The card.
 Traits StreamingDiloco::traits() const {
-  Traits traits{.follows_clock = false, .judges_alone = true, .publishes_rounds = true};
+  Traits traits{.follows_clock = false,
+                .judges_alone = true,
+                .publishes_rounds = true,
+                .averages_models = true,
+                .averaged_slices = options_.fragments.count(),
+                .waits_for_averages = false};
   if (options_.delay == Step{0}) traits.same_course_from = 0;  // nothing is under way while anybody computes
   return traits;
 }

@@ -5,7 +5,8 @@
 //          the rules after others' code of it (pytorch/torchft).
 // Shapes:  gradient, parameters, outer momentum: (d,) flat float32; fragment p: (d / P,) of them.
 //          Units: delay in local steps, mixing without one.
-// Cost:    an all-reduce of d / P floats per fragment and round: as much as DiLoCo in all, 1 / P of it at a time. Two
+// Cost:    an all-reduce of d / P floats per fragment and round, or what a compression of it exchanges: as much as
+//          DiLoCo in all, 1 / P of it at a time. Two
 //          more vectors of d floats per worker. H steps take H c + P max(0, A(d / P) - tau c) where steps take c each,
 //          A is what an all-reduce takes, and tau <= H / P; with a longer delay max(H c, P A(d / P)). Who is late by
 //          less than tau c - A delays nobody; who is slower for good sets the pace, as with all overlapped averages.
@@ -15,9 +16,11 @@
 //          that one average is under way at a time; here turns are rounded up, and tau <= H. Averaged are the workers'
 //          models, whose mean lies as far from the outer model as the mean of their differences. What an outer step
 //          finds in a worker's fragment is mixed as (1 - mixing) new + mixing own: 0 takes the new one, 1 keeps the own
-//          one. The tau steps made meanwhile are not added back. Each fragment has its own outer momentum. The
-//          differences travel in single precision; the paper's have 4 bits, in a format that is not established here,
-//          nor is its outer learning rate.
+//          one. The tau steps made meanwhile are not added back. Each fragment has its own outer momentum. What
+//          travels has single precision unless `compression` says otherwise: then it is the fragment's outer gradient,
+//          its difference to the outer model, with a residual for each worker and fragment where there is error
+//          feedback. The paper's have 4 bits without a residual; `fp4` is after it, in a format that is not established
+//          as the paper's, nor is its outer learning rate.
 //          The outer model is evaluated: it has each fragment as it is after its last outer step. After the last step
 //          those averages that are under way are waited for; what workers have done since a fragment's last turn is in
 //          no outer model, unless there is one fragment alone. Moments stay with their workers.

@@ -74,9 +74,11 @@ void take_round(Clocks& clocks, const Fragments& fragments, Step round, Step del
   }
 }
 
-// What is averaged besides the parameters goes with the first fragment.
+// What is averaged besides the parameters goes with the first fragment. Of compressed averages each is one exchange.
 std::vector<double> times_of(const Fragments& fragments, const AveragePolicy& policy, const PredictionInput& input) {
   std::vector<double> times;
+  for (const Exchange& exchange : input.average_exchanges) times.push_back(input.exchanges_s({exchange}));
+  if (!times.empty()) return times;
   for (int fragment = 0; fragment < fragments.count(); ++fragment) {
     Bytes payload = fragments.slice(fragment).bytes_of(input.parameter_bytes);
     if (fragment == 0) payload += Bytes{input.averaged_bytes(policy).value() - input.parameter_bytes.value()};

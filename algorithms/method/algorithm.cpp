@@ -8,13 +8,22 @@ namespace syncopate {
 
 void Algorithm::serve(Server&) const { throw std::logic_error("this algorithm has no server"); }
 
+void compress(RunContext& context, const Algorithm& algorithm) {
+  const auto& compression = algorithm.compression();
+  if (!compression) return;
+  const int workers = context.cluster.workers(), slices = algorithm.traits().compressed_slices();
+  if (compression->of_averages)
+    context.average_compressors = make_compressors(*compression, context.training, context.seed, workers, slices);
+  else if (compression->of_messages)
+    context.message_compressors = make_compressors(*compression, context.training, context.seed, workers, slices);
+  else
+    context.compressor = make_compressor(*compression, context.training, context.seed, workers);
+}
+
 RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& given) {
   RunContext context = given;
   context.average = algorithm.average();
-  if (const auto& compression = algorithm.compression()) {
-    const auto compressor = make_compressor(*compression, given.training, given.seed, given.cluster.workers());
-    (compression->of_averages ? context.average_compressor : context.compressor) = compressor;
-  }
+  compress(context, algorithm);
   const Cluster::Program work = [&](Rank rank) {
     Worker worker(context, rank);
     algorithm.run(worker);

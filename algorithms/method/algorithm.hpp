@@ -34,8 +34,8 @@ class Algorithm {
   void average_publications(const std::optional<MovingAverageOptions>& average) { average_ = average; }
   const std::optional<MovingAverageOptions>& average() const { return average_; }
 
-  // How its sums of gradients, or its averages of models, are compressed, where its traits say that it has such (table
-  // `compression`).
+  // How its sums of gradients, its averages of models, or its workers' messages are compressed, where its traits say
+  // that it has such (table `compression`).
   void compress(const std::optional<CompressionOptions>& compression) { compression_ = compression; }
   const std::optional<CompressionOptions>& compression() const { return compression_; }
 
@@ -67,6 +67,8 @@ struct AlgorithmContext {
   std::optional<std::int64_t> parameters{};     // of the model, or that a run without one sends; none: not known
 };
 
+// Gives the context what compresses as the method says (Algorithm::compress); run_algorithm does.
+void compress(RunContext& context, const Algorithm& algorithm);
 // Runs the algorithm on all participants of the context's cluster.
 RunTotals run_algorithm(const Algorithm& algorithm, const RunContext& context);
 

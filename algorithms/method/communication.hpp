@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "workers/compression/compressor.hpp"
@@ -31,6 +32,7 @@ struct CommunicationInput {
   const LearningRate& learning_rate;
   std::vector<ExchangesFrom> exchanges{};     // of compressed sums of gradients; none: they are dense
   std::vector<Exchange> average_exchanges{};  // of a compressed average of models; likewise
+  std::optional<Bytes> packet{};              // of a compressed message to a server; likewise
 
   static Bytes all_reduce(int members, Bytes payload) { return Bytes{2 * (members - 1) * payload.value()}; }
   // Of a dense sum.
@@ -57,7 +59,7 @@ struct CommunicationInput {
     return average_exchanges.empty() ? all_reduce(workers, payload_of(policy)) : of_exchanges(average_exchanges);
   }
   CommunicationInput at_rate(const LearningRate& rate) const {
-    return {workers, parameter_bytes, moments, steps, rate, exchanges, average_exchanges};
+    return {workers, parameter_bytes, moments, steps, rate, exchanges, average_exchanges, packet};
   }
 };
 

@@ -42,6 +42,11 @@ double PredictionInput::message_s(int servers) const {
   return to_seconds(network.message({.from = Rank{0}, .to = Rank{workers}, .payload = payload}));
 }
 
+double PredictionInput::gradient_message_s(int servers) const {
+  if (!packet) return message_s(servers);
+  return to_seconds(network.message({.from = Rank{0}, .to = Rank{workers}, .payload = *packet}));
+}
+
 double Prediction::effective_speedup_error() const {
   constexpr double rounding = 1e-12;
   if (std::abs(effective_speedup() - 1) < rounding) return 0;
@@ -117,7 +122,7 @@ Forecast predict_quorum(int quorum, bool cancels, const QuorumCosts& costs, cons
 }
 
 Forecast predict_own_pace(int gradients_per_update, const PredictionInput& input) {
-  Forecast forecast = predict_own_pace({2 * input.message_s(), input.message_s()}, input);
+  Forecast forecast = predict_own_pace({input.gradient_message_s() + input.message_s(), input.message_s()}, input);
   for (Prediction& prediction : forecast.predictions)
     prediction.mean_staleness = (input.workers - 1.0) / gradients_per_update;
   return forecast;

@@ -29,7 +29,8 @@ struct PredictionInput {
   std::int64_t samples_per_micro_batch = 1;
   const LearningRate& learning_rate;
   std::vector<ExchangesFrom> exchanges{};     // of compressed sums of gradients; none: they are dense
-  std::vector<Exchange> average_exchanges{};  // of a compressed average of models; likewise
+  std::vector<Exchange> average_exchanges{};  // of a compressed average of models, or of slices, each; likewise
+  std::optional<Bytes> packet{};              // of a compressed message to a server, of several to each; likewise
 
   // Of a gradient, compressed or not; where compression changes, on average over the run, or, where it is not known how
   // many steps that has, as in its last ones.
@@ -38,12 +39,14 @@ struct PredictionInput {
   double average_s(const AveragePolicy& policy) const;  // of models, compressed or not
   double exchanges_s(const std::vector<Exchange>& of_one) const;
   Bytes averaged_bytes(const AveragePolicy& policy) const;
-  double message_s(int servers = 1) const;  // a model from a server, or a gradient to it; of several, a slice each
+  // A model from a server, or to it; of several, a slice each. And a gradient or difference to it, compressed or not.
+  double message_s(int servers = 1) const;
+  double gradient_message_s(int servers = 1) const;
   std::optional<Step> steps() const { return budget.steps; }  // of the run; none: the budget does not count them
   // The same, by another schedule, which outlives the result.
   PredictionInput at_rate(const LearningRate& rate) const {
-    return {workers, micro_batches,           times, network,   parameter_bytes,  moments,
-            budget,  samples_per_micro_batch, rate,  exchanges, average_exchanges};
+    return {workers, micro_batches,           times, network,   parameter_bytes,   moments,
+            budget,  samples_per_micro_batch, rate,  exchanges, average_exchanges, packet};
   }
 };
 

@@ -40,21 +40,30 @@ struct Traits {
   bool sums_gradients = false;
   // What its steps leave out of that sum, which a compression may keep for later steps (SumOptions::dropped).
   Drops drops = Drops::nothing;
-  // Whether each synchronisation is one average of all workers' whole models, all of equal weight, whose differences to
-  // a model that all share may be compressed; whether moments are averaged, too, which forbids that; and whether it is
-  // waited for at once.
+  // Whether each synchronisation is one average of all workers' whole models, or of a slice of them in turn, all of
+  // equal weight, whose differences to a model that all share may be compressed; of how many slices; whether moments are
+  // averaged, too, which forbids that; and whether it is waited for at once.
   bool averages_models = false;
+  int averaged_slices = 1;
   bool averages_moments = false;
   bool waits_for_averages = true;
   // Whether what it sums, from some step on, are its workers' next first moments, which may be compressed.
   bool sums_moments = false;
+  // Whether what its workers send to their server is a gradient or a difference between models, each of which counts by
+  // itself or not at all, and may be compressed; and whether some may come too late, or too old, to count.
+  bool sends_gradients = false;
+  bool rejects_gradients = false;
 
   Compresses compresses() const {
     if (sums_moments) return Compresses::moments;
     if (sums_gradients) return Compresses::gradients;
+    if (sends_gradients) return Compresses::messages;
     if (!averages_models) return Compresses::nothing;
     return waits_for_averages ? Compresses::averages : Compresses::averages_under_way;
   }
+
+  // Into how many slices the model is cut that are compressed by themselves.
+  int compressed_slices() const { return servers.hold_slices() ? servers.count : averaged_slices; }
 
   // same_course_from under this budget.
   std::optional<Step> same_course_under(const Budget& budget) const {

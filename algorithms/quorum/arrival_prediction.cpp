@@ -54,7 +54,7 @@ Forecast predict_arrivals(int gradients, const PredictionInput& input, double li
   if (!computing) return Forecast::none("a step takes more of each worker's gradients than a few were drawn of");
   const double updates = static_cast<double>(input.workers) / gradients;  // in a step of the experiment file
   return {{{.formula = "sampled K-th arrival",
-            .step_time_s = updates * (computing->mean + 2 * input.message_s()),
+            .step_time_s = updates * (computing->mean + input.message_s() + input.gradient_message_s()),
             .communication_s = 0,  // all compute until the next model comes
             .kept = 1,
             .drop_rate = {},

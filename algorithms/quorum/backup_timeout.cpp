@@ -49,12 +49,12 @@ Forecast BackupTimeout::forecast(const PredictionInput& input) const {
   if (!times.slowest_s) return Forecast::none(not_all_drawn);
   if (input.network.has_shared_links()) return Forecast::none("messages wait for each other on shared links");
   if (!cancels()) return Forecast::none("who is late for a step is late for the next one too");
-  const double message_s = input.message_s();
+  const double message_s = input.message_s(), around_s = message_s + input.gradient_message_s();
   std::vector<double> kept;
   const auto time_s = sample_rounds(times, 1, [&](std::size_t step) {
     std::vector<double> arrivals;
     for (std::size_t worker = 0; worker < static_cast<std::size_t>(times.workers); ++worker)
-      arrivals.push_back(2 * message_s + times.step_times[worker * times.drawn_steps() + step]);
+      arrivals.push_back(around_s + times.step_times[worker * times.drawn_steps() + step]);
     const double first_s = *std::ranges::min_element(arrivals), timeout_s = to_seconds(options_.timeout);
     const double end_s =
         options_.counted_from == CountedFrom::start ? std::max(timeout_s, first_s) : first_s + timeout_s;

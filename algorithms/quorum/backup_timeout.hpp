@@ -34,7 +34,9 @@ class BackupTimeout : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .steps_along_fresh_mean = true}; }
+  Traits traits() const override {
+    return {.servers = 1, .steps_along_fresh_mean = true, .sends_gradients = true, .rejects_gradients = true};
+  }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

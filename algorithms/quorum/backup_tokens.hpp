@@ -26,7 +26,13 @@ class BackupTokens : public Algorithm {
   void run(Worker& worker) const override;
   // Throws RunFailure when all workers wait for tokens and none is left.
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .steps_along_fresh_mean = true, .takes_data_in_turn = true}; }
+  Traits traits() const override {
+    return {.servers = 1,
+            .steps_along_fresh_mean = true,
+            .takes_data_in_turn = true,
+            .sends_gradients = true,
+            .rejects_gradients = true};
+  }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("how many tokens are there depends on all steps before");
   }

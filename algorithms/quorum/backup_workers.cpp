@@ -34,7 +34,7 @@ void BackupWorkers::serve(Server& server) const {
 // Late work that goes on makes its worker late for the next step too: the order statistic is then a lower bound.
 Forecast BackupWorkers::forecast(const PredictionInput& input) const {
   const double message_s = input.message_s(options_.servers);  // those of several servers go side by side
-  return predict_quorum(quorum_, cancels(), {2 * message_s, message_s}, input);
+  return predict_quorum(quorum_, cancels(), {input.gradient_message_s(options_.servers) + message_s, message_s}, input);
 }
 
 std::unique_ptr<Algorithm> make_backup_workers(Settings& settings, const AlgorithmContext& context) {

@@ -38,7 +38,12 @@ class BackupWorkers : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = options_.servers, .steps_along_fresh_mean = true}; }
+  Traits traits() const override {
+    return {.servers = options_.servers,
+            .steps_along_fresh_mean = true,
+            .sends_gradients = true,
+            .rejects_gradients = true};
+  }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

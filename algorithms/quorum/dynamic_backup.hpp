@@ -26,7 +26,13 @@ class DynamicBackup : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .follows_values = true, .steps_along_fresh_mean = true}; }
+  Traits traits() const override {
+    return {.servers = 1,
+            .follows_values = true,
+            .steps_along_fresh_mean = true,
+            .sends_gradients = true,
+            .rejects_gradients = true};
+  }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("how many gradients a step waits for follows from the gradients");
   }

@@ -70,7 +70,8 @@ std::optional<PredictedCommunication> communication_of(const Run& run, const std
                                                      .steps = *budget.steps,
                                                      .learning_rate = *run.training.learning_rate,
                                                      .exchanges = std::move(exchanges.all),
-                                                     .average_exchanges = std::move(exchanges.of_average)});
+                                                     .average_exchanges = std::move(exchanges.of_average),
+                                                     .packet = exchanges.packet});
     if (known)
       return PredictedCommunication{static_cast<double>(known->rounds), static_cast<double>(known->bytes.value()),
                                     true};

@@ -22,8 +22,20 @@ KnownExchanges known_exchanges(const Run& run) {
   if (compression && compression->follows_values())
     return {.why_none = "what it sends depends on the tokens of each step"};
   try {
-    KnownExchanges known{.all = exchanges_of(compression, tensors, run.training.parameter_bytes, run.cluster.workers)};
-    if (compression && compression->of_averages) known.of_average = std::exchange(known.all, {}).back().exchanges;
+    const int workers = run.cluster.workers, slices = run.algorithm->traits().compressed_slices();
+    const Bytes bytes = run.training.parameter_bytes;
+    KnownExchanges known;
+    if (!compression || (!compression->of_averages && !compression->of_messages)) {
+      known.all = exchanges_of(compression, tensors, bytes, workers);
+      return known;
+    }
+    for (int index = 0; index < slices; ++index) {
+      const Slice slice{.index = index, .count = slices};
+      const auto own = exchanges_of(compression, tensors, slice.bytes_of(bytes), workers).back().exchanges;
+      known.of_average.insert(known.of_average.end(), own.begin(), own.end());
+    }
+    // Of equal slices the last one is never the smaller one.
+    if (compression->of_messages) known.packet = std::exchange(known.of_average, {}).back().packet;
     return known;
   } catch (const RunFailure& failure) {  // as the run will say
     return {.why_none = failure.what()};
@@ -58,7 +70,8 @@ FormulaTimes predict_by_formula(const Run& run, const std::optional<SampledTimes
                               .samples_per_micro_batch = run.training.samples_per_micro_batch,
                               .learning_rate = *run.training.learning_rate,
                               .exchanges = std::move(exchanges.all),
-                              .average_exchanges = std::move(exchanges.of_average)};
+                              .average_exchanges = std::move(exchanges.of_average),
+                              .packet = exchanges.packet};
   FormulaTimes result;
   Forecast forecast = run.algorithm->forecast(input);
   for (Prediction& prediction : forecast.predictions) {

@@ -19,11 +19,12 @@ struct FormulaTime {
 // trace has too few.
 std::optional<SampledTimes> sample_times(const Run& run);
 
-// What its compressed sums, or each of its averages, exchange. None: they are dense, or it is not known before the
-// model is made.
+// What its compressed sums, or its averages, exchange, of those of slices one after the other; or what a worker's
+// compressed message has, to each server. None: they are dense, or it is not known before the model is made.
 struct KnownExchanges {
   std::vector<ExchangesFrom> all{};
   std::vector<Exchange> of_average{};
+  std::optional<Bytes> packet{};
   std::string why_none{};
 };
 KnownExchanges known_exchanges(const Run& run);

@@ -91,6 +91,17 @@ const std::vector<Method> methods = {
     {"eager-sgd", "activation = \"majority\"", S, 0, S* A},
     {"eager-sgd", "activation = \"majority\"\naverage_every = 4", S + S / 4, 0, (S + S / 4) * A},
     {"async-sgd", "", 0, M_and_G, M_and_G* P},
+    // Of each gradient a value with its place; half a word and a scale; of a slice of two values one with its place.
+    {"async-sgd", "compression = { name = \"top-k\", ratio = 0.25 }", 0, M_and_G, K * 8 + (M_and_G - K) * P},
+    {"async-sgd", "compression = { name = \"fp4\" }", 0, M_and_G, K * 8 + (M_and_G - K) * P},
+    {"k-async", "gradients = 6\ncompression = { name = \"random-k\", ratio = 0.5 }", 0, 2 * K, K * 8 + K* P},
+    {"backup-workers", "backups = 0\nservers = 2\ncompression = { name = \"top-k\", ratio = 0.25 }", 0,
+     2 * (2 * N * S) + 2, 2 * N* S * 8 + N* S* P + P},
+    // Each model says in 8 bytes how many packets came before it, and none was rejected.
+    {"k-sync", "gradients = 6\ncompression = { name = \"sign\", rejected = \"return\" }", 0, 2 * N* S,
+     N* S*(8 + P + 8)},
+    {"async-local-sgd", "local_steps = 4\nupdate = { name = \"plain\", rate = 0.2 }\ncompression = { name = \"int8\" }",
+     0, 2 * K / 4 + N - 1, K / 4 * (1024 + 4) + (K / 4 + N - 1) * P},
     {"softsync", "splitting = 3", 0, M_and_G, M_and_G* P},
     {"k-async", "gradients = 6", 0, 2 * K, 2 * K* P},
     {"k-batch-async", "gradients = 2", 0, M_and_G, M_and_G* P},
@@ -151,6 +162,12 @@ const std::vector<Method> methods = {
      S / 4, 0, S / 4 * (N - 1) * N * 8},
     {"palsgd", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.9 }",
      S / 4, 0, S / 4 * A},
+    {"palsgd",
+     "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.9 }\n"
+     "compression = { name = \"sign\" }",
+     S / 4, 0, S / 4 * (N - 1) * N * 8},
+    {"adacomm", "initial_period = 4\ninterval_steps = 100\ncompression = { name = \"random-k\", ratio = 0.25 }", S / 4,
+     0, S / 4 * 2 * (N - 1) * 4, false, true},
     // Before each average a norm of each worker, where weights or rounds go by steps four numbers more; without a model
     // there is one module. By time a round ends with the fourth step.
     {"edit", "period = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }", 2 * S / 4, 0,
@@ -181,6 +198,15 @@ const std::vector<Method> methods = {
      3 * A},
     {"streaming-diloco", "fragments = 3\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }",
      S / 4 * 3, 0, S / 4 * A},
+    // Of each fragment a value with its place; signs of one or two values, and a scale.
+    {"streaming-diloco",
+     "fragments = 2\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\n"
+     "compression = { name = \"top-k\", ratio = 0.25 }",
+     S / 4 * 2, 0, S / 4 * 2 * (N - 1) * N * 8},
+    {"streaming-diloco",
+     "fragments = 3\ndelay = 1\nperiod = { rule = \"constant\", steps = 4 }\nouter = { name = \"plain\" }\n"
+     "compression = { name = \"fp4\" }",
+     S / 4 * 3, 0, S / 4 * 3 * (N - 1) * N * 8},
     // Groups of 4 and 2 average every 2 steps, all every 6: twice 2 groups' averages, 2 (3 + 1) P, and one of all.
     {"hierarchical-sgd", "group_size = 4\ngroup_period = 2\nperiod = { rule = \"constant\", steps = 6 }",
      S / 6 * (2 * 2 + 1), 0, S / 6 * (2 * 2 * (3 + 1) * P + A)},
@@ -208,6 +234,9 @@ const std::vector<Method> methods = {
     {"decentralized-sgd", "", 0, 2 * N* S + N - 1, 2 * N* S* P + ends},
     {"stochastic-gradient-push", "", 0, N* S + N - 1, N* S*(P + 8) + ends},
     {"stochastic-gradient-push", "overlap_steps = 3", 0, N* S / 3 + N - 1, N* S / 3 * (P + 8) + ends},
+    // The odd ranks ask at each of their steps, and are answered before the next; in the end worker 0 tells each of them
+    // that it asks and answers no more.
+    {"ad-psgd", "overlap_steps = 0", 0, N* S + N - 1 + N / 2, N* S* P + ends},
     // A model up and a mean with a number down after each step but the last, and the last models.
     {"wagma-sgd", "group_size = 3", 0, N*(2 * S - 1), N*((S - 1) * (2 * P + 8) + P)},
     {"wagma-sgd", "group_size = 2\nglobal_every = 2\norder = \"average-first\"", 0, N*(2 * S - 1),

@@ -11,16 +11,19 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/local_sgd/adacomm.hpp"
 #include "algorithms/local_sgd/co2.hpp"
 #include "algorithms/local_sgd/cocod_sgd.hpp"
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
+#include "algorithms/local_sgd/palsgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
 #include "workers/delays/outages.hpp"
+#include "workers/models/quadratic.hpp"
 #include "workers/network/ring.hpp"
 
 namespace syncopate {
@@ -51,6 +54,7 @@ Methods in_rounds(Step steps) {
           {"diloco", std::make_shared<OuterLocalSgd>(period(), diloco(), StatePolicies{})},
           {"slowmo", std::make_shared<OuterLocalSgd>(
                          period(), std::shared_ptr<const OuterOptimizer>(make_slowmo(1, 0.5)), StatePolicies{})},
+          {"palsgd", std::make_shared<PalSgd>(period(), diloco(), PullOptions{.probability = 0.3})},
           {"cocod", std::make_shared<CocodSgd>(period(), StatePolicies{})},
           {"overlap", std::make_shared<OverlapLocalSgd>(period(), OverlapLocalOptions{.mixing = 0.6, .momentum = 0.4},
                                                         StatePolicies{})},
@@ -86,6 +90,32 @@ TEST(CompressedAverages, OfSingleStepsAndEverythingAreSynchronousSgd) {
   const SimulatedRun setup{.workers = 4, .budget = {.steps = 20}};
   LocalSgd local(make_constant_period(1), {});
   EXPECT_LT(largest_difference(compressed(setup, local, of(Kind::top_k, 1)), setup.run(SyncSgd()).parameters), 2e-5);
+}
+
+// Pulled never, PALSGD is DiLoCo; with rounds that stay as they are AdaComm is Local SGD.
+TEST(CompressedAverages, OfPalSgdAndAdaCommAreThoseOfTheirLimitCases) {
+  const SimulatedRun setup{.workers = 4, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 18}};
+  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+    OuterLocalSgd diloco(make_constant_period(3), make_diloco(0.7, 0.5), {});
+    PalSgd pulled(make_constant_period(3), make_diloco(0.7, 0.5), {.probability = 0});
+    EXPECT_EQ(compressed(setup, pulled, of(kind, 0.5)), compressed(setup, diloco, of(kind, 0.5)));
+    LocalSgd local(make_constant_period(3), {});
+    AdaComm constant({.period = {.initial = 3, .minimum = 3, .maximum = Step{3}}});
+    EXPECT_EQ(compressed(setup, constant, of(kind, 0.5)), compressed(setup, local, of(kind, 0.5)));
+  }
+}
+
+// Their rounds follow from the loss, which is that of the dense run.
+TEST(CompressedAverages, OfEverythingLeaveAdaCommsRoundsAsTheyAre) {
+  SimulatedRun setup{.workers = 3, .rate = 0.05, .budget = {.steps = 60}};
+  setup.objective = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 4, .condition = 1, .noise = 0}, 3);
+  AdaComm method({.period = {.initial = 9}});
+  const auto dense = setup.run(method);
+  method.compress(of(Kind::top_k, 1));
+  const auto found = setup.run(method);
+  EXPECT_LT(largest_difference(found.parameters, dense.parameters), 3e-5);
+  EXPECT_EQ(found.rounds.size(), dense.rounds.size());
+  EXPECT_GT(dense.rounds.size(), 60u / 9 + 1) << "rounds became shorter";
 }
 
 // Two workers' gradients in four rounds, and what top-1 with error feedback makes of them.
@@ -390,13 +420,14 @@ TEST(CompressedAverages, AreReadForMethodsThatAverageModels) {
   for (const std::string& method :
        {local_sgd, "algorithm = \"outer-local-sgd\"" + period + outer, "algorithm = \"cocod-sgd\"" + period,
         "algorithm = \"overlap-local-sgd\"\nmixing = 0.5" + period, "algorithm = \"co2\"" + period,
-        "algorithm = \"overlapped-diloco\"" + period + outer}) {
+        "algorithm = \"overlapped-diloco\"" + period + outer, "algorithm = \"palsgd\"" + period + outer,
+        std::string("algorithm = \"adacomm\"\ninitial_period = 4")}) {
     for (const char* compression :
          {"{ name = \"top-k\", ratio = 0.1 }", "{ name = \"random-k\", ratio = 0.1, error_feedback = false }",
           "{ name = \"sign\" }", "{ name = \"qsgd\" }", "{ name = \"int8\", range_std = 6 }",
           "{ name = \"fp4\", rounding = \"random\", error_feedback = true }"})
       EXPECT_EQ(faults_of(compression, method), "") << method << compression;
-    const bool waits = method.find("local-sgd\"") != std::string::npos && method.find("overlap") == std::string::npos;
+    const bool waits = read_method(method).algorithm->traits().waits_for_averages;
     EXPECT_EQ(faults_of("{ name = \"sign\", exchange = \"two-phase\" }", method).empty(), waits) << method;
     EXPECT_THAT(faults_of("{ name = \"powersgd\" }", method), HasSubstr("what has come back first"));
     EXPECT_THAT(faults_of("{ name = \"scalecom\", ratio = 0.1 }", method), HasSubstr("what has come back first"));

@@ -103,9 +103,10 @@ TEST(CompressionSettings, OnlyWhatIsComputedCanBeFolded) {
 
 TEST(CompressionSettings, AreForMethodsThatSumGradients) {
   const std::string top_k = "{ name = \"top-k\", ratio = 0.1 }";
-  for (const char* method : {"algorithm = \"async-sgd\"", "algorithm = \"decentralized-sgd\"",
-                             "algorithm = \"dynamic-averaging\"\nthreshold = 1\ncheck_every = 2",
-                             "algorithm = \"dropcompute\"\nthreshold_s = 2\npreempt = \"layer\""})
+  for (const char* method :
+       {"algorithm = \"decentralized-sgd\"", "algorithm = \"gradient-coding\"\ncode = \"fractional\"\nstragglers = 1",
+        "algorithm = \"dynamic-averaging\"\nthreshold = 1\ncheck_every = 2",
+        "algorithm = \"dropcompute\"\nthreshold_s = 2\npreempt = \"layer\""})
     EXPECT_THAT(faults_of(top_k, method), HasSubstr("no step along one sum")) << method;
   for (const char* method : {"algorithm = \"stale-sgd\"\nstaleness = 2", "algorithm = \"random-drop\"\ndrop_rate = 0.1",
                              "algorithm = \"dropcompute\"\nthreshold_s = 2"})

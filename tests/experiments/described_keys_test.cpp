@@ -52,7 +52,7 @@ TEST(DescribedKeys, SayWhereTheyAreFoundOnceForEachMeaning) {
     EXPECT_TRUE(seen.emplace(key.path, key.conditions).second) << key.path << " is described twice for one case";
 }
 
-// Only methods whose sums can be compressed have the keys for it.
+// Only methods that exchange what can be compressed have the keys for it.
 TEST(DescribedKeys, OfAMethodAreThoseThatItTakes) {
   for (const NameGroup& group : name_groups()) {
     if (group.place != "methods.algorithm") continue;
@@ -62,16 +62,16 @@ TEST(DescribedKeys, OfAMethodAreThoseThatItTakes) {
     };
     EXPECT_TRUE(has_compression("sync-sgd"));
     EXPECT_TRUE(has_compression("dropcompute"));
-    EXPECT_FALSE(has_compression("k-sync"));
+    EXPECT_FALSE(has_compression("gradient-coding"));
     const auto has_residual = [&](const char* method) {
       const auto keys = keys_of(group, method);
       return std::ranges::any_of(keys,
                                  [](const KeyDescription& key) { return key.path == "methods.compression.residual"; });
     };
     EXPECT_TRUE(has_residual("sync-sgd"));
-    for (const char* method : {"local-sgd", "co2", "one-bit-adam"}) {
+    for (const char* method : {"local-sgd", "co2", "one-bit-adam", "streaming-diloco", "k-sync", "halos"}) {
       EXPECT_TRUE(has_compression(method)) << method;
-      EXPECT_FALSE(has_residual(method)) << method;  // differences and moments have units of their own
+      EXPECT_FALSE(has_residual(method)) << method;  // messages, differences and moments have units of their own
     }
     EXPECT_FALSE(has_compression("ad-psgd"));
     return;

@@ -341,6 +341,21 @@ TEST_F(ExperimentFile, OneOfTheExcludedTensorsMustBeThere) {
       testing::ContainsRegex("must be in one of (linear[1-7].weight, ){7}(linear[1-3].bias,? ){3}and 4 others"));
 }
 
+// Two matrices, of 16 x 12 and 10 x 16. Factors of rank r have 28 r and 26 r numbers instead of 192 and 160.
+TEST_F(ExperimentFile, ARankWhoseFactorsMakeNoMatrixSmallerIsAFault) {
+  const auto with = [&](const std::string& keys, const std::string& model = "mlp") {
+    return faults({"methods=[{algorithm='sync-sgd',compression={name='powersgd'," + keys + "}}]",
+                   "training.model=" + model, "models.mlp.hidden=[16]", "datasets.gaussian-mixture.dimension=12",
+                   "datasets.gaussian-mixture.classes=10", "training.dataset=gaussian-mixture"});
+  };
+  EXPECT_EQ(with("rank=3"), "");
+  EXPECT_THAT(with("rank=4"), HasSubstr("methods.0.compression.rank = 4; must be at most 3: factors of a higher rank"));
+  EXPECT_EQ(with("rank=6,least_rate=1.0"), "");
+  EXPECT_THAT(with("rank=7,least_rate=1.0"), HasSubstr("rank = 7; must be at most 6"));
+  EXPECT_THAT(with("rank=1,least_rate=7.0"), HasSubstr("rank = 1; the model has no matrix that factors of any rank"));
+  EXPECT_THAT(with("least_rate=7.0"), HasSubstr("rank = 2 (the default); the model has no matrix"));
+}
+
 TEST_F(ExperimentFile, EmptyListsOfSeedsAndMethodsAreFaults) {
   EXPECT_THAT(faults({"seeds=[]"}), HasSubstr("seeds = []; must hold at least one seed"));
   EXPECT_THAT(faults({"methods=[]"}), HasSubstr("methods = []; must have at least one entry"));

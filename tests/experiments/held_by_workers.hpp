@@ -120,7 +120,24 @@ compression = { name = "qsgd", levels = 7 })",
 compression = { name = "int8", exchange = "two-phase" })",
                                                R"(algorithm = "local-sgd"
 period = { rule = "constant", steps = 3 }
-compression = { name = "sign" })"};
+compression = { name = "sign" })",
+                                               R"(algorithm = "async-sgd"
+maximum_staleness = 2
+compression = { name = "top-k", ratio = 0.1, rejected = "return" })",
+                                               R"(algorithm = "backup-workers"
+backups = 1
+servers = 3
+compression = { name = "sign" })",
+                                               R"(algorithm = "async-local-sgd"
+local_steps = 2
+update = { name = "plain", rate = 0.2 }
+compression = { name = "int8", error_feedback = true })",
+                                               R"(algorithm = "streaming-diloco"
+fragments = 3
+delay = 1
+period = { rule = "constant", steps = 3 }
+outer = { name = "diloco", rate = 0.7, momentum = 0.5 }
+compression = { name = "fp4", error_feedback = true })"};
 
 // Each under a label of its own.
 inline std::string text_of(const Methods& methods) {

@@ -123,6 +123,38 @@ std::vector<KeyCase> more_compressed() {
   return cases;
 }
 
+// What a server takes one by one, some of it too late.
+KeyCase of_messages(const std::string& keys, const std::vector<std::string>& changes,
+                    const std::string& algorithm = "'async-sgd',maximum_staleness=2") {
+  return of_compression(keys, changes, algorithm);
+}
+const std::vector<KeyCase> messages = {
+    of_messages("name='top-k',ratio=0.2",
+                {"name='random-k'", "ratio=0.5", "scope='tensor'", "error_feedback=false", "rejected='return'"}),
+    of_messages("name='random-k',ratio=0.2", {"ratio=0.5", "error_feedback=false", "rejected='return'"}),
+    of_messages("name='sign'", {"scope='tensor'", "error_feedback=false", "rejected='return'"}),
+    of_messages("name='qsgd',levels=7", {"levels=3", "bucket=16"}),
+    of_messages("name='int8',error_feedback=true",
+                {"range_std=1", "scope='tensor'", "error_feedback=false", "rejected='return'"}),
+    of_messages("name='fp4',error_feedback=true",
+                {"bucket=16", "rounding='random'", "error_feedback=false", "rejected='return'"}),
+    of_messages("name='top-k',ratio=0.2", {"ratio=0.5", "error_feedback=false"},
+                "'async-local-sgd',local_steps=2,update={name='plain',rate=1}"),
+    of_messages("name='top-k',ratio=0.2", {"ratio=0.5", "error_feedback=false", "rejected='return'"},
+                "'backup-workers',backups=1,servers=2"),
+};
+
+// Averages of fragments, and of methods whose rounds follow from losses or are pulled.
+const std::vector<KeyCase> averages = {
+    of_compression("name='top-k',ratio=0.2", {"ratio=0.5", "error_feedback=false"},
+                   "'streaming-diloco',fragments=2,period={rule='constant',steps=4},outer={name='plain'}"),
+    of_compression("name='fp4'", {"bucket=16", "rounding='random'", "error_feedback=true"},
+                   "'streaming-diloco',fragments=2,period={rule='constant',steps=4},outer={name='plain'}"),
+    of_compression("name='int8'", {"range_std=1", "scope='tensor'", "error_feedback=true"},
+                   "'palsgd',period={rule='constant',steps=4},outer={name='plain'}"),
+    of_compression("name='sign'", {"scope='tensor'", "error_feedback=false"}, "'adacomm',initial_period=3"),
+};
+
 // Adam with a frozen second moment, of which signs of two matrices are sent.
 KeyCase of_moments(const std::string& compression, const std::vector<std::string>& changes) {
   KeyCase result = of_compression(compression, changes, "'one-bit-adam',freeze_step=3");
@@ -550,8 +582,9 @@ TEST_F(KeyWalk, OfMethods) {
   write("ring.csv", links_in_steps_of(1));
   write("shuffled.csv", links_in_steps_of(3));
   write("wheel.csv", links_in_steps_of(1, true));
-  for (const auto& cases : {synchronous, compressed, more_compressed(), moments, old_gradients, thresholds, quorums,
-                            asynchronous, periods(), policies(), local, gossip_and_codes, graphs()})
+  for (const auto& cases :
+       {synchronous, compressed, more_compressed(), messages, averages, moments, old_gradients, thresholds, quorums,
+        asynchronous, periods(), policies(), local, gossip_and_codes, graphs()})
     walk(compared, cases, idle_keys());
   expect_completeness({"methods"});
   expect_results_by_version(SYNCOPATE_SOURCE_DIR, "tests/golden/results_by_version/methods.json");

@@ -55,6 +55,10 @@ const std::vector<std::string> periodic = {
     "{algorithm='local-sgd',period={rule='constant',steps=7},compression={name='int8',exchange='two-phase'}}",
     "{algorithm='outer-local-sgd',period={rule='constant',steps=7},outer={name='plain'},compression={name='fp4'}}",
     "{algorithm='cocod-sgd',period={rule='constant',steps=7},compression={name='random-k',ratio=0.1}}",
+    "{algorithm='streaming-diloco',fragments=3,delay=2,period={rule='constant',steps=7},outer={name='plain'},"
+    "compression={name='top-k',ratio=0.1}}",
+    "{algorithm='palsgd',period={rule='constant',steps=7},outer={name='plain'},compression={name='sign'}}",
+    "{algorithm='async-local-sgd',local_steps=2,update={name='plain',rate=0.2},compression={name='top-k',ratio=0.1}}",
     "{algorithm='local-sgd',period={rule='constant',steps=7},moments='average'}",
     "{algorithm='local-sgd',period={rule='post-local',switch_step=11,steps=6},moments='average'}",
     "{algorithm='local-sgd',period={rule='swap',switch_step=13}}",
@@ -91,7 +95,8 @@ TEST_F(PredictedCommunicationOf, MethodsInRoundsIsInClosedFormWhatTheRunSends) {
                                                      .steps = *run.budget.steps,
                                                      .learning_rate = *run.training.learning_rate,
                                                      .exchanges = known_exchanges(run).all,
-                                                     .average_exchanges = known_exchanges(run).of_average});
+                                                     .average_exchanges = known_exchanges(run).of_average,
+                                                     .packet = known_exchanges(run).packet});
     ASSERT_TRUE(known);
     const Outcome outcome = outcome_of(run);
     ASSERT_EQ(outcome.failure, "");

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "algorithms/method/algorithm.hpp"
-#include "workers/compression/compressor.hpp"
 #include "workers/delays/exponential.hpp"
 #include "workers/models/quadratic.hpp"
 #include "workers/mpi/mpi_cluster.hpp"
@@ -61,22 +60,16 @@ struct Parity {
       LearningRate::Options{.shape = LearningRate::Shape::cosine, .peak = 0.05, .total_steps = Step{20}}};
   bool server_takes_steps = true;  // false: its workers do
 
-  std::shared_ptr<const Compressor> compressor_of(const Algorithm& algorithm, bool of_averages) const {
-    const auto& options = algorithm.compression();
-    return options && options->of_averages == of_averages ? make_compressor(*options, training, 0, workers) : nullptr;
-  }
-
   Outcome run(Cluster& cluster, const Algorithm& algorithm) {
     LastRow last;
-    const RunContext context{.cluster = cluster,
-                             .training = training,
-                             .learning_rate = learning_rate,
-                             .budget = {.steps = Step{20}, .seconds = {}, .samples = {}, .bytes = {}},
-                             .micro_batches = micro_batches,
-                             .observer = &last,
-                             .initial_model = training.initial_state(),
-                             .compressor = compressor_of(algorithm, false),
-                             .average_compressor = compressor_of(algorithm, true)};
+    RunContext context{.cluster = cluster,
+                       .training = training,
+                       .learning_rate = learning_rate,
+                       .budget = {.steps = Step{20}, .seconds = {}, .samples = {}, .bytes = {}},
+                       .micro_batches = micro_batches,
+                       .observer = &last,
+                       .initial_model = training.initial_state()};
+    compress(context, algorithm);
     Outcome outcome;
     const auto program = [&](Rank self) {
       Worker worker(context, self);

@@ -22,6 +22,7 @@
 #include "algorithms/gossip/wagma_sgd.hpp"
 #include "algorithms/local_sgd/decoupled_diloco.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
+#include "algorithms/quorum/backup_workers.hpp"
 #include "tests/workers/expected_parity.hpp"
 
 namespace syncopate {
@@ -38,6 +39,25 @@ TEST(Parity, AsynchronousLocalSgdInAWindowOfAll) {
   options.moments = StatePolicy::reset;
   options.update = make_delayed_nesterov_update({.rate = 0.7, .momentum = 0.6, .every = workers});
   expect_parity(AsyncLocalSgd(options));
+}
+
+// Servers that wait for all, so that who comes first only decides the order of a sum; answers to what was sent too.
+TEST(Parity, CompressedMessages) {
+  using Kind = CompressionOptions::Kind;
+  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+    CompressionOptions options{.kind = kind, .of_messages = true, .ratio = 0.1};
+    options.error_feedback = kind != Kind::qsgd;
+    options.returns_rejected = kind == Kind::top_k;
+    SCOPED_TRACE(static_cast<int>(kind));
+    BackupWorkers gradients(workers);
+    gradients.compress(options);
+    expect_parity(gradients, make_sgd({.momentum = 0.9}), tolerance_of(kind));
+    AsyncLocalOptions local{.local_steps = 5, .grace = from_seconds(1e6)};
+    local.update = make_buffered_update({.size = workers, .rate = 0.7, .momentum = 0.6});
+    AsyncLocalSgd differences(local);
+    differences.compress(options);
+    expect_parity(differences, make_sgd({.momentum = 0.9}), tolerance_of(kind));
+  }
 }
 
 // One region of a worker: nothing depends on who comes first.

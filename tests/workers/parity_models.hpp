@@ -51,6 +51,18 @@ TEST(Parity, CompressedAverages) {
   }
 }
 
+TEST(Parity, CompressedFragments) {
+  using Kind = CompressionOptions::Kind;
+  for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::sign, Kind::qsgd, Kind::int8, Kind::fp4}) {
+    CompressionOptions options{.kind = kind, .of_averages = true, .ratio = 0.1};
+    options.error_feedback = kind != Kind::qsgd;
+    SCOPED_TRACE(static_cast<int>(kind));
+    StreamingDiloco method(make_constant_period(Step{6}), make_diloco(0.7, 0.5), {Fragments(3), Step{2}, 0.3}, {});
+    method.compress(options);
+    expect_parity(method, make_sgd({.momentum = 0.9}), tolerance_of(kind));
+  }
+}
+
 TEST(Parity, LocalSgdWithAConstantPeriod) { expect_parity(LocalSgd(make_constant_period(Step{5}), {})); }
 
 TEST(Parity, LocalSgdWithTheQuadraticRuleAndAveragedMomentum) {

@@ -13,6 +13,14 @@
 
 namespace syncopate {
 
+// What travels instead of the values of a gradient, or of a difference (workers/compression): a promise like these. It
+// stands where a model does, so that messages do not become longer: its words of four bytes, and normalisation
+// statistics behind them, are the parameters; null in time-only runs.
+struct SentPacket : ModelState {
+  Bytes size{};                       // of the words
+  std::vector<MicroBatch> carried{};  // what has flowed into it, where somebody wants to know
+};
+
 // Made by the functions of its kind; `from`, `kept` and `slice` are filled in by who sends it.
 struct Message {
   enum class Kind : std::uint8_t {
@@ -30,9 +38,12 @@ struct Message {
   Gradient gradient{};    // else empty; of a difference its work alone, without values
   ModelStatePtr model{};  // or the difference; else null; null in time-only runs too
   Kind kind = Kind::note;
+  bool is_packed = false;  // a gradient or difference comes as a packet, which is in the model's place until a server
+                           // has opened it
+  std::uint16_t answers = 0;  // of the numbers so many, the last, are of the receiver's packets (CompressedMessages)
   Rank from{};
   std::vector<double> numbers{};  // travel along, 8 bytes each
-  std::int64_t kept = 0;          // from a server: micro-batches in its model
+  std::int64_t kept = 0;          // from a server: micro-batches in its model; of a packet: its sender's number for it
   Slice slice{};                  // which part of the parameters the gradient or the model stands for
 
   static Message of_gradient(Step version, Gradient gradient) {
@@ -61,6 +72,7 @@ struct Message {
   bool has_model() const { return kind == Kind::model || kind == Kind::last_model || kind == Kind::difference; }
   // A gradient of no micro-batches has none.
   bool has_values() const { return has_model() || gradient.micro_batches() > 0; }
+  const SentPacket& packet() const { return static_cast<const SentPacket&>(*model); }
   // Of its gradient or difference.
   Work work() const { return {from, gradient.micro_batches(), gradient.compute_time()}; }
 };
@@ -80,11 +92,13 @@ struct GiveBack {
 // A message that has come, or null. It does not outlive the run.
 using ReceivedMessage = std::unique_ptr<Message, GiveBack>;
 
-// Bytes that the message takes on the network: 4 per parameter of its slice (8 for a wide gradient), 8 per
-// number. A message without values costs its latency alone.
+// Bytes that the message takes on the network: 4 per parameter of its slice (8 for a wide gradient), or its packet's,
+// and 8 per number. A message without values costs its latency alone.
 inline Bytes message_bytes(const Message& message, Bytes parameter_bytes) {
   Bytes::Rep bytes = 8 * static_cast<Bytes::Rep>(message.numbers.size());
-  if (message.has_values())
+  if (message.is_packed)
+    bytes += message.packet().size.value();
+  else if (message.has_values())
     bytes += (message.gradient.wide() ? 2 : 1) * message.slice.bytes_of(parameter_bytes).value();
   return Bytes{bytes};
 }

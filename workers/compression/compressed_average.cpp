@@ -21,61 +21,73 @@ void take_in(const float* mine, const float* from, bool adds, std::span<float> p
 
 }  // namespace
 
-std::size_t CompressedAverage::buffers(const AveragePolicy& policy) const {
-  return !training_.time_only() && policy.buffers == StatePolicy::average ? training_.objective().buffers() : 0;
+// They go with the first slice.
+std::size_t CompressedAverage::buffers(const SentDifference& sent) const {
+  const bool are_averaged = sent.slice.index == 0 && sent.policy.buffers == StatePolicy::average;
+  return !training_.time_only() && are_averaged ? training_.objective().buffers() : 0;
 }
 
 Collective CompressedAverage::exchange(const Collective& average) {
   ++rounds_;
-  newest_ = {.mine = average.model, .from = average.from, .policy = average.policy, .round = rounds_};
-  const std::vector<Exchange> exchanges = compressor_->exchanges(rounds_);
+  newest_ = {.mine = average.model,
+             .from = average.from,
+             .policy = average.policy,
+             .slice = average.slice,
+             .rest_is_needed = average.rest_is_needed,
+             .round = rounds_};
+  OfSlice& own = this->own(newest_);
+  const std::vector<Exchange> exchanges = own.compressor->exchanges(rounds_);
   const Exchange exchange = exchanges.front();
   const bool is_last = exchanges.size() == 1;
-  Collective what = is_last ? last_exchange(exchange, average.policy)
+  Collective what = is_last ? last_exchange(exchange, newest_)
                             : Collective{.kind = Collective::first_exchange(exchange.operation),
                                          .packet = {.words = {}, .size = exchange.packet}};
   if (training_.time_only()) return what;
-  const std::size_t statistics = is_last ? buffers(average.policy) : 0;
-  const bool is_first = !residual_;
-  if (is_first) residual_ = new_cell();
+  const std::size_t statistics = is_last ? buffers(newest_) : 0;
+  const auto parameters = static_cast<std::int64_t>(training_.objective().parameters());
+  const std::int64_t begin = newest_.slice.begin(parameters);
+  const auto size = static_cast<std::size_t>(newest_.slice.end(parameters) - begin);
+  const bool is_first = !own.residual;
+  if (is_first) own.residual = new_cell();
   const CellPtr mine = newest_.mine->parameters, own_buffers = newest_.mine->buffers;
   const CellPtr from = newest_.from ? newest_.from->parameters : nullptr;
   what.packet.words = new_cell();
-  const auto encode = [=, compressor = compressor_, residual = residual_, worker = worker_, round = newest_.round,
+  const auto encode = [=, compressor = own.compressor, residual = own.residual, worker = worker_, round = newest_.round,
                        words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
-    if (is_first) residual->value = FlatVector(mine->value.size());
+    if (is_first) residual->value = FlatVector(size);
     const bool adds = !is_first && compressor->options().error_feedback;
-    take_in(values_of(mine), from ? values_of(from) : nullptr, adds, residual->value.span());
+    take_in(values_of(mine) + begin, from ? values_of(from) + begin : nullptr, adds, residual->value.span());
     FlatVector values(words + statistics);
     compressor->encode(worker, round, nullptr, residual->value.span(), values.data());
     if (statistics > 0) std::copy_n(values_of(own_buffers), statistics, values.data() + words);
     out->value = std::move(values);
   };
-  training_.compute({.reads = {is_first ? nullptr : residual_, mine, from, own_buffers},
-                     .writes = {residual_, what.packet.words},
+  training_.compute({.reads = {is_first ? nullptr : own.residual, mine, from, own_buffers},
+                     .writes = {own.residual, what.packet.words},
                      .work = encode});
   return what;
 }
 
-Collective CompressedAverage::last_exchange(const Exchange& exchange, const AveragePolicy& policy) const {
+Collective CompressedAverage::last_exchange(const Exchange& exchange, const SentDifference& sent) const {
   Collective what{.kind = Collective::last_of_average(exchange.operation)};
-  what.packet.size = exchange.packet + Bytes{static_cast<Bytes::Rep>(4 * buffers(policy))};
+  what.packet.size = exchange.packet + Bytes{static_cast<Bytes::Rep>(4 * buffers(sent))};
   return what;
 }
 
 // The owner's residual is kept where the worker's is.
 Collective CompressedAverage::second_exchange(const SentDifference& sent, const SharedPackets& first, int chunk) {
-  const Exchange exchange = compressor_->exchanges(sent.round).back();
-  Collective what = last_exchange(exchange, sent.policy);
+  OfSlice& own = this->own(sent);
+  const Exchange exchange = own.compressor->exchanges(sent.round).back();
+  Collective what = last_exchange(exchange, sent);
   if (training_.time_only()) return what;
-  const bool is_first = !owned_;
-  if (is_first) owned_ = new_cell();
-  const std::size_t statistics = buffers(sent.policy);
+  const bool is_first = !own.owned;
+  if (is_first) own.owned = new_cell();
+  const std::size_t statistics = buffers(sent);
   const CellPtr own_buffers = sent.mine->buffers;
-  std::vector<CellPtr> read = {is_first ? nullptr : owned_, own_buffers};
+  std::vector<CellPtr> read = {is_first ? nullptr : own.owned, own_buffers};
   for (const Packet& packet : *first) read.push_back(packet.words);
   what.packet.words = new_cell();
-  const auto reduce = [=, compressor = compressor_, owned = owned_, worker = worker_, round = sent.round,
+  const auto reduce = [=, compressor = own.compressor, owned = own.owned, worker = worker_, round = sent.round,
                        words = static_cast<std::size_t>(exchange.packet.value()) / 4, out = what.packet.words] {
     if (is_first) owned->value = FlatVector(compressor->owned(worker));
     if (is_first || !compressor->options().error_feedback) std::ranges::fill(owned->value.span(), 0.0f);
@@ -87,7 +99,7 @@ Collective CompressedAverage::second_exchange(const SentDifference& sent, const 
     if (statistics > 0) std::copy_n(values_of(own_buffers), statistics, values.data() + words);
     out->value = std::move(values);
   };
-  training_.compute({.reads = std::move(read), .writes = {owned_, what.packet.words}, .work = reduce});
+  training_.compute({.reads = std::move(read), .writes = {own.owned, what.packet.words}, .work = reduce});
   return what;
 }
 
@@ -95,17 +107,22 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   auto state = std::make_shared<ModelState>(*average.mine);
   state->id = new_state_id();
   state->moments = {};
-  const std::size_t size = training_.objective().parameters(), statistics = buffers(average.policy);
+  if (average.slice.index > 0 && average.from) state->buffers = average.from->buffers;  // the same on all
+  const std::size_t size = training_.objective().parameters(), statistics = buffers(average);
+  const auto begin = static_cast<std::size_t>(average.slice.begin(static_cast<std::int64_t>(size)));
+  const auto end = static_cast<std::size_t>(average.slice.end(static_cast<std::int64_t>(size)));
   const CellPtr from = average.from ? average.from->parameters : nullptr;
   std::vector<CellPtr> read = {from};
   for (const Packet& packet : *packets) read.push_back(packet.words);
   state->parameters = new_cell();
-  const auto decode = [=, compressor = compressor_, round = average.round, out = state->parameters] {
+  const auto& compressor = slices_[static_cast<std::size_t>(average.slice.index)].compressor;
+  const auto decode = [=, round = average.round, out = state->parameters] {
     FlatVector values(size);
     std::fill_n(values.data(), size, 0.0f);
     std::vector<const float*> words;
     for (const Packet& packet : *packets) words.push_back(values_of(packet.words));
-    compressor->decode({.packets = words, .workers = workers, .micro_batches = workers, .step = round}, values.span());
+    compressor->decode({.packets = words, .workers = workers, .micro_batches = workers, .step = round},
+                       values.span().subspan(begin, end - begin));
     for (std::size_t i = 0; i < size; ++i) {
       const float mean = values.data()[i] / static_cast<float>(workers);
       values.data()[i] = from ? values_of(from)[i] + mean : mean;
@@ -131,8 +148,9 @@ ModelStatePtr CompressedAverage::mean(const SentDifference& average, const Share
   return state;
 }
 
-// The same object for all where nothing of it is a worker's own.
+// The same object for all where nothing of it is a worker's own, or nobody looks at that.
 ModelStatePtr CompressedAverage::taken_up(const SentDifference& average, const ModelStatePtr& mean) const {
+  if (average.slice.index > 0 && !average.rest_is_needed) return mean;
   ModelState changed = *average.mine;
   changed.id = new_state_id();
   changed.parameters = mean->parameters;

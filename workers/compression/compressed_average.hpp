@@ -5,7 +5,8 @@
 //          send is its next residual.
 // Differs: a worker's residual stays as it is between averages, as there; each average counts all workers alike.
 //
-// A residual belongs to its worker, and to one way of averaging: it is in units of the model. What becomes of it:
+// A residual belongs to its worker, to one way of averaging, and to one slice of the model, where slices are averaged
+// apart: it is in units of the model. What becomes of it:
 // - A worker that has taken fewer steps, or none, sends of its residual all the same.
 // - A worker that loses its state in an outage loses its residual with it, and that of the chunk that it owns in two
 //   phases, and begins with none: the models lack what they held. What it had sent before is on its way, and is not
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "workers/cluster/collective.hpp"
 #include "workers/compression/compressor.hpp"
@@ -29,13 +31,20 @@ struct SentDifference {
   ModelStatePtr mine{};
   ModelStatePtr from{};
   AveragePolicy policy{};
+  Slice slice{};
+  bool rest_is_needed = true;
   Step round{};
 };
 
 class CompressedAverage {
  public:
-  CompressedAverage(std::shared_ptr<const Compressor> compressor, Training& training, Rank worker)
-      : compressor_(std::move(compressor)), training_(training), worker_(worker) {}
+  // By slice of the model.
+  CompressedAverage(const std::vector<std::shared_ptr<const Compressor>>& compressors, Training& training, Rank worker)
+      : training_(training), worker_(worker) {
+    for (const auto& compressor : compressors) slices_.push_back({.compressor = compressor});
+  }
+
+  int slices() const { return static_cast<int>(slices_.size()); }
 
   // The exchange that stands for this average, or, of two phases, the first; and then the second.
   Collective exchange(const Collective& average);
@@ -51,19 +60,26 @@ class CompressedAverage {
   ModelStatePtr taken_up(const SentDifference& average, const ModelStatePtr& mean) const;
 
   // Its state is lost.
-  void forget() { residual_ = owned_ = nullptr; }
+  void forget() {
+    for (OfSlice& own : slices_) own.residual = own.owned = nullptr;
+  }
 
  private:
-  std::size_t buffers(const AveragePolicy& policy) const;
-  // The last exchange, in whose packets statistics stand behind the words.
-  Collective last_exchange(const Exchange& exchange, const AveragePolicy& policy) const;
+  struct OfSlice {
+    std::shared_ptr<const Compressor> compressor;
+    CellPtr residual{};  // null: zeros
+    CellPtr owned{};     // of the chunk that this worker owns; likewise
+  };
 
-  std::shared_ptr<const Compressor> compressor_;
+  OfSlice& own(const SentDifference& sent) { return slices_[static_cast<std::size_t>(sent.slice.index)]; }
+  std::size_t buffers(const SentDifference& sent) const;
+  // The last exchange, in whose packets statistics stand behind the words.
+  Collective last_exchange(const Exchange& exchange, const SentDifference& sent) const;
+
   Training& training_;
   Rank worker_;
-  CellPtr residual_;  // null: zeros
-  CellPtr owned_;     // of the chunk that this worker owns; likewise
-  Step rounds_{};     // averages so far, on all workers alike
+  std::vector<OfSlice> slices_;
+  Step rounds_{};  // averages so far, of any slice, on all workers alike
   SentDifference newest_;
   std::map<std::int64_t, SentDifference> under_way_;  // by the collective's number
 };

@@ -125,6 +125,19 @@ std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& opti
   throw std::logic_error("no such compression");
 }
 
+std::vector<std::shared_ptr<const Compressor>> make_compressors(const CompressionOptions& options,
+                                                                const Training& training, std::uint64_t seed,
+                                                                int workers, int slices) {
+  if (slices == 1) return {make_compressor(options, training, seed, workers)};
+  std::vector<std::shared_ptr<const Compressor>> compressors;
+  for (int index = 0; index < slices; ++index) {
+    const Slice slice{.index = index, .count = slices};
+    const Bytes bytes = slice.bytes_of(training.parameter_bytes());
+    compressors.push_back(make_compressor(options, parts_of(options, {}, bytes), seed, workers));
+  }
+  return compressors;
+}
+
 std::vector<ExchangesFrom> exchanges_of(const std::optional<CompressionOptions>& options,
                                         std::span<const ParameterTensor> tensors, Bytes parameters, int workers) {
   if (!options) return {};

@@ -103,6 +103,11 @@ std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& opti
 std::shared_ptr<const Compressor> make_compressor(const CompressionOptions& options, std::vector<Part> parts,
                                                   std::uint64_t seed, int workers);
 
+// One for each of so many slices of the model, which cut tensors; of one the same.
+std::vector<std::shared_ptr<const Compressor>> make_compressors(const CompressionOptions& options,
+                                                                const Training& training, std::uint64_t seed,
+                                                                int workers, int slices);
+
 // What sums take from `first` on, until the next one of a list, or for the rest of a run.
 struct ExchangesFrom {
   Step first{};

@@ -1,5 +1,7 @@
 #include "workers/compression/options.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -40,6 +42,16 @@ constexpr Row rows_of_averages[] = {
     {"none", "The models as they are: all-reduced.", Kind::random_k},
 };
 
+constexpr Row rows_of_messages[] = {
+    {"top-k", "The largest values by magnitude, with their places.", Kind::top_k},
+    {"random-k", "Values at random places, which both sides draw.", Kind::random_k},
+    {"sign", "Signs, and the mean magnitude.", Kind::sign},
+    {"qsgd", "Random roundings to a few levels of each bucket's norm (QSGD).", Kind::qsgd},
+    {"int8", "Eight bits of each value, for uniform bins with their means (INTELLECT-1).", Kind::int8},
+    {"fp4", "Four bits of each value, a sign and a power of two of its bucket's largest.", Kind::fp4},
+    {"none", "What is sent as it is.", Kind::random_k},
+};
+
 constexpr Row rows_of_moments[] = {
     {"sign", "Signs, and a scale (1-bit Adam): to owners of chunks, and from them.", Kind::sign},
     {"top-k", "The largest values by magnitude, with their places: all-gathered.", Kind::top_k},
@@ -64,6 +76,25 @@ std::string_view why_not_of_averages(std::string_view name) {
   return {};
 }
 
+// Why a message to a server cannot be compressed so; nothing for what is no such name.
+std::string_view why_not_of_messages(std::string_view name) {
+  if (name == "powersgd")
+    return "must not be given here: its second factor follows from the sum of all workers' first ones, which a message "
+           "does not wait for";
+  if (name == "scalecom")
+    return "must not be given here: all send values at the places of one of them, which a message does not wait for";
+  if (name == "majority")
+    return "must not be given here: a majority is that of all workers, and each message counts by itself";
+  if (name == "dgc")
+    return "must not be given here: its ratio and momentum are those of steps that all take together; \"top-k\" has a "
+           "residual alone";
+  if (name == "sparse-rows")
+    return "must not be given here: how long its packets are follows from what is computed, which messages do not wait "
+           "for";
+  if (name == "one-bit") return "must not be given here: it is for sums of gradients; \"sign\" is for messages";
+  return {};
+}
+
 using Scope = CompressionOptions::Scope;
 using Dropped = CompressionOptions::Dropped;
 using Units = CompressionOptions::Units;
@@ -83,10 +114,21 @@ void read_dropped(Settings& table, CompressionOptions& options, const Compressio
                     "is no gradient to fold into anything");
 }
 
+void read_rejected(Settings& table, CompressionOptions& options, const CompressionContext& context) {
+  options.returns_rejected = table.choice(
+      {"rejected",
+       "What becomes of what a server does not take: it is lost, or its worker sends it again with a later message."},
+      {{"lost", false}, {"return", true}}, false);
+  if (context.rejects_messages) return;
+  if (!table.has("rejected")) table.leave_out("rejected");
+  if (options.returns_rejected) table.fault("rejected", "must be \"lost\": this method's server takes all that comes");
+}
+
 // Differences between models are steps already.
 void read_residual(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   options.error_feedback = table.flag(
       {"error_feedback", "Whether what a worker has not sent is added to what it sends next."}, options.error_feedback);
+  if (options.error_feedback && options.of_messages) return read_rejected(table, options, context);
   if (!options.error_feedback || options.of_averages || options.of_moments) return;
   options.units = table.choice(
       {"residual", "Units of what is not sent yet: gradients, or steps, which keep their size when the rate changes."},
@@ -94,9 +136,13 @@ void read_residual(Settings& table, CompressionOptions& options, const Compressi
   read_dropped(table, options, context);
 }
 
-void read_scope(Settings& table, CompressionOptions& options) {
+void read_scope(Settings& table, CompressionOptions& options, const CompressionContext& context) {
   options.scope = table.choice({"scope", "What is compressed by itself: the whole model, or each tensor."},
                                {{"model", Scope::model}, {"tensor", Scope::tensor}}, options.scope);
+  if (context.slices > 1 && options.scope == Scope::tensor)
+    table.fault("scope", fmt::format("must be \"model\": each of {} slices of the model goes by itself, and they cut "
+                                     "tensors",
+                                     context.slices));
 }
 
 void read_columns(Settings& table, CompressionOptions& options) {
@@ -105,9 +151,9 @@ void read_columns(Settings& table, CompressionOptions& options) {
       {{"column", Scope::column}, {"tensor", Scope::tensor}, {"model", Scope::model}}, Scope::column);
 }
 
-// The second phase would follow the first while workers compute.
+// The second phase would follow the first while workers compute; a message has one.
 void read_pattern(Settings& table, CompressionOptions& options, const CompressionContext& context) {
-  if (context.compresses == Compresses::averages_under_way) return;
+  if (context.compresses == Compresses::averages_under_way || options.of_messages) return;
   options.pattern = table.choice(
       {"exchange", "Packets go to all, or chunks of them to owners, who send their sum to all, compressed again."},
       {{"gather", Pattern::gather}, {"two-phase", Pattern::two_phase}}, options.pattern);
@@ -167,11 +213,11 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
   switch (options.kind) {
     case Kind::top_k:
       read_ratio(table, options, context);
-      read_scope(table, options);
+      read_scope(table, options, context);
       return read_residual(table, options, context);
     case Kind::scalecom:
       read_ratio(table, options, context);
-      read_scope(table, options);
+      read_scope(table, options, context);
       read_residual(table, options, context);
       if (options.error_feedback)
         options.filter = table.number(
@@ -180,7 +226,7 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
       return;
     case Kind::dgc:
       read_ratio(table, options, context);
-      read_scope(table, options);
+      read_scope(table, options, context);
       options.momentum =
           table.number({"momentum", "Of the velocity that a worker accumulates; the optimizer needs none."},
                        Range{.low = 0, .high = 1, .high_open = true}, 0.9);
@@ -196,7 +242,7 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
       if (options.of_moments)
         options.l2_scale = table.choice({"scale", "What signs are times: the root mean square, or the mean magnitude."},
                                         {{"l2", true}, {"l1", false}}, options.l2_scale);
-      read_scope(table, options);
+      read_scope(table, options, context);
       read_pattern(table, options, context);
       return read_residual(table, options, context);
     case Kind::one_bit:
@@ -222,7 +268,7 @@ void read_keys(Settings& table, CompressionOptions& options, const CompressionCo
       options.range_std =
           table.number({"range_std", "Half the range that the bins divide, in standard deviations around the mean."},
                        Range{.low = 0, .low_open = true, .high_open = true}, options.range_std);
-      read_scope(table, options);
+      read_scope(table, options, context);
       read_pattern(table, options, context);
       return read_residual(table, options, context);
     case Kind::fp4:
@@ -254,6 +300,7 @@ bool read_gathers_rows(Settings& table) {
 
 const char* sentence_of(Compresses what) {
   if (what == Compresses::moments) return "What is sent of first moments.";
+  if (what == Compresses::messages) return "How what workers send to their server is compressed.";
   return what == Compresses::gradients ? "How the sum of gradients is compressed."
                                        : "How averages of models are compressed.";
 }
@@ -262,7 +309,12 @@ const Row* row_of(Settings& table, Compresses what) {
   if (what == Compresses::moments)
     return table.row({"name", "What is sent instead of the first moment."}, rows_of_moments, "sign");
   if (what == Compresses::gradients) return table.row({"name", "What is sent instead of the gradient."}, rows);
-  const std::string_view why = why_not_of_averages(table.word("name").value_or(""));
+  const std::string name = table.word("name").value_or("");
+  const bool of_messages = what == Compresses::messages;
+  const std::string_view why = of_messages ? why_not_of_messages(name) : why_not_of_averages(name);
+  if (why.empty() && of_messages)
+    return table.row({"name", "What is sent instead of the gradient, or of the difference between models."},
+                     rows_of_messages, "none");
   if (why.empty())
     return table.row({"name", "What is sent instead of the difference to the last common model."}, rows_of_averages,
                      "none");
@@ -279,11 +331,13 @@ std::optional<CompressionOptions> read_compression(Settings& method, const Compr
     method.keep_as_written({"compression"});
     method.fault("compression",
                  "must not be given: this method has no step along one sum of all workers' whole gradients, nor one "
-                 "average of all workers' models, that can be compressed");
+                 "average of all workers' models, nor gradients or differences that a server takes one by one, that "
+                 "can be compressed");
     return std::nullopt;
   }
   const bool of_moments = context.compresses == Compresses::moments;
   const bool of_gradients = context.compresses == Compresses::gradients;
+  const bool of_messages = context.compresses == Compresses::messages;
   if (of_gradients && !method.has("compression")) return std::nullopt;
   Settings table = method.section(
       {"compression", sentence_of(context.compresses), {}, of_moments ? "signs, in two phases" : "it is not"});
@@ -294,7 +348,8 @@ std::optional<CompressionOptions> read_compression(Settings& method, const Compr
   CompressionOptions options;
   options.kind = row->kind;
   options.of_moments = of_moments;
-  options.of_averages = !of_moments && !of_gradients;
+  options.of_messages = of_messages;
+  options.of_averages = !of_moments && !of_gradients && !of_messages;
   options.l2_scale = of_moments && options.kind == Kind::sign;
   if (options.l2_scale) options.pattern = Pattern::two_phase;
   const bool is_dense = options.kind == Kind::rows && !read_gathers_rows(table);

@@ -26,8 +26,9 @@ struct Exchange {
   }
 };
 
-// What a method exchanges that can be compressed. Averages under way go on while their workers compute.
-enum class Compresses { nothing, gradients, averages, averages_under_way, moments };
+// What a method exchanges that can be compressed. Averages under way go on while their workers compute. Messages carry
+// gradients, or differences between models, to servers.
+enum class Compresses { nothing, gradients, averages, averages_under_way, moments, messages };
 
 struct CompressionOptions {
   enum class Kind { top_k, dgc, random_k, scalecom, sign, one_bit, majority, qsgd, power, int8, fp4, rows };
@@ -39,6 +40,7 @@ struct CompressionOptions {
 
   Kind kind = Kind::top_k;
   bool of_averages = false;             // differences between models are compressed, not gradients
+  bool of_messages = false;             // nor are sums, but what each worker sends to servers
   bool of_moments = false;              // nor are gradients, but what they make of the optimizer's first moment, of:
   double beta1 = 0.9;                   // this decay
   bool l2_scale = false;                // sign: times the root mean square, not the mean magnitude
@@ -63,6 +65,7 @@ struct CompressionOptions {
   double least_rate = 2;                // PowerSGD: matrices that it makes smaller by less are sent as they are
   bool warm_start = true;               // PowerSGD: from the last step's factor
   Removed removed = Removed::own;       // PowerSGD: what a worker's residual is without
+  bool returns_rejected = false;        // messages: what a server has not taken goes back into the residual
   std::string written_rank{};           // where the rank stands, for what is found out with the model
 
   // Whether packets depend on the model's tensors, beyond their number of values.
@@ -84,6 +87,8 @@ enum class Drops { nothing, uncomputed, computed };
 struct CompressionContext {
   Compresses compresses = Compresses::nothing;
   bool averages_moments = false;  // together with models
+  int slices = 1;                 // of the model: of averages, or that servers hold; they cut tensors
+  bool rejects_messages = false;  // some of them may come too late, or too old
   Drops drops = Drops::nothing;
   bool time_only = false;
   std::optional<Step> steps_per_epoch{};  // none: without a data set, or not known for its faults

@@ -1,5 +1,6 @@
 #include "workers/mpi/mpi_mailbox.hpp"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
@@ -23,9 +24,12 @@ struct Head {
   std::int64_t sent_ns = 0;  // since the common start
   std::int64_t bytes = 0;
   std::int64_t carried = 0;
+  std::int64_t packet_bytes = 0;
   Slice slice;
   Message::Kind kind{};
   bool wide = false;
+  bool is_packed = false;
+  std::uint16_t answers = 0;
 };
 
 template <typename T>
@@ -48,6 +52,13 @@ std::shared_ptr<const FlatVector> MpiMailbox::body_of(const Message& message) {
     const auto of_numbers = static_cast<Bytes::Rep>(sizeof(double) * message.numbers.size());
     return std::make_shared<FlatVector>(zeros_of(bytes - of_numbers));
   }
+  if (message.is_packed) {
+    training_.executor().wait(message.model->parameters->producer);
+    const auto words = std::as_const(message.model->parameters->value).span();
+    auto body = std::make_shared<FlatVector>(words.size());
+    std::ranges::copy(words, body->data());
+    return body;
+  }
   if (message.has_model() && message.model->id == last_model_id_ && message.slice == last_slice_) return last_body_;
   const bool wide = !message.has_model() && message.gradient.wide();
   const ValueLayout layout = layout_of(wide);
@@ -68,7 +79,8 @@ std::shared_ptr<const FlatVector> MpiMailbox::body_of(const Message& message) {
 void MpiMailbox::send(Rank to, const Message& message, Time sent, Bytes bytes) {
   if (message.has_model() && !message.gradient.terms().empty())
     throw RunFailure("a message carries a gradient or a model, not both");
-  const std::vector<MicroBatch> carried = training_.travelling(message.gradient);
+  const std::vector<MicroBatch> carried =
+      message.is_packed ? message.packet().carried : training_.travelling(message.gradient);
   std::vector<std::byte> contents = bytes_of(Head{.step = message.step.value(),
                                                   .micro_batches = message.gradient.micro_batches(),
                                                   .compute_ns = message.gradient.compute_time().count(),
@@ -76,9 +88,12 @@ void MpiMailbox::send(Rank to, const Message& message, Time sent, Bytes bytes) {
                                                   .sent_ns = sent.time_since_epoch().count(),
                                                   .bytes = bytes.value(),
                                                   .carried = std::ssize(carried),
+                                                  .packet_bytes = message.is_packed ? message.packet().size.value() : 0,
                                                   .slice = message.slice,
                                                   .kind = message.kind,
-                                                  .wide = message.gradient.wide()});
+                                                  .wide = message.gradient.wide(),
+                                                  .is_packed = message.is_packed,
+                                                  .answers = message.answers});
   append_bytes<MicroBatch>(contents, carried);
   append_bytes<double>(contents, message.numbers);
   post_.send(MpiPost::Kind::message, to, std::move(contents), body_of(message));
@@ -97,13 +112,24 @@ MpiMailbox::Delivery MpiMailbox::open(Slip&& slip, FlatVector&& values) {
   const auto carried_bytes = static_cast<std::size_t>(head.carried) * sizeof(MicroBatch);
   Message message{.step = Step{head.step},
                   .kind = head.kind,
+                  .is_packed = head.is_packed,
+                  .answers = head.answers,
                   .from = slip.from,
                   .numbers = values_of<double>(after_head.subspan(carried_bytes)),
                   .kept = head.kept,
                   .slice = head.slice};
   const Duration compute{head.compute_ns};
   if (head.micro_batches > 0) message.gradient = Gradient(nullptr, head.micro_batches, compute);
-  if (slip.has_values && !training_.time_only()) {
+  if (head.is_packed) {
+    auto packet = std::make_shared<SentPacket>();
+    packet->size = Bytes{head.packet_bytes};
+    packet->carried = values_of<MicroBatch>(after_head.first(carried_bytes));
+    if (!training_.time_only()) {
+      packet->parameters = new_cell();
+      packet->parameters->value = std::move(values);
+    }
+    message.model = std::move(packet);
+  } else if (slip.has_values && !training_.time_only()) {
     const bool wide = head.wide && !message.has_model();
     const bool is_whole = head.slice.count == 1 || values.empty();
     FlatVector whole = is_whole ? std::move(values) : spread(values, layout_of(wide), head.slice);
