@@ -282,6 +282,19 @@ compression = { name = "qsgd", exchange = "two-phase" })",
                                  R"(algorithm = "cocod-sgd"
 period = { rule = "constant", steps = 3 }
 compression = { name = "sign" })",
+                                 R"(algorithm = "streaming-diloco"
+fragments = 3
+delay = 1
+period = { rule = "constant", steps = 3 }
+outer = { name = "diloco", rate = 0.7, momentum = 0.5 }
+compression = { name = "fp4", error_feedback = true })",
+                                 R"(algorithm = "k-sync"
+gradients = 2
+compression = { name = "top-k", ratio = 0.1, rejected = "return" })",
+                                 R"(algorithm = "async-local-sgd"
+local_steps = 2
+update = { name = "plain", rate = 0.2 }
+compression = { name = "int8", error_feedback = true })",
                                  R"(algorithm = "sync-sgd"
 average = { decay = 0.9 })",
                                  R"(algorithm = "async-sgd"
@@ -306,7 +319,9 @@ state = "lost"
   int number = 0;
   for (const char* const keys : {R"(algorithm = "sync-sgd")", R"(algorithm = "local-sgd"
 period = { rule = "constant", steps = 3 })",
-                                 R"(algorithm = "async-sgd")"})
+                                 R"(algorithm = "async-sgd")", R"(algorithm = "async-sgd"
+maximum_staleness = 2
+compression = { name = "top-k", ratio = 0.1, rejected = "return" })"})
     text += method(keys, number++);
   expect_same_after_leaving(load(text), 2);
 }
