@@ -77,7 +77,9 @@ inline const Methods families = {sync_sgd, local_sgd, async_sgd, R"(algorithm = 
 threshold_s = 2.5)"};
 
 // Where outages take the workers' state.
-inline const Methods that_lose_state = {sync_sgd, local_sgd, async_sgd, top_k};
+inline const Methods that_lose_state = {sync_sgd, local_sgd, async_sgd, top_k, R"(algorithm = "async-sgd"
+maximum_staleness = 2
+compression = { name = "top-k", ratio = 0.1, rejected = "return" })"};
 
 // Of each kind of state besides a model one.
 inline const Methods with_state = {R"(algorithm = "sync-sgd"
@@ -98,6 +100,19 @@ compression = { name = "qsgd", exchange = "two-phase" })",
                                    R"(algorithm = "cocod-sgd"
 period = { rule = "constant", steps = 3 }
 compression = { name = "sign" })",
+                                   R"(algorithm = "streaming-diloco"
+fragments = 3
+delay = 1
+period = { rule = "constant", steps = 3 }
+outer = { name = "diloco", rate = 0.7, momentum = 0.5 }
+compression = { name = "fp4", error_feedback = true })",
+                                   R"(algorithm = "k-sync"
+gradients = 2
+compression = { name = "top-k", ratio = 0.1, rejected = "return" })",
+                                   R"(algorithm = "async-local-sgd"
+local_steps = 2
+update = { name = "plain", rate = 0.2 }
+compression = { name = "int8", error_feedback = true })",
                                    R"(algorithm = "sync-sgd"
 average = { decay = 0.9 })",
                                    R"(algorithm = "async-sgd"
@@ -105,7 +120,7 @@ training = { clip_norm = 1.0, optimizer = { name = "adamw" } }
 average = { decay = 0.9 })",
                                    R"(algorithm = "backup-workers"
 backups = 1
-servers = 3)", averaged_moments};
+servers = 3)",   averaged_moments};
 
 // The other compressions.
 inline const Methods with_more_compressions = {R"(algorithm = "sync-sgd"
@@ -127,17 +142,7 @@ compression = { name = "top-k", ratio = 0.1, rejected = "return" })",
                                                R"(algorithm = "backup-workers"
 backups = 1
 servers = 3
-compression = { name = "sign" })",
-                                               R"(algorithm = "async-local-sgd"
-local_steps = 2
-update = { name = "plain", rate = 0.2 }
-compression = { name = "int8", error_feedback = true })",
-                                               R"(algorithm = "streaming-diloco"
-fragments = 3
-delay = 1
-period = { rule = "constant", steps = 3 }
-outer = { name = "diloco", rate = 0.7, momentum = 0.5 }
-compression = { name = "fp4", error_feedback = true })"};
+compression = { name = "sign" })"};
 
 // Each under a label of its own.
 inline std::string text_of(const Methods& methods) {
