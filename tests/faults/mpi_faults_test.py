@@ -196,7 +196,8 @@ class Stopped(Ranks):
         launch = Launch(self.directory / name, method, servers, steps=400)
         try:
             ranks = launch.wait_for_the_second_run()
-            time.sleep(own.uniform(0.1, 0.5))
+            # It has begun, on a busy machine too, and takes 8 s: before that all would wait for each other uncounted.
+            time.sleep(own.uniform(1.5, 3.5))
             stopped = own.randrange(launch.ranks)
             os.kill(ranks[stopped], signal.SIGSTOP)
             time.sleep(STOPPED_S)
