@@ -1,6 +1,7 @@
 #include "results/directory/descriptor.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -33,6 +34,13 @@ void Descriptor::write(std::string_view contents) const {
 
 void Descriptor::sync() const {
   if (fsync(number_) != 0 && errno != EINVAL) fail("cannot put on the disk", path_);
+}
+
+bool Descriptor::lock() const {
+  int result = 0;
+  do result = flock(number_, LOCK_EX);
+  while (result != 0 && errno == EINTR);
+  return result == 0;
 }
 
 }  // namespace syncopate

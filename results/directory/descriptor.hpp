@@ -17,6 +17,9 @@ class Descriptor {
   void write(std::string_view contents) const;
   // Some file systems cannot do so for directories (EINVAL), and need not.
   void sync() const;
+  // Waits until no other process, or other Descriptor of this one, has the lock. It ends with this object, and with the
+  // process however that ends. False where the file system has no locks of directories (NFS).
+  bool lock() const;
 
  private:
   std::filesystem::path path_;

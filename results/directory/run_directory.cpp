@@ -105,9 +105,12 @@ void give_name(const fs::path& written, const fs::path& directory, const fs::pat
 }
 
 // False where a directory that is done has the name, which it keeps. A rename alone fails where there is a directory
-// already, so of several processes one succeeds. What is moved away is looked at once more, since its owner may have
-// put a finished run there after the first look.
+// already, so of several processes one succeeds. What is moved away is looked at once more, since without a lock
+// another process may have put a finished run there after the first look; while it is away, a third can publish, which
+// only the lock prevents.
 bool give_free_name(const fs::path& written, const fs::path& directory, const fs::path& former, const IsDone& is_done) {
+  const Descriptor above(directory.parent_path(), O_RDONLY | O_DIRECTORY);
+  above.lock();
   for (;;) {
     const auto held = hold_off_end();
     std::error_code error, ignored;
