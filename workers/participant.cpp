@@ -130,7 +130,7 @@ void Participant::take_step(const Gradient& gradient, const StepOptions& options
 }
 
 void Participant::send(Rank to, Message&& message, Here at) {
-  if (compressed_messages_) compressed_messages_->compress(message);
+  if (compressed_messages_) compressed_messages_->compress(to, message);
   context_.cluster.send(rank_, to, std::move(message), {"send", at});
 }
 

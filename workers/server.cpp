@@ -96,7 +96,8 @@ ReceivedMessage Server::receive_until_all_left(const std::function<void(Rank)>& 
 // In the place of its values, whoever looks at them.
 void Server::open(Message& compressed) {
   if (!packets_of_.empty()) packets_of_[compressed.from].heard = compressed.kept + 1;
-  open_packet(compressed, context_.message_compressors[static_cast<std::size_t>(slice_.index)], context_.training);
+  const auto slice = static_cast<std::size_t>(compressed.slice.index);
+  open_packet(compressed, context_.message_compressors[slice], context_.training);
 }
 
 // Which packets it has had, and which of them it has not taken.
@@ -127,6 +128,7 @@ void Server::send_model(Rank to, Slice part, std::vector<double> numbers, Here a
   version_of_[to] = version_;
   sent_at_[to] = now();
   Message message = Message::of_model(step_, model_, std::move(numbers));
+  if (!packets_of_.empty()) answer(to, message);
   message.kept = kept_total_;
   message.slice = part;
   context_.cluster.send(rank_, to, std::move(message), {"send", at});

@@ -100,7 +100,9 @@ void Worker::send_slices(const Gradient& gradient, Here at) {
 }
 
 ReceivedMessage Worker::receive(const ReceiveOptions& which, Here at) {
-  return context_.cluster.receive(rank_, which.from, which.until, {"receive", at});
+  auto message = context_.cluster.receive(rank_, which.from, which.until, {"receive", at});
+  if (message && message->answers > 0) hear(*message);
+  return message;
 }
 
 // The server answers with its model as it is then (Server::receive). Where steps are versions of the model,

@@ -22,7 +22,7 @@ void AsyncSgd::serve(Server& server) const {
   std::int64_t discarded_in_a_row = 0;
   server.send_model(Receivers::all);
   while (const auto message = server.receive_until_all_left()) {
-    const double weight = options_.rate.of_gradient(server.step() - message->step);
+    const double weight = options_.rate.of_gradient(server.step() - message->step, server.size());
     if (server.accept(*message,
                       {.maximum_staleness = options_.maximum_staleness, .maximum_age = options_.maximum_age})) {
       server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});

@@ -17,7 +17,7 @@ void KAsync::serve(Server& server) const {
     server.send_model(Receivers::waiting);  // at first to all, then to those whose gradients made the update
     for (int needed = std::min(gradients_, server.workers_left()); round.gradients() < needed;) {
       if (const auto message = server.receive())
-        round.take(*message, any_gradient, rate_.of_gradient(server.step() - message->step));
+        round.take(*message, any_gradient, rate_.of_gradient(server.step() - message->step, server.size()));
       else
         needed = std::min(gradients_, server.workers_left(round.givers()));
     }

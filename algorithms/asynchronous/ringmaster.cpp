@@ -29,7 +29,7 @@ void Ringmaster::serve(Server& server) const {
   };
   for (const Rank worker : Ranks(server.size())) start(worker);
   while (const auto message = server.receive_until_all_left()) {
-    const double weight = rate_.of_gradient(server.step() - message->step);
+    const double weight = rate_.of_gradient(server.step() - message->step, server.size());
     if (round.take(*message, {.maximum_staleness = Step{delay_threshold_ - 1}}, weight)) {
       round.step(rate_factor);
       if (!server.budget_left()) return;

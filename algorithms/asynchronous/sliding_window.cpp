@@ -56,7 +56,7 @@ void SlidingWindow::serve(Server& server) const {
     const auto message = server.receive_until_all_left(end_number_of);
     if (!message) return;
     server.accept(*message);
-    const double weight = rate_.of_gradient(server.step() - message->step);
+    const double weight = rate_.of_gradient(server.step() - message->step, server.size());
     server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
     server.publish();
     if (!server.budget_left()) return;

@@ -15,7 +15,7 @@ void Softsync::serve(Server& server) const {
   GradientRound round(server);
   server.send_model(Receivers::all);
   while (const auto message = server.receive_until_all_left()) {
-    round.take(*message, any_gradient, rate_.of_gradient(server.step() - message->step));
+    round.take(*message, any_gradient, rate_.of_gradient(server.step() - message->step, server.size()));
     if (round.gradients() == per_update) {
       round.step(rate_factor);
       if (!server.budget_left()) return;

@@ -29,7 +29,7 @@ void StaleSynchronous::serve(Server& server) const {
   while (const auto message = server.receive_until_all_left(on_leave)) {
     const Rank worker = message->from;
     server.accept(*message);
-    const double weight = rate_.of_gradient(server.step() - message->step);
+    const double weight = rate_.of_gradient(server.step() - message->step, server.size());
     server.descend(message->gradient * (weight / server.micro_batches()), {.rate_factor = rate_factor});
     server.publish();
     if (!server.budget_left()) return;

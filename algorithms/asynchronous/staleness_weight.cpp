@@ -5,7 +5,7 @@
 
 namespace syncopate {
 
-double staleness_weight(StalenessWeight rule, Step staleness) {
+double staleness_weight(StalenessWeight rule, Step staleness, int workers) {
   const auto tau = static_cast<double>(staleness.value());
   switch (rule) {
     case StalenessWeight::none:
@@ -14,6 +14,8 @@ double staleness_weight(StalenessWeight rule, Step staleness) {
       return 1 / std::max(tau, 1.0);
     case StalenessWeight::inverse_plus_one:
       return 1 / (tau + 1);
+    case StalenessWeight::beyond_workers:
+      return workers / std::max<double>(workers, tau);
   }
   return 1;
 }
@@ -23,7 +25,8 @@ UpdateRate read_update_rate(Settings& settings) {
   rate.weight = settings.choice({"staleness_weight", "What a gradient of staleness tau is multiplied by."},
                                 {{"none", StalenessWeight::none},
                                  {"1/tau", StalenessWeight::inverse},
-                                 {"1/(tau+1)", StalenessWeight::inverse_plus_one}},
+                                 {"1/(tau+1)", StalenessWeight::inverse_plus_one},
+                                 {"N/max(N,tau)", StalenessWeight::beyond_workers}},
                                 rate.weight);
   rate.scaling = settings.choice(
       {"rate_scaling", "Whether the learning rate is multiplied by an update's share of the workers' gradients."},

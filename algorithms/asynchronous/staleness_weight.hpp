@@ -1,9 +1,10 @@
 // How far an asynchronous update goes: by the number of its gradients, and by how stale each of them is.
-// Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning": 1/tau.
+// Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning": 1/tau; the code of
+//          Ringmaster's authors (Maranjyan, Tyurin and Richtarik 2025): N/max(N, tau).
 // Shapes:  scalars only.   Units: staleness (tau) in updates between a gradient's model and its application.
 // Cost:    one call per gradient.
 // Differs: 1/(tau + 1) is the variant of other authors; with 1/tau stale by 0 and by 1 weigh the same.
-// Checks:  both weights are 1 at tau = 0 and fall; "linear" makes N / c updates move as far as one step of N.
+// Checks:  all weights are 1 at tau = 0 and fall, the last beyond tau = N alone; "linear" makes N / c updates move as far as one step of N.
 #pragma once
 
 #include "workers/settings/settings.hpp"
@@ -15,8 +16,9 @@ enum class StalenessWeight {
   none,              // 1
   inverse,           // 1/tau, and 1 for tau = 0
   inverse_plus_one,  // 1/(tau + 1)
+  beyond_workers,    // N/max(N, tau)
 };
-double staleness_weight(StalenessWeight rule, Step staleness);
+double staleness_weight(StalenessWeight rule, Step staleness, int workers);
 
 // What an update along the mean of c workers' gradients makes of the schedule's learning rate, which is that of
 // a step along all N.
@@ -30,14 +32,15 @@ struct UpdateRate {
   RateScaling scaling = RateScaling::linear;
 
   // Of one gradient in the mean.
-  double of_gradient(Step staleness) const { return staleness_weight(weight, staleness); }
+  double of_gradient(Step staleness, int workers) const { return staleness_weight(weight, staleness, workers); }
   double of_update(int gradients, int workers) const {
     return scaling == RateScaling::linear ? static_cast<double>(gradients) / workers : 1.0;
   }
 };
 
-// Keys `staleness_weight` = "none" | "1/tau" | "1/(tau+1)", and `rate_scaling` = "linear" | "none". The default
-// of the latter is "none" where a weight is chosen, so that the rate is not reduced twice.
+// Keys `staleness_weight` = "none" | "1/tau" | "1/(tau+1)" | "N/max(N,tau)", and `rate_scaling` = "linear" | "none". The
+// default of the latter is "none" where a weight is chosen: 1/tau would reduce the rate twice, and the code that has
+// N/max(N, tau) takes the rate as it is given.
 UpdateRate read_update_rate(Settings& settings);
 
 }  // namespace syncopate

@@ -6,8 +6,9 @@
 //          request without values, the centre down and the difference up, P floats each.
 // Differs: asynchronous as in the authors' code (mpiT): the difference is taken before the local step, which runs
 //          while it travels, and exchanges begin with step 0. The centre is what is evaluated. The file's
-//          optimizer takes the local step; with `momentum` (EAMSGD's delta) it must be plain SGD.
-// Checks:  what leaves the workers arrives at the centre; the synchronous form against the Jacobi iteration.
+//          optimizer takes the local step; with `momentum` (EAMSGD's delta) it must be plain SGD. Where differences are
+//          compressed, a worker moves by the whole one, and has in its residual what has not arrived (ours).
+// Checks:  what leaves the workers arrives at the centre, or is in residuals; the synchronous form against the Jacobi iteration.
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"
@@ -31,7 +32,10 @@ class ElasticAveraging : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = is_asynchronous() ? 1 : 0, .follows_clock = is_asynchronous()}; }
+  Traits traits() const override {
+    return {
+        .servers = is_asynchronous() ? 1 : 0, .follows_clock = is_asynchronous(), .sends_gradients = is_asynchronous()};
+  }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -49,8 +49,9 @@ struct Traits {
   bool waits_for_averages = true;
   // Whether what it sums, from some step on, are its workers' next first moments, which may be compressed.
   bool sums_moments = false;
-  // Whether what its workers send to their server is a gradient or a difference between models, each of which counts by
-  // itself or not at all, and may be compressed; and whether some may come too late, or too old, to count.
+  // Whether what its workers send to their server is a gradient or a difference between models, or of a slice of them in
+  // turn (averaged_slices), each of which counts by itself or not at all, and may be compressed; and whether some may come
+  // too late, or too old, to count.
   bool sends_gradients = false;
   bool rejects_gradients = false;
 

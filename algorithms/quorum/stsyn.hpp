@@ -42,7 +42,12 @@ class Stsyn : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1, .publishes_rounds = true}; }
+  Traits traits() const override {
+    return {.servers = 1,
+            .publishes_rounds = true,
+            .sends_gradients = true,
+            .rejects_gradients = options_.mean.leaves_out_most};
+  }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -4,26 +4,19 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <stdexcept>
-#include <tuple>
 #include <vector>
 
+#include "results/rows/evaluated_rows.hpp"
+#include "results/rows/model_measurements.hpp"
 #include "results/rows/models_by_time.hpp"
 #include "results/rows/own_models.hpp"
 #include "results/rows/recording.hpp"
 #include "results/run/run.hpp"
 #include "workers/cluster/run_observer.hpp"
-#include "workers/process/run_failure.hpp"
 #include "workers/training/training.hpp"
 
 namespace syncopate {
-
-// The model is no longer finite; going on would cost time and show nothing.
-struct Diverged : RunFailure {
-  using RunFailure::RunFailure;
-};
 
 // Where a run is, for a progress line.
 struct RunPosition {
@@ -83,61 +76,32 @@ class Recorder : public RunObserver {
   // Records the last publication, and waits for all evaluations. Throws what the arithmetic threw.
   void finish();
 
-  // What evaluations and measurements have come to so far: what a checkpoint needs, once all have ended that were asked
-  // for. And what they had come to, for a run that is taken up (CourseLog) and has asked for as many; false if it has
-  // not.
-  struct Evaluated {
-    std::vector<Evaluation> entries{};  // in the order in which they were asked for
-    std::vector<Measurement> measurements{};
-  };
-  Evaluated evaluated() const;
-  bool take_up(const Evaluated& before);
-  bool has_diverged() const;
+  // For checkpoints, once all evaluations have ended that were asked for (EvaluatedRows).
+  using Evaluated = EvaluatedRows::Ended;
+  Evaluated evaluated() const { return evaluated_.ended(); }
+  bool take_up(const Evaluated& before) { return evaluated_.take_up(before); }
+  bool has_diverged() const { return evaluated_.has_diverged(); }
 
   // What has been recorded so far; rows whose evaluation is not there are left out.
   Recording recording() const;
   RunPosition position() const;
 
  private:
-  struct Entry {
-    MetricsRow row;
-    std::vector<ModelStatePtr> models;      // until their evaluation is asked for; none in time-only runs
-    std::vector<MicroBatch> recalibration;  // of each model before it, where there are any
-    ModelsOfWorkers own;                    // if not empty: how far they are apart is measured
-    bool done = false;
-  };
-  struct Entries;  // shared with the evaluations under way
-
-  void check_evaluations() const;
-  void check_earlier_evaluations();
-  void keep_evaluations(std::vector<std::shared_ptr<Task>> tasks);
   void take_in(const Publication& publication);
   void take_in_own_models();
-  void take_in_worker_models();
-  void measure(const Publication& publication);
-  void measure(Step step, Time time, const ModelStatePtr& model);
-  void evaluate_each(const std::vector<WeightedState>& models, std::size_t index);
   bool due(Step step, Time time) const;
   std::optional<std::map<Rank, OwnModel>> take_first_own_models();
   std::optional<double> epoch(double steps) const;
-  void record(Entry entry);
-  void evaluate(std::size_t index);
-  void set_listener(std::function<void()> listener);
+  void record(EvaluatedRows::Asked asked);
 
   Options options_;
   Training& training_;
+  EvaluatedRows evaluated_;
+  ModelMeasurements measurements_;
   ModelsByStep own_models_;
   std::optional<ModelsByTime> own_models_by_time_;  // instead, where the plan goes by time
-  ModelsByStep worker_models_;
-  Step measured_step_{-1};
-  Step measured_gradient_{};
-  std::vector<std::tuple<Step, Time, ModelStatePtr>> to_be_measured_;  // deferred
-  std::shared_ptr<Entries> entries_;
-  // Where work is divided: of each entry, until their end has been waited for; of how many it has.
-  std::vector<std::vector<std::shared_ptr<Task>>> evaluations_;
-  std::size_t checked_ = 0;
   std::vector<StepRow> rows_;
-  std::optional<Entry> last_;                   // the newest publication, if it is not recorded yet
+  std::optional<EvaluatedRows::Asked> last_;    // the newest publication, if it is not recorded yet
   std::vector<ModelStatePtr> last_models_;      // the newest publication's, if their parameters are asked for
   std::vector<std::vector<float>> parameters_;  // of these
   std::vector<std::vector<float>> buffers_;     // likewise

@@ -7,7 +7,6 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "algorithms/local_sgd/overlap_local_sgd.hpp"
 #include "algorithms/local_sgd/palsgd.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
+#include "tests/algorithms/compressed_gradients.hpp"
 #include "tests/algorithms/exact_accounts.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
@@ -70,13 +70,6 @@ std::vector<float> compressed(const SimulatedRun& setup, Algorithm& method, cons
   return parameters;
 }
 
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  double largest = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
-    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-  return largest;
-}
-
 TEST(CompressedAverages, OfEverythingAreDense) {
   const SimulatedRun setup{.workers = 3, .micro_batches = 2, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 20}};
   for (const auto& [name, method] : in_rounds(3)) {
@@ -118,13 +111,6 @@ TEST(CompressedAverages, OfEverythingLeaveAdaCommsRoundsAsTheyAre) {
   EXPECT_GT(dense.rounds.size(), 60u / 9 + 1) << "rounds became shorter";
 }
 
-// Two workers' gradients in four rounds, and what top-1 with error feedback makes of them.
-const std::vector<std::vector<std::vector<float>>> golden = {
-    {{1, -0.5f, 0.25f}, {0.2f, 0.4f, -0.6f}, {0.3f, 0.3f, 0.3f}, {-1, 0.1f, 0.2f}},
-    {{0, 1, -1}, {0.5f, 0.5f, 0.5f}, {-0.2f, 0.9f, 0.1f}, {0.4f, -0.4f, 0.8f}}};
-const std::vector<std::vector<double>> golden_steps = {
-    {0.5, 0.5, 0}, {0.25, 0, -0.175}, {0.25, 0.7, 0}, {-0.5, -0.2, 0}};
-
 // Rounds of two steps: a quarter of the round's gradient in the first, and the rest in the second.
 std::vector<float> golden_gradient(const MicroBatch& at) {
   auto gradient = golden[static_cast<std::size_t>(at.worker.value)][static_cast<std::size_t>(at.step.value()) / 2];
@@ -155,21 +141,6 @@ TEST(CompressedAverages, TopOneHasTheGoldenSteps) {
       EXPECT_NEAR(of_outer[i], outer[i], 1e-6) << rounds;
     }
   }
-}
-
-float noise(const MicroBatch& at, std::size_t i) {
-  std::mt19937 engine(static_cast<unsigned>(1000 * at.worker.value + at.step.value() + 77 * static_cast<int>(i)));
-  return std::uniform_real_distribution<float>(-1, 1)(engine);
-}
-
-// In the first `active` steps gradients are noise, and then zeros, so that what is left comes out.
-std::shared_ptr<const Objective> noise_at_first(std::size_t size, int active) {
-  const auto listed = [size, active](const MicroBatch& at) {
-    std::vector<float> values(size);
-    for (std::size_t i = 0; i < size && at.step < active; ++i) values[i] = noise(at, i);
-    return values;
-  };
-  return std::make_shared<ListedGradients>(size, listed);
 }
 
 // What was held back is sent later, whatever the rate does meanwhile: differences are steps.

@@ -3,16 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <memory>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "algorithms/local_sgd/outer_local_sgd.hpp"
 #include "algorithms/local_sgd/streaming_diloco.hpp"
+#include "tests/algorithms/compressed_gradients.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
@@ -42,13 +40,6 @@ SimulatedRun::Outcome compressed(const SimulatedRun& setup, Method method, const
   return setup.run(method);
 }
 
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  double largest = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
-    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-  return largest;
-}
-
 TEST(CompressedFragments, OfEverythingAreDense) {
   const SimulatedRun setup{.workers = 3, .micro_batches = 2, .momentum = 0.9, .rate = 0.02, .budget = {.steps = 22}};
   for (const int fragments : {1, 3, 4})
@@ -76,13 +67,6 @@ TEST(CompressedFragments, OfOneWithoutDelayIsCompressedDiLoCo) {
   }
 }
 
-// Two workers' gradients in four rounds, and what top-1 with error feedback makes of them.
-const std::vector<std::vector<std::vector<float>>> golden = {
-    {{1, -0.5f, 0.25f}, {0.2f, 0.4f, -0.6f}, {0.3f, 0.3f, 0.3f}, {-1, 0.1f, 0.2f}},
-    {{0, 1, -1}, {0.5f, 0.5f, 0.5f}, {-0.2f, 0.9f, 0.1f}, {0.4f, -0.4f, 0.8f}}};
-const std::vector<std::vector<double>> golden_steps = {
-    {0.5, 0.5, 0}, {0.25, 0, -0.175}, {0.25, 0.7, 0}, {-0.5, -0.2, 0}};
-
 // Rounds of two steps, at each of which one of two fragments has its turn. Both have the round's gradient in its first
 // step, the second fragment a third of it.
 TEST(CompressedFragments, TopOneHasTheGoldenStepsOfEach) {
@@ -107,23 +91,8 @@ TEST(CompressedFragments, TopOneHasTheGoldenStepsOfEach) {
   }
 }
 
-float noise(const MicroBatch& at, std::size_t i) {
-  std::mt19937 engine(static_cast<unsigned>(1000 * at.worker.value + at.step.value() + 77 * static_cast<int>(i)));
-  return std::uniform_real_distribution<float>(-1, 1)(engine);
-}
-
-// In the first 12 steps gradients are noise, and then zeros, so that what is left comes out.
-std::shared_ptr<const Objective> noise_at_first(std::size_t size) {
-  const auto listed = [size](const MicroBatch& at) {
-    std::vector<float> values(size);
-    for (std::size_t i = 0; i < size && at.step < 12; ++i) values[i] = noise(at, i);
-    return values;
-  };
-  return std::make_shared<ListedGradients>(size, listed);
-}
-
 TEST(CompressedFragments, ErrorFeedbackLosesNothing) {
-  SimulatedRun setup{.workers = 4, .objective = noise_at_first(25)};
+  SimulatedRun setup{.workers = 4, .objective = noise_at_first(25, 12)};
   for (const int fragments : {2, 3}) {
     const auto method = streaming(3, fragments);
     setup.budget = {.steps = 600};

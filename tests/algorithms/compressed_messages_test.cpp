@@ -8,14 +8,16 @@
 #include <limits>
 #include <memory>
 #include <numeric>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "algorithms/asynchronous/async_local_sgd.hpp"
 #include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/quorum/stsyn.hpp"
+#include "tests/algorithms/compressed_gradients.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "tests/workers/listed_gradients.hpp"
@@ -47,13 +49,6 @@ SimulatedRun::Outcome compressed(const SimulatedRun& setup, Algorithm& method, c
   return outcome;
 }
 
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  double largest = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
-    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-  return largest;
-}
-
 // As they are written in files, for 4 workers.
 struct Written {
   std::string keys;
@@ -82,6 +77,14 @@ std::vector<Written> all_written() {
       {"algorithm = \"async-local-sgd\"\nlocal_steps = 2\nupdate = { name = \"nesterov\", rate = 0.7, momentum = "
        "0.5 }"},
       {"algorithm = \"async-local-sgd\"\nlocal_steps = 2\nmaximum_staleness = 2\nupdate = { name = \"plain\" }", true},
+      {"algorithm = \"stsyn\"\nquorum = 2\nlocal_steps = 2"},
+      {"algorithm = \"stsyn\"\nquorum = 3\nlocal_steps = 2\nleaves_out_most = true", true},
+      {"algorithm = \"elastic-averaging\"\nexchange = \"asynchronous\"\nbeta = 0.8\nperiod = 2"},
+      {"algorithm = \"decoupled-diloco\"\nanchor = \"base\"\nquorum = 2\nfragments = 2\nouter = { name = "
+       "\"diloco\", rate = 0.7, momentum = 0.5 }",
+       true},
+      {"algorithm = \"decoupled-diloco\"\nanchor = \"base\"\nquorum = 3\nlate = \"count\"\nmerge = \"mean\"\nouter = { "
+       "name = \"diloco\", rate = 0.7, momentum = 0.5 }"},
       {"algorithm = \"halos\"\nregions = 2\nlocal_steps = 2\nlocal_update = { name = \"plain\" }\nglobal_update = "
        "{ name = \"plain\" }\nmerge_every = 2\nmixing = 0.5"}};
 }
@@ -110,13 +113,6 @@ TEST(CompressedMessages, OfEverythingAreDense) {
     }
   }
 }
-
-// Two workers' gradients in four steps, and what top-1 with error feedback makes of them.
-const std::vector<std::vector<std::vector<float>>> golden = {
-    {{1, -0.5f, 0.25f}, {0.2f, 0.4f, -0.6f}, {0.3f, 0.3f, 0.3f}, {-1, 0.1f, 0.2f}},
-    {{0, 1, -1}, {0.5f, 0.5f, 0.5f}, {-0.2f, 0.9f, 0.1f}, {0.4f, -0.4f, 0.8f}}};
-const std::vector<std::vector<double>> golden_steps = {
-    {0.5, 0.5, 0}, {0.25, 0, -0.175}, {0.25, 0.7, 0}, {-0.5, -0.2, 0}};
 
 std::vector<float> golden_gradient(const MicroBatch& at) {
   return golden[static_cast<std::size_t>(at.worker.value)][static_cast<std::size_t>(at.step.value())];
@@ -160,34 +156,22 @@ TEST(CompressedMessages, OfTwoServersHaveAResidualForEach) {
   }
 }
 
-float noise(const MicroBatch& at, std::size_t i) {
-  std::mt19937 engine(static_cast<unsigned>(1000 * at.worker.value + at.step.value() + 77 * static_cast<int>(i)));
-  return std::uniform_real_distribution<float>(-1, 1)(engine);
-}
-
-// In the first `active` steps of each worker gradients are noise, and then zeros, so that what is left comes out.
-std::shared_ptr<const Objective> noise_at_first(std::size_t size, int active) {
-  const auto listed = [size, active](const MicroBatch& at) {
-    std::vector<float> values(size);
-    for (std::size_t i = 0; i < size && at.step < active; ++i) values[i] = noise(at, i);
-    return values;
-  };
-  return std::make_shared<ListedGradients>(size, listed);
-}
-
 TEST(CompressedMessages, ErrorFeedbackLosesNothing) {
   SimulatedRun setup{.workers = 4, .worker_factors = {1, 1.3, 1.9, 3.1}, .objective = noise_at_first(24, 6)};
   AsyncLocalOptions options{.local_steps = 2};
   std::vector<std::pair<const char*, std::shared_ptr<Algorithm>>> methods = {
       {"async-sgd", std::make_shared<AsyncSgd>(AsyncSgd::Options{})},
-      {"async-local-sgd", std::make_shared<AsyncLocalSgd>(options)}};
+      {"async-local-sgd", std::make_shared<AsyncLocalSgd>(options)},
+      {"stsyn", std::make_shared<Stsyn>(StsynOptions{.quorum = 4, .local_steps = 2})},
+      {"elastic-averaging", std::make_shared<ElasticAveraging>(ElasticOptions{
+                                .exchange = ElasticOptions::Exchange::asynchronous, .alpha = 0.2, .period = 2})}};
   for (const auto& [name, method] : methods) {
-    setup.budget = {.steps = 300};
+    setup.budget = {.steps = 3000};
     const auto dense = setup.run(*method).parameters;
     for (const Kind kind : {Kind::top_k, Kind::random_k, Kind::int8, Kind::fp4}) {
       setup.budget = {.steps = 8};
       const auto early = compressed(setup, *method, of(kind, 0.1)).parameters;
-      setup.budget = {.steps = 300};
+      setup.budget = {.steps = 3000};
       const auto late = compressed(setup, *method, of(kind, 0.1)).parameters;
       EXPECT_LT(largest_difference(late, dense), 2e-5) << name << " " << static_cast<int>(kind);
       EXPECT_GT(largest_difference(early, dense), 1e-6) << name << " " << static_cast<int>(kind);
@@ -380,8 +364,9 @@ TEST(CompressedMessages, AreRefusedWithTheirPlace) {
   EXPECT_THAT(faults_of("{ name = \"qsgd\", rejected = \"return\" }", async + "\nmaximum_staleness = 2"),
               HasSubstr("rejected"));
   for (const char* method : {"algorithm = \"gradient-coding\"\ncode = \"fractional\"\nstragglers = 1",
-                             "algorithm = \"stsyn\"\nquorum = 2\nlocal_steps = 3",
                              "algorithm = \"elastic-averaging\"\nbeta = 0.8\nperiod = 2",
+                             "algorithm = \"decoupled-diloco\"\nouter = { name = \"diloco\", rate = 0.7, momentum = "
+                             "0.5 }",
                              "algorithm = \"decentralized-sgd\"", "algorithm = \"ad-psgd\""})
     EXPECT_THAT(faults_of("{ name = \"sign\" }", method), HasSubstr("that a server takes one by one")) << method;
 }

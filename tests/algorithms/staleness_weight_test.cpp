@@ -31,16 +31,19 @@ Reading read(const std::string& text) {
 }
 
 TEST(StalenessWeight, IsOneAtNoStalenessWhateverTheRule) {
-  for (const auto rule : {StalenessWeight::none, StalenessWeight::inverse, StalenessWeight::inverse_plus_one})
-    EXPECT_EQ(staleness_weight(rule, 0), 1.0);
+  for (const auto rule : {StalenessWeight::none, StalenessWeight::inverse, StalenessWeight::inverse_plus_one,
+                          StalenessWeight::beyond_workers})
+    EXPECT_EQ(staleness_weight(rule, 0, 4), 1.0);
 }
 
 TEST(StalenessWeight, FollowsItsFormula) {
-  EXPECT_EQ(staleness_weight(StalenessWeight::none, 8), 1.0);
-  EXPECT_EQ(staleness_weight(StalenessWeight::inverse, 1), 1.0);
-  EXPECT_EQ(staleness_weight(StalenessWeight::inverse, 8), 0.125);
-  EXPECT_EQ(staleness_weight(StalenessWeight::inverse_plus_one, 1), 0.5);
-  EXPECT_EQ(staleness_weight(StalenessWeight::inverse_plus_one, 7), 0.125);
+  EXPECT_EQ(staleness_weight(StalenessWeight::none, 8, 4), 1.0);
+  EXPECT_EQ(staleness_weight(StalenessWeight::inverse, 1, 4), 1.0);
+  EXPECT_EQ(staleness_weight(StalenessWeight::inverse, 8, 4), 0.125);
+  EXPECT_EQ(staleness_weight(StalenessWeight::inverse_plus_one, 1, 4), 0.5);
+  EXPECT_EQ(staleness_weight(StalenessWeight::inverse_plus_one, 7, 4), 0.125);
+  EXPECT_EQ(staleness_weight(StalenessWeight::beyond_workers, 4, 4), 1.0);
+  EXPECT_EQ(staleness_weight(StalenessWeight::beyond_workers, 8, 4), 0.5);
 }
 
 // N / c updates are one step of the experiment file.

@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -17,9 +15,9 @@
 
 #include "algorithms/registry.hpp"
 #include "experiments/execution/checkpointing.hpp"
-#include "experiments/sections/experiment.hpp"
 #include "results/directory/summary_json.hpp"
 #include "tests/experiments/held_by_workers.hpp"
+#include "tests/experiments/loaded_text.hpp"
 #include "tests/experiments/run_results.hpp"
 #include "workers/random/random.hpp"
 
@@ -69,21 +67,8 @@ std::string all_of(const syncopate::Run& run, Outcome outcome) {
   return text + to_json(summarise(run, outcome));
 }
 
-class CheckpointedMethods : public testing::Test {
+class CheckpointedMethods : public LoadedText {
  protected:
-  void SetUp() override {
-    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    folder_ = fs::temp_directory_path() / fmt::format("syncopate-checkpoints-{}-{}", getpid(), name);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  Experiment load(const std::string& text) const {
-    const fs::path file = folder_ / "e.toml";
-    std::ofstream(file) << text;
-    return load_experiment(file, {});
-  }
-
   Outcome run(const syncopate::Run& run, int threads, const std::function<bool(std::int64_t)>& due) const {
     Progress progress(Progress::Style::silent, 1, 1);
     progress.begin_run(1, run);
@@ -127,8 +112,6 @@ class CheckpointedMethods : public testing::Test {
       EXPECT_EQ(begun_at, at) << "it did not begin anew";
     }
   }
-
-  fs::path folder_;
 };
 
 TEST_F(CheckpointedMethods, AllOfTheRegistryComeToTheSame) {

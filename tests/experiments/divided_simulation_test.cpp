@@ -4,23 +4,18 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "algorithms/registry.hpp"
-#include "experiments/sections/experiment.hpp"
 #include "tests/experiments/divided_runs.hpp"
 #include "tests/experiments/held_by_workers.hpp"
+#include "tests/experiments/loaded_text.hpp"
 
 namespace syncopate {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Six unlike workers: three and three, or one, two, one, two of four processes.
 const std::string cluster = R"(name = "divided"
@@ -70,21 +65,8 @@ std::vector<double> numbers_of(const Outcome& outcome) {
   return numbers;
 }
 
-class DividedSimulation : public testing::Test {
+class DividedSimulation : public LoadedText {
  protected:
-  void SetUp() override {
-    const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    folder_ = fs::temp_directory_path() / fmt::format("syncopate-divided-{}-{}", getpid(), name);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  Experiment load(const std::string& text) const {
-    const fs::path file = folder_ / "e.toml";
-    std::ofstream(file) << text;
-    return load_experiment(file, {});
-  }
-
   void expect_same(const syncopate::Run& of, int processes, double tolerance = 2e-4) const {
     SCOPED_TRACE(fmt::format("{} processes\n{}", processes, of.resolved_toml));
     const Outcome one = outcome_of(of);
@@ -100,8 +82,6 @@ class DividedSimulation : public testing::Test {
       largest = std::max(largest, std::abs(found[i] - expected[i]) / std::max(1.0, std::abs(expected[i])));
     EXPECT_LE(largest, tolerance);
   }
-
-  fs::path folder_;
 };
 
 TEST_F(DividedSimulation, OfEveryMethodOfTheRegistryComesToTheSame) {

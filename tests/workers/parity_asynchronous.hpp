@@ -23,6 +23,7 @@
 #include "algorithms/local_sgd/decoupled_diloco.hpp"
 #include "algorithms/local_sgd/elastic_averaging.hpp"
 #include "algorithms/quorum/backup_workers.hpp"
+#include "algorithms/quorum/stsyn.hpp"
 #include "tests/workers/expected_parity.hpp"
 
 namespace syncopate {
@@ -57,6 +58,27 @@ TEST(Parity, CompressedMessages) {
     AsyncLocalSgd differences(local);
     differences.compress(options);
     expect_parity(differences, make_sgd({.momentum = 0.9}), tolerance_of(kind));
+    Stsyn to_a_mean({.quorum = workers, .local_steps = 5, .most_steps = 5});
+    to_a_mean.compress(options);
+    expect_parity(to_a_mean, make_sgd({.momentum = 0.9}), tolerance_of(kind));
+  }
+}
+
+// One round of all: nothing depends on who comes first.
+TEST(Parity, CompressedMessagesOfFragments) {
+  for (const bool returns : {false, true}) {
+    CompressionOptions compression{.kind = CompressionOptions::Kind::top_k, .of_messages = true, .ratio = 0.1};
+    compression.returns_rejected = returns;
+    DecoupledOptions options{
+        .minimum_steps = 20, .anchor = DecoupledOptions::Anchor::base, .outer = make_diloco(0.7, 0.6)};
+    options.fragments = Fragments(3);
+    DecoupledDiLoCo method(options);
+    method.compress(compression);
+    Parity parity;
+    const Outcome expected = parity.simulated(method), found = parity.mpi(method);
+    EXPECT_THAT(found.parameters, testing::Pointwise(testing::FloatNear(1e-5f), expected.parameters));
+    EXPECT_EQ(found.totals.bytes, expected.totals.bytes);
+    EXPECT_EQ(found.totals.kept, expected.totals.kept);
   }
 }
 

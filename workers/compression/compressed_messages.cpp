@@ -50,12 +50,13 @@ CompressedMessages::CompressedMessages(const std::vector<std::shared_ptr<const C
   for (const auto& compressor : compressors) slices_.push_back({.compressor = compressor});
 }
 
-void CompressedMessages::compress(Message& message) {
+void CompressedMessages::compress(Rank server, Message& message) {
   const bool is_gradient = message.kind == Message::Kind::gradient;
   if (!is_gradient && message.kind != Message::Kind::difference) return;
   if (message.gradient.wide()) throw RunFailure("a gradient in double precision cannot be compressed");
   OfSlice& own = slices_[static_cast<std::size_t>(message.slice.index)];
-  const Step number = std::exchange(own.sent, own.sent + 1);
+  OfServer& there = servers_[server];
+  const Step number = std::exchange(there.sent, there.sent + 1);
   message.is_packed = true;
   message.kept = number.value();
   auto packet = own.without_values;
@@ -71,7 +72,8 @@ void CompressedMessages::compress(Message& message) {
     packet = std::move(made);
   }
   message.gradient = Gradient(nullptr, message.gradient.micro_batches(), message.gradient.compute_time());
-  if (own.compressor->options().returns_rejected && packet->parameters) own.unanswered[number] = packet->parameters;
+  if (own.compressor->options().returns_rejected && packet->parameters)
+    there.unanswered[number] = {message.slice.index, packet->parameters};
   message.model = std::move(packet);
 }
 
@@ -127,33 +129,32 @@ void CompressedMessages::encode_difference(OfSlice& own, const Message& message,
 }
 
 void CompressedMessages::hear(Message& from_server) {
-  OfSlice& own = slices_[static_cast<std::size_t>(from_server.slice.index)];
+  std::map<Step, Unanswered>& unanswered = servers_[from_server.from].unanswered;
   const auto answers = std::span(from_server.numbers).last(from_server.answers);
   const auto as_number = [](double told) { return Step{static_cast<Step::Rep>(told)}; };
   for (const double rejected : answers.first(answers.size() - 1))
-    if (const auto sent = own.unanswered.find(as_number(rejected)); sent != own.unanswered.end())
-      put_back(own, sent->first, sent->second);
-  own.unanswered.erase(own.unanswered.begin(), own.unanswered.lower_bound(as_number(answers.back())));
+    if (const auto sent = unanswered.find(as_number(rejected)); sent != unanswered.end())
+      put_back(sent->first, sent->second);
+  unanswered.erase(unanswered.begin(), unanswered.lower_bound(as_number(answers.back())));
   from_server.numbers.resize(from_server.numbers.size() - answers.size());
 }
 
 // A worker that has lost its state since knows of none that it had sent, so that there is a residual.
-void CompressedMessages::put_back(OfSlice& own, Step number, const CellPtr& words) {
-  const auto add = [=, compressor = own.compressor, residual = own.residual] {
+void CompressedMessages::put_back(Step number, const Unanswered& packet) {
+  const OfSlice& own = slices_[static_cast<std::size_t>(packet.slice)];
+  const auto add = [=, compressor = own.compressor, residual = own.residual, words = packet.words] {
     const std::span<float> p = residual->value.span();
     FlatVector sent(p.size());
     std::ranges::fill(sent.span(), 0.0f);
     decode(*compressor, words, number, sent.span());
     add_scaled(p.data(), 1.0f, std::as_const(sent).data(), p.size());
   };
-  training_.compute({.reads = {own.residual, words}, .writes = {own.residual}, .work = add});
+  training_.compute({.reads = {own.residual, packet.words}, .writes = {own.residual}, .work = add});
 }
 
 void CompressedMessages::forget() {
-  for (OfSlice& own : slices_) {
-    own.residual = nullptr;
-    own.unanswered.clear();
-  }
+  for (OfSlice& own : slices_) own.residual = nullptr;
+  for (auto& [server, there] : servers_) there.unanswered.clear();
 }
 
 void open_packet(Message& message, const std::shared_ptr<const Compressor>& compressor, Training& training) {
@@ -192,10 +193,11 @@ void open_packet(Message& message, const std::shared_ptr<const Compressor>& comp
     out->value = std::move(values);
   };
   training.compute({.reads = {words}, .writes = {difference->parameters}, .work = fill}, for_all);
-  if (sent.statistics > 0) {
+  if (buffers > 0) {
     difference->buffers = new_cell();
     const auto take = [=, out = difference->buffers] {
-      FlatVector values(sent.statistics);
+      FlatVector values(buffers);
+      std::ranges::fill(values.span(), 0.0f);
       copy_statistics(values.data());
       out->value = std::move(values);
     };
