@@ -105,5 +105,14 @@ def point_text(point: dict, times: float = 1, unit: str = "") -> str:
     bounds = f"[{interval[0]:.{digits}f}, {interval[1]:.{digits}f}], " if interval else ""
     of_unit = f" {escaped(unit)}" if unit else ""
     label = f"<small>{escaped(point['label'])}</small>" if point["label"] else ""
-    return f"<div>{label}{mean:.{digits}f}{of_unit}<small>{bounds}n = {int(point['n'])}</small></div>".replace(" -", " \u2212").replace(
+    seeds = f"n = {int(point['n'])}{restriction_text(point.get('restricted'))}"
+    return f"<div>{label}{mean:.{digits}f}{of_unit}<small>{bounds}{seeds}</small></div>".replace(" -", " \u2212").replace(
         "[-", "[\u2212").replace(">-", ">\u2212")
+
+
+def restriction_text(restricted: dict | None) -> str:
+    """Of times to a target that not all seeds reached."""
+    if not restricted:
+        return ""
+    own, other = int(restricted["own_reached"]), int(restricted["other_reached"])
+    return f", times up to {float(restricted['horizon_s']):.4g} s, reached by {own} and {other}"

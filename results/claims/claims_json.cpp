@@ -45,6 +45,12 @@ std::optional<double> number_at(const Json& json, const char* key) {
   return json.contains(key) ? std::optional(json.at(key).get<double>()) : std::nullopt;
 }
 
+std::optional<Restriction> restriction_at(const Json& point) {
+  if (!point.contains("restricted")) return {};
+  const Json& json = point.at("restricted");
+  return Restriction{json.at("horizon_s"), json.at("own_reached"), json.at("other_reached")};
+}
+
 Json criterion_json(const Criterion& criterion) {
   Json json = Json::object();
   if (criterion.above) json["above"] = *criterion.above;
@@ -90,6 +96,10 @@ Json json_of(const ClaimResult& result) {
                    {"interval", interval_json(point.interval)},
                    {"verdict", to_string(point.verdict)}};
     if (point.sign_flip_p) shown_point["sign_flip_p"] = *point.sign_flip_p;
+    if (const auto& restricted = point.restricted)
+      shown_point["restricted"] = {{"horizon_s", restricted->horizon_s},
+                                   {"own_reached", restricted->own_reached},
+                                   {"other_reached", restricted->other_reached}};
   }
   return json;
 }
@@ -125,6 +135,7 @@ ClaimResult result_of(const Json& json) {
                              .mean = point.at("mean"),
                              .interval = interval_at(point, "interval"),
                              .sign_flip_p = number_at(point, "sign_flip_p"),
+                             .restricted = restriction_at(point),
                              .verdict = verdict_named(point.at("verdict"))});
   return result;
 }

@@ -11,6 +11,7 @@
 
 #include "results/claims/equal_loss.hpp"
 #include "results/rows/measures.hpp"
+#include "results/statistics/restricted_time.hpp"
 
 namespace syncopate {
 namespace {
@@ -34,6 +35,17 @@ double number_of(const Claim& claim, const ResultRow& row, std::size_t run) {
 double effect_of(Effect effect, double own, double other) {
   if (effect == Effect::ratio && other == 0) throw Inconclusive("a ratio to 0");
   return effect == Effect::value ? own : effect == Effect::difference ? own - other : own / other;
+}
+
+// Above or below no effect.
+bool is_direction(const Claim& claim) {
+  const double none = claim.effect == Effect::ratio ? 1 : 0;
+  return claim.over.empty() && (claim.criterion.above == none || claim.criterion.below == none);
+}
+
+TimeToReach time_to_reach(const RunSummary& run) {
+  const std::optional<double>& reached_s = run.time_to_target->time_s;
+  return {reached_s.value_or(run.end_time_s), reached_s.has_value()};
 }
 
 using Point = std::pair<const double, double>;
@@ -103,6 +115,30 @@ BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other)
   if (found.empty())
     throw Inconclusive(other ? fmt::format("\"{}\" and \"{}\" have no seed in common", row.label, other->label)
                              : fmt::format("\"{}\" has no finished run", row.label));
+  return found;
+}
+
+std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
+  if (!other || !is_direction(claim) || claim.measure != "time_to_target_s") return {};
+  std::vector<std::uint64_t> seeds;
+  std::vector<TimeToReach> own, others;
+  for (const RunSummary& run : row.runs) {
+    const auto paired = std::ranges::find(other->runs, run.seed, &RunSummary::seed);
+    if (paired == other->runs.end() || !run.time_to_target || !paired->time_to_target) continue;
+    seeds.push_back(run.seed);
+    own.push_back(time_to_reach(run));
+    others.push_back(time_to_reach(*paired));
+  }
+  std::vector<TimeToReach> all = own;
+  all.insert(all.end(), others.begin(), others.end());
+  const auto reached = std::ranges::count(all, true, &TimeToReach::is_reached);
+  if (reached == 0 || reached == std::ssize(all)) return {};
+  const double horizon_s = *common_horizon_s(all);
+  const RestrictedTimes ours = restricted_times(own, horizon_s), theirs = restricted_times(others, horizon_s);
+  RestrictedEffects found{
+      .of_seeds = {}, .horizon_s = horizon_s, .own_reached = ours.reached, .other_reached = theirs.reached};
+  for (std::size_t i = 0; i < seeds.size(); ++i)
+    found.of_seeds[seeds[i]] = effect_of(claim.effect, ours.times_s[i], theirs.times_s[i]);
   return found;
 }
 

@@ -1,8 +1,10 @@
 // What a claim is judged by: of each seed one number, of the rows that the claim means.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -28,6 +30,18 @@ const ResultRow* other_of(const Claim& claim, const ResultRow& row, std::span<co
 
 // The row's measure, or its difference or ratio to the other's, of each seed that both have.
 BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other);
+
+// A time to the target counts up to a horizon where a seed did not reach it (results/statistics/restricted_time.hpp).
+struct RestrictedEffects {
+  BySeed of_seeds;
+  double horizon_s = 0;
+  std::size_t own_reached = 0, other_reached = 0;  // by the horizon
+};
+
+// For a claim that one method is there sooner or later than another, and by no number: such times lie nearer to each
+// other than those that are not known, so that they show a direction, but no size. None for other claims, and where all
+// seeds reached the target, or none did.
+std::optional<RestrictedEffects> restricted_effects(const Claim& claim, const ResultRow& row, const ResultRow* other);
 
 // The slope of the effect over a swept key, by least squares.
 BySeed slopes(const Claim& claim, const std::vector<const ResultRow*>& own, std::span<const ResultRow> rows);

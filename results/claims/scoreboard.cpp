@@ -35,7 +35,11 @@ std::string figure_of(const JudgedPoint& judged, const ShownEffect& effect) {
   if (!effect.unit.empty()) figure += " " + effect.unit;
   if (point.interval)
     figure += fmt::format(" [{:.{}f}, {:.{}f}]", point.interval->low, digits, point.interval->high, digits);
-  return fmt::format("{}, n = {}", figure, point.n);
+  figure += fmt::format(", n = {}", point.n);
+  if (const auto& restricted = point.restricted)
+    figure += fmt::format(" (up to {:.4g} s, reached by {} and {})", restricted->horizon_s, restricted->own_reached,
+                          restricted->other_reached);
+  return figure;
 }
 
 // Of claims that were judged before sign flips had a say.
@@ -101,18 +105,23 @@ TextTable scoreboard_table(std::span<const JudgedClaims> experiments) {
 std::string scoreboard_notes(std::span<const JudgedClaims> experiments) {
   constexpr const char* alone_note =
       "(t alone): judged by the interval alone, before a sign-flip test over 6 to 20 seeds had to agree.\n";
+  constexpr const char* restricted_note =
+      "(up to T s, reached by k and m): not all seeds reached the target; times count up to T (restricted means).\n";
   std::array<int, 3> counts{};
-  bool alone = false;
+  bool alone = false, restricted = false;
   for (const JudgedClaims& experiment : experiments)
     for (const ClaimResult& result : experiment.results) {
       ++counts[static_cast<std::size_t>(result.verdict)];
       alone = alone || *rule_of(result) != '\0';
+      restricted = restricted || std::ranges::any_of(result.points, [](const JudgedPoint& point) {
+                     return point.restricted.has_value();
+                   });
     }
   return fmt::format(
       "{} reproduced, {} not reproduced, {} inconclusive.\n"
       "In brackets: the 95 % interval of the mean over n seeds (90 % where a margin is claimed);\n"
-      "where it holds both answers, or another reason is given, a claim is inconclusive.\n{}",
-      counts[0], counts[1], counts[2], alone ? alone_note : "");
+      "where it holds both answers, or another reason is given, a claim is inconclusive.\n{}{}",
+      counts[0], counts[1], counts[2], alone ? alone_note : "", restricted ? restricted_note : "");
 }
 
 }  // namespace syncopate

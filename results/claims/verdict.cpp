@@ -36,6 +36,14 @@ JudgedPoint judged(const Claim& claim, std::string label, const BySeed& of_seeds
   return point;
 }
 
+JudgedPoint judged(const Claim& claim, std::string label, const ResultRow& row, const ResultRow* other) {
+  const auto restricted = restricted_effects(claim, row, other);
+  if (!restricted) return judged(claim, std::move(label), effects(claim, row, other));
+  JudgedPoint point = judged(claim, std::move(label), restricted->of_seeds);
+  point.restricted = {restricted->horizon_s, restricted->own_reached, restricted->other_reached};
+  return point;
+}
+
 // Of each next method against the one before.
 std::vector<JudgedPoint> judge_order(const Claim& claim, std::span<const ResultRow> rows) {
   std::vector<JudgedPoint> points;
@@ -45,8 +53,8 @@ std::vector<JudgedPoint> judge_order(const Claim& claim, std::span<const ResultR
     pair.against = claim.order[i];
     pair.criterion = {.above = 0.0};
     for (const ResultRow* row : rows_of(claim, claim.order[i + 1], rows))
-      points.push_back(judged(pair, fmt::format("{} above {}", row->label, claim.order[i]),
-                              effects(pair, *row, other_of(pair, *row, rows))));
+      points.push_back(
+          judged(pair, fmt::format("{} above {}", row->label, claim.order[i]), *row, other_of(pair, *row, rows)));
   }
   return points;
 }
@@ -64,8 +72,7 @@ std::vector<JudgedPoint> judge_points(const Claim& claim, std::span<const Result
     throw Inconclusive(fmt::format("\"{}\" has {} rows; the claim must choose one", claim.method, own.size()));
   std::vector<JudgedPoint> points;
   for (const ResultRow* row : own)
-    points.push_back(
-        judged(claim, own.size() > 1 ? row->label : "", effects(claim, *row, other_of(claim, *row, rows))));
+    points.push_back(judged(claim, own.size() > 1 ? row->label : "", *row, other_of(claim, *row, rows)));
   return points;
 }
 

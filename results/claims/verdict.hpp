@@ -16,6 +16,14 @@ namespace syncopate {
 enum class Verdict { reproduced, not_reproduced, inconclusive };
 std::string to_string(Verdict verdict);  // "reproduced", "not reproduced", "inconclusive"
 
+// Of times to a target that not every seed reached: these count up to a horizon.
+struct Restriction {
+  double horizon_s = 0;
+  std::size_t own_reached = 0, other_reached = 0;  // by then, of n seeds each
+
+  bool operator==(const Restriction&) const = default;
+};
+
 // At one point of what is swept, or of one pair of neighbours of an order.
 struct JudgedPoint {
   std::string label;  // empty where there is one alone
@@ -26,6 +34,7 @@ struct JudgedPoint {
   // None where they have no say: fewer than 6 or more than 20 seeds, a margin, an interval that holds both answers; or
   // where the claim was judged by the interval alone, as it was before they had one.
   std::optional<double> sign_flip_p{};
+  std::optional<Restriction> restricted{};
   Verdict verdict = Verdict::inconclusive;
 };
 

@@ -42,6 +42,15 @@ Number formula_share(Run run, bool is_first) {
   return formula.prediction.step_time_s / run.step_time_s();
 }
 
+// None where a micro-batch of a step may be neither kept nor dropped, so that drops do not say what is kept.
+Number formula_throughput_share(Run run) {
+  if (run.predicted.empty() || run.step_time_s() <= 0 || run.kept_micro_batches <= 0) return {};
+  const Prediction& formula = run.predicted.front().prediction;
+  constexpr double rounding = 1e-9;
+  if (!formula.drop_rate || std::abs(1 - *formula.drop_rate - formula.kept) > rounding) return {};
+  return formula.kept / formula.step_time_s / ((1 - run.drop_rate()) / run.step_time_s());
+}
+
 const std::vector<Measure>& list() {
   using enum Better;
   static const std::vector<Measure> all = {
@@ -92,6 +101,9 @@ const std::vector<Measure>& list() {
       {"last_formula_over_step_time", "best formula / measured", "",
        "The same of the formula that assumes least, which the table shows.", neither, 1,
        [](Run run) { return formula_share(run, false); }},
+      {"first_formula_over_throughput", "formula / measured throughput", "",
+       "What it says of micro-batches/s, divided by what there were; a ratio to synchronous SGD's is one of S_eff.",
+       neither, 1, formula_throughput_share},
       {"communication_s", "communication s/step", "s", "Of a worker per step, on average over the workers.", less, 1,
        [](Run run) { return run.communication_s(); }},
       {"steps", "steps", "steps", "Optimizer steps of a worker, or of the server.", neither, 1,

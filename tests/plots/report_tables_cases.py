@@ -152,6 +152,11 @@ class Claims(WithDirectory):
         self.assertIn("0.40 points<small>[0.20, 0.60], n = 3", table)
         self.assertIn("margin 0.3 points", table)
 
+    def test_times_that_some_seeds_missed_are_marked(self):
+        restricted = {"horizon_s": 350.25, "own_reached": 6, "other_reached": 2}
+        table = self.table_of(points=[{"label": "", "n": 6, "mean": 0.8, "interval": [0.7, 0.9], "restricted": restricted}])
+        self.assertIn("n = 6, times up to 350.2 s, reached by 6 and 2<", table)
+
     def test_of_many_points_the_lowest_and_the_highest_are_shown(self):
         points = [{"label": f"workers = {n}", "n": 1, "mean": -n, "interval": None} for n in range(2, 9)]
         table = self.table_of(points=points)

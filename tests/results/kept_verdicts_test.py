@@ -78,12 +78,28 @@ class Runs:
         return others[0]
 
 
+def compared(own, other, claim):
+    return own - other if claim["as"] == "difference" else own / other
+
+
 def effect(runs, row, claim, against):
     own = number(row[claim["measure"]])
-    if not against:
-        return own
-    other = number(runs.beside(row, against)[claim["measure"]])
-    return own - other if claim["as"] == "difference" else own / other
+    return own if not against else compared(own, number(runs.beside(row, against)[claim["measure"]]), claim)
+
+
+def is_direction(claim):
+    none = 1 if claim["as"] == "ratio" else 0
+    return "over" not in claim and none in (criterion_of(claim).get("above"), criterion_of(claim).get("below"))
+
+
+def effects_of(runs, rows, claim, against):
+    """A time to the target that some seed missed counts up to the first end of such a run, for a claim of a direction."""
+    pairs = [(row, runs.beside(row, against)) for row in rows] if against else []
+    missed = [number(row["end_time_s"]) for pair in pairs for row in pair if row[claim["measure"]] == ""]
+    if claim["measure"] != "time_to_target_s" or not missed or not is_direction(claim):
+        return [effect(runs, row, claim, against) for row in rows]
+    horizon = min(missed)
+    return [compared(*(min(number(row["time_to_target_s"]) or horizon, horizon) for row in pair), claim) for pair in pairs]
 
 
 def by_point(runs, rows):
@@ -123,14 +139,14 @@ def effects(runs, claim):
     """The seeds' numbers of each point."""
     if "order" in claim:
         difference = dict(claim, **{"as": "difference"})
-        return [[effect(runs, row, difference, lower) for row in rows]
+        return [effects_of(runs, rows, difference, lower)
                 for lower, upper in zip(claim["order"], claim["order"][1:])
                 for rows in by_point(runs, runs.named(upper, claim.get("where")))]
     if claim["as"] == "best":
         return [best_values(runs, claim)]
     if "over" in claim:
         return [slopes(runs, claim)]
-    return [[effect(runs, row, claim, claim.get("against")) for row in rows]
+    return [effects_of(runs, rows, claim, claim.get("against"))
             for rows in by_point(runs, runs.named(claim["method"], claim.get("where")))]
 
 

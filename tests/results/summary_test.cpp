@@ -194,6 +194,26 @@ TEST(Summary, TellsTheLastMeasuredCurvatureAndTheLongestPeriod) {
   EXPECT_FALSE(without->final_largest_eigenvalue || without->final_hessian_trace);
 }
 
+// 0.9 of the micro-batches in 0.08 s by the formula; measured 0.9 in 0.1 s.
+TEST(Summary, MeasuresTheThroughputByAFormula) {
+  RunSummary summary;
+  const auto share = [&] { return measure_named("first_formula_over_throughput")->value(summary); };
+  summary.steps = 10;
+  summary.end_time_s = 1;
+  summary.kept_micro_batches = 90;
+  summary.dropped_micro_batches = 10;
+  EXPECT_FALSE(share());  // no formula
+  summary.predicted.resize(1);
+  Prediction& formula = summary.predicted.front().prediction;
+  formula.step_time_s = 0.08;
+  formula.kept = 0.9;
+  EXPECT_FALSE(share());  // it does not say what is dropped
+  formula.drop_rate = 0.1;
+  EXPECT_NEAR(share().value(), 1.25, 1e-12);
+  formula.drop_rate = 0.0;  // a tenth is not even computed
+  EXPECT_FALSE(share());
+}
+
 TEST(Summary, MeasuresTheLongestSamples) {
   RunSummary summary = summarise(plan(), four_rows(), nullptr, 8, 2);
   EXPECT_FALSE(measure_named("longest_test_accuracy")->value(summary));

@@ -1,0 +1,87 @@
+"""The estimate of the best number of backups in results/paper/README.md follows from runs that are kept there.
+
+It is made as Chen et al. 2016 made theirs (Figure 6): steps to the target that were measured for some N, interpolated
+linearly, times the mean arrival of the N-th gradient, here by the order statistics of the power law that the file declares.
+"""
+
+import csv
+import math
+import re
+import tomllib
+import unittest
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "results/paper"
+T_QUANTILE = 2.57058  # of six seeds, for a 95 % interval
+
+
+def rows_of(experiment):
+    with open(KEPT / experiment / "runs.csv", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def mean_arrival(k, workers, minimum, shape):
+    """Of the k-th of so many that follow a power law: a ratio of Gamma functions."""
+    left = workers - k + 1
+    logarithm = (math.lgamma(workers + 1) + math.lgamma(left - 1 / shape) - math.lgamma(left) -
+                 math.lgamma(workers + 1 - 1 / shape))
+    return minimum * math.exp(logarithm)
+
+
+def interpolated(points, at):
+    (below, low), (above, high) = next(pair for pair in zip(points, points[1:]) if pair[0][0] <= at <= pair[1][0])
+    return low + (high - low) * (at - below) / (above - below)
+
+
+def mean_and_half(values):
+    mean = sum(values) / len(values)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return mean, T_QUANTILE * deviation / math.sqrt(len(values))
+
+
+def estimated():
+    """Of each number of backups the seeds' times."""
+    plan = tomllib.loads((ROOT / "experiments/paper/backup_optimum.toml").read_text())
+    delay, workers = plan["delays"][0], plan["cluster"]["workers"]
+    steps = defaultdict(list)
+    for row in rows_of("paper-backup-steps"):
+        steps[row["seed"]].append((int(row["cluster.workers"]) - 2, float(row["steps_to_target"])))  # two backups
+    return {b: [interpolated(sorted(points), workers - b) *
+                (mean_arrival(workers - b, workers, delay["minimum"], delay["shape"]) + plan["cluster"]["micro_batch_s"])
+                for points in steps.values()] for b in plan["sweep"]["methods.backup workers.backups"]}
+
+
+def measured():
+    times = defaultdict(list)
+    for row in rows_of("paper-backup-optimum"):
+        times[int(row["method.backups"])].append(float(row["time_to_target_s"]))
+    return times
+
+
+class KeptEstimates(unittest.TestCase):
+    def setUp(self):
+        page = (KEPT / "README.md").read_text()
+        self.table = {cells[1]: cells[2:-1] for cells in
+                      (re.split(r"\s*\|\s*", line) for line in page.splitlines() if re.match(r"\| (b|\w+ \(s\)) \|", line))}
+
+    def test_the_page_says_what_the_runs_do(self):
+        for name, times in (("estimated (s)", estimated()), ("measured (s)", measured())):
+            for b, said in zip(self.table["b"], self.table[name], strict=True):
+                with self.subTest(name, b=b):
+                    self.assertEqual(said, "{:.0f} +- {:.0f}".format(*mean_and_half(times[int(b)])))
+
+    def test_the_best_numbers_are_those_of_the_page(self):
+        best = {name: min(times, key=lambda b, times=times: sum(times[b])) for name, times in
+                (("estimated", estimated()), ("measured", measured()))}
+        self.assertIn("Estimated, {estimated} are best, measured {measured}.".format(**best), (KEPT / "README.md").read_text())
+
+    def test_an_arrival_is_the_mean_of_the_order_statistic(self):
+        """Of one worker the mean of the law; of many the least is that of a law with as many times the shape."""
+        self.assertAlmostEqual(mean_arrival(1, 1, 1.2, 8.4), 1.2 * 8.4 / 7.4)
+        self.assertAlmostEqual(mean_arrival(1, 32, 1.2, 8.4), 1.2 * 32 * 8.4 / (32 * 8.4 - 1))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
