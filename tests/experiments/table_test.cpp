@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/experiments/program.hpp"
@@ -113,6 +114,22 @@ TEST_F(Table, NamesWhatIsDamaged) {
   EXPECT_THAT(damaged.err, AllOf(HasSubstr("summary.json"), HasSubstr("the experiment's next start repeats the run")));
   std::filesystem::remove(summary);
   EXPECT_EQ(syncopate("table " + results).status, 2);
+}
+
+// All runs of an experiment are of one program: that is said once.
+TEST_F(Table, SaysOnceThatAnotherProgramMadeTheRuns) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / results)) {
+    if (entry.path().filename() != "summary.json") continue;
+    auto json = nlohmann::json::parse(std::ifstream(entry.path()));
+    json["schema_version"] = 9;
+    std::ofstream(entry.path()) << json;
+  }
+  const Outcome others = syncopate("table " + results);
+  EXPECT_EQ(others.status, 2);
+  EXPECT_EQ(others.out, "");
+  EXPECT_THAT(others.err,
+              HasSubstr(results + ": 6 runs of \"two\" are of schema version 9, and this program knows 2; "));
+  EXPECT_EQ(std::count(others.err.begin(), others.err.end(), '\n'), 1) << others.err;
 }
 
 TEST_F(Table, IsExportedWholeOrNotAtAll) {
