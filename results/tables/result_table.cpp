@@ -264,7 +264,12 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
     result.notes += formulas_text(runs);
   result.notes += own_training_text(rows);
   if (deviates) result.notes += "+-: standard deviation over n seeds.\n";
-  if (censored) result.notes += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
+  const auto has_target = [](const RunSummary& run) { return run.time_to_target.has_value(); };
+  const auto has_reached = [&](const RunSummary& run) { return has_target(run) && run.time_to_target->time_s; };
+  if (censored && std::ranges::none_of(runs, has_reached))
+    result.notes += "No run reached the target: > T (0/n): none of n seeds had by time T.\n";
+  else if (censored)
+    result.notes += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
   return result;
 }
 

@@ -99,6 +99,13 @@ TEST(ResultTable, CensorsTheTimeToTargetAsSoonAsOneSeedDidNotReachIt) {
   EXPECT_EQ(time_to_target_text(seeds), "> 59.50 (1/3)") << "nothing is known beyond the shortest of them";
 }
 
+TEST(ResultTable, SaysThatNobodyReachedTheTarget) {
+  const RunSummary nobody[] = {finished("A", 1, 0.9, {}), finished("B", 1, 0.8, {})};
+  EXPECT_THAT(result_table(nobody), HasSubstr("\nNo run reached the target: > T (0/n): "));
+  const RunSummary one[] = {finished("A", 1, 0.9, 10.0), finished("B", 1, 0.8, {})};
+  EXPECT_THAT(result_table(one), Not(HasSubstr("No run reached")));
+}
+
 TEST(ResultTable, HasNoTimeToTargetWithoutATarget) {
   RunSummary seeds[] = {finished("A", 1, 0.9, {})};
   seeds[0].time_to_target.reset();
