@@ -22,6 +22,7 @@ BEYOND = "; arrows: beyond the axis, with the value"
 # Methods far behind all others would set the scale, so that the others lie on each other: where without them (no more than
 # a quarter) the others spread over less than this share of the whole, they stand at the edge.
 CROWDED, MOST_BEYOND = 0.4, 0.25
+NUMBER = 0.2  # of a panel's width: what a point and its value take
 
 
 def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
@@ -103,17 +104,22 @@ def beyond_the_axis(gains: dict[str, float], more_is_better: bool) -> set[str]:
 
 
 def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[str], shown: list[float], look_of) -> dict:
-    """Cuts the axis behind what is `shown`, and puts the outliers at its edge, each with an arrow and its value. Where they
-    are then."""
+    """Cuts the axis behind what is `shown`, and puts the outliers at its edge, each with an arrow and its value, and one above
+    the other where they cost alike. Where they are then."""
     low, high = min(shown), max(shown)
     room = 0.06 * (high - low or 1)
     is_below = all(points[name][1] < low for name in outliers)
-    bottom, top = (low - 4 * room, high + room) if is_below else (low - room, high + 4 * room)
+    ordered = sorted(outliers, key=lambda name: points[name][1], reverse=not is_below)  # the furthest at the edge
+    rows = rows_of(panel, {name: points[name][0] for name in ordered}, [x for x, _ in points.values()])
+    beyond = (4 + 2.2 * max(rows.values())) * room
+    bottom, top = (low - beyond, high + room) if is_below else (low - room, high + beyond)
     panel.set_ylim(bottom, top)
-    edge, towards = (bottom + 1.6 * room, bottom) if is_below else (top - 1.6 * room, top)
     placed = {}
-    for name in sorted(outliers):
+    for name in ordered:
         x, y = points[name]
+        towards = 2.2 * room * rows[name]
+        inside = towards + 1.6 * room
+        edge, towards = (bottom + inside, bottom + towards) if is_below else (top - inside, top - towards)
         placed[name] = (x, edge)
         panel.annotate("", xy=(x, towards), xytext=(x, edge), zorder=3, gid="beyond",
                        arrowprops={"arrowstyle": "->", "color": look_of[name]["color"], "linewidth": page.current.line,
@@ -121,6 +127,17 @@ def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[st
         panel.annotate(f"{y:.4g}", xy=(x, edge), xytext=(1.0 * page.current.marker, 0), textcoords="offset points",
                        va="center", fontsize=0.85 * page.current.font, color=look_of[name]["color"])
     return placed
+
+
+def rows_of(panel, places: dict[str, float], xs: list[float]) -> dict[str, int]:
+    """From the edge inwards: in the first row in which nobody is so near that numbers run into each other."""
+    at = np.log if panel.get_xscale() == "log" else float
+    near = NUMBER * (at(max(xs)) - at(min(xs)))
+    rows = {}
+    for name, x in places.items():
+        taken = {rows[other] for other in rows if abs(at(places[other]) - at(x)) < near}
+        rows[name] = next(row for row in range(len(places)) if row not in taken)
+    return rows
 
 
 def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quantity, label: str, unit) -> dict:

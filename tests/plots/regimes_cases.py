@@ -131,6 +131,7 @@ class Regimes(WithDirectory):
         for panel, peak in zip(figure.axes, (1, 2, 10)):
             line, = [line for line in panel.lines if line.get_gid() == "method"]
             np.testing.assert_allclose(line.get_xydata(), [(n, 50 + peak * n / 8) for n in (8, 16, 32, 64)])
+        self.assertEqual(len({panel.get_ylim() for panel in figure.axes}), 1, "effects are compared by their size")
         self.assertIn("sweeps", [planned.name for planned in plan_figures(comparisons, KINDS)])
         self.assertEqual([panel.get_ylabel() for panel in figure.axes], ["Final test accuracy (%)", "", ""])
         self.assertNotIn("workers", [text.get_text() for text in figure.texts][1])
