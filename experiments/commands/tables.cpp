@@ -71,8 +71,11 @@ std::string written(const TextTable& wide, const TextTable& narrow, TableFormat 
 std::string written_notes(const std::string& notes, TableFormat format) {
   if (format == TableFormat::text || notes.empty()) return notes;
   std::string text = "\n";
-  for (std::size_t begin = 0, end = 0; (end = notes.find('\n', begin)) != std::string::npos; begin = end + 1)
-    text += (format == TableFormat::latex ? "% " : "") + notes.substr(begin, end - begin) + "\n";
+  for (std::size_t begin = 0, end = 0; (end = notes.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const bool is_last = end + 1 == notes.size();
+    text += (format == TableFormat::latex ? "% " : "") + notes.substr(begin, end - begin);
+    text += format == TableFormat::markdown && !is_last ? "\\\n" : "\n";  // lines stay lines on a page
+  }
   return text;
 }
 

@@ -133,15 +133,19 @@ std::string formulas_text(std::span<const RunSummary> runs) {
   std::string text;
   for (const auto& [formula, methods] : methods_of) {
     std::string line = "(formula) by " + formula + ":";
+    const bool holds_comma = std::ranges::any_of(methods, [](const auto& one) { return one.find(',') != one.npos; });
+    const char* const between = holds_comma ? ";" : ",";  // labels have commas of their own
     for (const std::string& method : methods) {
       if (line.size() + method.size() + 2 > preferred_width) {
         text += line + "\n";
         line.assign(1, ' ');
       }
-      line += " " + method + (&method == &methods.back() ? "" : ",");
+      line += " " + method + (&method == &methods.back() ? "" : between);
     }
     text += line + "\n";
   }
+  if (text.find("E[T]") != std::string::npos)
+    text += "E[T]: the expected time of the slowest worker's step, without drops.\n";
   return is_sampled ? text + note_of_sampled() : text;
 }
 

@@ -14,6 +14,7 @@ namespace syncopate {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -71,7 +72,8 @@ TEST_F(Table, IsForProgramsAndPapersToo) {
   EXPECT_THAT(csv.out, StartsWith("experiment,row,method,measure,n,mean,std,against,pairs,difference,low,high,t_p,"));
   EXPECT_THAT(csv.out, HasSubstr("\ntwo,\"B, faster\",\"B, faster\",step_time_s,3,"));
   EXPECT_THAT(csv.out, HasSubstr("\ntwo,A,A,steps,3,20,0,,,,,,,\n"));
-  EXPECT_THAT(syncopate("table " + results + " --format markdown").out, StartsWith("| method |"));
+  EXPECT_THAT(syncopate("table " + results + " --format markdown").out,
+              AllOf(StartsWith("| method |"), HasSubstr("\\\n"), Not(EndsWith("\\\n"))));
   EXPECT_THAT(syncopate("table " + results + " --format latex").out, StartsWith("\\begin{tabular}{l"));
 }
 

@@ -247,7 +247,7 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   // Of a method that has several, the rows are told apart.
   runs[3].method = "B";
   runs[3].sweep = {{"cluster.workers", "8"}};
-  EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by law L: A, B, workers = 8\n(formula) by law M: B\n"));
+  EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by law L: A; B, workers = 8\n(formula) by law M: B\n"));
   EXPECT_THAT(result_table(runs), Not(HasSubstr("sampled")));
   // A sample is one of the run's own delays: agreement in a short run shows nothing.
   runs[2].predicted[0].prediction.formula = "sampled law";
@@ -255,6 +255,9 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   runs[2].predicted[0].prediction.is_sampled = true;
   EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by sampled law: B\n\"sampled\": by the delays of up to 512 of "
                                             "the run's own steps"));
+  runs[2].predicted[0].prediction.formula = "sampled E[T]";
+  EXPECT_THAT(result_table(runs),
+              HasSubstr("\nE[T]: the expected time of the slowest worker's step, without drops.\n"));
   runs[2].predicted = {law_m};
   // No line gets longer than a wide terminal.
   std::vector<RunSummary> many;
