@@ -70,7 +70,7 @@ def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
 
 
 def signs(panels: list[list[Method]], gain: Quantity) -> str:
-    return SIGNS + (BEYOND if any(beyond_the_axis(means(methods, gain), gain is ACCURACY) for methods in panels) else "")
+    return SIGNS + (BEYOND if any(beyond_the_axis(means(methods, gain), gain is ACCURACY, halves_of(methods, gain)) for methods in panels) else "")
 
 
 def without_lines(looks: dict[str, dict]) -> dict[str, dict]:
@@ -92,23 +92,32 @@ def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:
     return {name: float(np.mean(of_method)) for name, of_method in values.items() if np.isfinite(of_method).all()}
 
 
-def beyond_the_axis(gains: dict[str, float], more_is_better: bool) -> set[str]:
-    """Methods that are so far behind that they do not set the scale: those behind the first gap that makes it worth while."""
+def halves_of(methods: list[Method], quantity: Quantity) -> dict[str, float]:
+    """Of the methods' intervals; 0 where there is none."""
+    halves = {method.name: mean_and_half([quantity.value(run) for run in method.runs])[1] for method in methods}
+    return {name: float(np.nan_to_num(half or 0)) for name, half in halves.items()}
+
+
+def beyond_the_axis(gains: dict[str, float], more_is_better: bool, halves: dict[str, float] | None = None) -> set[str]:
+    """Methods that are so far behind that they do not set the scale: those behind the first gap that makes it worth while,
+    by what is drawn, with the intervals."""
+    def spread(names: list[str]) -> float:
+        half = {name: (halves or {}).get(name, 0) for name in names}
+        return max(gains[name] + half[name] for name in names) - min(gains[name] - half[name] for name in names)
+
     ordered = sorted(gains, key=gains.get, reverse=more_is_better)
-    whole = abs(gains[ordered[-1]] - gains[ordered[0]])
     fewest = max(3, int(np.ceil((1 - MOST_BEYOND) * len(ordered))))
     for count in range(len(ordered) - 1, fewest - 1, -1):
-        if abs(gains[ordered[count - 1]] - gains[ordered[0]]) < CROWDED * whole:
+        if spread(ordered[:count]) < CROWDED * spread(ordered):
             return set(ordered[count:])
     return set()
 
 
-def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[str], shown: list[float], look_of) -> dict:
+def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[str], shown: list[float], is_below: bool, look_of) -> dict:
     """Cuts the axis behind what is `shown`, and puts the outliers at its edge, each with an arrow and its value, and one above
     the other where they cost alike. Where they are then."""
     low, high = min(shown), max(shown)
     room = 0.06 * (high - low or 1)
-    is_below = all(points[name][1] < low for name in outliers)
     ordered = sorted(outliers, key=lambda name: points[name][1], reverse=not is_below)  # the furthest at the edge
     rows = rows_of(panel, {name: points[name][0] for name in ordered}, [x for x, _ in points.values()])
     beyond = (4 + 2.2 * max(rows.values())) * room
@@ -152,18 +161,16 @@ def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quant
         panel.set_xscale("log")
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_minor_locator(NullLocator())
-    halves = {method.name: mean_and_half([gain.value(run) for run in method.runs])[1] for method in methods
-              if method.name in points}
-    outliers = beyond_the_axis({name: y for name, (_, y) in points.items()}, gain is ACCURACY)
+    halves = halves_of(methods, gain)
+    outliers = beyond_the_axis({name: y for name, (_, y) in points.items()}, gain is ACCURACY, halves)
     if outliers:
-        shown = [y + sign * np.nan_to_num(halves[name] or 0) for name, (_, y) in points.items() if name not in outliers
-                 for sign in (-1, 1)]
-        points |= place_beyond(panel, points, outliers, shown, styles)
+        shown = [y + sign * halves[name] for name, (_, y) in points.items() if name not in outliers for sign in (-1, 1)]
+        points |= place_beyond(panel, points, outliers, shown, gain is ACCURACY, styles)
     for method in methods:
         if method.name not in points:
             continue
         x, y = points[method.name]
-        half = None if method.name in outliers else halves[method.name]
+        half = None if method.name in outliers else halves[method.name] or None
         _, wide = mean_and_half([cost.value(run) / size for run in method.runs])
         panel.errorbar(x, y, xerr=wide, yerr=half, color=styles[method.name]["color"], linewidth=0.6 * page.current.line)
         panel.plot(x, y, styles[method.name].get("marker", "o"), color=styles[method.name]["color"],

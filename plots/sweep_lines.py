@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from plots import page, style
 from plots.choice import same
@@ -216,6 +216,8 @@ def scale_axes(panel, xs: list[float], values: list[float], names: dict[float, s
             panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     elif values and max(values) - min(values) <= ALIKE * max(map(abs, values)):  # lest an axis speak of differences in late digits
         panel.set_ylim(values[0] - 0.1 * (abs(values[0]) or 1), values[0] + 0.1 * (abs(values[0]) or 1))
+    else:
+        panel.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # 42.2 and 42.25, not 42.225
     panel.yaxis.set_major_formatter(style.SHORT)
     panel.yaxis.set_minor_formatter(NullFormatter())
 

@@ -147,6 +147,7 @@ class Ends(WithDirectory):
         self.assertEqual(beyond_the_axis({**crowd, "x": 0.2, "y": 0.3}, True), {"x", "y"})
         self.assertEqual(beyond_the_axis({**crowd, "x": 0.2, "y": 0.3, "z": 0.25}, True), set())
         self.assertEqual(beyond_the_axis({"m0": 0.9, "m1": 0.89, "x": 0.1}, True), set(), "two are no crowd")
+        self.assertEqual(beyond_the_axis({**crowd, "x": 0.2}, True, {"m0": 0.5}), set(), "an interval goes as far")
         self.assertEqual(beyond_the_axis({name: -value for name, value in crowd.items()} | {"x": 1.0}, False), {"x"})
 
     def test_what_costs_the_same_has_no_front(self):
