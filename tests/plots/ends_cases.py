@@ -46,6 +46,15 @@ class Ends(WithDirectory):
         self.assertAlmostEqual(half, 4.3027 / np.sqrt(3), places=4)
         self.assertEqual(mean_and_half([2.0]), (2.0, None))
 
+    def test_bars_have_what_formulas_say_beside_them(self):
+        self.write("a", (0.8,), predicted=[{"formula": "coarse", "step_time_s": 9, "kept": 1},
+                                           {"formula": "law", "step_time_s": 0.09, "kept": 1}])
+        self.write("b", (0.7,))
+        panel = self.draw(bars_figure)["Time per optimizer step (ms)"]
+        mark, = [line for line in panel.lines if line.get_gid() == "formula"]
+        np.testing.assert_allclose(mark.get_xydata(), [[90, 0]])
+        self.assertIn("by the method's formula", [text.get_text() for legend in panel.figure.legends for text in legend.get_texts()])
+
     def test_bars_show_means_with_intervals_in_the_order_of_the_methods(self):
         self.write("a", (0.80, 0.81, 0.82))
         self.write("b", (0.7, 0.7, 0.7))
