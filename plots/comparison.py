@@ -129,7 +129,7 @@ def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = 
     config = comparison.runs[0].config
     training, parts = config.get("training", {}), [comparison.experiment]
     workers = config.get("cluster", {}).get("workers")
-    if workers and "workers =" not in point.replace("=", " ="):
+    if workers and "workers=" not in point.replace(" ", ""):
         parts.append(f"{workers} worker" + ("" if workers == 1 else "s"))
     if point:
         parts.append(point)
