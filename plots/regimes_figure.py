@@ -1,6 +1,8 @@
 """Several experiments, or the points of one that no number tells apart (variants, data sets), side by side: accuracy or
 loss of each; without a model the period where a method changes it, or else the speed."""
 
+import re
+
 from plots import page, style
 from plots.bars_figure import HATCHES, draw_interval
 from plots.comparison import Comparison, in_common, subtitle
@@ -121,4 +123,4 @@ def described(comparisons: list[Comparison], key: str = "") -> str:
     common = in_words(shared)
     numbers = {one.runs[0].config.get("cluster", {}).get("workers") for one in comparisons}  # variants may differ in it
     alike = "cluster.workers" not in varies and len(numbers) == 1
-    return "  ·  ".join([*(part for part in parts if "workers" not in part or alike), *([common] if common else [])])
+    return "  ·  ".join([*(part for part in parts if not re.fullmatch(r"\d+ workers?", part) or alike), *([common] if common else [])])

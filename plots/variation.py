@@ -48,7 +48,7 @@ def in_words(point: dict[str, str], between: str = ", ") -> str:
 def worded(key: str, value: str) -> str:
     found = re.fullmatch(r"(.+?)(?:_(?:(bytes)_)?(?:per_)?s)?", key)
     words = found[1].replace("_", " ")
-    has_unit = found[1] != key and all(is_number(end) for end in value.split(" to "))
+    has_unit = found[1] != key and all(is_number(re.sub("[kMG]$", "", end)) for end in value.split(" to "))
     unit = "" if not has_unit else f" {found[2] or '1'}/s" if key.endswith("_per_s") else " s"
     return f"{words} = {' to '.join(short_value(end) for end in value.split(' to '))}{unit}"
 

@@ -94,6 +94,7 @@ class Names(unittest.TestCase):
         for point, shown in (({"methods.DropCompute.threshold_s": "0.05"}, "threshold = 0.05 s"),
                              ({"x.threshold_s": "12 to 26", "y.backups": "2"}, "threshold = 12 to 26 s, backups = 2"),
                              ({"network.bandwidth_bytes_per_s": "1250000000.0"}, "bandwidth = 1.25G bytes/s"),
+                             ({"network.bandwidth_bytes_per_s": "125M to 12.5G"}, "bandwidth = 125M to 12.5G bytes/s"),
                              ({"network.bandwidth_bytes_per_s": "10 Gbit/s"}, "bandwidth = 10 Gbit/s"),
                              ({"variant": "heavy tail", "seeds": "3"}, "heavy tail, seeds = 3")):
             self.assertEqual(in_words(point), shown)
