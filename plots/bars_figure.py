@@ -16,6 +16,8 @@ from plots.sheet import Place, Sheet
 WITH_MODEL, WITHOUT = [ACCURACY, LOSS, TIME_TO_TARGET, STEP_TIME, BYTES], [SPEED, STEP_TIME, DROPPED]
 AS_POINTS = {ACCURACY, LOSS}
 HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "oo"]  # tell bars apart on grey pages
+FORMULA = {"linestyle": "none", "marker": "|", "color": style.INK, "markeredgecolor": style.INK, "markeredgewidth": 1.5,
+           "zorder": 5}  # what the one says that assumes least
 UNITS = {"(s)": style.time_unit, "(bytes)": style.byte_unit}
 
 
@@ -38,6 +40,8 @@ def bars_figure(methods: list[Method], looks: dict[str, dict], heading: str, sub
                           [other.get_label() for other in sheet.entries]]
         style.name_rows(panel, list(styles), styles)
         panel.tick_params(labelleft=number == 0 or page.current.is_column)
+    if any(line.get_gid() == "formula" for panel in sheet.panels for line in panel.lines):
+        sheet.entries.append(plt.Line2D([], [], **FORMULA, markersize=2 * page.current.marker, label="by the method's formula"))
     return sheet.finish()
 
 
@@ -107,6 +111,9 @@ def draw_rows(panel, quantity: Quantity, values: dict[str, list[float]], styles,
         else:
             panel.text(0.02, row, never_of(method) if quantity is TIME_TO_TARGET else "–", va="center", fontsize="small",
                        color="#666666", transform=panel.get_yaxis_transform())
+        said = [quantity.formula(run, run.summary["predicted"][-1]) for run in method.runs if run.summary.get("predicted")]
+        if said and None not in said:
+            panel.plot(np.mean(said) / scale, row, **FORMULA, markersize=2.6 * page.current.marker, gid="formula")
         for one in published:
             if one.method == method.base:
                 panel.plot(quantity.times * one.value / scale, row, color=look["color"], **LOOK,

@@ -13,6 +13,7 @@ MOST_POINTS = 12  # of a claim that are drawn
 SMALL = 0.83  # of the letters: those of a sentence in a column
 LABEL = 0.066  # inches of a letter of a point's label
 COUNTED = {"steps", "rounds"}  # units without parts
+COUNTS = plt.FuncFormatter(lambda value, _: f"{value:,.0f}")
 MARKS = {"reproduced": ("o", style.INK), "not reproduced": ("X", style.INK), "inconclusive": ("o", "white")}
 WANTED = {"color": "#009E73", "alpha": 0.16, "linewidth": 0}
 
@@ -78,8 +79,9 @@ def draw_claim(panel, claim: dict) -> None:
     panel.tick_params(axis="y", length=0)
     panel.grid(axis="y", visible=False)
     panel.spines["left"].set_visible(False)
-    panel.xaxis.set_major_locator(plt.MaxNLocator(page.current.ticks, integer=unit in COUNTED and right - left >= 1))
-    panel.xaxis.set_major_formatter(style.SHORT)
+    counts = right - left >= 1 and (unit in COUNTED or claim["measure"] in COUNTED and claim["as"] != "ratio")
+    panel.xaxis.set_major_locator(plt.MaxNLocator(page.current.ticks, integer=counts, min_n_ticks=1 if counts else 2))
+    panel.xaxis.set_major_formatter(COUNTS if counts else style.SHORT)
     panel.set_xlabel(axis_text(claim, unit), labelpad=1)
 
 

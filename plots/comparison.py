@@ -129,10 +129,10 @@ def subtitle(comparison: Comparison, point: str, methods: list[Method] | None = 
     config = comparison.runs[0].config
     training, parts = config.get("training", {}), [comparison.experiment]
     workers = config.get("cluster", {}).get("workers")
-    if workers and "workers=" not in point:
+    if workers and "workers=" not in point.replace(" ", ""):
         parts.append(f"{workers} worker" + ("" if workers == 1 else "s"))
     if point:
-        parts.append(point.replace("=", " = "))
+        parts.append(point)
     model, dataset = training.get("model", "none"), training.get("dataset")
     if model != "none":
         parts.append(f"{model} on {dataset}" if dataset and model != "quadratic" else model)

@@ -49,11 +49,27 @@ def method_curve(method: Method, x_column: str, y_column: str) -> Curve | None:
                       [table[y_column].to_numpy(float) for table in tables])
 
 
+# A few methods far off would set the scale, so that the others lie on each other: where without them (no more than a
+# quarter) the others spread over less than this share of the whole, these leave the panel.
+CROWDED, MOST_BEYOND = 0.4, 0.25
+
+
 def shown_range(curves: list[Curve], skip: float = 0.18) -> tuple[float, float]:
-    """The values after the first `skip` of each curve, so that its steep beginning does not squeeze the rest."""
-    low, high = [], []
+    """The values after the first `skip` of each curve, so that its steep beginning does not squeeze the rest; without those
+    of a few methods that are far off."""
+    ranges = []
     for curve in curves:
         kept = curve.x >= curve.x[0] + skip * (curve.x[-1] - curve.x[0])
-        low.append(curve.low[kept].min())
-        high.append(curve.high[kept].max())
-    return min(low), max(high)
+        ranges.append((curve.low[kept].min(), curve.high[kept].max()))
+    whole = ends_of(ranges)
+    fewest = max(3, int(np.ceil((1 - MOST_BEYOND) * len(ranges))))
+    for furthest_last in (sorted(ranges, key=lambda one: -one[0]), sorted(ranges, key=lambda one: one[1])):
+        for count in range(len(ranges) - 1, fewest - 1, -1):
+            low, high = ends_of(furthest_last[:count])
+            if high - low < CROWDED * (whole[1] - whole[0]):
+                return low, high
+    return whole
+
+
+def ends_of(ranges: list[tuple[float, float]]) -> tuple[float, float]:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)

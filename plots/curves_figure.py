@@ -51,6 +51,7 @@ def curves_figure(methods: list[Method], looks: dict[str, dict], heading: str, s
         for panel, along, lines in zip(line, horizontals, curves):
             longest = max((curve.x[-1] for curve in lines.values()), default=0)
             scale, label = along.scale(longest)
+            mark_beyond(panel, lines, styles, scale, row.percent)
             draw_panel(panel, lines, styles, scale, label if row is rows[-1][0] or page.current.is_column else "")
             if target is not None:
                 panel.axhline(target, color=style.FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
@@ -77,11 +78,25 @@ def reached(methods: list[Method], along: Horizontal) -> dict[str, float]:
 
 
 def draw_panel(panel, lines: dict[str, Curve], styles, scale: float, label: str) -> None:
+    faint = 0.16 * min(1, 6 / max(1, len(lines)))  # many bands on each other would hide the lines
     for name, curve in lines.items():
         x = curve.x / scale
-        panel.fill_between(x, curve.low, curve.high, color=styles[name]["color"], alpha=0.16, linewidth=0)
+        panel.fill_between(x, curve.low, curve.high, color=styles[name]["color"], alpha=faint, linewidth=0)
         panel.plot(x, curve.mean, **(style.marked_here_and_there(styles[name]) if len(x) > 1 else styles[name]), gid="method")
     set_axis(panel, max((curve.x[-1] for curve in lines.values()), default=0) / scale, label)
+
+
+def mark_beyond(panel, lines: dict[str, Curve], styles, scale: float, percent: bool) -> None:
+    """Where lines end outside of the panel: how far, at its edge."""
+    low, high = sorted(panel.get_ylim())
+    for name, curve in lines.items():
+        end = curve.mean[-1]
+        if low <= end <= high:
+            continue
+        panel.annotate(f"{100 * end if percent else end:.3g}{' %' * percent} {'↓' if end < low else '↑'}",
+                       (curve.x[-1] / scale, 0.03 if end < low else 0.97), xycoords=panel.get_xaxis_transform(), ha="right",
+                       va="bottom" if end < low else "top", fontsize="small", color=styles[name]["color"], gid="beyond",
+                       fontweight="bold")
 
 
 def mark_target(panel, places: dict[str, float], styles, target: float, scale: float) -> bool:

@@ -23,7 +23,7 @@ from plots.sweep_figure import sweep_figure
 from plots.sweeps import Sweep
 from plots.sweeps_figure import sweeps_figure
 from plots.timeline_figure import timeline_figure
-from plots.variation import as_words
+from plots.variation import in_words
 
 SIMPLE = {"rounds": rounds_figure, "measurements": measurements_figure, "arrivals": arrivals_figure, "kept": kept_figure,
           "lengths": lengths_figure, "timeline": timeline_figure, "accounts": accounts_figure}
@@ -58,7 +58,7 @@ class Drawing:
             return pareto_panels(shown, looks_of(shown), "What differs between experiments" if mixed(shown) else heading(shown[0]),
                                  axes)
         about = (shown.methods, self.looks[shown.experiment], heading(shown),
-                 subtitle(shown, as_words(shown.point, ", ")))
+                 subtitle(shown, in_words(shown.point)))
         if planned.kind == "curves":
             return curves_figure(*about, axes)
         if planned.kind == "pareto":

@@ -11,7 +11,7 @@ from plots.quantities import Quantity, best_of
 from plots.sheet import Place, Sheet, shared_out
 from plots.sweep_figure import span
 from plots.sweep_lines import key_label, size_text_of
-from plots.variation import as_words
+from plots.variation import in_words
 
 COLOURS = "cividis"  # of even steps, also on grey pages and to eyes that lack a colour
 ACROSS = 3  # maps side by side on a screen
@@ -27,7 +27,7 @@ def heat_figure(grid: Grid):
     narrowest = 3.6 if len(rows[0]) > 1 else 5.6  # with room for the subtitle
     sheet = Sheet([[Place(width=max(narrowest, 0.62 * len(grid.xs)), height=max(2.4, 0.4 * len(grid.ys)), left=0.95 if n == 0 else 0.85)
                     for n, _ in enumerate(row)] for row in rows], heading(grid.where),
-                  subtitle(grid.where, as_words({grid.x_key: span(grid.x_names), grid.y_key: span(grid.y_names), **grid.others}, ", ")).split("  ·  line: mean")[0]
+                  subtitle(grid.where, in_words({grid.x_key: span(grid.x_names), grid.y_key: span(grid.y_names), **grid.others})).split("  ·  line: mean")[0]
                   + "  ·  mean of all seeds, framed: the best")
     for panel, (label, quantity) in zip(sheet.panels, [cell for row in rows for cell in row]):
         draw_map(panel, grid, quantity, values[label, quantity], *range_of([values[other, quantity] for other in grid.labels]))

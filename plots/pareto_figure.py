@@ -22,6 +22,7 @@ BEYOND = "; arrows: beyond the axis, with the value"
 # Methods far behind all others would set the scale, so that the others lie on each other: where without them (no more than
 # a quarter) the others spread over less than this share of the whole, they stand at the edge.
 CROWDED, MOST_BEYOND = 0.4, 0.25
+NUMBER = 0.2  # of a panel's width: what a point and its value take
 
 
 def pareto_figure(methods: list[Method], looks: dict[str, dict], heading: str, subtitle: str,
@@ -69,7 +70,7 @@ def pareto_panels(comparisons: list[Comparison], looks: dict[str, dict], heading
 
 
 def signs(panels: list[list[Method]], gain: Quantity) -> str:
-    return SIGNS + (BEYOND if any(beyond_the_axis(means(methods, gain), gain is ACCURACY) for methods in panels) else "")
+    return SIGNS + (BEYOND if any(beyond_the_axis(means(methods, gain), gain is ACCURACY, halves_of(methods, gain)) for methods in panels) else "")
 
 
 def without_lines(looks: dict[str, dict]) -> dict[str, dict]:
@@ -91,29 +92,43 @@ def means(methods: list[Method], quantity: Quantity) -> dict[str, float]:
     return {name: float(np.mean(of_method)) for name, of_method in values.items() if np.isfinite(of_method).all()}
 
 
-def beyond_the_axis(gains: dict[str, float], more_is_better: bool) -> set[str]:
-    """Methods that are so far behind that they do not set the scale: those behind the first gap that makes it worth while."""
+def halves_of(methods: list[Method], quantity: Quantity) -> dict[str, float]:
+    """Of the methods' intervals; 0 where there is none."""
+    halves = {method.name: mean_and_half([quantity.value(run) for run in method.runs])[1] for method in methods}
+    return {name: float(np.nan_to_num(half or 0)) for name, half in halves.items()}
+
+
+def beyond_the_axis(gains: dict[str, float], more_is_better: bool, halves: dict[str, float] | None = None) -> set[str]:
+    """Methods that are so far behind that they do not set the scale: those behind the first gap that makes it worth while,
+    by what is drawn, with the intervals."""
+    def spread(names: list[str]) -> float:
+        half = {name: (halves or {}).get(name, 0) for name in names}
+        return max(gains[name] + half[name] for name in names) - min(gains[name] - half[name] for name in names)
+
     ordered = sorted(gains, key=gains.get, reverse=more_is_better)
-    whole = abs(gains[ordered[-1]] - gains[ordered[0]])
     fewest = max(3, int(np.ceil((1 - MOST_BEYOND) * len(ordered))))
     for count in range(len(ordered) - 1, fewest - 1, -1):
-        if abs(gains[ordered[count - 1]] - gains[ordered[0]]) < CROWDED * whole:
+        if spread(ordered[:count]) < CROWDED * spread(ordered):
             return set(ordered[count:])
     return set()
 
 
-def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[str], shown: list[float], look_of) -> dict:
-    """Cuts the axis behind what is `shown`, and puts the outliers at its edge, each with an arrow and its value. Where they
-    are then."""
+def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[str], shown: list[float], is_below: bool, look_of) -> dict:
+    """Cuts the axis behind what is `shown`, and puts the outliers at its edge, each with an arrow and its value, and one above
+    the other where they cost alike. Where they are then."""
     low, high = min(shown), max(shown)
     room = 0.06 * (high - low or 1)
-    is_below = all(points[name][1] < low for name in outliers)
-    bottom, top = (low - 4 * room, high + room) if is_below else (low - room, high + 4 * room)
+    ordered = sorted(outliers, key=lambda name: points[name][1], reverse=not is_below)  # the furthest at the edge
+    rows = rows_of(panel, {name: points[name][0] for name in ordered}, [x for x, _ in points.values()])
+    beyond = (4 + 2.2 * max(rows.values())) * room
+    bottom, top = (low - beyond, high + room) if is_below else (low - room, high + beyond)
     panel.set_ylim(bottom, top)
-    edge, towards = (bottom + 1.6 * room, bottom) if is_below else (top - 1.6 * room, top)
     placed = {}
-    for name in sorted(outliers):
+    for name in ordered:
         x, y = points[name]
+        towards = 2.2 * room * rows[name]
+        inside = towards + 1.6 * room
+        edge, towards = (bottom + inside, bottom + towards) if is_below else (top - inside, top - towards)
         placed[name] = (x, edge)
         panel.annotate("", xy=(x, towards), xytext=(x, edge), zorder=3, gid="beyond",
                        arrowprops={"arrowstyle": "->", "color": look_of[name]["color"], "linewidth": page.current.line,
@@ -121,6 +136,17 @@ def place_beyond(panel, points: dict[str, tuple[float, float]], outliers: set[st
         panel.annotate(f"{y:.4g}", xy=(x, edge), xytext=(1.0 * page.current.marker, 0), textcoords="offset points",
                        va="center", fontsize=0.85 * page.current.font, color=look_of[name]["color"])
     return placed
+
+
+def rows_of(panel, places: dict[str, float], xs: list[float]) -> dict[str, int]:
+    """From the edge inwards: in the first row in which nobody is so near that numbers run into each other."""
+    at = np.log if panel.get_xscale() == "log" else float
+    near = NUMBER * (at(max(xs)) - at(min(xs)))
+    rows = {}
+    for name, x in places.items():
+        taken = {rows[other] for other in rows if abs(at(places[other]) - at(x)) < near}
+        rows[name] = next(row for row in range(len(places)) if row not in taken)
+    return rows
 
 
 def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quantity, label: str, unit) -> dict:
@@ -135,18 +161,16 @@ def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quant
         panel.set_xscale("log")
         panel.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         panel.xaxis.set_minor_locator(NullLocator())
-    halves = {method.name: mean_and_half([gain.value(run) for run in method.runs])[1] for method in methods
-              if method.name in points}
-    outliers = beyond_the_axis({name: y for name, (_, y) in points.items()}, gain is ACCURACY)
+    halves = halves_of(methods, gain)
+    outliers = beyond_the_axis({name: y for name, (_, y) in points.items()}, gain is ACCURACY, halves)
     if outliers:
-        shown = [y + sign * np.nan_to_num(halves[name] or 0) for name, (_, y) in points.items() if name not in outliers
-                 for sign in (-1, 1)]
-        points |= place_beyond(panel, points, outliers, shown, styles)
+        shown = [y + sign * halves[name] for name, (_, y) in points.items() if name not in outliers for sign in (-1, 1)]
+        points |= place_beyond(panel, points, outliers, shown, gain is ACCURACY, styles)
     for method in methods:
         if method.name not in points:
             continue
         x, y = points[method.name]
-        half = None if method.name in outliers else halves[method.name]
+        half = None if method.name in outliers else halves[method.name] or None
         _, wide = mean_and_half([cost.value(run) / size for run in method.runs])
         panel.errorbar(x, y, xerr=wide, yerr=half, color=styles[method.name]["color"], linewidth=0.6 * page.current.line)
         panel.plot(x, y, styles[method.name].get("marker", "o"), color=styles[method.name]["color"],

@@ -1,17 +1,19 @@
 """Several experiments, or the points of one that no number tells apart (variants, data sets), side by side: accuracy or
 loss of each; without a model the period where a method changes it, or else the speed."""
 
+import re
+
 from plots import page, style
 from plots.bars_figure import HATCHES, draw_interval
 from plots.comparison import Comparison, in_common, subtitle
 from plots.curves import method_curve
-from plots.curves_figure import ROWS, draw_panel, limit_values, mark_target, reached, target_of
+from plots.curves_figure import ROWS, draw_panel, limit_values, mark_beyond, mark_target, reached, target_of
 from plots.horizontal import HORIZONTALS, present
 from plots.intervals import mean_and_half
 from plots.quantities import SPEED
 from plots.rounds_figure import EVERY_STEP, changes_period, draw_periods, has_periods
 from plots.sheet import Place, Sheet, shared_out
-from plots.variation import as_words
+from plots.variation import in_words
 
 ACROSS = 3  # panels side by side on a screen
 
@@ -47,6 +49,7 @@ def curve_panels(comparisons: list[Comparison], looks, heading: str, axes: tuple
         target = target_of(comparison.methods, row)
         limit_values([panel], [lines], row, target)
         scale, label = along.scale(max(curve.x[-1] for curve in lines.values()))
+        mark_beyond(panel, lines, looks, scale, row.percent)
         draw_panel(panel, lines, looks, scale, label)
         if target is not None:
             panel.axhline(target, color=style.FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
@@ -72,6 +75,8 @@ def period_panels(comparisons: list[Comparison], looks, heading: str):
     for panel, comparison in zip(sheet.panels, shown):
         draw_periods(sheet, panel, comparison.methods, {method.name: looks[method.label] for method in comparison.methods})
         sheet.entitle(panel, name_of(comparison, comparisons))
+    if any(line.get_gid() == "last" for panel in sheet.panels for line in panel.lines):
+        sheet.subtitle += ", thin: the last one, cut off"
     return sheet.finish()
 
 
@@ -103,7 +108,7 @@ def name_of(comparison: Comparison, comparisons: list[Comparison], without: str 
     """What it has otherwise than the others, but for the key `without`."""
     several = len({one.experiment for one in comparisons}) > 1
     point = {key: value for key, value in comparison.point.items() if key != without and key not in in_common(comparisons)}
-    parts = [comparison.experiment * several, as_words(point, ", ", " = ")]
+    parts = [comparison.experiment * several, in_words(point)]
     return ", ".join(part for part in parts if part)
 
 
@@ -115,7 +120,7 @@ def described(comparisons: list[Comparison], key: str = "") -> str:
         parts[0] = f"{len(comparisons)} experiments"
     varies = {key, *(key for one in comparisons for key in one.point)}
     shared = {name: value for name, value in in_common(comparisons).items() if name != key}
-    common = as_words(shared, ", ", " = ")
+    common = in_words(shared)
     numbers = {one.runs[0].config.get("cluster", {}).get("workers") for one in comparisons}  # variants may differ in it
     alike = "cluster.workers" not in varies and len(numbers) == 1
-    return "  ·  ".join([*(part for part in parts if "workers" not in part or alike), *([common] if common else [])])
+    return "  ·  ".join([*(part for part in parts if not re.fullmatch(r"\d+ workers?", part) or alike), *([common] if common else [])])

@@ -83,7 +83,8 @@ def windowed_drop_rate(steps) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
-    """One seed per method: the period follows the schedule, so the seeds agree or nearly so."""
+    """One seed per method: the period follows the schedule, so the seeds agree or nearly so. A last round that is shorter
+    is thin: as a rule the end of training has cut it off."""
     shown = [method for method in methods if has_periods(method)]
     ends = {}
     for method in shown:
@@ -91,9 +92,13 @@ def draw_periods(sheet: Sheet, panel, methods: list[Method], styles) -> None:
         end = steps["step"].to_numpy(float)
         begin = np.concatenate([[0.0], end[:-1]])
         period = steps["period_steps"].to_numpy(float).clip(min=1)
-        panel.plot(np.stack([begin, end], 1).ravel(), np.repeat(period, 2),
-                   **style.marked_here_and_there(styles[method.name]))
-        ends[method.name] = (end[-1], period[-1])
+        x, y = np.stack([begin, end], 1).ravel(), np.repeat(period, 2)
+        whole = -2 if len(period) > 1 and period[-1] < period[-2] else None
+        panel.plot(x[:whole], y[:whole], **style.marked_here_and_there(styles[method.name]))
+        if whole:
+            panel.plot(x[whole - 1:], y[whole - 1:], color=styles[method.name]["color"], linewidth=0.4 * page.current.line,
+                       linestyle=(0, (1, 2)), gid="last")
+        ends[method.name] = (x[:whole][-1], y[:whole][-1])
     if len(shown) < len(methods):  # lines along one would only hide each other
         styles = styles | {EVERY_STEP: {"color": style.FAINT}}
         ends[EVERY_STEP] = (max(x for x, _ in ends.values()), 1)

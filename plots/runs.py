@@ -24,6 +24,7 @@ END = b"\n}\n"  # of a JSON file that the program writes
 
 REPEATS = "the experiment's next start repeats the run"  # what helps where a file is damaged
 
+SCHEMA_VERSION = 2  # of the results that this program writes (results/rows/summary.hpp)
 UNLISTED = (None, 1)  # schema versions of results without a list of files, which are read as they are
 
 METRICS = ["step", "epoch", "samples", "time_s", "test_loss", "test_accuracy", "train_loss", "learning_rate",
@@ -116,11 +117,14 @@ def read_tables(run: Run) -> None:
 
 def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool]) -> None:
     """Throws ResultsFault for a file that is not as the program wrote it; one that was not copied along is no fault."""
+    check_version(directory / "summary.json", summary)
     if not (directory / "files.json").exists() and summary.get("schema_version") in UNLISTED:
         return
     path = directory / "files.json"
     expected = "the run's list of files, with their sizes and CRC-32s"
-    files = read_document(path, json.loads, expected).get("files")
+    document = read_document(path, json.loads, expected)
+    check_version(path, document)
+    files = document.get("files")
     try:
         written = {name: (int(file["bytes"]), int(file["crc32"], 16)) for name, file in files.items()}
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -141,6 +145,13 @@ def check_files(directory: Path, summary: dict, is_asked: Callable[[str], bool])
         if found != (size, digest):
             raise ResultsFault(f"{directory / name}: damaged: {found[0]} bytes of CRC-32 {found[1]:08x}; expected {size} "
                                f"of {digest:08x}, as they were written; {REPEATS}")
+
+
+def check_version(path: Path, document: dict) -> None:
+    version = document.get("schema_version")
+    if version not in (*UNLISTED, SCHEMA_VERSION):
+        raise ResultsFault(f"{path}: is of schema version {version}, and this program knows {SCHEMA_VERSION}; read it with "
+                           f"the program that made it: {REPEATS}")
 
 
 def size_and_digest(path: Path) -> tuple[int, int]:

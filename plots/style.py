@@ -13,6 +13,7 @@ from plots.page import use_page
 # Okabe and Ito's palette, which colour-blind readers can tell apart, without its yellow (too pale for lines).
 ALGORITHMS = {"sync-sgd": "#000000", "dropcompute": "#D55E00", "backup-workers": "#0072B2", "local-sgd": "#009E73"}
 OTHERS = ["#CC79A7", "#E69F00", "#56B4E9"]
+FURTHER = ["#882255", "#999933", "#332288", "#8C510A"]  # Paul Tol's wine, olive and indigo, and brown: for many methods
 # Dashes and markers tell lines apart also where a page is grey.
 DASHES = ["solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 2))]
 MARKERS = "osD^vPX<>p"
@@ -61,7 +62,7 @@ def looks_alike(place: int, other: int) -> bool:
 
 def next_colour(given: list[str], alike: list[str]) -> str:
     """The one that fewest methods have, of those that no other has with this line or this marker."""
-    palette = [*OTHERS, *ALGORITHMS.values()]
+    palette = [*OTHERS, *ALGORITHMS.values(), *FURTHER]
     free = [colour for colour in palette if colour not in alike] or palette
     return min(free, key=given.count)
 
@@ -87,7 +88,10 @@ def columns(text: str) -> int:
 
 
 def short_number(value: float, _=None, digits: int = 4) -> str:
-    """1,500 as 1.5k and 2,000,000 as 2M."""
+    """1,500 as 1.5k and 2,000,000 as 2M; 24,792 where four digits would not do."""
+    if digits > 4 and 1e3 <= abs(value) < 1e6:
+        decimals = max(0, digits - len(f"{abs(value):.0f}"))
+        return f"{value:,.{decimals}f}".rstrip("0").rstrip(".") if decimals else f"{value:,.0f}"
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.{digits}g}{letter}"

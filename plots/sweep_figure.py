@@ -16,9 +16,9 @@ from plots.sheet import Place, Sheet, shared_out
 from plots.sweep_lines import (LEAST_ASSUMED, MISSED, dashes_of, draw_quantity, key_label, looks_of_lines, scale_axes, size_text_of,
                                values_of)
 from plots.sweeps import Sweep
-from plots.variation import as_words
+from plots.variation import in_words
 
-ACROSS = 4  # panels side by side on a screen
+ACROSS = 3  # panels side by side on a screen
 
 
 def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = False, published: list[Published] = (),
@@ -44,7 +44,7 @@ def sweep_figure(sweep: Sweep, looks: dict[str, dict], every_formula: bool = Fal
         if any(quantity is row[-1] for row in rows):
             sheet.name_lines(axis, drawn.ends, styles)
     explain_marks(sheet, sweep.runs, dashes, colours, sources)
-    shown = as_words({sweep.key: span(sweep.names), **sweep.others}, ", ")
+    shown = in_words({sweep.key: span(sweep.names), **sweep.others})
     sheet.heading, sheet.subtitle = heading(sweep.where), subtitle(sweep.where, shown, methods_of(sweep))
     return sheet.finish()
 

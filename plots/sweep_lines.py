@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from plots import page, style
 from plots.choice import same
@@ -18,6 +18,7 @@ from plots.sweeps import Line, Sweep
 
 THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))]  # of formulas, the last first
 MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # the target, by a seed at least
+MISSED_ROW = 0.05  # of the panel's height
 ALIKE = 1e-4  # of values: shown as one
 LEAST_ASSUMED = ""  # stands for whichever of a method's formulas that is, at each point of the sweep
 
@@ -36,10 +37,13 @@ def draw_quantity(axis, sweep: Sweep, quantity: Quantity, names: dict[str, str],
                   dashes: dict[str, tuple], published: list[Published]) -> Drawn:
     """`names`: of lines, by their labels; `styles`: by name; `dashes`: of formulas."""
     drawn = Drawn()
+    rows = 0
     for line in sweep.lines:
         values, missed = without_missed(sweep, line, quantity, values_of(sweep, line, quantity))
         if missed:
-            axis.plot(missed, [0.97] * len(missed), transform=axis.get_xaxis_transform(), gid="missed",
+            height = 0.97 - MISSED_ROW * rows  # one below the other: methods miss it at the same values
+            rows += 1
+            axis.plot(missed, [height] * len(missed), transform=axis.get_xaxis_transform(), gid="missed",
                       **MISSED, markeredgecolor=styles[names[line.label]]["color"], markersize=1.2 * page.current.marker)
         if values:
             draw_method(axis, sweep, line, quantity, values, names[line.label], styles, dashes, published, drawn)
@@ -212,6 +216,8 @@ def scale_axes(panel, xs: list[float], values: list[float], names: dict[float, s
             panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     elif values and max(values) - min(values) <= ALIKE * max(map(abs, values)):  # lest an axis speak of differences in late digits
         panel.set_ylim(values[0] - 0.1 * (abs(values[0]) or 1), values[0] + 0.1 * (abs(values[0]) or 1))
+    else:
+        panel.yaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # 42.2 and 42.25, not 42.225
     panel.yaxis.set_major_formatter(style.SHORT)
     panel.yaxis.set_minor_formatter(NullFormatter())
 
@@ -239,7 +245,7 @@ def key_label(key: str) -> str:
     words = printable(key.rsplit(".", 1)[-1])
     words = re.sub(r"_(bytes)?_?per_s$", lambda found: f" ({found[1] or '1'}/s)", words)
     words = re.sub(r"_s$", " (s)", words)
-    return words.replace("_", " ")
+    return words.replace("_", " ").replace("micro batch", "micro-batch")
 
 
 def size_text_of(name: str) -> str:

@@ -24,7 +24,7 @@ def sweeps_figure(sweeps: list[Sweep], looks: dict[str, dict], published: dict[s
     sheet = Sheet([[Place(list(names.values()) if sweep is row[-1] else [], height=2.8) for sweep in row] for row in rows],
                   f"{quantity.title} against {key_label(sweeps[0].key)}" if several else heading(places[0]),
                   described(places, sweeps[0].key) + ("" if several else f"  ·  {quantity.title}"))
-    colours, sources = {}, []
+    colours, sources, named = {}, [], []
     dashes = dashes_of([run for sweep in sweeps for run in sweep.runs], every=False)
     for panel, sweep in zip(sheet.panels, sweeps):
         styles = looks_of_lines(sweep, names, looks)
@@ -38,10 +38,22 @@ def sweeps_figure(sweeps: list[Sweep], looks: dict[str, dict], published: dict[s
             panel.set_ylabel(quantity.title.split(":")[0])
         sheet.entitle(panel, name_of(sweep.where, places, without=sweep.key))
         if any(sweep is row[-1] for row in rows):
-            sheet.name_lines(panel, drawn.ends, styles)
+            named.append((panel, drawn.ends, styles))
+    share_values(sheet.panels)
+    for panel, ends, styles in named:
+        sheet.name_lines(panel, ends, styles)
     explain_marks(sheet, [run for sweep in sweeps for run in sweep.runs], dashes,
                   {formula: colours.get(formula, set()) for formula in dashes}, sources)
     return sheet.finish()
+
+
+def share_values(panels) -> None:
+    """One scale of values for all, lest a small effect look like a large one in the panel beside it."""
+    if len({panel.get_yscale() for panel in panels}) > 1:
+        return
+    low, high = (reduce(end) for reduce, end in zip((min, max), zip(*(panel.get_ylim() for panel in panels))))
+    for panel in panels:
+        panel.set_ylim(low, high)
 
 
 def most_telling(sweeps: list[Sweep]) -> Quantity:

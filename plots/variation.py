@@ -1,5 +1,6 @@
 """In which settings several tables of a configuration differ, and how to say so."""
 
+import re
 from math import isclose, isfinite
 
 from plots.printable import printable
@@ -35,6 +36,21 @@ def as_words(point: dict[str, str], between: str = " ", equals: str = "=") -> st
     """{"cluster.workers": "8"} as workers=8; a variant by its label alone."""
     return printable(between.join(value if key == "variant" else f"{key.rsplit('.', 1)[-1]}{equals}{short_value(value)}"
                                   for key, value in point.items()))
+
+
+def in_words(point: dict[str, str], between: str = ", ") -> str:
+    """For titles: {"x.threshold_s": "12 to 26", "y.bandwidth_bytes_per_s": "10 Gbit/s"} as "threshold = 12 to 26 s,
+    bandwidth = 10 Gbit/s": a name that the sweep gives has its own unit."""
+    return printable(between.join(value if key == "variant" else worded(key.rsplit(".", 1)[-1], value)
+                                  for key, value in point.items()))
+
+
+def worded(key: str, value: str) -> str:
+    found = re.fullmatch(r"(.+?)(?:_(?:(bytes)_)?(?:per_)?s)?", key)
+    words = found[1].replace("_", " ")
+    has_unit = found[1] != key and all(is_number(re.sub("[kMG]$", "", end)) for end in value.split(" to "))
+    unit = "" if not has_unit else f" {found[2] or '1'}/s" if key.endswith("_per_s") else " s"
+    return f"{words} = {' to '.join(short_value(end) for end in value.split(' to '))}{unit}"
 
 
 def as_label(name: str, point: dict[str, str]) -> str:

@@ -71,8 +71,11 @@ std::string written(const TextTable& wide, const TextTable& narrow, TableFormat 
 std::string written_notes(const std::string& notes, TableFormat format) {
   if (format == TableFormat::text || notes.empty()) return notes;
   std::string text = "\n";
-  for (std::size_t begin = 0, end = 0; (end = notes.find('\n', begin)) != std::string::npos; begin = end + 1)
-    text += (format == TableFormat::latex ? "% " : "") + notes.substr(begin, end - begin) + "\n";
+  for (std::size_t begin = 0, end = 0; (end = notes.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const bool is_last = end + 1 == notes.size();
+    text += (format == TableFormat::latex ? "% " : "") + notes.substr(begin, end - begin);
+    text += format == TableFormat::markdown && !is_last ? "\\\n" : "\n";  // lines stay lines on a page
+  }
   return text;
 }
 
@@ -100,7 +103,8 @@ std::string missing_of(const std::vector<PairedRow>& rows, const std::vector<std
     const auto has = [&name](const PairedRow& row) {
       return std::ranges::any_of(row.measures, [&](const PairedMeasure& one) { return name == one.measure->name; });
     };
-    if (std::ranges::none_of(rows, has))
+    const bool is_told = name == "time_to_target_s" && std::ranges::any_of(rows, &PairedRow::nobody_reached);
+    if (!is_told && std::ranges::none_of(rows, has))
       text += fmt::format("{}: {}\n", name,
                           name.find("_to_target") != std::string::npos ? "no run reached the target, or has one"
                                                                        : "no two runs of a seed have it");

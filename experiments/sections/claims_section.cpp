@@ -60,6 +60,8 @@ void check_effect(Settings& table, const Claim& claim) {
   if (claim.against.empty() && is_of_two) table.fault("as", "needs another method: must stand beside against");
   if (!claim.against.empty() && !is_of_two)
     table.fault("against", "must be left out where as = \"value\" or \"best\", which are of one method");
+  if (!claim.against.empty() && claim.against == claim.method)
+    table.fault("against", "must be another method: nothing differs from itself");
   if (claim.effect == Effect::best) {
     const Measure* measure = measure_named(claim.measure);
     if (claim.over.empty()) table.fault("as", "\"best\" is a value of a swept key: must stand beside over");
@@ -71,6 +73,13 @@ void check_effect(Settings& table, const Claim& claim) {
     table.fault("everywhere", "must be left out beside over, which makes one number of all points");
   if (is_equal_loss(claim.measure) && claim.against.empty())
     table.fault("measure", "is up to another method's loss: must stand beside against");
+}
+
+// "none", "above", "above, below and margin"
+std::string listed(const std::vector<std::string>& names) {
+  if (names.empty()) return "none";
+  const auto before = fmt::format("{}", fmt::join(std::span(names).first(names.size() - 1), ", "));
+  return before.empty() ? names.back() : fmt::format("{} and {}", before, names.back());
 }
 
 void check_criterion(Settings& table, const Claim& claim) {
@@ -86,10 +95,9 @@ void check_criterion(Settings& table, const Claim& claim) {
     return;
   }
   if (given.size() != 1)
-    table.fault("sentence",
-                fmt::format("must have one of above, below, within and margin, what counts as reproduced; found {}",
-                            given.empty() ? "none" : fmt::format("{}", fmt::join(given, " and "))));
-  if (criterion.margin && (claim.effect == Effect::best || (claim.effect == Effect::value && claim.over.empty())))
+    table.fault("", fmt::format("must have one of above, below, within and margin, what counts as reproduced; found {}",
+                                listed(given)));
+  else if (criterion.margin && (claim.effect == Effect::best || (claim.effect == Effect::value && claim.over.empty())))
     table.fault("margin", "is about a difference: must stand beside against");
 }
 
@@ -133,6 +141,8 @@ Claim read_claim(Settings& table) {
         {"everywhere", "At every point of what is swept: reproduced where all are; not beside over."}, false);
   } else if (claim.order.size() < 2) {
     table.fault("order", "must hold at least two methods");
+  } else if (std::set<std::string>(claim.order.begin(), claim.order.end()).size() < claim.order.size()) {
+    table.fault("order", "must hold no method twice");
   }
   table.keep_as_written({"where", "Values of what is swept, which choose points: { \"cluster.workers\" = 64 }."});
   const Key reference{"reference",

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/sections/swept_keys.hpp"
 #include "workers/process/printable.hpp"
 #include "workers/settings/key_path.hpp"
 #include "workers/settings/settings_document.hpp"
@@ -82,6 +83,11 @@ void sweep(TomlNode& root, CommandLineList list) {
 }  // namespace
 
 void apply_command_line(TomlNode& root, std::span<const std::string> changes, FaultList& faults) {
+  const auto has_empty_sweep = [&root] {
+    const TomlNode* const swept = root.find("sweep");
+    return swept && swept->is_table() && sweeps_nothing(*swept);
+  };
+  const bool was_empty = has_empty_sweep();
   for (std::size_t i = 0; i < changes.size(); ++i) {
     try {
       std::optional<CommandLineList> list = changes[i].starts_with('~') ? std::nullopt : list_of(changes[i]);
@@ -95,6 +101,7 @@ void apply_command_line(TomlNode& root, std::span<const std::string> changes, Fa
     }
     apply_overrides(root, changes.subspan(i, 1), faults);
   }
+  if (!was_empty && has_empty_sweep()) root.erase("sweep");  // its last key was removed
 }
 
 }  // namespace syncopate

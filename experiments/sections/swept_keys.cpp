@@ -126,6 +126,10 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
     faults.add(sweep->place, fmt::format("sweep = {}; must be a table, [sweep]", inline_toml(*sweep)));
     return {};
   }
+  if (sweeps_nothing(*sweep)) {
+    faults.add(sweep->place, "sweep; must hold a key with its values, such as \"cluster.workers\" = [2, 4]");
+    return {};
+  }
   const std::size_t faults_before = faults.size();
   std::vector<SweptKey> keys;
   collect(root, *sweep, "", keys, faults);
@@ -153,6 +157,12 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults) {
     result.emplace_back().push_back(std::move(keys[i]));
   }
   return result;
+}
+
+bool sweeps_nothing(const TomlNode& table) {
+  return std::ranges::all_of(table.table(), [](const TomlNode::Member& member) {
+    return member.value.is_table() && !is_range(member.value) && sweeps_nothing(member.value);
+  });
 }
 
 TomlNode written(const SweptKeys& groups, const SourcePlace& place) {

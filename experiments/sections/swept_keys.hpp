@@ -28,4 +28,7 @@ SweptKeys read_swept_keys(const TomlNode& root, FaultList& faults);
 // The table that reads back to them.
 TomlNode written(const SweptKeys& keys, const SourcePlace& place);
 
+// Whether the table of [sweep], or one in it, names nothing to sweep.
+bool sweeps_nothing(const TomlNode& table);
+
 }  // namespace syncopate

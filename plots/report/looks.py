@@ -2,7 +2,8 @@
 
 from plots import style
 
-DARK = {"#000000": "#e8e8e4", "#0072B2": "#4aa3df", "#333333": "#8d949e", "#E2E2E2": "#4a5058"}
+DARK = {"#000000": "#e8e8e4", "#0072B2": "#4aa3df", "#333333": "#8d949e", "#E2E2E2": "#4a5058",
+        "#882255": "#c7609a", "#332288": "#8f83dd", "#8C510A": "#c98b48"}
 SYMBOLS = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "d": "diamond-tall",
            "P": "cross", "X": "x", "x": "x", "*": "star", "<": "triangle-left", ">": "triangle-right", "p": "pentagon",
            "h": "hexagon"}

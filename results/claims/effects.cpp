@@ -22,14 +22,20 @@ std::optional<double> measured(const Claim& claim, const ResultRow& row, std::si
 }
 
 bool missed_its_target(const Claim& claim, const ResultRow& row, std::size_t run) {
-  return claim.measure.find("_to_target") != std::string::npos && row.runs[run].time_to_target.has_value();
+  return claim.measure.find("_to_target") != std::string::npos && row.runs[run].time_to_target.has_value() &&
+         !measured(claim, row, run);
 }
 
 double number_of(const Claim& claim, const ResultRow& row, std::size_t run) {
   if (const auto value = measured(claim, row, run)) return *value;
-  const bool is_censored = missed_its_target(claim, row, run);
-  throw Inconclusive(fmt::format("\"{}\", seed {}: {}", row.label, row.runs[run].seed,
-                                 is_censored ? "did not reach the target" : "has no " + claim.measure));
+  throw Inconclusive(fmt::format("\"{}\", seed {}: has no {}", row.label, row.runs[run].seed, claim.measure));
+}
+
+// Throws where runs did not reach it: what they would have taken is not known.
+void require_reached(std::size_t missed, std::size_t runs, const std::string& label, const std::string& what) {
+  if (missed > 0 && missed == runs) throw Inconclusive(fmt::format("no run of \"{}\" reached {}", label, what));
+  if (missed > 0)
+    throw Inconclusive(fmt::format("{} of {} runs of \"{}\" did not reach {}", missed, runs, label, what));
 }
 
 double effect_of(Effect effect, double own, double other) {
@@ -88,33 +94,55 @@ double at_key(const Claim& claim, const ResultRow& row) {
   throw Inconclusive(fmt::format("\"{}\" has no number at {}", row.label, claim.over));
 }
 
+// Runs of two rows, by their places there.
+struct Pair {
+  std::size_t own = 0, other = 0;
+};
+
+std::vector<Pair> all_of(const ResultRow& row) {
+  std::vector<Pair> runs(row.runs.size());
+  for (std::size_t run = 0; run < runs.size(); ++run) runs[run].own = run;
+  return runs;
+}
+
+std::vector<Pair> common_seeds(const ResultRow& row, const ResultRow& other) {
+  std::vector<Pair> pairs;
+  for (const Pair& run : all_of(row)) {
+    const auto found = std::ranges::find(other.runs, row.runs[run.own].seed, &RunSummary::seed);
+    if (found != other.runs.end()) pairs.push_back({run.own, static_cast<std::size_t>(found - other.runs.begin())});
+  }
+  return pairs;
+}
+
+BySeed at_equal_loss(const Claim& claim, const ResultRow& row, const ResultRow& other, const std::vector<Pair>& pairs) {
+  BySeed found;
+  for (const Pair& pair : pairs)
+    if (const auto reached = to_equal_loss(claim.measure, row, pair.own, other, pair.other))
+      found[row.runs[pair.own].seed] = effect_of(claim.effect, reached->own, reached->other);
+  require_reached(pairs.size() - found.size(), pairs.size(), row.label, fmt::format("the loss of \"{}\"", other.label));
+  return found;
+}
+
 }  // namespace
 
 BySeed effects(const Claim& claim, const ResultRow& row, const ResultRow* other) {
-  BySeed found;
-  for (std::size_t run = 0; run < row.runs.size(); ++run) {
-    const std::uint64_t seed = row.runs[run].seed;
-    if (!other) {
-      found[seed] = number_of(claim, row, run);
-      continue;
-    }
-    const auto paired = std::ranges::find(other->runs, seed, &RunSummary::seed);
-    if (paired == other->runs.end()) continue;
-    const auto other_run = static_cast<std::size_t>(paired - other->runs.begin());
-    if (is_equal_loss(claim.measure)) {
-      const auto pair = to_equal_loss(claim.measure, row, run, *other, other_run);
-      if (!pair)
-        throw Inconclusive(
-            fmt::format("\"{}\", seed {}: did not reach the loss of \"{}\"", row.label, seed, other->label));
-      found[seed] = effect_of(claim.effect, pair->own, pair->other);
-    } else {
-      const double own = number_of(claim, row, run);
-      found[seed] = effect_of(claim.effect, own, number_of(claim, *other, other_run));
-    }
-  }
-  if (found.empty())
+  const std::vector<Pair> pairs = other ? common_seeds(row, *other) : all_of(row);
+  if (pairs.empty())
     throw Inconclusive(other ? fmt::format("\"{}\" and \"{}\" have no seed in common", row.label, other->label)
                              : fmt::format("\"{}\" has no finished run", row.label));
+  if (other && is_equal_loss(claim.measure)) return at_equal_loss(claim, row, *other, pairs);
+  const auto require_target = [&](const ResultRow& of, std::size_t Pair::*run) {
+    const auto missed =
+        std::ranges::count_if(pairs, [&](const Pair& pair) { return missed_its_target(claim, of, pair.*run); });
+    require_reached(static_cast<std::size_t>(missed), pairs.size(), of.label, "the target");
+  };
+  require_target(row, &Pair::own);
+  if (other) require_target(*other, &Pair::other);
+  BySeed found;
+  for (const Pair& pair : pairs) {
+    const double own = number_of(claim, row, pair.own);
+    found[row.runs[pair.own].seed] = other ? effect_of(claim.effect, own, number_of(claim, *other, pair.other)) : own;
+  }
   return found;
 }
 
@@ -195,7 +223,7 @@ BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own)
   for (const ResultRow* row : own)
     for (std::size_t run = 0; run < row->runs.size(); ++run) {
       std::map<double, double>& of_seed = points[row->runs[run].seed];
-      const bool is_last = missed_its_target(claim, *row, run) && !measured(claim, *row, run);
+      const bool is_last = missed_its_target(claim, *row, run);
       of_seed[at_key(claim, *row)] = is_last ? worst(measure) : number_of(claim, *row, run);
     }
   BySeed found;
@@ -205,6 +233,10 @@ BySeed best_values(const Claim& claim, const std::vector<const ResultRow*>& own)
                                                      : std::ranges::max_element(of_seed, {}, &Point::second);
     if (std::isfinite(best->second)) found[seed] = best->first;
   }
+  const auto missed_all = [&](const ResultRow* row) {
+    return std::ranges::all_of(all_of(*row), [&](const Pair& run) { return missed_its_target(claim, *row, run.own); });
+  };
+  if (std::ranges::all_of(own, missed_all)) require_reached(1, 1, claim.method, "the target");
   if (found.empty()) throw Inconclusive(fmt::format("no seed has a best value of {}", claim.over));
   return found;
 }

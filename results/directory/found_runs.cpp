@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
 #include <set>
@@ -12,7 +13,9 @@
 #include "results/directory/finished_run.hpp"
 #include "results/directory/run_directory.hpp"
 #include "results/directory/run_files.hpp"
+#include "results/directory/schema_version.hpp"
 #include "results/directory/summary_json.hpp"
+#include "workers/process/printable.hpp"
 #include "workers/settings/toml_tree.hpp"
 
 namespace syncopate {
@@ -87,6 +90,26 @@ std::pair<Leaves, Leaves> configuration_of(const fs::path& file) {
   }
 }
 
+// Of a run that another program made: all of an experiment are named together.
+struct OtherSchema {
+  std::string version;
+  std::string experiment;  // in quotes, or where it is
+};
+
+std::optional<OtherSchema> other_schema(const fs::path& directory) try {
+  const std::string summary = read_file(directory / "summary.json").value_or("");
+  auto version = other_schema_version(summary);
+  if (!version) version = other_schema_version(read_file(directory / list_of_files).value_or(""));
+  if (!version) return {};
+  const auto json = nlohmann::json::parse(summary, nullptr, false);
+  const bool is_named = json.is_object() && json.contains("experiment") && json["experiment"].is_string();
+  return OtherSchema{*std::move(version), is_named
+                                              ? fmt::format("\"{}\"", printable(json["experiment"].get<std::string>()))
+                                              : directory.parent_path().string()};
+} catch (const std::exception&) {
+  return {};  // what cannot be read is read_run's to tell
+}
+
 FoundRun read_run(const fs::path& directory) {
   if (const std::string damage = damage_of(directory); !damage.empty())
     throw ResultsDirectoryFault(damage + "; the experiment's next start repeats the run");
@@ -97,8 +120,7 @@ FoundRun read_run(const fs::path& directory) {
   std::optional<RunSummary> summary = summary_from_json(*text);
   if (!summary)
     throw ResultsDirectoryFault(
-        fmt::format("{}: is no summary of schema version {}; the experiment's next start repeats the run",
-                    file.string(), results_schema_version));
+        fmt::format("{}: is no run's summary; the experiment's next start repeats the run", file.string()));
   auto [configuration, of_method] = configuration_of(directory / "config.toml");
   return {.directory = directory,
           .summary = std::move(*summary),
@@ -113,13 +135,24 @@ FoundRun read_run(const fs::path& directory) {
 std::vector<FoundRun> find_runs(const fs::path& directory, bool with_trials) {
   std::vector<FoundRun> runs;
   std::string faults;
+  const auto add_fault = [&](const std::string& fault) { faults += (faults.empty() ? "" : "\n") + fault; };
+  std::map<std::pair<std::string, std::string>, int> of_others;  // by experiment and version
   for (const fs::path& path : run_directories(directory, with_trials)) {
     try {
-      runs.push_back(read_run(path));
+      if (const auto other = other_schema(path))
+        ++of_others[{other->experiment, other->version}];
+      else
+        runs.push_back(read_run(path));
     } catch (const std::exception& fault) {
-      faults += fmt::format("{}{}", faults.empty() ? "" : "\n", fault.what());
+      add_fault(fault.what());
     }
   }
+  for (const auto& [kind, count] : of_others)
+    add_fault(
+        fmt::format("{}: {} of {} {} {}; read them with the program that made them: the experiment's next start "
+                    "repeats them",
+                    directory.string(), count == 1 ? "1 run" : fmt::format("{} runs", count), kind.first,
+                    count == 1 ? "is" : "are", of_other_schema(kind.second)));
   if (!faults.empty()) throw ResultsDirectoryFault(faults);
   std::set<std::string> with_common_phase;
   const auto is_of_phase = [](const auto& leaf) { return leaf.first.starts_with("training.common."); };

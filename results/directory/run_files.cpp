@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "results/directory/finished_run.hpp"
+#include "results/directory/schema_version.hpp"
 #include "results/rows/summary.hpp"
 #include "workers/process/printable.hpp"
 
@@ -86,7 +87,10 @@ std::string damage_of(const fs::path& directory) {
   try {
     const auto text = read_file(list);
     if (!text) return fmt::format("{}: is not there", list.string());
+    if (const auto other = other_schema_version(*text))
+      return fmt::format("{}: is {}", list.string(), of_other_schema(*other));
     const Json json = Json::parse(*text);
+    json.at("schema_version").get<int>();
     for (const char* name : files_of_every_run)
       if (!json.at("files").contains(name)) return fmt::format("{}: does not list {}", list.string(), name);
     for (const auto& [name, entry] : json.at("files").items()) {

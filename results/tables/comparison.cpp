@@ -89,6 +89,12 @@ std::string notes(std::span<const ComparedRun> runs, const Tolerances& tolerance
   for (const ComparedRun& run : runs)
     if (run.failure.empty()) mpi.push_back(run.mpi);
   text += overrun_warnings(mpi);
+  const auto has_missed = [](const RunSummary& run) { return run.time_to_target && !run.time_to_target->time_s; };
+  const auto both_missed = [&](const ComparedRun& run) {
+    return !run.failure.empty() || (has_missed(run.simulated) && has_missed(run.mpi));
+  };
+  if (!mpi.empty() && std::ranges::all_of(runs, both_missed))
+    text += "No run reached the target, neither simulated nor under MPI: times to it are not compared.\n";
   if (std::ranges::any_of(runs, [](const auto& run) { return run.depends_on_clock && run.parameter_error; }))
     text +=
         "Parameters in brackets: what the method computes depends on who comes first, so that two runs differ "

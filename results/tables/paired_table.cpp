@@ -73,6 +73,11 @@ std::optional<PairedMeasure> paired_times(const Measure& measure, const Pairs& p
   return result;
 }
 
+bool nobody_reached(const Pairs& pairs) {
+  const auto missed = [](const RunSummary* run) { return run->time_to_target && !run->time_to_target->time_s; };
+  return std::ranges::all_of(pairs.own, missed) && std::ranges::all_of(pairs.other, missed);
+}
+
 std::optional<PairedMeasure> paired_by_seed(const Measure& measure, const Pairs& pairs) {
   if (measure.name == time_to_target) return paired_times(measure, pairs);
   std::vector<double> own, other;
@@ -165,6 +170,8 @@ std::vector<PairedRow> paired_rows(std::span<const ResultRow> rows, const std::s
     for (const Measure* measure : pairs.own.empty() ? std::span<const Measure* const>() : measures)
       if (auto found = paired_by_seed(*measure, pairs)) paired.measures.push_back(*found);
     paired.has_common_seed = !pairs.own.empty();
+    const auto is_asked = [](const Measure* measure) { return measure->name == time_to_target; };
+    paired.nobody_reached = std::ranges::any_of(measures, is_asked) && paired.has_common_seed && nobody_reached(pairs);
     result.push_back(std::move(paired));
   }
   if (!has_common_seed)
@@ -210,6 +217,11 @@ std::string paired_notes(std::span<const PairedRow> rows, const std::string& aga
   for (const PairedRow& row : rows)
     if (!row.has_common_seed) apart += (apart.empty() ? "" : ", ") + row.row->label;
   if (!apart.empty()) text += fmt::format("Without a seed in common, and so without a difference: {}.\n", apart);
+  std::string unreached;
+  for (const PairedRow& row : rows)
+    if (row.nobody_reached) unreached += (unreached.empty() ? "" : ", ") + row.row->label;
+  if (!unreached.empty())
+    text += fmt::format("No time to the target is compared, since no run of either side reached it: {}.\n", unreached);
   const auto has_exact = [](const PairedRow& row) {
     return std::ranges::any_of(row.measures, [](const PairedMeasure& measure) {
       return is_exact(measure.difference) || (measure.ratio && is_exact(*measure.ratio));

@@ -35,6 +35,7 @@ struct PairedRow {
   const ResultRow* other = nullptr;
   std::vector<PairedMeasure> measures;  // those that both have, of those that are asked for
   bool has_common_seed = true;          // otherwise no measure
+  bool nobody_reached = false;          // the target, to which times are asked for: they are no measure then
 };
 
 // Every row but those of `against` itself. Rows for which there is none to compare with are left out; those without a

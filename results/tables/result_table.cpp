@@ -133,15 +133,19 @@ std::string formulas_text(std::span<const RunSummary> runs) {
   std::string text;
   for (const auto& [formula, methods] : methods_of) {
     std::string line = "(formula) by " + formula + ":";
+    const bool holds_comma = std::ranges::any_of(methods, [](const auto& one) { return one.find(',') != one.npos; });
+    const char* const between = holds_comma ? ";" : ",";  // labels have commas of their own
     for (const std::string& method : methods) {
       if (line.size() + method.size() + 2 > preferred_width) {
         text += line + "\n";
         line.assign(1, ' ');
       }
-      line += " " + method + (&method == &methods.back() ? "" : ",");
+      line += " " + method + (&method == &methods.back() ? "" : between);
     }
     text += line + "\n";
   }
+  if (text.find("E[T]") != std::string::npos)
+    text += "E[T]: the expected time of the slowest worker's step, without drops.\n";
   return is_sampled ? text + note_of_sampled() : text;
 }
 
@@ -264,7 +268,12 @@ ResultTable result_columns(std::span<const RunSummary> runs, const std::string& 
     result.notes += formulas_text(runs);
   result.notes += own_training_text(rows);
   if (deviates) result.notes += "+-: standard deviation over n seeds.\n";
-  if (censored) result.notes += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
+  const auto has_target = [](const RunSummary& run) { return run.time_to_target.has_value(); };
+  const auto has_reached = [&](const RunSummary& run) { return has_target(run) && run.time_to_target->time_s; };
+  if (censored && std::ranges::none_of(runs, has_reached))
+    result.notes += "No run reached the target: > T (0/n): none of n seeds had by time T.\n";
+  else if (censored)
+    result.notes += "> T (k/n): k of n seeds reached the target; the others had not by time T.\n";
   return result;
 }
 

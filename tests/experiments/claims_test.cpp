@@ -124,6 +124,7 @@ TEST_F(ClaimSection, NamesWhatIsThere) {
   EXPECT_THAT(with("\"drop\"", "\"dorp\""),
               HasSubstr("must be a method of the file, one of sync-sgd, drop; did you mean"));
   EXPECT_THAT(with("\"sync-sgd\"", "\"sync\""), HasSubstr("claim.0.against; \"sync\" must be a method"));
+  EXPECT_THAT(with("\"sync-sgd\"", "\"drop\""), HasSubstr("claim.0.against = \"drop\"; must be another method"));
   EXPECT_THAT(with("step_time_s", "step_time"), HasSubstr("did you mean \"step_time_s\"?"));
   EXPECT_THAT(with("below = 0", "below = 0\nwhere = { \"cluster.worker\" = 2 }"),
               HasSubstr("\"cluster.worker\" must be a key that is swept, one of cluster.workers; did you mean"));
@@ -140,7 +141,13 @@ TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
               testing::AllOf(HasSubstr("must have one of above, below, within and margin"),
                              HasSubstr("\"nobody\" must be a method of the file")))
       << "all at once";
-  EXPECT_THAT(faults_of(open), HasSubstr("what counts as reproduced; found none"));
+  EXPECT_THAT(faults_of(open), HasSubstr("claim.0; must have one of above, below, within and margin, what counts as "
+                                         "reproduced; found none"));
+  const std::string three = faults_of(open + "above = 1\nbelow = 2\nmargin = 3\n");
+  EXPECT_THAT(three, EndsWith("found above, below and margin"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\nmethod = \"drop\"\nabove = 1\nmargin = 1\n"),
+              AllOf(EndsWith("found above and margin"), Not(HasSubstr("\n"))))
+      << "several criteria are one fault";
   EXPECT_THAT(
       faults_of(right + "above = 1"),
       HasSubstr("must have one of above, below, within and margin, what counts as reproduced; found above and below"));
@@ -154,6 +161,8 @@ TEST_F(ClaimSection, SaysWhatCountsAsReproduced) {
               HasSubstr("must stand without above"));
   EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\"]"),
               HasSubstr("must hold at least two methods"));
+  EXPECT_THAT(faults_of("sentence = \"s\"\nmeasure = \"step_time_s\"\norder = [\"drop\", \"sync-sgd\", \"drop\"]"),
+              HasSubstr("claim.0.order = [\"drop\", \"sync-sgd\", \"drop\"]; must hold no method twice"));
 }
 
 TEST_F(ClaimSection, NamesTheNearestMeasureAndNotAll) {

@@ -166,9 +166,11 @@ TEST(Settings, AFaultOfSeveralKeysStandsAtTheKeyOrItsTable) {
   a.fault("x", "must be below y");
   a.fault("y", "must be above x");
   a.fault("z", "must be given");
+  a.fault("", "must hold less");
   EXPECT_EQ(read.report(),
             "f.toml:1:1: a.y = 0.5 (the default); must be above x\n"
             "f.toml:1:1: a.z; must be given\n"
+            "f.toml:1:1: a; must hold less\n"
             "f.toml:2:5: a.x = 2; must be below y");
 }
 
@@ -191,7 +193,7 @@ TEST(Settings, OverridesReplaceAndAddValuesAndAreReportedAsTheCommandLine) {
             "command line: methods.0.threshold_s = -1; must be a number above 0\n"
             "command line: budgt = a table; unknown key; did you mean \"budget\"?");
   EXPECT_EQ(faults.report(),
-            "command line: methods.7.x=1; element 7 must be below 1\n"
+            "command line: methods.7.x=1; \"7\" must be one of dropcompute, or 0\n"
             "command line: nonsense; an override must be key=value");
 }
 

@@ -79,6 +79,17 @@ TEST_F(SweepLanguage, ARangeThatMeansNothingIsAFault) {
   EXPECT_THAT(refusal("3"), HasSubstr("must be a list of values"));
 }
 
+TEST_F(SweepLanguage, ASweepOfNothingIsAFault) {
+  for (const char* const nothing : {"[sweep]\n", "[sweep.cluster]\n", "[sweep]\ncluster = {}\n"}) {
+    add(nothing);
+    EXPECT_THAT(faults({}), HasSubstr("sweep; must hold a key with its values, such as ")) << nothing;
+    EXPECT_EQ(micro_batches({"cluster.micro_batches=2,3"}).size(), 2u) << "the command line sweeps one";
+  }
+  add("[sweep]\n\"cluster.workers\" = [2, 4]\n");
+  EXPECT_EQ(load({"~sweep.\"cluster.workers\""}).runs.size(), load({"cluster.workers=2"}).runs.size())
+      << "what the command line removes may be the last one";
+}
+
 TEST_F(SweepLanguage, ValuesMayHaveNames) {
   add("[sweep]\ndelays = [{ label = \"quiet\", value = [] }, { label = \"loud\", value = [{kind=\"constant\", "
       "value=1e-3}]}]");

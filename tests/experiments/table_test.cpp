@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/experiments/program.hpp"
@@ -13,6 +14,7 @@ namespace syncopate {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -70,7 +72,8 @@ TEST_F(Table, IsForProgramsAndPapersToo) {
   EXPECT_THAT(csv.out, StartsWith("experiment,row,method,measure,n,mean,std,against,pairs,difference,low,high,t_p,"));
   EXPECT_THAT(csv.out, HasSubstr("\ntwo,\"B, faster\",\"B, faster\",step_time_s,3,"));
   EXPECT_THAT(csv.out, HasSubstr("\ntwo,A,A,steps,3,20,0,,,,,,,\n"));
-  EXPECT_THAT(syncopate("table " + results + " --format markdown").out, StartsWith("| method |"));
+  EXPECT_THAT(syncopate("table " + results + " --format markdown").out,
+              AllOf(StartsWith("| method |"), HasSubstr("\\\n"), Not(EndsWith("\\\n"))));
   EXPECT_THAT(syncopate("table " + results + " --format latex").out, StartsWith("\\begin{tabular}{l"));
 }
 
@@ -113,6 +116,22 @@ TEST_F(Table, NamesWhatIsDamaged) {
   EXPECT_THAT(damaged.err, AllOf(HasSubstr("summary.json"), HasSubstr("the experiment's next start repeats the run")));
   std::filesystem::remove(summary);
   EXPECT_EQ(syncopate("table " + results).status, 2);
+}
+
+// All runs of an experiment are of one program: that is said once.
+TEST_F(Table, SaysOnceThatAnotherProgramMadeTheRuns) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory / results)) {
+    if (entry.path().filename() != "summary.json") continue;
+    auto json = nlohmann::json::parse(std::ifstream(entry.path()));
+    json["schema_version"] = 9;
+    std::ofstream(entry.path()) << json;
+  }
+  const Outcome others = syncopate("table " + results);
+  EXPECT_EQ(others.status, 2);
+  EXPECT_EQ(others.out, "");
+  EXPECT_THAT(others.err,
+              HasSubstr(results + ": 6 runs of \"two\" are of schema version 9, and this program knows 2; "));
+  EXPECT_EQ(std::count(others.err.begin(), others.err.end(), '\n'), 1) << others.err;
 }
 
 TEST_F(Table, IsExportedWholeOrNotAtAll) {

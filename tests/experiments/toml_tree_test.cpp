@@ -62,10 +62,10 @@ TEST(KeyPath, AddressesElementsByNumberLabelAndName) {
   EXPECT_EQ(element_index(m, "1"), 1u);
   EXPECT_EQ(element_index(m, "one"), 0u);
   EXPECT_EQ(element_index(m, "ring"), 2u);
-  EXPECT_EQ(what([&] { element_index(m, "3"); }), "element 3 must be below 3");
+  EXPECT_EQ(what([&] { element_index(m, "3"); }), "\"3\" must be one of one, sgd, ring, or a number from 0 to 2");
   EXPECT_EQ(what([&] { element_index(m, "sgd"); }), "\"sgd\" names 2 elements; must be a label, or a number from 0");
   EXPECT_EQ(what([&] { element_index(m, "rnig"); }),
-            "\"rnig\" must be a number from 0 to 2, or the label or name of an element; did you mean \"ring\"?");
+            "\"rnig\" must be one of one, sgd, ring, or a number from 0 to 2; did you mean \"ring\"?");
 }
 
 TEST(KeyPath, AssignsThroughTablesThatItMakesAndRefusesValues) {

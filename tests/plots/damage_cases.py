@@ -54,6 +54,14 @@ class DamagedFiles(WithDirectory):
             (self.run_directory / "files.json").write_text(text)
             self.assert_damaged("files.json")
 
+    def test_file_of_another_program_is_named(self):
+        text = json.dumps({**json.loads((self.run_directory / "files.json").read_text()), "schema_version": 9})
+        (self.run_directory / "files.json").write_text(text)
+        self.assert_damaged("files.json")
+        change(self.run_directory / "summary.json", schema_version=9)
+        self.assert_damaged("summary.json")
+        self.assertIn("is of schema version 9, and this program knows 2", self.status_and_message(self.directory)[1])
+
     def test_missing_list_is_named(self):
         (self.run_directory / "files.json").unlink()
         self.assert_damaged("files.json")

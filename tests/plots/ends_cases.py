@@ -10,6 +10,7 @@ from with_results import WithDirectory, change, comparisons_below
 from plots.accounts_figure import accounts_figure
 from plots.bars_figure import bars_figure
 from plots.distributions_figure import distributions_figure
+from plots.distributions_figure import draw_panel as draw_distributions
 from plots.intervals import mean_and_half, quantile
 from plots.pareto import front
 from plots.pareto_figure import pareto_figure
@@ -44,6 +45,15 @@ class Ends(WithDirectory):
         self.assertAlmostEqual(mean, 2.0)
         self.assertAlmostEqual(half, 4.3027 / np.sqrt(3), places=4)
         self.assertEqual(mean_and_half([2.0]), (2.0, None))
+
+    def test_bars_have_what_formulas_say_beside_them(self):
+        self.write("a", (0.8,), predicted=[{"formula": "coarse", "step_time_s": 9, "kept": 1},
+                                           {"formula": "law", "step_time_s": 0.09, "kept": 1}])
+        self.write("b", (0.7,))
+        panel = self.draw(bars_figure)["Time per optimizer step (ms)"]
+        mark, = [line for line in panel.lines if line.get_gid() == "formula"]
+        np.testing.assert_allclose(mark.get_xydata(), [[90, 0]])
+        self.assertIn("by the method's formula", [text.get_text() for legend in panel.figure.legends for text in legend.get_texts()])
 
     def test_bars_show_means_with_intervals_in_the_order_of_the_methods(self):
         self.write("a", (0.80, 0.81, 0.82))
@@ -112,6 +122,14 @@ class Ends(WithDirectory):
         self.assertEqual(len([text for text in panel.texts if text.get_gid() == "beyond"]), 1)
         self.assertIn("arrows: beyond the axis", str([text.get_text() for text in panel.figure.texts]))
 
+    def test_two_far_behind_that_cost_alike_stand_one_above_the_other(self):
+        self.crowd()
+        self.write("last but one", (0.40, 0.40), end_time_s=55.1, communicated_bytes=1)
+        panel, = self.draw(pareto_figure).values()
+        heights = {round(line.get_xdata()[0], 1): line.get_ydata()[0] for line in panel.lines
+                   if line.get_gid() == "method" and line.get_ydata()[0] < 80}
+        self.assertLess(heights[55.0], heights[55.1], "the last one is further down")
+
     def test_methods_that_are_spread_out_all_stand_on_the_axis(self):
         for place, accuracy in enumerate((0.3, 0.5, 0.7, 0.9)):
             self.write(f"m{place}", (accuracy,) * 2, end_time_s=50.0 + place, communicated_bytes=1)
@@ -138,6 +156,7 @@ class Ends(WithDirectory):
         self.assertEqual(beyond_the_axis({**crowd, "x": 0.2, "y": 0.3}, True), {"x", "y"})
         self.assertEqual(beyond_the_axis({**crowd, "x": 0.2, "y": 0.3, "z": 0.25}, True), set())
         self.assertEqual(beyond_the_axis({"m0": 0.9, "m1": 0.89, "x": 0.1}, True), set(), "two are no crowd")
+        self.assertEqual(beyond_the_axis({**crowd, "x": 0.2}, True, {"m0": 0.5}), set(), "an interval goes as far")
         self.assertEqual(beyond_the_axis({name: -value for name, value in crowd.items()} | {"x": 1.0}, False), {"x"})
 
     def test_what_costs_the_same_has_no_front(self):
@@ -188,6 +207,19 @@ class Ends(WithDirectory):
         for line in lines:
             self.assertGreater(sum(line.get_ydata()), 98)  # up to the 99.5th percentile
             self.assertLessEqual(sum(line.get_ydata()), 100 + 1e-9)
+
+    def test_lines_that_leave_the_panel_say_how_far(self):
+        lines = {"alike": np.full(500, 1.0), "wide": np.linspace(1, 3, 500)}
+        figure, panel = plt.subplots()
+        draw_distributions(panel, lines, line_styles({label: "" for label in lines}), {})
+        self.assertLess(panel.get_ylim()[1], 50)
+        self.assertEqual([text.get_text() for text in panel.texts], ["100 %"])
+        plt.close(figure)
+        lines |= {f"alike at {place}": np.full(500, 1.0 + place / 4) for place in range(5)}
+        figure, panel = plt.subplots()
+        draw_distributions(panel, lines, line_styles({label: "" for label in lines}), {})
+        self.assertEqual([text.get_text() for text in panel.texts], ["beyond: up to 100 %"])
+        plt.close(figure)
 
     def test_a_second_variant_is_dashed_on_the_same_axes(self):
         for variant in ("noisy", "normal"):

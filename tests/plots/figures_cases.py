@@ -45,6 +45,10 @@ class Drawing(WithDirectory):
         for part in ("linestyle", "marker"):
             self.assertEqual(len({(look["color"], look[part]) for look in styles.values()}), 30)
 
+    def test_eleven_methods_have_a_colour_each(self):
+        styles = line_styles({f"method {place}": "other" for place in range(11)})
+        self.assertEqual(len({look["color"] for look in styles.values()}), 11)
+
     def test_curves_stand_against_the_axes_that_are_asked_for_in_their_order(self):
         comparison, = comparisons_below(write_experiment(self.directory, seeds=2))
         styles = line_styles({method.label: method.algorithm for method in comparison.methods})

@@ -100,4 +100,5 @@ class Heat(WithDirectory):
         self.assertEqual(self.status_and_message(self.directory, "--only", "heat"), (0, ""))
         self.assertEqual(sorted(path.name for path in (self.directory / "plots").iterdir()), ["heat.png", "heat.svg"])
         drawing = (self.directory / "plots" / "heat.svg").read_text()
-        self.assertIn("threshold_s = 0.1 to 0.4, workers = 8 to 32", drawing)
+        self.assertIn("threshold = 0.1 to 0.4 s, workers = 8 to 32", drawing)
+        self.assertNotIn("8 workers", drawing)

@@ -19,7 +19,7 @@ from plots.curves import Curve, common_grid, mean_curve, method_curve, shown_ran
 from plots.rounds_figure import windowed_drop_rate
 from plots.runs import ResultsFault, find_run_directories, read_run
 from plots.style import SHORT, spread, time_unit
-from plots.variation import as_label
+from plots.variation import as_label, in_words
 
 
 class Interpolation(unittest.TestCase):
@@ -59,6 +59,14 @@ class Interpolation(unittest.TestCase):
         self.assertAlmostEqual(low, 0.79)
         self.assertAlmostEqual(high, 0.90)
 
+    def test_a_method_far_off_does_not_set_the_range(self):
+        x = np.linspace(0, 100, 11)
+        crowd = [Curve(x, y, y, y) for y in (np.full(11, 0.80 + 0.01 * place) for place in range(5))]
+        fallen = np.array([0.8, 0.8, 0.3, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.8, 0.8])
+        np.testing.assert_allclose(shown_range([*crowd, Curve(x, fallen, fallen, fallen)]), (0.80, 0.84))
+        np.testing.assert_allclose(shown_range([*crowd, Curve(x, x, x, x)]), (0.80, 0.84))
+        np.testing.assert_allclose(shown_range([crowd[0], Curve(x, fallen, fallen, fallen)]), (0.3, 0.8))
+
     def test_labels_are_moved_apart_and_stay_inside(self):
         heights = spread([0.97, 0.98, 0.98, 0.99], 0.05)
         self.assertTrue(all(b - a >= 0.0499 for a, b in zip(heights, heights[1:])))
@@ -70,7 +78,8 @@ class Interpolation(unittest.TestCase):
     def test_ticks_have_the_digits_of_their_steps(self):
         for ticks, texts in (([42.25e9, 42.275e9, 42.3e9], ["42.25G", "42.275G", "42.3G"]),
                              ([-500, 0, 500, 1000], ["-500", "0", "500", "1k"]), ([0.1, 0.2, 0.30000000000000004], ["0.1", "0.2", "0.3"]),
-                             ([1e3, 1e4, 1e5], ["1k", "10k", "100k"]), ([7], ["7"])):
+                             ([1e3, 1e4, 1e5], ["1k", "10k", "100k"]), ([7], ["7"]),
+                             ([24791, 24792, 24793], ["24,791", "24,792", "24,793"]), ([9710.8, 9711], ["9,710.8", "9,711"])):
             self.assertEqual(SHORT.format_ticks(ticks), texts)
 
 
@@ -79,6 +88,16 @@ class Names(unittest.TestCase):
         for value, shown in {"1250000000.0": "1.25G", "1.25e+08": "125M", "10000": "10k", "9999.0": "9999.0", "0.05": "0.05",
                              "-20000": "-20k", "1234567891": "1234567891", "10 Gbit/s": "10 Gbit/s"}.items():
             self.assertEqual(as_label("A", {"network.bandwidth_bytes_per_s": value}), f"A, bandwidth_bytes_per_s = {shown}")
+
+
+    def test_titles_have_keys_in_words(self):
+        for point, shown in (({"methods.DropCompute.threshold_s": "0.05"}, "threshold = 0.05 s"),
+                             ({"x.threshold_s": "12 to 26", "y.backups": "2"}, "threshold = 12 to 26 s, backups = 2"),
+                             ({"network.bandwidth_bytes_per_s": "1250000000.0"}, "bandwidth = 1.25G bytes/s"),
+                             ({"network.bandwidth_bytes_per_s": "125M to 12.5G"}, "bandwidth = 125M to 12.5G bytes/s"),
+                             ({"network.bandwidth_bytes_per_s": "10 Gbit/s"}, "bandwidth = 10 Gbit/s"),
+                             ({"variant": "heavy tail", "seeds": "3"}, "heavy tail, seeds = 3")):
+            self.assertEqual(in_words(point), shown)
 
 
 class Reading(WithDirectory):

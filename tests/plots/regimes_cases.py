@@ -5,10 +5,11 @@ import numpy as np
 from synthetic_results import write_run
 from with_results import WithDirectory, change, comparisons_below
 
+from plots.comparison import Comparison
 from plots.drawing import looks_of, looks_of_all
 from plots.pareto_figure import pareto_panels
 from plots.plan import KINDS, plan_figures
-from plots.regimes_figure import regimes_figure
+from plots.regimes_figure import described, regimes_figure
 from plots.sheet import shared_out
 from plots.sweeps import find_sweeps
 from plots.sweeps_figure import sweeps_figure
@@ -48,6 +49,11 @@ class Regimes(WithDirectory):
             comparisons = comparisons_below(self.directory / f"{other}")
             figure = regimes_figure(comparisons, looks_of(comparisons), "heading", ("time",))
             self.assertEqual("8 workers" in [text.get_text() for text in figure.texts][1], said)
+
+    def test_a_name_that_speaks_of_workers_is_said(self):
+        self.write_variants()
+        comparisons = [Comparison("natural-workers", one.point, one.methods) for one in comparisons_below(self.directory)]
+        self.assertTrue(described(comparisons, "cluster.workers").startswith("natural-workers  ·  mlp"))
 
     def test_each_axis_asked_for_has_its_panels(self):
         self.write_variants()
@@ -131,6 +137,7 @@ class Regimes(WithDirectory):
         for panel, peak in zip(figure.axes, (1, 2, 10)):
             line, = [line for line in panel.lines if line.get_gid() == "method"]
             np.testing.assert_allclose(line.get_xydata(), [(n, 50 + peak * n / 8) for n in (8, 16, 32, 64)])
+        self.assertEqual(len({panel.get_ylim() for panel in figure.axes}), 1, "effects are compared by their size")
         self.assertIn("sweeps", [planned.name for planned in plan_figures(comparisons, KINDS)])
         self.assertEqual([panel.get_ylabel() for panel in figure.axes], ["Final test accuracy (%)", "", ""])
         self.assertNotIn("workers", [text.get_text() for text in figure.texts][1])

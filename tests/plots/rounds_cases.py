@@ -75,5 +75,6 @@ class Rounds(WithDirectory):
         self.write_steps("m", 1, [(1.0, 2, 1, 0), (1.0, 8, 1, 0), (1.0, 4, 1, 0)])
         self.write_steps("m", 2, [(1.0, 16, 1, 0)])  # the first seed alone is drawn
         *_, panel = self.panels()
-        self.assertEqual([tuple(point) for point in panel.lines[0].get_xydata()],
-                         [(0, 2), (2, 2), (2, 8), (10, 8), (10, 4), (14, 4)])
+        self.assertEqual([tuple(point) for point in panel.lines[0].get_xydata()], [(0, 2), (2, 2), (2, 8), (10, 8)])
+        last, = [line for line in panel.lines if line.get_gid() == "last"]  # shorter, since training ends
+        self.assertEqual([tuple(point) for point in last.get_xydata()], [(10, 8), (10, 4), (14, 4)])

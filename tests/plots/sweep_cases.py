@@ -93,6 +93,7 @@ class Sweeps(WithDirectory):
         panel = self.draw()["Time to target (s)"]
         marks = [list(line.get_xdata()) for line in panel.lines if line.get_gid() == "missed"]
         self.assertEqual(marks, [[32]] * 2)
+        self.assertEqual(len({line.get_ydata()[0] for line in panel.lines if line.get_gid() == "missed"}), 2, "both are seen")
         self.assertIn("target not reached by all seeds", self.legend(panel))
         for line in panel.lines:
             if line.get_gid() == "method":

@@ -183,6 +183,16 @@ TEST(Comparison, TablesHaveEveryValueInItsColumn) {
   EXPECT_THAT(comparison_table(one, sixteenths), testing::AllOf(HasSubstr("\nb "), Not(HasSubstr("in brackets"))));
 }
 
+TEST(Comparison, SaysThatNobodyReachedTheTarget) {
+  std::vector<ComparedRun> runs{compared(1, 1), compared(1, 1)};
+  EXPECT_THAT(comparison_table(runs, sixteenths), Not(HasSubstr("No run reached the target")));
+  for (ComparedRun& run : runs)
+    run.simulated.time_to_target = run.mpi.time_to_target = TimeToTarget{0.9, {}, {}, {}, {}};
+  EXPECT_THAT(comparison_table(runs, sixteenths), HasSubstr("No run reached the target, neither simulated nor"));
+  runs[0].mpi.time_to_target->time_s = 1.0;
+  EXPECT_THAT(comparison_table(runs, sixteenths), Not(HasSubstr("No run reached the target")));
+}
+
 TEST(Comparison, AnErrorAsLargeAsItsToleranceIsWithin) {
   const auto runs = three_runs();  // errors of 1/8 and 1/16
   EXPECT_EQ(verdict(runs[0], {.step_time = 0.125, .drop_rate = 0.0625}).text(), "within");

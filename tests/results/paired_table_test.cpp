@@ -13,6 +13,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 FoundRun run(const std::string& method, std::uint64_t seed, double accuracy,
              const std::map<std::string, std::string>& configuration = {}) {
@@ -146,6 +147,21 @@ TEST(PairedTable, TimesToATargetEndAtACommonHorizon) {
   EXPECT_DOUBLE_EQ(times.own.mean, 45);
   EXPECT_DOUBLE_EQ(times.other.mean, 40);
   EXPECT_DOUBLE_EQ(times.difference.mean, 5);
+}
+
+TEST(PairedTable, SaysOfWhomNoTimeToTheTargetIsCompared) {
+  std::vector<FoundRun> runs;
+  for (const char* const method : {"A", "B", "C"})
+    for (const std::uint64_t seed : {1, 2}) {
+      runs.push_back(run(method, seed, 0.8));
+      const bool is_reached = *method == 'C' && seed == 1;
+      runs.back().summary.time_to_target =
+          TimeToTarget{0.8, {}, is_reached ? std::optional(7.0) : std::nullopt, {}, {}};
+    }
+  const std::vector<ResultRow> rows = result_rows(runs);
+  const char* const note = "No time to the target is compared, since no run of either side reached it: B.\n";
+  EXPECT_THAT(paired_notes(paired_rows(rows, "A", named({"time_to_target_s"})), "A"), HasSubstr(note));
+  EXPECT_THAT(paired_notes(paired_rows(rows, "A", named({"final_test_accuracy"})), "A"), Not(HasSubstr("target")));
 }
 
 TEST(PairedTable, SpeedIsARatio) {

@@ -99,6 +99,13 @@ TEST(ResultTable, CensorsTheTimeToTargetAsSoonAsOneSeedDidNotReachIt) {
   EXPECT_EQ(time_to_target_text(seeds), "> 59.50 (1/3)") << "nothing is known beyond the shortest of them";
 }
 
+TEST(ResultTable, SaysThatNobodyReachedTheTarget) {
+  const RunSummary nobody[] = {finished("A", 1, 0.9, {}), finished("B", 1, 0.8, {})};
+  EXPECT_THAT(result_table(nobody), HasSubstr("\nNo run reached the target: > T (0/n): "));
+  const RunSummary one[] = {finished("A", 1, 0.9, 10.0), finished("B", 1, 0.8, {})};
+  EXPECT_THAT(result_table(one), Not(HasSubstr("No run reached")));
+}
+
 TEST(ResultTable, HasNoTimeToTargetWithoutATarget) {
   RunSummary seeds[] = {finished("A", 1, 0.9, {})};
   seeds[0].time_to_target.reset();
@@ -240,7 +247,7 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   // Of a method that has several, the rows are told apart.
   runs[3].method = "B";
   runs[3].sweep = {{"cluster.workers", "8"}};
-  EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by law L: A, B, workers = 8\n(formula) by law M: B\n"));
+  EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by law L: A; B, workers = 8\n(formula) by law M: B\n"));
   EXPECT_THAT(result_table(runs), Not(HasSubstr("sampled")));
   // A sample is one of the run's own delays: agreement in a short run shows nothing.
   runs[2].predicted[0].prediction.formula = "sampled law";
@@ -248,6 +255,9 @@ TEST(ResultTable, FormulasAreNamedBelowTheTable) {
   runs[2].predicted[0].prediction.is_sampled = true;
   EXPECT_THAT(result_table(runs), HasSubstr("\n(formula) by sampled law: B\n\"sampled\": by the delays of up to 512 of "
                                             "the run's own steps"));
+  runs[2].predicted[0].prediction.formula = "sampled E[T]";
+  EXPECT_THAT(result_table(runs),
+              HasSubstr("\nE[T]: the expected time of the slowest worker's step, without drops.\n"));
   runs[2].predicted = {law_m};
   // No line gets longer than a wide terminal.
   std::vector<RunSummary> many;

@@ -78,12 +78,15 @@ TEST_F(RunFiles, ThatAreGoneOrDirectoriesAreNamed) {
 }
 
 TEST_F(RunFiles, WithoutAReadableListAreNotWhole) {
-  for (const char* text : {"", "[]", "{}", R"({"files": {"metrics.csv": {}}})", R"({"files": {"metrics.csv": 3}})"}) {
+  for (const char* text :
+       {"", "[]", "{}", R"({"files": {}})", R"({"files": {"metrics.csv": {}}})", R"({"files": {"metrics.csv": 3}})"}) {
     write(list_of_files, text);
     EXPECT_THAT(damage_of(directory_), StartsWith(place(list_of_files))) << text;
   }
   write(list_of_files, R"({"schema_version": 2, "files": {}})");
   EXPECT_EQ(damage_of(directory_), place(list_of_files) + "does not list config.toml");
+  write(list_of_files, R"({"schema_version": 9, "files": {}})");
+  EXPECT_EQ(damage_of(directory_), place(list_of_files) + "is of schema version 9, and this program knows 2");
   fs::remove(directory_ / list_of_files);
   EXPECT_THAT(damage_of(directory_), StartsWith(place(list_of_files)));
   fs::create_directory(directory_ / list_of_files);

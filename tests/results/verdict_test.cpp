@@ -158,7 +158,7 @@ TEST_F(Claims, AreOfBestValues) {
   claim.measure = "time_to_target_s";
   EXPECT_EQ(judged(claim).reason, "\"A, workers = 8\", seed 0: has no time_to_target_s");
   for (FoundRun& run : runs_) run.summary.time_to_target = TimeToTarget{0.9, {}, {}, {}, {}};
-  EXPECT_EQ(judged(claim).reason, "no seed has a best value of cluster.workers");
+  EXPECT_EQ(judged(claim).reason, "no run of \"A\" reached the target");
   for (FoundRun& run : runs_)
     if (run.configuration.at("cluster.workers") == "32") run.summary.time_to_target->time_s = 1;
   EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 32) << "what never got there is not the best";
@@ -297,7 +297,24 @@ TEST_F(Claims, SayWhyTheyCannotBeJudged) {
   EXPECT_EQ(judged(claim).reason, "\"B, workers = 8\", seed 0: has no final_test_accuracy");
   claim.measure = "time_to_target_s";
   for (FoundRun& run : runs_) run.summary.time_to_target = TimeToTarget{0.9, {}, {}, {}, {}};
-  EXPECT_EQ(judged(claim).reason, "\"B, workers = 8\", seed 0: did not reach the target");
+  EXPECT_EQ(judged(claim).reason, "no run of \"B, workers = 8\" reached the target");
+}
+
+TEST_F(Claims, SayHowManyRunsMissedTheTarget) {
+  add("A", "8", {1, 2, 3});
+  add("B", "8", {1, 2, 3});
+  for (FoundRun& run : runs_) run.summary.time_to_target = TimeToTarget{0.9, {}, 1.0, {}, {}};
+  runs_[1].summary.time_to_target->time_s.reset();
+  Claim claim = ratio("time_to_target_s");
+  claim.criterion = {.below = 2.0};
+  EXPECT_EQ(judged(claim).reason, "1 of 3 runs of \"A, workers = 8\" did not reach the target");
+  runs_.erase(runs_.begin() + 4);  // B's of the same seed
+  EXPECT_EQ(judged(claim).points.at(0).n, 2u) << "a run without its pair is not asked";
+  for (FoundRun& run : runs_) run.summary.time_to_target->time_s.reset();
+  claim.against.clear();
+  claim.effect = Effect::best;
+  claim.over = "cluster.workers";
+  EXPECT_EQ(judged(claim).reason, "no run of \"B\" reached the target");
 }
 
 // A ends at a loss of 0.5 after 10 s and 100 steps; B comes to it at 8 s and 110 steps.
@@ -318,7 +335,7 @@ TEST_F(Claims, AreOfTimesToEqualLoss) {
   EXPECT_DOUBLE_EQ(judged(claim).points.at(0).mean, 1.1);
   EXPECT_EQ(judged(claim).verdict, Verdict::not_reproduced);
   std::swap(claim.method, claim.against);  // A never comes to 0.4
-  EXPECT_EQ(judged(claim).reason, "\"A, workers = 8\", seed 0: did not reach the loss of \"B, workers = 8\"");
+  EXPECT_EQ(judged(claim).reason, "no run of \"A, workers = 8\" reached the loss of \"B, workers = 8\"");
 }
 
 TEST_F(Claims, AreReadBackFromTheirFile) {

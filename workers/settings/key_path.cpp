@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <span>
 
 #include "workers/process/utf8.hpp"
 #include "workers/settings/nearest_name.hpp"
@@ -28,6 +29,30 @@ std::vector<std::string> element_names(const TomlNode::Array& elements) {
     }
   }
   return names;
+}
+
+// Each element by what names it best, each name once.
+std::vector<std::string> names_to_show(const TomlNode::Array& elements) {
+  std::vector<std::string> names;
+  for (const TomlNode& element : elements) {
+    const auto key = std::ranges::find_if(naming_keys, [&](auto one) { return naming_value(element, one) != nullptr; });
+    if (key == naming_keys.end()) continue;
+    const std::string& name = *naming_value(element, *key);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+std::string no_such_element(const TomlNode::Array& elements, const std::string& part) {
+  if (elements.empty()) return fmt::format("\"{}\" is looked for in an empty list", part);
+  constexpr std::size_t most = 12;
+  const std::vector<std::string> names = names_to_show(elements);
+  const std::size_t shown = std::min(names.size(), most);
+  std::string known = fmt::format("{}", fmt::join(std::span(names).first(shown), ", "));
+  if (names.size() > shown) known += fmt::format(" and {} more", names.size() - shown);
+  if (!known.empty()) known = fmt::format("one of {}, or ", known);
+  const std::string numbers = elements.size() == 1 ? "0" : fmt::format("a number from 0 to {}", elements.size() - 1);
+  return fmt::format("\"{}\" must be {}{}{}", part, known, numbers, suggestion(part, element_names(elements)));
 }
 
 std::optional<std::size_t> as_index(const std::string& part) {
@@ -74,7 +99,7 @@ std::size_t element_index(const TomlNode& array, const std::string& part) {
   const TomlNode::Array& elements = array.array();
   if (const auto index = as_index(part)) {
     if (*index < elements.size()) return *index;
-    throw KeyPathFault(fmt::format("element {} must be below {}", part, elements.size()));
+    throw KeyPathFault(no_such_element(elements, part));
   }
   for (const std::string_view key : naming_keys) {
     std::vector<std::size_t> matches;
@@ -88,8 +113,7 @@ std::size_t element_index(const TomlNode& array, const std::string& part) {
           fmt::format("\"{}\" names {} elements; must be a label, or a number from 0", part, matches.size()));
     }
   }
-  throw KeyPathFault(fmt::format("\"{}\" must be a number from 0 to {}, or the label or name of an element{}", part,
-                                 std::ssize(elements) - 1, suggestion(part, element_names(elements))));
+  throw KeyPathFault(no_such_element(elements, part));
 }
 
 void assign(TomlNode& root, const std::vector<std::string>& path, const SourcePlace& place, TomlNode value) {

@@ -305,6 +305,10 @@ void Settings::keep_as_written(const Key& key) {
 }
 
 void Settings::fault(std::string_view key, std::string_view message) {
+  if (key.empty()) {  // of the table as a whole
+    if (!node_->silent) node_->faults->add(node_->place, fmt::format("{}; {}", node_->path, message));
+    return;
+  }
   const TomlNode* written = node_->find(key);
   const Node::Entry& entry = node_->entry(key);
   if (written) {
