@@ -1,10 +1,11 @@
 // How far an asynchronous update goes: by the number of its gradients, and by how stale each of them is.
-// Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning": 1/tau; the code of
-//          Ringmaster's authors (Maranjyan, Tyurin and Richtarik 2025): N/max(N, tau).
+// Source:  Zhang, Gupta, Lian and Liu 2016, "Staleness-aware Async-SGD for Distributed Deep Learning": 1/tau; the code
+//          of Ringmaster's authors (Maranjyan, Tyurin and Richtarik 2025): N/max(N, tau).
 // Shapes:  scalars only.   Units: staleness (tau) in updates between a gradient's model and its application.
 // Cost:    one call per gradient.
 // Differs: 1/(tau + 1) is the variant of other authors; with 1/tau stale by 0 and by 1 weigh the same.
-// Checks:  all weights are 1 at tau = 0 and fall, the last beyond tau = N alone; "linear" makes N / c updates move as far as one step of N.
+// Checks:  all weights are 1 at tau = 0 and fall, the last beyond tau = N alone; "linear" makes N / c updates move as
+//          far as one step of N.
 #pragma once
 
 #include "workers/settings/settings.hpp"
@@ -38,8 +39,8 @@ struct UpdateRate {
   }
 };
 
-// Keys `staleness_weight` = "none" | "1/tau" | "1/(tau+1)" | "N/max(N,tau)", and `rate_scaling` = "linear" | "none". The
-// default of the latter is "none" where a weight is chosen: 1/tau would reduce the rate twice, and the code that has
+// Keys `staleness_weight` = "none" | "1/tau" | "1/(tau+1)" | "N/max(N,tau)", and `rate_scaling` = "linear" | "none".
+// The default of the latter is "none" where a weight is chosen: 1/tau would reduce the rate twice, and the code that has
 // N/max(N, tau) takes the rate as it is given.
 UpdateRate read_update_rate(Settings& settings);
 

@@ -8,7 +8,8 @@
 //          while it travels, and exchanges begin with step 0. The centre is what is evaluated. The file's
 //          optimizer takes the local step; with `momentum` (EAMSGD's delta) it must be plain SGD. Where differences are
 //          compressed, a worker moves by the whole one, and has in its residual what has not arrived (ours).
-// Checks:  what leaves the workers arrives at the centre, or is in residuals; the synchronous form against the Jacobi iteration.
+// Checks:  what leaves the workers arrives at the centre, or is in residuals; the synchronous form against the Jacobi
+//          iteration.
 #pragma once
 
 #include "algorithms/method/algorithm.hpp"

@@ -1,5 +1,5 @@
-// A run's evaluations: rows of metrics.csv in the order in which they were asked for, each filled by the executor once its
-// models have been evaluated; and measurements, which come in the same way.
+// A run's evaluations: rows of metrics.csv in the order in which they were asked for, each filled by the executor once
+// its models have been evaluated; and measurements, which come in the same way.
 #pragma once
 
 #include <functional>

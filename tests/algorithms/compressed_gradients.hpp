@@ -1,4 +1,4 @@
-// What the tests of compressed averages, fragments and messages share: gradients whose course under compression is known.
+// What tests of compressed averages, fragments and messages share: gradients whose course under compression is known.
 #pragma once
 
 #include <algorithm>

@@ -55,7 +55,7 @@ TEST_F(MissedTarget, CountsUpToAHorizonWhereADirectionIsClaimed) {
 }
 
 TEST_F(MissedTarget, LeavesSizesOpen) {
-  const std::string reason = "\"B\", seed 2: did not reach the target";
+  const std::string reason = "1 of 3 runs of \"B\" did not reach the target";
   EXPECT_EQ(judged(Effect::difference, {.below = -0.5}).reason, reason);
   EXPECT_EQ(judged(Effect::ratio, {.within = Interval{0.5, 1}}).reason, reason);
   EXPECT_EQ(judged(Effect::ratio, {.margin = 1}).reason, reason);

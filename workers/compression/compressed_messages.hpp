@@ -7,8 +7,8 @@
 // Differs: a compression must be one worker's alone: what needs an exchange of all (PowerSGD, ScaleCom, a majority, two
 //          phases) is refused. Random places are drawn by how many packets the worker has sent to that server.
 //
-// A worker has a residual for each slice of the model that is sent by itself (a server's, or a fragment), in units of what
-// it sends: of sums of gradients over its micro-batches, or of the model. What becomes of it:
+// A worker has a residual for each slice of the model that is sent by itself (a server's, or a fragment), in units of
+// what it sends: of sums of gradients over its micro-batches, or of the model. What becomes of it:
 // - Work that is cancelled, or never sent, changes no residual. What is sent has been computed, whatever comes of it.
 // - What a server does not take (too late, too old, not needed) is lost, with what it held of the residual; with
 //   `rejected = "return"` the server's next model says so (8 bytes, and 8 for each such packet), and the worker puts it
