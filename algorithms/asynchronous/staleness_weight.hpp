@@ -40,8 +40,8 @@ struct UpdateRate {
 };
 
 // Keys `staleness_weight` = "none" | "1/tau" | "1/(tau+1)" | "N/max(N,tau)", and `rate_scaling` = "linear" | "none".
-// The default of the latter is "none" where a weight is chosen: 1/tau would reduce the rate twice, and the code that has
-// N/max(N, tau) takes the rate as it is given.
+// The default of the latter is "none" where a weight is chosen: 1/tau would reduce the rate twice, and the code that
+// has N/max(N, tau) takes the rate as it is given.
 UpdateRate read_update_rate(Settings& settings);
 
 }  // namespace syncopate
