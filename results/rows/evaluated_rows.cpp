@@ -77,7 +77,7 @@ std::size_t EvaluatedRows::add(Asked asked) {
   return shared_->all.size() - 1;
 }
 
-void EvaluatedRows::insert(MetricsRow row, std::optional<double> consensus_distance) {
+void EvaluatedRows::insert(const MetricsRow& row, std::optional<double> consensus_distance) {
   const std::lock_guard lock(shared_->mutex);
   if (row.evaluation && !row.evaluation->finite && !shared_->diverged_at) shared_->diverged_at = row.step;
   if (consensus_distance)

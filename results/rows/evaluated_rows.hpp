@@ -42,7 +42,7 @@ class EvaluatedRows {
   // By one thread at a time. The last one so far; its index.
   std::size_t add(Asked asked);
   // One that has been evaluated, before those of later steps, none of which has been evaluated yet.
-  void insert(MetricsRow row, std::optional<double> consensus_distance);
+  void insert(const MetricsRow& row, std::optional<double> consensus_distance);
   void set_first_rate(double learning_rate);
   // Asks for the evaluation, unless that was done before.
   void evaluate(std::size_t index);

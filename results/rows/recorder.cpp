@@ -122,7 +122,7 @@ void Recorder::take_in_own_models() {
 }
 
 void Recorder::add(MetricsRow row, std::optional<double> consensus_distance) {
-  evaluated_.insert(std::move(row), consensus_distance);
+  evaluated_.insert(row, consensus_distance);
 }
 
 void Recorder::take_in(const Publication& publication) {
