@@ -24,7 +24,7 @@ def measurements_figure(methods: list[Method], looks: dict[str, dict], heading: 
     if not panels:
         return None
     rows = shared_out(panels, ACROSS)
-    sheet = Sheet([[Place(list(styles) if panel is row[-1] else [], height=2.8) for panel in row] for row in rows],
+    sheet = Sheet([[Place(list(panel[1]) if panel is row[-1] else [], height=2.8) for panel in row] for row in rows],
                   heading, subtitle)
     ends_row = {id(row[-1]) for row in rows}
     for panel, drawn in zip(sheet.panels, panels):

@@ -41,6 +41,16 @@ class Measurements(WithDirectory):
         self.write_measured("m", 1, [(0, "gradient_norm", 2.0), (4, "gradient_norm", 1.0)])
         self.assertEqual(len(self.figure().axes), 1)
 
+    def test_one_line_of_many_methods_has_room_for_its_name(self):
+        for number in range(18):
+            write_run(self.directory / f"m{number}", f"m{number}", 1)
+        self.write_measured("a method with a name", 1, [(0, "gradient_norm", 2.0), (4, "gradient_norm", 1.0)])
+        figure = self.figure()
+        figure.canvas.draw()
+        name, = figure.axes[0].texts
+        self.assertEqual(name.get_text(), "a method with a name")
+        self.assertLess(name.get_window_extent().x1, figure.bbox.x1)
+
     def test_the_command_draws_it_where_there_are_some(self):
         self.write_measured("m", 1, [(0, "gradient_norm", 2.0), (4, "gradient_norm", 1.0)])
         self.assertEqual(self.status_and_message(self.directory, "--only", "measurements")[0], 0)
