@@ -1,13 +1,18 @@
 // Of several processes that have computed the same run, one publishes it.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <future>
 #include <iterator>
+#include <memory>
 
+#include "results/directory/descriptor.hpp"
 #include "results/directory/run_directory.hpp"
 
 namespace syncopate {
@@ -56,6 +61,19 @@ TEST_F(PublishedDirectory, WhatIsNotDoneIsReplaced) {
   EXPECT_FALSE(publish("fourth", "failed"));
   EXPECT_EQ(read(directory_ / "who"), "third");
   EXPECT_EQ(entries(), 1u);
+}
+
+// Another process that publishes below it.
+TEST_F(PublishedDirectory, WaitsForWhoHasLockedTheDirectoryAbove) {
+  fs::create_directories(above_);
+  auto other = std::make_unique<Descriptor>(above_, O_RDONLY | O_DIRECTORY);
+  ASSERT_TRUE(other->lock());
+  auto published = std::async(std::launch::async, [this] { return publish("this"); });
+  EXPECT_EQ(published.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+  EXPECT_FALSE(fs::exists(directory_));
+  other.reset();
+  EXPECT_TRUE(published.get());
+  EXPECT_EQ(read(directory_ / "who"), "this");
 }
 
 TEST_F(PublishedDirectory, OneOfManyProcessesDoesIt) {
