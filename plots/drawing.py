@@ -15,6 +15,7 @@ from plots.measurements_figure import measurements_figure
 from plots.pareto_figure import pareto_figure, pareto_panels
 from plots.plan import Planned, mixed, variant_beside
 from plots.published import claims_of, published_in
+from plots.ranking_figure import ranking_figure
 from plots.regimes_figure import regimes_figure
 from plots.request import AXES_OF, Request
 from plots.rounds_figure import rounds_figure
@@ -57,6 +58,8 @@ class Drawing:
         if planned.kind == "paretos":
             return pareto_panels(shown, looks_of(shown), "What differs between experiments" if mixed(shown) else heading(shown[0]),
                                  axes)
+        if planned.kind == "rankings":
+            return ranking_figure(shown, looks_of(shown), "What differs between experiments" if mixed(shown) else heading(shown[0]))
         about = (shown.methods, self.looks[shown.experiment], heading(shown),
                  subtitle(shown, in_words(shown.point)))
         if planned.kind == "curves":

@@ -16,7 +16,7 @@ from plots.sheet import Place, Sheet, shared_out
 COSTS = {"time": (END_TIME, "time of the run", style.time_unit), "bytes": (BYTES, "sent by all", style.byte_unit)}
 BUDGETS = {"time": "seconds", "bytes": "bytes"}  # what counts them: then all runs have as much
 
-SIGNS = "  ·  grey line: the Pareto front; bars: 95 % intervals"
+SIGNS = "  ·  grey line and rings: the Pareto front; bars: 95 % intervals"
 BEYOND = "; arrows: beyond the axis, with the value"
 
 # Methods far behind all others would set the scale, so that the others lie on each other: where without them (no more than
@@ -176,6 +176,8 @@ def draw_panel(panel, methods: list[Method], styles, gain: Quantity, cost: Quant
         panel.plot(x, y, styles[method.name].get("marker", "o"), color=styles[method.name]["color"],
                    markersize=1.7 * page.current.marker, gid="method", zorder=4)
     panel.plot(*zip(*best), color=style.FAINT, linewidth=2.2 * page.current.line, alpha=0.45, zorder=1, gid="front")
+    panel.plot(*zip(*best), "o", color="none", markersize=3 * page.current.marker, markeredgecolor=style.FAINT,
+               markeredgewidth=1.4, zorder=3, gid="on the front", clip_on=False)
     panel.set_xlabel(f"{label} ({name})")
     if panel.get_xscale() != "log":
         panel.xaxis.set_major_locator(MaxNLocator(page.current.ticks - 1))

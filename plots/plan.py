@@ -16,12 +16,13 @@ CLAIMS = "claims.json"  # beside the runs
 ARRIVALS = "arrivals.csv.gz"  # when gradients came, if a run has recorded it
 OF_POINTS = ["curves", "rounds", "measurements", "arrivals", "kept", "lengths", "timeline"]
 OF_ENDS = ["bars", "pareto", "accounts", "distributions"]  # of points of a sweep only where asked for: it has its own figure
-KINDS = ["claims", "sweep", "sweeps", "heat", "regimes", "paretos", *OF_POINTS, *OF_ENDS]
+KINDS = ["claims", "sweep", "sweeps", "heat", "regimes", "paretos", "rankings", *OF_POINTS, *OF_ENDS]
 NEEDS = {
     "claims": "claims that have been judged", "sweep": "a swept number with at least three values",
     "sweeps": "a number that is swept at several values of something else",
     "heat": "two swept numbers, with three and two values at least", "regimes": "variants, or several experiments",
-    "paretos": "variants, or several experiments, with evaluations", "curves": "evaluations", "rounds": "a period that changes",
+    "paretos": "variants, or several experiments, with evaluations",
+    "rankings": "variants, or several experiments, with evaluations of three methods", "curves": "evaluations", "rounds": "a period that changes",
     "measurements": "[measurements]", "arrivals": "recording.arrivals", "kept": "recording.samples",
     "lengths": "recording.samples of texts", "timeline": "recording.trace", "bars": "two methods", "pareto": "evaluations",
     "accounts": "steps", "distributions": "at least 50 steps"}
@@ -57,7 +58,7 @@ def plan_figures(comparisons: list[Comparison], kinds: list[str], asked: bool = 
     plan += [planned("heat", grid, grid.others) for grid in find_grids(comparisons)]
     plan += [Planned(kind, members, file_name(kind, members[0].experiment if several and not mixed(members) else "",
                                               as_words(in_common(members))))
-             for kind in ("regimes", "paretos") for members in regimes(comparisons, sweeps)]
+             for kind in ("regimes", "paretos", "rankings") for members in regimes(comparisons, sweeps)]
     swept = {sweep.experiment for sweep in sweeps if is_of_configuration(sweep)}
     plan += [planned(kind, comparison, comparison.point) for comparison in comparisons
              for kind in [*kinds_of(comparison), *(OF_ENDS if asked or comparison.experiment not in swept else [])]

@@ -61,7 +61,7 @@ def methods_of(sweep: Sweep) -> list[Method]:
 def shown_quantities(sweep: Sweep, claims: list[dict] = ()) -> list[Quantity]:
     """Of which there is something to see; what the claims are about comes first."""
     scales_workers = sweep.key == "cluster.workers"
-    wanted = [SPEED, SPEED_OF_ONE if scales_workers else STEP_TIME, SPEED_UP, DROPPED, ACCURACY, LOSS, TIME_TO_TARGET, BYTES]
+    wanted = [SPEED, *([SPEED_OF_ONE] if scales_workers else []), STEP_TIME, SPEED_UP, DROPPED, ACCURACY, LOSS, TIME_TO_TARGET, BYTES]
     shown = [quantity for quantity in wanted
              if np.nansum([value for line in sweep.lines for values in values_of(sweep, line, quantity).values()
                            for value in values]) > 0]

@@ -9,6 +9,7 @@ from plots.comparison import Comparison
 from plots.drawing import looks_of, looks_of_all
 from plots.pareto_figure import pareto_panels
 from plots.plan import KINDS, plan_figures
+from plots.ranking_figure import ranking_figure
 from plots.regimes_figure import described, regimes_figure
 from plots.sheet import shared_out
 from plots.sweeps import find_sweeps
@@ -72,8 +73,9 @@ class Regimes(WithDirectory):
                     change(run / "summary.json", sweep=[["cluster.link", network], ["variant", variant]])
         comparisons = comparisons_below(self.directory)
         planned = {planned.name: planned.shown for planned in plan_figures(comparisons, KINDS)
-                   if planned.kind in ("regimes", "paretos")}
-        self.assertEqual(sorted(planned), ["paretos-link=fast", "paretos-link=slow", "regimes-link=fast", "regimes-link=slow"])
+                   if planned.kind in ("regimes", "paretos", "rankings")}
+        self.assertEqual(sorted(planned), [f"{kind}-link={link}" for kind in ("paretos", "rankings", "regimes")
+                                           for link in ("fast", "slow")])
         shown = planned["paretos-link=fast"]
         figure = regimes_figure(shown, looks_of(shown), "heading", ("time",))
         self.assertEqual(sorted(panel.get_title(loc="left") for panel in figure.axes), sorted(VARIANTS))
@@ -88,6 +90,35 @@ class Regimes(WithDirectory):
         for panel in figure.axes:
             front, = [line.get_xydata() for line in panel.lines if line.get_gid() == "front"]
             np.testing.assert_allclose(front, [[1, 80], [2, 81]])
+            ringed, = [line.get_xydata() for line in panel.lines if line.get_gid() == "on the front"]
+            np.testing.assert_allclose(ringed, front)
+
+    def test_methods_are_ranked_at_each_point(self):
+        accuracies = {"few": {"a": (0.80, 0.82), "b": (0.70, 0.70), "c": (0.90, 0.94)},
+                      "many": {"a": (0.60, 0.64), "b": (0.70, 0.70), "c": (0.50, 0.52)}}
+        for number, (variant, of_methods) in enumerate(accuracies.items()):
+            for label, of_seeds in of_methods.items():
+                for seed, accuracy in enumerate(of_seeds, 1):
+                    run = write_run(self.directory / "e" / variant / label, label, seed)
+                    config = run / "config.toml"
+                    config.write_text(config.read_text().replace("[training]", f"slowness = {number}\n[training]"))
+                    change(run / "summary.json", sweep=[["variant", variant]], final_test_accuracy=accuracy)
+                    change(run / "metadata.json", end=f"2026-01-01T00:0{number}:00Z")
+        comparisons = comparisons_below(self.directory)
+        figure = ranking_figure(comparisons, looks_of(comparisons), "heading")
+        for panel, wanted in zip(figure.axes, (["c", "a", "b"], ["b", "a", "c"]), strict=True):
+            self.assertEqual([tick.get_text() for tick in panel.get_yticklabels()], wanted)
+            means = [line.get_xdata()[0] for line in panel.lines if line.get_gid() == "mean"]
+            of_methods = accuracies[panel.get_title(loc="left")]
+            np.testing.assert_allclose(means, [50 * sum(of_methods[label]) for label in wanted])
+            low, high = next(line.get_xdata() for line in panel.lines if line.get_gid() == "interval")
+            first, second = of_methods[wanted[0]]
+            self.assertAlmostEqual(high - low, 12.7062 * 100 * abs(first - second), places=3)  # t of one degree of freedom
+
+    def test_two_methods_are_not_ranked(self):
+        self.write_variants()
+        comparisons = comparisons_below(self.directory)
+        self.assertIsNone(ranking_figure(comparisons, looks_of(comparisons), "heading"))
 
     def test_without_a_model_they_show_speed(self):
         self.write_variants(accuracy=False)
