@@ -4,7 +4,8 @@
 // Shapes:  gradient, parameters: (P,) flat float32.
 // Cost:    per step N models down, and K gradients or more up, P floats each.
 // Differs: a gradient that was sent before the update and arrives after it is dropped. All workers compute, also where
-//          K < N; Rennala's code then stops all but K of them. Each gradient is sent by itself, no sum per worker.
+//          K < N; Rennala's code then follows the K first to finish alone, which gives the same gradients: no other can
+//          come before the K-th. Each gradient is sent by itself, no sum per worker.
 // Checks:  K = N and equal workers equal synchronous SGD bit for bit; under exponential times of mean mu a step takes
 //          K mu / N; constant times t_i: the first t at which the floor(t / t_i) add up to K.
 #pragma once

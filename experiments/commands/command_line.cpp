@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <set>
@@ -248,10 +249,17 @@ void add_commands(CLI::App& app, CommandLine& line) {
                  "in a checkout: write experiments/reference.md and the table in algorithms/README.md anew");
 }
 
+// What the script `dev` beside the program has and the program has not.
+constexpr std::array commands_of_dev = {"build",  "mpirun", "test",  "bench", "plot",
+                                        "report", "lint",   "paper", "format"};
+
 // Where the first word is no command, it is named; CLI11 would miss one.
 void check_command(const CLI::App& app, int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
   if (word.empty() || word.front() == '-') return;
+  if (std::ranges::find(commands_of_dev, word) != commands_of_dev.end())
+    throw ConfigurationFault(
+        fmt::format("{0}: a command of the script in a checkout, not of the program: ./dev {0}", word));
   std::vector<std::string> known;
   std::string list;
   for (const CLI::App* command : app.get_subcommands({})) {

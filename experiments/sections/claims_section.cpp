@@ -46,9 +46,11 @@ std::optional<PublishedFigure> read_published(Settings& table) {
   PublishedFigure published;
   published.figure = paper.text({"figure", "As the scoreboard shows it, such as \"18 %\"."});
   published.source = paper.text({"source", "Where it stands: a paper's section, figure or table."});
-  const auto certainty = paper.choice<std::string>(
-      {"certainty", "Whether the paper's text says it, code or logs that come with it, or it is derived from these."},
-      {{"stated", "stated"}, {"code", "code"}, {"derived", "derived"}});
+  const auto certainty =
+      paper.choice<std::string>({"certainty",
+                                 "Whether the paper's text says it, code or logs that come with it, a review of it, or "
+                                 "it is derived from these."},
+                                {{"stated", "stated"}, {"code", "code"}, {"review", "review"}, {"derived", "derived"}});
   published.certainty = certainty.value_or("");
   published.value = paper.optional_number(
       {"value", "The figure as a number of what is claimed, in the measure's unit: drawn beside ours."}, Range::any());

@@ -239,6 +239,15 @@ TEST_F(CommandLine, AnUnknownCommandIsNamedWithTheNearest) {
   EXPECT_THAT(syncopate("--frob").err, testing::Not(HasSubstr("unknown command")));
 }
 
+TEST_F(CommandLine, ACommandOfTheScriptIsFoundThere) {
+  for (const std::string command : {"report", "plot", "paper", "mpirun"}) {
+    const Outcome outcome = syncopate(command + " results/runs");
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_EQ(outcome.err,
+              command + ": a command of the script in a checkout, not of the program: ./dev " + command + "\n");
+  }
+}
+
 TEST_F(CommandLine, FaultsSayWhatWouldBeRight) {
   const std::string file = write("e.toml", std::string(time_only) + "[[methods]]\nalgorithm = \"sync-sgd\"\n");
   EXPECT_THAT(syncopate("check " + file + " name=..").err,
