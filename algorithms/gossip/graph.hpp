@@ -54,6 +54,7 @@ class LinksOfWorker {
 
   const std::vector<Neighbour>& receivers(Step exchange) const { return receivers_[turn(exchange)]; }
   const std::vector<Neighbour>& senders(Step exchange) const { return senders_[turn(exchange)]; }
+  const std::vector<std::vector<Neighbour>>& senders_by_turn() const { return senders_; }  // of a cycle
 
  private:
   std::size_t turn(Step exchange) const { return static_cast<std::size_t>(exchange.value()) % receivers_.size(); }

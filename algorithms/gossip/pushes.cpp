@@ -21,10 +21,12 @@ void Pushes::send() {
 }
 
 void Pushes::check_weight(double least) const {
-  if (weight_ >= least) return;
-  worker_.fail(fmt::format(
-      "worker {} has a weight of {:.2g} left and could only diverge: too many of those who send to it have left",
-      worker_.rank().value, weight_));
+  const auto has_left = [this](const Neighbour& link) { return gossip_.has_stopped(link.worker); };
+  const auto have_left = [&](const std::vector<Neighbour>& links) { return std::ranges::all_of(links, has_left); };
+  if (weight_ >= least || !std::ranges::all_of(links_.senders_by_turn(), have_left)) return;
+  worker_.fail(
+      fmt::format("worker {} has a weight of {:.2g} left and could only diverge: those who send to it have left",
+                  worker_.rank().value, weight_));
 }
 
 void Pushes::take(const Message& message) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -11,6 +12,7 @@
 #include "tests/algorithms/kicked_workers.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "workers/delays/exponential.hpp"
+#include "workers/delays/pareto.hpp"
 
 namespace syncopate {
 namespace {
@@ -201,6 +203,24 @@ TEST(StochasticGradientPush, AWorkerThatNobodySendsToEndsWithThatReason) {
     EXPECT_THAT(failure.what(), testing::ContainsRegex("worker 0 has a weight of 0\\.(0[6-9]|1[0-2])[0-9]* left"));
     EXPECT_THAT(failure.what(), testing::HasSubstr("have left"));
   }
+}
+
+// With overlap a worker goes on with what it has, a half less at each step, where those who send to it are late.
+TEST(StochasticGradientPush, LittleWeightIsNoFailureWhileNobodyHasLeft) {
+  double least = 1;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const SimulatedRun setup{.workers = 16,
+                             .network_s = 0.01,
+                             .budget = {.steps = 400},
+                             .delays = {pareto_delay(1.6, 0.2)},
+                             .objective = nullptr,
+                             .seed = seed,
+                             .own_models_every = Step{1}};
+    const auto outcome = setup.run(StochasticGradientPush({.overlap_steps = 1}));
+    EXPECT_EQ(outcome.published, Step{400});
+    for (const OwnModel& own : outcome.own_models) least = std::min(least, own.weight);
+  }
+  EXPECT_LT(least, 1.0 / 16);
 }
 
 TEST(StochasticGradientPush, ABudgetOfSecondsEndsForAll) {
