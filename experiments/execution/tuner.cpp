@@ -98,6 +98,15 @@ bool Tuner::is_allowed(std::size_t group, const State& state, std::size_t axis, 
   }
 }
 
+// The next value, or one on the way to it where that is beyond what the key allows: 0.95 after a momentum of 0.9.
+std::optional<TomlNode> Tuner::next_allowed(std::size_t group, const State& state, std::size_t axis, bool above) const {
+  for (const double share : {1.0, 1.0 / 2, 1.0 / 4, 1.0 / 8}) {
+    const std::optional<TomlNode> next = next_beyond(state.axes[axis], above, share);
+    if (next && is_allowed(group, state, axis, *next)) return next;
+  }
+  return {};
+}
+
 bool Tuner::extend(std::size_t group, State& state) {
   const std::optional<Place> at = best(state);
   if (!at || state.extensions >= plan_->extensions) return false;
@@ -105,8 +114,7 @@ bool Tuner::extend(std::size_t group, State& state) {
   for (std::size_t axis = 0; axis < state.axes.size(); ++axis)
     for (const bool above : edges_of(state.axes[axis], (*at)[axis])) {
       if (state.ends.contains({axis, above})) continue;
-      const std::optional<TomlNode> next = next_beyond(state.axes[axis], above);
-      if (next && is_allowed(group, state, axis, *next))
+      if (const auto next = next_allowed(group, state, axis, above))
         further.emplace_back(axis, *next);
       else
         state.ends.emplace(axis, above);

@@ -62,6 +62,7 @@ class Tuner {
   std::optional<Place> best(const State& state) const;
   bool extend(std::size_t group, State& state);
   bool is_allowed(std::size_t group, const State& state, std::size_t axis, const TomlNode& value) const;
+  std::optional<TomlNode> next_allowed(std::size_t group, const State& state, std::size_t axis, bool above) const;
 
   std::shared_ptr<const TuningPlan> plan_;
   bool more_is_better_;

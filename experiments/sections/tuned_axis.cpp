@@ -30,14 +30,15 @@ std::optional<std::vector<double>> numbers_of(const TunedAxis& axis) {
   return numbers;
 }
 
-std::optional<TomlNode> next_beyond(const TunedAxis& axis, bool above) {
+std::optional<TomlNode> next_beyond(const TunedAxis& axis, bool above, double share) {
   std::optional<std::vector<double>> numbers = numbers_of(axis);
   if (!numbers || numbers->size() < 2) return {};
   std::ranges::sort(*numbers);
   const double edge = above ? numbers->back() : numbers->front();
   const double neighbour = above ? *(numbers->end() - 2) : (*numbers)[1];
-  const double beyond =
-      axis.goes_by_steps || numbers->front() <= 0 ? edge + (edge - neighbour) : edge * (edge / neighbour);
+  const double whole =
+      axis.goes_by_steps || numbers->front() <= 0 ? edge - neighbour : edge * (edge / neighbour) - edge;
+  const double beyond = edge + share * whole;
   const bool is_whole = std::ranges::all_of(
       axis.values, [](const TomlNode& value) { return std::holds_alternative<std::int64_t>(value.value); });
   // The nearest number that one would write.

@@ -26,7 +26,7 @@ std::optional<std::vector<double>> numbers_of(const TunedAxis& axis);
 
 // The value beyond the largest, or below the smallest one: as far from it as its neighbour, by the ratio of the two, or
 // by their difference where the axis goes by steps, or has values that are not above 0. Whole where all values are.
-// Nothing where a value is no number, there is only one, or rounding leaves none beyond.
-std::optional<TomlNode> next_beyond(const TunedAxis& axis, bool above);
+// Nothing where a value is no number, there is only one, or rounding leaves none beyond. `share`: of that way.
+std::optional<TomlNode> next_beyond(const TunedAxis& axis, bool above, double share = 1);
 
 }  // namespace syncopate

@@ -156,6 +156,16 @@ TEST_F(TunerTest, EndsWhereTheKeyEnds) {
   EXPECT_THAT(result().at_edge, IsEmpty()) << "there is nothing beyond";
 }
 
+// Beyond 0.9 the grid goes on by 0.4, which the key does not allow, nor the half and the quarter of it.
+TEST_F(TunerTest, GoesLessFarWhereTheKeyEndsBeforeTheNextValue) {
+  const auto loss = [](const std::vector<double>& at, std::uint64_t) { return 1 - at[0]; };
+  tune({numbers("x", {0, 0.5, 0.9})}, loss, 1, 0.99);
+  ASSERT_EQ(chosen().size(), 1u);
+  EXPECT_DOUBLE_EQ(chosen().front(), 0.95);
+  EXPECT_THAT(result().extended, ElementsAre("x"));
+  EXPECT_THAT(result().at_edge, ElementsAre("x"));
+}
+
 TEST_F(TunerTest, OfEqualSettingsTheFirstIsChosen) {
   tune(
       {integers("x", {3, 1, 2})}, [](const auto&, auto) { return 1.0; }, 0);
