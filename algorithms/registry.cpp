@@ -256,6 +256,7 @@ std::unique_ptr<Algorithm> make_algorithm(Settings& settings, const AlgorithmCon
   if (algorithm) algorithm->average_publications(average);
   const Traits traits = algorithm ? algorithm->traits() : Traits{};
   auto compression = read_compression(settings, {.compresses = traits.compresses(),
+                                                 .why_nothing = traits.exchanged_whole,
                                                  .averages_moments = traits.averages_moments,
                                                  .slices = traits.compressed_slices(),
                                                  .rejects_messages = traits.rejects_gradients,

@@ -30,7 +30,7 @@ class DecentralizedSgd : public Algorithm {
       : evaluated_(evaluated), graph_(std::move(graph)) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false}; }
+  Traits traits() const override { return {.follows_clock = false, .exchanged_whole = models_of_neighbours}; }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;
 

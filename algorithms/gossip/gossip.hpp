@@ -4,12 +4,17 @@
 
 #include <map>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "workers/settings/settings.hpp"
 #include "workers/worker.hpp"
 
 namespace syncopate {
+
+// Traits::exchanged_whole of these methods.
+inline constexpr std::string_view models_of_neighbours =
+    "neighbours would have to keep copies of each other's models, and no source of this project says how";
 
 class Gossip {
  public:

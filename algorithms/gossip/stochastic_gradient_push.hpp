@@ -42,7 +42,9 @@ class StochasticGradientPush : public Algorithm {
   explicit StochasticGradientPush(const PushOptions& options = {}) : options_(options) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = options_.overlap_steps > Step{0}}; }
+  Traits traits() const override {
+    return {.follows_clock = options_.overlap_steps > Step{0}, .exchanged_whole = models_of_neighbours};
+  }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;
 

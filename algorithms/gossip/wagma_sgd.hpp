@@ -48,7 +48,11 @@ class WagmaSgd : public Algorithm {
 
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1}; }
+  Traits traits() const override {
+    return {.servers = 1,
+            .exchanged_whole =
+                "groups that change average whole models, and there is no model that all share to differ from"};
+  }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;
 

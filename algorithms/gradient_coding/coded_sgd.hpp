@@ -37,7 +37,7 @@ class CodedSgd : public Algorithm {
   void run(Worker& worker) const override;
   // Throws RunFailure when so many workers have left that an exact code has no sum any more.
   void serve(Server& server) const override;
-  Traits traits() const override { return {.servers = 1}; }
+  Traits traits() const override { return {.servers = 1, .exchanged_whole = "coded gradients must cancel exactly"}; }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("which answers come first depends on who is late from the step before");
   }

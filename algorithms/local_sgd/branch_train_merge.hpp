@@ -22,7 +22,11 @@ class BranchTrainMerge : public Algorithm {
       : seed_steps_(seed_steps), merge_(merge), policies_(policies) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false, .publishes_rounds = true}; }
+  Traits traits() const override {
+    return {.follows_clock = false,
+            .publishes_rounds = true,
+            .exchanged_whole = "models are averaged once, at the end, and what a worker did not send would be lost"};
+  }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

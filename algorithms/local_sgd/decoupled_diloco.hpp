@@ -69,12 +69,14 @@ class DecoupledDiLoCo : public Algorithm {
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
   Traits traits() const override {
-    return {.servers = 1,
-            .publishes_rounds = true,
-            .takes_data_in_turn = true,
-            .averaged_slices = options_.fragments.count(),
-            .sends_gradients = options_.workers_subtract(),
-            .rejects_gradients = options_.late == LateAnswers::drop};
+    return {
+        .servers = 1,
+        .publishes_rounds = true,
+        .takes_data_in_turn = true,
+        .averaged_slices = options_.fragments.count(),
+        .sends_gradients = options_.workers_subtract(),
+        .rejects_gradients = options_.late == LateAnswers::drop,
+        .exchanged_whole = "workers send whole fragments; with anchor = \"base\" they send differences, which can be"};
   }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("which local steps are overwritten depends on when fragments come");

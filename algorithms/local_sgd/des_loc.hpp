@@ -36,7 +36,8 @@ class DesLoc : public Algorithm {
             .same_course_from = 0,
             .judges_alone = true,
             .publishes_rounds = true,
-            .takes_data_in_turn = true};
+            .takes_data_in_turn = true,
+            .exchanged_whole = "moments are averaged as well, after steps of their own"};
   }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;

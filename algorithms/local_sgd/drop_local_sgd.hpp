@@ -32,7 +32,10 @@ class DropLocalSgd : public Algorithm {
       : period_(std::move(period)), options_(options) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.publishes_rounds = true}; }
+  Traits traits() const override {
+    return {.publishes_rounds = true,
+            .exchanged_whole = "workers have taken unequal numbers of steps, and may count by them"};
+  }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;
 

@@ -41,7 +41,8 @@ class DynamicAveraging : public Algorithm {
     return {.servers = is_gathered() ? 0 : 1,
             .follows_values = true,
             .follows_clock = !is_gathered(),
-            .publishes_rounds = is_gathered()};
+            .publishes_rounds = is_gathered(),
+            .exchanged_whole = "workers send whole models, of whom and when depends on how far they are apart"};
   }
 
  private:

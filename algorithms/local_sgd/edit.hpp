@@ -47,7 +47,10 @@ class Edit : public Algorithm {
   void run(Worker& worker) const override;
   // It weighs by what is computed, but its time and its rounds do not depend on that.
   Traits traits() const override {
-    return {.follows_clock = options_.is_timed(), .judges_alone = true, .publishes_rounds = true};
+    return {.follows_clock = options_.is_timed(),
+            .judges_alone = true,
+            .publishes_rounds = true,
+            .exchanged_whole = "pseudo-gradients have other weights in each round, and so would what was not sent"};
   }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override;

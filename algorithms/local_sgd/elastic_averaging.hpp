@@ -34,8 +34,12 @@ class ElasticAveraging : public Algorithm {
   void run(Worker& worker) const override;
   void serve(Server& server) const override;
   Traits traits() const override {
-    return {
-        .servers = is_asynchronous() ? 1 : 0, .follows_clock = is_asynchronous(), .sends_gradients = is_asynchronous()};
+    return {.servers = is_asynchronous() ? 1 : 0,
+            .follows_clock = is_asynchronous(),
+            .sends_gradients = is_asynchronous(),
+            .exchanged_whole =
+                "workers keep models of their own after an average; with exchange = \"asynchronous\" they "
+                "send differences, which can be"};
   }
   Forecast forecast(const PredictionInput& input) const override;
 

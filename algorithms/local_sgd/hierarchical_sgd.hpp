@@ -23,7 +23,11 @@ class HierarchicalSgd : public Algorithm {
  public:
   explicit HierarchicalSgd(HierarchicalOptions options) : options_(std::move(options)) {}
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.follows_clock = false, .publishes_rounds = true}; }
+  Traits traits() const override {
+    return {.follows_clock = false,
+            .publishes_rounds = true,
+            .exchanged_whole = "groups average whole models, and there is no model that all share to differ from"};
+  }
   Forecast forecast(const PredictionInput& input) const override;
   std::optional<Communicated> communication(const CommunicationInput& input) const override {
     return communicated_in_groups(*options_.period, {options_.group_size, options_.group_period},

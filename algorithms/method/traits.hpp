@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "workers/compression/options.hpp"
 #include "workers/participant.hpp"
@@ -54,6 +55,8 @@ struct Traits {
   // too late, or too old, to count.
   bool sends_gradients = false;
   bool rejects_gradients = false;
+  // Why nothing that it exchanges can be compressed, as a sentence goes on after "must not be given: "; where that is so.
+  std::string_view exchanged_whole{};
 
   Compresses compresses() const {
     if (sums_moments) return Compresses::moments;

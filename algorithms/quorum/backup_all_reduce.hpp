@@ -17,7 +17,11 @@ class BackupAllReduce : public Algorithm {
   explicit BackupAllReduce(int quorum) : quorum_(quorum) {}
 
   void run(Worker& worker) const override;
-  Traits traits() const override { return {.steps_along_fresh_mean = true}; }
+  Traits traits() const override {
+    return {
+        .steps_along_fresh_mean = true,
+        .exchanged_whole = "a sum is that of the first workers, and what the others have not sent is nowhere defined"};
+  }
   Forecast forecast(const PredictionInput& input) const override;
 
  private:

@@ -33,6 +33,11 @@ class EagerSgd : public Algorithm {
   explicit EagerSgd(const EagerOptions& options) : options_(options) {}
 
   void run(Worker& worker) const override;
+  Traits traits() const override {
+    return {.exchanged_whole =
+                "a sum is that of those who have come, stale gradients among them, and what the others have "
+                "not sent is nowhere defined"};
+  }
   Forecast forecast(const PredictionInput&) const override {
     return Forecast::none("who is there when a round begins depends on who was late for those before");
   }

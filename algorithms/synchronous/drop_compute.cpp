@@ -50,7 +50,8 @@ Traits DropCompute::traits() const {
           .steps_along_fresh_mean = true,
           .takes_data_in_turn = !options_.compensation->computes_dropped(),
           .sums_gradients = options_.preempt != Preempt::layer,
-          .drops = Drops::uncomputed};
+          .drops = Drops::uncomputed,
+          .exchanged_whole = "a gradient that is cut within a layer is a sum of other workers in each tensor"};
 }
 
 namespace {

@@ -1,9 +1,11 @@
 // The table `compression`: what it reads, what it refuses, what formulas make of it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "algorithms/registry.hpp"
 #include "tests/algorithms/method_settings.hpp"
 #include "tests/algorithms/simulated_run.hpp"
 #include "workers/network/ring.hpp"
@@ -46,6 +48,22 @@ TEST(CompressionSettings, AreRefusedWithTheirPlace) {
   EXPECT_THAT(faults_of("{ name = \"qsgd\", levels = 128 }"), HasSubstr("levels = 128"));
   EXPECT_THAT(faults_of("{ name = \"majority\", error_feedback = true }"), HasSubstr("error_feedback"));
   EXPECT_THAT(faults_of("{ name = \"majority\", momentum = 1 }"), HasSubstr("momentum"));
+}
+
+TEST(CompressionSettings, AreRefusedWithTheMethodsReasonWhereNothingCanBeCompressed) {
+  int refused = 0;
+  for (const AlgorithmRow& row : algorithms()) {
+    const std::string method = fmt::format("algorithm = \"{}\"\n{}", row.name, row.example);
+    const auto reading = read_method(method);
+    ASSERT_EQ(reading.faults, "") << row.name;
+    const Traits traits = reading.algorithm->traits();
+    if (traits.compresses() != Compresses::nothing) continue;
+    ++refused;
+    EXPECT_NE(traits.exchanged_whole, "") << row.name;
+    EXPECT_THAT(faults_of("{ name = \"top-k\", ratio = 0.01 }", method),
+                HasSubstr("compression = a table; must not be given: " + std::string(traits.exchanged_whole)));
+  }
+  EXPECT_GE(refused, 12);
 }
 
 TEST(CompressionSettings, OfTheWarmUpAreRefusedWithTheirPlace) {
@@ -107,7 +125,7 @@ TEST(CompressionSettings, AreForMethodsThatSumGradients) {
        {"algorithm = \"decentralized-sgd\"", "algorithm = \"gradient-coding\"\ncode = \"fractional\"\nstragglers = 1",
         "algorithm = \"dynamic-averaging\"\nthreshold = 1\ncheck_every = 2",
         "algorithm = \"dropcompute\"\nthreshold_s = 2\npreempt = \"layer\""})
-    EXPECT_THAT(faults_of(top_k, method), HasSubstr("no step along one sum")) << method;
+    EXPECT_THAT(faults_of(top_k, method), HasSubstr("must not be given")) << method;
   for (const char* method : {"algorithm = \"stale-sgd\"\nstaleness = 2", "algorithm = \"random-drop\"\ndrop_rate = 0.1",
                              "algorithm = \"dropcompute\"\nthreshold_s = 2"})
     EXPECT_EQ(faults_of(top_k, method), "") << method;

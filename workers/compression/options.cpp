@@ -329,10 +329,9 @@ std::optional<CompressionOptions> read_compression(Settings& method, const Compr
     const std::vector<std::string> written = method.keys();
     if (std::ranges::find(written, "compression") == written.end()) return std::nullopt;
     method.keep_as_written({"compression"});
-    method.fault("compression",
-                 "must not be given: this method has no step along one sum of all workers' whole gradients, nor one "
-                 "average of all workers' models, nor gradients or differences that a server takes one by one, that "
-                 "can be compressed");
+    method.fault("compression", fmt::format("must not be given: {}", context.why_nothing.empty()
+                                                                         ? "nothing that is exchanged can be compressed"
+                                                                         : context.why_nothing));
     return std::nullopt;
   }
   const bool of_moments = context.compresses == Compresses::moments;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "workers/cluster/operation.hpp"
@@ -86,9 +87,10 @@ enum class Drops { nothing, uncomputed, computed };
 // What compression must know of the method and the run.
 struct CompressionContext {
   Compresses compresses = Compresses::nothing;
-  bool averages_moments = false;  // together with models
-  int slices = 1;                 // of the model: of averages, or that servers hold; they cut tensors
-  bool rejects_messages = false;  // some of them may come too late, or too old
+  std::string_view why_nothing{};  // as Traits::exchanged_whole
+  bool averages_moments = false;   // together with models
+  int slices = 1;                  // of the model: of averages, or that servers hold; they cut tensors
+  bool rejects_messages = false;   // some of them may come too late, or too old
   Drops drops = Drops::nothing;
   bool time_only = false;
   std::optional<Step> steps_per_epoch{};  // none: without a data set, or not known for its faults
