@@ -24,7 +24,7 @@ def arrivals_figure(methods: list[Method], looks: dict[str, dict], heading: str,
     styles = {method.name: looks[method.label] for method in methods}
     widest = max(tables, key=lambda name: last_of(tables[name]))
     beside = list(shown_ks(tables[widest]).values())
-    sheet = Sheet([[Place(list(tables), width=PANEL), Place(beside, width=PANEL)]], heading, subtitle)
+    sheet = Sheet([[Place(list(tables), width=PANEL), Place(beside, width=PANEL)]], heading, subtitle.replace(", band: lowest to highest", ""))
     scale, unit = style.time_unit(max(quantiles(table).loc[:, 0.9].max() for table in tables.values()))
     draw_means(sheet, sheet.panels[0], tables, styles, scale, unit)
     draw_shares(sheet, sheet.panels[1], widest, tables[widest], scale, unit)

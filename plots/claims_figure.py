@@ -23,6 +23,8 @@ def claims_figure(claims: list[dict], heading: str, subtitle: str):
     shown = [claim for claim in claims if claim["points"]]
     if not shown:
         return None
+    if without := len(claims) - len(shown):
+        subtitle += f"  ·  {without} claim{'s' * (without > 1)} without a value"
     across = 2 if len(shown) > 4 and not page.current.is_column else 1
     rows = [shown[begin:begin + across] for begin in range(0, len(shown), across)]
     lefts = [0.3 + LABEL * max(len(point["label"]) for claim in shown[column::across] for point in points_of(claim))
@@ -40,11 +42,12 @@ def claims_figure(claims: list[dict], heading: str, subtitle: str):
 
 
 def points_of(claim: dict) -> list[dict]:
-    """Of many the lowest and the highest."""
+    """Of many the lowest and the highest, with what they are and of how many."""
     points = claim["points"]
     if len(points) <= MOST_POINTS:
         return points
-    return [min(points, key=lambda point: point["mean"]), max(points, key=lambda point: point["mean"])]
+    ends = {"lowest": min(points, key=lambda point: point["mean"]), "highest": max(points, key=lambda point: point["mean"])}
+    return [point | {"label": f"{which} of {len(points)}: {point['label']}".removesuffix(": ")} for which, point in ends.items()]
 
 
 def draw_claim(panel, claim: dict) -> None:

@@ -20,7 +20,7 @@ def lengths_figure(methods: list[Method], looks: dict[str, dict], heading: str, 
     if not panels:
         return None
     sheet = Sheet([[Place(list(styles) if number == len(panels) - 1 else [], width=PANEL) for number in range(len(panels))]],
-                  heading, subtitle)
+                  heading, subtitle.replace(", band: lowest to highest", ""))
     for panel, (quantity, lines) in zip(sheet.panels, panels.items()):
         ends = draw_by_length(panel, lines, styles)
         if quantity == "test_accuracy":

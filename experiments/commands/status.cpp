@@ -105,7 +105,7 @@ std::string heading(const ExperimentStatus& status) {
   const auto at_work = std::ranges::count_if(status.running, [](const RunningRun& run) { return !is_silent(run); });
   if (!status.left_s) return text + "\n";
   if (at_work == 0)
-    return text + fmt::format("; nobody is at work, for whom about {} would be left\n", clock_text(*status.left_s));
+    return text + fmt::format("; nobody is at work, once somebody is about {} are left\n", clock_text(*status.left_s));
   const auto end = std::chrono::system_clock::now() + std::chrono::seconds(std::llround(*status.left_s));
   return text + fmt::format("; about {} left, until {}\n", clock_text(*status.left_s), local_time(end));
 }

@@ -66,7 +66,10 @@ std::uint64_t elements(const TomlNode& root, std::string_view key) {
 std::uint64_t list_seeds(TomlNode& root, std::int64_t most) {
   TomlNode* seeds = root.find("seeds");
   const auto* number = seeds ? std::get_if<std::int64_t>(&seeds->value) : nullptr;
-  if (!number || *number < 1) return elements(root, "seeds");
+  if (number && *number < 1)
+    throw ConfigurationFault(fmt::format("{}: seeds = {}; must be at least 1, how many there are, or a list of them",
+                                         seeds->place.text(), *number));
+  if (!number) return elements(root, "seeds");
   const std::int64_t count = *number;
   TomlNode::Array list;
   for (std::int64_t seed = 1; seed <= std::min(count, most); ++seed) list.push_back({seed, seeds->place});

@@ -2,6 +2,7 @@
 figures that lie there, and how to make the runs."""
 
 import base64
+import json
 import re
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def table_of(directory: Path) -> str:
         if len(lines) > 1 and lines[0].startswith("|") and set(lines[1]) <= set("|-: "):
             parts.append(table_markup(lines))
         else:
-            parts.append(f'<p class="note">{escaped(" ".join(block.split()))}</p>')
+            parts.append(f'<p class="note">{"<br>".join(escaped(line) for line in lines)}</p>')
     return "".join(parts)
 
 
@@ -73,10 +74,22 @@ def figures_of(directory: Path) -> str:
 
 
 def about(directory: Path) -> str:
+    """How the runs were made, as far as claims.json says it, and how to make them."""
     command = f"<pre>./dev run {escaped(file)}\n./dev report results/runs/{escaped(directory.name)}</pre>" if (
         file := experiment_of(directory.name)) else ""
     return ('<p class="note">These are kept summaries of finished runs; the runs themselves are not here, and so there are no '
-            f"curves, accounts or configurations.{' With the runs the page has them:' if command else ''}</p>{command}")
+            f"curves, accounts or configurations.{' With the runs the page has them:' if command else ''}</p>{command}{made_with(directory)}")
+
+
+def made_with(directory: Path) -> str:
+    """Commit, processor, cores and time."""
+    try:
+        said = json.loads((directory / CLAIMS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    rows = "".join(f'<tr><th scope="row">{name}</th><td>{escaped(str(said[name]))}</td></tr>'
+                   for name in ("commit", "processor", "cores", "time") if name in said)
+    return f"<table>{rows}</table>" if rows else ""
 
 
 def experiment_of(name: str) -> str:

@@ -104,6 +104,14 @@ class Kept(WithDirectory):
         self.assertIn("the runs themselves are not here", page)
         self.assertNotIn(str(self.directory), page)
 
+    def test_the_page_says_how_the_runs_were_made(self):
+        made_with = {"commit": "a0b1, changed", "processor": "<fast>", "cores": 2}
+        (self.directory / "claims.json").write_text(json.dumps({"schema_version": 2, **made_with, "claims": [CLAIM]}))
+        self.assertEqual(self.report(), (0, ""))
+        page = (self.directory / "page.html").read_text()
+        for name, text in (("commit", "a0b1, changed"), ("processor", "&lt;fast&gt;"), ("cores", "2")):
+            self.assertIn(f'<th scope="row">{name}</th><td>{text}</td>', page)
+
     def test_an_experiment_of_the_repository_says_how_to_make_its_runs(self):
         self.assertEqual(experiment_of("paper-families"), "experiments/paper/families.toml")
         self.assertEqual(experiment_of("nothing"), "")
