@@ -363,12 +363,14 @@ TEST(CompressedMessages, AreRefusedWithTheirPlace) {
   EXPECT_THAT(faults_of("{ name = \"top-k\", ratio = 0.1, warmup_steps = 3 }", async), HasSubstr("warmup_steps"));
   EXPECT_THAT(faults_of("{ name = \"qsgd\", rejected = \"return\" }", async + "\nmaximum_staleness = 2"),
               HasSubstr("rejected"));
-  for (const char* method : {"algorithm = \"gradient-coding\"\ncode = \"fractional\"\nstragglers = 1",
-                             "algorithm = \"elastic-averaging\"\nbeta = 0.8\nperiod = 2",
-                             "algorithm = \"decoupled-diloco\"\nouter = { name = \"diloco\", rate = 0.7, momentum = "
-                             "0.5 }",
-                             "algorithm = \"decentralized-sgd\"", "algorithm = \"ad-psgd\""})
-    EXPECT_THAT(faults_of("{ name = \"sign\" }", method), HasSubstr("that a server takes one by one")) << method;
+  for (const auto& [method, reason] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"algorithm = \"gradient-coding\"\ncode = \"fractional\"\nstragglers = 1", "coded gradients must cancel"},
+           {"algorithm = \"elastic-averaging\"\nbeta = 0.8\nperiod = 2", "with exchange = \"asynchronous\""},
+           {"algorithm = \"decoupled-diloco\"\nouter = { name = \"diloco\", rate = 0.7, momentum = 0.5 }",
+            "with anchor = \"base\""},
+           {"algorithm = \"decentralized-sgd\"", "copies of each other's models"},
+           {"algorithm = \"ad-psgd\"", "copies of each other's models"}})
+    EXPECT_THAT(faults_of("{ name = \"sign\" }", method), HasSubstr(reason)) << method;
 }
 
 // Bytes and times of messages by formula, against runs of one worker, whose micro-batches take 1 s.
