@@ -356,6 +356,20 @@ TEST_F(ExperimentFile, ARankWhoseFactorsMakeNoMatrixSmallerIsAFault) {
   EXPECT_THAT(with("least_rate=7.0"), HasSubstr("rank = 2 (the default); the model has no matrix"));
 }
 
+TEST_F(ExperimentFile, RowsOfTablesThatTheModelDoesNotHaveAreAFault) {
+  const auto with = [&](const std::string& keys, const std::string& model = "mlp") {
+    return faults({"methods=[{algorithm='sync-sgd',compression={name='sparse-rows'" + keys + "}}]",
+                   "training.model=" + model, "models.mlp.hidden=[16]"});
+  };
+  EXPECT_EQ(with(",tables=['nothing','linear2']"), "");
+  EXPECT_THAT(with(",tables=['nothing']"),
+              HasSubstr("methods.0.compression.tables = [\"nothing\"]; one of them must be in the name of a matrix of "
+                        "the model: \"linear1.weight\", \"linear2.weight\""));
+  EXPECT_THAT(with(",tables=['bias']"), HasSubstr("must be in the name of a matrix"));
+  EXPECT_THAT(with("", "linear"), HasSubstr("(the default); one of them must be in the name of a matrix"));
+  EXPECT_EQ(with(",exchange='dense'", "linear"), "");
+}
+
 TEST_F(ExperimentFile, EmptyListsOfSeedsAndMethodsAreFaults) {
   EXPECT_THAT(faults({"seeds=[]"}), HasSubstr("seeds = []; must hold at least one seed"));
   EXPECT_THAT(faults({"methods=[]"}), HasSubstr("methods = []; must have at least one entry"));

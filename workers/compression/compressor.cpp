@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "workers/compression/low_bits.hpp"
+#include "workers/compression/named_tables.hpp"
 #include "workers/compression/one_bit.hpp"
 #include "workers/compression/power_sgd.hpp"
 #include "workers/compression/quantisers.hpp"
@@ -50,23 +51,14 @@ namespace {
 
 // Matrices whose names contain one of these have rows, and nothing else has.
 std::vector<Part> parts_with_tables(const std::vector<std::string>& tables, std::span<const ParameterTensor> tensors) {
+  if (!has_table(tables, tensors))
+    throw RunFailure(fmt::format("compression.tables = [{}]; {}", quoted(tables), must_name_a_matrix(tensors)));
   std::vector<Part> parts;
-  std::string others;
-  bool has_table = false;
-  for (const ParameterTensor& tensor : tensors) {
-    if (tensor.size == 0) continue;
-    const auto contains = [&](const std::string& name) { return tensor.name.find(name) != std::string::npos; };
-    const bool is_table = tensor.rows > 0 && std::ranges::any_of(tables, contains);
-    parts.push_back({.offset = tensor.offset, .size = tensor.size, .rows = is_table ? tensor.rows : 0});
-    has_table = has_table || is_table;
-    if (tensor.rows > 0) others += (others.empty() ? "\"" : ", \"") + tensor.name + "\"";
-  }
-  if (has_table) return parts;
-  std::string named;
-  for (const std::string& table : tables) named += (named.empty() ? "\"" : ", \"") + table + "\"";
-  throw RunFailure(
-      fmt::format("compression.tables = [{}]; one of them must be in the name of a matrix of the model: {}", named,
-                  others.empty() ? "it has none" : others));
+  for (const ParameterTensor& tensor : tensors)
+    if (tensor.size > 0)
+      parts.push_back(
+          {.offset = tensor.offset, .size = tensor.size, .rows = is_table(tables, tensor) ? tensor.rows : 0});
+  return parts;
 }
 
 }  // namespace
