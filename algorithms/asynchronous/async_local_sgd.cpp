@@ -58,13 +58,13 @@ std::optional<Communicated> AsyncLocalSgd::communication(const CommunicationInpu
                       Bytes{differences * of_difference + models * input.parameter_bytes.value()}};
 }
 
-std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const AlgorithmContext&) {
+std::unique_ptr<Algorithm> make_async_local_sgd(Settings& settings, const AlgorithmContext& context) {
   AsyncLocalOptions options;
-  const DifferenceRounds rounds = read_difference_rounds(settings);
+  const DifferenceRounds rounds = read_difference_rounds(settings, context);
   options.local_steps = rounds.local_steps;
   options.steps_by_speed = rounds.steps_by_speed;
   Settings update = settings.section({"update", "What the server makes of the differences."});
-  options.update = make_server_update(update);
+  options.update = make_server_update(update, context.work.of(rounds.fewest_steps().value()));
   options.weight.by_workers = settings.choice({"rate_scaling", "What each difference is multiplied by."},
                                               {{"none", false}, {"1/sqrt(N)", true}}, false);
   options.weight.staleness_exponent = settings.number(

@@ -76,10 +76,11 @@ Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs,
   return forecast;
 }
 
-DifferenceRounds read_difference_rounds(Settings& settings) {
+DifferenceRounds read_difference_rounds(Settings& settings, const AlgorithmContext& context) {
   DifferenceRounds rounds;
   rounds.local_steps =
       settings.integer({"local_steps", "Local steps from a model to the difference (H).", "steps"}, 1, 1'000'000'000);
+  rounds.local_steps = context.work.of(context.workers).check(settings, "local_steps", rounds.local_steps.value());
   rounds.steps_by_speed = read_dynamic_steps(settings, rounds.local_steps);
   return rounds;
 }

@@ -18,6 +18,9 @@ struct DifferenceRounds {
   Step local_steps{1};                           // H
   std::optional<DynamicSteps> steps_by_speed{};  // none: all take H
   StatePolicy moments = StatePolicy::keep;       // of a worker's optimizer, at each round's start; or reset
+
+  // That any difference is of, unless its worker's data are used up.
+  Step fewest_steps() const { return steps_by_speed ? steps_by_speed->minimum : local_steps; }
 };
 
 // A worker's whole life.
@@ -32,7 +35,7 @@ struct RoundCosts {
 Forecast predict_rounds(const DifferenceRounds& rounds, const RoundCosts& costs, const PredictionInput& input);
 
 // The keys `local_steps`, then `steps_by_speed` and `minimum_steps`; and the key `moments`.
-DifferenceRounds read_difference_rounds(Settings& settings);
+DifferenceRounds read_difference_rounds(Settings& settings, const AlgorithmContext& context);
 StatePolicy read_moments_of_rounds(Settings& settings);
 
 }  // namespace syncopate

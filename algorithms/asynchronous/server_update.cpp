@@ -99,30 +99,32 @@ double read_momentum(Settings& settings, std::optional<Stated<double>> fallback 
   return settings.number({"momentum", "Share of the last steps that the next one keeps (beta)."}, below_one, fallback);
 }
 
-std::unique_ptr<const ServerUpdate> read_plain(Settings& settings) {
+std::unique_ptr<const ServerUpdate> read_plain(Settings& settings, const WorkInBudget&) {
   return make_nesterov_update(read_rate(settings, 1.0), 0);
 }
 
-std::unique_ptr<const ServerUpdate> read_nesterov(Settings& settings) {
+std::unique_ptr<const ServerUpdate> read_nesterov(Settings& settings, const WorkInBudget&) {
   const double rate = read_rate(settings);
   return make_nesterov_update(rate, read_momentum(settings));
 }
 
-std::unique_ptr<const ServerUpdate> read_delayed(Settings& settings) {
+std::unique_ptr<const ServerUpdate> read_delayed(Settings& settings, const WorkInBudget& differences) {
   DelayedNesterov options;
   options.rate = read_rate(settings);
   options.momentum = read_momentum(settings);
   options.every = static_cast<int>(settings.integer(
       {"every", "The momentum takes in the mean of so many differences at once (n).", "differences"}, 1, 1'000'000));
+  differences.check(settings, "every", options.every);
   options.share = settings.number({"share", "Part of the momentum in each step between (c), at most 1 / n."},
                                   Range{.low = 0, .high = 1.0 / options.every}, 0.0);
   return make_delayed_nesterov_update(options);
 }
 
-std::unique_ptr<const ServerUpdate> read_buffered(Settings& settings) {
+std::unique_ptr<const ServerUpdate> read_buffered(Settings& settings, const WorkInBudget& differences) {
   Buffered options;
   options.size = static_cast<int>(
       settings.integer({"size", "How many differences make a step (K).", "differences"}, 1, 1'000'000));
+  differences.check(settings, "size", options.size);
   options.rate = read_rate(settings, 1.0);
   options.momentum = read_momentum(settings, 0.0);
   using Reduce = Buffered::Reduce;
@@ -156,12 +158,12 @@ std::unique_ptr<const ServerUpdate> make_buffered_update(const Buffered& options
 
 std::span<const ServerUpdateRow> server_updates() { return rows; }
 
-std::unique_ptr<const ServerUpdate> make_server_update(Settings& settings) {
+std::unique_ptr<const ServerUpdate> make_server_update(Settings& settings, const WorkInBudget& differences) {
   const auto* const row = settings.row({"name", "What the server makes of a difference."}, rows);
   if (!row)  // their keys follow from it, and are no faults of their own
     for (const std::string_view key : {"rate", "momentum", "every", "share", "size", "reduce"})
       static_cast<void>(settings.has(key));
-  return row ? row->make(settings) : make_nesterov_update(1, 0);
+  return row ? row->make(settings, differences) : make_nesterov_update(1, 0);
 }
 
 }  // namespace syncopate

@@ -18,6 +18,7 @@
 #include <span>
 #include <string_view>
 
+#include "algorithms/method/work_in_budget.hpp"
 #include "workers/server.hpp"
 #include "workers/settings/settings.hpp"
 
@@ -80,11 +81,11 @@ std::unique_ptr<const ServerUpdate> make_buffered_update(const Buffered& options
 struct ServerUpdateRow {
   std::string_view name;      // `name = ...` in TOML
   std::string_view sentence;  // what it does
-  std::unique_ptr<const ServerUpdate> (*make)(Settings& settings);
+  std::unique_ptr<const ServerUpdate> (*make)(Settings& settings, const WorkInBudget& differences);
 };
 std::span<const ServerUpdateRow> server_updates();
 
 // Reads a table such as { name = "nesterov", rate = 0.07, momentum = 0.9 }. Never null.
-std::unique_ptr<const ServerUpdate> make_server_update(Settings& settings);
+std::unique_ptr<const ServerUpdate> make_server_update(Settings& settings, const WorkInBudget& differences);
 
 }  // namespace syncopate

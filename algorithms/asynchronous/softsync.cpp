@@ -32,8 +32,9 @@ std::unique_ptr<Algorithm> make_softsync(Settings& settings, const AlgorithmCont
   return std::make_unique<Softsync>(splitting, read_update_rate(settings));
 }
 
-std::unique_ptr<Algorithm> make_k_batch_async(Settings& settings, const AlgorithmContext&) {
+std::unique_ptr<Algorithm> make_k_batch_async(Settings& settings, const AlgorithmContext& context) {
   const auto gradients = settings.integer({"gradients", "How many gradients make an update (K)."}, 1, 1'000'000);
+  context.work.check(settings, "gradients", gradients);
   return std::make_unique<Softsync>(Softsync::of_gradients(static_cast<int>(gradients), read_update_rate(settings)));
 }
 

@@ -77,14 +77,16 @@ std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const Algor
           Stated<std::int64_t>(context.workers, "the number of workers")))
     options.quorum = static_cast<int>(*quorum);
   options.fragments = read_fragments(settings, 1, context.parameters);
+  const WorkInBudget work = context.work.of(context.workers);
   if (const auto steps = settings.optional_integer(
           {"local_steps", "A round begins no sooner than steps / fragments of the step time after the one before (H).",
            "steps", "at the end of the one before"},
           1, 1'000'000'000))
-    options.local_steps = *steps;
+    options.local_steps = work.check(settings, "local_steps", *steps, options.fragments.count());
   options.minimum_steps = settings.integer(
       {"minimum_steps", "A worker answers once it has taken so many since it got the fragment.", "steps"}, 1,
       1'000'000'000, 1);
+  work.check(settings, "minimum_steps", options.minimum_steps.value());
   if (settings.has("grace")) {
     options.grace = read_grace(settings.section(
         {"grace", "How long further answers are waited for once there is a quorum; without it: not."}));

@@ -107,7 +107,7 @@ std::unique_ptr<Algorithm> make_edit(Settings& settings, const AlgorithmContext&
   using Scope = EditOptions::Scope;
   EditOptions options;
   const bool has_period = settings.has("period");
-  const bool is_timed = read_timed_rounds(settings, options.timed);
+  const bool is_timed = read_timed_rounds(settings, options.timed, context.work);
   if (is_timed && has_period)
     settings.fault("sync_seconds", "must not stand beside a table `period`: rounds end by time or by steps");
   if (!is_timed && !has_period) settings.fault("algorithm", "needs a table `period` (EDiT), or sync_seconds (A-EDiT)");

@@ -98,7 +98,7 @@ Forecast predict_timed_rounds(const TimedRounds& timed, const SynchronisationCos
   return {{prediction}};
 }
 
-bool read_timed_rounds(Settings& settings, TimedRounds& rounds) {
+bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const WorkInBudget& work) {
   using From = TimedRounds::CountedFrom;
   constexpr Step most = 1'000'000'000'000;
   const auto seconds = settings.optional_number(
@@ -116,6 +116,7 @@ bool read_timed_rounds(Settings& settings, TimedRounds& rounds) {
   rounds.minimum_steps = settings.integer(
       {"minimum_steps", "Of all workers together, with fewer of which a round goes on for another such time.", "steps"},
       1, most.value(), rounds.minimum_steps);
+  if (seconds) work.check(settings, "minimum_steps", rounds.minimum_steps);
   rounds.warmup_steps = settings.integer({"warmup_steps", "Of synchronous SGD before the first such round.", "steps"},
                                          0, most.value(), 0);
   if (!seconds)

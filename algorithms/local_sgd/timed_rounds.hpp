@@ -39,6 +39,6 @@ Forecast predict_timed_rounds(const TimedRounds& rounds, const SynchronisationCo
 
 // Whether the time that ends rounds is written, `sync_seconds`. Reads it, counted_from, minimum_steps and warmup_steps;
 // without it these others are faults.
-bool read_timed_rounds(Settings& settings, TimedRounds& rounds);
+bool read_timed_rounds(Settings& settings, TimedRounds& rounds, const WorkInBudget& work);
 
 }  // namespace syncopate

@@ -9,6 +9,7 @@
 #include "algorithms/method/communication.hpp"
 #include "algorithms/method/prediction.hpp"
 #include "algorithms/method/traits.hpp"
+#include "algorithms/method/work_in_budget.hpp"
 #include "workers/compression/options.hpp"
 #include "workers/server.hpp"
 #include "workers/settings/settings.hpp"
@@ -65,6 +66,7 @@ struct AlgorithmContext {
   const LearningRate* learning_rate = nullptr;  // the run's, which outlives the reading; null: none is known
   std::optional<int> tensors{};                 // of the model; none: without one, or not known before it is loaded
   std::optional<std::int64_t> parameters{};     // of the model, or that a run without one sends; none: not known
+  WorkInBudget work{};                          // by the steps or samples of the budget
 };
 
 // Gives the context what compresses as the method says (Algorithm::compress); run_algorithm does.

@@ -53,6 +53,7 @@ std::unique_ptr<Algorithm> make_backup_tokens(Settings& settings, const Algorith
           {"quorum", "How many gradients make a step, instead of backups; it may be above the number of workers."}, 1,
           most)) {
     quorum = *written;
+    context.work.check(settings, "quorum", quorum);
     if (settings.has("backups")) settings.fault("backups", "must not be given together with quorum");
   } else {
     quorum = context.workers - settings.integer({"backups", "How many workers' gradients a step does without (b)."}, 0,

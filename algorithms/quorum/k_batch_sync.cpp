@@ -27,8 +27,9 @@ void KBatchSync::serve(Server& server) const {
 
 Forecast KBatchSync::forecast(const PredictionInput& input) const { return predict_arrivals(gradients_, input); }
 
-std::unique_ptr<Algorithm> make_k_batch_sync(Settings& settings, const AlgorithmContext&) {
+std::unique_ptr<Algorithm> make_k_batch_sync(Settings& settings, const AlgorithmContext& context) {
   const auto gradients = settings.integer({"gradients", "How many gradients make a step (K)."}, 1, 1'000'000);
+  context.work.check(settings, "gradients", gradients);
   return std::make_unique<KBatchSync>(static_cast<int>(gradients));
 }
 

@@ -68,10 +68,12 @@ Forecast Mindflayer::forecast(const PredictionInput& input) const {
   return forecast;
 }
 
-std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmContext&) {
+std::unique_ptr<Algorithm> make_mindflayer(Settings& settings, const AlgorithmContext& context) {
   MindflayerOptions options;
   options.trials = static_cast<int>(settings.integer(
       {"trials", "How many trials make a step (S), whether they come to a gradient or not."}, 1, 1'000'000));
+  // Trials are counted in steps; how many make so many samples is not known.
+  WorkInBudget::of_steps(context.total_steps, context.workers).check(settings, "trials", options.trials);
   options.limit = from_seconds(
       settings.number({"limit_s", "After what time a gradient is given up; inf: never, as with k-batch-sync.", "s"},
                       Range::positive()));

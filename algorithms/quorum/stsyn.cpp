@@ -153,6 +153,7 @@ std::unique_ptr<Algorithm> make_stsyn(Settings& settings, const AlgorithmContext
                                         Stated(context.workers, "workers")));
   options.local_steps =
       settings.integer({"local_steps", "How many local steps these have done (U).", "steps"}, 1, most);
+  context.work.of(context.workers).check(settings, "local_steps", options.local_steps.value());
   if (const auto cap = settings.optional_integer(
           {"most_steps", "After how many local steps a worker waits for the round's end.", "steps", "it never waits"},
           Stated<std::int64_t>(options.local_steps.value(), "local_steps"), most))

@@ -54,6 +54,19 @@ double shortest_micro_batch_s(const ClusterSection& cluster) {
   return shortest_s;
 }
 
+// Until the first limit that is counted in work.
+WorkInBudget work_in(const Definition& definition) {
+  if (!definition.is_clean) return {};
+  const ClusterPlan& cluster = definition.cluster.plan;
+  WorkInBudget work = WorkInBudget::of_steps(definition.budget.steps, cluster.workers);
+  if (const auto samples = definition.budget.samples) {
+    const std::int64_t of_gradient = cluster.micro_batches * definition.training.plan.samples_per_micro_batch;
+    const std::int64_t gradients = (*samples - 1) / of_gradient + 1;
+    work.gradients = std::min(work.gradients.value_or(gradients), gradients);
+  }
+  return work;
+}
+
 AlgorithmContext algorithm_context(const Definition& definition) {
   const ClusterSection& cluster = definition.cluster;
   const TrainingSection& training = definition.training;
@@ -79,7 +92,8 @@ AlgorithmContext algorithm_context(const Definition& definition) {
           .budget_ends_alone = !budget.bytes || definition.steps.is_counted || budget.seconds || budget.samples,
           .learning_rate = training.plan.learning_rate.get(),
           .tensors = tensors > 0 ? std::optional(tensors) : std::nullopt,
-          .parameters = parameters > 0 ? std::optional(parameters) : std::nullopt};
+          .parameters = parameters > 0 ? std::optional(parameters) : std::nullopt,
+          .work = work_in(definition)};
 }
 
 std::vector<Method> read_methods(Settings& root, const Definition& definition,

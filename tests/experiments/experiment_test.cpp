@@ -370,6 +370,30 @@ TEST_F(ExperimentFile, RowsOfTablesThatTheModelDoesNotHaveAreAFault) {
   EXPECT_EQ(with(",exchange='dense'", "linear"), "");
 }
 
+// 4 workers, so that a step has 4 gradients, of 16 samples each.
+TEST_F(ExperimentFile, ARoundThatNeedsMoreThanTheWholeBudgetIsAFault) {
+  const auto with = [&](const std::string& budget, const std::string& method) {
+    return faults({"training.learning_rate.schedule=constant", "budget=" + budget, "methods=[{" + method + "}]"});
+  };
+  const auto batch = [](int gradients) { return "algorithm='k-batch-sync',gradients=" + std::to_string(gradients); };
+  EXPECT_EQ(with("{steps=40}", batch(160)), "");
+  EXPECT_THAT(with("{steps=40}", batch(161)),
+              HasSubstr("methods.0.gradients = 161; must be at most 160: the whole budget has no more gradients"));
+  EXPECT_EQ(with("{epochs=6}", batch(240)), "");
+  EXPECT_THAT(with("{epochs=6}", batch(241)), HasSubstr("must be at most 240"));
+  EXPECT_EQ(with("{samples=97}", batch(7)), "");  // six gradients have 96
+  EXPECT_THAT(with("{samples=97}", batch(8)), HasSubstr("must be at most 7"));
+  EXPECT_THAT(with("{samples=97,steps=1}", batch(5)), HasSubstr("must be at most 4"));
+  EXPECT_THAT(with("{steps=1,seconds=1000.0}", batch(5)), HasSubstr("must be at most 4"));
+  EXPECT_EQ(with("{seconds=0.1}", batch(1000)), "");
+  EXPECT_EQ(with("{bytes=100}", batch(1000)), "");
+  EXPECT_EQ(with("{steps=9223372036854775807}", batch(1000)), "");
+  // Trials that come to nothing have no samples.
+  const std::string trials = "algorithm='mindflayer',limit_s=0.02,trials=8";
+  EXPECT_THAT(with("{steps=1}", trials), HasSubstr("methods.0.trials = 8; must be at most 4"));
+  EXPECT_EQ(with("{samples=64}", trials), "");
+}
+
 TEST_F(ExperimentFile, EmptyListsOfSeedsAndMethodsAreFaults) {
   EXPECT_THAT(faults({"seeds=[]"}), HasSubstr("seeds = []; must hold at least one seed"));
   EXPECT_THAT(faults({"methods=[]"}), HasSubstr("methods = []; must have at least one entry"));
