@@ -91,6 +91,8 @@ std::unique_ptr<Algorithm> make_decoupled_diloco(Settings& settings, const Algor
     options.grace = read_grace(settings.section(
         {"grace", "How long further answers are waited for once there is a quorum; without it: not."}));
     if (!options.quorum) settings.fault("grace", "needs a quorum: without one a round waits for all workers anyway");
+    if (options.quorum == context.workers)
+      settings.fault("grace", "must be left out: a quorum of all workers leaves nobody to wait for");
   }
   options.merge = read_merge_rule(settings);
   using Anchor = DecoupledOptions::Anchor;

@@ -129,7 +129,7 @@ TEST(DecoupledSettings, WrongOnesAreFaultsWithTheirPlace) {
   };
   const std::string outer = "outer = { name = \"diloco\", rate = 0.7, momentum = 0.9 }\n";
   EXPECT_EQ(faults(outer), "");
-  EXPECT_EQ(faults(outer + "quorum = 4\ngrace = { margin = 0.5 }"), "");
+  EXPECT_EQ(faults(outer + "quorum = 3\ngrace = { margin = 0.5 }"), "");
   EXPECT_NE(faults(""), "");
   EXPECT_NE(faults("outer = { name = \"diloco\" }"), "");  // its rate and momentum are not published
   for (const char* const keys :
@@ -140,6 +140,8 @@ TEST(DecoupledSettings, WrongOnesAreFaultsWithTheirPlace) {
         "late = \"maybe\""})
     EXPECT_NE(faults(outer + keys), "") << keys;
   EXPECT_THAT(faults(outer + "grace = { margin = 0.5 }"), testing::HasSubstr("needs a quorum"));
+  EXPECT_THAT(faults(outer + "quorum = 4\ngrace = { margin = 0.5 }"),
+              testing::HasSubstr("must be left out: a quorum of all workers leaves nobody to wait for"));
   EXPECT_THAT(faults(outer + "quorum = 5"), testing::HasSubstr("test.toml:3"));
 }
 
