@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "algorithms/quorum/arrival_prediction.hpp"
 #include "algorithms/quorum/gradient_round.hpp"
 
 namespace syncopate {
@@ -26,9 +27,17 @@ void KAsync::serve(Server& server) const {
   }
 }
 
+// The card. Nobody waits where K = 1, and where K = N all begin together.
 Forecast KAsync::forecast(const PredictionInput& input) const {
   if (gradients_ == 1) return predict_own_pace(1, input);
-  return Forecast::none("when the K-th gradient comes depends on how long those under way have been computed");
+  const double model_s = input.message_s();
+  Forecast forecast = gradients_ == input.workers
+                          ? predict_quorum(gradients_, true, {input.gradient_message_s() + model_s, model_s}, input)
+                          : predict_arrivals_with_late_work(gradients_, input);
+  // Each worker has a gradient in every (N / K)-th update on average.
+  for (Prediction& prediction : forecast.predictions)
+    prediction.mean_staleness = static_cast<double>(input.workers) / gradients_ - 1;
+  return forecast;
 }
 
 std::unique_ptr<Algorithm> make_k_async(Settings& settings, const AlgorithmContext& context) {

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <queue>
 #include <span>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "workers/theory/sampled_rounds.hpp"
@@ -45,24 +50,78 @@ std::optional<SampledMean> sample_kth_end(const SampledTimes& times, double limi
   return std::nullopt;
 }
 
-}  // namespace
+// From update to update, where the K workers of each begin anew and the others go on. Each takes its drawn steps one
+// after the other, and then the first again, over as many updates as all these gradients make. Their parts, which are
+// nearly independent, say how sure the mean is. None where they are too few for that.
+std::optional<SampledMean> sample_updates(const SampledTimes& times, int gradients, double around_s) {
+  constexpr std::size_t parts = 8;
+  std::vector<std::size_t> givers(static_cast<std::size_t>(gradients));
+  const std::size_t steps = times.drawn_steps(), updates_in_part = times.step_times.size() / givers.size() / parts;
+  if (updates_in_part == 0) return std::nullopt;
+  using Arrival = std::pair<double, std::size_t>;  // of a worker's gradient
+  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> under_way;
+  std::vector<std::size_t> taken(static_cast<std::size_t>(times.workers));
+  const auto begin = [&](std::size_t worker, double at_s) {
+    under_way.emplace(at_s + around_s + times.step_times[worker * steps + taken[worker]++ % steps], worker);
+  };
+  for (std::size_t worker = 0; worker < taken.size(); ++worker) begin(worker, 0);
+  double now_s = 0;
+  std::vector<double> means(parts);
+  for (double& mean_s : means) {
+    const double begun_s = now_s;
+    for (std::size_t update = 0; update < updates_in_part; ++update) {
+      for (std::size_t& giver : givers) {
+        std::tie(now_s, giver) = under_way.top();
+        under_way.pop();
+      }
+      for (const std::size_t giver : givers) begin(giver, now_s);
+    }
+    mean_s = (now_s - begun_s) / static_cast<double>(updates_in_part);
+  }
+  return mean_of(means);
+}
 
-Forecast predict_arrivals(int gradients, const PredictionInput& input, double limit_s) {
-  if (!input.times.slowest_s) return Forecast::none(not_all_drawn);
-  if (input.network.has_shared_links()) return Forecast::none("messages wait for each other on shared links");
-  const auto computing = sample_kth_end(input.times, limit_s, static_cast<std::size_t>(gradients));
-  if (!computing) return Forecast::none("a step takes more of each worker's gradients than a few were drawn of");
+// Why there can be none.
+std::string why_not_followed(const PredictionInput& input) {
+  if (!input.times.slowest_s) return not_all_drawn;
+  return input.network.has_shared_links() ? "messages wait for each other on shared links" : "";
+}
+
+// `update`: from one to the next.
+Forecast of_updates(std::string formula, int gradients, const SampledMean& update, const PredictionInput& input) {
   const double updates = static_cast<double>(input.workers) / gradients;  // in a step of the experiment file
-  return {{{.formula = "sampled K-th arrival",
-            .step_time_s = updates * (computing->mean + input.message_s() + input.gradient_message_s()),
-            .communication_s = 0,  // all compute until the next model comes
+  return {{{.formula = std::move(formula),
+            .step_time_s = updates * update.mean,
+            .communication_s = 0,
             .kept = 1,
             .drop_rate = {},
             .sync_step_time_s = *input.times.slowest_s + input.all_reduce_s(),
-            .step_error_s = updates * computing->error,
+            .step_error_s = updates * update.error,
             .sync_step_error_s = input.times.slowest_error_s,
             .is_sampled = true}},
           {}};
+}
+
+}  // namespace
+
+// All compute until the next model comes, so that nothing is booked as communication.
+Forecast predict_arrivals(int gradients, const PredictionInput& input, double limit_s) {
+  if (const std::string why = why_not_followed(input); !why.empty()) return Forecast::none(why);
+  auto update = sample_kth_end(input.times, limit_s, static_cast<std::size_t>(gradients));
+  if (!update) return Forecast::none("a step takes more of each worker's gradients than a few were drawn of");
+  update->mean = update->mean + input.message_s() + input.gradient_message_s();
+  return of_updates("sampled K-th arrival", gradients, *update, input);
+}
+
+Forecast predict_arrivals_with_late_work(int gradients, const PredictionInput& input) {
+  if (const std::string why = why_not_followed(input); !why.empty()) return Forecast::none(why);
+  const double model_s = input.message_s();
+  const auto update = sample_updates(input.times, gradients, model_s + input.gradient_message_s());
+  if (!update) return Forecast::none("too few steps were drawn to follow updates by");
+  Forecast forecast = of_updates("sampled K-th arrival, late work goes on", gradients, *update, input);
+  forecast.predictions.front().communication_s = model_s;
+  forecast.predictions.front().drop_rate = 0;
+  return forecast;
 }
 
 }  // namespace syncopate

@@ -15,6 +15,7 @@ std::string PredictedRun::why_not_predicted(const Algorithm& algorithm) const {
 PredictedRun::Simulated PredictedRun::simulate(const Algorithm& algorithm) const {
   const SimulatedRun setup{.workers = workers,
                            .micro_batches = micro_batches,
+                           .base_s = base_s,
                            .network_s = network_s,
                            .network = network,
                            .budget = {.steps = steps},

@@ -25,10 +25,11 @@ struct PredictedRun {
   std::shared_ptr<const NetworkModel> network{};  // instead of the fixed cost
   int moments = 0;                                // vectors of the optimizer's state
   std::uint64_t seed = 1;                         // of the delays
+  double base_s = 1;                              // of a micro-batch, without delays
 
   template <typename Question>
   auto with_input(const Question& question) const {
-    const ComputeTime compute_time(seed, 1.0, factors, delays);
+    const ComputeTime compute_time(seed, base_s, factors, delays);
     const SampledTimes times = sample_times(compute_time, workers, micro_batches, Step{steps});
     const auto fixed = make_fixed_network(network_s);
     const LearningRate rate(LearningRate::Options{.peak = 0.1});
