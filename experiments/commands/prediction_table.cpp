@@ -161,7 +161,8 @@ std::string prediction_table(std::span<const PredictedMethod> methods) {
       add("", row_of_formula(formula));
       is_sampled |= formula.prediction.is_sampled;
       if (const auto staleness = formula.prediction.mean_staleness)
-        notes += fmt::format("{}: a mean staleness of {:.4g} updates, by (N - 1) / c\n", label_of(method), *staleness);
+        notes += fmt::format("{}: a mean staleness of {:.4g} updates, whatever its workers' times\n", label_of(method),
+                             *staleness);
     }
     if (method.formulas.empty()) add("", {"no formula: " + method.why_no_formula, "-", "-", "-", "-", "-", "", ""});
   }

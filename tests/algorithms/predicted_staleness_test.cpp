@@ -1,5 +1,5 @@
-// How stale a server's gradients are, by formula and simulated: E[staleness] = (N - 1) / c, whatever workers' times
-// are.
+// How stale a server's gradients are, by formula and simulated: E[staleness] = (N - 1) / c, or N / K - 1 where an update
+// takes one of each of K workers and starts these, whatever workers' times are.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "algorithms/asynchronous/async_sgd.hpp"
+#include "algorithms/asynchronous/k_async.hpp"
 #include "algorithms/asynchronous/softsync.hpp"
 #include "algorithms/synchronous/sync_sgd.hpp"
 #include "tests/algorithms/predicted_run.hpp"
@@ -32,7 +33,10 @@ TEST(PredictedStaleness, IsThatOfOtherWorkersGradientsPerUpdate) {
       {std::make_shared<Softsync>(12), 11},
       {std::make_shared<Softsync>(4), 11.0 / 3},
       {std::make_shared<Softsync>(5), 11.0 / 2},  // floor(12 / 5) gradients make an update
-      {std::make_shared<Softsync>(1), 11.0 / 12}};
+      {std::make_shared<Softsync>(1), 11.0 / 12},
+      {std::make_shared<KAsync>(1), 11},
+      {std::make_shared<KAsync>(5), 7.0 / 5},
+      {std::make_shared<KAsync>(12), 0}};
   for (const auto& [method, expected] : methods) {
     const PredictedRun setting{.workers = workers, .delays = {exponential_delay(2)}, .steps = steps};
     const auto predictions = setting.predict(*method);
