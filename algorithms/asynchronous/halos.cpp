@@ -102,15 +102,15 @@ std::unique_ptr<Algorithm> make_halos(Settings& settings, const AlgorithmContext
   options.rounds = read_difference_rounds(settings, context);
   options.rounds.moments = read_moments_of_rounds(settings);
   Settings local = settings.section({"local_update", "What a local server makes of its workers' differences."});
+  // One region may be much faster than the others.
   const WorkInBudget differences = context.work.of(options.rounds.fewest_steps().value());
-  options.local_update = make_server_update(local, differences.of(options.regions));
+  options.local_update = make_server_update(local, differences);
   Settings global = settings.section({"global_update", "What the global server makes of what the local ones send."});
   options.merge_every = static_cast<int>(settings.integer(
       {"merge_every", "A local server sends what so many differences since it last merged have come to (K).",
        "differences"},
       1, 1'000'000'000));
-  options.merge_every =
-      static_cast<int>(differences.of(options.regions).check(settings, "merge_every", options.merge_every));
+  options.merge_every = static_cast<int>(differences.check(settings, "merge_every", options.merge_every));
   options.global_update = make_server_update(global, differences.of(options.merge_every));
   options.mixing = settings.number({"mixing", "Share of the global model in a local server's, when it comes (alpha)."},
                                    Range::between(0, 1));

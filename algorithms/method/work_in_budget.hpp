@@ -13,7 +13,7 @@ namespace syncopate {
 struct WorkInBudget {
   // A step of one worker is a gradient. Of all workers together; none: not known beforehand, as in seconds.
   std::optional<std::int64_t> gradients{};
-  std::int64_t in_one = 1;  // in one of what is counted, if workers are alike
+  std::int64_t in_one = 1;  // in one of what is counted; rounds of all workers: if they are alike
 
   // N in each step of the experiment file.
   static WorkInBudget of_steps(std::optional<Step> steps, int workers);

@@ -44,13 +44,13 @@ const std::vector<Case> cases = {
      "update.every", 80},
     {"algorithm = 'halos'\nregions = 4\nmixing = 0.5\nlocal_steps = 4\nlocal_update.name = 'plain'\n"
      "global_update.name = 'plain'\nmerge_every = {}",
-     "merge_every", 40},
+     "merge_every", 160},
     {"algorithm = 'halos'\nregions = 4\nmixing = 0.5\nlocal_steps = 4\nlocal_update.name = 'plain'\n"
      "global_update.name = 'buffered'\nmerge_every = 8\nglobal_update.size = {}",
      "global_update.size", 20},
     {"algorithm = 'halos'\nregions = 4\nmixing = 0.5\nlocal_steps = 4\nlocal_update.name = 'buffered'\n"
      "global_update.name = 'plain'\nmerge_every = 8\nlocal_update.size = {}",
-     "local_update.size", 40},
+     "local_update.size", 160},
     {"algorithm = 'decoupled-diloco'\nouter.name = 'plain'\nminimum_steps = {}", "minimum_steps", 40},
     {"algorithm = 'decoupled-diloco'\nouter.name = 'plain'\nquorum = 4\nminimum_steps = {}", "minimum_steps", 40},
     {"algorithm = 'decoupled-diloco'\nouter.name = 'plain'\nlocal_steps = {}", "local_steps", 40},
