@@ -1,47 +1,50 @@
 #include "algorithms/quorum/dynamic_backup.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "algorithms/quorum/gradient_round.hpp"
+#include "algorithms/quorum/gradient_spread.hpp"
 #include "algorithms/quorum/observed_gradients.hpp"
+#include "workers/units/by_rank.hpp"
 
 namespace syncopate {
-namespace {
-
-double squared(double value) { return value * value; }
-
-}  // namespace
 
 void DynamicBackup::run(Worker& worker) const {
   while (worker.receive_model()) worker.send_gradient(worker.compute_step_gradient());
 }
 
 void DynamicBackup::serve(Server& server) const {
-  const double micro_batches = server.micro_batches();
   GradientRound round(server);
   ObservedGradients observed(options_);
+  std::map<Step, GradientSpread> alone;    // by version: steps of one gradient, until the next one of it comes
+  ByRank<Step> version_of(server.size());  // that each worker computes at
   while (server.budget_left()) {
     observed.begin_version(server.now());
-    Gradient sum;
-    double squared_norms = 0;
+    GradientSpread spread;
     for (int needed = observed.wanted(server.workers_left()); round.gradients() < needed;) {
       server.send_model(Receivers::waiting);  // late workers too: they get the newest model at once
       const auto message = server.receive();
-      if (message) observed.take_arrival(message->step, server.now());
-      if (message && message->step == server.step()) {
-        squared_norms += squared(server.norm(message->gradient) / micro_batches);
-        sum += message->gradient;
-      }
-      if (message)
-        round.take(*message, {.maximum_staleness = 0});
-      else
+      if (!message) {
         needed = std::min(needed, server.workers_left(round.givers()));
+        continue;
+      }
+      observed.take_arrival(message->step, server.now());
+      if (message->step == server.step()) {
+        spread.add(server, message->gradient);
+      } else if (const auto before = alone.find(message->step); before != alone.end()) {
+        before->second.add(server, message->gradient);
+        observed.take_moments(before->second.moments(server));
+        alone.erase(before);
+      }
+      const bool counts = round.take(*message, {.maximum_staleness = 0});
+      version_of[message->from] = server.step() + (counts ? 1 : 0);
     }
-    const int gradients = round.gradients();
-    if (gradients == 0) return;  // all workers have left
-    const double norm_of_mean = server.norm(sum) / (gradients * micro_batches);
-    observed.take_moments(gradient_moments(squared_norms / gradients, squared(norm_of_mean), gradients));
+    if (round.gradients() == 0) return;  // all workers have left
+    observed.take_moments(spread.moments(server));
+    if (spread.gradients() == 1) alone[server.step()] = spread;
     round.step();
+    std::erase_if(alone, [&](const auto& one) { return std::ranges::find(version_of, one.first) == version_of.end(); });
   }
 }
 

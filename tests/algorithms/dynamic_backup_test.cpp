@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -81,6 +82,36 @@ TEST(DynamicBackup, WaitsForMoreTheLargerTheNoise) {
     EXPECT_GT(mean, before + 0.5) << noise;
     before = mean;
   }
+}
+
+// A quadratic of curvature 1 and a rate of 0.03: first the gradient is much larger than its noise, at last it is of the
+// size that the noise makes it. Between them are steps of one gradient, which has no spread.
+TEST(DynamicBackup, WaitsForMoreAgainWhenTheGradientHasFallenDuringStepsOfOne) {
+  SimulatedRun setup{
+      .workers = 16,
+      .network_s = 0.05,
+      .budget = {.steps = 400},
+      .delays = {exponential_law()},
+      .objective = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 50, .condition = 1, .noise = 1}, 1)};
+  setup.rate = 0.03;
+  const auto counts = taken(setup.run(DynamicBackup({.rate_times_smoothness = 0.03})));
+  ASSERT_EQ(counts.size(), 400u);
+  EXPECT_THAT(std::vector(counts.begin() + 10, counts.begin() + 40), Each(1));
+  EXPECT_GT(std::accumulate(counts.end() - 100, counts.end(), 0.0) / 100, 2);
+}
+
+// As above; a worker that is 20 times slower than the other is the only one that tells of the noise.
+TEST(DynamicBackup, LearnsOfTheNoiseFromAWorkerThatIsManyVersionsLate) {
+  SimulatedRun setup{
+      .workers = 2,
+      .network_s = 0.05,
+      .budget = {.steps = 200},
+      .delays = {std::make_shared<DelayOfWorker>(std::vector{0.0, 19.0})},
+      .objective = std::make_shared<Quadratic>(QuadraticOptions{.dimension = 50, .condition = 1, .noise = 1}, 1)};
+  setup.rate = 0.03;
+  const auto counts = taken(setup.run(DynamicBackup({.rate_times_smoothness = 0.67, .memory = 0.5})));
+  EXPECT_THAT(std::vector(counts.begin() + 1, counts.begin() + 20), Each(1));
+  EXPECT_GT(std::count(counts.end() - 100, counts.end(), 2), 50);
 }
 
 TEST(DynamicBackup, KeepsWithinItsBounds) {

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
+
+#include "algorithms/quorum/observed_gradients.hpp"
 
 namespace syncopate {
 namespace {
@@ -76,6 +79,32 @@ TEST(BestGradients, TheLargerTheStepTheMoreNoiseCosts) {
   EXPECT_EQ(best_gradients(moments, 0.5, arrival_s), 2);
   EXPECT_EQ(best_gradients(moments, 1.0, arrival_s), 6);
   EXPECT_EQ(best_gradients(moments, 1.5, arrival_s), 18);
+}
+
+// Of n exponential times of mean 1 the k-th is 1/n + ... + 1/(n - k + 1) on average. Seen are these means, and moments
+// that do not change; a product of rate and smoothness of 1 weighs the variance by 1.
+TEST(ObservedGradients, OfAConstantSettingWantTheNumberThatGainsMostPerTime) {
+  constexpr int n = 16;
+  int before = 0;
+  for (const double variance : {0.0, 1.0, 2.0, 4.0}) {
+    ObservedGradients observed({.rate_times_smoothness = 1});
+    EXPECT_EQ(observed.wanted(n), n) << "nothing is known";
+    double mean_s = 0, best_gain_per_s = 0;
+    int best = n;
+    observed.begin_version(start_time);
+    for (int k = 1; k <= n; ++k) {
+      mean_s += 1.0 / (n - k + 1);
+      observed.take_arrival(Step{0}, start_time + from_seconds(mean_s));
+      const double gain_per_s = (1 - variance / k) / mean_s;
+      if (gain_per_s > best_gain_per_s) best = k;
+      best_gain_per_s = std::max(best_gain_per_s, gain_per_s);
+    }
+    for (int step = 0; step < 3; ++step)
+      observed.take_moments(GradientMoments{.squared_norm = 1, .variance = variance});
+    EXPECT_EQ(observed.wanted(n), best) << variance;
+    EXPECT_GT(best, before);
+    before = best;
+  }
 }
 
 }  // namespace
