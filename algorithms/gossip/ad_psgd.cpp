@@ -29,8 +29,7 @@ void AdPsgd::run(Worker& worker) const {
     if (options_.overlap_steps) exchanges.wait_for_older_than(*options_.overlap_steps);
     exchanges.end_step();
     worker.descend(sum / worker.micro_batches());
-    worker.report_steps();
-    gossip.publish_own();
+    gossip.end_step();
   }
   exchanges.end();
   gossip.stop(worker.rank() == Rank{0} ? sides.all_partners(Rank{0}) : std::vector<Rank>(),  // who else may wait

@@ -13,7 +13,9 @@
 //          passive ones answer, so that no two wait for each other: by default the odd and the even ranks (as in
 //          facebookresearch/stochastic_gradient_push; that the paper has such a graph we have not established), all
 //          pairs of which are neighbours, or those of a graph with two sides. An exchange with a worker that has left
-//          is none; one that is down answers when it is up. The paper's own proof, step and weights could not be read.
+//          is none; one that is down answers when it is up. One that loses its state goes on from what it was sent last
+//          (gossip.hpp), and takes half of the answer that is under way, if there is one. The paper's own proof, step
+//          and weights could not be read.
 // Checks:  one worker equals SGD bit for bit; two equal workers whose exchanges end within a step equal D-PSGD; the
 //          mean of all models is preserved under any delays; messages and times of equal workers; the last worker's sum
 //          of steps is the run's time.

@@ -42,8 +42,7 @@ void DecentralizedSgd::run(Worker& worker) const {
     const Gradient gradient = worker.compute_step_gradient();
     mix(worker, gossip, links.senders(worker.step()), stopped);
     worker.descend(gradient / worker.micro_batches());
-    worker.report_steps();
-    gossip.publish_own();
+    gossip.end_step();
   }
   std::vector<Rank> listeners = graph->all_receivers(worker.rank());
   std::erase_if(listeners, [&](Rank listener) { return stopped.contains(listener); });

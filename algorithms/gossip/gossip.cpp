@@ -19,7 +19,9 @@ std::vector<ReceivedMessage> Gossip::receive_what_has_come(Worker::Here at) {
 }
 
 ReceivedMessage Gossip::unless_last(ReceivedMessage message) {
-  if (!message || message->kind == Message::Kind::model) return message;
+  const bool is_usual = message && message->kind == Message::Kind::model;
+  if (is_usual) declare_newest(message->model);
+  if (!message || is_usual) return message;
   last_[message->from] = std::move(*message);
   return nullptr;
 }

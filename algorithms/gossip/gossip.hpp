@@ -1,8 +1,14 @@
-// What methods without a centre share: workers that send each other models, some of which stop before others, and what
-// is evaluated of them.
+// What methods without a centre share: workers that send each other models, some of which stop before others, what is
+// evaluated of them, and with what a worker goes on that loses its state.
+//
+// Only other workers have anything for one that has lost its state: it takes up the model that one of them sent it last
+// (as senders that log their last message could send it again; as with a lost average, no time is charged), before the
+// first one the first model of all. Its optimizer's moments begin anew. None of its steps count as dropped: what they
+// did is in the models that it has sent.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -18,7 +24,9 @@ inline constexpr std::string_view models_of_neighbours =
 
 class Gossip {
  public:
-  explicit Gossip(Worker& worker, OwnModels evaluated = OwnModels::mean) : worker_(worker), evaluated_(evaluated) {}
+  explicit Gossip(Worker& worker, OwnModels evaluated = OwnModels::mean) : worker_(worker), evaluated_(evaluated) {
+    declare_newest(worker.model());
+  }
 
   // The next message of another worker; nothing once it has stopped.
   ReceivedMessage receive_from(Rank from, Worker::Here at = Worker::Here::current());
@@ -32,9 +40,12 @@ class Gossip {
   // The mean by these weights, with their sum.
   WeightedState mean(std::vector<WeightedState> terms) const;
 
-  // To be called by each worker after each step: this is its model now, of that weight among all. After the last step
-  // `stop` follows and says so.
-  void publish_own(double weight = 1) {
+  // To be called by each worker after each step, which is reported: this is its model now, of that weight among all.
+  // After the last step `stop` follows and says so.
+  void end_step(double weight = 1) {
+    const ModelStatePtr others = others_newest_.lock();
+    worker_.report_steps();
+    if (others) declare_newest(others);  // steps alone make nothing that another worker has
     if (worker_.budget_left()) worker_.publish(OwnModel{.weight = weight, .evaluated = evaluated_});
   }
 
@@ -49,11 +60,16 @@ class Gossip {
 
  private:
   ReceivedMessage unless_last(ReceivedMessage message);
+  void declare_newest(const ModelStatePtr& others) {
+    worker_.declare_newest(others);
+    others_newest_ = others;
+  }
   void publish_mean(Message own, Worker::Here at);
 
   Worker& worker_;
   OwnModels evaluated_;
-  std::map<Rank, Message> last_;  // of workers that have stopped
+  std::weak_ptr<const ModelState> others_newest_;  // which the worker holds, where it may lose its state
+  std::map<Rank, Message> last_;                   // of workers that have stopped
 };
 
 // Reads the key `evaluated`: "average" (default) or "own".

@@ -5,16 +5,24 @@
 
 namespace syncopate {
 
+// A worker that loses its state goes on with what it has taken up.
+ModelStatePtr& PairExchanges::mixed() {
+  ModelStatePtr& mixed = *mixed_;
+  if (!mixed) mixed = worker_.model();
+  return mixed;
+}
+
 void PairExchanges::begin_step() {
-  mixed_ = worker_.model();
+  *mixed_ = worker_.model();
   if (is_active_ && !asked_) ask();
 }
 
 void PairExchanges::ask() {
   const auto partner = draw_partner();
   if (!partner) return;
-  asked_ = {*partner, worker_.step(), mixed_};
-  worker_.send(*partner, Message::of_model(worker_.step(), mixed_));
+  asked_ = {*partner, worker_.step()};
+  *sent_ = mixed();
+  worker_.send(*partner, Message::of_model(worker_.step(), mixed()));
 }
 
 // In the place of one that has stopped the next one that has not.
@@ -46,20 +54,21 @@ void PairExchanges::await_answer() {
 // variances might be none.
 void PairExchanges::meet(const Message& message) {
   if (!is_active_) {
-    worker_.send(message.from, Message::of_model(worker_.step(), mixed_));
-    mixed_ = worker_.combine({{0.5, mixed_}, {0.5, message.model}});
+    worker_.send(message.from, Message::of_model(worker_.step(), mixed()));
+    mixed() = worker_.combine({{0.5, mixed()}, {0.5, message.model}});
     return;
   }
-  const Asked asked = *std::exchange(asked_, std::nullopt);
-  mixed_ = asked.sent == mixed_ ? worker_.combine({{0.5, mixed_}, {0.5, message.model}})
-                                : worker_.combine({{1, mixed_}, {0.5, message.model}, {-0.5, asked.sent}}, mixed_);
+  asked_.reset();
+  const ModelStatePtr sent = std::exchange(*sent_, nullptr);
+  mixed() = !sent || sent == mixed() ? worker_.combine({{0.5, mixed()}, {0.5, message.model}})
+                                     : worker_.combine({{1, mixed()}, {0.5, message.model}, {-0.5, sent}}, mixed());
 }
 
 void PairExchanges::end() {
-  mixed_ = worker_.model();
+  *mixed_ = worker_.model();
   take_what_has_come();
   if (asked_) await_answer();
-  worker_.set_model(mixed_);
+  worker_.set_model(mixed());
 }
 
 }  // namespace syncopate

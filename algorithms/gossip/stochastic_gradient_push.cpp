@@ -18,10 +18,10 @@ void StochasticGradientPush::run(Worker& worker) const {
   while (worker.budget_left()) {
     pushes.check_weight(least);
     if (is_released) exchange_as_released(worker, overlap, pushes);
-    worker.descend(worker.compute_step_gradient() / worker.micro_batches(), {.rate_factor = 1 / pushes.weight()});
+    const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
+    worker.descend(gradient, {.rate_factor = 1 / pushes.weight()});
     if (!is_released) exchange_as_in_paper(worker, overlap, pushes);
-    worker.report_steps();
-    gossip.publish_own(pushes.weight());
+    gossip.end_step(pushes.weight());
   }
   pushes.take_before(pushes.exchanges());
   if (is_released) pushes.take_what_has_come();

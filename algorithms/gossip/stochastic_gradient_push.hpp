@@ -10,12 +10,15 @@
 //          mean of models weighted by w: the same in exact arithmetic. The graph is the paper's directed exponential
 //          one unless another is given, of which only the columns of W need to sum to 1. To a worker that has left
 //          nothing is sent; what was on its way there is lost, x and w alike; a worker whose senders have all left
-//          loses its weight in time, and the run ends with that reason. Overlap is in two forms, of which the first is
-//          our reading of the paper's second algorithm. "paper": a worker sends in every tau-th step, and in the next
-//          one that sends waits for what it was sent in the last; who comes next in the graph goes by exchanges, not by
-//          steps, so that all are met. "released": before each gradient a worker takes in its message, if it is there
-//          or tau steps old (synch_freq = tau - 1), and sends anew only then; ranks come to different numbers of
-//          exchanges, and what is sent to one that has ended is lost.
+//          loses its weight in time, and the run ends with that reason. One that loses its state goes on from the last
+//          z that it was sent (gossip.hpp), with w = 1 as a new worker: its own x and w are lost, and with them what it
+//          had taken and not mixed; what is under way to it stays. So the sum of w, N before, changes by 1 less the
+//          lost w, and what is evaluated is still the mean by the weights there are. Overlap is in two forms, of which
+//          the first is our reading of the paper's second algorithm. "paper": a worker sends in every tau-th step, and
+//          in the next one that sends waits for what it was sent in the last; who comes next in the graph goes by
+//          exchanges, not by steps, so that all are met. "released": before each gradient a worker takes in its
+//          message, if it is there or tau steps old (synch_freq = tau - 1), and sends anew only then; ranks come to
+//          different numbers of exchanges, and what is sent to one that has ended is lost.
 // Checks:  one worker equals SGD bit for bit; the sums of w and of x are preserved; without gradients 2^k workers
 //          agree after k steps; both forms of overlap against implementations in double precision; on the complete
 //          graph all agree after each step.

@@ -6,6 +6,7 @@
 
 #include "algorithms/gossip/group_averages.hpp"
 #include "algorithms/local_sgd/round_prediction.hpp"
+#include "workers/lost_with_state.hpp"
 
 namespace syncopate {
 namespace {
@@ -26,7 +27,9 @@ void average_in_group(Worker& worker) {
 void WagmaSgd::run(Worker& worker) const {
   const bool averages_first = options_.order == WagmaOptions::Order::average_first;
   while (worker.budget_left()) {
+    LostWithState<bool> has_state(worker, true);
     const Gradient gradient = worker.compute_step_gradient() / worker.micro_batches();
+    if (!*has_state) worker.set_model(worker.model(), StatePolicy::reset);
     if (averages_first && worker.step() > Step{0}) average_in_group(worker);
     worker.descend(gradient);
     worker.report_steps();

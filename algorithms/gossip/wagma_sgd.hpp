@@ -20,8 +20,9 @@
 //          The code has S = 8 of 64 workers, and a global round after every 10 others (global_every = 11, the default).
 //          Who has left is in no group and is not waited for; it is in the last mean if its budget was used up, and not
 //          its data alone. Who is alone in its group keeps its model. A worker that is down is in its groups with its
-//          last model, and the next global round waits for it. One that loses its state takes up the last global mean,
-//          or the first model. Momentum stays with its worker.
+//          last model, and the next global round waits for it. One that loses its state asks the server for the last
+//          global mean, or the first model, and begins its step and its momentum anew; else momentum stays with its
+//          worker.
 // Checks:  one group of all in time is Local SGD with H = 1, and so are global rounds alone; equal models stay as they
 //          are with either divisor; all have met after log_S N rounds; hand-worked timelines and a recursion in double
 //          precision.

@@ -57,8 +57,7 @@ class MixesBy : public Algorithm {
         terms.push_back({weights_[own][static_cast<std::size_t>(sender.value)], message->model});
       }
       worker.set_model(worker.combine(terms));
-      worker.report_steps();
-      gossip.publish_own();
+      gossip.end_step();
     }
     gossip.stop(listeners, {.weight = at_the_end_[own]});
   }

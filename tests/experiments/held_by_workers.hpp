@@ -77,7 +77,14 @@ inline const Methods families = {sync_sgd, local_sgd, async_sgd, R"(algorithm = 
 threshold_s = 2.5)"};
 
 // Where outages take the workers' state.
-inline const Methods that_lose_state = {sync_sgd, local_sgd, async_sgd, top_k, R"(algorithm = "async-sgd"
+inline const Methods that_lose_state = {sync_sgd,
+                                        local_sgd,
+                                        async_sgd,
+                                        top_k,
+                                        R"(algorithm = "decentralized-sgd")",
+                                        R"(algorithm = "stochastic-gradient-push")",
+                                        R"(algorithm = "ad-psgd")",
+                                        R"(algorithm = "async-sgd"
 maximum_staleness = 2
 compression = { name = "top-k", ratio = 0.1, rejected = "return" })"};
 
