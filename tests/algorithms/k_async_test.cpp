@@ -1,5 +1,6 @@
 #include "algorithms/asynchronous/k_async.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -58,6 +59,23 @@ TEST(KAsync, WhoHasDeliveredWaitsForTheUpdateAndTheOthersGoOn) {
     EXPECT_NEAR(outcome.parameters[i], third, 1e-5);
   }
   expect_accounts_sum_to_the_time(outcome.totals);
+}
+
+// As above, with worker 0 down from 0.5 to 1 s. With its state kept its gradient comes at 2 s, with it lost, which
+// it asks for at 1 s, at 2.75 s: the first update is then, with worker 1's of 1.6 s. Worker 2's comes at 3.1 s, worker
+// 0's next one 1.5 s after the update, which is the second, and the file's first step.
+TEST(KAsync, AnUpdateWaitsForAWorkerThatIsDown) {
+  for (const bool loses_state : {false, true}) {
+    SimulatedRun setup = three_workers(2);
+    setup.outages = std::make_shared<OutagePlan>(
+        1, std::vector<OutageEntry>{{.workers = {Rank{0}},
+                                     .when = ScheduledOutage{from_seconds(0.5), from_seconds(0.5)},
+                                     .loses_state = loses_state}});
+    const auto outcome = setup.run(KAsync(2));
+    EXPECT_EQ(outcome.log.front(), fmt::format("step 1 at {:.3f} s: kept 4, dropped 0", loses_state ? 4.25 : 3.5));
+    EXPECT_EQ(outcome.totals.staleness, (Counts{4, 2}));
+    expect_accounts_sum_to_the_time(outcome.totals);
+  }
 }
 
 // Of exponential times what is under way is as good as new: an update waits for K of N that begin together. N = 16,
