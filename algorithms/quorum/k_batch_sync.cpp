@@ -29,8 +29,7 @@ Forecast KBatchSync::forecast(const PredictionInput& input) const { return predi
 
 std::unique_ptr<Algorithm> make_k_batch_sync(Settings& settings, const AlgorithmContext& context) {
   const auto gradients = settings.integer({"gradients", "How many gradients make a step (K)."}, 1, 1'000'000);
-  context.work.check(settings, "gradients", gradients);
-  return std::make_unique<KBatchSync>(static_cast<int>(gradients));
+  return std::make_unique<KBatchSync>(static_cast<int>(context.work.check(settings, "gradients", gradients)));
 }
 
 }  // namespace syncopate
