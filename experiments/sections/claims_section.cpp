@@ -250,6 +250,27 @@ class Names {
   FaultList& faults_;
 };
 
+bool differ_in_sentence_alone(const Claim& a, Claim b) {
+  b.sentence = a.sentence;
+  b.published = a.published;
+  return a == b;
+}
+
+// A scoreboard shows nothing else of which claim it is than the sentence.
+void check_none_twice(std::span<const Claim> claims, const TomlNode& written, FaultList& faults) {
+  const auto sentence = [&](std::size_t i) -> const TomlNode& { return *written.array()[i].find("sentence"); };
+  for (std::size_t i = 0; i < claims.size(); ++i)
+    for (std::size_t before = 0; before < i; ++before) {
+      const bool is_same = claims[i].sentence == claims[before].sentence;
+      if (!is_same && !differ_in_sentence_alone(claims[i], claims[before])) continue;
+      const char* const why = is_same ? "must say what makes it another one than the claim with this sentence"
+                                      : "claims in other words what is claimed";
+      faults.add(sentence(i).place, fmt::format("claim.{}.sentence = {}; {} at {}", i, inline_toml(sentence(i)), why,
+                                                sentence(before).place.text()));
+      break;
+    }
+}
+
 }  // namespace
 
 std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string> methods, std::span<const Run> runs,
@@ -279,6 +300,7 @@ std::vector<Claim> read_claims(const TomlNode& root, std::span<const std::string
       for (const TomlNode::Member& member : where->table()) claims[i].where[member.key] = text_of(member.value);
     names.check(claims[i], table, name);
   }
+  if (found.empty() && of_names.empty()) check_none_twice(claims, *written, of_names);
   faults.add(of_names);
   return found.empty() ? claims : std::vector<Claim>{};
 }

@@ -250,6 +250,27 @@ TEST_F(ClaimSection, IsEitherOverAKeyOrEverywhere) {
   EXPECT_EQ(faults({}), "") << "what check prints says everywhere = false";
 }
 
+// In a table they could not be told apart, or one thing would count twice.
+TEST_F(ClaimSection, StandsThereOnce) {
+  const auto two = [&](const std::string& first, const std::string& second) {
+    return faults_of(first + "[[claim]]\n" + second, sweep);
+  };
+  const std::string at_2 = right + "where = { \"cluster.workers\" = 2 }\n";
+  std::string at_4 = right + "where = { \"cluster.workers\" = 4 }\n";
+  const std::string same = two(at_2, at_4);
+  EXPECT_THAT(same, AllOf(HasSubstr("claim.1.sentence = \"s\"; must say what makes it another one than the claim with "
+                                    "this sentence at "),
+                          Not(HasSubstr("\n"))));
+  const auto line_of = [](const std::string& text) { return std::stoi(text.substr(text.find(".toml:") + 6)); };
+  EXPECT_EQ(line_of(same), line_of(same.substr(same.rfind("sentence at "))) + 7) << same;
+  at_4.replace(at_4.find("\"s\""), 3, "\"t\"");
+  EXPECT_EQ(two(at_2, at_4), "");
+  std::string in_other_words = at_2;
+  in_other_words.replace(in_other_words.find("\"s\""), 3, "\"t\"");
+  EXPECT_THAT(two(at_2, in_other_words),
+              HasSubstr("claim.1.sentence = \"t\"; claims in other words what is claimed at "));
+}
+
 // Faults of methods and of claims come together.
 TEST_F(ClaimSection, TellsItsFaultsBesideThoseOfTheFile) {
   EXPECT_THAT(
