@@ -9,7 +9,7 @@ from plots.comparison import Comparison
 from plots.methods import BASELINE, OWN, Method, settings
 from plots.quantities import ACCURACY, BYTES, LOSS, SPEED, SPEED_UP, Quantity
 from plots.sweeps import FEWEST_POINTS, number_of
-from plots.variation import flat
+from plots.variation import flat, value_text
 
 FEWEST_ROWS = 2  # of a map
 
@@ -95,7 +95,7 @@ def find_grids(comparisons: list[Comparison]) -> list[Grid]:
             grid.methods.setdefault(base, {})[x, y] = method
             if baseline := next((other for other in comparison.methods if other.algorithm == BASELINE), None):
                 grid.baselines[x, y] = baseline
-            grid.x_names[x], grid.y_names[y] = place[x_key], place[y_key]
+            grid.x_names[x], grid.y_names[y] = value_text(x_key, place[x_key]), value_text(y_key, place[y_key])
     return [grid for grid in grids.values() if len(grid.xs) >= FEWEST_POINTS and len(grid.ys) >= FEWEST_ROWS
             and any(np.isfinite(grid.values(label)).any() for label in grid.labels)]
 

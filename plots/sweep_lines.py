@@ -15,6 +15,7 @@ from plots.published import LOOK, Published
 from plots.quantities import SPEED, SPEED_UP, Quantity, best_of, number, samples_per_s
 from plots.runs import Run
 from plots.sweeps import Line, Sweep
+from plots.variation import BANDWIDTH
 
 THIN = [(0, (1, 1.3)), (0, (5, 1.5, 1, 1.5)), (0, (5, 1.5, 1, 1.5, 1, 1.5)), (0, (2, 3))]  # of formulas, the last first
 MISSED = {"linestyle": "none", "marker": "x", "markeredgewidth": 1.3}  # the target, by a seed at least
@@ -241,7 +242,9 @@ def legible(xs: list[float]) -> list[float]:
 
 
 def key_label(key: str) -> str:
-    """The key's last part, with its unit in brackets."""
+    """The key's last part, with its unit in brackets; values of a bandwidth have their own (variation.value_text)."""
+    if key.endswith(BANDWIDTH):
+        return "bandwidth"
     words = printable(key.rsplit(".", 1)[-1])
     words = re.sub(r"_(bytes)?_?per_s$", lambda found: f" ({found[1] or '1'}/s)", words)
     words = re.sub(r"_s$", " (s)", words)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from plots.comparison import Comparison
 from plots.methods import Method, in_order, settings
 from plots.runs import Run
-from plots.variation import as_label, flat, is_number
+from plots.variation import as_label, flat, is_number, value_text
 
 FEWEST_POINTS = 3
 
@@ -98,7 +98,7 @@ def sweep_of(key: str, others: dict[str, str], points: list[Comparison], numbers
     for label in dict.fromkeys(method.label for method in methods):
         lines[label] = Line(label, {numbers[point.point[key]]: method for point in points for method in point.methods
                                     if method.label == label})
-    return Sweep(key, others, list(lines.values()), {numbers[point.point[key]]: point.point[key] for point in points},
+    return Sweep(key, others, list(lines.values()), {numbers[point.point[key]]: value_text(key, point.point[key]) for point in points},
                  points[0])
 
 
@@ -124,7 +124,7 @@ def along_own_key(point: Comparison, key: str) -> Sweep | None:
         others = {other: value for other, value in method.own.items()
                   if other != key and not follows_another(point.methods, method.base, other)}
         lines[as_label(method.base, others)][x] = method
-        names[x] = method.own[key]
+        names[x] = value_text(key, method.own[key])
     if max((len(line) for line in lines.values()), default=0) < FEWEST_POINTS:
         return None
     found = [Line(label, dict(sorted(line.items()))) for label, line in lines.items()]

@@ -5,6 +5,10 @@ from math import isclose, isfinite
 
 from plots.printable import printable
 
+RATE = re.compile(r"[0-9.]+ [kMGT]?(bit|B|bytes)/s")
+BANDWIDTH = "bandwidth_bytes_per_s"
+SIZES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
 
 def flat(table: dict, prefix: str = "") -> dict[str, str]:
     """{"a": {"b": 1}} as {"a.b": "1"}."""
@@ -33,15 +37,38 @@ def varying(tables: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def as_words(point: dict[str, str], between: str = " ", equals: str = "=") -> str:
-    """{"cluster.workers": "8"} as workers=8; a variant by its label alone."""
-    return printable(between.join(value if key == "variant" else f"{key.rsplit('.', 1)[-1]}{equals}{short_value(value)}"
+    """{"cluster.workers": "8"} as workers=8; a variant, and a rate that the sweep gives with its unit, by itself alone."""
+    return printable(between.join(alone(key, value) or f"{key.rsplit('.', 1)[-1]}{equals}{short_value(value)}"
                                   for key, value in point.items()))
+
+
+def alone(key: str, value: str) -> str:
+    """What says by itself what it is, as the program's tables have it (results/run/run_label.cpp): a variant, "10 Gbit/s", also
+    of a bandwidth in bytes; else empty."""
+    if key == "variant" or key.endswith(BANDWIDTH) and RATE.fullmatch(value):
+        return value
+    return bits_per_s(value) if key.endswith(BANDWIDTH) else ""
+
+
+def value_text(key: str, value: str) -> str:
+    """Along an axis of that key."""
+    return alone(key, value) or value
+
+
+def bits_per_s(value: str) -> str:
+    """1 Gbit/s of 125000000.0 bytes; empty of what is no number, and where six digits do not tell it."""
+    if not is_number(value) or not float(value) > 0:
+        return ""
+    bits = 8 * float(value)
+    size, letter = next(((size, letter) for size, letter in SIZES if bits >= size), (1, ""))
+    short = f"{bits / size:.6g}"
+    return f"{short} {letter}bit/s" if isclose(float(short) * size, bits, rel_tol=1e-12) else ""
 
 
 def in_words(point: dict[str, str], between: str = ", ") -> str:
     """For titles: {"x.threshold_s": "12 to 26", "y.bandwidth_bytes_per_s": "10 Gbit/s"} as "threshold = 12 to 26 s,
-    bandwidth = 10 Gbit/s": a name that the sweep gives has its own unit."""
-    return printable(between.join(value if key == "variant" else worded(key.rsplit(".", 1)[-1], value)
+    10 Gbit/s": a name that the sweep gives has its own unit."""
+    return printable(between.join(alone(key, value) or worded(key.rsplit(".", 1)[-1], value)
                                   for key, value in point.items()))
 
 
@@ -62,7 +89,7 @@ def short_value(text: str) -> str:
     """1.25G of 1250000000.0; where six digits do not tell the number, it stays."""
     if not is_number(text) or abs(number := float(text)) < 1e4:
         return text
-    size, letter = next((size, letter) for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(number) >= size)
+    size, letter = next((size, letter) for size, letter in SIZES if abs(number) >= size)
     short = f"{number / size:.6g}"
     return short + letter if isclose(float(short) * size, number, rel_tol=1e-12) else text
 

@@ -179,14 +179,14 @@ TEST(PairedTable, SpeedIsARatio) {
 TEST(PairedTable, RowsHaveLargeNumbersInShort) {
   const auto label = [](const std::string& value) {
     std::vector<FoundRun> runs = {run("A", 1, 0.8)};
-    runs.front().summary.sweep = {{"network.bandwidth_bytes_per_s", value}};
+    runs.front().summary.sweep = {{"training.parameters", value}};
     return result_rows(runs).front().label;
   };
   const std::map<std::string, std::string> expected = {
       {"1250000000.0", "1.25G"},    {"1.25e+08", "125M"},      {"10000", "10k"},
       {"9999.0", "9999.0"},         {"0.05", "0.05"},          {"-20000", "-20k"},
       {"1234567891", "1234567891"}, {"10 Gbit/s", "10 Gbit/s"}};
-  for (const auto& [value, shown] : expected) EXPECT_EQ(label(value), "A, bandwidth_bytes_per_s = " + shown);
+  for (const auto& [value, shown] : expected) EXPECT_EQ(label(value), "A, parameters = " + shown);
 }
 
 // Without randomness no seed changes anything: there is no interval, and nothing for a star to say.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <sstream>
 
 #include "results/tables/text_table.hpp"
@@ -192,6 +193,22 @@ TEST(RowLabel, NamesKeysByTheirLastPartThatSaysSomething) {
   run.method = "A";
   run.sweep = {{"methods.drop.threshold_s", "1"}, {"delays.0", "pareto"}, {"seeds", "2"}, {"a.b.3", "4"}, {"5", "6"}};
   EXPECT_EQ(row_label(run), "A, threshold_s = 1, delays.0 = pareto, seeds = 2, b.3 = 4, 5 = 6");
+}
+
+TEST(RowLabel, OfARateSaysNoKey) {
+  RunSummary run;
+  run.method = "A";
+  for (const auto& [value, label] :
+       std::map<std::string, std::string>{{"10 Gbit/s", "A, 10 Gbit/s"},
+                                          {"1250000000.0", "A, 10 Gbit/s"},
+                                          {"12.5e6", "A, 100 Mbit/s"},
+                                          {"1234567891", "A, bandwidth_bytes_per_s = 1234567891"},
+                                          {"10 fast links", "A, bandwidth_bytes_per_s = 10 fast links"}}) {
+    run.sweep = {{"network.bandwidth_bytes_per_s", value}};
+    EXPECT_EQ(row_label(run), label);
+  }
+  run.sweep = {{"rate", "10 Gbit/s"}};
+  EXPECT_EQ(row_label(run), "A, rate = 10 Gbit/s");
 }
 
 TEST(FailureTable, NamesMethodSeedAndReason) {
