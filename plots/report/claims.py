@@ -7,9 +7,11 @@ from pathlib import Path
 
 from plots.report.markup import escaped
 from plots.runs import ResultsFault, in_words, read_digested
+from plots.variation import alone
 
 FILE, SCHEMA_VERSION = "claims.json", 2
 VERDICTS = {"reproduced": "yes", "not reproduced": "no", "inconclusive": "open"}  # and the class of its badge
+HOUR_S, LEAST_HOURS = 3600, 2
 SHOWN_POINTS = 4  # of a claim; of more the lowest and the highest
 
 
@@ -63,16 +65,23 @@ def judged_by(claim: dict) -> str:
     if over := claim.get("over"):
         what += f", slope {'per doubling of' if claim.get('per_doubling') else 'over'} {over}"
     if where := claim.get("where"):
-        what += ", at " + ", ".join(f"{key} = {value}" for key, value in where.items())
+        what += ", at " + ", ".join(alone(key, str(value)) or f"{key} = {value}" for key, value in where.items())
     times, unit = shown_in(claim)
     bounds = ", ".join(f"{name} {bound_text(bound, times)}" for name, bound in claim["criterion"].items())
     return f"{what}: {bounds} {unit}".rstrip()
 
 
 def shown_in(claim: dict) -> tuple[float, str]:
-    """What its numbers are multiplied with to be shown, and the unit then: 100 and "points", of a difference of shares."""
+    """What its numbers are multiplied with to be shown, and the unit then: 100 and "points", of a difference of shares. Seconds
+    are hours where what is wanted or found goes to two hours or more, as in the program's tables
+    (results/claims/shown_effect.cpp)."""
     shown = claim.get("shown") or {}
-    return float(shown.get("times", 1)), str(shown.get("unit", ""))
+    times, unit = float(shown.get("times", 1)), str(shown.get("unit", ""))
+    if unit != "s":
+        return times, unit
+    bounds = [end for bound in claim["criterion"].values() for end in (bound if isinstance(bound, list) else [bound])]
+    most_s = max((abs(float(number)) for number in (*bounds, *(point["mean"] for point in claim["points"]))), default=0)
+    return (times / HOUR_S, "h") if most_s >= LEAST_HOURS * HOUR_S else (times, unit)
 
 
 def bound_text(bound, times: float) -> str:
@@ -105,14 +114,15 @@ def point_text(point: dict, times: float = 1, unit: str = "") -> str:
     bounds = f"[{interval[0]:.{digits}f}, {interval[1]:.{digits}f}], " if interval else ""
     of_unit = f" {escaped(unit)}" if unit else ""
     label = f"<small>{escaped(point['label'])}</small>" if point["label"] else ""
-    seeds = f"n = {int(point['n'])}{restriction_text(point.get('restricted'))}"
+    seeds = f"n = {int(point['n'])}{restriction_text(point.get('restricted'), unit)}"
     return f"<div>{label}{mean:.{digits}f}{of_unit}<small>{bounds}{seeds}</small></div>".replace(" -", " \u2212").replace(
         "[-", "[\u2212").replace(">-", ">\u2212")
 
 
-def restriction_text(restricted: dict | None) -> str:
+def restriction_text(restricted: dict | None, unit: str = "s") -> str:
     """Of times to a target that not all seeds reached."""
     if not restricted:
         return ""
     own, other = int(restricted["own_reached"]), int(restricted["other_reached"])
-    return f", times up to {float(restricted['horizon_s']):.4g} s, reached by {own} and {other}"
+    horizon = f"{float(restricted['horizon_s']) / HOUR_S:.4g} h" if unit == "h" else f"{float(restricted['horizon_s']):.4g} s"
+    return f", times up to {horizon}, reached by {own} and {other}"

@@ -36,9 +36,11 @@ std::string figure_of(const JudgedPoint& judged, const ShownEffect& effect) {
   if (point.interval)
     figure += fmt::format(" [{:.{}f}, {:.{}f}]", point.interval->low, digits, point.interval->high, digits);
   figure += fmt::format(", n = {}", point.n);
+  const bool is_in_hours = effect.unit == "h";
   if (const auto& restricted = point.restricted)
-    figure += fmt::format(" (up to {:.4g} s, reached by {} and {})", restricted->horizon_s, restricted->own_reached,
-                          restricted->other_reached);
+    figure += fmt::format(" (up to {:.4g} {}, reached by {} and {})",
+                          is_in_hours ? restricted->horizon_s * effect.times : restricted->horizon_s,
+                          is_in_hours ? "h" : "s", restricted->own_reached, restricted->other_reached);
   return figure;
 }
 
@@ -67,7 +69,7 @@ std::string verdict_text(const ClaimResult& result) {
 
 std::string our_figure(const ClaimResult& result) {
   if (result.points.empty()) return "-";
-  const ShownEffect effect = shown_effect(result.claim);
+  const ShownEffect effect = readable_effect(result.claim, result.points);
   if (result.points.size() == 1) return figure_of(result.points.front(), effect);
   const auto [lowest, highest] = std::ranges::minmax_element(result.points, {}, &JudgedPoint::mean);
   return fmt::format("{} to {}, {} points", figure_of(*lowest, effect), figure_of(*highest, effect),
@@ -83,7 +85,8 @@ std::string scoreboard_text(std::span<const JudgedClaims> experiments) {
     for (const ClaimResult& result : experiment.results) {
       text += fmt::format("{:<{}}{}\n", to_string(result.verdict), width, printable(result.claim.sentence));
       if (result.claim.published) text += fmt::format("{}paper:  {}\n", indent, printable(paper_of(result.claim)));
-      text += fmt::format("{}wanted: {}: {}\n", indent, printable(subject_of(result.claim)), wanted_by(result.claim));
+      text += fmt::format("{}wanted: {}: {}\n", indent, printable(subject_of(result.claim)),
+                          wanted_by(result.claim, result.points));
       text += fmt::format("{}ours:   {}{}\n", indent, our_figure(result), rule_of(result));
       if (!goes_without_saying(result)) text += fmt::format("{}reason: {}\n", indent, printable(result.reason));
     }
@@ -97,8 +100,8 @@ TextTable scoreboard_table(std::span<const JudgedClaims> experiments) {
     table.add_column(heading, Align::left);
   for (const JudgedClaims& experiment : experiments)
     for (const ClaimResult& result : experiment.results)
-      table.add_row({experiment.experiment, result.claim.sentence, wanted_by(result.claim), paper_of(result.claim),
-                     our_figure(result), verdict_text(result)});
+      table.add_row({experiment.experiment, result.claim.sentence, wanted_by(result.claim, result.points),
+                     paper_of(result.claim), our_figure(result), verdict_text(result)});
   return table;
 }
 

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "results/rows/measures.hpp"
 
 namespace syncopate {
@@ -33,6 +36,18 @@ ShownEffect shown_effect(const Claim& claim) {
   return {.times = measure->shown_times, .unit = unit == "%" && is_change ? "points" : unit};
 }
 
+ShownEffect readable_effect(const Claim& claim, std::span<const JudgedPoint> points) {
+  constexpr double hour_s = 3600, least_hours = 2;
+  const ShownEffect effect = shown_effect(claim);
+  if (effect.unit != "s") return effect;
+  const Criterion& wanted = claim.criterion;
+  double most_s =
+      std::max({std::abs(wanted.above.value_or(0)), std::abs(wanted.below.value_or(0)), wanted.margin.value_or(0)});
+  if (wanted.within) most_s = std::max({most_s, std::abs(wanted.within->low), std::abs(wanted.within->high)});
+  for (const JudgedPoint& point : points) most_s = std::max(most_s, std::abs(point.mean));
+  return most_s >= least_hours * hour_s ? ShownEffect{.times = effect.times / hour_s, .unit = "h"} : effect;
+}
+
 std::string subject_of(const Claim& claim) {
   if (!claim.order.empty()) return fmt::format("{}, {}", claim.measure, fmt::join(claim.order, " < "));
   std::string subject = fmt::format("{}, {}", claim.measure, claim.method);
@@ -41,8 +56,8 @@ std::string subject_of(const Claim& claim) {
   return claim.over.empty() ? subject : subject + ", over " + claim.over;
 }
 
-std::string wanted_by(const Claim& claim) {
-  const ShownEffect effect = shown_effect(claim);
+std::string wanted_by(const Claim& claim, std::span<const JudgedPoint> points) {
+  const ShownEffect effect = readable_effect(claim, points);
   const auto shown = [&effect](double number) { return fmt::format("{:.6g}", number * effect.times); };
   if (!claim.order.empty()) return "differences above 0";
   const Criterion& wanted = claim.criterion;

@@ -60,6 +60,18 @@ class Claims(WithDirectory):
         self.assertNotEqual(face("stated"), "white")
         self.assertEqual(self.marks(self.panel_of(paper={"figure": "rises", "source": "x", "certainty": "stated"}), "paper"), [])
 
+    def test_claims_about_hours_are_shown_in_hours(self):  # tests/results/verdict_test.cpp
+        panel = self.panel_of(measure="end_time_s", shown={"times": 1, "unit": "s"}, criterion={"within": [86_400, 108_000]},
+                              points=[CLAIM["points"][0] | {"mean": 90_000, "interval": [79_200, 93_600]}],
+                              paper=CLAIM["paper"] | {"value": 96_120}, **{"as": "value"})
+        self.assertEqual(self.marks(panel, "mean"), [[25]])
+        self.assertEqual([[round(end, 9) for end in line] for line in self.marks(panel, "interval")], [[22, 26]])
+        self.assertEqual(self.marks(panel, "paper"), [[26.7]])
+        self.assertEqual(panel.get_xlabel(), "end time (h)")
+        for criterion, unit in (({"above": 7199}, "s"), ({"above": 7200}, "h")):
+            panel = self.panel_of(measure="end_time_s", shown={"times": 1, "unit": "s"}, criterion=criterion)
+            self.assertEqual(panel.get_xlabel(), f"end time, difference ({unit})")
+
     def test_verdicts_differ_without_colours(self):
         looks = set()
         for verdict in ("reproduced", "not reproduced", "inconclusive"):

@@ -146,6 +146,14 @@ class Claims(WithDirectory):
                       self.table_of(**{"as": "value", "over": "n", "per_doubling": True, "where": {}, "criterion": {"within": [1, 2]}}))
         self.assertIn("step_time_s, m less a, at", self.table_of(**{"as": "difference"}))
 
+    def test_hours_are_shown_in_hours_and_rates_say_no_key(self):
+        table = self.table_of(shown={"times": 1, "unit": "s"}, criterion={"within": [86_400, 108_000]}, measure="end_time_s",
+                              where={"network.bandwidth_bytes_per_s": "10 Gbit/s"}, points=[
+                                  CLAIM["points"][0] | {"mean": 90_000, "interval": [79_200, 93_600],
+                                                        "restricted": {"horizon_s": 108_000, "own_reached": 3, "other_reached": 2}}])
+        for text in ("25.0 h<small>[22.0, 26.0], n = 3, times up to 30 h, reached", "at 10 Gbit/s: within 24 to 30 h"):
+            self.assertIn(text, table)
+
     def test_shares_are_shown_in_points(self):
         table = self.table_of(shown={"times": 100, "unit": "points"}, criterion={"margin": 0.003}, points=[
             {"label": "", "n": 3, "mean": 0.004, "interval": [0.002, 0.006], "verdict": "reproduced"}])

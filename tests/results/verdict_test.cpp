@@ -286,6 +286,21 @@ TEST_F(Claims, AreShownInTheirUnits) {
   EXPECT_THAT(our_figure(judged(claim)), testing::StartsWith("89 % ["));
 }
 
+TEST_F(Claims, AboutHoursAreShownInHours) {
+  Claim claim{.sentence = "s", .measure = "end_time_s", .method = "A", .against = {}};
+  claim.criterion = {.within = Interval{3600, 7200}};
+  EXPECT_EQ(wanted_by(claim), "a value from 1 to 2 h");
+  claim.criterion = {.within = Interval{3600, 7199}};
+  EXPECT_EQ(wanted_by(claim), "a value from 3600 to 7199 s");
+  add("A", "8", {9000, 9000});
+  const ClaimResult result = judged(claim);
+  EXPECT_EQ(wanted_by(claim, result.points), "a value from 1 to 1.99972 h");
+  EXPECT_EQ(our_figure(result), "2.500 h [2.500, 2.500], n = 2");
+  EXPECT_EQ(shown_effect(claim).unit, "s") << "claims.json keeps seconds";
+  claim.measure = "steps";
+  EXPECT_EQ(wanted_by(claim, result.points), "a value from 3600 to 7199 steps");
+}
+
 TEST_F(Claims, SayWhyTheyCannotBeJudged) {
   add("A", "8", {1});
   Claim claim = ratio();
