@@ -6,8 +6,6 @@ import numpy as np
 
 from plots.methods import Method
 
-GRID_POINTS = 400
-
 
 @dataclass
 class Curve:
@@ -20,15 +18,14 @@ class Curve:
 
 
 def common_grid(xs: list[np.ndarray]) -> np.ndarray:
-    """Points at which all of several ascending sequences can be interpolated: from the latest beginning to the
-    earliest end. The sequences themselves where they are equal; one point if they share no more; empty if they do
-    not overlap."""
+    """Points at which all of several ascending sequences can be interpolated: their own, from the latest beginning to the
+    earliest end, so that a curve has points, and marks, only where something was measured, and is exact between them. The
+    sequences themselves where they are equal; empty if they do not overlap."""
     if all(np.array_equal(x, xs[0]) for x in xs):
         return xs[0]
     begin, end = max(x[0] for x in xs), min(x[-1] for x in xs)
-    if begin == end:
-        return np.array([begin])
-    return np.linspace(begin, end, GRID_POINTS) if begin < end else np.array([])
+    points = np.unique(np.concatenate(xs))
+    return points[(points >= begin) & (points <= end)]
 
 
 def mean_curve(xs: list[np.ndarray], ys: list[np.ndarray]) -> Curve | None:

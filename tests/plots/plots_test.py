@@ -16,10 +16,11 @@ from with_results import WithDirectory
 
 from plots.comparison import compare, subtitle
 from plots.curves import Curve, common_grid, mean_curve, method_curve, shown_range
+from plots.plan import file_name
 from plots.rounds_figure import windowed_drop_rate
 from plots.runs import ResultsFault, find_run_directories, read_run
 from plots.style import SHORT, spread, time_unit
-from plots.variation import as_label, in_words
+from plots.variation import as_label, as_words, in_words
 
 
 class Interpolation(unittest.TestCase):
@@ -29,7 +30,7 @@ class Interpolation(unittest.TestCase):
 
     def test_grid_lies_between_the_latest_beginning_and_the_earliest_end(self):
         grid = common_grid([np.array([0.0, 5.0, 10.0]), np.array([1.0, 6.0, 12.0])])
-        self.assertEqual((grid[0], grid[-1]), (1.0, 10.0))
+        np.testing.assert_array_equal(grid, [1, 5, 6, 10])  # where one of them has a point, and nowhere else
 
     def test_sequences_that_do_not_overlap_have_no_grid(self):
         self.assertEqual(len(common_grid([np.array([0.0, 1.0]), np.array([2.0, 3.0])])), 0)
@@ -42,6 +43,12 @@ class Interpolation(unittest.TestCase):
         np.testing.assert_allclose(curve.mean, 2 * curve.x)
         np.testing.assert_allclose(curve.low, curve.x)
         np.testing.assert_allclose(curve.high, 3 * curve.x)
+
+    def test_between_points_the_mean_is_exact(self):
+        curve = mean_curve([np.array([0.0, 2.0, 4.0]), np.array([0.0, 3.0, 4.0])],
+                           [np.array([0.0, 2.0, 0.0]), np.array([0.0, 3.0, 0.0])])
+        np.testing.assert_array_equal(curve.x, [0, 2, 3, 4])
+        np.testing.assert_array_equal(curve.mean, [0, 2, 2, 0])
 
     def test_values_that_are_not_finite_are_left_out(self):
         x = np.array([0.0, 1.0, 2.0])
@@ -87,15 +94,23 @@ class Names(unittest.TestCase):
     def test_large_numbers_are_short_as_in_tables(self):  # tests/results/paired_table_test.cpp
         for value, shown in {"1250000000.0": "1.25G", "1.25e+08": "125M", "10000": "10k", "9999.0": "9999.0", "0.05": "0.05",
                              "-20000": "-20k", "1234567891": "1234567891", "10 Gbit/s": "10 Gbit/s"}.items():
-            self.assertEqual(as_label("A", {"network.bandwidth_bytes_per_s": value}), f"A, bandwidth_bytes_per_s = {shown}")
+            self.assertEqual(as_label("A", {"training.parameters": value}), f"A, parameters = {shown}")
 
+    def test_rates_say_no_key_as_in_tables(self):  # tests/results/result_table_test.cpp
+        for value, label in {"10 Gbit/s": "A, 10 Gbit/s", "1250000000.0": "A, 10 Gbit/s", "12.5e6": "A, 100 Mbit/s",
+                             "1234567891": "A, bandwidth_bytes_per_s = 1234567891",
+                             "10 fast links": "A, bandwidth_bytes_per_s = 10 fast links"}.items():
+            self.assertEqual(as_label("A", {"network.bandwidth_bytes_per_s": value}), label)
+        self.assertEqual(as_label("A", {"rate": "10 Gbit/s"}), "A, rate = 10 Gbit/s")
+        self.assertEqual(file_name("regimes", as_words({"network.bandwidth_bytes_per_s": "10 Gbit/s"})), "regimes-10-Gbit-s")
 
     def test_titles_have_keys_in_words(self):
         for point, shown in (({"methods.DropCompute.threshold_s": "0.05"}, "threshold = 0.05 s"),
                              ({"x.threshold_s": "12 to 26", "y.backups": "2"}, "threshold = 12 to 26 s, backups = 2"),
-                             ({"network.bandwidth_bytes_per_s": "1250000000.0"}, "bandwidth = 1.25G bytes/s"),
-                             ({"network.bandwidth_bytes_per_s": "125M to 12.5G"}, "bandwidth = 125M to 12.5G bytes/s"),
-                             ({"network.bandwidth_bytes_per_s": "10 Gbit/s"}, "bandwidth = 10 Gbit/s"),
+                             ({"network.bandwidth_bytes_per_s": "1250000000.0"}, "10 Gbit/s"),
+                             ({"network.bandwidth_bytes_per_s": "1 Gbit/s to 100 Gbit/s"}, "bandwidth = 1 Gbit/s to 100 Gbit/s"),
+                             ({"network.bandwidth_bytes_per_s": "10 Gbit/s"}, "10 Gbit/s"),
+                             ({"network.bandwidth_bytes_per_s": "1234567891"}, "bandwidth = 1234567891 bytes/s"),
                              ({"variant": "heavy tail", "seeds": "3"}, "heavy tail, seeds = 3")):
             self.assertEqual(in_words(point), shown)
 
